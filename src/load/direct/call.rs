@@ -1,8 +1,8 @@
-//! The row that a function makes of a record: a value of a composite type, taken apart.
+//! The call of a function whose composite result is the row, and is taken apart if necessary.
 //!
-//! What is in the value is not believed before its type was looked at, once for each type: a function that returns `record` may return
-//! anything, and one in C may be wrong. Where the row has the target's very columns, the value is a tuple that only lacks a header, and is
-//! not taken apart at all ([`Call::natts`], [`super::process`]).
+//! A function that returns `record` may return any row type, and one in C may be wrong. So the type of a value is
+//! checked before its columns are read, once for each type. If the row has exactly the target's columns, the value is a
+//! heap tuple without a header, and is stored without being taken apart ([`Call::natts`], [`super::process`]).
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -17,32 +17,32 @@ use crate::pg::row::RowArrays;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded;
 
-/// Ready to run.
+/// A call that is ready to run.
 #[derive(Debug)]
 pub struct Call {
     state: *mut pg_sys::ExprState,
-    /// The same for rows that are one value, if it takes such.
+    /// The call for rows as one value, if the function takes a composite argument.
     value: Option<RowValue>,
     /// The row, a virtual tuple.
     slot: *mut pg_sys::TupleTableSlot,
     known: Cell<Known>,
 }
 
-/// The type that was looked at last.
+/// The type that was checked last.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     type_oid: pg_sys::Oid,
     typmod: i32,
-    /// What it gets anew when it is altered.
+    /// Identifier of the type's descriptor, which changes when the type is altered.
     number: u64,
-    /// Where that is to be found; null for a type without a name.
+    /// Type cache entry with this identifier; null for a type without a name.
     entry: *const pg_sys::TypeCacheEntry,
 }
 
 impl Known {
     const NONE: Known = Known { type_oid: pg_sys::InvalidOid, typmod: -1, number: 0, entry: std::ptr::null() };
 
-    /// Is that the type, and not altered since? As get_cached_rowtype (execExprInterp.c) asks.
+    /// Is it this type, and unaltered? As in get_cached_rowtype (execExprInterp.c).
     ///
     /// # Safety
     /// A plain frame.
@@ -51,24 +51,25 @@ impl Known {
         if (type_oid, typmod) != (self.type_oid, self.typmod) {
             return false;
         }
-        // SAFETY: entries of the type cache are there as long as the process; a type without a name was registered, or is an error.
+        // SAFETY: entries of the type cache live as long as the process; for an unregistered type without a name, the
+        // call raises an error.
         let number = unsafe {
             match self.entry.as_ref() {
                 Some(entry) => entry.tupDesc_identifier,
                 None => unguarded::assign_record_type_identifier(type_oid, typmod),
             }
         };
-        // One that has been forgotten has none.
+        // An invalidated entry has no identifier.
         number != 0 && number == self.number
     }
 }
 
 impl Call {
-    /// Guarded; allocates in the current memory context, which must outlive it.
+    /// Makes the call. Guarded; allocates in the current memory context, which must outlive it.
     ///
     /// # Safety
-    /// An expression of a composite type, over the input row, of which `nothing` is a slot with NULL in all columns, and the targets that are
-    /// made of its columns.
+    /// `row` is an expression of a composite type over the input row, `nothing` a slot for it with NULL in all columns,
+    /// and `targets` are made of the result's columns.
     pub unsafe fn new(
         row: *mut pg_sys::Node,
         nothing: *mut pg_sys::TupleTableSlot,
@@ -79,7 +80,7 @@ impl Call {
             let mut descriptor: pg_sys::TupleDesc = std::ptr::null_mut();
             pg_sys::get_expr_result_type(row, std::ptr::null_mut(), &raw mut descriptor);
             let descriptor =
-                // With what stands for columns that a tuple is too short for.
+                // With the missing values of columns that a tuple is too short for.
                 if descriptor.is_null() { descriptor_of(targets) } else { pg_sys::CreateTupleDescCopyConstr(descriptor) };
             check_targets(targets, descriptor).or_raise();
             Call {
@@ -100,7 +101,7 @@ impl Call {
         }
     }
 
-    /// Make the row: a tuple of the row's type; null if there is none.
+    /// Makes the row: a tuple of the row's type, or null if the function returns NULL.
     ///
     /// # Safety
     /// A plain frame, with the row's memory context; a context whose scan tuple is the row of the file.
@@ -114,10 +115,10 @@ impl Call {
         }
     }
 
-    /// The same of a row that is one value.
+    /// Makes the row from an input row that is one value.
     ///
     /// # Safety
-    /// A plain frame, with the row's memory context; a value of [`RowValue::form`], of this call's.
+    /// A plain frame, with the row's memory context; `value` was made by [`RowValue::form`] of this call.
     #[inline]
     pub unsafe fn make_of(
         &self,
@@ -134,11 +135,11 @@ impl Call {
     /// The tuple of a value that the function has returned.
     ///
     /// # Safety
-    /// As [`Call::make`], with the value.
+    /// See [`Call::make`]; the function has returned the value.
     #[inline]
     unsafe fn tuple_of(&self, value: pg_sys::Datum) -> pg_sys::HeapTupleHeader {
-        // SAFETY: this function's contract covers the argument; nothing here has a destructor. A value of a composite type is a tuple with a header that says
-        // of which, and that type is compared with the slot's.
+        // SAFETY: this function's contract covers the argument; nothing here has a destructor. A composite value is a
+        // tuple whose header names its type, which is compared with the slot's.
         unsafe {
             let header = unguarded::pg_detoast_datum(value.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
             let fields = (*header).t_choice.t_datum;
@@ -151,12 +152,13 @@ impl Call {
         }
     }
 
-    /// Take the row apart, into the context's outer tuple.
+    /// Takes the row apart, into the context's outer tuple.
     ///
     /// # Safety
-    /// As [`Call::make`], which has made it.
+    /// See [`Call::make`], which has made the row.
     pub unsafe fn take_apart(&self, header: pg_sys::HeapTupleHeader, econtext: *mut pg_sys::ExprContext) {
-        // SAFETY: this function's contract covers the argument; nothing here has a destructor. The type was compared with the slot's.
+        // SAFETY: this function's contract covers the argument; nothing here has a destructor. The type was compared
+        // with the slot's.
         unsafe {
             let mut tuple = pg_sys::HeapTupleData {
                 t_len: pgrx::varsize_4b(header.cast()) as u32,
@@ -172,26 +174,26 @@ impl Call {
         }
     }
 
-    /// Does it take rows that are one value? That makes them.
+    /// The maker of row values, if the function takes a composite argument.
     pub fn value_mut(&mut self) -> Option<&mut RowValue> {
         self.value.as_mut()
     }
 
-    /// Columns of the row.
+    /// Number of the row's columns.
     pub fn natts(&self) -> usize {
-        // SAFETY: a slot that lives as long.
+        // SAFETY: the slot outlives the call.
         unsafe { usize::try_from((*(*self.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
     }
 
     /// The arrays of the row.
     pub fn arrays(&self) -> RowArrays {
-        // SAFETY: a slot that lives as long.
+        // SAFETY: the slot outlives the call.
         unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } }
     }
 
-    /// Is the type what is expected? In the words of tupledesc_match (execSRF.c). Guarded.
+    /// Checks that the type is the expected one, with the messages of tupledesc_match (execSRF.c). Guarded.
     fn compare(&self, type_oid: pg_sys::Oid, typmod: i32) -> Result<()> {
-        // SAFETY: guarded calls; attributes below natts exist. The descriptor is let go of, by an error too.
+        // SAFETY: guarded calls; attributes below natts exist. The current memory context owns the descriptor.
         let known = unsafe {
             let is_named = type_oid != pg_sys::RECORDOID;
             let entry = if is_named {
@@ -199,7 +201,7 @@ impl Call {
             } else {
                 std::ptr::null()
             };
-            // Before it is compared: should it be altered meanwhile, this is not its number any more.
+            // Read before the comparison: if the type is altered in the meantime, the identifier is out of date.
             let number = match entry.as_ref() {
                 Some(entry) => entry.tupDesc_identifier,
                 None => pg_sys::assign_record_type_identifier(type_oid, typmod),
@@ -235,17 +237,17 @@ impl Call {
 }
 
 /// # Safety
-/// A valid call, and the type of a value that it has made.
+/// The call is valid and has made a value of the type.
 #[pg_guard]
 unsafe extern "C-unwind" fn look_at(call: *const Call, type_oid: pg_sys::Oid, typmod: i32) {
     // SAFETY: this function's contract covers the argument.
     unsafe { &*call }.compare(type_oid, typmod).or_raise();
 }
 
-/// The columns that targets are made of must be those of the row, or a value would be taken for one of another type. Guarded.
+/// Checks that targets and the row agree in their columns' types; else a value would be read as another type. Guarded.
 ///
 /// # Safety
-/// Targets, over columns of OUTER_VAR, and a valid descriptor.
+/// Targets over columns of OUTER_VAR, and a valid descriptor.
 unsafe fn check_targets(targets: *mut pg_sys::List, descriptor: pg_sys::TupleDesc) -> Result<()> {
     // SAFETY: this function's contract covers both arguments; a guarded call; attributes below natts exist.
     unsafe {
@@ -263,17 +265,17 @@ unsafe fn check_targets(targets: *mut pg_sys::List, descriptor: pg_sys::TupleDes
     }
 }
 
-/// A row of which nothing is known but what is made of it: all of its columns. Guarded.
+/// Makes a descriptor from the targets, the only knowledge about the row: the columns that they use. Guarded.
 ///
 /// # Safety
-/// Targets, over columns of OUTER_VAR.
+/// Targets over columns of OUTER_VAR.
 unsafe fn descriptor_of(targets: *mut pg_sys::List) -> pg_sys::TupleDesc {
     // SAFETY: this function's contract covers them; guarded calls. Columns are counted from 1.
     unsafe {
         let list = PgList::<pg_sys::Var>::from_pg(pg_sys::pull_var_clause(targets.cast(), 0));
         let natts = list.iter_ptr().map(|variable| (*variable).varattno).max().unwrap_or(0);
         let descriptor = pg_sys::CreateTemplateTupleDesc(i32::from(natts));
-        // One that nobody asks for has to be there, and is compared as well.
+        // Unused columns must exist, too, and are compared as text.
         for number in 1..=natts {
             pg_sys::TupleDescInitEntry(descriptor, number, std::ptr::null(), pg_sys::TEXTOID, -1, 0);
         }

@@ -1,15 +1,16 @@
-//! The course of a load: its leader makes everything ready, starts workers, works itself, and sees to what comes after the rows.
+//! The steps of a load: the leader prepares it, starts workers, loads rows itself, and finalizes the load.
 //!
 //! ```text
-//!   prepare ─► first record ─► parallel mode, workers ─► rows ─► wide rows of workers ─► leave parallel mode ─► settle
-//!   locks, xid, statement      only a file of some size                                  indexes, triggers, statistics
+//!   prepare ─► first record ─► parallel mode, workers ─► rows ─► workers' wide rows ─► leave parallel mode ─► finalize
+//!   locks, xid, statement      only for a large file                                   indexes, triggers, statistics
 //!   triggers
 //! ```
 //!
-//! The first record is the leader's alone, because only then it is known how lines end. What parallel mode forbids is
-//! done before (xid, command id, sequences) or after it (triggers, statistics).
+//! The leader alone reads the first record, because it shows how the file's lines end. Parallel mode forbids some
+//! steps: the leader takes the xid, the command id and the sequences before it, and does triggers and statistics after
+//! it.
 //!
-//! An error passes through [`failed`] on its way.
+//! Every error passes through [`failed`] before it is raised.
 
 mod failed;
 
@@ -38,7 +39,7 @@ use crate::pg::session_state::SessionState;
 use crate::pg::soft::OnError;
 use crate::pg::unguarded::{self, Opaque};
 
-/// Load a file.
+/// Loads a file.
 ///
 /// # Safety
 /// A plain frame, and a load that is prepared, whose memory context is current.
@@ -63,7 +64,7 @@ pub unsafe fn load(load: *mut Load) {
 
 struct Call {
     load: *mut Load,
-    /// Null until it is made.
+    /// Null until the leader is made.
     leader: *mut Leader,
 }
 
@@ -77,8 +78,8 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         let mut executor = std::mem::MaybeUninit::<Executor>::uninit();
         point_plain!("load.begin");
         set_up(load, executor.as_mut_ptr());
-        // Statement triggers may do to the table and its partitions what they want, so they come before anything is
-        // known of these.
+        // Statement triggers may change the table and its partitions, so they fire before the load reads the state of
+        // either.
         if !(*load).is_dry {
             settle::before_rows(executor.assume_init());
         }
@@ -96,7 +97,7 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
 }
 
 /// # Safety
-/// A valid load, and room for what is set up.
+/// The load is valid; `executor` has room for the state.
 #[pg_guard]
 unsafe extern "C-unwind" fn set_up(load: *mut Load, executor: *mut Executor) {
     // SAFETY: this function's contract covers the argument.
@@ -109,7 +110,7 @@ unsafe extern "C-unwind" fn set_up(load: *mut Load, executor: *mut Executor) {
 }
 
 /// # Safety
-/// A valid load, and what was set up for it.
+/// The load is valid; `executor` is the state that [`set_up`] made for it.
 #[pg_guard]
 unsafe extern "C-unwind" fn prepare(load: *mut Load, executor: *const Executor) -> *mut Leader {
     // SAFETY: this function's contract covers the argument. The leader is dropped with the memory context.
@@ -119,7 +120,7 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load, executor: *const Executor) 
     }
 }
 
-/// The rows.
+/// Loads the rows of all files.
 ///
 /// # Safety
 /// A plain frame, and a valid leader.
@@ -137,10 +138,10 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
     }
 }
 
-/// Go on with the next file; false if there is none.
+/// Goes on with the next file; false when there is no further file.
 ///
 /// # Safety
-/// A valid leader without workers, whose file is done.
+/// The leader is valid, has no workers, and has loaded its current file.
 #[pg_guard]
 unsafe extern "C-unwind" fn go_on(leader: *mut Leader) -> bool {
     // SAFETY: this function's contract covers the argument.
@@ -155,10 +156,10 @@ unsafe extern "C-unwind" fn pause(leader: *mut Leader) {
     unsafe { &mut *leader }.process.pause().or_raise();
 }
 
-/// The rows of a file.
+/// Loads the rows of one file.
 ///
 /// # Safety
-/// As [`work`].
+/// See [`work`].
 unsafe fn work_on_file(leader: *mut Leader) {
     // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
@@ -171,11 +172,11 @@ unsafe fn work_on_file(leader: *mut Leader) {
         (*leader).outer = context.previous;
         pg_sys::error_context_stack = &raw mut context;
         if (*leader).most_workers > 0 && (*process).rows.stream().files().is_some() {
-            // What each file begins with, whoever opens it sees.
+            // Each process reads the beginning of each file that it opens, so workers may start at once.
             start_workers(leader.cast());
             row_loop::run(process);
         } else if (*leader).most_workers > 0 && (*process).join.is_some() {
-            // The plan pulls: whoever it asks for the second record starts the workers.
+            // The plan asks for records. The process in which it asks for the second record starts the workers.
             (*process).records_left = (*process).skip_left + 1;
             (*process).beginning = Some(Beginning { begin: start_workers, leader: leader.cast() });
             row_loop::run(process);
@@ -201,7 +202,7 @@ unsafe fn work_on_file(leader: *mut Leader) {
         } else {
             pause(leader);
         }
-        // What workers do from here on is not about the line that we read last.
+        // The leader's last line is no context for errors of workers.
         pg_sys::error_context_stack = context.previous;
         end_workers(leader);
     }
@@ -234,18 +235,18 @@ unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
 /// A valid leader and its load.
 #[pg_guard]
 unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Settling {
-    // SAFETY: this function's contract covers both arguments. What is made is dropped with the memory context.
+    // SAFETY: this function's contract covers both arguments. The state is dropped with the memory context.
     unsafe {
         let options = &(*load).options;
         let settling = (*leader).close_heaps(options.indexes).or_raise();
-        // However few the rows are, and whoever made them: what is built is a table's indexes.
+        // The number of workers does not depend on the number of new rows: they build the indexes of whole tables.
         let settling = settling.with_helpers(workers_for(options.workers, u64::MAX));
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(settling)
     }
 }
 
 /// # Safety
-/// A valid leader, what it has settled, and its load.
+/// The leader, its state of finalizing, and its load are valid.
 #[pg_guard]
 unsafe extern "C-unwind" fn finish(leader: *mut Leader, settling: *mut Settling, load: *mut Load) {
     // SAFETY: this function's contract covers all arguments.
@@ -258,10 +259,10 @@ unsafe extern "C-unwind" fn finish(leader: *mut Leader, settling: *mut Settling,
 }
 
 impl Leader {
-    /// Tell the statistics of the rows appended so far. They count as dead if the transaction fails. Only the leader does
-    /// it: a worker's transaction always ends well.
+    /// Adds the rows appended so far to the statistics. They count as dead if the transaction fails. Only the leader
+    /// does this, because a worker's transaction always ends well.
     fn count_rows(&mut self) {
-        // An error may come after they were told.
+        // The handler of a later error calls this again, and rows are counted once.
         if std::mem::replace(&mut self.told, true) {
             return;
         }
@@ -270,7 +271,7 @@ impl Leader {
         }
     }
 
-    /// The rows are in. What has to wait for them is still to be done.
+    /// Closes the heaps after the last row, and returns the state for finalizing the load.
     fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Settling> {
         let leader = &raw mut *self;
         let disturbed = self.held.is_disturbed(|index| self.process.counted_rows_of(index))?;
@@ -286,7 +287,7 @@ impl Leader {
                 .hint("Load without freeze, or without the function."));
         }
         if disturbed {
-            // A function may have changed rows, or inserted others. Indexes are then built from the table.
+            // A function may have changed rows or inserted others, so indexes are built from the table.
             collectors.iter_mut().flat_map(|list| list.drain(..)).for_each(|mut collector| collector.close());
         }
         self.process.release();
@@ -306,7 +307,7 @@ impl Leader {
         Ok(Settling::new(executor, stamp, relations, indexes, phases, leader).with_files(files, workers, builders))
     }
 
-    /// Outside of parallel mode.
+    /// Closes the load's files and state, and returns its counts. Outside of parallel mode.
     fn finish(&mut self, settling: &mut Settling, counts: &mut Counts) -> Result<()> {
         self.process.rows.close()?;
         settling.close_files();

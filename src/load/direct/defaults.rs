@@ -1,7 +1,7 @@
 //! Attributes that no field of the file sets.
 //!
-//! A constant is evaluated once. The next id of a sequence is taken from a range, reserved for each chunk in the order
-//! of the chunks, so that ids ascend as the file does. All else is evaluated for each row, in a plain frame.
+//! A constant is evaluated once. Ids of a sequence are taken from a range that is reserved for each chunk in the order
+//! of the chunks, so that ids ascend in file order. Any other default is evaluated for each row, in a plain frame.
 
 use pg_bulk_format::id_range::{IdRange, Position, Rule};
 use pgrx::pg_sys;
@@ -12,7 +12,7 @@ use crate::pg::row::RowArrays;
 use crate::pg::sequence::{Parameters, Sequence};
 use crate::pg::sequence_default::SequenceDefault;
 
-/// Most ids that are taken at a time where the number of rows is not known.
+/// Most ids taken at a time when the number of rows is unknown.
 const AHEAD: u64 = 4096;
 
 /// An attribute's default. Attributes are counted from 0.
@@ -22,7 +22,7 @@ pub enum Default {
         attribute: usize,
         value: Option<pg_sys::Datum>,
     },
-    /// A value that `expands` may be one that who gets it may change in its place.
+    /// `expands`: the value may be an expanded object, and is passed on read-only.
     Expression {
         attribute: usize,
         state: *mut pg_sys::ExprState,
@@ -36,20 +36,20 @@ struct Ids {
     default: SequenceDefault,
     sequence: Sequence,
     range: Option<IdRange>,
-    /// Where the sequence would stand if no more had been taken than were used.
+    /// The sequence's position if only the used ids had been taken.
     used: Position,
-    /// What is left of ranges is given back.
+    /// Unused ids of a range are given back.
     gives_back: bool,
-    /// Chunks are read in order by one process: take more when there are none left.
+    /// One process reads the chunks in order: further ids are taken when the range is used up.
     refills: bool,
-    /// Ids that are taken at a time then.
+    /// Number of ids to take then.
     ahead: u64,
-    /// Rows are looked at again, and get ids that nobody has taken.
+    /// Rows are read again, with ids that are not taken from the sequence.
     made_up: bool,
 }
 
 impl Ids {
-    /// Ids as the sequence might give them, however many; and where it stood.
+    /// Any number of ids within the sequence's bounds, and the sequence's position.
     fn make_up(&self) -> (IdRange, Position) {
         let rule = Rule { cycle: true, ..self.sequence.parameters().rule };
         let is_inside = (rule.min..=rule.max).contains(&self.used.last_value);
@@ -67,8 +67,8 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Sort out expressions that are ready to run. `sequence` opens the sequence of a default, or finds it opened.
-    /// Guarded.
+    /// Sorts the expressions, which are ready to run, by kind of default. `sequence` opens the sequence of a default or
+    /// returns an open one. Guarded.
     pub fn new(
         expressions: &[(usize, *mut pg_sys::ExprState)],
         mut sequence: impl FnMut(&SequenceDefault) -> Result<Sequence>,
@@ -96,7 +96,7 @@ impl Defaults {
                 });
                 continue;
             }
-            // SAFETY: a node says what it is.
+            // SAFETY: a node's tag is its type.
             defaults.list.push(unsafe {
                 if (*node).type_ == pg_sys::NodeTag::T_Const {
                     let constant = node.cast::<pg_sys::Const>();
@@ -111,12 +111,12 @@ impl Defaults {
         Ok(defaults)
     }
 
-    /// Must anything be evaluated for each row?
+    /// Does each row need an evaluated default?
     pub fn evaluates(&self) -> bool {
         self.list.iter().any(|d| matches!(d, self::Default::Expression { .. }))
     }
 
-    /// Does [`Defaults::set`] set anything?
+    /// Does [`Defaults::set`] set any attribute?
     pub fn sets(&self) -> bool {
         !self.ids.is_empty() || self.list.iter().any(|d| matches!(d, self::Default::Constant { .. }))
     }
@@ -129,8 +129,10 @@ impl Defaults {
         })
     }
 
-    /// For rows that are looked at again: see [`expression::anew`]. Their ids are made up: what was taken was for other rows, and no more is to
-    /// be taken, nor to be given back. Guarded; allocates in the current memory context.
+    /// Prepares for rows that are read again: see [`expression::anew`].
+    ///
+    /// Their ids are made up, because the taken ids belong to the rows of the first reading. No further id is taken or
+    /// given back. Guarded; allocates in the current memory context.
     pub fn renew(&mut self) {
         for ids in &mut self.ids {
             (ids.range, ids.refills, ids.gives_back, ids.made_up) = (None, true, false, true);
@@ -143,7 +145,7 @@ impl Defaults {
         }
     }
 
-    /// Are there ids to be taken?
+    /// Does the load take ids from sequences?
     pub fn takes_ids(&self) -> bool {
         !self.ids.is_empty()
     }
@@ -153,20 +155,20 @@ impl Defaults {
         self.ids.iter().all(|ids| ids.sequence.is_shareable())
     }
 
-    /// What workers must know of the sequences, in the order of attributes.
+    /// The parameters of the sequences for workers, in the order of attributes.
     pub fn sequences(&self) -> Vec<Parameters> {
         self.ids.iter().map(|ids| *ids.sequence.parameters()).collect()
     }
 
-    /// Take no more ids than there have been rows, where the number of rows is not known, and give back what is left: an
-    /// INSERT of few rows is not to use up a small sequence.
+    /// When the number of rows is unknown, takes only as many ids as there were rows, and gives unused ids back. So an
+    /// INSERT of few rows does not use up a small sequence.
     pub fn be_sparing(&mut self) {
         for ids in &mut self.ids {
             (ids.ahead, ids.gives_back) = (1, true);
         }
     }
 
-    /// Do all sequences have ids for so many rows, should some of them be taken for none? Guarded.
+    /// Do all sequences have ids for `rows` rows, even if some ids stay unused? Guarded.
     pub fn have_room(&self, rows: u64) -> Result<bool> {
         for ids in &self.ids {
             if !ids.sequence.has_room(rows)? {
@@ -176,7 +178,7 @@ impl Defaults {
         Ok(true)
     }
 
-    /// Ids that were taken are not needed any more. Guarded.
+    /// Gives unused ids back. Guarded.
     pub fn give_back(&mut self) -> Result<()> {
         for ids in self.ids.iter_mut().filter(|ids| ids.gives_back) {
             if let Some(range) = ids.range.take() {
@@ -186,7 +188,7 @@ impl Defaults {
         Ok(())
     }
 
-    /// Take ids for `rows` rows, which is at least as many as there will be. Guarded.
+    /// Takes ids for `rows` rows, an upper bound of the rows of the chunk. Guarded.
     pub fn reserve(&mut self, rows: u64) -> Result<()> {
         self.give_back()?;
         for ids in &mut self.ids {
@@ -196,7 +198,7 @@ impl Defaults {
         Ok(())
     }
 
-    /// From now on the number of rows is not known. Guarded.
+    /// Switches to an unknown number of rows. Guarded.
     pub fn refill(&mut self) -> Result<()> {
         self.give_back()?;
         for ids in &mut self.ids {
@@ -206,7 +208,7 @@ impl Defaults {
         Ok(())
     }
 
-    /// The rows of another file come next. Ids of a range that was taken for so many rows of the last one are left.
+    /// Goes on with the rows of another file. Unused ids of a range for the file before are lost.
     pub fn go_on(&mut self) {
         for ids in self.ids.iter_mut().filter(|ids| !ids.refills) {
             ids.refills = true;
@@ -214,7 +216,7 @@ impl Defaults {
         }
     }
 
-    /// Set the attributes whose defaults are constants or ids. Guarded.
+    /// Sets the attributes whose defaults are constants or ids. Guarded.
     ///
     /// # Safety
     /// The arrays belong to the relation's descriptor.

@@ -1,12 +1,13 @@
-//! An empty table that is free at once is loaded exclusively.
+//! Loads an empty table exclusively if its lock is free at once.
 //!
-//! With a file that is new in this transaction, nothing refers to the table's pages after a crash: their WAL need not be
-//! on disk before them, at wal_level minimal there need not be any, and its indexes can be built when the rows are in.
-//! So an empty table gets such a file, if its exclusive lock is to be had without waiting for anybody. It is not a
-//! TRUNCATE: no trigger fires, and nothing is said to subscribers.
+//! After a crash, nothing refers to the pages of a file that is new in this transaction. So the WAL of its pages need
+//! not reach disk before them, `wal_level = minimal` needs no WAL for them, and indexes can be built after the rows. So
+//! an empty table gets a new file if its AccessExclusiveLock is available without waiting. Unlike TRUNCATE, this fires
+//! no trigger and sends nothing to subscribers.
 //!
-//! A table with foreign keys gets none. Their check waits for sessions that have locked a parent row. Such a session may
-//! itself wait for the table. With the exclusive lock that is a deadlock, which COPY does not have.
+//! A table with foreign keys gets no new file. The check of a foreign key waits for sessions that have locked a parent
+//! row, and such a session may itself wait for the table. With the exclusive lock this is a deadlock, which COPY does
+//! not have.
 
 use pgrx::{PgList, pg_sys};
 
@@ -16,18 +17,18 @@ use crate::pg::compat;
 use crate::pg::owner::{along_safe_path, may_run};
 use crate::pg::unguarded::guard;
 
-/// A file of fewer bytes is not worth keeping anybody out.
+/// A smaller file (in bytes) does not justify locking other sessions out.
 pub const WORTH_EXCLUSIVE: u64 = 1 << 20;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
-/// Give an empty table a new file, if that may be and can be at once. True if it has one now. Guarded.
+/// Gives an empty table a new file, if this is allowed and the locks are free. True if the table has one now. Guarded.
 ///
 /// # Safety
-/// An open plain table that is locked for writing; the caller holds so many references to it, and if somebody else has
-/// one, it is left alone.
+/// The relation is a plain table, open and locked for writing; the caller holds `references` references to it. With
+/// further references the table is left alone.
 pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool> {
     // SAFETY: this function's contract covers the relation; guarded calls.
     unsafe {
@@ -38,20 +39,20 @@ pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool>
         if temporary || new || may_refer(relation) || !is_unused(relation, references) || !may_truncate(relid) {
             return Ok(false);
         }
-        // A new file takes locks of all that belongs to the table, and whoever waits for one while he has the others keeps
-        // everybody out.
+        // The new file needs locks on all objects of the table. To wait for one of them while holding the others would
+        // lock other sessions out, so the locks are taken only if they are all free.
         let toast = (*(*relation).rd_rel).reltoastrelid;
         let mut belonging = Vec::new();
         let may_build =
             indexes_of(relid, &mut belonging) && (toast == pg_sys::InvalidOid || indexes_of(toast, &mut belonging));
         belonging.extend((toast != pg_sys::InvalidOid).then_some(toast));
         belonging.push(relid);
-        // An index that is not valid would be built, which its rows may not let. And even where there are none, calls of functions with
-        // constants are evaluated, as the owner.
+        // Rebuilding an invalid index could fail because of the table's rows. Even for a table without rows, an index
+        // build evaluates function calls with constant arguments, as the owner.
         if !may_build || !lock_all(&belonging) {
             return Ok(false);
         }
-        // Before we had the lock, somebody may have filled it.
+        // Another session may have inserted rows before the lock was granted.
         if !is_unused(relation, references) {
             return Ok(false);
         }
@@ -68,10 +69,10 @@ pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool>
     Ok(true)
 }
 
-/// Add the indexes of a table. False if one of them cannot be used, or must not be built because of the current user. Guarded.
+/// Adds the indexes of a table. False if one of them is unusable, or if the current user must not build it. Guarded.
 ///
 /// # Safety
-/// A table that is locked, or belongs to one that is.
+/// The table is locked, or belongs to a table that is.
 unsafe fn indexes_of(relid: pg_sys::Oid, found: &mut Vec<pg_sys::Oid>) -> bool {
     // SAFETY: this function's contract covers the table; guarded calls.
     unsafe {
@@ -89,7 +90,7 @@ unsafe fn indexes_of(relid: pg_sys::Oid, found: &mut Vec<pg_sys::Oid>) -> bool {
     }
 }
 
-/// Lock all of them, if they are all free at once; else none. Guarded.
+/// Locks all relations if all are free at once, else none. Guarded.
 fn lock_all(relids: &[pg_sys::Oid]) -> bool {
     for (i, &relid) in relids.iter().enumerate() {
         // SAFETY: guarded calls; locks that were taken here.
@@ -103,7 +104,7 @@ fn lock_all(relids: &[pg_sys::Oid]) -> bool {
     true
 }
 
-/// Empty, and nobody else in this session uses it (CheckTableNotInUse, tablecmds.c).
+/// Is the table empty, and not in use elsewhere in this session (CheckTableNotInUse, tablecmds.c)?
 ///
 /// # Safety
 /// An open relation.
@@ -117,7 +118,7 @@ unsafe fn is_unused(relation: pg_sys::Relation, references: i32) -> bool {
 }
 
 /// # Safety
-/// A table's oid. Guarded.
+/// `relid` is a table. Guarded.
 unsafe fn may_truncate(relid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
     unsafe {

@@ -1,5 +1,5 @@
-//! What the executor needs to check and route the rows of a load: as CopyFrom (copyfrom.c) sets it up, in the leader
-//! and in each worker.
+//! Executor state that checks and routes the rows of a load, in the leader and in each worker. Set up as in CopyFrom
+//! (copyfrom.c).
 
 use pgrx::pg_sys;
 
@@ -20,25 +20,27 @@ pub struct Executor {
     pub routing: *mut pg_sys::PartitionTupleRouting,
     /// The where option, or null.
     pub condition: *mut pg_sys::ExprState,
-    /// The target's rows must be checked by ExecConstraints.
+    /// ExecConstraints must check the target's rows.
     pub checks: bool,
-    /// The target is a leaf of a partitioned table, and loaded as itself.
+    /// The target is a leaf of a partitioned table, and is loaded directly.
     pub leaf: bool,
     pub generated: bool,
 }
 
-/// Set it up for an open relation. `inserted` are the attributes that rows are given values for, `condition` the where
-/// option's expression or null, `instrument` says what is measured of triggers. Guarded; allocates in the current memory context.
+/// Makes the executor state for an open relation.
+///
+/// `inserted`: the attributes that rows give values to; `condition`: the where option's expression or null;
+/// `instrument`: the figures to measure for triggers. Guarded; allocates in the current memory context.
 pub fn set_up(relation: pg_sys::Relation, inserted: &[i16], condition: *mut pg_sys::Node, instrument: i32) -> Executor {
     // SAFETY: a guarded call on an open, locked relation.
     unsafe { make(relation, inserted, condition, instrument, std::ptr::null_mut()) }
 }
 
-/// With the partitions as that directory knows them, or as they are.
+/// Makes the executor state, with the partitions of `directory`, or with the current ones if it is null.
 ///
 /// # Safety
-/// An open, locked relation; a directory of another executor state, which is not freed before this one is used for the last time, or null.
-/// Guarded.
+/// The relation is open and locked. The directory is null, or of another executor state that is freed after the last
+/// use of this one. Guarded.
 unsafe fn make(
     relation: pg_sys::Relation,
     inserted: &[i16],
@@ -77,7 +79,7 @@ unsafe fn make(
         let descriptor = (*relation).rd_att;
         let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual);
         for attribute in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
-            // Attributes that nothing sets are NULL in every row.
+            // Attributes that the file does not set are NULL in every row.
             *(*slot).tts_isnull.add(attribute) = true;
             *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
         }
@@ -97,9 +99,11 @@ unsafe fn make(
     }
 }
 
-/// The same for rows that are looked at again after an error, which may have left each expression in the middle
-/// ([`expression::anew`]); the first one is not used any more, nor torn down, as an
-/// error ends the load. Rows go where they went. Guarded; allocates in the current memory context.
+/// Makes the state again for rows that are read again after an error.
+///
+/// The error may have stopped any expression in the middle ([`expression::anew`]). The first state is neither used nor
+/// torn down any more, because an error ends the load. Rows are routed as before. Guarded; allocates in the current
+/// memory context.
 pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
     // SAFETY: the executor's own structures.
     unsafe {
@@ -115,7 +119,7 @@ pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
 /// # Safety
 /// `T` is the struct of `tag`. Guarded.
 unsafe fn node<T>(tag: pg_sys::NodeTag) -> *mut T {
-    // SAFETY: zeroed memory is what makeNode starts from.
+    // SAFETY: makeNode starts from zeroed memory, too.
     unsafe {
         let node = pg_sys::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
         (*node).type_ = tag;
@@ -123,7 +127,7 @@ unsafe fn node<T>(tag: pg_sys::NodeTag) -> *mut T {
     }
 }
 
-/// Let go of it. Guarded.
+/// Frees the executor state. Guarded.
 pub fn tear_down(executor: &Executor) {
     // SAFETY: guarded calls on what `set_up` made, in the order of CopyFrom.
     unsafe {

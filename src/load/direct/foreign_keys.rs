@@ -1,25 +1,24 @@
-//! Foreign keys of many rows, checked together.
+//! Checks foreign keys of many rows together.
 //!
-//! The server checks a foreign key row by row, by a query that finds and locks the row referred to: so many queries take
-//! longer than all the rest of a load. Here the new keys are collected, each once, and one query finds and locks all the
-//! rows they refer to, run as the server runs its own: by the referenced table's owner, with a snapshot taken when the
+//! The server checks a foreign key row by row, with a query for each row that finds and locks the parent. These queries
+//! take longer than the rest of a load. Here the new keys are collected without repetitions, and one query finds and
+//! locks all parents. It runs like the server's own: as the referenced table's owner, with a snapshot taken after the
 //! rows are in, FOR KEY SHARE.
 //!
 //! ```text
 //!   row ─► key, unless it has NULLs ─► sort ─► each once, numbered ─┐
-//!                                                                   ├─► keys whose row is there and locked: all? ─► done
-//!                             referenced table, FOR KEY SHARE ──────┘                                        no ─► queue checks
+//!                                                                   ├─► keys with a locked parent: all ─► done
+//!                             referenced table, FOR KEY SHARE ──────┘                          not all ─► queue checks
 //! ```
 //!
-//! The tricky point is what nobody should have to prove: that this finds what the server's check finds. It does not
-//! matter. A key counts as checked only if its row was found by the constraint's own operators and is locked to the end
-//! of the transaction, which is what that check comes to. If any key is left over, for whatever reason (it is not
-//! there, it was inserted a moment ago, it was changed meanwhile), the server's own checks are queued for all rows, and
-//! say what there is to say, in their words.
+//! The tricky point is that the result must be that of the server's check. A key counts as checked only if the
+//! constraint's own operators found its parent, and the parent is locked to the end of the transaction. The server's
+//! check guarantees no more. If any key is left, the server's own checks are queued for all rows, and raise the
+//! server's errors. A key is left if its parent is missing, was inserted a moment ago, or was changed meanwhile.
 //!
-//! It is not done where checks of the server could do something else: constraints that may be deferred, other row
-//! triggers that fire between checks, snapshots that last longer than a statement, partitioned referenced tables; and
-//! for a few rows it is not worth it.
+//! The server checks the keys itself if its checks could give another result. This is so with deferrable constraints,
+//! other row triggers that fire between checks, snapshots that last longer than a statement, and partitioned referenced
+//! tables. It also checks the keys of a few rows, which is faster.
 
 mod key;
 
@@ -35,7 +34,7 @@ use crate::pg::original::gettext;
 use crate::pg::removal::number_of;
 use crate::pg::unguarded::{self as c, guard};
 
-/// Fewer rows are left to the server's checks.
+/// Fewer rows than this are left to the server's checks.
 const FEWEST_ROWS: u64 = 1000;
 const ROW: i16 = pg_sys::TRIGGER_TYPE_ROW as i16;
 const INSERT: i16 = pg_sys::TRIGGER_TYPE_INSERT as i16;
@@ -47,26 +46,28 @@ const DISABLED: std::ffi::c_char = pg_sys::TRIGGER_DISABLED.cast_signed();
 pub struct ForeignKeys {
     list: Vec<ForeignKey>,
     triggers: *mut pg_sys::TriggerDesc,
-    /// What EXPLAIN is told of each of them, or null; and of how many rows.
+    /// Instrumentation of the triggers for EXPLAIN, or null; and the number of rows.
     instruments: *mut pg_sys::Instrumentation,
     rows: u64,
-    /// Other triggers want to be queued meanwhile.
+    /// Other triggers must be queued, too.
     others: bool,
-    /// Some of these are more than checks.
+    /// Some of these are not checks of the server.
     mingle: bool,
-    /// A key is known not to be checked here.
+    /// At least one key cannot be checked here.
     doubtful: bool,
-    /// Keys know of their rows.
+    /// Each key is collected with its row.
     tracked: bool,
 }
 
 impl ForeignKeys {
-    /// Those of a result relation with so many new rows; all that can be, if rows that violate them are survived. The triggers
-    /// that check them are disabled in the result relation's own copy. Referenced tables are locked like this. Guarded;
-    /// allocates in the current memory context.
+    /// Collects the foreign keys of a result relation with `rows` new rows.
+    ///
+    /// With `survives`, rows that violate a key are rejected, so all supported keys are taken, even for few rows. Their
+    /// check triggers are disabled in the result relation's own copy. Referenced tables are locked with `lock`.
+    /// Guarded; allocates in the current memory context.
     ///
     /// # Safety
-    /// A result relation, and its copy of the triggers is nobody else's.
+    /// The result relation is valid, and its copy of the triggers is not used elsewhere.
     pub unsafe fn new(
         relinfo: *mut pg_sys::ResultRelInfo,
         rows: u64,
@@ -136,7 +137,7 @@ impl ForeignKeys {
         }
     }
 
-    /// Are there triggers to be queued for each row?
+    /// Must triggers be queued for each row?
     pub fn leave_others(&self) -> bool {
         self.others
     }
@@ -149,17 +150,17 @@ impl ForeignKeys {
         self.list.len()
     }
 
-    /// Does any refer to one of these relations?
+    /// Does any key refer to one of these relations?
     pub fn refer_to(&self, is_one: impl Fn(pg_sys::Oid) -> bool) -> bool {
         self.list.iter().any(|key| is_one(key.query.parent))
     }
 
-    /// Get ready for keys, with so much memory for each sort, in kB; for keys that know of their rows, if they are `tracked`.
+    /// Prepares for collecting keys, with `memory` kB for each sort. `tracked`: each key is collected with its row.
     /// Guarded; allocates in the current memory context.
     pub fn prepare(&mut self, memory: i32, tracked: bool) {
         (self.tracked, self.doubtful) = (tracked, false);
         for key in &mut self.list {
-            // SAFETY: guarded calls. Each column but the last has an operator to sort by.
+            // SAFETY: guarded calls. Each column but the last has a sort operator.
             unsafe {
                 let descriptor = key.query.descriptor;
                 let columns = key.query.columns.len();
@@ -185,14 +186,15 @@ impl ForeignKeys {
         }
     }
 
-    /// Take a row. If keys are tracked, `amiss` is called with each that cannot be right whatever there is.
+    /// Collects the keys of a row. If keys are tracked, `amiss` is called with each key that violates MATCH FULL.
     ///
     /// # Safety
     /// A plain frame; a slot with a row of the relation. `amiss` owns nothing that has a destructor.
     pub unsafe fn add(&mut self, row: *mut pg_sys::TupleTableSlot, mut amiss: impl FnMut(usize)) {
         let tracked = self.tracked;
         for (number, key) in self.list.iter_mut().enumerate() {
-            // SAFETY: this function's contract covers frame and slot; the key's slot has an attribute for each of the columns.
+            // SAFETY: this function's contract covers frame and slot; the key's slot has an attribute for each of the
+            // columns.
             unsafe {
                 let (values, nulls) = ((*key.slot).tts_values, (*key.slot).tts_isnull);
                 let mut absent = 0;
@@ -224,13 +226,14 @@ impl ForeignKeys {
         }
     }
 
-    /// Find and lock the rows referred to. False if that does not settle it.
+    /// Finds and locks the parents. False if the server's checks are needed.
     ///
     /// # Safety
-    /// A plain frame outside of parallel mode. All rows were taken, and are in the indexes.
+    /// A plain frame outside of parallel mode. The keys of all rows were collected, and all rows are in their indexes.
     pub unsafe fn check(&mut self) -> bool {
         for key in &mut self.list {
-            // SAFETY: this function's contract covers the frame; nothing in it has a destructor. There is an instrument for each trigger.
+            // SAFETY: this function's contract covers the frame; nothing in it has a destructor. There is an instrument
+            // for each trigger.
             unsafe {
                 if self.doubtful {
                     return false;
@@ -243,7 +246,7 @@ impl ForeignKeys {
                 self.doubtful = keys > 0 && key.query.run(key.numbered, keys) != keys;
                 key.end();
                 if !instruments.is_null() {
-                    // One call for each row, as the server would make.
+                    // The server would call the check once for each row.
                     let calls = if self.doubtful { 0 } else { self.rows };
                     c::InstrStopNode(instruments.add(key.trigger), calls as f64);
                 }
@@ -252,11 +255,11 @@ impl ForeignKeys {
         !self.doubtful
     }
 
-    /// Find and lock the rows referred to, by tracked keys: `missing` is called for each row whose key is not there.
+    /// Finds and locks the parents of tracked keys; calls `missing` for each row without a parent.
     ///
     /// # Safety
-    /// As [`ForeignKeys::check`]; `missing` owns nothing that has a destructor. What is needed is allocated in the current
-    /// memory context.
+    /// See [`ForeignKeys::check`]; `missing` owns nothing that has a destructor. Allocates in the current memory
+    /// context.
     pub unsafe fn find(&mut self, mut missing: impl FnMut(usize, u64)) {
         for (number, key) in self.list.iter_mut().enumerate() {
             // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
@@ -268,11 +271,11 @@ impl ForeignKeys {
         }
     }
 
-    /// Find the rows referred to, and lock none of them; any number of times. Rows of the load count that are there for a
-    /// query `beside` its table.
+    /// Finds the parents without locking them, any number of times. `beside` returns rows of the load that count as
+    /// parents for a query.
     ///
     /// # Safety
-    /// As [`ForeignKeys::find`], and so for `beside`.
+    /// See [`ForeignKeys::find`]; the same holds for `beside`.
     pub unsafe fn look(&mut self, mut beside: impl FnMut(&KeyQuery) -> Beside, mut missing: impl FnMut(usize, u64)) {
         for (number, key) in self.list.iter_mut().enumerate() {
             // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
@@ -284,16 +287,16 @@ impl ForeignKeys {
         }
     }
 
-    /// Give back what the keys take, wherever they are. Guarded.
+    /// Frees the resources of all keys. Guarded.
     pub fn discard(&mut self) {
-        // SAFETY: what `prepare` made; what was given back already is null.
+        // SAFETY: made by `prepare`; freed resources are null.
         self.list.iter_mut().for_each(|key| unsafe { guard(|| key.end()) });
     }
 
-    /// What the server's check would say of a row. Guarded.
+    /// The errors of the server's checks. Guarded.
     ///
     /// # Safety
-    /// The relation that the keys are of.
+    /// The keys are of this relation.
     pub unsafe fn complaints(&self, relation: pg_sys::Relation) -> Vec<Complaint> {
         let complaint = |key: &ForeignKey| {
             // SAFETY: this function's contract covers the relation; a guarded lookup, and a copy of what it returns.
@@ -306,7 +309,7 @@ impl ForeignKeys {
         self.list.iter().map(complaint).collect()
     }
 
-    /// Where triggers do what they want before the server would have checked a row, let it.
+    /// Re-enables the server's checks if other triggers could act before the server checks a row.
     pub fn let_server_check(&mut self) {
         for key in self.list.iter().filter(|_| self.mingle) {
             // SAFETY: the number is below `count`; the copy is the result relation's, which is not used for other rows.
@@ -314,7 +317,7 @@ impl ForeignKeys {
         }
     }
 
-    /// Let the server's checks be queued after all, and nothing else.
+    /// Enables the server's checks again, and disables all other triggers.
     pub fn give_back(&mut self) {
         for number in 0..self.count() {
             // SAFETY: the number is below `count`; the copy is the result relation's, which is not used for other rows.
@@ -327,12 +330,12 @@ impl ForeignKeys {
     }
 }
 
-/// What the server's check says (ri_ReportViolation, ri_triggers.c).
+/// The error of the server's check (ri_ReportViolation, ri_triggers.c).
 fn complaint(relation: &CStr, constraint: &CStr) -> Complaint {
     let format = gettext(c"insert or update on table \"%s\" violates foreign key constraint \"%s\"");
     let room = format.to_bytes().len() + relation.to_bytes().len() + constraint.to_bytes().len();
     let mut message = vec![0u8; room + 1];
-    // SAFETY: there is room for so many bytes; the format takes two strings, in whatever order.
+    // SAFETY: the buffer has the given size; the format takes two strings, in any order.
     let len = unsafe {
         let room = message.len();
         libc::snprintf(message.as_mut_ptr().cast(), room, format.as_ptr(), relation.as_ptr(), constraint.as_ptr())

@@ -1,7 +1,7 @@
-//! `freeze`: rows that everybody sees at once, as soon as the transaction commits.
+//! `freeze`: rows that are visible to all snapshots as soon as the transaction commits.
 //!
-//! Nobody may be there who would see them too early or should not see them: COPY FREEZE's conditions are ours. A page
-//! of frozen rows says that all of it is visible; when the rows are in, the visibility map is told, too.
+//! No other snapshot may see such rows too early, so the conditions are those of COPY FREEZE. A page of frozen rows is
+//! marked all-visible; after the last row, the visibility map's bits are set, too.
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -12,7 +12,7 @@ const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// PD_ALL_VISIBLE (bufpage.h)
 const ALL_VISIBLE: u16 = pg_sys::PD_ALL_VISIBLE as u16;
 
-/// May rows of this table be frozen? As CopyFrom (copyfrom.c) asks. Guarded.
+/// Checks that rows of this table may be frozen, as CopyFrom does (copyfrom.c). Guarded.
 pub fn check_freeze(relation: pg_sys::Relation) -> Result<()> {
     // SAFETY: guarded calls on an open relation.
     unsafe {
@@ -35,13 +35,14 @@ pub fn check_freeze(relation: pg_sys::Relation) -> Result<()> {
     Ok(())
 }
 
-/// Has a function locked a row of the page meanwhile? Such a lock leaves the page all-visible (heap_lock_tuple, heapam.c), but VACUUM has to
-/// look at it before its transaction id is gone.
+/// Has a function locked a row of the page in the meantime? Such a lock leaves the page all-visible (heap_lock_tuple,
+/// heapam.c), but VACUUM must find the lock's transaction id before it is too old.
 ///
 /// # Safety
-/// A page of a heap that is locked.
+/// The page is of a heap and is locked.
 unsafe fn has_xmax(page: pg_sys::Page) -> bool {
-    // SAFETY: this function's contract covers the page; line pointers up to the last one, and tuples where these say so.
+    // SAFETY: this function's contract covers the page; line pointers exist up to the last offset, tuples where they
+    // are normal.
     unsafe {
         (1..=pg_sys::PageGetMaxOffsetNumber(page)).any(|offset| {
             let id = pg_sys::PageGetItemId(page, offset);
@@ -51,10 +52,10 @@ unsafe fn has_xmax(page: pg_sys::Page) -> bool {
     }
 }
 
-/// Set the visibility map's bits for the pages of frozen rows from `start` on. Guarded.
+/// Sets the visibility map's bits for the pages of frozen rows from `start` on. Guarded.
 ///
 /// # Safety
-/// An open relation.
+/// The relation is open.
 pub unsafe fn set_visibility(relation: pg_sys::Relation, start: u32) {
     // SAFETY: guarded calls on an open relation; as heap_multi_insert (heapam.c) sets the bits, with the page locked.
     unsafe {
@@ -72,7 +73,8 @@ pub unsafe fn set_visibility(relation: pg_sys::Relation, start: u32) {
                 let frozen = if has_xmax(page.cast()) { 0 } else { pg_sys::VISIBILITYMAP_ALL_FROZEN };
                 let bits = pg_sys::VISIBILITYMAP_ALL_VISIBLE | frozen;
                 let none = pg_sys::InvalidTransactionId;
-                // The page was written around shared buffers and says so already; still as lazy_scan_prune (vacuumlazy.c) does it.
+                // The page was written past shared buffers with its flag set; still marked dirty as lazy_scan_prune
+                // does (vacuumlazy.c).
                 if dirties {
                     pg_sys::MarkBufferDirty(buffer);
                 }

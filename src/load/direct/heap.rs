@@ -1,12 +1,12 @@
-//! A heap that rows of a load go into: tuples are formed, collected in pages, and the pages appended in batches.
+//! A heap that a load appends rows to: tuples are formed and collected in pages, which are appended in batches.
 //!
-//! A partly filled page is never topped up once it is in the file. It is carried to the next batch, in memory.
+//! A partial page is never filled up once it is in the file. It is kept in memory for the next batch.
 //!
-//! Rows that TOAST has to look at are [wide](super::wide). Where changes are decoded, one with values out of line is left
-//! to heap_insert, which only the leader may call. It extends the table by itself, so the baton is held meanwhile: only
-//! its holder asks for an extension lock, and where the table is new in this transaction, and core takes no such lock,
-//! nobody else extends it. Nothing may be logged between a row's out-of-line values and the row; the baton sees to that,
-//! too.
+//! Rows that TOAST must shorten are [wide](super::wide). With logical decoding, a row with out-of-line values is
+//! inserted by heap_insert, which only the leader may call. heap_insert extends the table by itself, so the leader
+//! holds the append lock meanwhile. Then no other process of the load requests an extension lock, or extends a table
+//! that is new in this transaction, for which core takes no extension lock. The append lock also keeps other WAL
+//! records from between a row's out-of-line values and the row.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,63 +27,63 @@ use crate::pg::compat;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages, Watch};
 
-/// Fewer pages than this are inserted by way of shared buffers.
+/// Fewer pages than this are inserted through shared buffers.
 const SMALL: usize = 64;
-/// Tuples that are inserted at once.
+/// Tuples in one call of heap_multi_insert.
 const MULTI: usize = 500;
-/// Where several processes append, a batch need not wait until it is full: from this part of it on it is appended when it is nobody
-/// else's turn. So a process waits for another one only when there is as much again to append.
+/// Divisor of a full batch: with several appending processes, from that part of it on a process appends as soon as the
+/// append lock is free. So a process waits for another one only when its batch is full.
 const EARLY: usize = 2;
-/// Pages that all indexes get, one after the other, before the next ones.
+/// Pages whose keys all indexes get before the next pages.
 const TOGETHER: usize = 16;
 
-/// One relation's rows.
+/// The rows of one relation.
 #[derive(Debug)]
 pub struct Heap {
     pub relation: pg_sys::Relation,
     layout: Layout,
     batch: PageBatch,
-    /// Complete pages from which on the batch is appended as soon as nobody has to be waited for.
+    /// Number of complete pages from which on the batch is appended as soon as the append lock is free.
     early: usize,
     appender: Appender,
     xmin: u32,
     command: pg_sys::CommandId,
     frozen: bool,
-    /// Rows that are in.
+    /// Appended rows.
     pub rows: u64,
-    /// Of these, rows that core has inserted, and told the statistics of.
+    /// Of these, rows that core has inserted and counted in the statistics.
     pub counted: u64,
     /// Tuples that heap_insert put before `start`.
     pub elsewhere: Vec<pg_sys::ItemPointerData>,
-    /// Block from which on the load's rows are to be found, but for those.
+    /// First block of the load's rows, except for those in `elsewhere`.
     pub start: u32,
     bulk: pg_sys::BulkInsertState,
-    /// The heap is to close the relation.
+    /// The heap must close the relation.
     pub is_owner: bool,
-    /// Which of the load's relations it is.
+    /// Index of the relation among the load's relations.
     pub index: usize,
-    /// Where rows that were appended are counted, too; or null.
+    /// Shared counter of appended rows, or null.
     pub counter: *const AtomicU64,
-    /// Of making tuples and pages.
+    /// Time of forming tuples and pages.
     stages: Stages,
-    /// Of its indexes that are built when the rows are in.
+    /// Collectors of its indexes that are built after the rows.
     pub collectors: Vec<Collector>,
-    /// Where its rows came from, if anybody may want to know.
+    /// Tuple positions of its rows, if errors may need them.
     pub trail: Option<Trail>,
-    /// There are rows with values out of line, which core would store once more.
+    /// The batch contains rows with out-of-line values, which core would store a second time.
     external: bool,
 }
 
-/// What became of a row.
+/// Result of adding a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
     Stored,
-    /// It is not a row for pages.
+    /// The row is wide: TOAST must shorten it.
     Wide,
 }
 
 impl Heap {
-    /// For an open relation. `stamp` is what its tuples' headers say. Guarded.
+    /// Makes a heap for an open relation. `stamp` is written to the tuples' headers. Guarded.
     pub fn new(relation: pg_sys::Relation, traits: Traits, stamp: Stamp) -> Result<Heap> {
         // SAFETY: an open relation.
         let (descriptor, start) = unsafe {
@@ -118,7 +118,7 @@ impl Heap {
         })
     }
 
-    /// Add a row. Guarded.
+    /// Adds a row. Guarded.
     ///
     /// # Safety
     /// The arrays have a value of its type for each attribute of the relation.
@@ -138,10 +138,10 @@ impl Heap {
         self.add_formed(formed, origin, baton, watch)
     }
 
-    /// Add a row that was decoded together with others. Guarded.
+    /// Adds a row that was decoded in a block. Guarded.
     ///
     /// # Safety
-    /// The arrays have a value for each attribute of the relation, as `sources` says.
+    /// The arrays have a value for each attribute of the relation, in the form that `sources` names.
     #[inline]
     pub unsafe fn add_decoded(
         &mut self,
@@ -160,10 +160,10 @@ impl Heap {
         self.add_formed(formed, origin, baton, watch)
     }
 
-    /// Add a row, if the page that is being filled has room for it. Raises nothing.
+    /// Adds a row if the current page has room for it. Raises nothing.
     ///
     /// # Safety
-    /// As [`Heap::add`].
+    /// See [`Heap::add`].
     #[inline]
     pub unsafe fn add_at_once(&mut self, arrays: RowArrays, origin: Origin, form: &mut FormBuffer) -> bool {
         let mut watch = self.stages.sample();
@@ -175,10 +175,10 @@ impl Heap {
         self.is_put(place, origin, watch)
     }
 
-    /// The same for a tuple that somebody has formed, if it can be stored as it is.
+    /// Adds an already formed tuple if it can be stored unchanged and the current page has room. Raises nothing.
     ///
     /// # Safety
-    /// So many bytes, a tuple's, of the relation's columns.
+    /// `given` has `length` bytes, of a tuple with the relation's columns.
     #[inline]
     pub unsafe fn add_given_at_once(
         &mut self,
@@ -196,7 +196,7 @@ impl Heap {
         if self.is_put(place, origin, watch) { Ok(()) } else { Err(Unfit::Apart) }
     }
 
-    /// A tuple went to this place of the batch, or found no room. Raises nothing.
+    /// Notes the tuple position of a tuple that was put on a page; false if there was no room. Raises nothing.
     #[inline]
     fn is_put(&mut self, place: Option<(u32, u16)>, origin: Origin, mut watch: Watch) -> bool {
         let Some((page, offset)) = place else { return false };
@@ -207,7 +207,7 @@ impl Heap {
         true
     }
 
-    /// Append what is there if nobody has to be waited for. Guarded.
+    /// Appends the complete pages if there are enough and the append lock is free. Guarded.
     #[inline]
     fn append_early(&mut self, baton: &Baton) -> Result<()> {
         if self.batch.complete() >= self.early && baton.is_free() { self.append(baton) } else { Ok(()) }
@@ -222,13 +222,13 @@ impl Heap {
         Ok(Added::Stored)
     }
 
-    /// A tuple went to this place of the batch, or found no room.
+    /// Notes the tuple position of a tuple. If there was no room, appends the batch and adds the tuple again. Guarded.
     #[inline]
     fn follow(&mut self, tuple: &[u8], place: Option<(u32, u16)>, origin: Origin, baton: &Baton) -> Result<()> {
         let mut place = place;
         if place.is_none() {
             self.append(baton)?;
-            // The batch has room now: a tuple is shorter than a page.
+            // The batch has room now, because a tuple is shorter than a page.
             place = self.batch.add(tuple);
         }
         if let Some(trail) = &mut self.trail
@@ -239,22 +239,22 @@ impl Heap {
         Ok(())
     }
 
-    /// Must rows with values out of line be left to core?
+    /// Must core insert rows with out-of-line values?
     pub fn is_logical(&self) -> bool {
         self.appender.traits().logical
     }
 
-    /// Options of heap_insert for values out of line.
+    /// Options of heap_insert for out-of-line values.
     pub fn insert_options(&self) -> i32 {
         if self.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 }
     }
 
-    /// Add a row that the toaster has made fit, as heap_form_tuple made it. Its header is written. Guarded.
+    /// Adds a row that the toaster has shortened and heap_form_tuple has formed. Writes its header. Guarded.
     ///
     /// # Safety
-    /// A tuple of the relation.
+    /// The tuple is of the relation.
     pub unsafe fn add_tuple(&mut self, tuple: pg_sys::HeapTuple, origin: Origin, baton: &Baton) -> Result<()> {
-        // SAFETY: this function's contract covers the tuple. What heap_prepare_insert (heapam.c) writes.
+        // SAFETY: this function's contract covers the tuple. The same fields as in heap_prepare_insert (heapam.c).
         let bytes = unsafe {
             let header = (*tuple).t_data;
             let heap = &raw mut (*header).t_choice.t_heap;
@@ -279,12 +279,12 @@ impl Heap {
         self.follow(bytes, place, origin, baton)
     }
 
-    /// Memory that its pages take.
+    /// Memory of its pages, in bytes.
     pub fn bytes(&self) -> usize {
         self.batch.allocated()
     }
 
-    /// Give back what it can. After [`Heap::append`].
+    /// Frees memory of empty pages. After [`Heap::append`].
     pub fn shrink(&mut self) {
         self.batch.shrink();
     }
@@ -294,11 +294,11 @@ impl Heap {
         self.batch.complete() > 0
     }
 
-    /// Append the complete pages. Guarded.
+    /// Appends the complete pages. Guarded.
     pub fn append(&mut self, baton: &Baton) -> Result<()> {
         if self.batch.complete() > 0 {
             let first = self.appender.append(&mut self.batch, baton)?;
-            // Where each batch costs a flush of WAL, there had better be few.
+            // Only where batches need no WAL flush; otherwise few large batches are faster.
             if self.appender.is_contended() && !self.appender.traits().existed {
                 self.early = memory::batch_pages() / EARLY;
             }
@@ -308,7 +308,7 @@ impl Heap {
             }
             self.rows += self.batch.rows();
             if !self.counter.is_null() {
-                // SAFETY: a counter in shared memory that is there as long as the process works.
+                // SAFETY: the counter is in shared memory, which stays as long as the process works.
                 unsafe { &*self.counter }.fetch_add(self.batch.rows(), Relaxed);
             }
             self.batch.take_full();
@@ -316,8 +316,10 @@ impl Heap {
         Ok(())
     }
 
-    /// Take the keys of pages that are in the table, from this block on. All indexes get a page before it has left the processor's
-    /// cache. Those that want tuples formed want many at once. Guarded.
+    /// Collects the keys of pages that were appended from block `first` on.
+    ///
+    /// All indexes get a page while it is in the processor's cache. Collectors that form index tuples take many pages
+    /// at once. Guarded.
     fn collect_keys(&mut self, first: u32) -> Result<()> {
         let pages = self.batch.pages();
         let size = if self.collectors.iter().any(Collector::holds_index) { pages.len() } else { TOGETHER * PAGE_SIZE };
@@ -329,24 +331,25 @@ impl Heap {
         Ok(())
     }
 
-    /// What was appended since this was asked for.
+    /// The counts of appends since the last call.
     pub fn take_appended(&mut self) -> Appended {
         self.appender.take_appended()
     }
 
-    /// Where the time went since this was asked for.
+    /// The time of stages since the last call.
     pub fn take_stages(&mut self) -> Stages {
         std::mem::replace(&mut self.stages, Stages::new())
     }
 
-    /// Append everything, the last page as it is. Guarded.
+    /// Appends all rows, with a partial last page. Guarded.
     pub fn finish(&mut self, baton: &Baton) -> Result<()> {
         self.batch.finish();
         self.append(baton)
     }
 
-    /// Insert what little there is by way of shared buffers, if it is little and nothing was appended before: pages
-    /// that are left half empty, and a flush, are a price for more rows than that. Only in the leader. Guarded;
+    /// Inserts the rows through shared buffers if they are few and nothing was appended before.
+    ///
+    /// An append would cost a half-empty page and a WAL flush, too much for few rows. Only in the leader. Guarded;
     /// `memory` lives as long as the heap.
     pub fn finish_small(&mut self, memory: pg_sys::MemoryContext, baton: &Baton) -> Result<()> {
         let pages = self.batch.finish();
@@ -355,8 +358,8 @@ impl Heap {
         }
         let held = baton.take();
         let mut places = Vec::new();
-        // SAFETY: guarded calls on an open relation. Slots and tuples point to tuples of the batch, which is cleared when
-        // heap_multi_insert has copied them; it writes their headers before.
+        // SAFETY: guarded calls on an open relation. Slots and tuples point into the batch, which is cleared after
+        // heap_multi_insert has copied the tuples; before that it writes their headers.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(memory);
             let descriptor = (*self.relation).rd_att;
@@ -415,7 +418,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Let core look for a page anew.
+    /// Makes core look for a page with room again.
     ///
     /// # Safety
     /// The relation is open. Guarded.
@@ -424,10 +427,10 @@ impl Heap {
         unsafe { (*pg_sys::RelationGetSmgr(self.relation)).smgr_targblock = pg_sys::InvalidBlockNumber };
     }
 
-    /// Insert a row by way of shared buffers and TOAST. Only in the leader. Guarded.
+    /// Inserts a row through shared buffers, with TOAST. Only in the leader. Guarded.
     ///
     /// # Safety
-    /// A tuple of the relation, as heap_form_tuple makes it; `memory` lives as long as the heap.
+    /// The tuple is of the relation, and formed by heap_form_tuple; `memory` lives as long as the heap.
     pub unsafe fn insert(
         &mut self,
         tuple: pg_sys::HeapTuple,
@@ -436,8 +439,8 @@ impl Heap {
         baton: &Baton,
     ) -> Result<()> {
         let held = baton.take();
-        // SAFETY: guarded calls on an open relation; this function's contract covers the tuple. The free space map is passed by,
-        // so that the row goes behind what was there, or on the last page of it.
+        // SAFETY: guarded calls on an open relation; this function's contract covers the tuple. Without the free space
+        // map, the row goes to the last page of the file, or behind it.
         unsafe {
             if self.bulk.is_null() {
                 let old = pg_sys::MemoryContextSwitchTo(memory);
@@ -458,18 +461,18 @@ impl Heap {
         drop(held);
         self.rows += 1;
         self.counted += 1;
-        // SAFETY: as above. Without the baton, for it may run functions of the user's.
+        // SAFETY: as above. Without the append lock, since user-defined functions may run.
         unsafe { collect(&mut self.collectors, &*tuple, (*tuple).t_self) }
     }
 
-    /// Let go of what [`Heap::insert`] holds. Guarded.
+    /// Releases what [`Heap::insert`] holds. Guarded.
     pub fn release(&mut self) {
         let bulk = std::mem::replace(&mut self.bulk, std::ptr::null_mut());
         if !bulk.is_null() {
             // SAFETY: made by GetBulkInsertState.
             unsafe { pg_sys::FreeBulkInsertState(bulk) };
         }
-        // Those that nobody has taken.
+        // Collectors that were not taken.
         self.collectors.iter_mut().for_each(Collector::close);
         if std::mem::take(&mut self.is_owner) {
             // SAFETY: open, and not used any more.
@@ -478,10 +481,10 @@ impl Heap {
     }
 }
 
-/// Take the keys of a row that core has inserted. Guarded.
+/// Collects the keys of a row that core has inserted. Guarded.
 ///
 /// # Safety
-/// A tuple, and where it is now.
+/// The tuple is a row's, `tid` its position.
 unsafe fn collect(
     collectors: &mut [Collector],
     tuple: &pg_sys::HeapTupleData,
@@ -492,12 +495,12 @@ unsafe fn collect(
     collectors.iter_mut().try_for_each(|collector| collector.add_tuple(bytes, tid))
 }
 
-/// The block that a row is in.
+/// The block of a row.
 pub fn block_of(tid: &pg_sys::ItemPointerData) -> u32 {
     (u32::from(tid.ip_blkid.bi_hi) << 16) | u32::from(tid.ip_blkid.bi_lo)
 }
 
-/// What the layout of tuples depends on.
+/// The properties of attributes that a tuple's layout depends on.
 pub fn attributes(descriptor: pg_sys::TupleDesc) -> Vec<Attribute> {
     // SAFETY: a valid descriptor.
     let natts = unsafe { usize::try_from((*descriptor).natts).unwrap_or(0) };
@@ -516,7 +519,7 @@ pub fn attributes(descriptor: pg_sys::TupleDesc) -> Vec<Attribute> {
     (0..natts).map(attribute).collect()
 }
 
-/// RelationGetTargetPageFreeSpace (rel.h) with the default fillfactor of a heap.
+/// Free bytes to leave on each page: RelationGetTargetPageFreeSpace (rel.h) with a heap's default fillfactor.
 fn reserve(relation: pg_sys::Relation) -> usize {
     // SAFETY: an open relation; a heap's options are StdRdOptions.
     let fillfactor = unsafe {

@@ -2,30 +2,30 @@
 //!
 //! ```text
 //!   hold ─► rows ─► indexes of one relation: let_go ─► built, swapped ─► hold_again ─► triggers ─► close
-//!             └ functions of users run here and are refused: TRUNCATE, CLUSTER, REINDEX, CREATE INDEX, ALTER, DROP
+//!             └ user-defined functions run here; refused: TRUNCATE, CLUSTER, REINDEX, CREATE INDEX, ALTER, DROP
 //! ```
 //!
-//! A command that changes a relation's file or its indexes asks CheckTableNotInUse (tablecmds.c) whether this session has
-//! the relation open. COPY has its target, each partition it has routed rows to, and their indexes open until its triggers
-//! have fired. A load appends to files and builds indexes by itself, so it must not miss such a change. It holds every
-//! relation that a row may go to, from before its first row.
+//! A command that changes a relation's file or indexes checks with CheckTableNotInUse (tablecmds.c) whether this
+//! session has the relation open. COPY holds its target, each partition with routed rows, and their indexes open until
+//! its triggers have fired. A load appends to files and builds indexes itself, so such a change would damage them.
+//! Before its first row, the load opens every relation that a row may go to.
 //!
-//! References of the relation cache are enough for that. The lock of the table keeps other sessions away from its
-//! indexes, and locks of the indexes of thousands of partitions would fill the lock table.
+//! References of the relation cache are enough. The table's lock keeps other sessions from changing its indexes, and
+//! locks on the indexes of thousands of partitions would fill the lock table.
 //!
-//! Two things a reference does not stop, and [`Held`] sees: rows that a function inserted, updated or deleted
-//! ([`Held::is_disturbed`]), and a file that is another one, or shorter, after all ([`Held::check`]). What the load then does
-//! differently is said there, and nowhere else:
+//! A reference does not prevent two changes, which [`Held`] detects. [`Held::is_disturbed`] finds rows that a function
+//! inserted, updated or deleted, and [`Held::check`] a file that was replaced or truncated after all. The load reacts
+//! as follows:
 //!
-//! | what moved | what the load does |
+//! | change | reaction of the load |
 //! |---|---|
-//! | rows of a relation, also undone | It drops the index keys that it collected. Indexes are built from the table, or inserted into. |
-//! | rows of a load with option freeze | It raises an error. A frozen row does not show which command inserted it. |
+//! | rows, even if rolled back | It drops the collected keys. Indexes are built from the table, or inserted into. |
+//! | rows, in a load with option freeze | It raises an error. A frozen row does not show which command inserted it. |
 //! | the file | It raises an error. |
 //! | which triggers fire (session_replication_role) | It raises an error. COPY asks for each row, a load once. |
-//! | the state of constraints (SET CONSTRAINTS) | Nothing. The state at the end counts, as under COPY. |
-//! | triggers of a partition without rows | It raises an error if the direct writer could not have loaded it (`Process::open_heap`). |
-//! | other triggers, rules, policies | Nothing. The executor's copies are those of the beginning, as under COPY. |
+//! | the state of constraints (SET CONSTRAINTS) | None. The state at the end counts, as under COPY. |
+//! | triggers of a partition without rows | An error if the direct writer does not support them (`open_heap`). |
+//! | other triggers, rules, policies | None. The executor's copies are those of the beginning, as under COPY. |
 
 use std::ffi::CStr;
 
@@ -35,20 +35,20 @@ use crate::error::{Error, Result};
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
 
-/// The relations of a load, open.
+/// The relations of a load, held open.
 #[derive(Debug)]
 pub struct Held {
     relations: Vec<Relation>,
     /// The current command when the load began.
     command: pg_sys::CommandId,
-    /// session_replication_role when the load began, which says which triggers fire.
+    /// session_replication_role when the load began; it decides which triggers fire.
     replication_role: i32,
 }
 
 #[derive(Debug)]
 struct Relation {
     relation: pg_sys::Relation,
-    /// Empty while they are let go of.
+    /// Empty between `let_go` and `hold_again`.
     indexes: Vec<pg_sys::Relation>,
     file: pg_sys::Oid,
     /// Rows that this session had changed when the load began; None without track_counts.
@@ -56,13 +56,13 @@ struct Relation {
 }
 
 impl Held {
-    /// Nothing is held.
+    /// Holds nothing.
     pub const NONE: Held = Held { relations: Vec::new(), command: 0, replication_role: 0 };
 
     /// Holds relations and their indexes. Guarded.
     ///
     /// # Safety
-    /// Relations that are open, and locked to the end of the transaction, so that the references found here are of the same ones.
+    /// The relations are open, and locked to the end of the transaction, so that their oids keep their meaning.
     pub unsafe fn hold(relations: &[pg_sys::Relation]) -> Held {
         let hold = |&relation: &pg_sys::Relation| {
             // SAFETY: an open relation; guarded calls.
@@ -78,9 +78,11 @@ impl Held {
         Held { relations: relations.iter().map(hold).collect(), command, replication_role }
     }
 
-    /// Has a function changed rows since the load began? `inserted` is how many rows of a relation the load has inserted by the server's
-    /// code, which counts them. Where nothing is counted, any command that may have written something is taken for such a change. Raises an
-    /// error if a function has changed which triggers fire. Guarded.
+    /// Has a function changed rows since the load began? Guarded.
+    ///
+    /// `inserted` returns how many rows of a relation the load has inserted through core, which counts them. Without
+    /// track_counts, any command that may have written counts as a change. Raises an error if a function has changed
+    /// session_replication_role.
     pub fn is_disturbed(&self, inserted: impl Fn(usize) -> u64) -> Result<bool> {
         // SAFETY: reads a setting and a counter of this process; a guarded call.
         let (role, command) = unsafe { (pg_sys::SessionReplicationRole, pg_sys::GetCurrentCommandId(false)) };
@@ -92,7 +94,7 @@ impl Held {
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .detail("It says which triggers fire and whether foreign keys are checked."));
         }
-        // SAFETY: relations that are held.
+        // SAFETY: the relations are held.
         let is_other = |(number, held): (usize, &Relation)| match unsafe { compat::changed_rows(held.relation) }
             .zip(held.changed)
         {
@@ -102,10 +104,10 @@ impl Held {
         Ok(self.relations.iter().enumerate().any(is_other))
     }
 
-    /// Is the file of a relation the one that rows were appended to, from block `start` on? Guarded.
+    /// Checks that a relation's file is the one that rows were appended to, from block `start` on. Guarded.
     pub fn check(&self, number: usize, start: u32) -> Result<()> {
         let Some(held) = self.relations.get(number) else { return Ok(()) };
-        // SAFETY: a relation that is held; a guarded call.
+        // SAFETY: the relation is held; a guarded call.
         let (file, blocks, name) = unsafe {
             let blocks = pg_sys::RelationGetNumberOfBlocksInFork(held.relation, pg_sys::ForkNumber::MAIN_FORKNUM);
             (file_of(held.relation), blocks, (*(*held.relation).rd_rel).relname.data.as_ptr())
@@ -119,35 +121,35 @@ impl Held {
         Err(Error::new(Code::ERRCODE_OBJECT_IN_USE, message).hint("A function that the load called has done it."))
     }
 
-    /// Lets go of the indexes of a relation, which a command of the load needs closed. Guarded.
+    /// Releases the indexes of a relation, because a command of the load needs them closed. Guarded.
     pub fn let_go(&mut self, number: usize) {
         let Some(held) = self.relations.get_mut(number) else { return };
-        // SAFETY: references that are ours.
+        // SAFETY: references that `Held` has taken.
         held.indexes.drain(..).for_each(|index| unsafe { pg_sys::RelationClose(index) });
     }
 
-    /// Holds them again. Guarded.
+    /// Holds the indexes again. Guarded.
     pub fn hold_again(&mut self, number: usize) {
         let Some(held) = self.relations.get_mut(number).filter(|held| held.indexes.is_empty()) else { return };
-        // SAFETY: a relation that is held.
+        // SAFETY: the relation is held.
         held.indexes = unsafe { indexes_of(held.relation) };
     }
 
-    /// Lets go of all. An error does so too, by the resource owner. Guarded.
+    /// Releases all relations. After an error, the resource owner does this. Guarded.
     pub fn close(&mut self) {
         for held in self.relations.drain(..) {
             for relation in held.indexes.into_iter().chain([held.relation]) {
-                // SAFETY: references that are ours.
+                // SAFETY: references that `Held` has taken.
                 unsafe { pg_sys::RelationClose(relation) };
             }
         }
     }
 }
 
-/// The number of a relation's file in its folder, which changes when the table is rewritten.
+/// The relfilenode of a relation, which changes when the table is rewritten.
 ///
 /// # Safety
-/// An open relation.
+/// The relation is open.
 unsafe fn file_of(relation: pg_sys::Relation) -> pg_sys::Oid {
     // SAFETY: this function's contract covers the relation.
     unsafe { (*(*relation).rd_rel).relfilenode }
@@ -156,9 +158,10 @@ unsafe fn file_of(relation: pg_sys::Relation) -> pg_sys::Oid {
 /// References to the indexes of a relation. Guarded.
 ///
 /// # Safety
-/// An open relation that is locked.
+/// The relation is open and locked.
 unsafe fn indexes_of(relation: pg_sys::Relation) -> Vec<pg_sys::Relation> {
-    // SAFETY: this function's contract covers the relation; guarded calls. An index that is being dropped concurrently may be gone.
+    // SAFETY: this function's contract covers the relation; guarded calls. An index that is dropped concurrently may be
+    // gone.
     unsafe {
         let list = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
         let open = |oid| pg_sys::RelationIdGetRelation(oid);

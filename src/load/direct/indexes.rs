@@ -1,21 +1,20 @@
-//! How the indexes of a relation come by the new rows.
+//! Puts the new rows into the indexes of a relation.
 //!
 //! ```text
 //!   row ─► predicate, expressions ─┬─► sort ─── all rows are in ─┬► into leaves, in the order of keys    B-tree
-//!                                  │   keys that were collected ─┘
+//!                                  │   collected keys ───────────┘
 //!                                  └─► ExecInsertIndexTuples, row by row                                  all others
 //! ```
 //!
-//! One pass over the rows serves all indexes. Where keys arrive in order, an insertion finds its page in memory and
-//! follows the one before; in the order of a file each might go to another page, to be read, logged whole and written
-//! again for it. So B-trees are given sorted keys. Which of two equal keys is the first does not matter to a unique index:
-//! the second one is the error.
+//! One pass over the rows serves all indexes. B-trees are given sorted keys: each insertion finds its page in memory,
+//! after the insertion before. In the order of the file, each insertion might need another page, which is read, logged
+//! as a full image and written again. The order of equal keys does not matter to a unique index: the second one is the
+//! error.
 //!
-//! Other access methods get the rows in the heap's order, by the executor's own function; and so does every index
-//! whose constraint is checked by looking around (exclusion), or once more later (deferrable), for what is to be checked
-//! again is queued with the row.
+//! Other access methods get the rows in the heap's order, from the executor's own function. So does every index with an
+//! exclusion constraint or a deferrable one, because the later check is queued together with the row.
 //!
-//! Expressions are the caller's to evaluate, as in an INSERT. They run in plain frames.
+//! Expressions are evaluated with the caller's privileges, as in an INSERT, and in plain frames.
 
 mod choice;
 mod compared;
@@ -43,9 +42,9 @@ const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 #[derive(Debug)]
 pub struct Index {
     pub oid: pg_sys::Oid,
-    /// As the server writes it.
+    /// The name in the server's encoding.
     pub name: CString,
-    /// Null once it is closed.
+    /// Null after the index is closed.
     pub relation: pg_sys::Relation,
     pub info: *mut pg_sys::IndexInfo,
     pub way: Way,
@@ -56,42 +55,42 @@ pub struct Index {
     pub workers: usize,
 }
 
-/// The indexes of a relation that has new rows.
+/// The indexes of a relation with new rows.
 #[derive(Debug)]
 pub struct Indexes {
     pub list: Vec<Index>,
     relinfo: *mut pg_sys::ResultRelInfo,
     estate: *mut pg_sys::EState,
     econtext: *mut pg_sys::ExprContext,
-    /// The open indexes, as ExecOpenIndices lists them, ...
+    /// The open indexes in the list of ExecOpenIndices, ...
     open: *mut pg_sys::Relation,
-    /// ... and what the executor is shown instead: nothing but the index that is to get a row.
+    /// ... and the list that the executor sees instead: only the index that is to get a row.
     shown: *mut pg_sys::Relation,
-    /// Which of them says what a duplicate is, and what becomes of these.
+    /// The index that decides which rows are duplicates.
     arbiter: Option<usize>,
     keep: Keep,
-    /// Rows that the table has count.
+    /// The table's own rows count.
     has_rows: bool,
 }
 
-/// How the rows are survived that lose to an index.
+/// How rows with conflicts are survived.
 #[derive(Debug, Clone, Copy)]
 pub struct Survival<'a> {
-    /// They are kept as rejects; else only duplicates are survived.
+    /// Conflicts of all kinds are kept as rejects; otherwise only duplicates are survived.
     pub keeps: bool,
     pub keep: Keep,
-    /// The target's index that says what a duplicate is.
+    /// The target's index that decides which rows are duplicates.
     pub arbiter: Option<pg_sys::Oid>,
-    /// The indexes that are built from keys that were collected, whatever these are.
+    /// Indexes that will certainly be built from collected keys.
     pub certain: &'a [pg_sys::Oid],
 }
 
 impl Indexes {
-    /// For a result relation that ExecOpenIndices was called for. Guarded; allocates in the current memory context, which
-    /// must live as long.
+    /// Chooses the strategies for a result relation after ExecOpenIndices. Guarded; allocates in the current memory
+    /// context, which must live as long.
     ///
     /// # Safety
-    /// Structures of the executor's, which live as long.
+    /// The structures are the executor's and live as long.
     pub unsafe fn new(
         relinfo: *mut pg_sys::ResultRelInfo,
         estate: *mut pg_sys::EState,
@@ -99,7 +98,8 @@ impl Indexes {
         rebuild: &mut Rebuild,
         survival: Option<Survival<'_>>,
     ) -> Indexes {
-        // SAFETY: this function's contract covers the pointers; the executor lists so many indexes; guarded calls.
+        // SAFETY: this function's contract covers the pointers; the executor's list has `ri_NumIndices` indexes;
+        // guarded calls.
         unsafe {
             let count = usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0);
             let open = (*relinfo).ri_IndexRelationDescs;
@@ -110,7 +110,7 @@ impl Indexes {
             let losses = match survival {
                 None => Losses::None,
                 Some(_) if (0..count).any(|i| wants_care(*open.add(i))) => Losses::Looked,
-                // What other constraints say of a row depends on which rows are there by then.
+                // The result of other constraints depends on the rows that are present at that time.
                 Some(survival)
                     if keep != Keep::Error
                         && (keep == Keep::New || !survival.keeps)
@@ -120,7 +120,7 @@ impl Indexes {
                 }
                 Some(survival) => Losses::Sorted(survival.certain),
             };
-            // Where rows are told of constraints when it is known which of them stay, indexes are open until then.
+            // Constraints that are checked after it is known which rows stay need open indexes until then.
             let is_late = |i| !(*(*(*open.add(i))).rd_index).indimmediate;
             let builds = survival.is_none() || !(0..count).any(is_late);
             let index = |i| {
@@ -153,11 +153,13 @@ impl Indexes {
         }
     }
 
-    /// Of a result relation whose rows are only judged: those that may refuse a row as the rows come. Keys of B-trees are sorted.
-    /// It may count as empty. Guarded; allocates as [`Indexes::new`].
+    /// The indexes of a result relation in a dry run: those that could exclude a row immediately.
+    ///
+    /// Keys of B-trees are sorted. Without `has_rows` the table counts as empty. Guarded; allocates as [`Indexes::new`]
+    /// does.
     ///
     /// # Safety
-    /// As [`Indexes::new`].
+    /// See [`Indexes::new`].
     pub unsafe fn to_ask(
         relinfo: *mut pg_sys::ResultRelInfo,
         estate: *mut pg_sys::EState,
@@ -203,12 +205,12 @@ impl Indexes {
         }
     }
 
-    /// Does any of them want to see the rows?
+    /// Does any index need the rows?
     pub fn want_rows(&self) -> bool {
         self.list.iter().any(|index| matches!(index.way, Way::Sorted(_) | Way::RowByRow | Way::Careful))
     }
 
-    /// Are rows to be looked for before they are inserted?
+    /// Must rows be searched for before they are inserted?
     pub fn are_careful(&self) -> bool {
         self.list.iter().any(|index| index.way == Way::Careful)
     }
@@ -218,14 +220,14 @@ impl Indexes {
         self.list.iter().any(|index| index.way == Way::Late)
     }
 
-    /// How many have to be sorted?
+    /// Number of sorts.
     pub fn sorts(&self) -> usize {
         self.list.iter().filter(|index| matches!(index.way, Way::Sorted(_))).count()
     }
 
-    /// Get ready to sort, with so much memory for each, in kB. Guarded; allocates in the current memory context.
+    /// Starts the sorts, with `memory` kB for each. Guarded; allocates in the current memory context.
     pub fn begin_sorts(&mut self, memory: i32) {
-        // Rows with equal keys are for index_insert to judge: it knows what is dead.
+        // index_insert decides on equal keys, because it knows which rows are dead.
         let (unique, nulls, options, alone) = (false, false, 0, std::ptr::null_mut());
         for index in &mut self.list {
             if let Way::Sorted(sort) = &mut index.way {
@@ -246,13 +248,13 @@ impl Indexes {
         }
     }
 
-    /// Make predicates ready.
+    /// Prepares the predicates.
     ///
     /// # Safety
-    /// A plain frame.
+    /// The frame is plain.
     pub unsafe fn prepare(&mut self) {
         for index in &mut self.list {
-            // SAFETY: an open index's info; ExecInsertIndexTuples does the same when it needs one.
+            // SAFETY: the info is of an open index; ExecInsertIndexTuples prepares predicates in the same way.
             unsafe {
                 if matches!(index.way, Way::Sorted(_) | Way::Asked) && !(*index.info).ii_Predicate.is_null() {
                     (*index.info).ii_PredicateState = c::ExecPrepareQual((*index.info).ii_Predicate, self.estate);
@@ -261,14 +263,14 @@ impl Indexes {
         }
     }
 
-    /// Take a row. Returns the indexes whose constraints are to be checked again later.
+    /// Adds a row. Returns the indexes whose constraints must be checked again later.
     ///
     /// # Safety
     /// A plain frame; a slot with a row of the relation. The current memory context lives until the last row.
     pub unsafe fn add(&mut self, slot: *mut pg_sys::TupleTableSlot, offender: *mut Offender) -> *mut pg_sys::List {
         let mut recheck: *mut pg_sys::List = std::ptr::null_mut();
         let mut began = Instant::now();
-        // SAFETY: this function's contract covers frame and slot. Arrays have room for the keys of any index.
+        // SAFETY: this function's contract covers frame and slot. The arrays have room for the keys of any index.
         unsafe {
             (*self.econtext).ecxt_scantuple = slot;
             for (i, index) in self.list.iter_mut().enumerate() {
@@ -307,10 +309,10 @@ impl Indexes {
         recheck
     }
 
-    /// Take a row that stays. Returns the indexes whose constraints are to be checked again later.
+    /// Adds a row that stays to the indexes with later checks. Returns those that must be checked again.
     ///
     /// # Safety
-    /// As [`Indexes::add`].
+    /// See [`Indexes::add`].
     pub unsafe fn add_late(&mut self, slot: *mut pg_sys::TupleTableSlot) -> *mut pg_sys::List {
         let mut recheck: *mut pg_sys::List = std::ptr::null_mut();
         // SAFETY: this function's contract covers frame and slot.
@@ -333,11 +335,11 @@ impl Indexes {
         recheck
     }
 
-    /// The row whose key an index has, of those that look at each row. Waits for transactions that may be about to make or
-    /// remove one.
+    /// The row that conflicts with the slot's row, in an index that is searched for each row. Waits for transactions
+    /// that may be about to insert or delete a conflicting row.
     ///
     /// # Safety
-    /// As [`Indexes::add`]; one of the indexes.
+    /// See [`Indexes::add`]; `number` is one of the indexes.
     pub unsafe fn holder(&mut self, number: usize, slot: *mut pg_sys::TupleTableSlot) -> pg_sys::ItemPointerData {
         // SAFETY: this function's contract covers frame and slot.
         unsafe {
@@ -356,10 +358,10 @@ impl Indexes {
         }
     }
 
-    /// The first index in which another row is in the way of a row, other than the arbiter and this row.
+    /// The first index with a conflicting row, other than the arbiter's and the row `except`.
     ///
     /// # Safety
-    /// As [`Indexes::holder`].
+    /// See [`Indexes::holder`].
     pub unsafe fn in_the_way(
         &mut self,
         slot: *mut pg_sys::TupleTableSlot,
@@ -380,7 +382,7 @@ impl Indexes {
         None
     }
 
-    /// The index that says what a duplicate is, if any are to be survived.
+    /// The index that decides which rows are duplicates, if duplicates are survived.
     pub fn arbiter(&self) -> Option<usize> {
         self.arbiter
     }
@@ -389,9 +391,9 @@ impl Indexes {
         self.keep
     }
 
-    /// Close all. Guarded.
+    /// Closes all indexes. Guarded.
     pub fn close(&mut self) {
-        // SAFETY: what ExecOpenIndices has opened; a guarded call.
+        // SAFETY: ExecOpenIndices has opened the indexes; a guarded call.
         unsafe {
             (*self.relinfo).ri_IndexRelationDescs = self.open;
             pg_sys::ExecCloseIndices(self.relinfo);
@@ -400,7 +402,7 @@ impl Indexes {
         self.list.iter_mut().for_each(|index| index.relation = std::ptr::null_mut());
     }
 
-    /// What became of them.
+    /// The reports on all indexes.
     pub fn reports(&self) -> impl Iterator<Item = IndexReport> {
         self.list.iter().filter(|index| index.way != Way::None).map(|index| IndexReport {
             name: from_server(&index.name),

@@ -1,22 +1,22 @@
-//! Rows of the file joined with other tables: what an INSERT … SELECT with a join makes of them.
+//! Rows of the file joined with other tables, for an INSERT … SELECT with a join.
 //!
 //! ```text
-//!   row loop ─► top of the plan ─► joins ─► ... ─► leaf ─► the load's own records: chunks, decoders, conditions of the scan
-//!                                    └─► inner sides, as the executor always runs them
+//!   row loop ─► top of the plan ─► joins ─► ... ─► leaf ─► the load's own records: chunks, decoders, scan conditions
+//!                                    └─► inner sides, which the executor runs as usual
 //! ```
 //!
-//! The plan is core's. Only its scan of the file is another node, the [leaf](self::leaf), which takes the place of the foreign
-//! scan and asks the load for its next record. The plan pulls, so it is run once in each process, whatever
-//! the number of chunks: a hash table is built once, and one that is spilled to disk is right, since the end of the
-//! process's last chunk is the end of the scan. In the leader the leaf is also where workers are started, when the first
-//! record is done with and the plan asks for the second.
+//! The plan is core's. Only its foreign scan is replaced by another node, the [leaf](self::leaf), which asks the load
+//! for its next record. The plan pulls rows, so each process runs it once, for all of its chunks: a hash table is built
+//! once. Batches spilled to disk are complete, since the scan ends with the process's last chunk. In the leader, the
+//! leaf also starts the workers, when the plan asks for the second record.
 //!
-//! The leader's plan is part of the statement's, so EXPLAIN shows it. A worker gets it as text, as one of a parallel query does
-//! (ExecSerializePlan, execParallel.c), with the parameters of the statement, and runs it with the statement's snapshot.
+//! The leader's plan is part of the statement's plan, so EXPLAIN shows it. A worker gets the plan as text, as in a
+//! parallel query (ExecSerializePlan, execParallel.c), with the statement's parameters, and runs it with the
+//! statement's snapshot.
 //!
-//! The tricky point is what a record's values live in. A row of the file may have many rows in the join, and what is done
-//! to one of these must not take the values of the next. So fields are converted in the memory of the leaf, which is reset when
-//! the next record is wanted, and all else in that of the row, as in any load.
+//! The tricky point is the memory of a record's values. One record may have many rows in the join, and resetting the
+//! memory of one row must not free the record's values. So fields are converted in the memory of the leaf, which is
+//! reset at the next record. All other values are in the memory of the row, as in any load.
 
 pub mod figures;
 pub mod leaf;
@@ -35,83 +35,83 @@ use crate::pg::row::RowArrays;
 use crate::pg::soft::OnError;
 use crate::pg::unguarded::{self, Opaque};
 
-/// A plan that has been made ready to run.
+/// A plan that is ready to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Joined {
     top: *mut pg_sys::PlanState,
     leaf: *mut Leaf,
-    /// May any process run it?
+    /// Is the plan parallel safe?
     pub is_safe: bool,
 }
 
-/// As a worker gets it.
+/// A plan in the form that workers read.
 #[derive(Debug, Clone)]
 pub struct Text {
-    /// A PlannedStmt.
+    /// A PlannedStmt in nodeToString's format.
     pub statement: CString,
-    /// The parameters of the statement.
+    /// The serialized parameters of the statement.
     pub parameters: Vec<u8>,
-    /// The attributes of the target that get something of it.
+    /// The attributes of the target that the plan sets.
     pub sets: Vec<i16>,
-    /// What is measured of its nodes (`InstrumentOption`).
+    /// The figures to measure for its nodes (`InstrumentOption`).
     pub instrument: i32,
-    /// How many nodes are measured. A process that prunes in another way may have others.
+    /// Number of measured nodes. Partition pruning may differ between processes, and so may this number.
     pub nodes: usize,
 }
 
-/// What a process has of it.
+/// A process's own state of the plan.
 #[derive(Debug)]
 pub struct Join {
     joined: Joined,
-    /// The attributes of the target that get something of it, from 0. The others are NULL in the plan's rows.
+    /// The attributes of the target that the plan sets, from 0. The others are NULL in the plan's rows.
     sets: Vec<usize>,
-    /// In a worker, the query that it is; else null.
+    /// In a worker, the started query; else null.
     query: *mut pg_sys::QueryDesc,
-    /// In a worker, how many nodes the leader measures.
+    /// In a worker, the number of nodes that the leader measures.
     measured: usize,
 }
 
 impl Joined {
-    /// None if the plan does not read a file. Guarded.
+    /// Finds the leaf in a plan; None if the plan does not read a file. Guarded.
     ///
     /// # Safety
-    /// The state of a plan, which outlives what is made of it.
+    /// `top` is the state of a plan, and outlives the result.
     pub unsafe fn new(top: *mut pg_sys::PlanState, is_safe: bool) -> Option<Joined> {
         // SAFETY: this function's contract covers the state.
         let leaf = unsafe { leaf::below(top) }?;
         Some(Joined { top, leaf, is_safe })
     }
 
-    /// The columns of the foreign table that are looked at.
+    /// The columns of the foreign table that the plan uses.
     fn columns(&self) -> Columns {
-        // SAFETY: a state that has begun, of a plan that was made for it.
+        // SAFETY: the state has begun, of a plan that was made by `in_place_of`.
         unsafe { leaf::columns_of((*self.leaf).plan()) }
     }
 
-    /// What a mapping must know. Guarded.
+    /// Sets the columns of the file that the plan uses. Guarded.
     pub fn complete(&self, mapping: &mut Mapping) {
         let Columns { by_quals, besides } = self.columns();
         mapping.wanted = Some(by_quals.into_iter().chain(besides).collect());
     }
 
-    /// What becomes of a record on its way to the plan. Guarded.
+    /// The projection of records below the plan. Guarded.
     pub fn projection(&self, columns: &[Column], on_error: OnError) -> Projection {
-        // SAFETY: a state that has begun.
+        // SAFETY: the state has begun.
         unsafe {
             let scan = &(*self.leaf).custom.ss;
             Projection::of_scan(scan.ss_ScanTupleSlot, scan.ps.qual, &self.columns().by_quals, columns, on_error)
         }
     }
 
-    /// Where fields are converted.
+    /// The context in which fields are converted.
     pub fn fields(&self) -> *mut pg_sys::ExprContext {
         // SAFETY: as above.
         unsafe { (*self.leaf).custom.ss.ps.ps_ExprContext }
     }
 
-    /// For workers. Guarded.
+    /// The plan in the form that workers read. Guarded.
     pub fn text(&self, sets: Vec<i16>) -> Text {
-        // SAFETY: guarded calls on the state of a plan; the parameters are written to as many bytes as they want.
+        // SAFETY: guarded calls on the state of a plan; the parameters are written to memory of their estimated size.
         unsafe {
             let estate = (*self.top).state;
             let statement = compat::statement_for_workers((*self.top).plan, estate);
@@ -127,9 +127,9 @@ impl Joined {
 }
 
 impl Text {
-    /// In a worker: make the plan ready to run. Guarded.
+    /// In a worker: makes the plan ready to run. Guarded.
     pub fn attach(&self) -> Result<Join> {
-        // SAFETY: guarded calls with what the leader wrote; the worker has the snapshot of the statement.
+        // SAFETY: guarded calls with text that the leader wrote; the worker has the statement's snapshot.
         unsafe {
             let statement = pg_sys::stringToNode(self.statement.as_ptr()).cast::<pg_sys::PlannedStmt>();
             let mut parameters = self.parameters.clone();
@@ -166,25 +166,25 @@ impl Join {
         &self.joined
     }
 
-    /// The records are this process's, which stays where it is; `fetch` asks it for the next one.
+    /// Lets the leaf take records from `process`, which must not move, by calls of `fetch`.
     ///
     /// # Safety
-    /// The process that this belongs to, and a function for it.
+    /// The join belongs to the process, and `fetch` is for it.
     pub unsafe fn belong(&self, process: Opaque, fetch: Fetch) {
-        // SAFETY: a state that has begun.
+        // SAFETY: the state has begun.
         unsafe { ((*self.joined.leaf).process, (*self.joined.leaf).fetch) = (process, Some(fetch)) }
     }
 
-    /// All records have been read; more rows may come of them.
+    /// Have all records been read? Further rows may come from batches on disk.
     pub fn has_read_all(&self) -> bool {
-        // SAFETY: a state that has begun.
+        // SAFETY: the state has begun.
         unsafe { (*self.joined.leaf).is_done }
     }
 
-    /// In a worker: the plan is done with. Guarded.
+    /// In a worker: ends the plan. Guarded.
     pub fn end(&self) {
         if !self.query.is_null() {
-            // SAFETY: guarded calls on a query that was started.
+            // SAFETY: guarded calls on a started query.
             unsafe {
                 pg_sys::ExecutorFinish(self.query);
                 pg_sys::ExecutorEnd(self.query);
@@ -194,17 +194,17 @@ impl Join {
     }
 }
 
-/// Make the target's attributes of the plan's next row, but for defaults that are expressions. False if there is none.
+/// Makes the target's attributes of the plan's next row, without defaults that are expressions. False at the end.
 ///
 /// # Safety
-/// A plain frame; a join that belongs to a process, and the arrays of the process's slot.
+/// A plain frame; the join belongs to a process, and the arrays are of the process's slot.
 pub unsafe fn next(join: *const Join, arrays: RowArrays) -> bool {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. The plan's rows have an attribute for each of
-    // the target's.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. The plan's rows have all of
+    // the target's attributes.
     unsafe {
         let top = (*join).joined.top;
         let caller = pg_sys::CurrentMemoryContext;
-        // Where the executor makes what lives as long as the query: the nodes' hash tables.
+        // Nodes allocate memory of the query, such as hash tables, in the current context.
         pg_sys::CurrentMemoryContext = (*(*top).state).es_query_cxt;
         // ExecProcNode (executor.h) of a node without parameters.
         let slot = match (*top).ExecProcNode {

@@ -1,18 +1,20 @@
-//! Keys of rows that are not stored: what constraints would say of them if they were in their tables.
+//! Checks keys of rows that are not stored: which of their constraints would raise an error if they were in their
+//! tables.
 //!
 //! ```text
-//!   row ─┬─► keys of unique indexes ─► sort ─► equal to the one before? in the table? ─► suspects ─┐
-//!        ├─► keys of exclusion constraints ─► in the table? ─────────────────────────► suspects ─┼─► in file order: verdicts
-//!        │                                └─► kept, in file order ──────────────────────────────────┘        │
-//!        └─► foreign keys ─► sort ──────────────────────► in the table, or among the rows that stay? ◄──────────┘
+//!   row ─┬─► keys of unique indexes ─► sort ─► equal to one before? in the table? ─► groups ─┐
+//!        ├─► keys of exclusion constraints ─► in the table? ─► groups ───────────────────────┼─► decide in file order
+//!        │                                └─► kept, in file order ───────────────────────────┘         │
+//!        └─► foreign keys ─► sort ─► in the table, or among the rows that stay? ◄──────────────────────┘
 //! ```
 //!
-//! A load finds out by inserting, and takes back what should not be there ([`super::losers`], [`super::orphans`]). Here nothing is
-//! inserted, no row is locked and nobody is waited for; but what comes out are the same rows, with the same complaints.
-//! Rows have numbers instead of places: they ascend in the order of the file, so one process reads all of it.
+//! A load finds such rows by inserting them, and deletes them again ([`super::losers`], [`super::orphans`]). A dry run
+//! inserts nothing, locks no row and waits for no session; but it finds the same rows, with the same errors. Rows have
+//! numbers instead of heap positions. The numbers ascend in the order of the file, so one process reads the whole file.
 //!
-//! The tricky point is that a row is judged by those before it that stay, and whether these stay depends on others: one
-//! that loses to an index is in nobody's way, and nobody may refer to it. So all keys are gathered first.
+//! The tricky point is that a row is compared only with earlier rows that stay, and whether these stay depends on other
+//! rows. A row that one index excludes conflicts with no row in another index, and cannot be a parent. So all keys are
+//! collected first.
 
 mod exclusion;
 pub mod judge;
@@ -37,7 +39,7 @@ use crate::pg::removal::{number_of, row_of};
 use crate::pg::tuple_sort::LEAST_MEMORY;
 use crate::pg::unguarded as c;
 
-/// Rows of a block that is nowhere; so many have offset numbers.
+/// Rows of a pseudo block; each needs an offset number.
 const PER_BLOCK: u64 = 1 << 15;
 
 /// The keys of a load's rows.
@@ -48,45 +50,45 @@ pub struct KeyCheck {
     arbiter: Option<pg_sys::Oid>,
     /// The tables count as empty.
     as_truncated: bool,
-    /// Positions are lines.
+    /// Positions are line numbers.
     lines: bool,
-    /// For each of the load's relations, once a row went there; else null.
+    /// For each of the load's relations, once it has a row; else null.
     tables: Vec<*mut Table>,
-    /// What went to which was asked last.
+    /// The last result relation and its table.
     last: (*mut pg_sys::ResultRelInfo, *mut Table),
-    /// Foreign keys between relations of the load: which one is referred to, and by which of its columns.
+    /// Foreign keys between relations of the load: the referenced relation and its referenced columns.
     referenced: Vec<(usize, Vec<i16>)>,
 }
 
 /// A relation that has rows.
 #[derive(Debug)]
 pub struct Table {
-    /// Its number among the load's relations.
+    /// Index of the relation among the load's relations.
     number: usize,
     relation: pg_sys::Relation,
-    /// Rows so far.
+    /// Number of rows so far.
     rows: u64,
     trail: Trail,
     indexes: Indexes,
     exclusions: Vec<Exclusion>,
     suspects: Suspects,
     keys: ForeignKeys,
-    /// Rows that violate a foreign key, and which.
+    /// Rows that violate a foreign key, with the key.
     orphans: Option<NumberSort<4>>,
-    /// What others may refer to.
+    /// Referenced columns, for rows that refer to this table.
     offers: Vec<Offer>,
-    /// By their place among all rows, those that do not stay.
+    /// Rows that do not stay, by ordinal number.
     lost: Bits,
-    /// For rows that are in the table.
+    /// A slot for rows of the table itself.
     slot: *mut pg_sys::TupleTableSlot,
-    /// For each sort, in kB.
+    /// Memory for each sort, in kB.
     share: i32,
-    /// Everything of the table is in it.
+    /// Memory context of all of the table's state.
     memory: pg_sys::MemoryContext,
 }
 
 impl KeyCheck {
-    /// For open relations. Guarded.
+    /// Makes the check for open relations. Guarded.
     ///
     /// # Safety
     /// The load's executor state, and its relations.
@@ -99,7 +101,7 @@ impl KeyCheck {
     ) -> KeyCheck {
         let mut referenced: Vec<(usize, Vec<i16>)> = Vec::new();
         for &relation in relations {
-            // SAFETY: this function's contract covers the relations; guarded calls, and lists of so many elements.
+            // SAFETY: this function's contract covers the relations; guarded calls, and lists with `nkeys` elements.
             unsafe {
                 let keys = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation));
                 for key in keys.iter_ptr() {
@@ -126,15 +128,16 @@ impl KeyCheck {
         }
     }
 
-    /// The table that rows of a result relation go to; opened, if it is the first one.
+    /// The table for rows of a result relation; made at the first row.
     ///
     /// # Safety
-    /// One of the executor's result relations, and its number. Guarded.
+    /// One of the executor's result relations, and its index among the load's relations. Guarded.
     unsafe fn open(&mut self, relinfo: *mut pg_sys::ResultRelInfo, number: usize) -> *mut Table {
         if let Some(&table) = self.tables.get(number).filter(|table| !table.is_null()) {
             return table;
         }
-        // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory context.
+        // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory
+        // context.
         unsafe {
             let relation = (*relinfo).ri_RelationDesc;
             let memory = pg_sys::AllocSetContextCreateExtended(
@@ -145,7 +148,7 @@ impl KeyCheck {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             );
             let old = pg_sys::MemoryContextSwitchTo(memory);
-            // Routing has opened them, but not to be asked.
+            // Routing has opened the indexes, but not for speculative insertion.
             if (*relinfo).ri_NumIndices > 0 {
                 pg_sys::ExecCloseIndices(relinfo);
                 (*relinfo).ri_NumIndices = 0;
@@ -157,7 +160,7 @@ impl KeyCheck {
             let mut keys = ForeignKeys::new(relinfo, 0, true, pg_sys::AccessShareLock.cast_signed());
             let offered = self.referenced.iter().filter(|(parent, _)| *parent == number);
             let offered: Vec<&Vec<i16>> = offered.map(|(_, columns)| columns).collect();
-            // All sorts together get what one index that is built may have.
+            // All sorts together get maintenance_work_mem, as one index build does.
             let asked = indexes.list.iter().filter(|index| index.way == Way::Asked).count();
             let sorts = (indexes.sorts() + asked + keys.len() + offered.len()) * self.tables.len();
             let all = pg_sys::maintenance_work_mem;
@@ -192,7 +195,7 @@ impl KeyCheck {
         }
     }
 
-    /// The table that rows of a result relation go to; `number` says which of the load's relations it is. Guarded.
+    /// The table for rows of a result relation; `number` finds its index among the load's relations. Guarded.
     ///
     /// # Safety
     /// One of the executor's result relations.
@@ -211,7 +214,7 @@ impl KeyCheck {
 }
 
 impl Table {
-    /// The place of one more row.
+    /// The position of a new row.
     pub fn next(&mut self, origin: Origin, origins: &mut Origins) -> pg_sys::ItemPointerData {
         let (block, offset) = (self.rows / PER_BLOCK, self.rows % PER_BLOCK + 1);
         self.trail.follow(0, offset as u16, origin);
@@ -222,13 +225,13 @@ impl Table {
         row_of((block << 16) | offset)
     }
 
-    /// A block is full, or the last one. Guarded.
+    /// Passes on the tuple positions of a block that is full, or the last one. Guarded.
     fn remember(&mut self, block: u64, origins: &mut Origins) {
         self.trail.place(block as u32, 1);
         origins.add(self.number, &self.trail.take());
     }
 
-    /// Which row it is of those that it has, from 0, if [`number_of`] is this.
+    /// The ordinal of a row with this [`number_of`], from 0.
     fn ordinal(row: u64) -> u64 {
         (row >> 16) * PER_BLOCK + (row & 0xffff).saturating_sub(1)
     }
@@ -242,10 +245,10 @@ impl Table {
     }
 }
 
-/// Take the keys of a row.
+/// Collects the keys of a row.
 ///
 /// # Safety
-/// A plain frame; the table that the row in the slot was taken for.
+/// A plain frame; the row in the slot was given its position by this table.
 pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
     // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
     unsafe {
@@ -264,10 +267,10 @@ pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
     }
 }
 
-/// A row's key is not there.
+/// Notes a row without a parent.
 ///
 /// # Safety
-/// A valid table.
+/// The table is valid.
 #[pg_guard]
 unsafe extern "C-unwind" fn missing(table: *mut Table, key: usize, row: u64) {
     // SAFETY: this function's contract covers the argument; the sort lives as long as the table.
@@ -276,7 +279,7 @@ unsafe extern "C-unwind" fn missing(table: *mut Table, key: usize, row: u64) {
         if table.is_lost(row) {
             return;
         }
-        // It begins two more, when it is all there.
+        // Two more sorts start when this one is complete.
         let (memory, old) = (table.share / 3, pg_sys::MemoryContextSwitchTo(table.memory));
         table.orphans.get_or_insert_with(|| NumberSort::new(memory)).put([row, key as u64, 0, 0]);
         pg_sys::MemoryContextSwitchTo(old);

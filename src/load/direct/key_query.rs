@@ -1,8 +1,8 @@
-//! The query that finds the rows that keys refer to, and locks them.
+//! The query that finds and locks the parents of many keys.
 //!
-//! It does for many keys what RI_FKey_check (ri_triggers.c) does for one, by the constraint's operators, as the owner of the
-//! referenced table. The keys are a relation of the query's environment, as transition tables are, and numbered: what is
-//! counted are keys, not rows, whatever the number of rows that a key finds.
+//! It is RI_FKey_check (ri_triggers.c) for many keys: with the constraint's operators, as the owner of the referenced
+//! table. The keys are a relation of the query's environment, like a transition table, and are numbered. The query
+//! counts keys instead of rows, so a key that finds several rows counts once.
 
 use std::ffi::{CStr, CString};
 
@@ -12,21 +12,21 @@ use crate::pg::compat;
 use crate::pg::statement::{self, About};
 use crate::pg::unguarded as c;
 
-/// What the query calls the keys.
+/// Name of the keys in the query.
 const KEYS: &CStr = c"pg_bulk_keys";
-/// What it calls rows that may be referred to, but are not in the table.
+/// Name of rows that count as parents without being in the table.
 const ROWS: &CStr = c"pg_bulk_rows";
 
 /// The query of a foreign key.
 #[derive(Debug)]
 pub struct KeyQuery {
-    /// A row for each key that is there, ...
+    /// Returns one row for each key with a parent.
     text: CString,
-    /// ... and the number of each, as often as it is there.
+    /// Returns the number of each key with a parent, possibly several times.
     numbers: CString,
-    /// The same without locking a row, ...
+    /// As `numbers`, without row locks.
     unlocked: CString,
-    /// ... and of the keys that are among rows beside the table.
+    /// As `unlocked`, for parents in `pg_bulk_rows` instead of the table.
     beside: CString,
     /// The referenced table.
     pub parent: pg_sys::Oid,
@@ -36,18 +36,21 @@ pub struct KeyQuery {
     pub referenced: Vec<i16>,
     /// MATCH FULL
     pub full: bool,
-    /// Of keys: their columns, and a number.
+    /// Descriptor of the keys: their columns, and a number.
     pub descriptor: pg_sys::TupleDesc,
 }
 
 impl KeyQuery {
-    /// For the foreign key of a relation that a constraint is. `None` if it cannot be checked like this. The referenced table is
-    /// locked like this. Guarded; allocates in the current memory context.
+    /// Makes the query for a foreign key constraint of a relation.
+    ///
+    /// `None` if the key cannot be checked in this way. Locks the referenced table with `lock`. Guarded; allocates in
+    /// the current memory context.
     ///
     /// # Safety
-    /// An open relation.
+    /// The relation is open.
     pub unsafe fn new(relation: pg_sys::Relation, constraint: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> Option<KeyQuery> {
-        // SAFETY: this function's contract covers the relation; guarded calls. The lists and descriptors have so many elements.
+        // SAFETY: this function's contract covers the relation; guarded calls. The lists and descriptors have `nkeys`
+        // elements.
         unsafe {
             let known = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation));
             let key = **known.iter_ptr().find(|&key| (*key).conoid == constraint).as_ref()?;
@@ -81,7 +84,7 @@ impl KeyQuery {
             }
             let last = i16::try_from(count + 1).unwrap_or(i16::MAX);
             pg_sys::TupleDescInitEntry(descriptor, last, c"number".as_ptr(), pg_sys::INT8OID, -1, 0);
-            // As often as a row is found for a key, the key is found; ONLY as in RI_FKey_check (ri_triggers.c).
+            // A key is returned once for each row found; ONLY as in RI_FKey_check (ri_triggers.c).
             let found_in = |what: &[u8], name: &CStr| {
                 let clause = CStr::from_ptr((*clause).data).to_bytes();
                 [b"SELECT k.number FROM ", KEYS.to_bytes(), b" k JOIN ", what, name.to_bytes(), b" x ON ", clause]
@@ -105,11 +108,11 @@ impl KeyQuery {
         }
     }
 
-    /// How many of the keys in a tuplestore have a row that is there and locked now.
+    /// Counts the keys of a tuplestore whose parent exists, and locks the parents.
     ///
     /// # Safety
-    /// A plain frame outside of parallel mode; a tuplestore of so many tuples, numbered from 1. What is needed is allocated in
-    /// the current memory context.
+    /// A plain frame outside of parallel mode; `keys` has `count` tuples, numbered from 1. Allocates in the current
+    /// memory context.
     pub unsafe fn run(&self, keys: *mut pg_sys::Tuplestorestate, count: u64) -> u64 {
         // SAFETY: this function's contract covers frame and keys; nothing in the frame has a destructor.
         unsafe {
@@ -122,10 +125,10 @@ impl KeyQuery {
         }
     }
 
-    /// Which of the keys in a tuplestore have a row that is there and locked now: the bits of their numbers are set.
+    /// Sets the bit of each key of a tuplestore whose parent exists, and locks the parents.
     ///
     /// # Safety
-    /// As [`KeyQuery::run`]; room for so many bits, and one more.
+    /// See [`KeyQuery::run`]; `found` has `count` + 1 bits.
     pub unsafe fn find(&self, keys: *mut pg_sys::Tuplestorestate, count: u64, found: *mut u8) {
         // SAFETY: this function's contract covers frame, keys and room; nothing in the frame has a destructor.
         unsafe {
@@ -140,7 +143,7 @@ impl KeyQuery {
 }
 
 impl KeyQuery {
-    /// Since the text was made code of users may have run, and the name be another table's, or a view's.
+    /// User-defined code may run before the query, so the name in the text might mean another table or a view by then.
     fn about(&self) -> About {
         About::Table(self.parent)
     }
@@ -149,10 +152,11 @@ impl KeyQuery {
         Beside { descriptor: self.descriptor, store, count, alone: false }
     }
 
-    /// The same as [`KeyQuery::find`], but that no row is locked; and of rows that are not in the table.
+    /// Sets the bit of each key with a parent, as [`KeyQuery::find`] does, without row locks, and with parents in
+    /// `beside`.
     ///
     /// # Safety
-    /// As [`KeyQuery::find`]; a tuplestore of rows that have the referenced columns, by name, or nothing.
+    /// See [`KeyQuery::find`]; `beside` is a tuplestore of rows that have the referenced columns by name, or nothing.
     pub unsafe fn look(&self, keys: *mut pg_sys::Tuplestorestate, count: u64, beside: Beside, found: *mut u8) {
         // SAFETY: this function's contract covers frame, keys, rows and room; nothing in the frame has a destructor.
         unsafe {
@@ -171,12 +175,12 @@ impl KeyQuery {
     }
 }
 
-/// Rows that a query is to know, and that are in no table.
+/// Rows outside of any table, for a query.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Beside {
     pub descriptor: pg_sys::TupleDesc,
-    /// Null if there are none.
+    /// Null without rows.
     pub store: *mut pg_sys::Tuplestorestate,
     pub count: u64,
     /// No row of the table counts.
@@ -194,7 +198,7 @@ impl Beside {
         Beside { descriptor: std::ptr::null_mut(), store: std::ptr::null_mut(), count: 0, alone: false };
 }
 
-/// Takes numbers, and sets bits.
+/// A destination that takes numbers and sets their bits.
 #[repr(C)]
 struct Receiver {
     functions: pg_sys::DestReceiver,
@@ -204,7 +208,7 @@ struct Receiver {
 impl Receiver {
     fn new(found: *mut u8) -> Receiver {
         /// # Safety
-        /// A plain frame; a slot with a number that there is a bit for, and a receiver.
+        /// A plain frame; a slot with a number below the number of bits, and a receiver.
         unsafe extern "C-unwind" fn receive(
             slot: *mut pg_sys::TupleTableSlot,
             receiver: *mut pg_sys::DestReceiver,
@@ -232,17 +236,17 @@ impl Receiver {
     }
 }
 
-/// The operator by which values of a type are sorted, or none. Guarded.
+/// The operator that sorts values of a type; invalid if it has none. Guarded.
 pub fn sort_operator(type_oid: pg_sys::Oid) -> pg_sys::Oid {
     // SAFETY: a guarded call; entries live as long as the process.
     unsafe { (*pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_LT_OPR.cast_signed())).lt_opr }
 }
 
-/// Is a foreign key MATCH FULL? `None` if it is of a kind that is not known here. Guarded.
+/// Is a foreign key MATCH FULL? `None` for an unknown kind. Guarded.
 fn is_full(constraint: pg_sys::Oid) -> Option<bool> {
     /// ConstraintRelationId (pg_constraint.h)
     const PG_CONSTRAINT: pg_sys::Oid = pg_sys::Oid::from_u32(2606);
-    // SAFETY: guarded catalog lookups; the tuple is released when it was looked at.
+    // SAFETY: guarded catalog lookups; the tuple is released after its last use.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::CONSTROID as i32;
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(constraint));
@@ -255,7 +259,7 @@ fn is_full(constraint: pg_sys::Oid) -> Option<bool> {
             let value = (attnum > 0).then(|| pg_sys::SysCacheGetAttr(cache, tuple, attnum, &raw mut is_null));
             value.filter(|_| !is_null).map(|value| value.value())
         };
-        // From 18 on keys may match periods.
+        // Since PostgreSQL 18, a key may match periods.
         let periods = attribute(c"conperiod").unwrap_or(0) != 0;
         let kind = attribute(c"confmatchtype").unwrap_or(0) as u8;
         pg_sys::ReleaseSysCache(tuple);
@@ -267,10 +271,10 @@ fn is_full(constraint: pg_sys::Oid) -> Option<bool> {
     }
 }
 
-/// What the query finds its keys in, and maybe other rows.
+/// Makes the environment with the query's keys, and other rows if there are any.
 ///
 /// # Safety
-/// Tuplestores with so many tuples. What is returned lives as long as the current memory context.
+/// The tuplestores have `count` tuples. The result lives as long as the current memory context.
 #[pg_guard]
 unsafe extern "C-unwind" fn environment(keys: Beside, rows: Beside) -> *mut pg_sys::QueryEnvironment {
     // SAFETY: this function's contract covers the tuplestores; guarded calls, and zeroed structs that are filled.
@@ -293,21 +297,22 @@ unsafe extern "C-unwind" fn environment(keys: Beside, rows: Beside) -> *mut pg_s
     }
 }
 
-/// What is different while a query runs as the server's own would.
+/// The state before a query that runs like the server's own.
 #[derive(Debug)]
 struct Settings {
-    /// The referenced table, open: nobody drops what is in use.
+    /// The referenced table, held open so that it cannot be dropped.
     parent: pg_sys::Relation,
     user: pg_sys::Oid,
     security: i32,
     level: i32,
 }
 
-/// Become the owner of the referenced table, as ri_PerformCheck (ri_triggers.c) does; and let the query have the memory that
-/// validating a constraint has, as RI_Initial_Check does. After an error, the abort does what [`leave`] would.
+/// Switches to the owner of the referenced table, as ri_PerformCheck does (ri_triggers.c).
+///
+/// The query gets maintenance_work_mem, as in RI_Initial_Check. After an error, the abort does the work of [`leave`].
 ///
 /// # Safety
-/// A valid place to remember what there was; a table that is locked.
+/// `before` can be written to; the table is locked.
 #[pg_guard]
 unsafe extern "C-unwind" fn enter(before: *mut Settings, parent: pg_sys::Oid) {
     // SAFETY: this function's contract covers both arguments; guarded calls.
@@ -321,7 +326,7 @@ unsafe extern "C-unwind" fn enter(before: *mut Settings, parent: pg_sys::Oid) {
         (*before).level = pg_sys::NewGUCNestLevel();
         let memory = pg_sys::maintenance_work_mem;
         let memory = CString::new(memory.to_string()).unwrap_or_default();
-        // A query of unknown size would be compiled for its cost, and run once.
+        // Without statistics of the keys, the estimated cost could start JIT compilation for a query that runs once.
         for (name, value) in [(c"work_mem", memory.as_c_str()), (c"hash_mem_multiplier", c"1"), (c"jit", c"off")] {
             pg_sys::set_config_option(
                 name.as_ptr(),
@@ -340,7 +345,7 @@ unsafe extern "C-unwind" fn enter(before: *mut Settings, parent: pg_sys::Oid) {
 }
 
 /// # Safety
-/// What [`enter`] remembered.
+/// `before` was filled by [`enter`].
 #[pg_guard]
 unsafe extern "C-unwind" fn leave(before: *const Settings) {
     // SAFETY: this function's contract covers the argument; guarded calls.

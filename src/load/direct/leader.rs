@@ -1,5 +1,5 @@
-//! The leader of a load: what it knows of its own process and of its workers, of the files, and of the rows that are left out. What it
-//! does is a [course](super::course), of which each part sees to its own.
+//! The leader of a load: the state of its own process, of its workers, of the files, and of the rejects. The [steps of
+//! a load](super::course) are methods of this state, each in the module that it belongs to.
 
 mod further;
 pub mod line;
@@ -37,58 +37,58 @@ pub struct Leader {
     pub alone: Box<Shared>,
     pub spec: Spec,
     pub parallel: Option<Parallel>,
-    /// Rows appended by workers, for each relation of the spec.
+    /// Appended rows by relation of the spec, counted by running workers.
     pub counters: *const AtomicU64,
-    /// The same of workers that are gone.
+    /// Appended rows by relation of the spec, of workers that have ended.
     pub gathered: Vec<u64>,
-    /// What workers have used, for each of them.
+    /// CPU usage of each worker.
     pub shares: *mut Share,
-    /// What they have counted of each file.
+    /// Workers' counts for each file.
     pub by_file: ByFile,
-    /// And what was measured of the plan that their rows went through.
+    /// Workers' instrumentation of the plan that their rows went through.
     pub figures: *mut pg_sys::Instrumentation,
-    /// The files that are done and those that are still to be read.
+    /// Files that are done, and files still to be read.
     pub earlier: Vec<Earlier>,
     pub further: VecDeque<Further>,
-    /// What the rows of the current file are made by, if there are others behind it.
+    /// Options and mapping of the current file, kept only while further files follow.
     current: Option<(LoadOptions, Mapping)>,
-    /// Workers that there may be for this one.
+    /// Most workers for the current file.
     pub most_workers: usize,
-    /// Workers that were started for it, for all files up to it, and most of them at a time.
+    /// Workers that were started: for the current file, for all files so far, and the most at a time.
     pub launched: usize,
     pub workers: usize,
     pub builders: usize,
-    /// Workers know where to leave keys.
+    /// The workers know where to leave their keys.
     pub shares_keys: bool,
-    /// Rows that were made of the files that are done.
+    /// Rows made of the files that are done.
     pub made: u64,
     pub notes: Vec<String>,
-    /// The row that is to blame, if too many were left out.
+    /// The record that exceeded the reject limit, if there is one.
     pub too_much: Option<TooMuch>,
-    /// It was looked for again: what is wrong is known, and a file of a list cannot be begun like that once more.
+    /// The file was already read again, so the error is known. A file of a list cannot be read again a second time.
     pub looked_again: bool,
     /// The error context outside of the load's own.
     pub(super) outer: *mut pg_sys::ErrorContextCallback,
     pub counts: Counts,
-    /// What becomes of duplicates, by which of the target's indexes, and how many rows of the table were replaced.
+    /// Action for duplicates, the index that finds them, and the number of rows of the table that were replaced.
     pub duplicates: Duplicates,
     pub arbiter: Option<pg_sys::Oid>,
     pub replaced: u64,
-    /// What an index may complain about.
+    /// The row for which an index raises an error.
     pub offender: Offender,
-    /// The record that was looked for last.
+    /// The record that was located last.
     pub target: Target,
-    /// Of the file, for reading it again.
+    /// Header and name of the file, for reading it again.
     pub header: Header,
     pub name: String,
-    /// The statistics know of the rows.
+    /// The statistics contain the rows.
     pub(super) told: bool,
     /// The relations that rows may go to, open until triggers have fired.
     pub held: Held,
 }
 
 impl Leader {
-    /// Rows of a relation, of all processes.
+    /// Appended rows of a relation, by all processes.
     pub fn total(&self, index: usize) -> u64 {
         self.process.rows_of(index) + self.by_workers(index)
     }

@@ -16,7 +16,7 @@ fn is_partitioned(relation: pg_sys::Relation) -> bool {
 /// The relations that rows of a target may go to, open, and locked to the end of the transaction. Guarded.
 ///
 /// # Safety
-/// An open relation that is locked.
+/// The relation is open and locked.
 pub unsafe fn lock_leaves(relation: pg_sys::Relation) -> Vec<pg_sys::Relation> {
     if !is_partitioned(relation) {
         return vec![relation];
@@ -34,10 +34,10 @@ pub unsafe fn lock_leaves(relation: pg_sys::Relation) -> Vec<pg_sys::Relation> {
     }
 }
 
-/// Partitions below a relation: those that rows may go to, and those that have partitions. Not locked. Guarded.
+/// Partitions below a relation: the leaves, and those that have partitions. Not locked. Guarded.
 ///
 /// # Safety
-/// An open, partitioned relation.
+/// The relation is open and partitioned.
 unsafe fn partitions(relation: pg_sys::Relation) -> (Vec<pg_sys::Oid>, Vec<pg_sys::Oid>) {
     // SAFETY: guarded calls.
     unsafe {
@@ -50,13 +50,14 @@ unsafe fn partitions(relation: pg_sys::Relation) -> (Vec<pg_sys::Oid>, Vec<pg_sy
     }
 }
 
-/// From now on rows go to the partitions that there are, whoever attaches more: the executor looks at a partition's own
-/// partitions only when the first row comes for them. Guarded.
+/// Fixes the partitions that rows go to, even if another session attaches more.
+///
+/// The executor looks at a partition's own partitions only when the first row comes for them. Guarded.
 ///
 /// # Safety
-/// An open relation, and the state of an executor that routes rows for it, if it is partitioned.
+/// The relation is open; if it is partitioned, the executor's state routes its rows.
 pub unsafe fn pin_partitions(relation: pg_sys::Relation, estate: *mut pg_sys::EState) {
-    // SAFETY: this function's contract covers both arguments; guarded calls. The directory keeps what it has looked up open.
+    // SAFETY: this function's contract covers both arguments; guarded calls. The directory keeps them open.
     unsafe {
         let directory = (*estate).es_partition_directory;
         if !is_partitioned(relation) || directory.is_null() {
@@ -73,7 +74,7 @@ pub unsafe fn pin_partitions(relation: pg_sys::Relation, estate: *mut pg_sys::ES
 /// Are these the relations that rows may go to, as this process sees them? Guarded.
 ///
 /// # Safety
-/// An open relation.
+/// The relation is open.
 pub unsafe fn are_leaves(relation: pg_sys::Relation, known: &[pg_sys::Oid]) -> bool {
     // SAFETY: this function's contract covers the relation.
     unsafe {
@@ -86,10 +87,10 @@ pub unsafe fn are_leaves(relation: pg_sys::Relation, known: &[pg_sys::Oid]) -> b
     }
 }
 
-/// Has a relation constraints that its rows may turn out to violate when they are in?
+/// Has a relation constraints whose violations may be found only after the rows are in?
 ///
 /// # Safety
-/// An open relation. Guarded.
+/// The relation is open. Guarded.
 pub unsafe fn may_complain(relation: pg_sys::Relation) -> bool {
     // SAFETY: this function's contract covers the relation; guarded calls.
     unsafe {
@@ -111,9 +112,9 @@ pub unsafe fn may_complain(relation: pg_sys::Relation) -> bool {
 /// Has a relation foreign keys?
 ///
 /// # Safety
-/// An open relation.
+/// The relation is open.
 pub unsafe fn may_refer(relation: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the relation, which has so many triggers.
+    // SAFETY: this function's contract covers the relation, which has `numtriggers` triggers.
     unsafe {
         let Some(triggers) = (*relation).trigdesc.as_ref() else { return false };
         let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
@@ -121,10 +122,10 @@ pub unsafe fn may_refer(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// Close what [`lock_leaves`] opened; the locks stay. Guarded.
+/// Closes the relations that [`lock_leaves`] opened; the locks stay. Guarded.
 ///
 /// # Safety
-/// The same relation, and what it gave.
+/// The arguments are the relation and result of [`lock_leaves`].
 pub unsafe fn close_leaves(relation: pg_sys::Relation, leaves: &[pg_sys::Relation]) {
     for &leaf in leaves.iter().filter(|&&leaf| leaf != relation) {
         // SAFETY: this function's contract covers the argument.

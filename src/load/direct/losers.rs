@@ -1,24 +1,24 @@
-//! Rows that are in the heap, and must not be: with on_error `table`.
+//! Removes rejects and duplicates that are already in the heap.
 //!
-//! Whether a key is there twice turns out when it is put into its index. A row that loses has been inserted then, by this
-//! transaction, and this transaction deletes it again, as anybody could: so there is no state that the server does not know, and
-//! no moment in which another session could slip in between a look and an insertion. Its index entries are those of any
-//! dead row.
+//! A duplicate key is found when it is inserted into its index. The row is in the heap by then, inserted by this
+//! transaction, which deletes it again with an ordinary delete. So every state is one that the server knows, and
+//! another session cannot come between a check and an insertion. The row's index entries are those of any dead row.
 //!
 //! ```text
-//!   sorted keys ─► index ─┬─ taken
-//!                         └─ not unique ─► the key before it in the sort? ── yes ─► a group: rows of the load, one of which may stay
-//!                                                                         └─ no ──► asked again, waiting for others: taken, or lost
-//!   groups ─► in the order of the file ─► the first row that is in no group whose key is taken stays, the others are lost
+//!   sorted keys ─► index ─┬─ unique
+//!                         └─ not unique ─► equal to the key before? ── yes ─► group: rows of the load, one may stay
+//!                                                                  └─ no ──► check again, waiting for other sessions
+//!   groups ─► file order ─► the first row none of whose groups is taken stays; the other rows are removed
 //! ```
 //!
-//! Rows are judged as if they had been inserted one after the other, in the order of the file, each unless one of its keys was
-//! there: several unique indexes may disagree about a row, and one that has lost for one of them takes no key in another.
+//! The result is as if the rows had been inserted one after the other, in the order of the file, each unless one of its
+//! keys existed. Several unique indexes may decide differently about a row. A row that is removed because of one index
+//! takes no key in another.
 //!
-//! The tricky point is that nothing is asked of the indexes about rows of the load itself: of a million equal keys each would
-//! find all those that have lost before it. Equal keys stand next to each other in the sort, so groups cost nothing.
+//! The tricky point is that the indexes are not searched for rows of the load itself. With a million equal keys, each
+//! search would find all removed rows before it. Equal keys are adjacent in the sort, so groups need no search.
 //!
-//! Where keys have no order (exclusion constraints), rows are inserted in the order of the file, and each is looked for before.
+//! Keys without an order (exclusion constraints) are inserted in the order of the file, each after a search.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ use crate::pg::number_sort::NumberSort;
 use crate::pg::original::gettext;
 use crate::pg::removal::{self, Removal, number_of, row_of};
 
-/// What an index says of a row that is in its way (_bt_check_unique, nbtinsert.c; check_exclusion_or_unique_constraint,
+/// The server's error for a conflicting row (_bt_check_unique, nbtinsert.c; check_exclusion_or_unique_constraint,
 /// execIndexing.c).
 fn complaint(name: &CStr, is_exclusion: bool) -> Complaint {
     let (code, format) = if is_exclusion {
@@ -53,10 +53,11 @@ fn complaint(name: &CStr, is_exclusion: bool) -> Complaint {
     Complaint { code: code as i32, message, constraint: Some(name.to_bytes().to_vec()), ..Complaint::default() }
 }
 
-/// Decide who loses, and let them lose.
+/// Decides which rows of the groups are removed, and removes them.
 ///
 /// # Safety
-/// A valid leader outside of parallel mode; an open relation of the load, its number, and its indexes.
+/// A valid leader outside of parallel mode; an open relation of the load, its index in the load's list, and its
+/// indexes.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn judge(
     leader: *mut Leader,
@@ -69,10 +70,10 @@ pub unsafe extern "C-unwind" fn judge(
     unsafe { (*leader).judge(relation, number, &*indexes, &mut *suspects) }.or_raise();
 }
 
-/// A row that was looked for lost, to an index.
+/// Removes a row because of a conflict in an index.
 ///
 /// # Safety
-/// As [`judge`]; a row of the relation that is there.
+/// See [`judge`]; the row is in the relation.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn lose(
     leader: *mut Leader,
@@ -89,20 +90,20 @@ pub unsafe extern "C-unwind" fn lose(
     }
 }
 
-/// A row, and another one that has its key.
+/// A row, and another one with the same key.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Rivals {
     pub row: pg_sys::ItemPointerData,
     pub other: pg_sys::ItemPointerData,
-    /// The other one is the load's, too.
+    /// The other row is the load's, too.
     pub is_own: bool,
 }
 
-/// A row that was looked for has the key of another one, and takes its place. False if that one has gone away meanwhile.
+/// Lets a row replace another one with the same key. False if the other row is already deleted.
 ///
 /// # Safety
-/// As [`lose`].
+/// See [`lose`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn replace(
     leader: *mut Leader,
@@ -135,11 +136,10 @@ pub unsafe extern "C-unwind" fn replace(
     }
 }
 
-/// Keep the records of rows of the load whose places were taken, now that all are known: where they came from is found out for
-/// all of them at once.
+/// Keeps the records of replaced rows of the load as rejects, when all are known, so that the file is read once.
 ///
 /// # Safety
-/// As [`judge`].
+/// See [`judge`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn keep_superseded(
     leader: *mut Leader,
@@ -155,7 +155,7 @@ pub unsafe extern "C-unwind" fn keep_superseded(
     }
 }
 
-/// Why a row is left out.
+/// Why a row is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     Reject,
@@ -185,15 +185,15 @@ impl Leader {
     ) -> Result<()> {
         let Some(rows) = suspects.sort.take() else { return Ok(()) };
         let mut taken: Vec<Bits> = suspects.groups.iter().map(|&count| Bits::new(count + 1)).collect();
-        // Of equal keys the first row stays, or the last one.
+        // Of equal keys, the first row stays, or the last one.
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, suspects.memory, keep == Keep::New)?;
-        // SAFETY: whoever calls vouches for the relation.
+        // SAFETY: `judge`'s contract covers the relation.
         let mut removal = unsafe { Removal::new(relation, self.builders) };
         let losses: Vec<_> = (0..indexes.list.len()).map(|index| loss_to(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
-        // The last rows come first, and records are best looked for in the order of the file.
+        // The last rows come first here, but records are found fastest in the order of the file.
         let mut late = (keep == Keep::New && self.process.rejects.has_room()).then(|| NumberSort::new(suspects.memory));
         while let Some([position, behind, row, ..]) = next {
             pgrx::check_for_interrupts!();
@@ -205,16 +205,16 @@ impl Leader {
             let is_lost = |&&(index, group, holder): &&(usize, u64, u64)| {
                 (holder != 0 && keep != Keep::New) || taken.get(index).is_some_and(|taken| taken.has(group))
             };
-            // A duplicate is one whatever else is wrong with it.
+            // A conflict in the arbiter makes the row a duplicate, whatever its other conflicts are.
             let is_duplicate = |key: &&(usize, u64, u64)| is_lost(key) && indexes.arbiter() == Some(key.0);
             if let Some(&(index, _, holder)) = keys.iter().find(is_duplicate).or_else(|| keys.iter().find(is_lost)) {
                 let (loss, complaint) = loss_of(&losses, index);
                 if loss == Loss::Duplicate && holder != 0 {
-                    // SAFETY: a row of the open relation.
+                    // SAFETY: the holder is a row of the open relation.
                     unsafe { holder::check_visible(relation, &row_of(holder)) };
                 }
                 let (position, behind) = if keep == Keep::New { (!position, !behind) } else { (position, behind) };
-                // SAFETY: a row of the load.
+                // SAFETY: the row is the load's.
                 unsafe { removal.put(row)? };
                 self.counts.loaded -= 1;
                 let place = Place { file: 0, position, behind };
@@ -249,7 +249,7 @@ impl Leader {
         Ok(())
     }
 
-    /// Keep records of rows that were counted.
+    /// Keeps the records of rows that were counted.
     fn keep_late(&mut self, mut late: NumberSort<3>, losses: &[(Loss, Complaint)]) -> Result<()> {
         late.sort();
         while let Some([position, behind, index]) = late.take() {
@@ -261,8 +261,8 @@ impl Leader {
         Ok(())
     }
 
-    /// Rows with what belongs to them, as they come in the file: position, records behind it, row, and the rest.
-    /// In reverse, both of the first two are complements.
+    /// Sorts rows by file order: position, records after it, row, and the other numbers. In reverse, the first two are
+    /// complements.
     pub fn in_file_order(
         &mut self,
         number: usize,
@@ -270,7 +270,7 @@ impl Leader {
         memory: i32,
         reverse: bool,
     ) -> Result<NumberSort<6>> {
-        // Rows and stretches in the order of the heap, side by side.
+        // Merges rows and ranges of tuple positions, both in heap order.
         let mut stretches = NumberSort::<4>::new(memory);
         self.process.origins.for_each(number, |block, first, count, place| {
             let first = (u64::from(block) << 16) | u64::from(first);
@@ -299,7 +299,7 @@ impl Leader {
         Ok(sorted)
     }
 
-    /// Take a row out of its heap, and keep its record as a reject.
+    /// Deletes a row from its heap, and keeps its record as a reject.
     pub fn lose(
         &mut self,
         relation: pg_sys::Relation,
@@ -313,7 +313,7 @@ impl Leader {
         self.keep_record(place, complaint)
     }
 
-    /// A row that was counted as loaded of its file is none that is.
+    /// Moves a row of a file from the loaded rows to the duplicates or rejects.
     fn move_figure(&self, place: Place, loss: Loss) {
         let Some(figures) = self.process.by_file.of(file_of(place.position)) else { return };
         figures.loaded.fetch_sub(1, Relaxed);
@@ -321,7 +321,7 @@ impl Leader {
         lost.fetch_add(1, Relaxed);
     }
 
-    /// Count a row that is in no heap, and keep its record as a reject.
+    /// Counts a row that is in no heap, and keeps its record as a reject.
     pub fn leave_out(&mut self, place: Place, loss: Loss, complaint: Complaint) -> Result<()> {
         self.count_loss(loss)?;
         self.move_figure(place, loss);
@@ -354,9 +354,9 @@ impl Leader {
         Ok(())
     }
 
-    /// Take a row out of its heap.
+    /// Deletes a row from its heap.
     fn remove(&mut self, relation: pg_sys::Relation, row: pg_sys::ItemPointerData, loss: Loss) -> Result<()> {
-        // SAFETY: a row of the load, in an open relation.
+        // SAFETY: the row is the load's, in an open relation.
         unsafe { removal::delete(relation, number_of(&row))? };
         self.counts.loaded -= 1;
         self.count_loss(loss)
@@ -366,7 +366,7 @@ impl Leader {
         if loss == Loss::Duplicate {
             self.counts.duplicate += 1;
             if let Some(most) = self.duplicates.most() {
-                // Past it, records do not matter.
+                // Past the limit, the load fails, so the record is not needed.
                 self.duplicates.judge(self.counts.duplicate, most)?;
             }
         } else {
@@ -379,7 +379,7 @@ impl Leader {
         Ok(())
     }
 
-    /// The record at a place, read once more.
+    /// Reads the record at a place again.
     fn reject_at(&mut self, place: Place, complaint: Complaint) -> Result<Reject> {
         if self.process.traces == Traces::Lines {
             return Ok(Reject { path: None, line: place.position + place.behind, offset: None, raw: None, complaint });
@@ -390,14 +390,14 @@ impl Leader {
         Ok(Reject::new(&mut process.rows, complaint))
     }
 
-    /// The file, for reading it again.
+    /// The properties of the file, for reading it again.
     pub fn source(&self) -> Source {
-        // Also behind the last record.
+        // Also known after the last record.
         let eol = self.process.rows.reader().eol();
         Source { header: self.header, eol, name: self.name.clone() }
     }
 
-    /// Rows of a relation in the order of the file: position, records behind it, and first row and number of rows.
+    /// Rows of a relation in the order of the file: position, records after it, first row and number of rows.
     pub fn file_order(&mut self, number: usize, memory: i32) -> Result<NumberSort<4>> {
         let mut sort = NumberSort::new(memory);
         self.process.origins.for_each(number, |block, first, count, place| {
@@ -408,10 +408,10 @@ impl Leader {
     }
 }
 
-/// The relation's rows in the order of the file.
+/// Makes the order of a relation's rows in the file.
 ///
 /// # Safety
-/// A valid leader; in the memory that the order is to live in.
+/// A valid leader; the current context is the one that the order lives in.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory: i32) -> *mut Order {
     // SAFETY: this function's contract covers the argument; dropped with the memory context.
@@ -426,14 +426,14 @@ pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory
 #[derive(Debug)]
 pub struct Order {
     sort: Option<NumberSort<4>>,
-    /// What is left of the one that was begun.
+    /// The rest of the current range.
     stretch: Option<[u64; 4]>,
 }
 
-/// Go to the next row; false at the end.
+/// Goes to the next row; false at the end.
 ///
 /// # Safety
-/// A valid order, and places for a row and where it came from.
+/// A valid order; `row` and `place` can be written to.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn next(order: *mut Order, row: *mut pg_sys::ItemPointerData, place: *mut Place) -> bool {
     // SAFETY: this function's contract covers all arguments.

@@ -1,16 +1,17 @@
-//! The direct writer: rows into heap pages, by several processes, past shared buffers.
+//! The direct writer: several processes build heap pages from records and append them past shared buffers.
 //!
 //! ```text
-//!                     ┌ leader: prepare ─ first record ─ start ─┐                          ┌─ settle
-//!   file ─► stretches ┤                                         ├─ process ─ heap ─ append ┤
-//!            (shared) └ worker: attach ─────────────────────────┘   (one each)             └─ leave
+//!                      ┌ leader: prepare ─ first record ─ start ─┐                          ┌─ finalize
+//!   file ─► chunks ────┤                                         ├─ process ─ heap ─ append ┤
+//!            (shared)  └ worker: attach ─────────────────────────┘   (one each)             └─ leave
 //! ```
 //!
-//! `shared` is what they share: who takes which stretch of the file, whose turn it is, which error counts. `chunks` turns
-//! stretches into records, `process` records into rows of a `heap`, `wide` sees to the rows that are not for pages,
-//! `defaults` to what the file does not say. `settle` does what has to wait for the rows: indexes, triggers, statistics.
+//! `shared` holds what the processes of a load share: the chunk of each process, the current ticket (the chunk that is
+//! cut next), and the error that comes first in the file. `chunks` splits chunks into records, and `process` makes rows
+//! of a `heap` from records. `wide` handles rows that TOAST must shorten; `defaults` computes columns that the file
+//! does not have. `settle` finalizes the load after the rows: indexes, foreign keys, triggers, statistics.
 //!
-//! A load without workers is the same with one process, which reads the file in order.
+//! Without workers, the leader alone reads the file in order and does the same steps.
 
 mod call;
 mod course;

@@ -1,22 +1,23 @@
-//! Which indexes get new files, when the rows are in.
+//! Chooses the indexes that get new files after the rows.
 //!
-//! Core builds every kind of index faster than it inserts into it. But a rebuilt index has a new file, and that must not
-//! take anybody by surprise: whoever wrote to the old one would be lost, whoever reads the index waits until this
-//! transaction ends. So indexes are rebuilt
+//! Core builds an index of any kind faster than it inserts into it. But a rebuilt index has a new file. Entries that
+//! other sessions write into the old file would be lost, and readers of the index wait until this transaction ends. So
+//! indexes are rebuilt in two cases:
 //!
-//! * where nobody else can have the table open: its file is new in this transaction, or it is temporary. By itself if
-//!   the file was empty, so that nothing but the new rows has to be sorted;
-//! * if it is asked for, where writers were kept out from the start (lock "share"), and readers let go of the index
-//!   within a while.
+//! * No other session can have the table open: its file is new in this transaction, or it is temporary. If the file was
+//!   empty, this is the default, because only the new rows are sorted.
+//! * The options ask for it, writers were locked out from the start (`lock = share`), and readers release the index
+//!   within some seconds.
 //!
-//! Where others have the table open, a table with foreign keys gets no new index files. Their check waits for sessions that have locked a
-//! parent row. Such a session may wait for the index, which would be locked exclusively: a deadlock that COPY does not have.
+//! If other sessions have the table open, a table with foreign keys gets no new index files. The check of a foreign key
+//! waits for sessions that have locked a parent row. Such a session may wait for the index, which would be locked
+//! exclusively. This is a deadlock that COPY does not have.
 //!
-//! But what an index is made with is run as the table's owner then, and that must not be for the sake of somebody else who may have had
-//! a hand in what it does ([`may_run`]).
+//! An index build runs the index's functions as the table's owner. This must not run code that another role could have
+//! changed ([`may_run`]).
 //!
-//! Locks are not upgraded: a load that holds RowExclusiveLock does not ask for more. Where an index cannot be rebuilt,
-//! keys are inserted, which is always right.
+//! Locks are not upgraded: a load that holds RowExclusiveLock does not request more. If an index cannot be rebuilt,
+//! keys are inserted, which is always correct.
 
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
@@ -32,58 +33,61 @@ use crate::pg::append::Traits;
 use crate::pg::owner::may_run;
 use crate::pg::server_text::from_server;
 
-/// A new file and a line in the catalog take as long as to insert some thousand keys.
+/// A new file and its catalog entry take as long as inserting some thousand keys.
 const FEWEST_ROWS: u64 = 10_000;
-/// How long readers may keep all indexes of a load, and how often we look, as VACUUM does before it truncates (vacuumlazy.c).
+/// How long the load waits for readers of its indexes in all, and how often it checks, as VACUUM does before it
+/// truncates (vacuumlazy.c).
 pub const PATIENCE: Duration = Duration::from_secs(5);
 const INTERVAL: std::ffi::c_long = 50;
 
-/// To insert so many keys costs as much as to read, merge and write a page of an index: 0.17 against some 10 microseconds, less
-/// what merging takes for each key; that was measured with integers in ascending order.
+/// Inserting this many keys costs as much as to read, merge and write a page of an index.
+///
+/// A key takes 0.17 microseconds, a page some 10, less the time of merging its keys. Measured with integers in
+/// ascending order.
 const KEYS_PER_PAGE: u64 = 40;
 
-/// May indexes of a relation get new files that have the entries of the old ones? Writers must have been kept out from
-/// the start. Guarded.
+/// May indexes of a relation get new files with the entries of the old ones? Writers must have been locked out from the
+/// start. Guarded.
 ///
 /// # Safety
-/// An open relation.
+/// The relation is open.
 pub unsafe fn may_merge(relation: pg_sys::Relation, traits: Traits) -> bool {
     let writers_wait = pg_sys::ShareRowExclusiveLock.cast_signed();
     // SAFETY: this function's contract covers the relation; a guarded call.
     !traits.temporary && (!traits.shared || unsafe { pg_sys::CheckRelationLockedByMe(relation, writers_wait, true) })
 }
 
-/// Which indexes of a relation get new files.
+/// Chooses the indexes of a relation that get new files.
 #[derive(Debug)]
 pub struct Rebuild {
     option: IndexesOption,
-    /// They are rebuilt.
+    /// Indexes are rebuilt.
     wanted: bool,
-    /// Why none of them is merged.
+    /// The reason why no index is merged.
     refusal: Option<Why>,
     /// Indexes whose keys were collected and can be merged; the number of new rows.
     merge: Vec<pg_sys::Oid>,
-    /// Of these, the ones that have no key behind which a new one does not belong.
+    /// Of these, the indexes to which all new keys can be appended.
     behind: Vec<pg_sys::Oid>,
     rows: u64,
-    /// Indexes that the load itself holds open, since they get their keys as index tuples.
+    /// Indexes that the load itself holds open, because their keys are index tuples.
     held: Vec<pg_sys::Oid>,
-    /// Nothing but the new rows is in them.
+    /// The table has only the new rows.
     empty: bool,
-    /// Nobody else can use the indexes.
+    /// No other session can use the indexes.
     alone: bool,
     /// The relation, if it is temporary.
     temporary: Option<pg_sys::Oid>,
-    /// How long to wait for readers still.
+    /// Time still to wait for readers.
     pub patience: Duration,
     pub notes: Vec<String>,
 }
 
 impl Rebuild {
-    /// For a relation with so many new rows, from block `start` on. Guarded.
+    /// Prepares the choice for a relation with `rows` new rows from block `start` on. Guarded.
     ///
     /// # Safety
-    /// An open relation.
+    /// The relation is open.
     pub unsafe fn new(
         relation: pg_sys::Relation,
         traits: Traits,
@@ -149,26 +153,27 @@ impl Rebuild {
         }
     }
 
-    /// For a load that holds these indexes open until it is known what becomes of them.
+    /// Sets the indexes that the load holds open until their strategies are chosen.
     pub fn holding(self, held: Vec<pg_sys::Oid>) -> Rebuild {
         Rebuild { held, ..self }
     }
 
-    /// May this index be merged, so that it matters where the new keys belong in it?
+    /// May this index be merged, so that it matters whether the new keys can be appended?
     pub fn may_merge_into(&self, index: pg_sys::Oid) -> bool {
         !self.wanted && self.refusal.is_none() && self.option == IndexesOption::Auto && self.merge.contains(&index)
     }
 
-    /// All new keys belong behind those of this index.
+    /// All new keys can be appended to this index.
     pub fn set_behind(&mut self, index: pg_sys::Oid) {
         self.behind.push(index);
     }
 
-    /// Does this index get a new file, and why, or why not? It is locked then. It is of no constraint that is checked later or by
-    /// looking around. Guarded.
+    /// Chooses whether an index gets a new file, and returns the reason. If so, the index is locked.
+    ///
+    /// The index has no exclusion constraint, and no constraint that is checked later. Guarded.
     ///
     /// # Safety
-    /// An open index of the relation.
+    /// The index is open and of the relation.
     pub unsafe fn choose(&mut self, index: pg_sys::Relation) -> (Option<Way>, Why) {
         // SAFETY: this function's contract covers the index; guarded calls.
         unsafe {
@@ -182,10 +187,11 @@ impl Rebuild {
                     return (None, why);
                 }
             };
-            // As CheckTableNotInUse (tablecmds.c) asks: a query that is still running must not find another file.
+            // As in CheckTableNotInUse (tablecmds.c): a running query must not meet another file.
             let own = i32::from(self.held.contains(&(*index).rd_id));
             if (*index).rd_refcnt == 1 + own && (self.alone || self.lock((*index).rd_id)) {
-                // Others are locked like that, or more, and must be: statistics are written over what the catalog has.
+                // Other relations have such a lock, or a stronger one. It is needed because statistics are overwritten
+                // in the catalog.
                 if let Some(relation) = self.temporary {
                     pg_sys::LockRelationOid(relation, pg_sys::ShareUpdateExclusiveLock.cast_signed());
                 }
@@ -197,15 +203,15 @@ impl Rebuild {
         }
     }
 
-    /// What is best for an index; if that is to insert into it, why.
+    /// The best strategy with a new file; or, if insertion is better, the reason.
     ///
     /// # Safety
-    /// As [`Rebuild::choose`].
+    /// See [`Rebuild::choose`].
     unsafe fn plan(&self, index: pg_sys::Relation) -> std::result::Result<(Way, Why), Why> {
         // SAFETY: this function's contract covers the index; guarded calls.
         unsafe {
             let is_valid = (*(*index).rd_index).indisvalid;
-            // What was evaluated of the rows need not be evaluated again, however few these are.
+            // Expressions that were evaluated for the rows are not evaluated again, even for few rows.
             let is_evaluated = || {
                 self.empty
                     && self.held.contains(&(*index).rd_id)
@@ -213,7 +219,7 @@ impl Rebuild {
                         && pg_sys::RelationGetIndexPredicate(index).is_null())
             };
             if self.wanted || is_evaluated() {
-                // Rebuilding would make an invalid one valid.
+                // Rebuilding would make an invalid index valid.
                 let why = if self.option == IndexesOption::Rebuild { Why::Asked } else { Why::Empty };
                 return match is_valid {
                     false => Err(Why::Invalid),
@@ -238,7 +244,7 @@ impl Rebuild {
             } else if !can_read(index) {
                 Err(Why::OldVersion)
             } else if !may_run(index) {
-                // What cannot be merged after all is rebuilt.
+                // An index that cannot be merged after all is rebuilt.
                 Err(Why::Owner)
             } else {
                 Ok((Way::Merged, if always { Why::Asked } else { Why::Many }))
@@ -246,19 +252,19 @@ impl Rebuild {
         }
     }
 
-    /// Why keys are inserted into an index that could not get a new file anyway.
+    /// The reason for inserting keys into an index that cannot get a new file anyway.
     pub fn insertion(&self, otherwise: Why) -> Why {
         if self.option == IndexesOption::Insert { Why::Asked } else { otherwise }
     }
 
-    /// Lock an index exclusively, if its readers are done soon.
+    /// Locks an index exclusively, if its readers release it in time.
     fn lock(&mut self, index: pg_sys::Oid) -> bool {
         let exclusive = pg_sys::AccessExclusiveLock.cast_signed();
         let began = Instant::now();
         let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH).cast_signed();
         loop {
-            // SAFETY: guarded calls. The relation is locked, so that the index stays; there is nothing that waits for us
-            // to wait for, since others' locks are only tried.
+            // SAFETY: guarded calls. The relation is locked, so the index cannot be dropped. The lock is only requested
+            // conditionally, so no deadlock is possible.
             unsafe {
                 let is_locked = pg_sys::ConditionalLockRelationOid(index, exclusive);
                 let waited = began.elapsed();
@@ -273,7 +279,7 @@ impl Rebuild {
         }
     }
 
-    /// Say whom it makes wait.
+    /// Notes that queries of the table must wait.
     pub fn warn(&mut self, relation: &str, mut ways: impl Iterator<Item = Way>) {
         if !self.alone && ways.any(Way::makes_file) {
             let until = "wait until this transaction ends: its indexes have new files.";

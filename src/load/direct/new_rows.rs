@@ -1,12 +1,13 @@
-//! The rows that a load has put into a relation, read back.
+//! Reads back the rows that a load has put into a relation.
 //!
-//! They are where no row was before, but for a few that heap_insert put elsewhere, and others may have inserted theirs in
-//! between. A row is ours if its xid and command are: nobody else has this xid, and no other command of ours has this
-//! command id. Pages are read through shared buffers, as anybody reads them: from here on they may be in use.
+//! The rows are behind all earlier ones, except for a few that heap_insert put elsewhere, and other sessions' rows may
+//! be between them. A row is the load's if its xid and command id are: no other transaction has this xid, and no other
+//! command this command id. Pages are read through shared buffers, because other sessions may use them from here on.
 //!
-//! The tricky point: a function that ran during the load may have deleted, updated or locked rows of the load, and may
-//! have undone it. COPY inserts index entries and queues triggers before such a function can see the row. So a row counts
-//! whatever its xmax is, and its command is the one that inserted it, also where a combo command id hides that one.
+//! The tricky point: a function that ran during the load may have deleted, updated or locked rows of the load, and its
+//! changes may have been rolled back. COPY inserts index entries and queues triggers before such a function can see the
+//! row. So a row counts whatever its xmax is. Its command is the one that inserted it, even when it is hidden by a
+//! combo command id.
 
 use std::ffi::CStr;
 
@@ -24,18 +25,18 @@ const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 #[derive(Debug)]
 pub struct NewRows {
     pub relation: pg_sys::Relation,
-    /// They are in this block and behind it, ...
+    /// First block of the rows ...
     pub start: u32,
-    /// ... but for these.
+    /// ... except for these.
     pub elsewhere: Vec<pg_sys::ItemPointerData>,
     pub xmin: u32,
     pub cid: u32,
-    /// The load takes rejects and duplicates out of the table again. Then deleted rows are no rows of it any more.
+    /// The load deletes rejects and duplicates from the table. Then deleted rows do not count as its rows.
     pub removes: bool,
 }
 
 impl NewRows {
-    /// Call `visit` with each row in the slot, in the order of the heap.
+    /// Calls `visit` with each row in the slot, in the order of the heap.
     ///
     /// # Safety
     /// A plain frame, an open relation, and a slot for its buffered tuples. `visit` owns nothing that has a destructor.
@@ -54,10 +55,10 @@ impl NewRows {
         }
     }
 
-    /// The same for one of the rows.
+    /// Calls `visit` with one of the rows in the slot.
     ///
     /// # Safety
-    /// As [`NewRows::for_each`].
+    /// See [`NewRows::for_each`].
     pub unsafe fn visit(
         &self,
         row: &pg_sys::ItemPointerData,
@@ -69,7 +70,7 @@ impl NewRows {
     }
 
     /// # Safety
-    /// As [`NewRows::for_each`]; a block of the relation.
+    /// See [`NewRows::for_each`]; `block` is in the relation.
     unsafe fn visit_page(
         &self,
         block: u32,
@@ -78,8 +79,8 @@ impl NewRows {
         slot: *mut pg_sys::TupleTableSlot,
         visit: &mut impl FnMut(),
     ) {
-        // SAFETY: this function's contract covers frame, relation and slot. The page is looked at under a pin and a lock, rows under
-        // a pin: they are ours, and nobody moves them while the page is pinned.
+        // SAFETY: this function's contract covers frame, relation and slot. The page is read under a pin and a lock,
+        // rows under a pin: they are uncommitted, and do not move while the page is pinned.
         unsafe {
             c::check_for_interrupts();
             let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
@@ -106,7 +107,8 @@ impl NewRows {
                 let id = pg_sys::PageGetItemId(page, offset);
                 let header = pg_sys::PageGetItem(page, id).cast::<pg_sys::HeapTupleHeaderData>();
                 if self.removes && is_gone(header) {
-                    // The load deletes and never updates. An update within the page leaves no index entry for the new row version.
+                    // The load deletes and never updates. An update within the page leaves no index entry for the new
+                    // row version.
                     if !points_to(header, block, offset) {
                         refuse(self.relation);
                     }
@@ -123,7 +125,7 @@ impl NewRows {
                 };
                 c::ExecStoreBufferHeapTuple(&raw mut tuple, slot, buffer);
                 visit();
-                // The slot must not point to the tuple above when that is gone.
+                // The slot must not point to the tuple above after this block.
                 if let Some(clear) = (*(*slot).tts_ops).clear {
                     clear(slot);
                 }
@@ -135,7 +137,7 @@ impl NewRows {
     /// Did this load insert the tuple?
     ///
     /// # Safety
-    /// A tuple's header, on a page that is locked.
+    /// The header is on a page that is locked.
     unsafe fn is_ours(&self, tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
         // SAFETY: this function's contract covers the argument.
         unsafe {
@@ -148,7 +150,7 @@ impl NewRows {
             if infomask & pg_sys::HEAP_COMBOCID as u16 != 0 {
                 return inserting_command(tuple) == self.cid;
             }
-            // Of a frozen row that was deleted nothing shows this. A load of frozen rows has raised an error by now (Held).
+            // A deleted frozen row does not show this. A load of frozen rows has raised an error by now (Held).
             cid == self.cid
         }
     }
@@ -157,9 +159,10 @@ impl NewRows {
 /// The command that inserted a tuple with a combo command id (HeapTupleHeaderGetCmin, combocid.c).
 ///
 /// # Safety
-/// The header of a tuple that this transaction has inserted.
+/// This transaction has inserted the tuple.
 unsafe fn inserting_command(tuple: *const pg_sys::HeapTupleHeaderData) -> pg_sys::CommandId {
-    // SAFETY: this function's contract covers the argument; only the fixed part of the header is copied and looked at. The function raises nothing.
+    // SAFETY: this function's contract covers the argument; only the fixed part of the header is copied and read. The
+    // function raises nothing.
     unsafe {
         let mut head = std::mem::zeroed::<pg_sys::HeapTupleHeaderData>();
         head.t_choice = (*tuple).t_choice;
@@ -168,14 +171,14 @@ unsafe fn inserting_command(tuple: *const pg_sys::HeapTupleHeaderData) -> pg_sys
     }
 }
 
-/// Has this transaction deleted or updated the tuple, for all that is known now?
+/// Has this transaction deleted or updated the tuple?
 ///
 /// # Safety
-/// The header of a tuple that this transaction has inserted, on a page that is pinned.
+/// This transaction has inserted the tuple, and its page is pinned.
 unsafe fn is_gone(tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
     const UNTOUCHED: u16 = (pg_sys::HEAP_XMAX_INVALID | pg_sys::HEAP_XMAX_LOCK_ONLY) as u16;
-    // SAFETY: this function's contract covers the argument. Nobody else can delete a row that is not committed. Neither function raises anything: the
-    // members of a multixact of this transaction are in memory.
+    // SAFETY: this function's contract covers the argument. No other transaction can delete an uncommitted row. Neither
+    // function raises anything: the members of a multixact of this transaction are in memory.
     unsafe {
         let infomask = (*tuple).t_infomask;
         if infomask & UNTOUCHED != 0 {
@@ -193,16 +196,16 @@ unsafe fn is_gone(tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
 /// Is this the last version of its row?
 ///
 /// # Safety
-/// A tuple's header.
+/// The header of a tuple.
 unsafe fn points_to(tuple: *const pg_sys::HeapTupleHeaderData, block: u32, offset: u16) -> bool {
     // SAFETY: this function's contract covers the argument.
     unsafe { block_of(&(*tuple).t_ctid) == block && (*tuple).t_ctid.ip_posid == offset }
 }
 
-/// Rows that a load may take out again must not have been updated.
+/// Raises the error for an updated row that the load may have to remove.
 ///
 /// # Safety
-/// An open relation.
+/// The relation is open.
 #[pg_guard]
 unsafe extern "C-unwind" fn refuse(relation: pg_sys::Relation) {
     // SAFETY: this function's contract covers the relation.

@@ -1,6 +1,6 @@
-//! Nodes of a plan: what is to be made of a row of the file, as the planner has it.
+//! Nodes of a plan: the expressions that make a row of the target from a row of the file.
 //!
-//! A Var of INDEX_VAR is a column of the foreign table. A worker reads nodes from the text that nodeToString makes of them.
+//! A Var of INDEX_VAR is a column of the foreign table. Workers read the nodes from nodeToString's text.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -11,14 +11,15 @@ use crate::load::source::Mapping;
 /// Nodes of a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Nodes {
-    /// A TargetEntry for each attribute that gets something of the file, or an expression.
+    /// A TargetEntry for each attribute that is set from the file, or an expression.
     pub targets: *mut pg_sys::List,
     /// Conditions that must all hold.
     pub quals: *mut pg_sys::List,
-    /// A row of which the targets are made, as columns of OUTER_VAR; if there is none, that is no row that passes. Null if they are
-    /// made of the row of the file.
+    /// A row from which the targets are made, as columns of OUTER_VAR; when it is NULL, the record is filtered out.
+    /// Null pointer: the targets are made from the row of the file.
     pub row: *mut pg_sys::Node,
-    /// All of it stands for the call of a function, a filter: it sees the whole row of the file, and its errors may be survived.
+    /// The nodes replace the call of a filter function. It sees the whole row of the file, and its errors may be
+    /// survived.
     pub filters: bool,
 }
 
@@ -28,7 +29,7 @@ impl Nodes {
         Nodes { targets: none, quals: none, row: std::ptr::null_mut(), filters: false }
     };
 
-    /// Guarded.
+    /// The nodes as text, for workers. Guarded.
     pub fn text(self) -> Text {
         // SAFETY: a guarded call; the string is copied.
         let write = |node: *const c_void| unsafe { CStr::from_ptr(pg_sys::nodeToString(node)) }.to_owned();
@@ -36,7 +37,7 @@ impl Nodes {
         Text { targets, quals, row: write(self.row.cast()), filters: self.filters }
     }
 
-    /// All of them, for somebody to look through. Guarded.
+    /// All nodes in one list. Guarded.
     pub fn all(self) -> *mut pg_sys::Node {
         // SAFETY: guarded calls on lists of nodes.
         unsafe {
@@ -45,7 +46,7 @@ impl Nodes {
         }
     }
 
-    /// What a mapping must know: the attributes that are set, and the columns of the file that are looked at. Guarded.
+    /// Completes the mapping: the attributes that are set, and the columns of the file that the nodes use. Guarded.
     pub fn complete(self, mapping: &mut Mapping) {
         // SAFETY: a list of TargetEntries.
         let targets = unsafe { PgList::<pg_sys::TargetEntry>::from_pg(self.targets) };
@@ -57,7 +58,7 @@ impl Nodes {
     }
 }
 
-/// As text.
+/// [`Nodes`] as text.
 #[derive(Debug, Clone)]
 pub struct Text {
     pub targets: CString,
@@ -67,7 +68,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// Guarded; allocates in the current memory context.
+    /// Reads the nodes. Guarded; allocates in the current memory context.
     pub fn nodes(&self) -> Nodes {
         // SAFETY: guarded calls with what nodeToString wrote.
         let read = |text: &CString| unsafe { pg_sys::stringToNode(text.as_ptr().cast::<c_char>()) };
@@ -76,7 +77,7 @@ impl Text {
     }
 }
 
-/// The numbers of the columns that some nodes look at. Guarded.
+/// The numbers of the columns that the nodes use. Guarded.
 pub fn columns_of(nodes: *mut pg_sys::List) -> Vec<i16> {
     let mut found = Vec::new();
     // SAFETY: guarded calls on expressions, and on a set made here.

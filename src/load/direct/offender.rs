@@ -1,20 +1,20 @@
-//! The row that an index may be about to complain about.
+//! The row whose key is being inserted into an index, for the error that the index may raise.
 //!
-//! Keys are inserted in their order, long after the rows: what the server says of one does not say which row it was. So the
-//! one that is being inserted is remembered; its line is found when the error has been caught.
+//! Keys are inserted in their order, long after the rows, and the server's error does not name the row. So the current
+//! row is noted, and its line is found after the error was caught.
 
 use std::ffi::CString;
 
 use pgrx::pg_sys;
 
-/// What an index may be about to complain about.
+/// The row whose key is being inserted.
 #[derive(Debug, Default)]
 pub struct Offender {
-    /// Its number among the load's relations.
+    /// Index of its relation among the load's relations.
     pub relation: usize,
     pub row: Option<pg_sys::ItemPointerData>,
     /// Another row of the load with the same key.
     pub other: Option<pg_sys::ItemPointerData>,
-    /// What is found out in the end: a line, and the names of the table and the file that it is of.
+    /// Filled in at the end: the line, and the names of its table and file.
     pub line: Option<(u64, CString, CString)>,
 }

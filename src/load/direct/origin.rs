@@ -1,26 +1,27 @@
-//! Which record of the file a row of a heap was.
+//! Tuple positions: the record of the file that a row of a heap was made from.
 //!
-//! What is wrong with a row may turn out when it is in the heap, and the record is long gone: its key is there twice, or what
-//! it refers to is not there. Then the file is read once more, from where the row was.
+//! Some errors of a row are found only when it is in the heap and its record is gone: a duplicate key, or a missing
+//! parent. Then the file is read again, from the row's position on.
 //!
 //! ```text
-//!   row ─► trail of its heap: stretches of consecutive records on one page ─► append: block numbers
+//!   row ─► positions of its heap: ranges of consecutive records on one page ─► append: block numbers
 //!             a worker's ─► queue ─┐
-//!             the leader's ────────┴─► origins: stretches of all processes ─► record, by reading from there
+//!             the leader's ────────┴─► ranges of all processes ─► record, by reading the file from there
 //! ```
 //!
-//! A stretch of rows that were consecutive records is one entry: a page of a clean load into one table. So what is remembered
-//! of a gigabyte is some megabytes, and it is only remembered where there are indexes or foreign keys that may complain.
+//! A range of rows that were consecutive records is one entry; in a load without rejects into one table, that is one
+//! entry a page. So a gigabyte of input needs some megabytes of entries. They are kept only if indexes or foreign keys
+//! may raise an error.
 //!
-//! The tricky point is what "consecutive" means: between two rows of a stretch there is no record at all. Records that are left
-//! out, filtered, or sent elsewhere end it, and so does a chunk. Who reads the file again from the stretch's first record comes
-//! by the others in their order.
+//! The tricky point is "consecutive": between two rows of a range there is no record at all. A record that is rejected,
+//! filtered, or sent to the leader ends the range, and so does a chunk. So reading on from the range's first record
+//! returns the records of its rows in order.
 //!
-//! Where the file cannot be read again (programs, FIFOs, files that are converted), a position is a line number, and that is all
-//! that can be said of a row.
+//! If the file cannot be read again (programs, FIFOs, files that are converted), a position is a line number, and
+//! nothing else is known of the row.
 //!
-//! A load may have several files, one after the other: a stretch is of one of them, and says of which. Where a file ends, so does the
-//! stretch, though pages go on. What it takes to read a file again that is done is kept with it ([`Earlier`]).
+//! A load may have several files, one after the other. Each range names its file and ends with it, though the page goes
+//! on. The state to read an earlier file again is kept in [`Earlier`].
 
 mod earlier;
 mod find;
@@ -31,40 +32,40 @@ pub use self::earlier::Earlier;
 pub use self::find::{Source, Target};
 use crate::error::{Error, Result};
 
-/// Stretches of a heap that are kept in memory; more go to a file.
+/// Ranges of a heap that are kept in memory; further ranges go to a temporary file.
 const IN_MEMORY: usize = 1 << 18;
-/// Bytes of a file between places from which on it can be read again.
+/// Bytes of a file between positions from which it can be read again.
 pub const ANCHOR_EVERY: u64 = 1 << 20;
 
-/// Of several files, which one it is stands before the position in it.
+/// In a list of files, the file's number is in the bits above the byte position.
 const FILE_BITS: u32 = 44;
 
-/// The position in a load of several files that is one in a file.
+/// Combines a file of a list and a position in it into one number.
 pub fn in_file(file: u64, position: u64) -> u64 {
     (file << FILE_BITS) | position
 }
 
-/// The file of that position.
+/// The file of such a position.
 pub fn file_of(position: u64) -> usize {
     usize::try_from(position >> FILE_BITS).unwrap_or(usize::MAX)
 }
 
-/// What is remembered of where rows came from.
+/// Kind of tuple positions that are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traces {
     Nothing,
-    /// Lines, of what cannot be read twice.
+    /// Line numbers, of a file that cannot be read twice.
     Lines,
     /// Positions in the file.
     Positions,
 }
 
-/// A record on its way into a heap.
+/// The tuple position of a record.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {
-    /// Its number among those of its process. After a gap it is more than one higher.
+    /// Number of the record in its process. It grows by more than one after a gap.
     pub number: u64,
-    /// Where it begins in the file, or its line.
+    /// First byte of the record in the file, or its line.
     pub position: u64,
 }
 
@@ -72,21 +73,21 @@ impl Origin {
     pub const NONE: Origin = Origin { number: 0, position: 0 };
 }
 
-/// Rows next to each other that were consecutive records.
+/// Adjacent rows that were consecutive records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stretch {
-    /// Of the record that is as many records before the first row as `skip` says.
+    /// Position of the record that is `skip` records before the first row.
     position: u64,
     block: u32,
     first: u16,
     count: u16,
     skip: u32,
-    /// Number of the file among those of the load.
+    /// Number of the file among the load's files.
     file: u32,
 }
 
-/// Which record it was: so many behind the one at a position of a file. Ascends in the order of the files.
+/// A record: the record at a position of a file, or the one that is `behind` records after it. Ordered by file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place {
     pub file: u32,
@@ -95,7 +96,7 @@ pub struct Place {
 }
 
 impl Stretch {
-    /// Where the row at this place of the stretch's block came from, if it is one of its rows.
+    /// The record of the row at this position of the range's block, if the row is in the range.
     fn place(&self, block: u32, offset: u16) -> Option<Place> {
         let behind = offset.checked_sub(self.first).filter(|&behind| behind < self.count)?;
         let behind = u64::from(self.skip) + u64::from(behind);
@@ -104,12 +105,12 @@ impl Stretch {
     }
 }
 
-/// What a heap remembers of its rows.
+/// Tuple positions of a heap's rows.
 #[derive(Debug)]
 pub struct Trail {
-    /// Positions are lines.
+    /// Positions are line numbers.
     lines: bool,
-    /// On pages that are not appended yet: their blocks are numbers of pages in the batch.
+    /// Ranges on pages that are not appended yet: their blocks are numbers of pages in the batch.
     pending: Vec<Stretch>,
     placed: Vec<Stretch>,
     /// Number of the last record.
@@ -123,12 +124,12 @@ impl Trail {
         Trail { lines, pending: Vec::new(), placed: Vec::new(), last: 0, file }
     }
 
-    /// From now on rows come from another file.
+    /// Goes on with another file.
     pub fn turn_to(&mut self, lines: bool, file: u32) {
         (self.lines, self.file) = (lines, file);
     }
 
-    /// A row went to a page of the batch.
+    /// Notes a row on a page of the batch.
     #[inline]
     pub fn follow(&mut self, page: u32, offset: u16, origin: Origin) {
         if origin.number == self.last.wrapping_add(1)
@@ -145,7 +146,7 @@ impl Trail {
         self.last = origin.number;
     }
 
-    /// The first `pages` pages of the batch are blocks from `first` on. Those behind them are numbered anew.
+    /// The first `pages` pages of the batch were appended from block `first` on. Later pages are renumbered.
     pub fn place(&mut self, first: u32, pages: u32) {
         let count = self.pending.partition_point(|stretch| stretch.block < pages);
         self.placed
@@ -155,7 +156,7 @@ impl Trail {
         }
     }
 
-    /// The rows of the batch, in order, went to these places.
+    /// The rows of the batch, in order, were inserted at these positions.
     pub fn place_each(&mut self, places: impl Iterator<Item = (u32, u16)>) {
         let pending = std::mem::take(&mut self.pending);
         let rows =
@@ -178,7 +179,7 @@ impl Trail {
         }
     }
 
-    /// A row went there.
+    /// Notes a row that was inserted on its own.
     pub fn place_one(&mut self, block: u32, offset: u16, origin: Origin) {
         let Origin { position, number } = origin;
         let file = self.file;
@@ -186,7 +187,7 @@ impl Trail {
         self.last = number;
     }
 
-    /// What is known by now of rows that are in.
+    /// Takes the ranges of appended rows.
     pub fn take(&mut self) -> Vec<Stretch> {
         std::mem::take(&mut self.placed)
     }
@@ -196,18 +197,18 @@ impl Trail {
     }
 }
 
-/// Stretches as bytes.
+/// Ranges as bytes.
 pub fn bytes_of(stretches: &[Stretch]) -> &[u8] {
     // SAFETY: plain data without padding.
     unsafe { std::slice::from_raw_parts(stretches.as_ptr().cast(), size_of_val(stretches)) }
 }
 
-/// Stretches of a relation, as they come.
+/// Ranges of a relation, in the order of arrival.
 #[derive(Debug)]
 struct Tape {
     memory: Vec<Stretch>,
     file: *mut pg_sys::BufFile,
-    /// Stretches in the file.
+    /// Number of ranges in the file.
     spilled: u64,
 }
 
@@ -216,9 +217,9 @@ impl Tape {
         Tape { memory: Vec::new(), file: std::ptr::null_mut(), spilled: 0 }
     }
 
-    /// Guarded.
+    /// Writes the ranges to the file. Guarded.
     fn spill(&mut self) {
-        // SAFETY: guarded calls; the file ends with the transaction.
+        // SAFETY: guarded calls; the file lives until the end of the transaction.
         unsafe {
             if self.file.is_null() {
                 let old = pg_sys::MemoryContextSwitchTo(pg_sys::CurTransactionContext);
@@ -233,12 +234,12 @@ impl Tape {
         self.memory.clear();
     }
 
-    /// Look at each stretch. Guarded.
+    /// Visits each range. Guarded.
     fn for_each(&mut self, mut look: impl FnMut(&Stretch)) -> Result<()> {
         if !self.file.is_null() {
             self.spill();
             let mut some = vec![Stretch::default(); 4096];
-            // SAFETY: guarded calls on an open file, with room for so many.
+            // SAFETY: guarded calls on an open file, with room for `count` ranges.
             unsafe { pg_sys::BufFileSeek(self.file, 0, 0, libc::SEEK_SET) };
             let mut left = self.spilled;
             while left > 0 {
@@ -254,7 +255,7 @@ impl Tape {
                 some.iter().take(count).for_each(&mut look);
                 left -= count as u64;
             }
-            // What comes is written behind it.
+            // The file position is at the end again, for further writes.
             return Ok(());
         }
         self.memory.iter().for_each(look);
@@ -262,12 +263,12 @@ impl Tape {
     }
 }
 
-/// Where the rows of all processes came from; the leader's.
+/// Tuple positions of all processes' rows, in the leader.
 #[derive(Debug)]
 pub struct Origins {
     /// One for each of the load's relations.
     tapes: Vec<Tape>,
-    /// Where records of the current file begin, and the lines before, in no order.
+    /// Bytes at which records of the current file begin, and the number of lines before them; unordered.
     pub anchors: Vec<(u64, u64)>,
     /// The number of that file.
     pub file: u32,
@@ -278,7 +279,7 @@ impl Origins {
         Origins { tapes: (0..relations).map(|_| Tape::new()).collect(), anchors: Vec::new(), file: 0 }
     }
 
-    /// Remember stretches of a relation. Guarded.
+    /// Adds ranges of a relation. Guarded.
     pub fn add(&mut self, relation: usize, stretches: &[Stretch]) {
         let Some(tape) = self.tapes.get_mut(relation) else { return };
         tape.memory.extend_from_slice(stretches);
@@ -287,11 +288,11 @@ impl Origins {
         }
     }
 
-    /// The same of what [`bytes_of`] made of a worker's, which are all of the current file. Guarded.
+    /// Adds a worker's ranges, made by [`bytes_of`], all of the current file. Guarded.
     pub fn add_bytes(&mut self, relation: usize, bytes: &[u8]) {
         let file = self.file;
         let stretch = |bytes: &[u8]| {
-            // SAFETY: as long as a stretch, which is plain data.
+            // SAFETY: the bytes are as long as a range, which is plain data.
             let stretch = unsafe { bytes.as_ptr().cast::<Stretch>().read_unaligned() };
             Stretch { file, ..stretch }
         };
@@ -299,7 +300,7 @@ impl Origins {
         self.add(relation, &stretches);
     }
 
-    /// Look at all stretches of a relation: block, first offset number, number of rows, and where the first came from.
+    /// Visits all ranges of a relation: block, first offset number, number of rows, and the record of the first row.
     /// Guarded.
     pub fn for_each(&mut self, relation: usize, mut look: impl FnMut(u32, u16, u16, Place)) -> Result<()> {
         let Some(tape) = self.tapes.get_mut(relation) else { return Ok(()) };
@@ -309,7 +310,7 @@ impl Origins {
         })
     }
 
-    /// Where a row of a relation came from. Guarded.
+    /// The record of a row of a relation. Guarded.
     pub fn of_row(&mut self, relation: usize, block: u32, offset: u16) -> Result<Option<Place>> {
         let mut found = None;
         let Some(tape) = self.tapes.get_mut(relation) else { return Ok(None) };

@@ -1,22 +1,23 @@
-//! Rows that refer to what is not there: with on_error `table`.
+//! Removes orphans, rows without a parent, with `on_error = table`.
 //!
-//! The server would check foreign keys one row after the other, when all rows are in, and end the load at the first that is
-//! violated. Here they are checked together, as they are without `on_error` ([`super::foreign_keys`]); if that finds all keys,
-//! there is nothing else to do. If not, keys are sorted once more, now each with its row; the rows whose keys are not found
-//! are taken back, as those that lose to an index are ([`super::losers`]).
+//! The server would check foreign keys row by row after the last row, and fail at the first violation. Here they are
+//! checked together, as without `on_error` ([`super::foreign_keys`]). If all keys have a parent, nothing more is done.
+//! Otherwise the keys are sorted again, each with its row, and the orphans are deleted, like rows that conflict with an
+//! index ([`super::losers`]).
 //!
 //! ```text
-//!   all relations: rows in their indexes, losers gone ─► check ── all keys are there ─────────────────────────► other triggers
-//!                                                          └─ no ─► hunt ─► orphans are taken back ─┐
-//!                                                                    ▲                            any, in tables that refer to each other
-//!                                                                    └────────────────────────────────┘
+//!   all relations: rows in their indexes, conflicts removed ─► check ── all keys have parents ─────► other triggers
+//!                                                                └─ no ─► hunt ─► orphans are deleted ─┐
+//!                                                                          ▲         any, between loaded tables
+//!                                                                          └───────────────────────────┘
 //! ```
 //!
-//! The tricky point are rows that refer to rows of the same load: whoever refers to a row that is taken back is next. So where
-//! a table refers to one that is loaded, it goes on until a round finds nothing. And nobody may be judged before all relations
-//! have their indexes, or a query that uses an index would not find rows that are there.
+//! The tricky point is a reference to a row of the same load: when that row is deleted, the row that refers to it
+//! becomes an orphan. So if a table refers to a loaded table, rounds go on until one finds no orphan. And no row is
+//! checked before all relations have their indexes, since a query with an index would not find rows that the index
+//! lacks.
 //!
-//! What was found is locked, so it stays; the server's own checks have nothing left to say.
+//! The parents that were found are locked, so they stay, and the server's own checks are not needed any more.
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{pg_guard, pg_sys};
@@ -31,21 +32,21 @@ use crate::pg::number_sort::NumberSort;
 use crate::pg::removal::{Removal, number_of};
 use crate::pg::unguarded as c;
 
-/// New rows of a relation, and the foreign keys that they are to satisfy.
+/// New rows of a relation, and the foreign keys that are checked for them.
 #[derive(Debug)]
 pub struct Hunt {
     pub leader: *mut Leader,
     pub rows: *const NewRows,
-    /// For rows of the relation.
+    /// A slot for rows of the relation.
     pub slot: *mut pg_sys::TupleTableSlot,
     pub keys: *mut ForeignKeys,
-    /// The relation's number among the load's.
+    /// Index of the relation among the load's relations.
     pub number: usize,
-    /// For each sort, in kB.
+    /// Memory for each sort, in kB.
     pub memory: i32,
-    /// Row, and which of the foreign keys it violates. It belongs to the context, for the hunt is in a plain frame.
+    /// Rows, each with the foreign key that it violates. Owned by the context, since the hunt runs in a plain frame.
     orphans: *mut Option<NumberSort<4>>,
-    /// What a hunt takes.
+    /// Memory context of the hunt.
     context: pg_sys::MemoryContext,
 }
 
@@ -62,7 +63,7 @@ impl Hunt {
     }
 
     fn put(&mut self, key: usize, row: u64) {
-        // It begins two more, when it is all there.
+        // Two more sorts start when this one is complete.
         let memory = self.memory / 3;
         // SAFETY: made by `begin`.
         let orphans = unsafe { &mut *self.orphans };
@@ -70,11 +71,11 @@ impl Hunt {
     }
 }
 
-/// Take back the rows that violate a foreign key now. Returns how many there were.
+/// Deletes the current orphans. Returns how many there were.
 ///
 /// # Safety
-/// A plain frame outside of parallel mode; what is in the hunt is valid, and the rows are in their indexes. Keys are tracked
-/// from here on.
+/// A plain frame outside of parallel mode; the pointers in the hunt are valid, and the rows are in their indexes. Keys
+/// are tracked from here on.
 pub unsafe fn hunt(hunt: *mut Hunt) -> u64 {
     // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
     unsafe {
@@ -95,7 +96,7 @@ pub unsafe fn hunt(hunt: *mut Hunt) -> u64 {
 }
 
 /// # Safety
-/// As [`hunt`].
+/// See [`hunt`].
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(hunt: *mut Hunt) {
     // SAFETY: this function's contract covers the argument; guarded calls.
@@ -116,10 +117,10 @@ unsafe extern "C-unwind" fn begin(hunt: *mut Hunt) {
     }
 }
 
-/// A row's key is not there.
+/// Notes a row without a parent.
 ///
 /// # Safety
-/// A valid hunt, in whose memory context it is.
+/// The hunt is valid, and its memory context is current.
 #[pg_guard]
 unsafe extern "C-unwind" fn missing(hunt: *mut Hunt, key: usize, row: u64) {
     // SAFETY: this function's contract covers the argument.
@@ -127,7 +128,7 @@ unsafe extern "C-unwind" fn missing(hunt: *mut Hunt, key: usize, row: u64) {
 }
 
 /// # Safety
-/// As [`hunt`].
+/// See [`hunt`].
 #[pg_guard]
 unsafe extern "C-unwind" fn judge(hunt: *mut Hunt) -> u64 {
     // SAFETY: this function's contract covers the argument.
@@ -139,9 +140,9 @@ unsafe extern "C-unwind" fn judge(hunt: *mut Hunt) -> u64 {
 
 impl Leader {
     fn take_back(&mut self, hunt: &mut Hunt) -> Result<u64> {
-        // SAFETY: made by `begin`, in a context that is still there.
+        // SAFETY: made by `begin`, in a context that is not deleted yet.
         let Some(orphans) = (unsafe { (*hunt.orphans).take() }) else { return Ok(0) };
-        // SAFETY: whoever made the hunt vouches for what is in it.
+        // SAFETY: `hunt`'s contract covers the pointers in it.
         let (relation, complaints) = unsafe {
             let relation = (*hunt.rows).relation;
             (relation, (*hunt.keys).complaints(relation))
@@ -152,13 +153,13 @@ impl Leader {
         let (mut count, mut last) = (0, None);
         while let Some([position, behind, row, key, ..]) = sort.take() {
             pgrx::check_for_interrupts!();
-            // Of several foreign keys, the first one is what the server's checks would complain about.
+            // Of several violated foreign keys, the server's checks would report the first.
             if last.replace(row) == Some(row) {
                 continue;
             }
             let complaint = usize::try_from(key).ok().and_then(|key| complaints.get(key)).cloned();
             let place = Place { file: 0, position, behind };
-            // SAFETY: a row of the load.
+            // SAFETY: the row is the load's.
             unsafe { removal.put(row)? };
             self.counts.loaded -= 1;
             self.leave_out(place, Loss::Reject, complaint.unwrap_or_default())?;

@@ -1,7 +1,7 @@
-//! What each process of a load does: records to rows, rows to heaps.
+//! One process of a load: makes rows from records, and puts them into heaps.
 //!
-//! This is the part that owns things; how rows go through it is in [`row_loop`](super::row_loop). A row is made in
-//! [`advance`] and put where it belongs in [`store`].
+//! This module owns the state; the loop over rows is [`row_loop`](super::row_loop). [`advance`] makes a row, [`store`]
+//! puts it into its heap.
 
 mod advance;
 mod at_once;
@@ -49,7 +49,7 @@ use crate::pg::soft::Tolerance;
 use crate::pg::stages::Stages;
 use crate::pg::unguarded::Opaque;
 
-/// One process's part of a load.
+/// One process of a load.
 #[derive(Debug)]
 pub struct Process {
     pub rows: Rows,
@@ -57,51 +57,52 @@ pub struct Process {
     pub shared: *const Shared,
     /// Number of this process; 0 is the leader.
     pub number: usize,
-    /// In a worker, the target as it opened it; else null.
+    /// In a worker, the target as the worker opened it; else null.
     pub target: pg_sys::Relation,
     pub executor: Executor,
     pub defaults: Defaults,
     pub tolerance: Tolerance,
     pub rejects: Rejects,
     pub pins: Pins,
-    /// The memory context that [`run`](super::row_loop::run) was called in.
+    /// The memory context in which [`run`](super::row_loop::run) was called.
     pub memory: pg_sys::MemoryContext,
-    /// While it runs and keeps rejects: who tells which errors are a row's. Else null.
+    /// The error filter of [`run`](super::row_loop::run) if rejects are kept; else null.
     pub violation: *mut RowViolation,
-    /// Rows are made and judged, but there is no heap for them.
+    /// A dry run: rows are made and checked, but not stored.
     pub is_dry: bool,
-    /// Then, what their keys go to; null if they have none that matter.
+    /// In a dry run, the check of keys; null if no key needs a check.
     pub keys: *mut KeyCheck,
-    /// Records that are still to be passed over.
+    /// Records that are still to be skipped.
     pub skip_left: u64,
-    /// Records that are to be read before [`run`] returns.
+    /// Records to read before [`run`](super::row_loop::run) returns.
     pub records_left: u64,
     /// Rows that may still be loaded.
     limit: u64,
-    /// Attributes that must not be NULL, from 0.
+    /// Attributes that must not be NULL, counted from 0.
     pub not_null: Vec<usize>,
-    /// Those of them that no field of the file sets.
+    /// Those of `not_null` that no field of the file sets.
     unset_not_null: Vec<usize>,
-    /// The columns of the file that are converted when a row is read: all, unless a condition comes first.
+    /// The columns of the file that are converted when a record is read: all, unless a condition is evaluated first.
     pub wanted: Vec<usize>,
-    /// What is made of the file's rows, if they are not stored as they are.
+    /// The projection of the file's rows, if they are not stored unchanged.
     pub projection: Option<Projection>,
     /// The plan that rows of the file go through, if they are joined.
     pub join: Option<Join>,
-    /// The query whose rows they are, if there is no file; else null.
+    /// The query that makes the rows, if there is no file; else null.
     pub query: *mut Query,
-    /// In the leader: what is done before the second record, once. Then [`Process::records_left`] says where that is.
+    /// In the leader: the step before the second record, done once. [`Process::records_left`] then ends the first
+    /// record.
     pub beginning: Option<Beginning>,
-    /// Where the values of a record are made: with a join, a record may have many rows.
+    /// The context for the values of a record; with a join, one record may have many rows.
     pub fields: *mut pg_sys::ExprContext,
     pub heaps: Vec<Heap>,
-    /// Which of these is a relation's.
+    /// Index in `heaps` by relation.
     by_oid: HashMap<u32, usize>,
-    /// Memory that their pages take.
+    /// Memory of all heaps' pages.
     page_bytes: usize,
     /// Traits of all relations that rows may go to.
     pub traits: Vec<(pg_sys::Oid, Traits)>,
-    /// In the leader: the numbers of blocks that they had before the load.
+    /// In the leader: the relations' numbers of blocks before the load.
     starts: Vec<u32>,
     pub stamp: Stamp,
     pub wide: Wide,
@@ -109,50 +110,51 @@ pub struct Process {
     counters: *const AtomicU64,
     pub plan: KeyPlan,
     form: FormBuffer,
-    /// The leaf that the last row went to: its result relation and the index of its heap.
+    /// The leaf of the last row: its result relation and the index of its heap.
     pub last_leaf: (*mut pg_sys::ResultRelInfo, usize),
     pub filtered: u64,
-    /// Rows since interrupts were last looked for.
+    /// Rows since the last check for interrupts.
     round: u32,
-    /// Rows and bytes that were reported.
+    /// Rows not yet reported, and bytes already reported.
     unreported_rows: u64,
     reported: u64,
-    /// In the leader: what others may see of the load. Null in a worker.
+    /// In the leader: the progress that other sessions see. Null in a worker.
     pub phases: *mut Phases,
-    /// What it shows of the files before this one.
+    /// Progress figures of the files before this one.
     pub before: Figures,
-    /// Its rows can be traced to their records.
+    /// How rows are traced to their records.
     pub traces: Traces,
-    /// Gaps between records that it did not read: those of other processes.
+    /// Grows at each chunk, so that the numbers of records before and after a chunk of another process are not
+    /// consecutive.
     gaps: u64,
-    /// Where the file can be read again, of late.
+    /// New positions from which the file can be read again: byte and line.
     anchors: Vec<(u64, u64)>,
-    /// Where the last of these was.
+    /// Byte of the last of these.
     last_anchor: u64,
-    /// In the leader: where the rows of all processes came from.
+    /// In the leader: the tuple positions of all processes' rows.
     pub origins: Origins,
-    /// Where its time goes, but for what its heaps know.
+    /// Time of the stages, without the stages of its heaps.
     pub stages: Stages,
-    /// What became of the records of each file, and the file that rows were counted of last.
+    /// Counts for each file, and the file of the rows counted last.
     pub by_file: ByFile,
     file: usize,
 }
 
-/// What the leader does when the first record is done with.
+/// A step of the leader after the first record.
 #[derive(Debug, Clone, Copy)]
 pub struct Beginning {
     pub begin: unsafe extern "C-unwind" fn(Opaque),
     pub leader: Opaque,
 }
 
-/// What a step ended with; numbers, so that they cross the guard as they are.
+/// Result of a step: no further row. A number, so that it crosses the guard unchanged.
 pub const END: i32 = 0;
-/// A row is in the slot's arrays, and not all of it can be made here.
+/// Result of a step: a row is in the slot's arrays, and needs steps outside of the guard.
 pub const ROW: i32 = 1;
-/// The same, and it lacks fields: what there is is converted, then comes the error.
+/// Result of a step: as [`ROW`], but fields are missing. The fields that exist are converted, then the error is raised.
 pub const SHORT: i32 = 2;
 
-/// The parts a process is made of.
+/// The parts of a process.
 #[derive(Debug)]
 pub struct Parts {
     pub projection: Option<Projection>,
@@ -179,7 +181,7 @@ pub struct Parts {
 }
 
 impl Process {
-    /// Guarded.
+    /// Makes a process. Guarded.
     pub fn new(parts: Parts) -> Result<Process> {
         let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
         let Parts {
@@ -265,7 +267,7 @@ impl Process {
     }
 
     pub fn shared(&self) -> &Shared {
-        // SAFETY: set by who made the process; lives as long as it does.
+        // SAFETY: the shared state is valid as long as the process works.
         unsafe { &*self.shared }
     }
 
@@ -273,15 +275,17 @@ impl Process {
         self.by_oid.get(&oid.to_u32()).copied()
     }
 
-    /// Read the file in order from a place in a stretch on, and store nothing. An error may have ended anything in the middle, so that nothing is
-    /// called any more of what was called then ([`expression`](crate::pg::expression)). `inserted` is as for the executor. Guarded.
+    /// Prepares to read the file in order from a position in a chunk on, storing nothing.
+    ///
+    /// An error may have stopped any expression in the middle, so all expressions are made anew
+    /// ([`expression`](crate::pg::expression)). `inserted` is as for the executor. Guarded.
     pub fn look_again(&mut self, stretch: u64, place: Place, inserted: &[i16]) -> Result<()> {
         // SAFETY: the executor's own memory, which stays.
         let old = unsafe { pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt) };
         self.pins.forget();
         self.rows.renew_columns();
         match (&self.join, &mut self.projection) {
-            // The plan above the scan is not run again: which lines are bad, the scan knows.
+            // Only the scan is run again: it finds the bad records, not the plan above it.
             (Some(_), Some(projection)) => projection.forget_conditions(),
             (_, projection) => {
                 self.executor = set_up_again(&self.executor, inserted);
@@ -293,7 +297,7 @@ impl Process {
                 self.defaults.renew();
             }
         }
-        // SAFETY: the context of before.
+        // SAFETY: the context that was current before.
         unsafe { pg_sys::MemoryContextSwitchTo(old) };
         let chunks = std::mem::replace(&mut self.chunks, Chunks::InOrder);
         self.records_left = u64::MAX;
@@ -312,7 +316,7 @@ impl Process {
         self.rows.stream_mut().resume(place)
     }
 
-    /// The heap of a relation that rows may go to. Guarded.
+    /// Opens the heap of a relation that rows may go to. Guarded.
     pub fn open_heap(&mut self, relation: pg_sys::Relation) -> Result<usize> {
         if self.is_dry {
             return Ok(0);
@@ -324,7 +328,8 @@ impl Process {
         }
         let index = self.number_of_relation(relation)?;
         let Some(&(_, traits)) = self.traits.get(index) else { return Ok(0) };
-        // The executor has just made its copy of the triggers. Only commands of functions can have added some since the load began.
+        // The executor has just copied the triggers. Only commands of functions can have added triggers since the load
+        // began.
         // SAFETY: a guarded call; an open relation that is locked.
         let late = unsafe {
             (pg_sys::GetCurrentCommandId(false) > self.stamp.cid + 1)
@@ -343,7 +348,7 @@ impl Process {
             heap.start = start;
         }
         if !self.counters.is_null() {
-            // SAFETY: there is a counter for each of the traits.
+            // SAFETY: the array has a counter for each of the traits.
             heap.counter = unsafe { self.counters.add(index) };
         }
         heap.collectors = self.collectors(index, relation);
@@ -356,7 +361,7 @@ impl Process {
         Ok(self.heaps.len() - 1)
     }
 
-    /// Which of the load's relations it is. Guarded.
+    /// The relation's index in the load's list of relations. Guarded.
     pub fn number_of_relation(&self, relation: pg_sys::Relation) -> Result<usize> {
         // SAFETY: an open relation.
         let (oid, name) = unsafe { ((*relation).rd_id, CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr())) };
@@ -366,7 +371,7 @@ impl Process {
         })
     }
 
-    /// Who collects the keys of a relation's indexes. Guarded.
+    /// Makes the collectors of keys for a relation's indexes. Guarded.
     fn collectors(&self, index: usize, relation: pg_sys::Relation) -> Vec<Collector> {
         let shared = self.plan.files.map(|files| (files, self.plan.earlier_workers + self.number));
         // SAFETY: guarded calls; the executor's memory outlives the process, the relation is open.
@@ -378,7 +383,7 @@ impl Process {
         }
     }
 
-    /// Workers sort index tuples, too. Before the rows that they and the leader share.
+    /// Shares the sorts of index tuples with workers. Before the first row that is read in chunks.
     pub fn share_sorts(&mut self, sorts: SharedSorts) {
         self.plan.sorts = Some(sorts);
         for collector in self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors) {
@@ -386,13 +391,13 @@ impl Process {
         }
     }
 
-    /// Workers have files for keys, too. Before the rows that they and the leader share.
+    /// Shares the files of key runs with workers. Before the first row that is read in chunks.
     pub fn share_files(&mut self, files: SharedFiles) {
         self.plan.files = Some(files);
         self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors).for_each(|collector| collector.share_files(files));
     }
 
-    /// What this process has collected of a relation's indexes. Guarded.
+    /// The collectors of this process for a relation's indexes. Guarded.
     pub fn take_collectors(&mut self, index: usize) -> Result<Vec<Collector>> {
         if !self.plan.has(index) {
             return Ok(Vec::new());
@@ -400,7 +405,7 @@ impl Process {
         if !self.heaps.iter().any(|heap| heap.index == index)
             && let Some(&(oid, _)) = self.traits.get(index)
         {
-            // Only workers had rows for it.
+            // Only workers had rows for the relation.
             // SAFETY: a relation that the leader has locked.
             let relation = unsafe { pg_sys::table_open(oid, pg_sys::NoLock.cast_signed()) };
             let number = self.open_heap(relation)?;
@@ -414,33 +419,33 @@ impl Process {
         Ok(collectors)
     }
 
-    /// The block from which on rows of a relation may have been put.
+    /// The first block that may contain rows of the load.
     pub fn start_of(&self, index: usize) -> u32 {
         self.starts.get(index).copied().unwrap_or(0)
     }
 
-    /// Rows of a relation that were put before that block.
+    /// Rows of the load in a relation's earlier blocks.
     pub fn elsewhere(&self, index: usize) -> Vec<pg_sys::ItemPointerData> {
         self.heaps.iter().filter(|heap| heap.index == index).flat_map(|heap| heap.elsewhere.iter().copied()).collect()
     }
 
-    /// Rows of a relation that this process has put into it.
+    /// Rows that this process has put into a relation.
     pub fn rows_of(&self, index: usize) -> u64 {
         self.heaps.iter().filter(|heap| heap.index == index).map(|heap| heap.rows).sum()
     }
 
-    /// Of these, rows that core has told the statistics of.
+    /// Of these, the rows that core has already counted in the statistics.
     pub fn counted_rows_of(&self, index: usize) -> u64 {
         self.heaps.iter().filter(|heap| heap.index == index).map(|heap| heap.counted).sum()
     }
 
-    /// Let go of what heaps hold. Guarded.
+    /// Releases what the heaps hold. Guarded.
     pub fn release(&mut self) {
         self.heaps.iter_mut().for_each(Heap::release);
     }
 }
 
-/// Attributes that must not be NULL, but for virtual ones, which are in every row.
+/// Attributes that must not be NULL, without virtual ones, which ExecConstraints checks.
 fn not_null(relation: pg_sys::Relation) -> Vec<usize> {
     // SAFETY: an open relation; its descriptor has natts attributes.
     unsafe {

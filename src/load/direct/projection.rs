@@ -1,12 +1,12 @@
-//! Conditions and expressions between the file and the table: what an INSERT … SELECT makes of a row of the file.
+//! Conditions and expressions between the file and the table, for an INSERT … SELECT.
 //!
 //! ```text
 //!   columns of the conditions ─► conditions ─► the other columns ─► attributes, moved or computed ─► defaults
 //! ```
 //!
-//! Fields are then decoded into a row of the foreign table, the [slot](Projection::slot), and not into one of the target. As in a scan, a
-//! column that no condition looks at is converted only if the row passes: what is wrong with it is not seen otherwise.
-//! Rows that were decoded together with others have nothing wrong in any column.
+//! Fields are decoded into a row of the foreign table, the [slot](Projection::slot), not into a row of the target. As
+//! in a scan, a column outside of the conditions is converted only if the row passes, so errors in other rows' columns
+//! are not raised. Rows that were decoded in a block have no errors in any column.
 
 use pg_bulk_format::tuple::Source;
 use pgrx::{PgList, pg_guard, pg_sys};
@@ -24,19 +24,19 @@ use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::OnError;
 use crate::pg::unguarded::{self, Opaque};
 
-/// Where an attribute's value comes from. Both are counted from 0.
+/// Source of an attribute's value. Both are counted from 0.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Move {
         from: usize,
         to: usize,
     },
-    /// The same, from the row that a function has made.
+    /// Moves a column of the row that a function has made.
     Take {
         from: usize,
         to: usize,
     },
-    /// A value that `expands` may be one that who gets it may change in its place.
+    /// `expands`: the value may be an expanded object, and is passed on read-only.
     Compute {
         state: *mut pg_sys::ExprState,
         to: usize,
@@ -44,10 +44,10 @@ enum Part {
     },
 }
 
-/// Columns that nobody looks at are NULL in every row.
+/// Sets all columns to NULL; columns that are not used stay NULL in every row.
 ///
 /// # Safety
-/// A virtual slot.
+/// The slot is virtual.
 unsafe fn clear_columns(slot: *mut pg_sys::TupleTableSlot) {
     // SAFETY: this function's contract covers the slot, whose arrays are as long as its descriptor.
     unsafe {
@@ -58,36 +58,36 @@ unsafe fn clear_columns(slot: *mut pg_sys::TupleTableSlot) {
     }
 }
 
-/// The attributes that are converted before the conditions, which look at these columns. None: all of them.
+/// The attributes to convert before the conditions, which use the columns `by_quals`. None: all attributes.
 fn early(by_quals: &[i16], no_quals: bool, on_error: OnError) -> Option<Vec<usize>> {
     let attributes = || by_quals.iter().filter_map(|n| usize::try_from(n - 1).ok()).collect();
-    // Which rows survive must not depend on what is looked at.
+    // The set of rejected rows must not depend on the columns in the conditions.
     (on_error == OnError::Stop && !no_quals).then(attributes)
 }
 
-/// Ready to run.
+/// A projection that is ready to run.
 #[derive(Debug)]
 pub struct Projection {
     /// A row of the foreign table.
     pub slot: *mut pg_sys::TupleTableSlot,
     quals: *mut pg_sys::ExprState,
     parts: Vec<Part>,
-    /// What makes the row that the parts are of, if not the file does.
+    /// The function that makes the row from the file's row, if there is one.
     call: Option<Call>,
-    /// It stands for the call of a function, whose errors are to be survived.
+    /// The projection is the call of a function whose errors may be survived.
     pub filters: bool,
     survives: bool,
-    /// Columns that are converted before the conditions are evaluated, and after: their places in the file.
+    /// Columns to convert before and after the conditions: their indexes in the file.
     pub first: Vec<usize>,
     rest: Vec<usize>,
-    /// Attributes that the conditions look at; None if all columns are converted before.
+    /// Attributes in the conditions; None if all columns are converted before.
     early: Option<Vec<usize>>,
-    /// The rest of the current row is to be converted.
+    /// The rest of the current row is still to be converted.
     pub is_partial: bool,
 }
 
 impl Projection {
-    /// For the rows of `foreign`, whose columns are these. Guarded; allocates in the executor's memory.
+    /// Makes the projection for rows of `foreign`, with these columns. Guarded; allocates in the executor's memory.
     ///
     /// # Safety
     /// The nodes are about the columns of that relation.
@@ -108,7 +108,7 @@ impl Projection {
         }
     }
 
-    /// For rows of this kind, of a file whose columns are these. Guarded; allocates in `memory`.
+    /// Makes the projection for rows of this type, with these columns of the file. Guarded; allocates in `memory`.
     ///
     /// # Safety
     /// The nodes are about the columns of that descriptor.
@@ -141,7 +141,7 @@ impl Projection {
             }
             let call = (!nodes.row.is_null()).then(|| Call::new(nodes.row, slot, nodes.targets));
             pg_sys::MemoryContextSwitchTo(old);
-            // What a function does not look at is an argument all the same.
+            // A column that a function does not read is an argument, too.
             let early = early(&columns_of(nodes.quals), nodes.quals.is_null() || nodes.filters, on_error);
             let survives = nodes.filters && matches!(on_error, OnError::Table | OnError::Ignore);
             let projection = Projection::fitted(slot, quals, parts, early, columns);
@@ -149,11 +149,10 @@ impl Projection {
         }
     }
 
-    /// For the rows of a foreign table that are a scan's, whose slot this is, and its conditions, which look at `by_quals`.
-    /// Nothing is made of the rows that pass.
+    /// Makes the projection of a scan: conditions over the columns `by_quals`, without target expressions.
     ///
     /// # Safety
-    /// A virtual slot of the foreign table's rows, and an expression or null, which live as long.
+    /// A virtual slot for the foreign table's rows, and an expression or null; both live as long as the projection.
     pub unsafe fn of_scan(
         slot: *mut pg_sys::TupleTableSlot,
         quals: *mut pg_sys::ExprState,
@@ -181,14 +180,14 @@ impl Projection {
         projection
     }
 
-    /// The conditions of a scan are not asked any more: all rows pass.
+    /// Switches the conditions of a scan off: all rows pass.
     pub fn forget_conditions(&mut self) {
         self.quals = std::ptr::null_mut();
     }
 
-    /// See [`expression::anew`]. Not for that of a scan. Guarded; allocates in the current memory context.
+    /// See [`expression::anew`]. Not for a scan. Guarded; allocates in the current memory context.
     pub fn renew(&mut self) {
-        // SAFETY: all but those of a scan were made without a node.
+        // SAFETY: all expressions but a scan's were made without a parent node.
         unsafe {
             self.quals = expression::anew(self.quals);
             for part in &mut self.parts {
@@ -202,7 +201,7 @@ impl Projection {
         }
     }
 
-    /// The file's columns are in these places.
+    /// Adapts to the positions of columns in the file.
     pub fn fit(&mut self, columns: &[Column]) {
         let is_early = |column: &Column| self.early.as_ref().is_none_or(|early| early.contains(&column.attribute));
         let wanted = || columns.iter().enumerate().filter(|(_, column)| !column.ignored);
@@ -212,18 +211,19 @@ impl Projection {
 
     /// The arrays of the row.
     pub fn arrays(&self) -> RowArrays {
-        // SAFETY: a slot that lives as long as the executor's state.
+        // SAFETY: the slot lives as long as the executor's state.
         unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } }
     }
 
-    /// Attributes of the row.
+    /// Number of the row's attributes.
     pub fn attributes(&self) -> usize {
         // SAFETY: as above.
         unsafe { usize::try_from((*(*self.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
     }
 
-    /// Does the function make rows of just the target's attributes, in their order, so that each is a tuple of the target's but for the
-    /// header? Not where its errors are survived, which are dear anyway.
+    /// Does the function return rows with exactly the target's attributes, so that each is a tuple without a header?
+    ///
+    /// False if the function's errors are survived, which is expensive anyway.
     pub fn makes_tuples(&self, attributes: usize) -> bool {
         let is_own = |(i, part): (usize, &Part)| matches!(part, Part::Take { from, to } if (*from, *to) == (i, i));
         !self.survives
@@ -232,22 +232,23 @@ impl Projection {
             && self.parts.iter().enumerate().all(is_own)
     }
 
-    /// The row as one value, for a function that takes it as that; see [`RowValue::form`](super::row_value::RowValue::form).
+    /// The row as one value, for a function with a composite argument; see
+    /// [`RowValue::form`](super::row_value::RowValue::form).
     ///
     /// # Safety
-    /// As there.
+    /// See there.
     #[inline]
     pub unsafe fn form_value(&mut self, sources: &[Source], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
-        // Conditions are about columns.
+        // The conditions need separate columns.
         if !self.quals.is_null() {
             return None;
         }
         let value = self.call.as_mut()?.value_mut()?;
-        // SAFETY: passed on.
+        // SAFETY: `form` has this contract.
         unsafe { value.form(sources, arrays) }
     }
 
-    /// Columns are left to be converted of rows that pass.
+    /// Are there columns to convert after the conditions?
     pub fn has_rest(&self) -> bool {
         !self.rest.is_empty()
     }
@@ -261,7 +262,7 @@ unsafe extern "C-unwind" fn decode_rest(process: *mut Process, projection: *cons
     unsafe { (*process).rows.decode(&(*projection).rest, (*projection).arrays()) }
 }
 
-/// Convert what is left of the row's columns.
+/// Converts the remaining columns of the row.
 ///
 /// # Safety
 /// A plain frame, with the row's memory context; a valid process, and its projection.
@@ -286,7 +287,7 @@ pub unsafe extern "C-unwind" fn set_defaults(process: *mut Process, arrays: *con
     unsafe { (*process).defaults.set(*arrays) }.or_raise();
 }
 
-/// Does the row pass? What is left of its columns is converted then.
+/// Does the row pass the conditions? If so, converts its remaining columns.
 ///
 /// # Safety
 /// A plain frame, with the memory context of the row's values; a valid process, and its projection.
@@ -309,13 +310,14 @@ pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool
     }
 }
 
-/// Make the target's attributes of the row, but for defaults that are expressions.
+/// Makes the target's attributes of the row, without defaults that are expressions.
 ///
 /// # Safety
-/// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot. `as_tuple` says that a
-/// filter's row may stay a tuple.
+/// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot.
+/// `as_tuple`: the row of a function may stay a tuple.
 pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays, as_tuple: bool) -> Made {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two descriptors.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two
+    // descriptors.
     unsafe {
         if (*projection).filters {
             (*process).rows.is_converting = false;
@@ -329,7 +331,7 @@ pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays
             }
             compute(projection, (*process).executor.econtext, arrays);
         }
-        // A guard for each row is dear.
+        // A guard for each row is expensive.
         if (*process).defaults.sets() {
             set_defaults(process, &raw const arrays);
         }
@@ -337,11 +339,11 @@ pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays
     }
 }
 
-/// Make the tuple of a row that is one value.
+/// Makes the tuple of a row that is one value.
 ///
 /// # Safety
-/// A plain frame, with the row's memory context; a valid projection that [makes tuples](Projection::makes_tuples) and has made the
-/// value.
+/// A plain frame, with the row's memory context; a valid projection that [makes tuples](Projection::makes_tuples) and
+/// has made the value.
 #[inline]
 pub unsafe fn make_of(
     projection: *const Projection,
@@ -356,19 +358,19 @@ pub unsafe fn make_of(
     }
 }
 
-/// What became of a row of the file.
+/// Result of projecting a row of the file.
 #[derive(Debug, Clone, Copy)]
 pub enum Made {
     Row,
-    /// The function has made this of it, of which no attribute is made yet.
+    /// The function's tuple; the target's attributes are not set.
     Tuple(pg_sys::HeapTupleHeader),
-    /// It does not pass.
+    /// The row does not pass.
     Nothing,
-    /// The function does not like it, and that is survived.
+    /// The function has raised an error, which is survived.
     Bad(*mut pg_sys::ErrorData),
 }
 
-/// The making of a row.
+/// Arguments and result of [`make`].
 struct Making {
     projection: *const Projection,
     econtext: *mut pg_sys::ExprContext,
@@ -377,7 +379,7 @@ struct Making {
     made: Made,
 }
 
-/// Make a row of one of the file, which has just been read, by a filter.
+/// Makes a row from a row of the file that was just read, by a function.
 ///
 /// # Safety
 /// A plain frame, with the row's memory context; a valid projection that filters, and the arrays of the target's row.
@@ -386,10 +388,10 @@ pub unsafe fn filter(projection: *const Projection, econtext: *mut pg_sys::ExprC
     unsafe { filter_to(projection, econtext, arrays, false) }
 }
 
-/// The same, or as far as the tuple that the function has made.
+/// Makes a row as [`filter`] does; with `as_tuple`, stops at the function's tuple.
 ///
 /// # Safety
-/// As [`filter`].
+/// See [`filter`].
 unsafe fn filter_to(
     projection: *const Projection,
     econtext: *mut pg_sys::ExprContext,
@@ -417,7 +419,7 @@ unsafe fn filter_to(
 }
 
 /// # Safety
-/// As [`filter`], with what it has made of its arguments.
+/// See [`filter`]; `making` has its arguments.
 unsafe extern "C-unwind" fn make(making: Opaque) {
     // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
@@ -442,10 +444,10 @@ unsafe extern "C-unwind" fn make(making: Opaque) {
     }
 }
 
-/// Make attributes of a tuple that a filter has made.
+/// Makes the attributes from a tuple that a function has returned.
 ///
 /// # Safety
-/// A plain frame, with the row's memory context; a valid projection that has made it, and the arrays of the target's row.
+/// A plain frame, with the row's memory context; the projection has made the tuple; the arrays are of the target's row.
 pub unsafe fn take_apart(
     projection: *const Projection,
     econtext: *mut pg_sys::ExprContext,
@@ -462,19 +464,21 @@ pub unsafe fn take_apart(
 }
 
 /// # Safety
-/// As [`make`], not in parallel mode.
+/// See [`make`]; not in parallel mode.
 #[pg_guard]
 unsafe extern "C-unwind" fn survive(making: Opaque) -> *mut pg_sys::ErrorData {
     // SAFETY: this function's contract covers the argument.
     unsafe { in_subtransaction(make, making) }
 }
 
-/// Make attributes of a row of the file, which is in the slot.
+/// Makes the attributes from a row of the file, which is in the slot.
 ///
 /// # Safety
-/// A plain frame, with the row's memory context; a valid projection whose slot is the context's scan tuple, and the arrays of the target's row.
+/// A plain frame, with the row's memory context; a valid projection whose slot is the context's scan tuple, and the
+/// arrays of the target's row.
 pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two descriptors.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two
+    // descriptors.
     unsafe {
         let source = (*projection).arrays();
         let parts = &raw const (*projection).parts;
@@ -502,10 +506,10 @@ pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::Expr
     }
 }
 
-/// The same of a row that has just been read, and has not been stored in the slot yet.
+/// Makes the attributes from a row that was just read and is not yet stored in the slot.
 ///
 /// # Safety
-/// As [`compute`].
+/// See [`compute`].
 pub unsafe fn compute_read(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {

@@ -1,9 +1,9 @@
-//! Indexes that are built from the whole heap, when the rows are in. Which these are, [`new_files`](super::new_files) says.
+//! Builds indexes from the whole heap after the rows. [`new_files`](super::new_files) chooses them.
 //!
-//! Several indexes of a relation are built at once, by as many processes ([`team`]).
+//! Several indexes of a relation are built at the same time, each by one process ([`team`]).
 //!
-//! Building finds equal keys while it sorts them, and says so in words that are about indexes. What went wrong is that
-//! a row violates a constraint, so that is what is said, as COPY would.
+//! A build finds equal keys while it sorts, and its error is about creating an index. For the user, a row violates a
+//! constraint, so the error is reworded to COPY's.
 
 mod members;
 mod team;
@@ -25,7 +25,7 @@ use crate::pg::points::point_plain;
 use crate::pg::unguarded::{self as c, Opaque};
 use crate::pg::usage::Cpu;
 
-/// What the errors of a build need.
+/// Data for the errors of a build.
 #[derive(Debug)]
 struct Build {
     relation: pg_sys::Relation,
@@ -35,7 +35,7 @@ struct Build {
     reveals: bool,
 }
 
-/// Rebuild those that are to be rebuilt, with so many workers. Returns what these have used.
+/// Rebuilds the indexes of the rebuild strategy, with at most `workers` workers. Returns the workers' CPU usage.
 ///
 /// # Safety
 /// A plain frame outside of parallel mode. The indexes are closed.
@@ -78,14 +78,15 @@ unsafe extern "C-unwind" fn reindex(build: Opaque) {
     }
 }
 
-/// May the user be shown a key that is not unique? As BuildIndexValueDescription (genam.c) asks; while an index is built,
-/// it asks for the table's owner.
+/// May the user see a key that is not unique? The check of BuildIndexValueDescription (genam.c), which during a build
+/// checks the table's owner instead.
 ///
 /// # Safety
-/// An open relation, and one of its indexes.
+/// The relation is open, and the index is one of its indexes.
 #[pg_guard]
 unsafe extern "C-unwind" fn may_see_keys(relation: pg_sys::Relation, index: pg_sys::Oid) -> bool {
-    // SAFETY: this function's contract covers the argument; guarded calls. An index has so many keys, those first.
+    // SAFETY: this function's contract covers the argument; guarded calls. An index has `indnkeyatts` keys, listed
+    // first.
     unsafe {
         let (relid, user) = ((*relation).rd_id, pg_sys::GetUserId());
         let enabled = pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed();
@@ -107,14 +108,14 @@ unsafe extern "C-unwind" fn may_see_keys(relation: pg_sys::Relation, index: pg_s
     }
 }
 
-/// Put a build's complaint about equal keys into the words of an insertion's (_bt_check_unique, nbtinsert.c).
+/// Rewords a build's error about equal keys to that of an insertion (_bt_check_unique, nbtinsert.c).
 ///
 /// # Safety
-/// An error that was caught, and what it came from.
+/// The error was caught from this build.
 #[pg_guard]
 unsafe extern "C-unwind" fn reword(error: *mut pg_sys::ErrorData, build: *const Build) {
-    // SAFETY: this function's contract covers both arguments. Strings of the error are allocated; the server finds translations of its own
-    // messages, which are formats with one name or value.
+    // SAFETY: this function's contract covers both arguments. The error's strings are allocated; gettext has the
+    // server's own messages, which are formats with one argument.
     unsafe {
         if !is_about(error, build) {
             return;
@@ -135,12 +136,12 @@ unsafe extern "C-unwind" fn reword(error: *mut pg_sys::ErrorData, build: *const 
     }
 }
 
-/// Is an error a build's complaint about equal keys?
+/// Is it a build's error about equal keys?
 ///
 /// # Safety
-/// As [`reword`].
+/// See [`reword`].
 unsafe fn is_about(error: *const pg_sys::ErrorData, build: *const Build) -> bool {
-    // SAFETY: as there.
+    // SAFETY: see `reword`.
     unsafe {
         if (*error).sqlerrcode != Code::ERRCODE_UNIQUE_VIOLATION as i32 || (*error).message.is_null() {
             return false;
@@ -150,7 +151,7 @@ unsafe fn is_about(error: *const pg_sys::ErrorData, build: *const Build) -> bool
     }
 }
 
-/// A message of the server's, in its language: what is before its `%s`, and what is behind.
+/// The text before and after the `%s` of a server message, in its language.
 fn halves(format: &CStr) -> (&[u8], &[u8]) {
     let words = gettext(format).to_bytes();
     match words.windows(2).position(|two| two == b"%s") {

@@ -1,13 +1,13 @@
-//! Rows that a load leaves out, counted across its processes.
+//! Rejects of a load, counted across its processes.
 //!
-//! With `reject_limit` the load fails at the first row beyond it, in the order of the file. When all processes together
-//! have left out more rows than that, the load is going to fail, but whose row is to blame only the counts of all rows
-//! before it can tell. So no further stretch is given out, and a process waits at its next such row until the stretches before
-//! its own are done.
+//! With `reject_limit` the load fails at the first reject beyond the limit, in the order of the file. When all
+//! processes together exceed the limit, the load will fail. But the record to report is known only from the counts of
+//! all chunks before it. So no further chunk is given out, and a process waits at its next reject until all earlier
+//! chunks are done.
 //!
-//! The row to blame may have been passed long ago, when there still seemed to be room. So whatever the load ends with, the
-//! leader adds up the stretches up to there; and if that is too much, it reads the stretch with the row in question once
-//! more, and stops at it ([`Rejects::too_much`]).
+//! The record to report may have been passed before the limit was reached. So after the load has ended, with or without
+//! an error, the leader adds up the counts of the chunks. If they exceed the limit, it reads the chunk with that record
+//! again and stops at the record ([`Rejects::too_much`]).
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU64;
@@ -25,13 +25,13 @@ use crate::load::rejects::Spool;
 use crate::pg::copy_options::CopyOptions;
 use crate::pg::soft::{self, OnError};
 
-/// What all processes know of a stretch.
+/// Counts of a chunk, shared by all processes.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tally {
-    /// Rows left out.
+    /// Rejects of the chunk.
     count: AtomicU64,
-    /// Where its first record begins. Written by whoever cuts it.
+    /// Position of its first record. Written by the process that cuts the chunk.
     place: UnsafeCell<Place>,
 }
 
@@ -41,31 +41,33 @@ impl Tally {
     }
 }
 
-/// What a process needs to keep and judge its rejects.
+/// State of a process for keeping and counting its rejects.
 #[derive(Debug)]
 pub struct Rejects {
-    /// Rejects are to be kept, so many at most.
+    /// Most rejects to keep; None if rejects are not kept.
     pub(super) keep: Option<u64>,
-    /// In the leader: there. Else they are sent to it.
+    /// In the leader: the spool for rejects. A worker sends them to the leader.
     spool: *mut Spool,
-    /// Most rows left out.
+    /// Most rejects of the load.
     pub limit: Option<u64>,
-    /// The limit as the user said it.
+    /// The limit in the user's options.
     named: u64,
-    /// Of each stretch; null where the file is read in order.
+    /// Tallies of the chunks; null when the file is read in order.
     pub tallies: *const Tally,
 }
 
-/// Pins on the descriptor of a partition's root: to show a row as the root has it, ExecConstraints pins the descriptor, and
-/// leaves it to the end of the transaction to let go.
+/// Pins on the descriptor of a partition's root.
+///
+/// To show a row in the root's format, ExecConstraints pins the descriptor and leaves the pin to the end of the
+/// transaction.
 #[derive(Debug, Default)]
 pub struct Pins(Option<(pg_sys::TupleDesc, i32)>);
 
 impl Pins {
-    /// Note how many there are before the row is judged. For a plain frame.
+    /// Notes the number of pins before the row is checked. For a plain frame.
     ///
     /// # Safety
-    /// A result relation that is open.
+    /// The result relation is open.
     pub unsafe fn note(&mut self, relinfo: *const pg_sys::ResultRelInfo) {
         // SAFETY: this function's contract covers the argument.
         unsafe {
@@ -77,15 +79,15 @@ impl Pins {
         }
     }
 
-    /// The row was judged well.
+    /// Forgets the number: the row passed its checks.
     pub fn forget(&mut self) {
         self.0 = None;
     }
 
-    /// Let go of those that came since. Guarded.
+    /// Releases the pins that were added since. Guarded.
     ///
     /// # Safety
-    /// What was noted last is still open.
+    /// The descriptor that was noted last is still open.
     pub unsafe fn release(&mut self) {
         if let Some((descriptor, before)) = self.0.take() {
             // SAFETY: this function's contract covers the argument; these pins are of this resource owner.
@@ -98,60 +100,60 @@ impl Pins {
     }
 }
 
-/// The row that was too many, so that it can be found again.
+/// The record that exceeded the limit, with the position to find it again.
 #[derive(Debug, Clone, Copy)]
 pub struct TooMuch {
-    /// In which stretch.
+    /// Its chunk.
     pub stretch: u64,
-    /// Where to begin.
+    /// Position to read from.
     pub place: Place,
-    /// Rows that are left out from there on, before it.
+    /// Rejects between that position and the record.
     pub before: u64,
 }
 
 impl Rejects {
-    /// For a file that is read in order.
+    /// State for a file that is read in order.
     pub fn new(options: &CopyOptions, spool: *mut Spool) -> Rejects {
         let limit = options.reject_limit;
         let keep = (options.on_error == OnError::Table).then(guc::reject_cap);
         Rejects { keep, spool, limit: (limit > 0).then_some(limit), named: limit, tallies: std::ptr::null() }
     }
 
-    /// The same limit, for reading again what is behind a place.
+    /// State for reading again from a position, after `before` rejects that fit the limit.
     pub fn again(&self, before: u64) -> Rejects {
         Rejects { limit: Some(before), tallies: std::ptr::null(), ..*self }
     }
 
-    /// Are rejects of all kinds survived, and kept?
+    /// Are all errors of a record's own survived, and rejects kept?
     pub fn keeps(&self) -> bool {
         self.keep.is_some()
     }
 
-    /// In the leader: may one more be kept?
+    /// In the leader: may one more reject be kept?
     pub fn has_room(&self) -> bool {
-        // SAFETY: the spool of the load, which outlives its processes.
+        // SAFETY: the load's spool outlives its processes.
         unsafe { self.spool.as_ref() }.is_some_and(|spool| spool.count < spool.most)
     }
 
-    /// Count them, but keep none any more.
+    /// Counts further rejects, but keeps none.
     pub fn forget_spool(&mut self) {
         self.keep = self.keep.map(|_| 0);
         self.spool = std::ptr::null_mut();
     }
 
-    /// In the leader: keep what a worker has sent. Guarded.
+    /// In the leader: keeps a reject that a worker has sent. Guarded.
     pub fn keep_bytes(&mut self, reject: &[u8]) {
-        // SAFETY: the spool of the load, which outlives its processes.
+        // SAFETY: the load's spool outlives its processes.
         if let Some(spool) = unsafe { self.spool.as_mut() } {
             spool.push(reject);
         }
     }
 
-    /// Take what workers have sent while nobody looked; rows are of no use any more. Guarded.
+    /// Receives messages while the leader waits: keeps rejects, and discards the rest. Guarded.
     pub fn drain(&mut self, wide: &mut Wide) {
         loop {
             match wide.receive() {
-                // SAFETY: what was received last.
+                // SAFETY: the bytes were received last.
                 Received::Reject(reject) => self.keep_bytes(unsafe { &*reject }),
                 Received::Row(..) | Received::Stretches(..) | Received::Anchors(_) => (),
                 Received::Nothing | Received::Closed => return,
@@ -161,7 +163,7 @@ impl Rejects {
 
     fn tally(&self, stretch: u64) -> &Tally {
         let index = usize::try_from(stretch).unwrap_or(0);
-        // SAFETY: there is one for each stretch of the grid, in memory that is there as long as processes work.
+        // SAFETY: the array has a tally for each chunk of the grid, in memory that stays as long as processes work.
         unsafe { &*self.tallies.add(index) }
     }
 
@@ -169,16 +171,16 @@ impl Rejects {
         self.tally(stretch).count.load(SeqCst)
     }
 
-    /// A stretch is being cut, and begins at this place.
+    /// Notes the position of a chunk that is being cut.
     pub fn mark(&self, stretch: u64, place: Place) {
         if !self.tallies.is_null() {
-            // SAFETY: it is the stretch's turn, so nobody else writes; nobody reads before it is done.
+            // SAFETY: only the process with the current ticket writes; none reads before the chunk is done.
             unsafe { *self.tally(stretch).place.get() = place };
         }
     }
 
-    /// A row is left out. An error if it is one too many. While the process waits for others, it looks at what they send.
-    /// Guarded, and interruptible.
+    /// Counts a reject; an error if it exceeds the limit. While the process waits for others, it receives their
+    /// messages. Guarded, and interruptible.
     pub fn count(&mut self, shared: &Shared, process: usize, wide: &mut Wide) -> Result<()> {
         let total = shared.bad.fetch_add(1, SeqCst) + 1;
         let Some(limit) = self.limit else { return Ok(()) };
@@ -191,7 +193,7 @@ impl Rejects {
             return Ok(());
         }
         shared.end_here();
-        // Where it is of no use to go on, any error will do: an earlier one is going to be raised.
+        // If the wait ends because of an earlier error, that error will be raised, whatever this one is.
         let earlier_are_done = shared.wait_for_earlier(process, || self.drain(wide));
         let before: u64 = (0..stretch).map(|number| self.count_of(number)).sum();
         if earlier_are_done && shared.bad_before + before + here <= limit {
@@ -200,8 +202,8 @@ impl Rejects {
         Err(self.too_many())
     }
 
-    /// Of the stretches up to the one that failed, or of all there were: is there a row too many? All but the last of these
-    /// stretches are done.
+    /// Finds the record that exceeds the limit in the chunks up to the failed one, or in all chunks. All but the last
+    /// of these are done.
     pub fn too_much(&self, shared: &Shared) -> Option<TooMuch> {
         let limit = self.limit?;
         if self.tallies.is_null() {
@@ -212,7 +214,7 @@ impl Rejects {
         for stretch in 0..stretches {
             let here = self.count_of(stretch);
             if before + here > limit {
-                // SAFETY: the stretch was cut, or it would have no count, and nobody writes any more.
+                // SAFETY: a chunk with a count was cut, and no process writes any more.
                 let place = unsafe { *self.tally(stretch).place.get() };
                 return Some(TooMuch { stretch, place, before: limit - before });
             }
@@ -221,7 +223,7 @@ impl Rejects {
         None
     }
 
-    /// The error about them.
+    /// The error that is raised when the limit is exceeded.
     pub fn too_many(&self) -> Error {
         let on_error = if self.keeps() { OnError::Table } else { OnError::Ignore };
         soft::too_many(on_error, self.named)

@@ -1,4 +1,4 @@
-//! The way of each row, in each process of a load.
+//! The loop over rows, in each process of a load.
 //!
 //! ```text
 //!   chunk ─► advance ─► decode ─┬─────────────────────────────────────────────────► tuple ─► page ─► append
@@ -6,10 +6,11 @@
 //!                                   (plain frame)
 //! ```
 //!
-//! [`run`] is a plain frame: user code (input functions, defaults, the condition, constraints) is called from it, and its
-//! errors keep all that they say. Rows that need none of it do not leave [`step`], which is one guard for many rows.
+//! [`run`] is a plain frame. It calls user-defined code (input functions, defaults, the condition, constraints), whose
+//! errors keep all their fields. Rows without user-defined code stay within [`step`], which takes many rows in one
+//! guard.
 //!
-//! The order of what is done to a row is that of CopyFrom (copyfrom.c).
+//! The steps for each row are in the order of CopyFrom (copyfrom.c).
 
 mod pulled;
 
@@ -30,11 +31,11 @@ use crate::pg::stages::Stage;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::{compat, original};
 
-/// Rows that are forgotten together.
+/// Rows whose memory is reset together.
 const TOGETHER: u32 = 16;
 
 /// # Safety
-/// A valid process that nobody else uses.
+/// A valid process that is not in use elsewhere.
 #[pg_guard]
 unsafe extern "C-unwind" fn step(process: *mut Process) -> i32 {
     // SAFETY: this function's contract covers the argument.
@@ -42,17 +43,17 @@ unsafe extern "C-unwind" fn step(process: *mut Process) -> i32 {
 }
 
 /// # Safety
-/// As [`step`].
+/// See [`step`].
 #[pg_guard]
 unsafe extern "C-unwind" fn raise_missing(process: *mut Process) {
     // SAFETY: this function's contract covers the argument.
     unsafe { &mut (*process).rows }.check_missing().or_raise();
 }
 
-/// Put the row in the slot into the heap of a result relation.
+/// Puts the row in the slot into the heap of a result relation.
 ///
 /// # Safety
-/// As [`step`], with a slot that fits the result relation.
+/// See [`step`]; the slot fits the result relation.
 #[pg_guard]
 unsafe extern "C-unwind" fn store(
     process: *mut Process,
@@ -71,10 +72,10 @@ unsafe extern "C-unwind" fn store(
     process.add(process.last_leaf.1, arrays).or_raise();
 }
 
-/// Let the row in the slot, which goes to a result relation, be one whose keys are taken: of which table.
+/// Gives the row in the slot its position. Returns the table of the result relation's keys.
 ///
 /// # Safety
-/// As [`store`], with a process that has a check.
+/// See [`store`]; the process has a check.
 #[pg_guard]
 unsafe extern "C-unwind" fn take(
     process: *mut Process,
@@ -85,20 +86,20 @@ unsafe extern "C-unwind" fn take(
     unsafe { (&mut *process).take(relinfo, slot) }.or_raise()
 }
 
-/// Append all that is left.
+/// Appends all rows that are left.
 ///
 /// # Safety
-/// As [`step`].
+/// See [`step`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
     // SAFETY: this function's contract covers the argument.
     unsafe { &mut *process }.finish().or_raise();
 }
 
-/// Leave out the row that an error of the executor's, or of a function's, is about.
+/// Rejects the row about which the executor or a function raised an error.
 ///
 /// # Safety
-/// As [`step`], with the error.
+/// See [`step`]; the error was caught.
 #[pg_guard]
 unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys::ErrorData) {
     // SAFETY: this function's contract covers both arguments.
@@ -109,10 +110,11 @@ unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys:
     }
 }
 
-/// The same rows once more, to find the one that was too many, after [`Process::look_again`]. Of a join, the scan's only.
+/// Reads the rows again to find the record that exceeded the limit, after [`Process::look_again`]. In a join, only the
+/// scan runs.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub unsafe extern "C-unwind" fn run_again(process: *mut Process) {
     // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
@@ -131,10 +133,10 @@ pub unsafe extern "C-unwind" fn run_again(process: *mut Process) {
     }
 }
 
-/// Load the rows there are for this process, but for the pages that are not full in the end.
+/// Loads this process's rows, except for partial pages at the end.
 ///
 /// # Safety
-/// A plain frame, with COPY's error context pushed. A valid process that nobody else uses.
+/// A plain frame, with COPY's error context pushed. A valid process that is not in use elsewhere.
 pub unsafe extern "C-unwind" fn run(process: *mut Process) {
     // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
@@ -149,7 +151,7 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
         RowViolation::push(&raw mut callback, violation.as_mut_ptr());
         (*process).violation = violation.as_mut_ptr();
         loop {
-            // Where errors are copied to.
+            // Errors are copied to this context.
             pg_sys::CurrentMemoryContext = (*(*process).executor.econtext).ecxt_per_tuple_memory;
             let error = attempt(rows, process.cast());
             if error.is_null() {
@@ -162,7 +164,7 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
                 (*process).violation = std::ptr::null_mut();
                 unguarded::ReThrowError(error);
             }
-            // The error goes with the row.
+            // The record is rejected, and the error is freed with the row's memory.
             leave_out(process, error);
             let e = (*process).executor;
             clear(e.slot, (*e.econtext).ecxt_per_tuple_memory);
@@ -171,7 +173,7 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
 }
 
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 unsafe extern "C-unwind" fn rows(process: Opaque) {
     // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
@@ -291,7 +293,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                     unguarded::ExecComputeStoredGenerated(relinfo, e.estate, slot, pg_sys::CmdType::CMD_INSERT);
                 }
                 (*process).pins.note(relinfo);
-                // What is said of a row goes with it.
+                // Memory of messages about a row is freed with the row.
                 pg_sys::CurrentMemoryContext = per_tuple;
                 judge(violation, true);
                 unguarded::ExecConstraints(relinfo, slot, e.estate);
@@ -318,26 +320,26 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
     }
 }
 
-/// Memory of rows of which nothing is needed any more.
+/// Memory of rows that are not needed any more.
 struct Kept {
     memory: pg_sys::MemoryContext,
-    /// What it takes when there is nothing in it.
+    /// Bytes of the empty context.
     least: usize,
     rows: u32,
 }
 
 impl Kept {
     /// # Safety
-    /// A context for rows, in which there is nothing.
+    /// The context is for rows and is empty.
     unsafe fn new(memory: pg_sys::MemoryContext) -> Kept {
         // SAFETY: this function's contract covers the argument.
         Kept { memory, least: unsafe { (*memory).mem_allocated }, rows: 0 }
     }
 
-    /// Forget a row: some together, where they are small, since that takes as long for one as for many.
+    /// Counts a row to be freed. Small rows are freed together, since one reset takes as long for many rows as for one.
     ///
     /// # Safety
-    /// A plain frame; the context, of which nothing is needed.
+    /// A plain frame; nothing in the context is needed.
     #[inline]
     unsafe fn forget_row(&mut self) {
         self.rows += 1;
@@ -354,9 +356,9 @@ impl Kept {
     }
 }
 
-/// The next row.
+/// Result of going to the next row.
 struct Next {
-    /// What a step ended with.
+    /// Result of the step: [`END`], [`ROW`] or [`SHORT`].
     what: i32,
     /// The row as one value, for the projection; else null.
     value: pg_sys::HeapTupleHeader,
@@ -368,17 +370,17 @@ impl Next {
     }
 
     /// # Safety
-    /// As [`step`], from a plain frame.
+    /// See [`step`]; called from a plain frame.
     unsafe fn step(process: *mut Process) -> Next {
         // SAFETY: this function's contract covers the argument.
         Next::of(unsafe { step(process) })
     }
 }
 
-/// Go to the next row, for a projection.
+/// Goes to the next row, for a projection.
 ///
 /// # Safety
-/// A plain frame; a valid process with a projection. `as_tuple` says that it [stores tuples](Process::stores_tuples).
+/// A plain frame; a valid process with a projection. `as_tuple`: it [stores tuples](Process::stores_tuples).
 #[inline]
 unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> Next {
     // SAFETY: this function's contract covers the argument; nothing here has a destructor.
@@ -408,12 +410,12 @@ unsafe extern "C-unwind" fn raise_out_of_memory() {
     error::out_of_memory().raise();
 }
 
-/// Forget a row.
+/// Frees a row.
 ///
 /// # Safety
 /// A plain frame, a virtual slot, and the per-tuple context.
 unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryContext) {
-    // SAFETY: this function's contract covers both arguments; what tts_virtual_clear (execTuples.c) does.
+    // SAFETY: this function's contract covers both arguments; the slot's own tts_virtual_clear (execTuples.c).
     unsafe {
         if let Some(clear) = (*(*slot).tts_ops).clear {
             clear(slot);
@@ -422,7 +424,7 @@ unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryCont
     }
 }
 
-/// Evaluate the defaults that are expressions.
+/// Evaluates the defaults that are expressions.
 ///
 /// # Safety
 /// A plain frame; a valid process, and the arrays of its slot.

@@ -1,10 +1,10 @@
-//! A record as one value, for a function that takes a row.
+//! A record as one composite value, for a function that takes a row.
 //!
-//! What the executor would do for each call, to form a tuple of a slot's datums, is done here at the cost of forming a tuple of the table:
-//! rows that were decoded together have no datums, and the tuple is in memory that every row has in turn. What the function returns is
-//! often that very tuple.
+//! For each call, the executor would form a tuple from a slot's datums. Here forming it costs no more than for a tuple
+//! of the table. Rows that were decoded in a block have no datums, and all rows use the same memory for the tuple. The
+//! function often returns the same tuple.
 //!
-//! The call is the same expression as that of all other rows, but that its argument is the value, and not the row of the slot.
+//! The call is the expression that all other rows use, except that its argument is the value instead of the slot's row.
 
 use pg_bulk_format::tuple::{FormBuffer, Layout, Source, TUPLE_HEADER};
 use pgrx::{PgList, pg_sys};
@@ -14,23 +14,23 @@ use crate::pg::expression;
 use crate::pg::row::RowArrays;
 use crate::pg::unguarded;
 
-/// Ready to run.
+/// A call that is ready to run.
 #[derive(Debug)]
 pub struct RowValue {
-    /// The call, of a value that the context tells.
+    /// The call; its argument is the context's case value.
     state: *mut pg_sys::ExprState,
     layout: Layout,
     buffer: FormBuffer,
 }
 
 impl RowValue {
-    /// If the expression is the call of a function with the whole row as its one argument. Guarded; allocates in the current memory
-    /// context, which must outlive it.
+    /// Makes the call, if the expression is a function call with the whole row as its one argument. Guarded; allocates
+    /// in the current memory context, which must outlive it.
     ///
     /// # Safety
-    /// An expression over the input row, and a slot that holds one, in which all columns are NULL.
+    /// `row` is an expression over the input row, `nothing` a slot for it in which all columns are NULL.
     pub unsafe fn new(row: *mut pg_sys::Node, nothing: *mut pg_sys::TupleTableSlot) -> Option<RowValue> {
-        // SAFETY: guarded calls; this function's contract covers the nodes, and tags say what they are.
+        // SAFETY: guarded calls; this function's contract covers the nodes, and a node's tag is its type.
         unsafe {
             if row.is_null() || (*row).type_ != pg_sys::NodeTag::T_FuncExpr {
                 return None;
@@ -63,23 +63,25 @@ impl RowValue {
         self.state = unsafe { expression::anew(self.state) };
     }
 
-    /// The value of a row that was decoded together with others; none if it is to be made as that of any other row. It is there until
-    /// the next one is asked for. Raises nothing.
+    /// The value of a row that was decoded in a block; None if it must be made like any other row's.
+    ///
+    /// It is valid until the next call. Raises nothing.
     ///
     /// # Safety
-    /// The arrays have a value for each attribute of the row, as `sources` says.
+    /// The arrays have a value for each attribute of the row, in the form that `sources` names.
     #[inline]
     pub unsafe fn form(&mut self, sources: &[Source], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
         let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
-        // SAFETY: this function's contract covers the arrays; a datum is a usize. A tuple is aligned as its header must be.
+        // SAFETY: this function's contract covers the arrays; a datum is a usize. The tuple has the alignment of its
+        // header.
         let value = unsafe { self.layout.form_value(sources, values, nulls, &mut self.buffer) };
         value.map(<*mut u8>::cast)
     }
 
-    /// Call the function. Returns the value of the call, which may be NULL.
+    /// Calls the function. Returns its result; None for NULL.
     ///
     /// # Safety
-    /// A plain frame, with the row's memory context; a value of [`RowValue::form`].
+    /// A plain frame, with the row's memory context; `value` was made by [`RowValue::form`].
     #[inline]
     pub unsafe fn call(
         &self,
@@ -97,12 +99,12 @@ impl RowValue {
     }
 }
 
-/// The layout of values that the executor would make of the row. Guarded.
+/// The layout of the values that the executor would form from the row. Guarded.
 ///
 /// # Safety
-/// The variable that stands for the row, and a slot as in [`RowValue::new`].
+/// The variable for the whole row, and a slot as in [`RowValue::new`].
 unsafe fn layout(row: *mut pg_sys::Node, nothing: *mut pg_sys::TupleTableSlot) -> Option<Layout> {
-    // SAFETY: guarded calls; this function's contract covers both arguments. A value of a composite type has a tuple's header.
+    // SAFETY: guarded calls; this function's contract covers both arguments. A composite value has a tuple's header.
     unsafe {
         let state = pg_sys::ExecInitExpr(row.cast(), std::ptr::null_mut());
         let econtext = pg_sys::CreateStandaloneExprContext();

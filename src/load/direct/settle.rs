@@ -1,22 +1,24 @@
-//! Before and after the rows: what needs all of them, or must not be done in parallel mode.
+//! Steps before the first row and after the last: those that need all rows, or are forbidden in parallel mode.
 //!
 //! ```text
-//!   for each relation:  read its new rows back ─┬─► indexes: sort keys, or insert ─► insert sorted keys ─► rebuild ─┐
-//!                                               ├─► foreign keys: collect ──────────────────────────────────────────┴─► check
-//!                                               └─► queue other row triggers
+//!   for each relation:  read new rows ─┬─► indexes: sort keys, or insert ─► insert sorted keys ─► rebuild ─┐
+//!                                      ├─► foreign keys: collect ──────────────────────────────────────────┴─► check
+//!                                      └─► queue other row triggers
 //!   then: fire triggers
 //! ```
 //!
-//! With on_error `table`, rows may turn out to be rejects here ([`super::losers`], [`super::orphans`]). Then foreign keys are
-//! checked, and triggers queued, when all relations have their indexes, and it is known which rows stay.
+//! With `on_error = table`, rows may be rejected here ([`super::losers`], [`super::orphans`]). Then foreign keys are
+//! checked, and triggers queued, after all relations have their indexes and it is known which rows stay.
 //!
-//! The leader locks every relation that a worker may write to, because a worker's locks end with it, long before the
-//! transaction does.
+//! The leader locks every relation that a worker may write to, because a worker's locks end with the worker, long
+//! before the transaction.
 //!
-//! Indexes and triggers learn of the rows when these are in the heap. Until then no index knows of them, so nobody
-//! finds what is not there yet. Triggers fire when the rows of all relations are in their indexes, as after an INSERT.
+//! Indexes and triggers are updated after the rows are in the heap. Until then no index contains the rows, so no index
+//! scan looks for a row that is not there yet. Triggers fire when the rows of all relations are in their indexes, as
+//! after an INSERT.
 //!
-//! Expressions of indexes, conditions and triggers are the user's, so [`before_rows`] and [`after_rows`] are plain frames.
+//! Expressions of indexes, conditions and triggers are user-defined code, so [`before_rows`] and [`after_rows`] are
+//! plain frames.
 
 mod collected;
 mod refer;
@@ -58,16 +60,16 @@ use crate::pg::unguarded as c;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
-/// What CopyFrom does before the first row.
+/// The steps of CopyFrom before the first row.
 ///
 /// # Safety
-/// A plain frame; a load's executor state.
+/// A plain frame; the executor state is a load's.
 pub unsafe fn before_rows(executor: Executor) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         c::AfterTriggerBeginQuery();
         c::ExecBSInsertTriggers(executor.estate, executor.target);
-        // An early answer where there is one; the check that counts comes after the rows.
+        // An early failure saves work; the decisive check comes after the rows.
         check_serializable((*executor.target).ri_RelationDesc);
     }
 }
@@ -79,7 +81,7 @@ unsafe fn check_serializable(relation: pg_sys::Relation) {
     unsafe { c::CheckForSerializableConflictIn(relation, std::ptr::null_mut(), pg_sys::InvalidBlockNumber) }
 }
 
-/// Tell the statistics collector of rows that were appended. Guarded.
+/// Adds appended rows to the statistics. Guarded.
 pub fn count_rows(relation: pg_sys::Oid, rows: u64) {
     if rows == 0 {
         return;
@@ -92,41 +94,41 @@ pub fn count_rows(relation: pg_sys::Oid, rows: u64) {
     }
 }
 
-/// A relation that has new rows.
+/// A relation with new rows.
 #[derive(Debug)]
 pub struct Written {
-    /// Its number among the load's relations.
+    /// Index of the relation among the load's relations.
     pub index: usize,
     pub oid: pg_sys::Oid,
     pub traits: Traits,
     pub rows: u64,
-    /// They are in this block and behind it, but for some elsewhere.
+    /// First block of the new rows, except for those in `elsewhere`.
     pub start: u32,
     pub elsewhere: Vec<pg_sys::ItemPointerData>,
-    /// What the leader has collected of its indexes' keys.
+    /// Keys of its indexes, collected by the leader.
     pub collectors: Vec<Collector>,
 }
 
-/// What is to be done after the rows, and what came of it.
+/// State and results of the steps after the rows.
 #[derive(Debug)]
 pub struct Settling {
     executor: Executor,
     stamp: Stamp,
     relations: Vec<Written>,
     option: IndexesOption,
-    /// Where workers have left the keys of indexes, and how many workers there were.
+    /// Files of the workers' key runs, and the number of workers.
     files: Option<SharedFiles>,
     workers: usize,
-    /// How many of them may help to build an index.
+    /// Most workers that may help to build one index.
     builders: usize,
-    /// Workers that there may be for indexes that are built at once.
+    /// Most workers for indexes that the server's code builds.
     helpers: usize,
-    /// The load's.
+    /// The load's progress.
     phases: *mut Phases,
     leader: *mut Leader,
-    /// Tables whose foreign keys are checked when all rows are in the indexes.
+    /// Tables whose foreign keys are checked when all rows are in their indexes.
     referring: Vec<*mut Table>,
-    /// How long to wait still for those who read indexes.
+    /// Time still to wait for sessions that read indexes.
     patience: Duration,
     pub indexes: Vec<IndexReport>,
     pub notes: Vec<String>,
@@ -159,17 +161,17 @@ impl Settling {
         }
     }
 
-    /// Close the files of keys that nobody wanted. Guarded.
+    /// Closes the key files that were not used. Guarded.
     pub fn close_files(&mut self) {
         self.relations.iter_mut().flat_map(|written| &mut written.collectors).for_each(Collector::close);
     }
 
-    /// With the keys that so many workers have left, so many of them at a time.
+    /// Sets the workers' key files, the number of workers, and the most workers at a time.
     pub fn with_files(self, files: Option<SharedFiles>, workers: usize, builders: usize) -> Settling {
         Settling { files, workers, builders, ..self }
     }
 
-    /// With so many workers, at most, for indexes that are built at once.
+    /// Sets the most workers for indexes that the server's code builds.
     pub fn with_helpers(self, helpers: usize) -> Settling {
         Settling { helpers, ..self }
     }
@@ -178,33 +180,34 @@ impl Settling {
 /// One of the relations, open.
 #[derive(Debug)]
 struct Table {
-    /// Its number among the load's relations.
+    /// Index of the relation among the load's relations.
     number: usize,
     relinfo: *mut pg_sys::ResultRelInfo,
     new: NewRows,
     slot: *mut pg_sys::TupleTableSlot,
-    /// For a look at another row.
+    /// A slot for a second row.
     other: *mut pg_sys::TupleTableSlot,
     indexes: Indexes,
     keys: ForeignKeys,
-    /// Rows whose foreign keys are violated are survived, ...
+    /// Rows that violate a foreign key are rejected.
     refers: bool,
-    /// ... and their keys were taken.
+    /// The keys of the rows were collected.
     gathered: bool,
     suspects: Suspects,
-    /// For each sort, in kB.
+    /// Memory for each sort, in kB.
     share: i32,
     rebuild: Rebuild,
-    /// Everything of the table is in it.
+    /// Memory context of all of the table's state.
     memory: pg_sys::MemoryContext,
 }
 
-/// What has to wait for the rows.
+/// The steps after the last row.
 ///
 /// # Safety
 /// A plain frame outside of parallel mode; the load's executor state is valid, its relations are locked.
 pub unsafe fn after_rows(settling: *mut Settling) {
-    // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor, for the tables belong to their memory.
+    // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor, since memory
+    // contexts own the tables.
     unsafe {
         let Executor { estate, target, .. } = (*settling).executor;
         for number in 0..(*settling).relations.len() {
@@ -217,10 +220,10 @@ pub unsafe fn after_rows(settling: *mut Settling) {
     }
 }
 
-/// Tell the indexes and triggers of a relation of its new rows.
+/// Adds the new rows of a relation to its indexes, and queues its triggers.
 ///
 /// # Safety
-/// As [`after_rows`]; one of its relations.
+/// See [`after_rows`]; `written` is one of its relations.
 unsafe fn tell(settling: *mut Settling, written: *mut Written) {
     // SAFETY: as in `after_rows`.
     unsafe {
@@ -233,12 +236,12 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         let relation = (*relinfo).ri_RelationDesc;
         let held = &raw mut (*leader).held;
         enter((*settling).phases, Phase::Indexes);
-        // A row that is inserted and deleted again would be inserted by whoever is told of changes, which may fail.
+        // With logical decoding, a subscriber would insert a row that is deleted later, and the insert may fail.
         let keeps = (*leader).process.rejects.keeps();
         let arbiter = (*leader).arbiter;
         let survives = (keeps || arbiter.is_some()) && !(*written).traits.logical;
         c::ExecOpenIndices(relinfo, survives);
-        // From here on the executor's references hold them, as long as they may be held.
+        // From here on, references of the executor keep the indexes open, as long as that is possible.
         let_indexes_go(held, written);
         let table = look(settling, written, relinfo, survives);
         let_go(written, table);
@@ -281,7 +284,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
                 let mut old = if replaced { (*table).suspects.replaced_by(&(*slot).tts_tid) } else { None };
                 let nothing = std::ptr::null_mut();
                 if let Some(old) = &mut old {
-                    // What has happened to its key is an update.
+                    // For triggers, a replaced row is an updated row.
                     let (none, capture) = (std::ptr::null_mut(), std::ptr::null_mut());
                     c::ExecARUpdateTriggers(
                         estate, relinfo, nothing, nothing, old, none, slot, recheck, capture, false,
@@ -317,7 +320,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
                 c::ExecARInsertTriggers(estate, relinfo, slot, std::ptr::null_mut(), std::ptr::null_mut());
             });
         }
-        // Last of all, since rebuilding an index makes locks on its pages locks on the table.
+        // Last, because rebuilding an index replaces predicate locks on its pages by a lock on the table.
         check_serializable(relation);
         pg_sys::CurrentMemoryContext = caller;
         close(settling, table);
@@ -325,17 +328,17 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
 }
 
 /// # Safety
-/// A valid leader's relations, and one of them.
+/// The leader's relations are valid, and `written` is one of them.
 #[pg_guard]
 unsafe extern "C-unwind" fn let_indexes_go(held: *mut Held, written: *const Written) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).let_go((*written).index) }
 }
 
-/// Code of index expressions has run meanwhile.
+/// Checks the file of a relation, because index expressions have run since the last check.
 ///
 /// # Safety
-/// As [`let_indexes_go`].
+/// See [`let_indexes_go`].
 #[pg_guard]
 unsafe extern "C-unwind" fn check_file(held: *const Held, written: *const Written) {
     // SAFETY: this function's contract covers both arguments.
@@ -343,17 +346,17 @@ unsafe extern "C-unwind" fn check_file(held: *const Held, written: *const Writte
 }
 
 /// # Safety
-/// As [`let_indexes_go`].
+/// See [`let_indexes_go`].
 #[pg_guard]
 unsafe extern "C-unwind" fn hold_indexes_again(held: *mut Held, written: *const Written) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).hold_again((*written).index) }
 }
 
-/// Rebuild the indexes that are to be rebuilt by the server's code.
+/// Rebuilds the indexes that the server's code must build.
 ///
 /// # Safety
-/// As [`tell`], with what [`look`] made. The indexes are closed.
+/// See [`tell`]; the table was made by [`look`]. The indexes are closed.
 unsafe fn rebuild(settling: *mut Settling, table: *mut Table) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
@@ -362,10 +365,10 @@ unsafe fn rebuild(settling: *mut Settling, table: *mut Table) {
     }
 }
 
-/// Let go of the indexes that are not going to be built from what was collected.
+/// Releases the indexes that are not built from collected keys.
 ///
 /// # Safety
-/// As [`tell`], with what [`look`] made.
+/// See [`tell`]; the table was made by [`look`].
 #[pg_guard]
 unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const Table) {
     // SAFETY: this function's contract covers both arguments.
@@ -380,10 +383,10 @@ unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const Table) {
     }
 }
 
-/// Say why what an index refuses is an error.
+/// Notes why a key that an index does not accept is an error.
 ///
 /// # Safety
-/// As [`tell`], with what [`look`] made.
+/// See [`tell`]; the table was made by [`look`].
 #[pg_guard]
 unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table) {
     // SAFETY: this function's contract covers the argument.
@@ -397,23 +400,23 @@ unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table)
     }
 }
 
-/// Are there row triggers that are told of updates, such as those of foreign keys that refer to the table?
+/// Are there row triggers for updates, such as those of foreign keys that refer to the table?
 ///
 /// # Safety
-/// A result relation.
+/// The result relation is valid.
 unsafe fn tells_of_updates(relinfo: *const pg_sys::ResultRelInfo) -> bool {
     // SAFETY: this function's contract covers the argument.
     unsafe { (*relinfo).ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
 }
 
-/// Open a relation; it becomes a result relation.
+/// Opens a relation as a result relation.
 ///
 /// # Safety
-/// As [`tell`].
+/// See [`tell`].
 #[pg_guard]
 unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Written) -> *mut pg_sys::ResultRelInfo {
-    // SAFETY: this function's contract covers the argument; guarded calls. The result relation is made as ExecInitPartitionInfo
-    // (execPartition.c) makes one, unless that is what happened, or it is the target.
+    // SAFETY: this function's contract covers the argument; guarded calls. The result relation is the target, or was
+    // routed to, or is made as in ExecInitPartitionInfo (execPartition.c).
     unsafe {
         let (Settling { executor, stamp, leader, .. }, written) = (&*settling, &*written);
         (**leader).held.check(written.index, written.start).or_raise();
@@ -426,7 +429,7 @@ unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Writ
         }
         let routed = PgList::<pg_sys::ResultRelInfo>::from_pg((*executor.estate).es_tuple_routing_result_relations);
         if let Some(relinfo) = routed.iter_ptr().find(|&relinfo| (*relinfo).ri_RelationDesc == relation) {
-            // Routing has opened its indexes, which nobody may have open when they are rebuilt.
+            // Routing has opened the indexes, which must be closed while they are rebuilt.
             pg_sys::ExecCloseIndices(relinfo);
             (*relinfo).ri_NumIndices = 0;
             return relinfo;
@@ -440,10 +443,10 @@ unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Writ
     }
 }
 
-/// Look at a result relation whose indexes are open.
+/// Prepares the state of a result relation whose indexes are open.
 ///
 /// # Safety
-/// As [`tell`]; what [`open`] made of the relation.
+/// See [`tell`]; the result relation was made by [`open`].
 #[pg_guard]
 unsafe extern "C-unwind" fn look(
     settling: *mut Settling,
@@ -451,7 +454,8 @@ unsafe extern "C-unwind" fn look(
     relinfo: *mut pg_sys::ResultRelInfo,
     survives: bool,
 ) -> *mut Table {
-    // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory context.
+    // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory
+    // context.
     unsafe {
         let (Settling { executor, stamp, option, patience, files, workers, .. }, written) = (&*settling, &mut *written);
         let (relation, patience) = ((*relinfo).ri_RelationDesc, *patience);
@@ -468,7 +472,7 @@ unsafe extern "C-unwind" fn look(
         let (keeps, arbiter) = (leader.process.rejects.keeps(), leader.arbiter);
         let keep = leader.duplicates.keep;
         let held_bytes: usize = written.collectors.iter().map(Collector::held).sum();
-        // Of a table that had rows, what was collected is not all that an index is rebuilt from.
+        // If the table had rows before, the collected keys are not the whole index.
         let builds = *option != IndexesOption::Rebuild || (written.start == 0 && !written.traits.shared);
         let certain = written.collectors.iter().filter(|collector| builds && collector.has_all());
         let certain: Vec<pg_sys::Oid> = certain.map(|collector| collector.index).collect();
@@ -480,13 +484,13 @@ unsafe extern "C-unwind" fn look(
         find_behind(relinfo, &mut rebuild, written, *files, *workers).or_raise();
         let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survival);
         open_keys(&mut indexes, written, *files, *workers).or_raise();
-        // Indexes are locked now, if they are to be.
+        // Locks on indexes are taken now, so the remaining patience is known.
         let waited_for = rebuild.patience;
-        // What a row has replaced would not come back.
+        // If a replacing row were removed as an orphan, the replaced row would not come back.
         let refers = survives && keeps && keep != Keep::New && !indexes.are_late();
         let mut keys = ForeignKeys::new(relinfo, written.rows, refers, pg_sys::RowShareLock.cast_signed());
         let refers = refers && !keys.are_none();
-        // All sorts together get what one index that is built may have, but for what is held of keys that were collected.
+        // All sorts together get what the held keys leave of maintenance_work_mem.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
         let share = (left_beside(held_bytes) / sorts.max(1)).max(LEAST_MEMORY);
         indexes.begin_sorts(share);
@@ -519,18 +523,18 @@ unsafe extern "C-unwind" fn look(
     }
 }
 
-/// What is left of maintenance_work_mem beside so many bytes, in kB.
+/// The part of maintenance_work_mem that `held` bytes leave, in kB.
 fn left_beside(held: usize) -> i32 {
     let held = i32::try_from(held / 1024).unwrap_or(i32::MAX);
     // SAFETY: reads a setting.
     unsafe { pg_sys::maintenance_work_mem }.saturating_sub(held).max(LEAST_MEMORY)
 }
 
-/// Tell which indexes have no key behind which a new one does not belong, as far as it matters. Guarded; allocates in the current
+/// Finds the indexes of the merge strategy whose keys are all before the new ones. Guarded; allocates in the current
 /// memory context.
 ///
 /// # Safety
-/// A result relation whose indexes are open, and whose rows were written.
+/// The result relation's indexes are open, and its rows were written.
 unsafe fn find_behind(
     relinfo: *mut pg_sys::ResultRelInfo,
     rebuild: &mut Rebuild,
@@ -539,7 +543,8 @@ unsafe fn find_behind(
     workers: usize,
 ) -> Result<()> {
     let sources = sources_of(written, files, workers);
-    // SAFETY: this function's contract covers the relation; the executor lists so many indexes. If they are merged, nobody else writes to it.
+    // SAFETY: this function's contract covers the relation; the executor's list has `ri_NumIndices` indexes. If they
+    // are merged, the table has no other writer.
     unsafe {
         for i in 0..usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0) {
             let index = *(*relinfo).ri_IndexRelationDescs.add(i);
@@ -555,14 +560,14 @@ unsafe fn find_behind(
     Ok(())
 }
 
-/// What the processes have collected, for an index that gets keys one after the other.
+/// The collected keys of all processes, for an index that gets its keys one by one.
 fn sources_of(written: &Written, files: Option<SharedFiles>, workers: usize) -> Sources<'static> {
     let (rows, start) = (written.rows, written.start);
     Sources { files, workers, builders: 0, memory: LEAST_MEMORY, rows, merge: false, start, elsewhere: &[], help: None }
 }
 
-/// Keys that were collected, also by so many workers in these files, need not be sorted, nor their rows be read. Guarded;
-/// allocates in the current memory context.
+/// Opens collected keys, the leader's and those of `workers` workers in `files`, for indexes that need them in order.
+/// Their rows are not read again. Guarded; allocates in the current memory context.
 fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedFiles>, workers: usize) -> Result<()> {
     let sources = sources_of(written, files, workers);
     let Written { collectors, .. } = written;
@@ -578,7 +583,7 @@ fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedF
 }
 
 /// # Safety
-/// As [`tell`], with what [`look`] made.
+/// See [`tell`]; the table was made by [`look`].
 #[pg_guard]
 unsafe extern "C-unwind" fn close_indexes(table: *mut Table) {
     // SAFETY: this function's contract covers the argument.
@@ -588,7 +593,7 @@ unsafe extern "C-unwind" fn close_indexes(table: *mut Table) {
 }
 
 /// # Safety
-/// As [`tell`], with what [`look`] made.
+/// See [`tell`]; the table was made by [`look`].
 #[pg_guard]
 unsafe extern "C-unwind" fn close(settling: *mut Settling, table: *mut Table) {
     // SAFETY: this function's contract covers the argument; deleting the context drops the table.

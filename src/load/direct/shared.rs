@@ -1,7 +1,7 @@
-//! What the processes of a load share.
+//! State that the processes of a load share.
 //!
-//! The struct lies in dynamic shared memory; without workers, in the leader's own. It holds the stretches of the file, and
-//! counters.
+//! The struct is in dynamic shared memory; in a load without workers, in the leader's own memory. It holds the chunks
+//! of the file and counters.
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
@@ -17,7 +17,7 @@ use crate::pg::source::Descriptor;
 use crate::pg::stages::{STAGES, Stage, Stages};
 use crate::pg::stretches::{Grid, Stretches};
 
-/// Keys of what is in shared memory.
+/// Keys of the objects in shared memory.
 pub const KEY_SHARED: u64 = 1;
 pub const KEY_COUNTERS: u64 = 2;
 pub const KEY_SPEC: u64 = 3;
@@ -28,16 +28,16 @@ pub const KEY_FIGURES: u64 = 7;
 pub const KEY_FILES: u64 = 8;
 pub const KEY_BY_FILE: u64 = 9;
 
-/// What the processes of a load share.
+/// State that the processes of a load share.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Shared {
     /// The build of the leader's library.
     pub build: u64,
     pub file: Identity,
-    /// What the leader has open.
+    /// Descriptor of the leader's open file.
     pub leaders: Descriptor,
-    /// What a compressed file is shared by.
+    /// The ring buffer through which processes share a compressed file.
     pub ring: Descriptor,
     stretches: Stretches,
     pub baton: Baton,
@@ -45,11 +45,11 @@ pub struct Shared {
     pub rows: AtomicU64,
     pub filtered: AtomicU64,
     pub bytes: AtomicU64,
-    /// Rows with bad values.
+    /// Records with bad values.
     pub bad: AtomicU64,
-    /// Of these, those before the first stretch.
+    /// Of these, the records before the first chunk.
     pub bad_before: u64,
-    /// Pages that were appended, and where the time went, in nanoseconds; of processes that are done.
+    /// Appended pages and the time of each stage in nanoseconds, of processes that are done.
     pages: AtomicU64,
     stages: [AtomicU64; STAGES],
     /// Rejects that were kept.
@@ -65,13 +65,13 @@ impl Deref for Shared {
 }
 
 impl Shared {
-    /// For a file that is read in order by one process. Guarded.
+    /// State for a file that one process reads in order. Guarded.
     pub fn alone() -> Shared {
         let place = Place { eol: Eol::Nl, offset: 0, lines: 0 };
         Shared::new(Identity::default(), Grid { base: 0, end: 0, len: 1 }, place, 0, 0)
     }
 
-    /// For a file whose records from `place` on are to be read; `bad` rows came before. Guarded.
+    /// State for a file that is read from `place` on, after `bad` bad records. Guarded.
     pub fn new(file: Identity, grid: Grid, place: Place, bad: u64, build: u64) -> Shared {
         Shared {
             build,
@@ -91,7 +91,7 @@ impl Shared {
         }
     }
 
-    /// Let others go on counting, of the file from byte `place` on.
+    /// Moves the progress counts to `others`, which go on from byte `place` of the file.
     pub fn move_counts(&self, others: &Shared, place: u64) {
         others.rows.store(self.rows.swap(0, Relaxed), Relaxed);
         others.filtered.store(self.filtered.swap(0, Relaxed), Relaxed);
@@ -99,7 +99,7 @@ impl Shared {
         others.bytes.store(place, Relaxed);
     }
 
-    /// A process has appended so many pages, and this is where its time went.
+    /// Adds the pages that a process has appended and the time of its stages.
     pub fn account(&self, pages: u64, stages: &Stages) {
         self.pages.fetch_add(pages, Relaxed);
         for (place, (stage, _)) in self.stages.iter().zip(Stage::NAMES) {
@@ -107,7 +107,7 @@ impl Shared {
         }
     }
 
-    /// Add what was accounted for.
+    /// Adds the figures of [`account`](Self::account) to a total.
     pub fn sum_up(&self, pages: &mut u64, stages: &mut Stages) {
         *pages += self.pages.load(Relaxed);
         for (place, (stage, _)) in self.stages.iter().zip(Stage::NAMES) {

@@ -1,8 +1,8 @@
-//! What the leader tells its workers, as bytes in shared memory.
+//! The description of a load for its workers, as bytes in shared memory.
 //!
-//! A worker makes the same rows from the same words: it gets the options as the user gave them and reads them again.
-//! What the leader found out and a worker cannot know comes with them: the encoding that was the client's, the columns
-//! that a header named, the condition as it was analyzed, which relations are new in this transaction, the sequences.
+//! A worker makes the same rows from the same input: it gets the user's options and parses them again. The spec adds
+//! facts from the leader: the client's encoding, the columns that a header named, the analyzed condition, the relations
+//! that are new in this transaction, the sequences.
 
 use std::ffi::{CString, c_char};
 
@@ -14,55 +14,55 @@ use super::nodes::Text;
 use crate::pg::append::Traits;
 use crate::pg::sequence::Parameters;
 
-/// The spec of a load.
+/// Description of a load.
 #[derive(Debug, Clone)]
 pub struct Spec {
     pub relation: pg_sys::Oid,
     pub command: pg_sys::CommandId,
     pub frozen: bool,
-    /// Nothing is written.
+    /// A dry run: nothing is written.
     pub is_dry: bool,
     /// Rows can be traced to their records.
     pub traces: bool,
     pub path: CString,
-    /// The files that it stands for, as bytes; nothing if it is a file's own.
+    /// The list of files, serialized; empty for a single file.
     pub files: Vec<u8>,
-    /// The options: a jsonb, with its header; nothing if they are a foreign table's.
+    /// The options: a jsonb with its header; empty if they are a foreign table's.
     pub options: Vec<u8>,
     pub foreign: Option<pg_sys::Oid>,
-    /// It is a COPY.
+    /// The load executes a COPY.
     pub is_copy: bool,
     /// Encoding of the file.
     pub encoding: i32,
-    /// The fields' attribute numbers, 0 for none, and names.
+    /// The fields' attribute numbers (0 for a field without attribute) and names.
     pub fields: Vec<(i16, CString)>,
-    /// The function that they are arguments of.
+    /// The function that takes the fields as arguments.
     pub function: Option<pg_sys::Oid>,
     /// The columns that the statement gives values to.
     pub inserted: Vec<i16>,
-    /// The condition as nodeToString writes it.
+    /// The condition in nodeToString's format.
     pub condition: Option<CString>,
-    /// What is made of rows, if they are not stored as they are.
+    /// The projection of rows, if they are not stored unchanged.
     pub projection: Option<Text>,
     /// The plan that rows of the file go through, if they are joined.
     pub join: Option<join::Text>,
     /// The relations that rows may go to.
     pub traits: Vec<(pg_sys::Oid, Traits)>,
     pub sequences: Vec<Parameters>,
-    /// Indexes whose keys are collected: of which relation, and which.
+    /// Indexes whose keys are collected, with their relations.
     pub keys: Vec<Planned>,
-    /// Bytes for each of them.
+    /// Bytes for the keys of each index.
     pub key_memory: usize,
-    /// And for each of those whose index tuples are sorted.
+    /// Bytes for each index whose index tuples are sorted.
     pub key_sort_memory: usize,
     /// Keys in order are packed.
     pub key_packs: bool,
-    /// Where they are left: the handle of the shared files; 0 if there are none.
+    /// Handle of the shared files for key runs; 0 without shared files.
     pub key_files: u32,
-    /// Where index tuples are left, likewise, and how many may take part in each sort.
+    /// Handle of the shared sorts of index tuples, and the most participants of each sort.
     pub key_sorts: u32,
     pub key_participants: usize,
-    /// Workers of the files before this one, who have left keys there, too.
+    /// Workers of earlier files, which have left keys there, too.
     pub earlier_workers: usize,
 }
 
@@ -168,7 +168,7 @@ impl Spec {
         }
         w.number(self.sequences.len() as u64);
         for parameters in &self.sequences {
-            // SAFETY: plain data without references; padding is never looked at.
+            // SAFETY: plain data without references; padding is never read.
             let bytes = unsafe {
                 std::slice::from_raw_parts(std::ptr::from_ref(parameters).cast::<u8>(), size_of::<Parameters>())
             };
@@ -190,7 +190,7 @@ impl Spec {
         w.0
     }
 
-    /// `None` if these bytes are not what [`Spec::write`] makes.
+    /// Reads the bytes of [`Spec::write`]; `None` if they are damaged.
     pub fn read(bytes: &[u8]) -> Option<Spec> {
         let mut r = Reader(bytes);
         let oid = |n: u64| u32::try_from(n).ok().map(pg_sys::Oid::from_u32);
@@ -229,7 +229,7 @@ impl Spec {
         let traits = r.list(|r| Some((oid(r.number()?)?, traits_from_number(r.number()?))))?;
         let sequences = r.list(|r| {
             let bytes = r.bytes()?;
-            // SAFETY: as long as the struct, written by a process of the same build.
+            // SAFETY: the bytes are as long as the struct, and of a process of the same build.
             (bytes.len() == size_of::<Parameters>())
                 .then(|| unsafe { bytes.as_ptr().cast::<Parameters>().read_unaligned() })
         })?;
@@ -277,7 +277,7 @@ impl Spec {
     }
 }
 
-/// The condition's text as a node tree. Guarded; allocates in the current memory context.
+/// Reads the condition's nodes. Guarded; allocates in the current memory context.
 pub fn condition_node(condition: Option<&CString>) -> *mut pg_sys::Node {
     match condition {
         // SAFETY: a guarded call with what nodeToString wrote.

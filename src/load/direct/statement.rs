@@ -1,9 +1,9 @@
-//! The INSERT that a load is, as the server's executor knows it.
+//! The INSERT that a load executes, in the server's executor state.
 //!
-//! A load has an executor state of its own, with its own result relations. Two things are asked of the statement's: which
-//! columns it names, for an error shows them to who may insert but not read; and, by EXPLAIN and auto_explain, how often
-//! its triggers were called and how long they took. What the load's result relations know of that is added to the
-//! statement's in the end.
+//! A load has its own executor state with its own result relations. It takes two things from the statement's state. The
+//! first is the columns that the statement names: an error shows their values to a role that may insert but not read.
+//! The second is the instrumentation of triggers, for EXPLAIN and auto_explain. At the end, the figures of the load's
+//! result relations are added to the statement's.
 
 use pgrx::{PgList, pg_sys};
 
@@ -14,20 +14,20 @@ use crate::load::Load;
 #[derive(Debug, Clone, Copy)]
 pub struct Statement {
     estate: *mut pg_sys::EState,
-    /// Its result relation.
+    /// The statement's result relation.
     target: *mut pg_sys::ResultRelInfo,
 }
 
-/// The columns that whoever loads gives values to.
+/// The columns that the statement or the file gives values to.
 pub fn inserted_by(load: &Load) -> Vec<i16> {
     load.statement.map_or_else(|| load.mapping.attributes().collect(), |statement| statement.inserted())
 }
 
 impl Statement {
-    /// Of the target at this place of the range table. Guarded.
+    /// Takes the target at this place of the range table. Guarded.
     ///
     /// # Safety
-    /// The state of the execution, which outlives the statement; the target is locked.
+    /// The state of the execution outlives the statement; the target is locked.
     pub unsafe fn begin(estate: *mut pg_sys::EState, place: pg_sys::Index) -> Statement {
         // SAFETY: this function's contract covers both arguments; the executor closes what it opens here.
         unsafe {
@@ -39,13 +39,13 @@ impl Statement {
         }
     }
 
-    /// What is to be measured (`InstrumentOption`).
+    /// The figures to measure (`InstrumentOption`).
     pub fn instrument(&self) -> i32 {
         // SAFETY: the state outlives the statement.
         unsafe { (*self.estate).es_instrument }
     }
 
-    /// The columns that it names. Guarded.
+    /// The columns that the statement names. Guarded.
     pub fn inserted(&self) -> Vec<i16> {
         let mut inserted = Vec::new();
         // SAFETY: guarded calls on the state and one of its result relations.
@@ -60,16 +60,16 @@ impl Statement {
         inserted
     }
 
-    /// Add what the load's result relations know of their triggers. Guarded.
+    /// Adds the trigger figures of the load's result relations. Guarded.
     ///
     /// # Safety
-    /// The executor state of the load that the statement is, with all its relations open.
+    /// `executor` is the state of this statement's load, with all its relations open.
     pub unsafe fn add_triggers(&self, executor: &Executor) {
         if self.instrument() == 0 {
             return;
         }
-        // SAFETY: this function's contract covers the load; the executor's own lists. Relations that are opened here are closed by
-        // ExecCloseResultRelations.
+        // SAFETY: this function's contract covers the load; the executor's own lists. ExecCloseResultRelations closes
+        // the relations that are opened here.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo((*self.estate).es_query_cxt);
             let load = &*executor.estate;
@@ -86,7 +86,7 @@ impl Statement {
                         copy_triggers(from, self.target);
                         continue;
                     }
-                    // A partition. EXPLAIN names tables as soon as there is one.
+                    // A partition. With a second table in the list, EXPLAIN prints table names.
                     let partition = result_relation();
                     let relation = pg_sys::table_open(relid, pg_sys::NoLock.cast_signed());
                     let no_root = std::ptr::null_mut();
@@ -101,7 +101,7 @@ impl Statement {
     }
 }
 
-/// Guarded; allocates in the current memory context.
+/// A zeroed result relation. Guarded; allocates in the current memory context.
 fn result_relation() -> *mut pg_sys::ResultRelInfo {
     // SAFETY: zeroed memory is what makeNode starts from.
     unsafe {
@@ -112,9 +112,9 @@ fn result_relation() -> *mut pg_sys::ResultRelInfo {
 }
 
 /// # Safety
-/// Two result relations of one relation.
+/// Both result relations are of one relation.
 unsafe fn copy_triggers(from: *const pg_sys::ResultRelInfo, to: *mut pg_sys::ResultRelInfo) {
-    // SAFETY: there is an instrument for each trigger, where there are any.
+    // SAFETY: an array of instruments has an element for each trigger.
     unsafe {
         let (source, goal) = ((*from).ri_TrigInstrument, (*to).ri_TrigInstrument);
         let count =

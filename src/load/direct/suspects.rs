@@ -1,7 +1,7 @@
-//! Rows of the load whose keys are not the only ones, in groups of equal keys.
+//! Rows of the load whose keys are not unique, in groups of equal keys.
 //!
-//! They are collected index by index, in the order of keys, and judged later in that of the file: so they go through a sort,
-//! and a group is nothing but a number.
+//! The rows are collected index by index, in the order of keys, and decided on later, in the order of the file. So they
+//! go through a sort, and a group is only a number.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ use crate::pg::removal::{number_of, row_of};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Group {
-    /// From 1.
+    /// Number of the group, from 1.
     number: u64,
-    /// The row of the table that has the key, or had it until it was replaced; or 0.
+    /// The row of the table that has the key, or had it until it was replaced; 0 without such a row.
     holder: u64,
 }
 
@@ -25,47 +25,47 @@ impl Group {
     pub const NONE: Group = Group { number: 0, holder: 0 };
 }
 
-/// Rows of a relation whose keys are not the only ones.
+/// Rows of a relation whose keys are not unique.
 #[derive(Debug)]
 pub struct Suspects {
-    /// Row, index, group, and the holder of its key.
+    /// Row, index, group, and the row that holds the key.
     pub sort: Option<NumberSort<4>>,
-    /// Groups so far, for each index.
+    /// Number of groups so far, for each index.
     pub groups: Vec<u64>,
     /// Memory for each of three sorts, in kB.
     pub(super) memory: i32,
-    /// Rows of the load whose places others of the load have taken, before any of them were suspects.
+    /// Rows of the load that later rows of the load have replaced one by one, outside of groups.
     pub(super) superseded: Option<NumberSort<4>>,
-    /// By number, the rows that have replaced another one, and which; if triggers are to be told of it.
+    /// Replacing rows by number, with the rows that they replaced; only if triggers need them.
     pub(super) replaced: Option<HashMap<u64, u64>>,
 }
 
 impl Suspects {
     pub fn new(indexes: usize, memory: i32, tells: bool) -> Suspects {
         let replaced = tells.then(HashMap::new);
-        // One sort of theirs begins when another two are there.
+        // One of the sorts starts while two others are still in use.
         Suspects { sort: None, groups: vec![0; indexes], memory: memory / 3, superseded: None, replaced }
     }
 
-    /// A row has taken the place of another one.
+    /// Notes that a row has replaced another one.
     pub(super) fn replace(&mut self, new: u64, old: u64) {
         if let Some(replaced) = &mut self.replaced {
             replaced.insert(new, old);
         }
     }
 
-    /// The place of a row of the load was taken, by number.
+    /// Notes that a row of the load was replaced, by number.
     pub(super) fn supersede(&mut self, row: u64) {
         let memory = self.memory;
         self.superseded.get_or_insert_with(|| NumberSort::new(memory)).put([row, 0, 0, 0]);
     }
 
-    /// Has any row taken the place of another, that triggers are to be told of?
+    /// Are there replaced rows that triggers must see?
     pub fn have_replaced(&self) -> bool {
         self.replaced.as_ref().is_some_and(|replaced| !replaced.is_empty())
     }
 
-    /// The row whose place a row has taken.
+    /// The row that a row has replaced.
     pub fn replaced_by(&self, row: &pg_sys::ItemPointerData) -> Option<pg_sys::ItemPointerData> {
         self.replaced.as_ref()?.get(&number_of(row)).map(|&old| row_of(old))
     }
@@ -85,7 +85,7 @@ impl Suspects {
         Group::NONE
     }
 
-    /// A row's key is that of the row before, which may be in a group.
+    /// Notes a row with the same key as the row before, which may be in a group.
     pub fn twin(
         &mut self,
         index: usize,
@@ -102,7 +102,7 @@ impl Suspects {
         group
     }
 
-    /// A row's key is another row's, which is none of the load's; other rows of the load that have it may be in a group.
+    /// Notes a row whose key a row of the table holds. `group` is the group of the load's other rows with that key.
     pub fn taken(
         &mut self,
         index: usize,
@@ -121,10 +121,10 @@ impl Suspects {
     }
 }
 
-/// [`Suspects::taken`]
+/// Notes a row whose key is held: [`Suspects::taken`].
 ///
 /// # Safety
-/// Suspects that nobody else uses; in the memory that they live in.
+/// No other reference to `suspects` is in use; the current context is the one that it lives in.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn taken(
     suspects: *mut Suspects,
@@ -136,10 +136,10 @@ pub unsafe extern "C-unwind" fn taken(
     unsafe { (*suspects).taken(index, &*row, &*holder, Group::NONE) }
 }
 
-/// [`Suspects::twin`]
+/// Notes a row with the key of the row before: [`Suspects::twin`].
 ///
 /// # Safety
-/// As [`taken`].
+/// See [`taken`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn twin(
     suspects: *mut Suspects,
@@ -152,7 +152,7 @@ pub unsafe extern "C-unwind" fn twin(
     unsafe { (*suspects).twin(index, &*before, group, &*row) }
 }
 
-/// Numbers, each in or not.
+/// A set of numbers.
 #[derive(Debug)]
 pub struct Bits(Vec<u64>);
 

@@ -1,31 +1,31 @@
-//! How an index comes by the rows.
+//! How an index gets the new rows.
 
 use pgrx::pg_sys;
 
 use super::index_keys::KeyStream;
 
-/// How an index comes by the rows.
+/// How an index gets the new rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// It does not: it is being built, or was left half built, by somebody else.
+    /// Not at all: another session is building it, or has left it half built.
     None,
-    /// In the order of keys.
+    /// Inserted in the order of keys.
     Sorted(*mut pg_sys::Tuplesortstate),
-    /// In the order of keys, out of those that were collected.
+    /// Inserted in the order of keys, which were collected.
     Keyed(*mut KeyStream),
-    /// In the order of the heap.
+    /// Inserted in the order of the heap.
     RowByRow,
-    /// From the whole heap.
+    /// Rebuilt from the whole heap.
     Rebuilt,
-    /// From the keys that were collected.
+    /// Built from the collected keys.
     Built,
-    /// From these and what it had.
+    /// Merged from the collected keys and the old entries.
     Merged,
-    /// Row by row in the order of the file, once nothing is found in the way.
+    /// Inserted row by row in the order of the file, each after a search for conflicts.
     Careful,
-    /// Row by row, when it is known which rows stay.
+    /// Inserted row by row, after it is known which rows stay.
     Late,
-    /// It does not: it is only asked.
+    /// Not at all: the index is only searched.
     Asked,
 }
 

@@ -1,13 +1,13 @@
-//! Rows that do not go to pages as they are: those that TOAST must shorten or store in part elsewhere.
+//! Wide rows: rows that TOAST must compress or store partly out of line.
 //!
-//! Each process compresses its own rows. A value that has to go elsewhere is for the leader, since only the leader may
-//! insert into a TOAST table (heap_insert refuses in a worker). So workers send such rows to the leader, each through a
-//! queue of its own, as short as compression has made them, and the leader takes them between its own rows, and while it
-//! waits. What is left of the row goes to the leader's pages; where changes are decoded, the row is core's to insert.
+//! Each process compresses its own rows. Only the leader may store values out of line, since heap_insert refuses to
+//! insert into a TOAST table in a worker. So workers send such rows to the leader after compression, each through its
+//! own queue. The leader receives them between its own rows and while it waits. The shortened row goes to the leader's
+//! pages; with logical decoding, core inserts the row.
 //!
-//! The tricky point is who waits for whom. A worker waits for room in its queue; the leader must then not wait for that
-//! worker without looking into the queue. It does not: a worker sends only while it makes rows, when it holds neither
-//! the baton nor the turn, and these are all that the leader waits for with its eyes closed.
+//! The tricky point is a possible deadlock. A worker waits for room in its queue, so the leader must not wait for that
+//! worker without reading the queue. A worker sends only while it makes rows, when it holds neither the append lock nor
+//! the current ticket. These are the only objects that the leader waits for without reading the queues.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -22,13 +22,13 @@ use crate::pg::points::point;
 use crate::pg::row::RowArrays;
 use crate::pg::toast::Toaster;
 
-/// Size of a worker's queue.
+/// Size of a worker's queue in bytes.
 pub const QUEUE: usize = 1 << 20;
 
-/// Stretches in one message.
+/// Ranges of tuple positions in one message.
 const STRETCHES: usize = 2000;
 
-/// What goes before a tuple in a queue. As long as MAXALIGN wants it.
+/// Header of a message in a queue. A multiple of MAXALIGN in length.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Envelope {
@@ -36,11 +36,11 @@ struct Envelope {
     length: u32,
     /// A [`Kind`].
     kind: u64,
-    /// Of a row.
+    /// The tuple position of a row.
     position: u64,
 }
 
-/// What is in an envelope.
+/// Content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 enum Kind {
@@ -55,26 +55,26 @@ enum Kind {
 pub struct Wide {
     way: Way,
     toaster: Toaster,
-    /// What a row takes meanwhile.
+    /// Memory for one row.
     memory: pg_sys::MemoryContext,
 }
 
-/// Where values go that have to go elsewhere.
+/// Destination of rows whose values must be stored out of line.
 #[derive(Debug)]
 enum Way {
-    /// There, at once. The queues are the workers'.
+    /// The leader stores them at once. The queues are the workers'.
     Leader(VecDeque<*mut pg_sys::shm_mq_handle>),
-    /// To the leader.
+    /// A worker sends them to the leader.
     Worker(*mut pg_sys::shm_mq_handle),
 }
 
 impl Wide {
-    /// The leader's. Guarded; the current memory context outlives it.
+    /// Wide rows of the leader. Guarded; the current memory context outlives it.
     pub fn leader() -> Wide {
         Wide::new(Way::Leader(VecDeque::new()))
     }
 
-    /// A worker's. Guarded; the current memory context outlives it.
+    /// Wide rows of a worker. Guarded; the current memory context outlives it.
     pub fn worker(queue: *mut pg_sys::shm_mq_handle) -> Wide {
         Wide::new(Way::Worker(queue))
     }
@@ -93,26 +93,27 @@ impl Wide {
         Wide { way, toaster: Toaster::default(), memory }
     }
 
-    /// The queues of the workers that were started.
+    /// Sets the queues of the workers that were started.
     pub fn set_queues(&mut self, queues: Vec<*mut pg_sys::shm_mq_handle>) {
         self.way = Way::Leader(queues.into());
     }
 
-    /// Let the leader know that nothing more will come. Guarded.
+    /// In a worker: closes the queue, so that the leader receives its end. Guarded.
     pub fn detach(&mut self) {
         if let Way::Worker(queue) = self.way {
-            // SAFETY: an attached queue.
+            // SAFETY: the queue is attached.
             unsafe { pg_sys::shm_mq_detach(queue) };
         }
     }
 
-    /// Take a row that a heap did not. Guarded.
+    /// Takes a wide row. Guarded.
     ///
     /// # Safety
     /// The arrays are a row of the heap's relation.
     pub unsafe fn add(&mut self, heap: &mut Heap, arrays: RowArrays, origin: Origin, baton: &Baton) -> Result<()> {
         point!("wide.insert");
-        // SAFETY: guarded calls; this function's contract covers the arrays. What the row needs is freed with it.
+        // SAFETY: guarded calls; this function's contract covers the arrays. The row's memory is freed with the
+        // context.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
             self.toaster.load(heap.relation, arrays.values, arrays.nulls);
@@ -123,10 +124,10 @@ impl Wide {
         Ok(())
     }
 
-    /// Store the row in the toaster. Guarded; in the row's memory context.
+    /// Stores the row that was loaded into the toaster. Guarded; in the row's memory context.
     ///
     /// # Safety
-    /// A row of the heap's relation.
+    /// The toaster contains a row of the heap's relation.
     unsafe fn store(&mut self, heap: &mut Heap, origin: Origin, baton: &Baton) -> Result<()> {
         let relation = heap.relation;
         let is_leader = matches!(self.way, Way::Leader(_));
@@ -144,44 +145,44 @@ impl Wide {
         }
     }
 
-    /// In a worker: send a reject to the leader. Guarded.
+    /// In a worker: sends a reject to the leader. Guarded.
     pub fn send_reject(&mut self, reject: &[u8]) -> Result<()> {
         let Way::Worker(queue) = self.way else { return Ok(()) };
-        // SAFETY: an attached queue.
+        // SAFETY: the queue is attached.
         unsafe { send_bytes(queue, Kind::Reject, pg_sys::InvalidOid, 0, reject) }
     }
 
-    /// In a worker: let the leader know where rows of a relation came from. Guarded.
+    /// In a worker: sends tuple positions of a relation's rows to the leader. Guarded.
     pub fn send_stretches(&mut self, relation: pg_sys::Oid, stretches: &[Stretch]) -> Result<()> {
         let Way::Worker(queue) = self.way else { return Ok(()) };
         for some in stretches.chunks(STRETCHES) {
-            // SAFETY: an attached queue.
+            // SAFETY: the queue is attached.
             unsafe { send_bytes(queue, Kind::Stretches, relation, 0, origin::bytes_of(some)) }?;
         }
         Ok(())
     }
 
-    /// In a worker: let the leader know from where on the file can be read again. Guarded.
+    /// In a worker: sends positions from which the file can be read again to the leader. Guarded.
     pub fn send_anchors(&mut self, anchors: &[(u64, u64)]) -> Result<()> {
         let Way::Worker(queue) = self.way else { return Ok(()) };
         let bytes: Vec<u8> =
             anchors.iter().flat_map(|&(offset, lines)| [offset, lines]).flat_map(u64::to_ne_bytes).collect();
         for some in bytes.chunks(STRETCHES * 16) {
-            // SAFETY: an attached queue.
+            // SAFETY: the queue is attached.
             unsafe { send_bytes(queue, Kind::Anchors, pg_sys::InvalidOid, 0, some) }?;
         }
         Ok(())
     }
 
-    /// Is there anybody to send to?
+    /// Is this process a worker?
     pub fn is_worker(&self) -> bool {
         matches!(self.way, Way::Worker(_))
     }
 
-    /// What a worker sent. Guarded.
+    /// Receives a message of a worker without waiting. Guarded.
     pub fn receive(&mut self) -> Received {
         let Way::Leader(queues) = &mut self.way else { return Received::Closed };
-        // The one that is looked at first comes last the next time.
+        // The queue that is read first moves to the end of the list.
         for _ in 0..queues.len() {
             let Some(queue) = queues.pop_front() else { break };
             let (mut length, mut data): (usize, *mut c_void) = (0, std::ptr::null_mut());
@@ -192,7 +193,7 @@ impl Wide {
             }
             match result {
                 pg_sys::shm_mq_result::SHM_MQ_SUCCESS if length >= size_of::<Envelope>() => {
-                    // SAFETY: a message of `length` bytes, valid until the next call; queues align messages.
+                    // SAFETY: `length` bytes, valid until the next call; queues align messages.
                     let (envelope, content) = unsafe {
                         let content = data.cast::<u8>().add(size_of::<Envelope>());
                         let content = std::ptr::slice_from_raw_parts(content, length - size_of::<Envelope>());
@@ -214,15 +215,15 @@ impl Wide {
         if queues.is_empty() { Received::Closed } else { Received::Nothing }
     }
 
-    /// Store a row that was received. Guarded.
+    /// Stores a row that was received. Guarded.
     ///
     /// # Safety
-    /// `message` is what [`Wide::receive`] said last, and the heap is its relation's.
+    /// `message` is the last result of [`Wide::receive`], and the heap is of its relation.
     pub unsafe fn store_received(&mut self, heap: &mut Heap, message: *mut c_void, baton: &Baton) -> Result<()> {
-        // SAFETY: this function's contract covers the message: an envelope, and a tuple which is as aligned as the envelope.
+        // SAFETY: this function's contract covers the message: an envelope, then a tuple with the same alignment.
         unsafe {
             let envelope = message.cast::<Envelope>().read();
-            // It lies between those that came before and after it in its process, so it is consecutive to none.
+            // The row is not between its neighbors any more, so it must not count as consecutive to any row.
             let origin = Origin { number: u64::MAX, position: envelope.position };
             let mut tuple = pg_sys::HeapTupleData {
                 t_len: envelope.length,
@@ -240,10 +241,10 @@ impl Wide {
     }
 }
 
-/// Send a tuple to the leader; waits while there is no room. Guarded.
+/// Sends a tuple to the leader; waits while the queue has no room. Guarded.
 ///
 /// # Safety
-/// An attached queue, and a tuple of the relation.
+/// The queue is attached, the tuple is of the relation.
 unsafe fn send(
     queue: *mut pg_sys::shm_mq_handle,
     relation: pg_sys::Oid,
@@ -258,7 +259,7 @@ unsafe fn send(
 }
 
 /// # Safety
-/// An attached queue.
+/// The queue is attached.
 unsafe fn send_bytes(
     queue: *mut pg_sys::shm_mq_handle,
     kind: Kind,
@@ -283,19 +284,19 @@ unsafe fn send_bytes(
     Ok(())
 }
 
-/// What was in the workers' queues.
+/// A message from the workers' queues.
 #[derive(Debug, Clone, Copy)]
 pub enum Received {
     /// A row of this relation.
     Row(pg_sys::Oid, *mut c_void),
-    /// A row that was left out. Valid until the next call.
+    /// A reject. Valid until the next call.
     Reject(*const [u8]),
-    /// Where rows of this relation came from. Valid until the next call.
+    /// Tuple positions of this relation's rows. Valid until the next call.
     Stretches(pg_sys::Oid, *const [u8]),
-    /// From where on the file can be read again. Valid until the next call.
+    /// Positions from which the file can be read again. Valid until the next call.
     Anchors(*const [u8]),
-    /// Nothing at the moment.
+    /// No message at the moment.
     Nothing,
-    /// Nothing, and nothing will come.
+    /// All queues are closed.
     Closed,
 }

@@ -1,7 +1,8 @@
 //! A parallel worker of a load.
 //!
-//! It makes from the spec what the leader made from the call, works until there are no more chunks, and leaves. An error
-//! waits until it is known to be the earliest of the file, and is then raised as it is.
+//! A worker prepares the same state from the spec that the leader has prepared from the call, loads chunks until none
+//! is left, and ends. A worker holds back an error until it is known to be the earliest of the file, then raises it
+//! unchanged.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -51,13 +52,13 @@ use crate::pg::unguarded::{self, Opaque};
 use crate::pg::units::{FileState, Listed};
 use crate::pg::usage::{self, Share};
 
-/// Called by ParallelWorkerMain, in a transaction that is the leader's.
+/// Entry point, called by ParallelWorkerMain in a transaction with the leader's xid.
 ///
 /// # Safety
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server vouches for the arguments; nothing in this frame has a destructor.
+    // SAFETY: the server passes the arguments; nothing in this frame has a destructor.
     unsafe {
         let process = prepare(segment, toc);
         let error = attempt(work, process.cast());
@@ -69,13 +70,13 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
         if !failure::is_about_a_row(error) || is_earliest(process) {
             unguarded::ReThrowError(error);
         }
-        // The leader hears of an earlier error, and ends us.
+        // The leader receives an earlier error and ends this worker.
         wait_for_end();
     }
 }
 
 /// # Safety
-/// As [`pg_bulk_load_worker`].
+/// See [`pg_bulk_load_worker`].
 #[pg_guard]
 unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> *mut Process {
     // SAFETY: this function's contract covers the argument. The process is dropped with the memory context.
@@ -128,7 +129,7 @@ unsafe extern "C-unwind" fn work(process: Opaque) {
 }
 
 /// # Safety
-/// A valid process that is done, and the table of contents that it was made from.
+/// A valid process that is done, and the table of contents that it was attached to.
 #[pg_guard]
 unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_toc) {
     // SAFETY: this function's contract covers the argument.
@@ -137,7 +138,7 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     process.wide.detach();
     process.rows.close().or_raise();
     if let Some(join) = process.join.take() {
-        // SAFETY: there is room for the figures of each worker.
+        // SAFETY: the array has room for the figures of each worker.
         unsafe { figures::report(&join, lookup(toc, KEY_FIGURES).cast(), process.number - 1) };
         join.end();
     }
@@ -150,11 +151,11 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     }
     // SAFETY: opened in `attach`.
     unsafe { pg_sys::table_close(process.target, pg_sys::NoLock.cast_signed()) };
-    // SAFETY: there is a share for each worker.
+    // SAFETY: the array has an element for each worker.
     unsafe { usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(process.number - 1)) };
 }
 
-/// The rows of the leader's file, or of the first of its list. Guarded; memory as in [`source::open_rows`].
+/// Opens the leader's file, or the first file of its list. Guarded; memory as in [`source::open_rows`].
 fn open(relation: pg_sys::Relation, options: &mut LoadOptions, mapping: &Mapping, shared: &Shared) -> Result<Rows> {
     if matches!(options.location, Location::Files(_)) {
         return source::open_rows(relation, options, Some(mapping));
@@ -172,10 +173,10 @@ fn open(relation: pg_sys::Relation, options: &mut LoadOptions, mapping: &Mapping
 }
 
 /// # Safety
-/// As [`pg_bulk_load_worker`]; a guarded frame.
+/// See [`pg_bulk_load_worker`]; a guarded frame.
 unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> Result<Process> {
-    // SAFETY: the leader has put these under their keys. What is shared may be looked at once the builds agree, and it
-    // begins with the build's number in every build.
+    // SAFETY: the leader has inserted these keys. The build number comes first in every build; all other shared state
+    // is read only after the builds are found equal.
     let (shared, number, counters, queue, spec) = unsafe {
         let shared = lookup(toc, KEY_SHARED).cast::<Shared>().cast_const();
         check_build((*shared).build)?;
@@ -196,7 +197,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         let options = match spec.foreign {
             Some(foreign) => LoadOptions::of_foreign_table(foreign)?,
             None => {
-                // The leader has judged them.
+                // The leader has checked the options.
                 let json = pg_sys::Datum::from(json.as_mut_ptr());
                 LoadOptions::parse(spec.path.clone(), json, &Allowed::ALL, false)?
             }
@@ -241,7 +242,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     if options.once {
         rows.stream_mut().insist(shared_state.file)?;
     }
-    // Who cannot read along has nothing to do.
+    // A worker without access to the shared ring has no chunks to load.
     let ring = shared_state.ring;
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
     let place = pg_bulk_format::reader::Place { eol: shared_state.eol(), offset: 0, lines: 0 };
@@ -262,7 +263,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     }
     let mut rejects = Rejects::new(&options.copy, std::ptr::null_mut());
     if rejects.limit.is_some() {
-        // SAFETY: the leader has put them there where there is a limit.
+        // SAFETY: the leader has inserted the tallies if there is a limit.
         rejects.tallies = unsafe { lookup(toc, KEY_REJECTS) }.cast::<Tally>();
     }
     let files = if spec.key_files == 0 { None } else { Some(SharedFiles::attach(spec.key_files)?) };
@@ -282,7 +283,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
-    // SAFETY: the leader's nodes, which are about this table, opened with the rows; or about this input row.
+    // SAFETY: the leader's nodes are about this table, opened with the rows, or about this input row.
     let projection = nodes.map(|nodes| unsafe {
         if let Some(foreign) = options.foreign {
             return Projection::new(nodes, foreign, rows.columns(), options.copy.on_error, &executor);
@@ -293,7 +294,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let of_scan = |join: &Join| join.joined().projection(rows.columns(), options.copy.on_error);
     let projection = projection.or_else(|| join.as_ref().map(of_scan));
     let by_file = match &list {
-        // SAFETY: as for the states of the files; the memory is there as long as this process works.
+        // SAFETY: as for the states of the files; the memory outlives this process's work.
         Some(list) => unsafe { ByFile::new(lookup(toc, KEY_BY_FILE).cast(), list.files.len()) },
         None => ByFile::NONE,
     };
@@ -304,7 +305,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         rows,
         chunks: match &list {
             Some(list) => {
-                // SAFETY: the leader has put them there where there is a list.
+                // SAFETY: the leader has inserted the states if there is a list.
                 let states = unsafe { lookup(toc, KEY_FILES) }.cast::<FileState>();
                 Chunks::Listed(Box::new(Listed::new(list, states, defaults.takes_ids())))
             }
@@ -330,7 +331,8 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     })?;
     process.target = relation;
     if !sees_the_same {
-        // A partition was attached or detached meanwhile. Where rows go is for the others to say, who know of none of it.
+        // A partition was attached or detached in the meantime. This worker routes no rows; the other processes do not
+        // know the change.
         process.records_left = 0;
     }
     process.rows.end_stream();

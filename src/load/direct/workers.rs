@@ -1,4 +1,4 @@
-//! The leader's part of having workers: start them, take what they send, count what they did.
+//! The leader's side of workers: starts them, receives their messages, and adds up their counts.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,7 +32,7 @@ use crate::pg::units::{FileState, Listed, Units};
 use crate::pg::usage::{self, Share};
 
 impl Leader {
-    /// Start workers on what is behind the record that was read first.
+    /// Starts workers on the records after the first one.
     pub fn start(&mut self) -> Result<()> {
         let stream = self.process.rows.stream();
         let list = stream.files().cloned();
@@ -106,7 +106,7 @@ impl Leader {
         let figures = figures.cast::<pg_sys::Instrumentation>();
         let states = parallel.insert(KEY_FILES, files * size_of::<FileState>()).cast::<FileState>();
         let by_file = parallel.insert(KEY_BY_FILE, files * size_of::<FileFigures>()).cast::<FileFigures>();
-        // SAFETY: room of these sizes, aligned for everything.
+        // SAFETY: memory of these sizes, aligned for any type.
         let queues: Vec<_> = unsafe {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
             ((*shared).leaders, (*shared).ring) = (leaders, descriptor);
@@ -125,7 +125,7 @@ impl Leader {
                 shares.add(i).write(Share::default());
             }
             for i in 0..wanted * nodes {
-                // Only what is asked for is added up.
+                // Only figures that are asked for are added up.
                 let options = self.spec.join.as_ref().map_or(0, |join| join.instrument);
                 pg_sys::InstrInit(figures.add(i), options);
             }
@@ -133,22 +133,22 @@ impl Leader {
             std::ptr::copy_nonoverlapping(spec.as_ptr(), text.add(8), spec.len());
             (0..wanted).map(|i| parallel.queue(queues.add(i * QUEUE), QUEUE)).collect()
         };
-        // SAFETY: made above; it is there until the workers are gone.
+        // SAFETY: written above; the memory stays until the workers are gone.
         unsafe { self.process.hand_over(shared, if is_compressed { 0 } else { place.offset }) };
         let launched = parallel.launch();
         point!("load.launched");
-        // SAFETY: queues of workers that were launched.
+        // SAFETY: queues of launched workers.
         unsafe { queues.iter().take(launched).enumerate().for_each(|(i, &queue)| parallel.belongs(queue, i)) };
         self.parallel = Some(parallel);
         self.counters = counts;
         self.shares = shares;
-        // SAFETY: made above; they are there until they are added up.
+        // SAFETY: written above; the figures stay until they are added up.
         self.by_file = unsafe { ByFile::new(by_file, files) };
         self.figures = figures;
         self.launched = launched;
         self.workers += launched;
         self.builders = self.builders.max(launched);
-        // SAFETY: the load's, which outlives its leader.
+        // SAFETY: the load outlives its leader.
         unsafe { &mut *self.process.phases }.show(|figures| figures.workers = launched);
         if launched < wanted {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
@@ -166,7 +166,7 @@ impl Leader {
         Ok(())
     }
 
-    /// So many workers, one after the other, are going to have keys, too. Before there are any. Guarded.
+    /// Prepares shared key runs for `workers` workers, of all files, before the first worker starts. Guarded.
     pub fn share_keys(&mut self, workers: usize) {
         self.shares_keys = true;
         if !self.spec.keys.is_empty() {
@@ -180,7 +180,7 @@ impl Leader {
         }
         let sorts = self.spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
         if sorts > 0 {
-            // The leader may have more rows when it has sorted.
+            // The leader may get further rows after its first sort, and then takes part a second time.
             self.spec.key_participants = workers + 2;
             match SharedSorts::create(sorts, self.spec.key_participants) {
                 Some(sorts) => {
@@ -192,11 +192,11 @@ impl Leader {
         }
     }
 
-    /// Take what workers still send, and wait for them.
+    /// Receives what workers still send, and waits for the workers.
     pub fn end(&mut self) -> Result<()> {
         if self.parallel.is_some() {
             self.process.receive_all()?;
-            // Rows of workers are on the leader's pages.
+            // Pages of the leader still contain rows of workers.
             if self.is_last() {
                 self.process.finish()?;
             } else {
@@ -206,15 +206,15 @@ impl Leader {
             if let Some(parallel) = &self.parallel {
                 parallel.wait();
             }
-            // SAFETY: a share for each worker, and they are gone.
+            // SAFETY: an element for each worker, and they are gone.
             let cpu = unsafe { usage::take_shares(self.shares, self.launched) };
             self.counts.others.add(cpu);
             if let Some(join) = &self.process.join {
-                // SAFETY: as for the shares.
+                // SAFETY: as for the CPU usage.
                 unsafe { figures::take(join, self.figures, self.launched) };
             }
             self.gather()?;
-            // Not all, if more rows were left out than may be.
+            // If the reject limit was exceeded, not all files were read to their end.
             self.note_whole_files();
             let by_workers = std::mem::replace(&mut self.by_file, ByFile::NONE);
             self.process.by_file.all().zip(by_workers.all()).for_each(|(to, from)| to.add(from));
@@ -230,7 +230,7 @@ impl Leader {
         Ok(())
     }
 
-    /// How far are all processes with the files? While there still are workers' figures.
+    /// Notes the files that all processes have read to their end. Only while the workers' figures exist.
     pub fn note_whole_files(&self) {
         if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.parallel) {
             let open = self.process.shared().first_open();
@@ -238,13 +238,13 @@ impl Leader {
         }
     }
 
-    /// The row that was too many for `reject_limit`, if the file has one up to where the load ended.
+    /// The record that exceeded `reject_limit`, if there is one before the position at which the load ended.
     pub fn find_too_much(&self) -> Option<TooMuch> {
         let shared = self.process.shared();
         self.process.rejects.too_much(shared)
     }
 
-    /// Get ready to find that row again. False if there is none, or it was looked for already. Guarded.
+    /// Prepares to read that record again. False without such a record, or if it was read again already. Guarded.
     pub fn look_again(&mut self) -> Result<bool> {
         if self.looked_again {
             return Ok(false);
@@ -258,9 +258,10 @@ impl Leader {
         self.counters = std::ptr::null();
         self.by_file = ByFile::NONE;
         if let Some(parallel) = self.parallel.take() {
-            // SAFETY: raises nothing. Whoever waited with a timeout is still in the queue of a condition variable there.
+            // SAFETY: raises nothing. A wait that timed out has left this process in the queue of a shared condition
+            // variable.
             unsafe { pg_sys::ConditionVariableCancelSleep() };
-            // One that raised its error is gone, and must not be missed.
+            // A worker that raised its error is gone, and waiting for it would be an error.
             parallel.destroy();
         }
         process.rejects = process.rejects.again(before);
@@ -269,10 +270,10 @@ impl Leader {
         Ok(true)
     }
 
-    /// What all processes have counted of a file. After the last one is done, before the shared memory is gone.
+    /// Adds up the counts of all processes for a file, after the last one is done and before the shared memory is gone.
     ///
-    /// Rows are counted where they are made and where they are stored. Should these ever differ, a row is lost, and the
-    /// load is not to be trusted.
+    /// Rows are counted where they are made and where they are stored. If the counts differ, a row is missing and the
+    /// load fails.
     fn gather(&mut self) -> Result<()> {
         let shared = self.process.shared();
         let alone = &self.alone;
@@ -290,10 +291,11 @@ impl Leader {
         }
         let stream = self.process.rows.stream();
         if let Some(size) = stream.files().map(|list| list.size()).or(stream.size()) {
-            // Beginnings of records are read more than once.
+            // The beginnings of some records are read more than once.
             bytes_read = bytes_read.min(size);
         } else if let Some(size) = self.process.rows.stream().file_size() {
-            // So is a compressed file that had to be read in order after all. What was decompressed ahead counts.
+            // A compressed file that had to be read in order after all is read twice, too. Blocks decompressed ahead
+            // count.
             let ahead = self.process.rows.stream().source().ring().map_or(0, Ring::consumed);
             bytes_read = bytes_read.max(ahead).min(size);
         }
@@ -302,7 +304,7 @@ impl Leader {
         self.counters = std::ptr::null();
         let bad = both(|s| &s.bad);
         self.process.tolerance.bad_rows = bad;
-        // Rows whose values became NULL are in the table.
+        // Rows with values set to NULL are in the table.
         if self.process.tolerance.on_error != OnError::SetNull {
             self.counts.rejected += bad;
         }

@@ -1,7 +1,7 @@
-//! The end of a load that fails: which error is raised, and what is done before.
+//! The end of a load that fails: chooses the error to raise, and cleans up before that.
 //!
-//! An error, wherever it comes from, passes through here on its way: rows that were appended are counted for
-//! autovacuum, and a worker's error loses the line that says it was a worker's.
+//! Every error of a load passes through here before it is raised again. Rows that were appended are counted for
+//! autovacuum, and a worker's error loses the context line that names the parallel worker.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -15,10 +15,10 @@ use crate::pg::original::Original;
 use crate::pg::session_state::SessionState;
 use crate::pg::unguarded::Opaque;
 
-/// Raise the error about the row that was too many for `reject_limit`, if there is one.
+/// Raises the error of the record that exceeded `reject_limit`, if there is such a record.
 ///
 /// # Safety
-/// A plain frame, and a valid leader; its workers are done, or those that are not have no say any more.
+/// A plain frame, and a valid leader. Its workers are done, or their errors no longer matter.
 pub(super) unsafe extern "C-unwind" fn blame(leader: Opaque) {
     // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
@@ -35,7 +35,7 @@ pub(super) unsafe extern "C-unwind" fn blame(leader: Opaque) {
         pg_sys::error_context_stack = &raw mut context;
         (*process).rows.elsewhere.end();
         row_loop::run_again(process);
-        // Values that are bad once and good another time.
+        // The second conversion may succeed where the first failed, so the error is raised in any case.
         pg_sys::error_context_stack = context.previous;
         raise_too_many(leader);
     }
@@ -57,10 +57,10 @@ unsafe extern "C-unwind" fn raise_too_many(leader: *const Leader) {
     unsafe { &*leader }.process.rejects.too_many().raise();
 }
 
-/// An error ended the load: the one to be raised, which is an earlier one of the file if there is one.
+/// Returns the error to raise when `error` ended the load: an earlier error of the file, or `error` itself.
 ///
 /// # Safety
-/// A plain frame; a valid leader or null, an error that was caught, and what was noted before.
+/// A plain frame; the leader is valid or null, `error` was caught, and `original` and `state` were noted before it.
 pub(super) unsafe fn fail(
     leader: *mut Leader,
     error: *mut pg_sys::ErrorData,
@@ -71,9 +71,9 @@ pub(super) unsafe fn fail(
     unsafe {
         let mut error = error;
         failure::recover();
-        // Rows may be looked at once more, by code of users.
+        // The leader may read rows again, which runs user-defined code.
         state.restore();
-        // A worker raises an error only if it is the earliest.
+        // A worker raises an error only if the error is the earliest in the file.
         let is_own = !Original::restore(original, error);
         if is_own && !leader.is_null() && (*leader).parallel.is_some() && failure::is_about_a_row(error) {
             let earlier = attempt(wait_for_earlier, leader.cast());
@@ -89,9 +89,10 @@ pub(super) unsafe fn fail(
         if !leader.is_null() && failure::is_about_a_row(error) && !attempt(drain, leader.cast()).is_null() {
             failure::recover();
         }
-        // What the server itself is short of, or wrong about, is not to be asked for more.
+        // After an error of the server itself (resources, system, internal), the leader requests no further work from
+        // it.
         if !leader.is_null() && failure::leaves_server_well(error) && !attempt(count_dead, leader.cast()).is_null() {
-            // Statistics are not worth losing the error for.
+            // Losing statistics is better than losing the error.
             failure::recover();
         }
         if !leader.is_null() && is_own {
@@ -119,12 +120,12 @@ unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
     // SAFETY: as in Process::shared; the reference does not outlive this function.
     let shared = unsafe { &*process.shared };
     let (wide, rejects) = (&mut process.wide, &mut process.rejects);
-    // The workers' wide rows are of no use any more, but their queues must not fill.
+    // The wide rows of workers are not needed any more, but a full queue would block its worker.
     let mut discard = || rejects.drain(wide);
     if shared.wait_until_earliest(0, &mut discard) {
         return;
     }
-    // A worker has an earlier one, and raises it: here, in the end.
+    // A worker has an earlier error and raises it; the leader receives it from its message queue in this loop.
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     loop {
         discard();
@@ -137,7 +138,7 @@ unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
     }
 }
 
-/// Take the rejects that are on their way.
+/// Receives the rejects that workers have sent.
 ///
 /// # Safety
 /// A valid leader.

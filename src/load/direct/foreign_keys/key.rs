@@ -1,4 +1,4 @@
-//! The keys of one foreign key: collected, each once, and found again with their rows.
+//! The keys of one foreign key: collected without repetitions, and found again with their rows.
 
 use pgrx::pg_sys;
 
@@ -8,24 +8,25 @@ use crate::pg::unguarded as c;
 /// A foreign key whose new values are collected.
 #[derive(Debug)]
 pub struct ForeignKey {
-    /// Which of the relation's triggers checks it, and how that was enabled.
+    /// Index of the trigger that checks it, and how it was enabled.
     pub(super) trigger: usize,
     pub(super) enabled: std::ffi::c_char,
     pub(super) query: KeyQuery,
-    /// For keys. Their number is of no use until they are sorted.
+    /// A slot for keys. Their numbers are assigned after the sort.
     pub(super) slot: *mut pg_sys::TupleTableSlot,
     sorted: *mut pg_sys::TupleTableSlot,
     pub(super) sort: *mut pg_sys::Tuplesortstate,
     pub(super) numbered: *mut pg_sys::Tuplestorestate,
-    /// How many there are, once they have numbers.
+    /// Number of distinct keys, once they have numbers.
     pub(super) count: Option<u64>,
 }
 
 impl ForeignKey {
-    /// The foreign key that a trigger checks, if it can be checked here. Guarded; allocates in the current memory context.
+    /// The foreign key that a trigger checks, if it is supported here. Guarded; allocates in the current memory
+    /// context.
     ///
     /// # Safety
-    /// An open relation, and a trigger of it.
+    /// The relation is open, and the trigger is one of its triggers.
     pub(super) unsafe fn new(
         relation: pg_sys::Relation,
         trigger: &pg_sys::Trigger,
@@ -51,13 +52,16 @@ impl ForeignKey {
         }
     }
 
-    /// Keep each key once, with a number; and say how many there are. Keys that are equal, but not the same bytes, are not
-    /// the same: whether they refer to the same row is not decided here.
+    /// Numbers the distinct keys and keeps each once; returns how many there are.
+    ///
+    /// Keys that are equal but differ in bytes count as different: whether they refer to the same row is not decided
+    /// here.
     ///
     /// # Safety
-    /// A plain frame. All rows were taken, tracked or not.
+    /// A plain frame. The keys of all rows were collected, tracked or not.
     pub(super) unsafe fn number_keys(&mut self, tracked: bool) -> u64 {
-        // SAFETY: this function's contract covers the frame; the slot has an attribute for each column, and one for the number.
+        // SAFETY: this function's contract covers the frame; the slot has an attribute for each column and one for the
+        // number.
         unsafe {
             c::tuplesort_performsort(self.sort);
             self.walk(tracked, |key, number, is_first| {
@@ -74,13 +78,14 @@ impl ForeignKey {
         }
     }
 
-    /// Number the keys, if they are not, let `look` set the bits of those that are there, and tell `missing` of each row whose key
-    /// is not.
+    /// Numbers the keys if necessary, lets `look` set the bits of those with a parent, and calls `missing` for each row
+    /// whose key has none.
     ///
     /// # Safety
-    /// As [`ForeignKeys::find`], and so for `look`.
+    /// See [`ForeignKeys::find`]; the same holds for `look`.
     pub(super) unsafe fn seek(&mut self, look: impl FnOnce(&ForeignKey, u64, *mut u8), mut missing: impl FnMut(u64)) {
-        // SAFETY: this function's contract covers the frame; nothing in it has a destructor. There is a bit for each key.
+        // SAFETY: this function's contract covers the frame; nothing in it has a destructor. There is a bit for each
+        // key.
         unsafe {
             let keys = match self.count {
                 Some(keys) => keys,
@@ -107,14 +112,14 @@ impl ForeignKey {
         }
     }
 
-    /// Go through the keys in their order: `visit` gets the number of each, and whether it is the first with it. Returns how
-    /// many numbers there are.
+    /// Visits the keys in their order: `visit` gets the key's number, and whether it is the first with that number.
+    /// Returns the number of distinct keys.
     ///
     /// # Safety
     /// A plain frame. The keys are sorted; `visit` owns nothing that has a destructor.
     unsafe fn walk(&self, tracked: bool, mut visit: impl FnMut(&ForeignKey, u64, bool)) -> u64 {
-        // SAFETY: this function's contract covers the frame. A slot for minimal tuples that is not empty has one, which lies
-        // there until the next one is asked for; a tuple is as long as it says, and ends with its row, if that is tracked.
+        // SAFETY: this function's contract covers the frame. A non-empty slot for minimal tuples has a tuple that is
+        // valid until the next fetch; it has `t_len` bytes, and ends with its row if that is tracked.
         unsafe {
             let mut keys = 0;
             let mut previous: *mut u8 = std::ptr::null_mut();
@@ -124,7 +129,7 @@ impl ForeignKey {
             while c::tuplesort_gettupleslot(self.sort, true, false, self.sorted, std::ptr::null_mut()) {
                 c::check_for_interrupts();
                 let tuple = (*self.sorted.cast::<pg_sys::MinimalTupleTableSlot>()).mintuple;
-                // What is before that, a sort does not keep.
+                // A sort does not keep the header before this field.
                 let head = std::mem::offset_of!(pg_sys::MinimalTupleData, t_infomask2);
                 let size = ((*tuple).t_len as usize).saturating_sub(head + tail);
                 let bytes = std::slice::from_raw_parts(tuple.cast::<u8>().add(head), size);
@@ -145,12 +150,12 @@ impl ForeignKey {
         }
     }
 
-    /// Give back what it takes, once.
+    /// Frees the resources, once.
     ///
     /// # Safety
-    /// A plain frame.
+    /// The frame is plain.
     pub(super) unsafe fn end(&mut self) {
-        // SAFETY: what `prepare` made.
+        // SAFETY: made by `prepare`.
         unsafe {
             if !self.sort.is_null() {
                 c::tuplesort_end(self.sort);

@@ -1,11 +1,11 @@
-//! An index, built from the keys that were collected.
+//! Builds an index from the collected keys.
 //!
-//! What reindex_index and index_build (index.c) do around a build is done here, too, as far as it concerns an index whose
-//! table nobody else can write to, which is valid, and in which no function of a user's takes part: a new file, its init fork,
-//! statistics.
+//! It also does the steps of reindex_index and index_build (index.c) around a build: a new file, its init fork,
+//! statistics. Steps for other cases are left out: the index is valid, its table has no other writer, and no
+//! user-defined function is called.
 //!
-//! An index that has entries already can be merged with the new ones. Equal keys of a unique index then need not be a
-//! conflict, for an entry may be of a row that is dead; so the table is asked.
+//! An index that has entries can be merged with the new keys. In a unique index, equal keys are then no conflict if an
+//! entry's row is dead, so the heap is checked.
 
 mod bytes;
 mod range;
@@ -42,19 +42,22 @@ const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 const INIT: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::INIT_FORKNUM;
 
-/// A row's place, as entries have it.
+/// The position of a row in the form of index entries.
 pub fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
     Tid::new(u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
 }
 
-/// What a row clashes with, and the row: may it stay in the index nevertheless? Else it is an error.
+/// Decides whether a row may stay in the index in spite of a clash; otherwise the clash is an error.
 pub type Judge<'a> = dyn FnMut(Clash<'_>, Tid) -> bool + 'a;
 
-/// Build an index of a relation from its keys. False if they could not be collected, or what it has could not be read:
-/// then the server has to build it. Guarded.
+/// Builds an index of a relation from its keys.
+///
+/// False if the keys could not be collected, or the old entries could not be read: then the server must build it.
+/// Guarded.
 ///
 /// # Safety
-/// An open relation that nobody else can write to, and one of its indexes, closed, locked exclusively, that was planned.
+/// The relation is open and has no other writer. The index is one of its planned indexes, closed and locked
+/// exclusively.
 pub unsafe fn build(
     relation: pg_sys::Relation,
     collector: &mut Collector,
@@ -78,7 +81,7 @@ pub unsafe fn build(
 }
 
 /// # Safety
-/// As [`build`].
+/// See [`build`].
 unsafe fn build_words<W: Word>(
     relation: pg_sys::Relation,
     oid: pg_sys::Oid,
@@ -101,7 +104,7 @@ unsafe fn build_words<W: Word>(
         renew(relation, oid, sources, &mut || (), |index, old, unfit| {
             match together::build(relation, index, keys, others, old, sources)? {
                 Together::Built(built) => return Ok(built),
-                // What there is of the file is of no use.
+                // The partly written file is replaced.
                 Together::GivenUp => set_new_file(relation, index),
                 Together::NotWorth => (),
             }
@@ -115,7 +118,7 @@ unsafe fn build_words<W: Word>(
     Ok(built)
 }
 
-/// Take over the runs of all workers. False if one of them has given up. Guarded.
+/// Takes over the runs of all workers. False if one of them could not collect its keys. Guarded.
 pub(super) fn all_runs(
     sources: Sources<'_>,
     others: &mut Vec<Runs>,
@@ -129,7 +132,7 @@ pub(super) fn all_runs(
     Ok(true)
 }
 
-/// Is there a key of each row?
+/// Checks that there is a key of each row.
 pub(super) fn check_total(total: u64, sources: Sources<'_>) -> Result<()> {
     if total == sources.rows {
         return Ok(());
@@ -138,7 +141,7 @@ pub(super) fn check_total(total: u64, sources: Sources<'_>) -> Result<()> {
     Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
 }
 
-/// Has an index a new entry for each key that was collected?
+/// Checks that an index has a new entry for each collected key.
 pub(super) fn check_built(new: u64, total: u64) -> Result<()> {
     if new == total {
         return Ok(());
@@ -147,17 +150,18 @@ pub(super) fn check_built(new: u64, total: u64) -> Result<()> {
     Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
 }
 
-/// The entries of the index that was there, among the runs that were merged.
+/// The old index's entries that were among the merged runs.
 fn seen_of<W: Word>(runs: &[Source<'_, W>]) -> Seen<W> {
     let old = runs.iter().find_map(|run| if let Source::Old(old) = run { Some(old.seen()) } else { None });
     old.unwrap_or_default()
 }
 
-/// Give an index a new file, and have it written. False if that could not be, for what is said to be unfit. Who holds the
-/// index open may let go of it when it is `opened`. Guarded.
+/// Gives an index a new file, and lets `write` fill it. False if that failed because something is `unfit`.
+///
+/// `opened` is called when the index is open, so that other references to it can be closed. Guarded.
 ///
 /// # Safety
-/// As [`build`].
+/// See [`build`].
 unsafe fn renew(
     relation: pg_sys::Relation,
     oid: pg_sys::Oid,
@@ -171,7 +175,7 @@ unsafe fn renew(
         opened();
         pg_sys::CheckTableNotInUse(index, c"REINDEX INDEX".as_ptr());
         if !sources.merge && compat::first_leaf(index).is_some() {
-            // Somebody has put rows into the table while it was loaded: a function that says it does not.
+            // A function that is declared as not doing so has put rows into the table during the load.
             pg_sys::index_close(index, NO_LOCK);
             return Ok(false);
         }
@@ -196,10 +200,10 @@ unsafe fn renew(
     Ok(true)
 }
 
-/// Give an open index a new, empty file. Guarded.
+/// Gives an open index a new, empty file. Guarded.
 ///
 /// # Safety
-/// An open relation that nobody else can write to, and one of its indexes, open, locked exclusively.
+/// The relation is open and has no other writer. The index is one of its indexes, open and locked exclusively.
 pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) {
     // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
@@ -212,7 +216,7 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) 
     }
 }
 
-/// The runs of all, in memory and in files.
+/// The runs of all processes, in memory and in files.
 enum Source<'e, W: Word> {
     Memory(Slice<'e, W>),
     File(RunReader<W>),
@@ -247,10 +251,10 @@ impl PageSink for IndexFile {
     }
 }
 
-/// Merge the keys, and write the index.
+/// Merges the keys and writes the index.
 ///
 /// # Safety
-/// An open index with a new file.
+/// The index is open and has a new file.
 unsafe fn write_pages<W: Word>(
     relation: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -268,7 +272,7 @@ unsafe fn write_pages<W: Word>(
     runs.extend(files().flat_map(|runs| runs.readers(block)).map(Source::File));
     runs.extend(old.map(|old| Source::Old(Between::new(old, None, None))));
     let mut merge = Merge::new(runs);
-    // SAFETY: the caller's index.
+    // SAFETY: this function's contract covers the index.
     let (unique, nulls_equal, options) = unsafe {
         let form = &*(*index).rd_index;
         (form.indisunique, form.indnullsnotdistinct, options(index))
@@ -278,7 +282,7 @@ unsafe fn write_pages<W: Word>(
     let mut judge = unique.then(|| Unique::new(shape, nulls_equal));
     let mut clashes = Clashes::new(relation, index, sources);
     let mut duplicate = |key: W, rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
-        // SAFETY: the caller's relations.
+        // SAFETY: this function's contract covers the relations.
         unsafe {
             if let Some(clash) = clashes.find(rows, row)
                 && !may_stay(clash, row)
@@ -296,10 +300,10 @@ unsafe fn write_pages<W: Word>(
     Ok(built)
 }
 
-/// What judges equal keys of a unique index.
+/// Decides on equal keys of a unique index.
 type Duplicate<'a, W> = dyn FnMut(W, &mut Vec<Tid>, Tid) -> Result<()> + 'a;
 
-/// Hand what is merged on to the builder, until it is over. Guarded, and interruptible.
+/// Passes merged entries to the builder, to their end or until `is_over`. Guarded, and interruptible.
 fn feed<W: Word>(
     merge: &mut Merge<W, Source<'_, W>>,
     unique: &mut Option<Unique<W>>,
@@ -325,7 +329,7 @@ fn feed<W: Word>(
     }
 }
 
-/// Set if what an index has cannot be merged.
+/// Set if the old entries of an index cannot be merged.
 type Unfit = Option<Rc<Cell<bool>>>;
 
 fn push<W: Word>(builder: &mut Builder<W>, entries: &[Entry<W>], file: &mut IndexFile, unfit: &Unfit) -> Result<()> {
@@ -336,13 +340,13 @@ fn failed(error: BuildError<Error>, unfit: &Unfit) -> Error {
     match error {
         BuildError::Sink(error) => error,
         BuildError::Order => {
-            // The new keys are: they were sorted here.
+            // The old entries are not in order: the new keys were sorted here.
             if let Some(unfit) = unfit {
                 unfit.set(true);
             }
             Error::new(Code::ERRCODE_INDEX_CORRUPTED, "keys of an index are not in order")
         }
-        // The server is asked to build the index then, and says it better.
+        // Then the server builds the index and raises its own error.
         BuildError::TooLong { .. } => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "a key of an index is too long"),
         BuildError::Collation => Error::new(Code::ERRCODE_INTERNAL_ERROR, "sort keys of an index are not in its order"),
         BuildError::Memory => out_of_memory(),
@@ -350,10 +354,10 @@ fn failed(error: BuildError<Error>, unfit: &Unfit) -> Error {
     }
 }
 
-/// Two rows have the same key: say so as _bt_check_unique (nbtinsert.c) does.
+/// Raises the error for two rows with the same key, as _bt_check_unique does (nbtinsert.c).
 ///
 /// # Safety
-/// An open index with keys of that shape. Guarded.
+/// The index is open and has keys of that shape. Guarded.
 unsafe fn raise_duplicate<W: Word>(
     relation: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -380,10 +384,10 @@ unsafe fn raise_duplicate<W: Word>(
     Ok(())
 }
 
-/// As index_build (index.c) makes it for an index whose main fork is new.
+/// Makes the init fork for an index with a new main fork, as index_build does (index.c).
 ///
 /// # Safety
-/// An open index that is unlogged. Guarded.
+/// The index is open and unlogged. Guarded.
 unsafe fn make_init_fork(index: pg_sys::Relation) {
     // SAFETY: this function's contract covers the index; guarded calls.
     unsafe {
@@ -398,10 +402,12 @@ unsafe fn make_init_fork(index: pg_sys::Relation) {
     }
 }
 
-/// As index_update_stats (index.c) sets them: not for an index with a new file that is empty, for its table may be.
+/// Sets the statistics of an index as index_update_stats does (index.c).
+///
+/// An index with an empty new file keeps its statistics, since its table may be empty.
 ///
 /// # Safety
-/// An open index. Guarded.
+/// The index is open. Guarded.
 unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
     if built.entries == 0 {
         return;
@@ -410,10 +416,10 @@ unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
     unsafe { compat::set_index_statistics(index, built.pages, built.entries as f64) };
 }
 
-/// The same for a table that has nothing but the rows of the load.
+/// Sets the statistics of a table that has only the rows of the load.
 ///
 /// # Safety
-/// An open table. Guarded.
+/// The table is open. Guarded.
 unsafe fn set_table_statistics(relation: pg_sys::Relation, rows: u64) {
     // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
@@ -433,7 +439,7 @@ struct BTOptions {
 }
 
 /// # Safety
-/// An open B-tree. Guarded.
+/// The index is an open B-tree. Guarded.
 pub(super) unsafe fn options(index: pg_sys::Relation) -> Options {
     // SAFETY: this function's contract covers the index; a B-tree's options are BTOptions.
     unsafe {

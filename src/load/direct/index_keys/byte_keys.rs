@@ -1,7 +1,7 @@
-//! One process's keys of an index that are strings of bytes.
+//! One process's keys of an index, for keys that are strings of bytes.
 //!
-//! As with keys that are integers they gather in memory and leave it as sorted runs. The memory is all accounted for by
-//! their store, which says when there is no more of it.
+//! Like integer keys, they are collected in memory and written as sorted runs. Their store accounts for all memory and
+//! reports when it is full.
 
 use pg_bulk_format::btree::bytes::read::Reader;
 use pg_bulk_format::btree::bytes::shape::ByteShape;
@@ -19,14 +19,14 @@ use crate::pg::shared_files::SharedFiles;
 const LEAST_BLOCK: usize = 8 * 1024;
 const MOST_BLOCK: usize = 128 * 1024;
 
-/// What was collected.
+/// The collected keys of one process.
 #[derive(Debug)]
 pub struct ByteKeys {
     reader: Reader,
     memory: usize,
-    /// After [`ByteKeys::sort`] all that is not in a file, as one run.
+    /// After [`ByteKeys::sort`], all keys that are not in a file, as one run.
     pub store: Store,
-    /// Keys that this process has seen.
+    /// Number of keys that this process has collected.
     pub total: u64,
     pub given_up: bool,
     pub runs: Runs,
@@ -41,7 +41,7 @@ impl ByteKeys {
         self.reader.shape()
     }
 
-    /// So many bytes of a run are read at once, if there are so many runs.
+    /// Bytes of each run to read at once, with this number of runs.
     pub fn block(&self, runs: usize) -> usize {
         (self.memory / runs.max(1)).clamp(LEAST_BLOCK, MOST_BLOCK)
     }
@@ -77,7 +77,7 @@ impl ByteKeys {
         self.store = Store::new(0);
     }
 
-    /// Room for the keys of a page.
+    /// Makes room for the keys of a page.
     fn make_room(&mut self) -> Result<()> {
         let room = self.shape().page_room();
         while !self.given_up && !self.store.make_room(room).map_err(no_memory)? {
@@ -87,7 +87,7 @@ impl ByteKeys {
         Ok(())
     }
 
-    /// Write the run that was made.
+    /// Writes the run in the store to the file.
     fn spill(&mut self) -> Result<()> {
         let (count, bytes) = self.store.run_size();
         self.runs.write_records(self.store.run(), count, bytes)?;
@@ -95,7 +95,7 @@ impl ByteKeys {
         Ok(())
     }
 
-    /// Sort what is in memory. Guarded.
+    /// Sorts the keys in memory. Guarded.
     pub fn sort(&mut self) -> Result<()> {
         loop {
             self.store.sort().map_err(no_memory)?;
@@ -118,7 +118,7 @@ impl ByteKeys {
         Ok(())
     }
 
-    /// Runs that a worker has left. None if it has given up. Guarded.
+    /// Takes over the runs of a worker. None if it could not collect its keys. Guarded.
     pub fn take_over(&mut self, files: &SharedFiles, worker: usize, index: pg_sys::Oid) -> Result<Option<Runs>> {
         let runs = Runs::open(files, &file_name(index, worker), 1)?;
         if let Some(runs) = &runs {

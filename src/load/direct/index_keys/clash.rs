@@ -1,51 +1,53 @@
-//! Rows with equal keys under a unique index, while it is built.
+//! Clashes: rows with equal keys in a unique index, found while it is built.
 //!
 //! ```text
-//!   equal keys, by row ─┬─ the load's: alive
-//!                       └─ the table's own: asked of the heap, but only once there is one of the load's beside them
+//!   equal keys, by row ─┬─ rows of the load: alive
+//!                       └─ old rows of the table: checked in the heap, only if a row of the load has the key, too
 //! ```
 //!
-//! Rows that were there before obey the constraint among themselves, however many dead ones have that key, too. They come
-//! before the load's rows mostly, for these are appended, but not always: some fill a page that was begun.
+//! Old rows satisfy the constraint among themselves, though any number of dead rows may have the key. They mostly come
+//! before the load's rows, which are appended. But some rows of the load fill up an existing page.
 
 use pg_bulk_format::btree::entry::Tid;
 use pgrx::pg_sys;
 
 use super::sources::Sources;
 
-/// What a row clashes with.
+/// A clash of a row with rows before it.
 #[derive(Debug, Clone, Copy)]
 pub enum Clash<'r> {
-    /// A row of the load has a key that a row of the table has, which is alive; the first to have it `begins`.
+    /// A row of the load has the key of a live row of the table. `begins`: the first such clash of the key.
     Taken { by: pg_sys::ItemPointerData, begins: bool },
-    /// A row of the load has the key of another one, the latest of which is `before`; the first to have it `begins`.
+    /// A row of the load has the key of other rows of the load, the last of which is `before`. `begins`: the first
+    /// clash.
     Twin { before: Tid, begins: bool },
-    /// A row of the table, which is alive, has the key of rows of the load, which are among these.
+    /// A live row of the table has the key of rows of the load, which are among `rows`. `begins`: the first clash.
     Takes { by: pg_sys::ItemPointerData, rows: &'r [Tid], begins: bool },
 }
 
-/// Finds them.
+/// Finds the clashes of an index.
 #[derive(Debug)]
 pub struct Clashes<'w> {
     relation: pg_sys::Relation,
     index: pg_sys::Relation,
     sources: Sources<'w>,
-    /// Of the current key: the load's latest row, ...
+    /// For the current key: the last row of the load, ...
     latest: Option<Tid>,
     /// ... rows of the table that may be alive, ...
     unknown: Vec<Tid>,
-    /// ... the one that is, and whether there has been a clash.
+    /// ... the row that is alive, and whether there was a clash.
     taken: Option<pg_sys::ItemPointerData>,
     clashed: bool,
 }
 
 impl<'w> Clashes<'w> {
-    /// For an open relation and one of its indexes.
+    /// Prepares for an open relation and one of its indexes.
     pub fn new(relation: pg_sys::Relation, index: pg_sys::Relation, sources: Sources<'w>) -> Clashes<'w> {
         Clashes { relation, index, sources, latest: None, unknown: Vec::new(), taken: None, clashed: false }
     }
 
-    /// A row has the same key as rows before, all of which were given, but the first. Guarded, and interruptible.
+    /// Finds the clash of a row with the rows of the same key before it. All of them but the first were passed before.
+    /// Guarded, and interruptible.
     ///
     /// # Safety
     /// The relations are still open.
@@ -80,10 +82,10 @@ impl<'w> Clashes<'w> {
     }
 }
 
-/// The version of a row that is alive to whoever inserts now. As _bt_check_unique (nbtinsert.c) asks. Guarded.
+/// The live version of a row, with the snapshot of _bt_check_unique (nbtinsert.c). Guarded.
 ///
 /// # Safety
-/// An open relation, and one of its indexes.
+/// The relation is open, and the index is one of its indexes.
 unsafe fn alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid) -> Option<pg_sys::ItemPointerData> {
     let block = row.block();
     loop {
@@ -104,7 +106,7 @@ unsafe fn alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid) -
             if !is_alive || other == pg_sys::InvalidTransactionId {
                 return is_alive.then_some(tid);
             }
-            // Writers were kept out from the start, so there should be none to wait for.
+            // The table's lock has kept other writers away, so there should be no transaction to wait for.
             pg_sys::XactLockTableWait(other, index, &raw mut tid, pg_sys::XLTW_Oper::XLTW_InsertIndex);
         }
     }

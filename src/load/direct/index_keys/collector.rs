@@ -1,11 +1,12 @@
 //! One process's keys of an index.
 //!
-//! Entries gather in memory. When there are too many they are sorted and written to a temporary file, as a run: their
-//! number, then the entries. As long as they come in order they are packed instead, which takes so little that mostly no file is
-//! wanted. A worker leaves all of its runs in a file that the leader finds by its name; the leader keeps
-//! its last one in memory.
+//! Entries are collected in memory. When memory is full they are sorted and written to a temporary file as a run: the
+//! number of entries, then the entries. As long as they come in order they are packed instead, so small that mostly no
+//! file is needed. A worker leaves all of its runs in a file that the leader finds by name. The leader keeps its last
+//! run in memory.
 //!
-//! A key for which there is no word makes the collection useless. It is given up then, and the leader hears of it.
+//! A key that cannot be written as an integer makes the collection useless. The process then gives up collecting, and
+//! the leader finds a mark in its file.
 
 use pg_bulk_format::btree::bytes::read::Reader;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes};
@@ -28,15 +29,15 @@ use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::{SharedSort, SharedSorts};
 use crate::pg::tuple_sort::TupleSort;
 
-/// Entries that there is always room for.
+/// Least number of entries that there is room for.
 const FEWEST: usize = 4096;
 /// Entries of a run that are read at once.
 const LEAST_BLOCK: usize = 256;
 const MOST_BLOCK: usize = 4096;
 
-/// Entries that are packed at once, at least. Where tests have few rows, fewer.
+/// Least number of entries to pack at once; smaller for tests with few rows.
 const WORTH_PACKING: usize = if cfg!(feature = "points") { 64 } else { 8192 };
-/// Entries of a block that is packed. Fewer wait for others: what a block begins with would not pay for a handful.
+/// Entries of a packed block. Fewer entries wait for others, because they would not pay for a block's header.
 const PACKED_BLOCK: usize = if WORTH_PACKING < packed::MOST { WORTH_PACKING } else { packed::MOST };
 
 /// Collects the keys of an index.
@@ -46,7 +47,7 @@ pub struct Collector {
     pub keys: Keys,
 }
 
-/// Keys of either width.
+/// The collected keys by form.
 #[derive(Debug)]
 pub enum Keys {
     Narrow(Collected<u64>),
@@ -55,28 +56,29 @@ pub enum Keys {
     Tuples(TupleSort),
 }
 
-/// What was collected.
+/// The collected keys of one process.
 #[derive(Debug)]
 pub struct Collected<W: Word> {
     reader: KeyReader,
     entries: Vec<Entry<W>>,
-    /// Entries that there is memory for, together with as many to sort them.
+    /// Entries that fit into memory, with as much again to sort them.
     most: usize,
-    /// So many of the entries, from the first one on, are known to be in order; if all were that have been looked at.
+    /// Number of entries from the first on that are known to be in order; None if some are not.
     in_order: Option<usize>,
-    /// All that came so far was in order, so it is packed; the latest entry that is.
+    /// All entries so far came in order, so they are packed; and the last packed entry.
     packs: bool,
     latest: Option<Entry<W>>,
-    /// Entries that this process has seen.
+    /// Number of entries that this process has collected.
     pub total: u64,
     pub given_up: bool,
     pub runs: Runs,
 }
 
 impl Collector {
-    /// For an index with keys of this shape, of a table with these attributes, in so many bytes. A worker, which has a
-    /// number, shares its files. Keys in order may be packed. None if the attributes are not the shape's. Guarded; files are made in the current memory
-    /// context.
+    /// Makes a collector for an index with keys of this shape, of a table with these attributes.
+    ///
+    /// `memory` is in bytes; `packs`: keys in order may be packed. A worker, which has a number, shares its files. None
+    /// if the attributes do not fit the shape. Guarded; files are made in the current memory context.
     pub fn new(
         index: pg_sys::Oid,
         shape: &Shape,
@@ -105,10 +107,11 @@ impl Collector {
         Some(Collector { index, keys })
     }
 
-    /// For an index whose keys are index tuples. Guarded; all lives in the current memory context.
+    /// Makes a collector for an index whose keys are index tuples. Guarded; its state lives in the current memory
+    /// context.
     ///
     /// # Safety
-    /// The index's relation, which stays open until the collector is closed.
+    /// The relation is the index's, and stays open until the collector is closed.
     pub unsafe fn of_tuples(
         planned: &Planned,
         relation: pg_sys::Relation,
@@ -126,7 +129,7 @@ impl Collector {
         matches!(self.keys, Keys::Tuples(_))
     }
 
-    /// Others collect keys of the same index: it is one of these sorts. Before there are any.
+    /// Shares the index's sort with the workers, which collect its keys, too. Before the first key.
     pub fn share(&mut self, planned: &[Planned], sorts: SharedSorts) {
         if let Keys::Tuples(keys) = &mut self.keys
             && let Some(planned) = planned.iter().find(|planned| planned.index == self.index)
@@ -136,7 +139,7 @@ impl Collector {
         }
     }
 
-    /// Others may want to read what this process has. Before there are any keys.
+    /// Makes this process's runs readable for other processes. Before the first key.
     pub fn share_files(&mut self, files: SharedFiles) {
         let name = file_name(self.index, 0);
         match &mut self.keys {
@@ -146,7 +149,7 @@ impl Collector {
         };
     }
 
-    /// Is there no key that it could not take? Strings may be too long, and not every float has a word.
+    /// Can it take every key? Strings may be too long, and some floats have no integer form.
     pub fn has_all(&self) -> bool {
         match &self.keys {
             Keys::Narrow(keys) => keys.reader.shape().has_all(),
@@ -155,7 +158,7 @@ impl Collector {
         }
     }
 
-    /// Take the keys of pages that are in the table, from this block on. Guarded.
+    /// Collects the keys of pages that were appended from block `first` on. Guarded.
     pub fn add_pages(&mut self, pages: &[u8], first: u32) -> Result<()> {
         match &mut self.keys {
             Keys::Narrow(keys) => keys.add_pages(pages, first),
@@ -168,7 +171,7 @@ impl Collector {
         }
     }
 
-    /// Take the key of a row that is in the table. Guarded.
+    /// Collects the key of a row that is in the table. Guarded.
     pub fn add_tuple(&mut self, tuple: &[u8], tid: pg_sys::ItemPointerData) -> Result<()> {
         let place = tid;
         let block = u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo);
@@ -184,7 +187,7 @@ impl Collector {
         }
     }
 
-    /// Bytes that keys take in this process.
+    /// Bytes that the keys take in this process.
     pub fn held(&self) -> usize {
         match &self.keys {
             Keys::Narrow(keys) => keys.entries.capacity() * size_of::<Entry<u64>>() + keys.runs.packed_size(),
@@ -194,7 +197,7 @@ impl Collector {
         }
     }
 
-    /// They are not wanted any more. Guarded.
+    /// Closes the collector without using its keys. Guarded.
     pub fn close(&mut self) {
         match &mut self.keys {
             Keys::Narrow(keys) => keys.runs.close(),
@@ -204,7 +207,7 @@ impl Collector {
         }
     }
 
-    /// All rows that there are for now were seen: sort, while others do. Guarded.
+    /// Sorts the keys of all rows so far, while the workers sort theirs. Guarded.
     pub fn settle(&mut self) {
         match &mut self.keys {
             Keys::Narrow(keys) => keys.sort(),
@@ -215,7 +218,7 @@ impl Collector {
         }
     }
 
-    /// All rows were seen: leave the keys to the leader. Guarded.
+    /// Leaves the keys to the leader, after the last row. Guarded.
     pub fn hand_over(&mut self) -> Result<()> {
         match &mut self.keys {
             Keys::Narrow(keys) => keys.hand_over(),
@@ -238,7 +241,7 @@ impl<W: Word> Collected<W> {
         Self { reader, entries, most, in_order, packs, latest: None, total: 0, given_up: false, runs }
     }
 
-    /// So many entries are read at once, if there are so many runs.
+    /// Entries of each run to read at once, with this number of runs.
     pub fn block(&self, runs: usize) -> usize {
         (self.most * 2 / runs.max(1)).clamp(LEAST_BLOCK, MOST_BLOCK)
     }
@@ -258,11 +261,11 @@ impl<W: Word> Collected<W> {
                 None => self.give_up(),
             }
         }
-        // While they are at hand.
+        // While the entries are in the processor's cache.
         if self.is_in_order() { self.pack() } else { Ok(()) }
     }
 
-    /// Pack what is in memory in whole blocks, which is in order, if it is behind what was packed before. Guarded.
+    /// Packs whole blocks of the entries in memory, which are in order, if they follow those packed before. Guarded.
     fn pack(&mut self) -> Result<()> {
         if !self.packs || self.entries.len() < WORTH_PACKING {
             return Ok(());
@@ -281,14 +284,14 @@ impl<W: Word> Collected<W> {
         }
         self.entries.drain(..count);
         self.in_order = Some(self.entries.len());
-        // As much as is set aside for sorting, which what is in order does not want.
+        // The limit is the memory for sorting, which entries in order do not need.
         if self.runs.packed_size() > self.most * size_of::<Entry<W>>() || !self.is_within(self.entries.capacity()) {
             self.runs.spill()?;
         }
         Ok(())
     }
 
-    /// Is there memory for so many entries besides what is packed?
+    /// Is there memory for this number of entries, beside the packed ones?
     fn is_within(&self, entries: usize) -> bool {
         entries + self.runs.packed_size().div_ceil(size_of::<Entry<W>>()) <= self.most * 2
     }
@@ -313,24 +316,24 @@ impl<W: Word> Collected<W> {
         self.take_entries();
     }
 
-    /// What is in memory.
+    /// The entries in memory.
     pub fn entries(&self) -> &[Entry<W>] {
         &self.entries
     }
 
-    /// What is in memory, which is not kept.
+    /// Takes the entries out of memory.
     pub fn take_entries(&mut self) -> Vec<Entry<W>> {
         self.in_order = Some(0);
         std::mem::take(&mut self.entries)
     }
 
-    /// Room for so many more entries, in memory that is had already or may be had.
+    /// Makes room for `count` more entries, within the memory limit.
     fn make_room(&mut self, count: usize) -> Result<()> {
         let needed = self.entries.len() + count;
         if self.given_up || needed <= self.entries.capacity() {
             return Ok(());
         }
-        // What is in order needs no second place to be sorted in.
+        // Entries in order need no second array for sorting.
         let is_in_order = self.is_in_order();
         let most = if is_in_order { self.most * 2 } else { self.most };
         if needed > most {
@@ -343,7 +346,7 @@ impl<W: Word> Collected<W> {
         if needed > self.entries.capacity() {
             let wanted = (self.entries.capacity() * 2).clamp(FEWEST, most.max(FEWEST)).max(needed);
             if !self.is_within(if is_in_order { wanted } else { wanted * 2 }) {
-                // It takes little time to write what is packed, and it is read from its start only.
+                // Packed entries are written fast, and are read only from their start anyway.
                 self.runs.spill()?;
             }
             self.entries.try_reserve_exact(wanted - self.entries.len()).map_err(|_| out_of_memory())?;
@@ -351,7 +354,7 @@ impl<W: Word> Collected<W> {
         Ok(())
     }
 
-    /// Is what is in memory in order? What is known to be is not looked at again.
+    /// Are the entries in memory in order? Checks only those that are not known to be.
     fn is_in_order(&mut self) -> bool {
         let Some(known) = self.in_order else { return false };
         let news = self.entries.get(known.saturating_sub(1)..);
@@ -359,7 +362,7 @@ impl<W: Word> Collected<W> {
         self.in_order.is_some()
     }
 
-    /// Sort what is in memory.
+    /// Sorts the entries in memory.
     pub fn sort(&mut self) {
         if !self.is_in_order() {
             self.put_in_order();
@@ -371,7 +374,7 @@ impl<W: Word> Collected<W> {
     fn put_in_order(&mut self) {
         let mut scratch: Vec<Entry<W>> = Vec::new();
         let len = self.entries.len();
-        // Where memory is short, there is enough for a few.
+        // With little memory, there is room for a few.
         if order(&self.entries) == Order::Mixed && scratch.try_reserve_exact(few(len)).is_ok() {
             scratch.resize(few(len), Entry::default());
             if mend(&mut self.entries, &mut scratch) {
@@ -385,7 +388,7 @@ impl<W: Word> Collected<W> {
         sort(&mut self.entries, &mut scratch);
     }
 
-    /// Write what is in memory, which is sorted, from one entry on. Guarded.
+    /// Writes the entries in memory from `from` on, which are sorted. Guarded.
     pub fn write_run(&mut self, from: usize) -> Result<()> {
         let entries = self.entries.get(from..).unwrap_or_default();
         self.runs.write(as_bytes(entries), entries.len() as u64)
@@ -404,7 +407,7 @@ impl<W: Word> Collected<W> {
         Ok(())
     }
 
-    /// Runs that a worker has left, and the number of their entries. None if it has given up. Guarded.
+    /// Takes over the runs of a worker, and counts their entries. None if it could not collect its keys. Guarded.
     pub fn take_over(&mut self, files: &SharedFiles, worker: usize, index: pg_sys::Oid) -> Result<Option<Runs>> {
         let runs = Runs::open(files, &file_name(index, worker), size_of::<Entry<W>>())?;
         if let Some(runs) = &runs {

@@ -1,9 +1,10 @@
-//! Do new keys belong behind all that an index has?
+//! Are the new keys all after the keys of an index?
 //!
-//! Keys that grow with time do, and then to add to an index costs less than to merge it: what is there need not be read, and nobody
-//! waits for a new file.
+//! This is so for keys that grow with time. Then appending to the index is cheaper than merging: the old entries are
+//! not read, and no session waits for a new file.
 //!
-//! The tricky point is that this is asked before anything is done with the keys: runs of workers are looked at, and closed again.
+//! The tricky point is that the answer is needed before the keys are used: runs of workers are opened, read and closed
+//! again.
 
 use pg_bulk_format::btree::entry::{Entry, Word};
 use pgrx::pg_sys;
@@ -15,11 +16,11 @@ use super::sources::{Sources, file_name};
 use crate::error::Result;
 
 impl Collector {
-    /// Are all keys of the processes greater than those of the index? Only for keys that are integers. Guarded; files' memory is of
+    /// Are all collected keys greater than those of the index? Only for integer keys. Guarded; the files' memory is in
     /// the current memory context.
     ///
     /// # Safety
-    /// The collector's index, open, which nobody else writes to.
+    /// The index is the collector's, open, and has no other writer.
     pub unsafe fn is_behind(&mut self, index: pg_sys::Relation, sources: Sources<'_>) -> Result<bool> {
         // SAFETY: this function's contract covers the index.
         unsafe {
@@ -34,7 +35,7 @@ impl Collector {
 
 impl<W: Word> Collected<W> {
     /// # Safety
-    /// As [`Collector::is_behind`].
+    /// See [`Collector::is_behind`].
     unsafe fn is_behind(&mut self, index: pg_sys::Relation, sources: Sources<'_>) -> Result<bool> {
         // SAFETY: this function's contract covers the index.
         let Some(last) = (unsafe { last_entry::<W>(index, self.shape()) }) else { return Ok(false) };

@@ -1,15 +1,15 @@
-//! Leaves out of the next keys of a stream, for the end of an index that others use.
+//! Makes leaves from the next keys of a stream, to append them to an index that other sessions use.
 //!
 //! ```text
 //!   keys of the stream   │ first ... │ ...            ... last │ ...
 //!                          tuples      leaves
 //! ```
 //!
-//! The last leaf of the index gets tuples until it is as full as a build would leave it. What comes behind them are leaves, which
-//! are added all at once. The keys are taken from the stream only when they are in the index.
+//! The last leaf of the index gets tuples until it is as full as after a build. The keys after them become leaves,
+//! which are added all at once. The keys are taken from the stream only after they are in the index.
 //!
-//! The tricky point is uniqueness: keys that are equal to each other are for core to judge, so leaves end before the first pair of
-//! them, and keys with a null that is equal to nothing are not among them.
+//! The tricky point is uniqueness: core must decide on equal keys, so the leaves end before the first pair of equal
+//! keys. They also end before a key with a null, if nulls are distinct.
 
 use pg_bulk_format::btree::build::border_size;
 use pg_bulk_format::btree::entry::Word;
@@ -21,27 +21,27 @@ use super::stream::{KeyStream, Room, Stream};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::leaf::{End, MOST_PAGES};
 
-/// To add fewer leaves is not worth it: the last one would be left half empty too often.
+/// Fewer leaves are not worth the effort: the last one would be half empty too often.
 const FEWEST_PAGES: usize = 4;
-/// All pages of a step are pinned at once, and others want shared buffers, too.
+/// All pages of a step are pinned at once, and other sessions need shared buffers, too.
 const BUFFERS_PER_PAGE: usize = 16;
 const LINE_POINTER: usize = size_of::<pg_sys::ItemIdData>();
 
-/// Keys as they go into an index: some tuples, and leaves.
+/// Keys in the form in which they go into an index: some tuples, and leaves.
 #[derive(Debug, Default)]
 pub struct Growth {
     pub leaves: Extension,
-    /// The first tuple of all, then `tuples` that go before the leaves, then the last one of all: so many are in the room, `tuples` of
-    /// them from the second one on.
+    /// Number of tuples that go before the leaves. The room contains the first tuple of all keys, then these tuples,
+    /// then the last tuple of all keys.
     pub tuples: usize,
-    /// Keys.
+    /// Number of keys.
     count: usize,
 }
 
-/// The next tuple, into the room; false at the end. It stays the next one.
+/// Writes the next tuple into the room; false at the end. It stays the next one.
 ///
 /// # Safety
-/// A stream that nobody else uses, and room for a tuple.
+/// No other reference to the stream is in use; the room has space for a tuple.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn next_tuple(stream: *mut KeyStream, room: *const Room) -> bool {
     // SAFETY: this function's contract covers both arguments.
@@ -53,11 +53,13 @@ pub unsafe extern "C-unwind" fn next_tuple(stream: *mut KeyStream, room: *const 
     }
 }
 
-/// Leaves out of the next keys, for an open index with such an end. Null if there are too few for it. A unique index does not get two
-/// keys that are equal, or, if these are equal to nothing, that have a null. Guarded.
+/// Makes leaves from the next keys, for an open index with this end.
+///
+/// Null if there are too few keys. For a unique index, leaves contain no equal keys, and no key with a null if nulls
+/// are distinct. Guarded.
 ///
 /// # Safety
-/// As [`next_tuple`], with room for the tuples of a page and two more; an open B-tree of these keys.
+/// See [`next_tuple`], with room for the tuples of a page and two more; the index is an open B-tree of these keys.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn leaves_of(
     stream: *mut KeyStream,
@@ -74,10 +76,10 @@ pub unsafe extern "C-unwind" fn leaves_of(
     }
 }
 
-/// The keys of the latest growth are in the index.
+/// Takes the keys of the latest growth from the stream, because they are in the index.
 ///
 /// # Safety
-/// As [`next_tuple`]; there is such a growth, and nothing was taken since.
+/// See [`next_tuple`]; there is such a growth, and no key was taken since.
 pub unsafe fn take_growth(stream: *mut KeyStream) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
@@ -88,12 +90,12 @@ pub unsafe fn take_growth(stream: *mut KeyStream) {
     }
 }
 
-/// The high key between an item and leaves that were made of the stream's keys.
+/// The high key between an item and the leaves that were made of the stream's keys.
 ///
 /// # Safety
-/// A stream.
+/// The stream is valid.
 pub unsafe fn border(stream: *const KeyStream, leaves: &Extension, left: &[u8], to: &mut [u8]) -> Option<usize> {
-    // SAFETY: this function's contract covers the argument; nobody changes the shape of keys.
+    // SAFETY: this function's contract covers the argument; the shape of keys does not change.
     unsafe {
         match stream.as_ref()? {
             KeyStream::Narrow(keys) => leaves.border::<u64>(&keys.shape, left, to),
@@ -104,7 +106,7 @@ pub unsafe fn border(stream: *const KeyStream, leaves: &Extension, left: &[u8], 
 
 impl<W: Word> Stream<W> {
     /// # Safety
-    /// Room for a tuple.
+    /// The room has space for a tuple.
     unsafe fn peek(&mut self, room: &Room) -> Result<bool> {
         let Some(&entry) = self.look(1)?.first() else { return Ok(false) };
         // SAFETY: this function's contract covers the room.
@@ -113,7 +115,7 @@ impl<W: Word> Stream<W> {
     }
 
     /// # Safety
-    /// As [`leaves_of`].
+    /// See [`leaves_of`].
     unsafe fn grow(&mut self, index: pg_sys::Relation, end: &End, room: &Room) -> Result<*mut Growth> {
         let none = Ok(std::ptr::null_mut());
         // SAFETY: this function's contract covers the index; a guarded frame.
@@ -156,7 +158,7 @@ impl<W: Word> Stream<W> {
             .map_err(|error| Error::new(Code::ERRCODE_INTERNAL_ERROR, format!("leaves cannot be made: {error:?}")))?;
         let mut used = 0;
         for (number, &entry) in [first].iter().chain(some).chain(&[last]).enumerate() {
-            // SAFETY: this function's contract covers the room, and there are not more than so many.
+            // SAFETY: this function's contract covers the room, which has space for this number of tuples.
             used += unsafe { room.write::<W>(number, used, &shape, entry) };
         }
         self.growth = Growth { leaves, tuples: some.len(), count };

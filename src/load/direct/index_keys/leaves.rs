@@ -1,10 +1,10 @@
-//! The leaf level of an index that is there already, as one more sorted run.
+//! The leaf level of an existing index, as one more sorted run.
 //!
-//! It is read through shared buffers, for the latest of it may not be in the file yet; by the file's own name, since the
-//! index has a new file by then. Nobody else has the index: it is locked.
+//! It is read through shared buffers, because the newest pages may not be in the file yet. It is read by the old file's
+//! name, since the index has a new file by then. The index is locked, so no other session uses it.
 //!
-//! All entries are kept, also of rows that are dead, and items that are marked as dead: on a standby there may be somebody
-//! to whom they are not.
+//! All entries are kept, including those of dead rows and items that are marked as dead: snapshots on a standby may
+//! still see their rows.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,15 +24,15 @@ use crate::error::{Error, Result};
 use crate::pg::compat;
 use crate::pg::unguarded::guard;
 
-/// So many leaves are looked at for the last entry of an index.
+/// Most leaves that are read to find the last entry of an index.
 const MOST_EMPTY: u32 = 16;
 
-/// What is made of a leaf.
+/// Reads the entries of a leaf in one of the forms of keys.
 pub trait LeafKeys<B> {
-    /// So much of it is wanted at once.
+    /// Entries or bytes to read at once.
     const BLOCK: usize;
 
-    /// Append a page's entries.
+    /// Appends a page's entries to the block.
     fn read(&self, leaf: &Leaf<'_>, block: &mut Vec<B>) -> std::result::Result<(), LeafError>;
 }
 
@@ -52,21 +52,21 @@ impl LeafKeys<u8> for ByteShape {
     }
 }
 
-/// Where the leaf level of an index begins.
+/// The beginning of the leaf level of an index.
 #[derive(Debug, Clone, Copy)]
 pub struct Leaves {
     file: compat::Locator,
     first: u32,
     permanent: bool,
-    /// Of the whole index.
+    /// Pages of the whole index.
     pages: u32,
 }
 
 impl Leaves {
-    /// Of an open index that is locked exclusively, and not temporary. Guarded.
+    /// The leaf level of an open index that is locked exclusively and not temporary. Guarded.
     ///
     /// # Safety
-    /// A B-tree.
+    /// The index is a B-tree.
     pub unsafe fn of(index: pg_sys::Relation) -> Leaves {
         // SAFETY: this function's contract covers the index.
         unsafe {
@@ -79,7 +79,7 @@ impl Leaves {
         }
     }
 
-    /// Read it.
+    /// Makes a reader of the leaf level.
     pub fn reader<S: LeafKeys<B>, B>(&self, shape: S, unfit: Rc<Cell<bool>>) -> LeafReader<S, B> {
         // SAFETY: a guarded call.
         let strategy = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) };
@@ -89,18 +89,18 @@ impl Leaves {
 }
 
 impl Leaves {
-    /// The same from another leaf on.
+    /// The leaf level from another leaf on.
     pub fn from(self, first: u32) -> Leaves {
         Leaves { first, ..self }
     }
 
-    /// How many entries there may be, of keys of this shape that are not the same.
+    /// Estimated number of entries, if keys of this shape are distinct.
     pub fn entries(&self, shape: &KeyShape) -> f64 {
         f64::from(self.pages) * entries_of_page(shape)
     }
 
-    /// A leaf behind so much of the index, and a key of it that is greater than all before: a place to divide it. None if
-    /// the leaf has no two keys, or something is not as it should be. Guarded.
+    /// A position to divide the index at: the leaf after this part of it, and a key on the leaf that is greater than
+    /// all keys before. None if the leaf has no two keys, or a page is damaged. Guarded.
     pub fn divide<W: Word>(&self, shape: &KeyShape, part: f64) -> Option<(u32, W)> {
         // SAFETY: a guarded call.
         let strategy = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) };
@@ -119,7 +119,7 @@ impl Leaves {
     }
 }
 
-/// Entries that a leaf has about.
+/// About the number of entries on a leaf.
 pub fn entries_of_page(shape: &KeyShape) -> f64 {
     (PAGE_SIZE * DEFAULT_FILLFACTOR / 100 / (shape.tuple_size() + LINE_POINTER)) as f64
 }
@@ -132,7 +132,7 @@ fn read_page(
     permanent: bool,
 ) -> [u8; PAGE_SIZE] {
     let mut page = [0u8; PAGE_SIZE];
-    // SAFETY: guarded calls; a page has so many bytes.
+    // SAFETY: guarded calls; a page has `PAGE_SIZE` bytes.
     unsafe {
         let buffer = compat::read_block(file, block, strategy, permanent);
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
@@ -142,13 +142,14 @@ fn read_page(
     page
 }
 
-/// The last entry of an index whose leaf can be found by going back from the end over a few empty ones, which VACUUM leaves there.
-/// None if there is none, or a version whose leaves are not read here. Guarded.
+/// The last entry of an index; None without an entry, or for a version whose leaves are not supported. Guarded.
+///
+/// From the end, it goes back over a few empty leaves, which VACUUM may leave.
 ///
 /// # Safety
-/// An open B-tree, whose pages nobody changes.
+/// The index is an open B-tree, and no other session changes its pages.
 pub unsafe fn last_entry<W: Word>(index: pg_sys::Relation, shape: &KeyShape) -> Option<Entry<W>> {
-    // SAFETY: this function's contract covers the index; guarded calls. A page comes pinned and locked.
+    // SAFETY: this function's contract covers the index; guarded calls. The page is pinned and locked.
     unsafe {
         let mut buffer = if can_read(index) { guard(|| compat::last_of_level(index, 0)) } else { 0 };
         let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);
@@ -167,13 +168,13 @@ pub unsafe fn last_entry<W: Word>(index: pg_sys::Relation, shape: &KeyShape) -> 
     }
 }
 
-/// Is an index of a version whose leaves are read here? One that came by pg_upgrade from before 12 has equal keys in any
-/// order. Guarded.
+/// Is the index of a version whose leaves are supported here? After pg_upgrade from a version before 12, equal keys may
+/// be in any order. Guarded.
 ///
 /// # Safety
-/// An open B-tree.
+/// The index is an open B-tree.
 pub unsafe fn can_read(index: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the index; guarded calls. A page is looked at under a pin and a lock.
+    // SAFETY: this function's contract covers the index; guarded calls. The page is read under a pin and a lock.
     unsafe {
         let buffer = pg_sys::ReadBuffer(index, METAPAGE);
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
@@ -183,7 +184,7 @@ pub unsafe fn can_read(index: pg_sys::Relation) -> bool {
     }
 }
 
-/// The entries of a leaf level. Guarded.
+/// Reader of the entries of a leaf level. Guarded.
 #[derive(Debug)]
 pub struct LeafReader<S, B> {
     file: compat::Locator,
@@ -191,15 +192,15 @@ pub struct LeafReader<S, B> {
     permanent: bool,
     strategy: pg_sys::BufferAccessStrategy,
     shape: S,
-    /// Set if there is something that is no key of this shape.
+    /// Set if an item is not a key of this shape.
     unfit: Rc<Cell<bool>>,
-    /// Pages that were read: a chain that is longer than a relation can be is a circle.
+    /// Number of pages read, to detect a circular chain of leaves.
     count: u32,
     block: Vec<B>,
 }
 
 impl<S, B> LeafReader<S, B> {
-    /// Set if there is something that cannot be merged.
+    /// Is set if the entries cannot be merged.
     pub fn unfit(&self) -> Rc<Cell<bool>> {
         Rc::clone(&self.unfit)
     }

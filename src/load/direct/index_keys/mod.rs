@@ -1,23 +1,24 @@
-//! Keys of indexes that are built when the rows are in, taken while the rows go by.
+//! Keys of indexes that are built after the rows, collected while the rows are made.
 //!
 //! ```text
 //!   each process:  pages of a batch, appended ─► collector ─► sorted runs ─► memory, temporary file ─┐
 //!                                               (an index)                                           │
-//!   leader:        new file ◄─ pages ◄─ levels ◄─ equal keys judged ◄─ merge of the runs ◄───────────┘
+//!   leader:        new file ◄─ pages ◄─ levels ◄─ equal keys checked ◄─ merge of the runs ◄──────────┘
 //! ```
 //!
-//! What takes long when core builds an index of numbers is to read the heap again, to compare keys by way of functions, and
-//! to carry each key through the server as a tuple of its own. Here a key is an integer
-//! ([`pg_bulk_format::btree`]), taken from its page when that has just been written and is still in the processor's
-//! cache; what is sorted are arrays. Keys that come in order need no sorting. A key that has text in it is a string of bytes
-//! whose order is the index's ([`pg_bulk_format::btree::bytes`]), if the text's own order is the one of bytes, or ICU gives
-//! bytes that have it ([`crate::pg::icu_collator`]). All others are index tuples, which the server forms, sorts and
-//! compares ([`crate::pg::tuple_sort`]): in all processes, and while rows go by.
+//! When core builds an index of numbers, three steps take most of the time. It reads the heap again, compares keys
+//! through functions, and carries each key as a separate tuple.
 //!
-//! Only indexes of tables that nobody else can write to get their keys so, from the first row on: of a table that was empty
-//! an index is built; one that has entries is merged with the new ones, if they are many. Which indexes these may be is
-//! decided before the first row ([`plan`]), for the workers must know. Should it turn out that an index is neither built nor
-//! merged, because there are few rows or somebody reads it, its keys were collected in vain.
+//! Here a key is an integer ([`pg_bulk_format::btree`]). It is taken from its page right after the page was written,
+//! from the processor's cache, and arrays of such keys are sorted. Keys that come in order need no sort. A key with
+//! text is a string of bytes whose order is the index's ([`pg_bulk_format::btree::bytes`]). This requires that the text
+//! is compared by bytes, or that ICU returns sort keys ([`crate::pg::icu_collator`]). All other keys are index tuples,
+//! which the server forms, sorts and compares ([`crate::pg::tuple_sort`]), in all processes and while rows are loaded.
+//!
+//! Keys are collected from the first row on, and only for tables without other writers. An index of an empty table is
+//! built; an index with entries is merged with the new ones if these are many. The indexes are chosen before the first
+//! row ([`plan`]), because the workers must know them. If an index is neither built nor merged in the end, because
+//! there are few rows or a session reads it, its keys were collected in vain.
 
 mod build;
 mod byte_keys;
@@ -53,7 +54,7 @@ use crate::pg::owner::may_run;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 
-/// Indexes of a load whose keys are collected, at most; with many partitions each would get too little memory.
+/// Most indexes of a load whose keys are collected; with many partitions each would get too little memory.
 const MOST: usize = 64;
 /// BTORDER_PROC (nbtree.h)
 const ORDER_PROC: u16 = 1;
@@ -61,10 +62,10 @@ const ORDER_PROC: u16 = 1;
 /// An index whose keys are collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planned {
-    /// Which of the load's relations it belongs to.
+    /// Index of its relation among the load's relations.
     pub relation: usize,
     pub index: pg_sys::Oid,
-    /// Its keys are index tuples, in one of the sorts that processes share.
+    /// The number of its shared sort, if its keys are index tuples.
     pub sort: Option<usize>,
 }
 
@@ -72,31 +73,31 @@ pub struct Planned {
 #[derive(Debug, Clone, Default)]
 pub struct KeyPlan {
     pub list: Vec<Planned>,
-    /// Bytes for the keys of each of them, in each process.
+    /// Bytes for the keys of each index, in each process.
     pub memory: usize,
-    /// The same for index tuples.
+    /// Bytes for the index tuples of each index, in each process.
     pub sort_memory: usize,
-    /// Keys that come in order are packed: nobody will want to read them from anywhere but their start.
+    /// Keys that come in order are packed, because they are only read from their start.
     pub packs: bool,
-    /// Where workers leave their keys.
+    /// The files in which workers leave their keys.
     pub files: Option<SharedFiles>,
-    /// Where all leave their index tuples.
+    /// The sorts in which all processes leave their index tuples.
     pub sorts: Option<SharedSorts>,
-    /// In a worker: how many there were before, for other files.
+    /// In a worker: the number of workers of earlier files.
     pub earlier_workers: usize,
 }
 
 impl KeyPlan {
-    /// Has that relation any?
+    /// Does the relation have any such index?
     pub fn has(&self, relation: usize) -> bool {
         self.list.iter().any(|planned| planned.relation == relation)
     }
 
-    /// Who collects the keys of a relation's indexes; workers share them. Guarded; allocates in the current memory
-    /// context.
+    /// Makes the collectors of a relation's indexes; workers share their files. Guarded; allocates in the current
+    /// memory context.
     ///
     /// # Safety
-    /// That relation, open and locked.
+    /// The relation is open and locked.
     pub unsafe fn collectors(
         &self,
         number: usize,
@@ -106,7 +107,8 @@ impl KeyPlan {
     ) -> Vec<Collector> {
         let mine = self.list.iter().filter(|planned| planned.relation == number);
         let collector = |planned: &Planned| {
-            // SAFETY: this function's contract covers the relation; guarded calls on an index of it that the leader has locked.
+            // SAFETY: this function's contract covers the relation; guarded calls on an index of it that the leader has
+            // locked.
             unsafe {
                 if let Some(number) = planned.sort {
                     let shared = self.sorts.and_then(|sorts| sorts.get(number));
@@ -123,7 +125,7 @@ impl KeyPlan {
     }
 }
 
-/// What an index's keys are to us.
+/// Form of an index's keys.
 #[derive(Debug)]
 pub enum KeyForm {
     /// Integers.
@@ -132,29 +134,29 @@ pub enum KeyForm {
     Bytes(ByteShape),
 }
 
-/// What is to be known of an index to collect its keys.
+/// Properties of an index that are needed to collect its keys.
 #[derive(Debug)]
 pub struct Shape {
     pub keys: KeyForm,
-    /// The attributes of the heap that it consists of, counted from 0.
+    /// The heap's attributes in the index, counted from 0.
     pub attributes: Vec<usize>,
 }
 
-/// Which indexes may get their keys as index tuples.
+/// The indexes whose keys may be collected as index tuples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tuples {
-    /// None: those that have entries already are not merged with them.
+    /// None, because index tuples are not merged with existing entries.
     None,
-    /// All but unique ones: the first key that is there twice would be an error.
+    /// All but unique ones, where the first duplicate key would be an error.
     Plain,
     All,
 }
 
-/// The indexes of a relation whose keys can be collected: those that may be built or merged, or else those whose keys can be
-/// inserted. Guarded.
+/// Adds the indexes of a relation whose keys can be collected: those that may be built or merged, or else those that
+/// get their keys inserted. Guarded.
 ///
 /// # Safety
-/// An open relation that is locked.
+/// The relation is open and locked.
 pub unsafe fn plan(
     relation: pg_sys::Relation,
     number: usize,
@@ -162,7 +164,7 @@ pub unsafe fn plan(
     hazards: &Hazards,
     planned: &mut Vec<Planned>,
 ) {
-    // SAFETY: this function's contract covers the relation; guarded calls. The list is ours.
+    // SAFETY: this function's contract covers the relation; guarded calls. The list is a copy.
     unsafe {
         let list = pg_sys::RelationGetIndexList(relation);
         let count = if list.is_null() { 0 } else { (*list).length };
@@ -184,12 +186,12 @@ pub unsafe fn plan(
     }
 }
 
-/// Is an index a B-tree whose entries are tuples that any process may form and compare, as the table's owner? Guarded.
+/// Is an index a B-tree whose tuples every process may form and compare as the table's owner? Guarded.
 ///
 /// # Safety
-/// An open index.
+/// The index is open.
 unsafe fn has_tuples(index: pg_sys::Relation, tuples: Tuples, hazards: &Hazards) -> bool {
-    // SAFETY: this function's contract covers the index, which has so many keys; guarded calls.
+    // SAFETY: this function's contract covers the index, which has `indnkeyatts` keys; guarded calls.
     unsafe {
         let form = &*(*index).rd_index;
         is_immediate_btree(index)
@@ -205,7 +207,7 @@ unsafe fn has_tuples(index: pg_sys::Relation, tuples: Tuples, hazards: &Hazards)
 }
 
 /// # Safety
-/// An open index.
+/// The index is open.
 unsafe fn is_immediate_btree(index: pg_sys::Relation) -> bool {
     // SAFETY: this function's contract covers the argument.
     unsafe {
@@ -219,12 +221,12 @@ unsafe fn is_immediate_btree(index: pg_sys::Relation) -> bool {
     }
 }
 
-/// The shape of an index's keys, if they are integers to us, or strings of bytes. Guarded.
+/// The shape of an index's keys, if they are integers or strings of bytes here. Guarded.
 ///
 /// # Safety
-/// An open relation and one of its indexes, open.
+/// The relation and the index, one of its indexes, are open.
 pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Option<Shape> {
-    // SAFETY: this function's contract covers both arguments; an index has so many keys, options and attributes.
+    // SAFETY: this function's contract covers both arguments; an index has `indnatts` keys, options and attributes.
     unsafe {
         let form = &*(*index).rd_index;
         let is_plain = is_immediate_btree(index)
@@ -258,7 +260,7 @@ pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Opti
                     (kind, collator)
                 }
             };
-            // What the operator class compares is what the column stores.
+            // The operator class must compare values as the column stores them.
             let (len, by_value) = match kind {
                 ByteKind::Fixed(kind) => (i16::try_from(kind.size()).ok()?, kind.by_value()),
                 ByteKind::Varlena { .. } => (-1, false),
@@ -295,7 +297,7 @@ fn words(columns: &[ByteColumn]) -> Option<KeyShape> {
     KeyShape::new(&columns.iter().map(column).collect::<Option<Vec<_>>>()?)
 }
 
-/// What compares strings for an ordering function, if it is not memcmp. None if it is nothing that we know. Guarded.
+/// The collator of an ordering function for strings; `Some(None)` for memcmp. None for an unknown function. Guarded.
 fn strings(procedure: pg_sys::Oid, collation: pg_sys::Oid) -> Option<Option<Rc<dyn Collator>>> {
     match procedure.to_u32() {
         pg_sys::F_BYTEACMP | pg_sys::F_BTTEXT_PATTERN_CMP => Some(None),
@@ -305,7 +307,7 @@ fn strings(procedure: pg_sys::Oid, collation: pg_sys::Oid) -> Option<Option<Rc<d
     }
 }
 
-/// What an ordering function compares, if it is one that we know.
+/// The kind of values that an ordering function compares, if it is known.
 fn kind(procedure: pg_sys::Oid) -> Option<KeyKind> {
     Some(match procedure.to_u32() {
         pg_sys::F_BTINT2CMP => KeyKind::Int2,

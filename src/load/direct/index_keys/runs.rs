@@ -1,12 +1,14 @@
 //! Sorted runs of entries in temporary files.
 //!
-//! A run is the number of its entries, and the entries. A file that was shared is searched for its runs by whoever opens
-//! it; of a file of our own we know where they are.
+//! A run is the number of its entries, then the entries. A process that opens a shared file searches it for the runs; a
+//! process that wrote its own file knows their positions.
 //!
-//! Entries that came in order are packed ([`pg_bulk_format::btree::packed`]): blocks of them, one behind the other, in memory as
-//! long as they are few. In a file such a run is the number of its entries with a bit that says so, that of its bytes, and these.
+//! Entries that came in order are packed ([`pg_bulk_format::btree::packed`]): a sequence of blocks, in memory while it
+//! is small. In a file, such a run is the number of its entries with a bit that marks it as packed, its length in
+//! bytes, and the bytes.
 //!
-//! Keys that are bytes have sizes of their own. Their runs are so many bytes: the number of records, then the records.
+//! Keys that are strings of bytes have different sizes. Their run is its length in bytes, the number of records, then
+//! the records.
 
 use std::ffi::{CString, c_void};
 use std::rc::Rc;
@@ -22,27 +24,27 @@ use pgrx::pg_sys;
 use crate::error::{Error, Result, out_of_memory};
 use crate::pg::shared_files::SharedFiles;
 
-/// What stands for the number of entries if the keys could not be collected.
+/// Written in place of the number of entries if the keys could not be collected.
 pub const GIVEN_UP: u64 = u64::MAX;
-/// What is added to the number of entries that are packed.
+/// Bit in the number of entries of a packed run.
 const PACKED: u64 = 1 << 62;
-/// What a run of records begins with: how many there are.
+/// Length of the number of records at the beginning of a run of records, in bytes.
 const COUNT: usize = size_of::<u64>();
 
-/// Where the file of runs is made.
+/// Kind of the file of runs.
 #[derive(Debug)]
 pub enum Place {
-    /// Nobody else reads it.
+    /// Only this process reads the file.
     Own,
-    /// The leader reads it.
+    /// The leader reads the file.
     Shared(SharedFiles, CString),
 }
 
-/// Where a run is.
+/// Position of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub count: u64,
-    /// What its entries take if they are packed.
+    /// Length of its entries in bytes, if they are packed.
     packed: Option<u64>,
     file: i32,
     offset: pg_sys::off_t,
@@ -52,20 +54,20 @@ pub struct Run {
 #[derive(Debug)]
 pub struct Runs {
     place: Place,
-    /// For the file's own memory.
+    /// Memory context for the open file.
     context: pg_sys::MemoryContext,
     /// Null until there is a run.
     file: *mut pg_sys::BufFile,
     pub list: Vec<Run>,
-    /// Where the next one begins.
+    /// Position of the next run.
     end: (i32, pg_sys::off_t),
-    /// A run that is packed, in memory, and how many entries it has.
+    /// The packed run in memory, and the number of its entries.
     memory: Rc<Vec<u8>>,
     in_memory: u64,
 }
 
 impl Runs {
-    /// None yet. The file's memory will be of the current memory context.
+    /// No runs so far. The open file's memory will be in the current memory context.
     pub fn new(place: Place) -> Runs {
         // SAFETY: a variable of this process.
         let context = unsafe { pg_sys::CurrentMemoryContext };
@@ -73,8 +75,9 @@ impl Runs {
         Runs { place, context, file, list, end: (0, 0), memory, in_memory: 0 }
     }
 
-    /// Those that a process has exported under a name, of entries of so many bytes. None if it has given up. Guarded;
-    /// allocates in the current memory context.
+    /// Opens the runs that a process has exported under a name, with entries of `size` bytes.
+    ///
+    /// None if the process could not collect its keys. Guarded; allocates in the current memory context.
     pub fn open(files: &SharedFiles, name: &CString, size: usize) -> Result<Option<Runs>> {
         let mut runs = Runs::new(Place::Own);
         runs.file = files.open(name);
@@ -114,7 +117,8 @@ impl Runs {
         }
     }
 
-    /// Let others read them when they are exported. Says no if there are some already that nobody else can read.
+    /// Makes later runs readable for other processes after an export. False if a run that they cannot read exists
+    /// already.
     pub fn share(&mut self, files: SharedFiles, name: CString) -> bool {
         let may = self.file.is_null() && self.list.is_empty();
         if may {
@@ -123,19 +127,20 @@ impl Runs {
         may
     }
 
-    /// Can others read them when they are exported?
+    /// Can other processes read the runs after an export?
     pub fn are_shared(&self) -> bool {
         matches!(self.place, Place::Shared(..))
     }
 
-    /// Add a run. Guarded.
+    /// Adds a run. Guarded.
     pub fn write(&mut self, entries: &[u8], count: u64) -> Result<()> {
         self.begin(count, None)?;
         self.append(entries);
         Ok(())
     }
 
-    /// Add entries to the run in memory, behind all that it has. False if they do not get smaller.
+    /// Adds entries to the packed run in memory, after all that it contains. False if packing does not make them
+    /// smaller.
     pub fn pack<W: Word>(&mut self, entries: &[Entry<W>]) -> Result<bool> {
         let Some(memory) = Rc::get_mut(&mut self.memory) else { return Ok(false) };
         let packed = packed::pack(entries, memory).map_err(|_| out_of_memory())?;
@@ -150,12 +155,12 @@ impl Runs {
         self.memory.capacity()
     }
 
-    /// Is there any run that is packed?
+    /// Is any run packed?
     pub fn are_packed(&self) -> bool {
         self.in_memory > 0 || self.list.iter().any(|run| run.packed.is_some())
     }
 
-    /// Write the run in memory, if there is one. Guarded.
+    /// Writes the run in memory to the file, if there is one. Guarded.
     pub fn spill(&mut self) -> Result<()> {
         if self.in_memory > 0 {
             let (memory, count) = (std::mem::take(&mut self.memory), std::mem::take(&mut self.in_memory));
@@ -165,12 +170,12 @@ impl Runs {
         Ok(())
     }
 
-    /// Let go of the run in memory.
+    /// Drops the run in memory.
     pub fn forget(&mut self) {
         (self.memory, self.in_memory) = (Rc::default(), 0);
     }
 
-    /// Add a run of records. Guarded.
+    /// Adds a run of records. Guarded.
     pub fn write_records(&mut self, mut records: StoreRun<'_>, count: usize, bytes: usize) -> Result<()> {
         self.begin((bytes + COUNT) as u64, None)?;
         self.append(&(count as u64).to_ne_bytes());
@@ -184,11 +189,12 @@ impl Runs {
         }
     }
 
-    /// Write the numbers that a run begins with, of its entries, and of its bytes if they are packed. Note its place. Guarded.
+    /// Writes the header of a run: the number of its entries, and its bytes if it is packed. Notes its position.
+    /// Guarded.
     fn begin(&mut self, count: u64, packed: Option<u64>) -> Result<()> {
         let numbers = [count | if packed.is_some() { PACKED } else { 0 }, packed.unwrap_or_default()];
         let size = size_of::<u64>() * if packed.is_some() { 2 } else { 1 };
-        // SAFETY: guarded calls; the memory context outlives the runs, and what is written is not changed.
+        // SAFETY: guarded calls; the memory context outlives the runs, and BufFileWrite does not change the bytes.
         unsafe {
             if self.file.is_null() {
                 let old = pg_sys::MemoryContextSwitchTo(self.context);
@@ -201,7 +207,7 @@ impl Runs {
                 };
                 pg_sys::MemoryContextSwitchTo(old);
             } else if pg_sys::BufFileSeek(self.file, self.end.0, self.end.1, libc::SEEK_SET) != 0 {
-                // Runs may have been looked at.
+                // The file position may have changed, if runs were read.
                 return Err(damaged());
             }
             pg_sys::BufFileWrite(self.file, numbers.as_ptr().cast_mut().cast::<c_void>(), size);
@@ -213,16 +219,16 @@ impl Runs {
         Ok(())
     }
 
-    /// Write more of the run that was begun. Guarded.
+    /// Writes more of the current run. Guarded.
     fn append(&mut self, bytes: &[u8]) {
-        // SAFETY: a guarded call on an open file; what is written is not changed.
+        // SAFETY: a guarded call on an open file, which does not change the bytes.
         unsafe {
             pg_sys::BufFileWrite(self.file, bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len());
             pg_sys::BufFileTell(self.file, &raw mut self.end.0, &raw mut self.end.1);
         }
     }
 
-    /// How many records runs of records have. Guarded.
+    /// The number of records in runs of records. Guarded.
     pub fn records(&self) -> Result<u64> {
         let count = |run: &Run| {
             let mut count = [0; COUNT];
@@ -234,7 +240,7 @@ impl Runs {
         self.list.iter().map(count).sum()
     }
 
-    /// Let the leader have them. Guarded.
+    /// Exports the runs to the leader. Guarded.
     pub fn export(&mut self) {
         debug_assert!(self.in_memory == 0, "what is in memory is not in the file");
         if !self.file.is_null() {
@@ -247,7 +253,7 @@ impl Runs {
         }
     }
 
-    /// Close the file. Guarded.
+    /// Closes the file. Guarded.
     pub fn close(&mut self) {
         if !self.file.is_null() {
             // SAFETY: a guarded call on an open file.
@@ -257,7 +263,7 @@ impl Runs {
         self.forget();
     }
 
-    /// To be read one after the other, or in turn, so many entries at once.
+    /// Makes readers of all runs, which can be read alternately, `most` entries at once.
     pub fn readers<W: Word>(&self, most: usize) -> impl Iterator<Item = RunReader<W>> {
         let memory = Run { count: self.in_memory, packed: Some(self.memory.len() as u64), file: 0, offset: 0 };
         let memory = (self.in_memory > 0).then_some((memory, Some(&self.memory)));
@@ -290,7 +296,7 @@ impl Runs {
         Ok(keys)
     }
 
-    /// The same of the entries whose keys are not less than one, and less than another.
+    /// Makes readers of the entries with keys from `from` on and before `to`. Guarded.
     pub fn between<W: Word>(&self, from: Option<W>, to: Option<W>, most: usize) -> Result<Vec<RunReader<W>>> {
         let reader = |run: &Run| {
             let start = from.map_or(Ok(0), |key| self.place_of(run, key))?;
@@ -311,7 +317,7 @@ impl Runs {
         Ok(entry[0].key())
     }
 
-    /// How many entries of a run have keys that are less than this one. Guarded.
+    /// The number of entries of a run whose keys are less than this one. Guarded.
     fn place_of<W: Word>(&self, run: &Run, key: W) -> Result<u64> {
         let (mut from, mut to) = (0, run.count);
         while from < to {
@@ -321,7 +327,7 @@ impl Runs {
         Ok(from)
     }
 
-    /// The place of a run's entry, which is not packed. Guarded.
+    /// The position of an entry in a run that is not packed. Guarded.
     fn behind<W: Word>(&self, run: &Run, number: u64) -> Result<Run> {
         if run.packed.is_some() {
             return Err(damaged());
@@ -341,7 +347,7 @@ impl Runs {
         Ok(place)
     }
 
-    /// The same, of runs of records, so many bytes at once.
+    /// Makes readers of runs of records, `size` bytes at once.
     pub fn record_readers(&self, size: usize) -> impl Iterator<Item = RecordReader> {
         let file = self.file;
         let reader = move |run: &Run| RecordReader { file, run: *run, read: 0, size, block: Vec::new(), whole: 0 };
@@ -349,13 +355,13 @@ impl Runs {
     }
 }
 
-/// Read what is next of a run, and go on in it. Guarded.
+/// Reads the next bytes of a run, and advances its position. Guarded.
 ///
 /// # Safety
-/// An open file.
+/// The file is open.
 unsafe fn read(file: *mut pg_sys::BufFile, run: &mut Run, bytes: &mut [u8]) -> Result<()> {
-    // SAFETY: guarded calls on the caller's file, with room for as many bytes as are asked for. Others read other places
-    // of the file in between.
+    // SAFETY: guarded calls on this function's file; the buffer has room. Other runs are read in between, so it seeks
+    // first.
     unsafe {
         if pg_sys::BufFileSeek(file, run.file, run.offset, libc::SEEK_SET) != 0 {
             return Err(damaged());
@@ -373,23 +379,23 @@ fn damaged() -> Error {
     Error::new(pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED, message)
 }
 
-/// A run that is being read. Guarded.
+/// A reader of a run. Guarded.
 #[derive(Debug)]
 pub struct RunReader<W: Word> {
     file: *mut pg_sys::BufFile,
     run: Run,
-    /// A run that is packed may be in memory, where so many bytes of it were read.
+    /// A packed run in memory, and the number of its bytes that were read.
     memory: Option<Rc<Vec<u8>>>,
     at: usize,
     read: u64,
     most: usize,
     block: Vec<Entry<W>>,
-    /// A block that is packed.
+    /// A packed block.
     bytes: Vec<u8>,
 }
 
 impl<W: Word> RunReader<W> {
-    /// Unpack the next block.
+    /// Unpacks the next block.
     fn advance_packed(&mut self) -> Result<()> {
         if self.read == self.run.count {
             self.block.clear();
@@ -423,7 +429,7 @@ impl<W: Word> RunReader<W> {
     }
 }
 
-/// Bytes of a packed block at most: half of what its entries take.
+/// Most bytes of a packed block: half the size of its entries.
 const MOST_PACKED: usize = packed::MOST * size_of::<Entry<u128>>() / 2;
 
 impl<W: Word> merge::Run<W> for RunReader<W> {
@@ -451,7 +457,7 @@ impl<W: Word> merge::Run<W> for RunReader<W> {
     }
 }
 
-/// A run of records that is being read. Guarded.
+/// A reader of a run of records. Guarded.
 #[derive(Debug)]
 pub struct RecordReader {
     file: *mut pg_sys::BufFile,

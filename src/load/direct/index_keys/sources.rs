@@ -1,4 +1,4 @@
-//! What an index is built from: what the processes of a load have collected, and what was there before.
+//! The input of an index build: the keys that the processes have collected, and the old entries.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -9,28 +9,28 @@ use pgrx::pg_sys;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::usage::Cpu;
 
-/// What processes have collected, and what was there before.
+/// The input of an index build.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'w> {
-    /// Files of workers, and how many workers there were.
+    /// Files of workers, and the number of workers.
     pub files: Option<SharedFiles>,
     pub workers: usize,
-    /// How many may build it together with the leader.
+    /// Most workers that may build it together with the leader.
     pub builders: usize,
-    /// What is left of maintenance_work_mem beside keys of other indexes, in kB.
+    /// The part of maintenance_work_mem that the keys of other indexes leave, in kB.
     pub memory: i32,
-    /// Rows that there must be keys of.
+    /// Number of rows whose keys must be present.
     pub rows: u64,
-    /// The entries that the index has are to be in the new one, too. Rows are the load's from this block on, ...
+    /// `merge`: the new index gets the old entries, too. `start`: first block of the load's rows, ...
     pub merge: bool,
     pub start: u32,
-    /// ... and those that were put before it, ascending.
+    /// ... except for these rows in earlier blocks, ascending.
     pub elsewhere: &'w [Tid],
-    /// Workers may be started to build it, if what they have done is told.
+    /// If set, workers may be started for the build, and their work is counted here.
     pub help: Option<&'w Cell<Help>>,
 }
 
-/// What workers have done for an index.
+/// Work of workers for an index.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Help {
     pub workers: usize,
@@ -38,13 +38,13 @@ pub struct Help {
 }
 
 impl Sources<'_> {
-    /// Is a row one of the load's?
+    /// Is it a row of the load?
     pub fn is_new(&self, row: Tid) -> bool {
         row.block() >= self.start || self.elsewhere.binary_search(&row).is_ok()
     }
 }
 
-/// What a worker's file is called.
+/// Name of a worker's file.
 pub fn file_name(index: pg_sys::Oid, worker: usize) -> CString {
     CString::new(format!("{}.{worker}", index.to_u32())).unwrap_or_default()
 }

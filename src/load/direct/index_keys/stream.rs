@@ -1,6 +1,6 @@
-//! Keys that were collected, in order, as tuples that can be inserted into an index that others use.
+//! Collected keys in order, as tuples for insertion into an index that other sessions use.
 //!
-//! The rows need not be read again then, nor their keys be sorted by functions. Only keys that are integers come this way.
+//! With them, the rows are not read again, and their keys are not sorted through functions. Only for integer keys.
 
 use pg_bulk_format::btree::entry::{Entry, Word};
 use pg_bulk_format::btree::key::{KeyShape, MAX_TUPLE};
@@ -26,10 +26,10 @@ pub enum KeyStream {
 pub struct Stream<W: Word> {
     pub(super) shape: KeyShape,
     merge: Merge<W, Source<W>>,
-    /// What the merge has handed out last, valid until it is asked again; and how many of these were taken.
+    /// The latest entries of the merge, valid until its next call; and the number of them that were taken.
     entries: *const [Entry<W>],
     taken: usize,
-    /// What was looked at and comes before these; so many of them were taken.
+    /// Entries that were read ahead of these, and the number of them that were taken.
     ahead: Vec<Entry<W>>,
     pub(super) ahead_taken: usize,
     /// The latest growth.
@@ -38,7 +38,7 @@ pub struct Stream<W: Word> {
     others: Vec<Runs>,
 }
 
-/// The runs of all, in memory and in files.
+/// The runs of all processes, in memory and in files.
 #[derive(Debug)]
 enum Source<W: Word> {
     Memory { entries: Vec<Entry<W>>, begun: bool },
@@ -67,8 +67,8 @@ impl<W: Word> Run<W> for Source<W> {
 }
 
 impl KeyStream {
-    /// The keys of all processes. None if they could not be collected, or are not integers. Guarded; files' memory is of the
-    /// current memory context.
+    /// Opens the keys of all processes. None if they could not be collected, or are not integers. Guarded; the files'
+    /// memory is in the current memory context.
     pub fn open(collector: &mut Collector, sources: Sources<'_>) -> Result<Option<KeyStream>> {
         let index = collector.index;
         Ok(match &mut collector.keys {
@@ -105,20 +105,19 @@ impl<W: Word> Stream<W> {
         }))
     }
 
-    /// Write the next tuples, one behind the other, until there are so many, or so many bytes are used. Returns how many there
-    /// are; none at the end.
+    /// Writes the next tuples, until the room's tuples or bytes are used up. Returns their number, 0 at the end.
     fn next(&mut self, room: &Room) -> Result<usize> {
         let (mut count, mut used) = (0, 0);
         while count < room.most && used < room.size {
             let Some(entry) = self.take()? else { break };
-            // SAFETY: behind what is used there is room for a tuple of the longest kind, and for one more pointer.
+            // SAFETY: after the used bytes there is room for the longest tuple, and for one more pointer.
             used += unsafe { room.write(count, used, &self.shape, entry) };
             count += 1;
         }
         Ok(count)
     }
 
-    /// The next key.
+    /// Takes the next key.
     #[inline]
     fn take(&mut self) -> Result<Option<Entry<W>>> {
         if let Some(entry) = self.ahead.get(self.ahead_taken) {
@@ -126,7 +125,7 @@ impl<W: Word> Stream<W> {
             return Ok(Some(*entry));
         }
         loop {
-            // SAFETY: the merge was not asked since.
+            // SAFETY: the merge was not called since.
             let entries = unsafe { &*self.entries };
             if let Some(entry) = entries.get(self.taken) {
                 self.taken += 1;
@@ -140,12 +139,12 @@ impl<W: Word> Stream<W> {
         }
     }
 
-    /// The next keys, which stay the next ones; fewer at the end only.
+    /// Reads the next keys ahead, without taking them; fewer only at the end.
     pub(super) fn look(&mut self, count: usize) -> Result<&[Entry<W>]> {
         self.ahead.drain(..self.ahead_taken.min(self.ahead.len()));
         self.ahead_taken = 0;
         while self.ahead.len() < count {
-            // SAFETY: the merge was not asked since.
+            // SAFETY: the merge was not called since.
             let entries = unsafe { &*self.entries };
             let rest = entries.get(self.taken..).unwrap_or_default();
             if rest.is_empty() {
@@ -165,7 +164,7 @@ impl<W: Word> Stream<W> {
     }
 }
 
-/// Where tuples go: bytes, more than `size` by a tuple, and their places, `most` of them.
+/// Memory for tuples: `size` bytes and a tuple more, and `most` pointers.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Room {
@@ -176,10 +175,10 @@ pub struct Room {
 }
 
 impl Room {
-    /// Write the tuple of a key behind so many, and so many bytes. Returns its bytes.
+    /// Writes the tuple of a key after `count` tuples and `used` bytes. Returns its length.
     ///
     /// # Safety
-    /// There is room for it.
+    /// There is room for the tuple.
     #[inline]
     pub(super) unsafe fn write<W: Word>(&self, count: usize, used: usize, shape: &KeyShape, entry: Entry<W>) -> usize {
         // SAFETY: this function's contract covers the room.
@@ -191,10 +190,10 @@ impl Room {
     }
 }
 
-/// [`Stream::next`]. At the end, files are closed.
+/// Writes the next tuples: see [`Stream::next`]. At the end, files are closed.
 ///
 /// # Safety
-/// A stream that nobody else uses, and room as it says.
+/// No other reference to the stream is in use; the room's fields are true.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn next_tuples(stream: *mut KeyStream, room: *const Room) -> usize {
     // SAFETY: this function's contract covers both arguments.

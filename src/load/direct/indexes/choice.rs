@@ -1,4 +1,4 @@
-//! Which way an index comes by the rows.
+//! Chooses the strategy of an index.
 
 use pgrx::pg_sys;
 
@@ -6,10 +6,10 @@ use crate::load::direct::new_files::Rebuild;
 use crate::load::direct::way::Way;
 use crate::load::report::Why;
 
-/// The way, and why. Guarded.
+/// The strategy, and the reason. Guarded.
 ///
 /// # Safety
-/// An open index and its info.
+/// The index is open, and `info` is its info.
 pub(super) unsafe fn way(
     index: pg_sys::Relation,
     info: *const pg_sys::IndexInfo,
@@ -43,22 +43,22 @@ pub(super) unsafe fn way(
     }
 }
 
-/// How rows are found that lose to an index.
+/// How rows that conflict in an index are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Losses<'a> {
-    /// The first one is an error.
+    /// The first conflict is an error.
     None,
-    /// Equal keys are next to each other in a sort, or among the keys that these indexes are certainly built from.
+    /// Equal keys are adjacent in a sort, or among the keys of these indexes, which are certainly built from them.
     Sorted(&'a [pg_sys::Oid]),
-    /// Each row is looked for.
+    /// Each row is searched for before it is inserted.
     Looked,
 }
 
 impl Losses<'_> {
-    /// Can an index be built, whatever its keys are? If it is unique, by ourselves only.
+    /// May an index be built, whatever its keys are? A unique index only by pg_bulk.
     ///
     /// # Safety
-    /// An open B-tree, or an index that is not unique.
+    /// The index is an open B-tree, or not unique.
     unsafe fn may_build(self, index: pg_sys::Relation) -> bool {
         // SAFETY: this function's contract covers the argument; an index has a type for each key.
         unsafe {
@@ -66,7 +66,7 @@ impl Losses<'_> {
             if !form.indisunique || self == Losses::None {
                 return true;
             }
-            // The server, which builds what we cannot, would raise the first loss.
+            // The server would raise the first conflict as an error.
             match self {
                 Losses::Sorted(certain) => certain.contains(&form.indexrelid),
                 Losses::None | Losses::Looked => false,
@@ -75,19 +75,19 @@ impl Losses<'_> {
     }
 }
 
-/// Are its keys unique at any time?
+/// Are the index's keys unique at any time?
 ///
 /// # Safety
-/// An open index.
+/// The index is open.
 pub(super) unsafe fn is_unique(index: pg_sys::Relation) -> bool {
     // SAFETY: this function's contract covers the argument.
     unsafe { (*(*index).rd_index).indimmediate && (*(*index).rd_index).indisunique }
 }
 
-/// Can rows that lose to an index be found only by looking for each? Guarded.
+/// Can conflicts in an index be found only by searching for each row? Guarded.
 ///
 /// # Safety
-/// An open index.
+/// The index is open.
 pub(super) unsafe fn wants_care(index: pg_sys::Relation) -> bool {
     // SAFETY: this function's contract covers the argument.
     unsafe {

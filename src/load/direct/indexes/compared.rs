@@ -1,4 +1,4 @@
-//! Sorted keys that do not go anywhere: which of them are there more than once, or in the table already.
+//! Compares sorted keys without inserting them: finds those that are not unique or exist in the table.
 
 use pgrx::pg_sys;
 
@@ -11,12 +11,12 @@ use crate::pg::look::{self, Look};
 use crate::pg::unguarded as c;
 
 impl Indexes {
-    /// Take a row.
+    /// Adds a row.
     ///
     /// # Safety
-    /// A plain frame; indexes that are asked, and a slot with a row of the relation.
+    /// A plain frame; the indexes are of a dry run; a slot with a row of the relation.
     pub unsafe fn gather(&mut self, slot: *mut pg_sys::TupleTableSlot) {
-        // SAFETY: this function's contract covers frame and slot. Arrays have room for the keys of any index.
+        // SAFETY: this function's contract covers frame and slot. The arrays have room for the keys of any index.
         unsafe {
             (*self.econtext).ecxt_scantuple = slot;
             for index in &self.list {
@@ -33,13 +33,13 @@ impl Indexes {
         }
     }
 
-    /// Compare what was sorted. Rows with keys that other rows have are suspects.
+    /// Compares the sorted keys, and notes the rows whose keys other rows have.
     ///
     /// # Safety
-    /// A plain frame; indexes that are asked, suspects that live in the current memory context, and a slot of the relation. All
-    /// rows were taken.
+    /// A plain frame; the indexes are of a dry run; `suspects` lives in the current memory context; the slot is for
+    /// rows of the relation. All rows were added.
     pub unsafe fn compare_sorted(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
-        // SAFETY: this function's contract covers the frame. A sort's tuples are valid until the next one is asked for.
+        // SAFETY: this function's contract covers the frame. A tuple of the sort is valid until the next call.
         unsafe {
             let heap = (*self.relinfo).ri_RelationDesc;
             let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
@@ -67,7 +67,7 @@ impl Indexes {
                         continue;
                     }
                     c::index_deform_tuple(tuple, descriptor, values, nulls);
-                    // NULLs are equal to nothing, but where they are equal to each other.
+                    // A NULL is equal to nothing, unless the index has NULLS NOT DISTINCT.
                     let distinct = !(*(*index).info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
                     let key = Key { index, heap, values, nulls, tuple };
                     let row = &raw const (*tuple).t_tid;
@@ -93,10 +93,11 @@ impl Indexes {
         }
     }
 
-    /// Ask one of the indexes.
+    /// Prepares a search in one of the indexes.
     ///
     /// # Safety
-    /// An open index, and a slot of the relation; both live as long. Guarded; allocates in the current memory context.
+    /// The index is open and the slot is for rows of the relation; both live as long. Guarded; allocates in the current
+    /// memory context.
     pub unsafe fn look(&self, number: usize, slot: *mut pg_sys::TupleTableSlot) -> Option<Look> {
         // SAFETY: this function's contract covers the argument.
         unsafe {
@@ -108,10 +109,10 @@ impl Indexes {
     }
 }
 
-/// Are keys equal if, and only if, their bytes are? What is as long as it is may be compressed, or not.
+/// Are keys equal if, and only if, their bytes are? Not for varlenas, whose equal values may be compressed or not.
 ///
 /// # Safety
-/// A plain frame, and an open B-tree with so many keys.
+/// A plain frame, and an open B-tree with `keys` keys.
 unsafe fn is_equal_by_bytes(index: pg_sys::Relation, keys: usize) -> bool {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
@@ -121,7 +122,7 @@ unsafe fn is_equal_by_bytes(index: pg_sys::Relation, keys: usize) -> bool {
 }
 
 /// # Safety
-/// As [`Indexes::look`].
+/// See [`Indexes::look`].
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn begin_look(
     indexes: *const Indexes,

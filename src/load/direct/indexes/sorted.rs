@@ -1,9 +1,9 @@
-//! Sorted keys on their way into a B-tree.
+//! Inserts sorted keys into a B-tree.
 //!
-//! Most of them go in many at once ([`crate::pg::leaf`]), and what that leaves goes in one by one.
+//! Most keys are inserted many at once ([`crate::pg::leaf`]), the rest one by one.
 //!
-//! Keys that are equal come one after the other. So whether a key is there twice in the load is seen by looking at the one
-//! before; only a key that the index has already is looked for.
+//! Equal keys of the load are adjacent, so a duplicate within the load is found by comparing with the key before. Only
+//! existing keys of the index need a search.
 
 mod batch;
 
@@ -23,10 +23,11 @@ use crate::pg::points::point_plain;
 use crate::pg::unguarded as c;
 
 impl Indexes {
-    /// Insert what was sorted, or collected. Rows that lose are suspects; without these, they are errors.
+    /// Inserts the sorted or collected keys. Rows with conflicts are noted in `suspects`; if it is null, they are
+    /// errors.
     ///
     /// # Safety
-    /// A plain frame, and a slot of the relation. All rows were taken.
+    /// A plain frame, and a slot for rows of the relation. All rows were added.
     pub unsafe fn insert_sorted(
         &mut self,
         offender: *mut Offender,
@@ -57,7 +58,7 @@ impl Indexes {
                     number,
                     heap,
                     slot,
-                    // indimmediate: others are not sorted.
+                    // Only indexes with immediate constraints are sorted.
                     unique: (*(*index.relation).rd_index).indisunique,
                     replaces: self.keep == Keep::New && self.arbiter == Some(number),
                     index: &raw mut *index,
@@ -80,7 +81,9 @@ impl Indexes {
     }
 }
 
-/// After so many tuples in a row that were core's, as many at most are given to it at once.
+/// After this many misses in a row, up to `MOST_AT_ONCE` tuples are inserted one by one.
+///
+/// A miss is a tuple that must be inserted by core.
 const MISSES: u32 = 4;
 const MOST_AT_ONCE: u32 = 64;
 const NO: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
@@ -92,14 +95,14 @@ const ORDER: u16 = 1;
 const SIZE_MASK: u16 = 0x1fff;
 type Check = pg_sys::IndexUniqueCheck::Type;
 
-/// An index that sorted keys go into.
+/// An index that sorted keys are inserted into.
 struct Insertion {
     number: usize,
     index: *mut Index,
     heap: pg_sys::Relation,
     slot: *mut pg_sys::TupleTableSlot,
     unique: bool,
-    /// A row takes the place of one that has its key.
+    /// A row replaces the existing row with the same key.
     replaces: bool,
     offender: *mut Offender,
     suspects: *mut Suspects,
@@ -112,22 +115,22 @@ impl Insertion {
     /// # Safety
     /// A plain frame, and a tuple.
     unsafe fn writer(&self, any: pg_sys::IndexTuple) -> LeafWriter {
-        // SAFETY: this function's contract covers both arguments; an open index.
+        // SAFETY: this function's contract covers both arguments; the index is open.
         unsafe {
             let Index { relation, info, .. } = &*self.index;
             LeafWriter::new(self.heap, *relation, self.unique, !(**info).ii_NullsNotDistinct, any)
         }
     }
 
-    /// Insert all of them.
+    /// Inserts all keys.
     ///
     /// # Safety
-    /// A plain frame, and where the tuples come from.
+    /// A plain frame; `way` has the index's keys.
     unsafe fn run(&mut self, batch: *mut Batch, way: Way) {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
             let mut writer = None;
-            // Where keys are there already, each would be searched for twice.
+            // A key that the index has already would be searched for twice.
             let (mut misses, mut left) = (0u32, 0u32);
             loop {
                 c::check_for_interrupts();
@@ -180,12 +183,12 @@ impl Insertion {
         }
     }
 
-    /// Insert a tuple, as core does it. In the short-lived memory context.
+    /// Inserts a tuple as core does. In the short-lived memory context.
     ///
     /// # Safety
     /// A plain frame, and the next tuple.
     unsafe fn insert(&mut self, tuple: pg_sys::IndexTuple) {
-        // SAFETY: this function's contract covers both arguments; arrays have room for the keys of any index.
+        // SAFETY: this function's contract covers both arguments; the arrays have room for the keys of any index.
         unsafe {
             let index = &*self.index;
             let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
@@ -206,12 +209,12 @@ impl Insertion {
                 key.insert(YES);
                 return;
             }
-            // NULLs are equal to nothing, but where they are equal to each other.
+            // A NULL is equal to nothing, unless the index has NULLS NOT DISTINCT.
             let keys = usize::try_from((*index.info).ii_NumIndexKeyAttrs).unwrap_or(0);
             let distinct = !(*index.info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
             let twin = same && !distinct;
             let fits = key.insert(if twin { NO } else { PARTIAL });
-            // What is known of suspects lives on.
+            // The noted rows outlive this tuple.
             pg_sys::CurrentMemoryContext = self.memory;
             let row = &raw const (*tuple).t_tid;
             let group = if twin || (!fits && previous.is_equal(&key, keys, self.per_tuple)) {
@@ -233,7 +236,7 @@ impl Insertion {
     }
 }
 
-/// A key on its way into an index.
+/// A key that is to be inserted into an index.
 pub(super) struct Key {
     pub(super) index: *mut Index,
     pub(super) heap: pg_sys::Relation,
@@ -253,11 +256,11 @@ impl Key {
         }
     }
 
-    /// The key is in its index. Who else has it? Waits for whoever may be about to make or remove it. With `delete`, that
-    /// row is deleted. What all that takes is allocated in `memory`.
+    /// The other row with a key that is in its index. Waits for transactions that may be about to insert or delete such
+    /// a row. With `delete`, that row is deleted. Allocates in `memory`.
     ///
     /// # Safety
-    /// As [`Key::insert`], and a slot of the heap.
+    /// See [`Key::insert`]; the slot is for rows of the heap.
     unsafe fn holder(
         &self,
         slot: *mut pg_sys::TupleTableSlot,
@@ -273,7 +276,7 @@ impl Key {
                 let row = (*self.tuple).t_tid;
                 let key = (self.values.cast_const(), self.nulls.cast_const());
                 let found = holder::find(self.heap, *relation, *info, key, row, slot);
-                // A row that is not there any more may have another version, with the same key.
+                // A deleted row may have a newer version with the same key.
                 if found.ip_posid == 0 || !delete || holder::delete(self.heap, &raw const found) {
                     break found;
                 }
@@ -284,50 +287,50 @@ impl Key {
     }
 }
 
-/// The key before, in a sort.
+/// The key before the current one in a sort.
 pub(super) struct Previous {
-    /// A copy, with room for the longest.
+    /// A copy, with room for the longest tuple.
     tuple: pg_sys::IndexTuple,
-    /// Zero if there is none.
+    /// Zero without a key.
     len: usize,
     pub(super) group: Group,
 }
 
 impl Previous {
     /// # Safety
-    /// A plain frame.
+    /// The frame is plain.
     pub(super) unsafe fn new() -> Previous {
-        // SAFETY: a tuple is no longer than its size can say.
+        // SAFETY: a tuple's size field limits its length.
         let tuple = unsafe { c::MemoryContextAlloc(pg_sys::CurrentMemoryContext, usize::from(SIZE_MASK) + 1) };
         Previous { tuple: tuple.cast(), len: 0, group: Group::NONE }
     }
 
-    /// There is none.
+    /// Forgets the key.
     fn forget(&mut self) {
         (self.len, self.group) = (0, Group::NONE);
     }
 
-    /// Give its memory back. There is nothing to it then.
+    /// Frees the memory. The value must not be used any more.
     fn free(&mut self) {
         self.forget();
         // SAFETY: allocated by `new`.
         unsafe { c::pfree(std::mem::replace(&mut self.tuple, std::ptr::null_mut()).cast()) };
     }
 
-    /// Its row. There is one.
+    /// The row of the key before. There must be one.
     pub(super) fn row(&self) -> pg_sys::ItemPointerData {
         // SAFETY: a tuple was copied.
         unsafe { (*self.tuple).t_tid }
     }
 
-    /// Is a tuple the same, but for its row?
+    /// Does a tuple have the same bytes, apart from its row?
     ///
     /// # Safety
-    /// A valid tuple.
+    /// The tuple is valid.
     #[inline]
     pub(super) unsafe fn is_same(&self, tuple: pg_sys::IndexTuple) -> bool {
         const HEAD: usize = size_of::<pg_sys::ItemPointerData>();
-        // SAFETY: a tuple is as long as it says, and begins with its row.
+        // SAFETY: a tuple's size field is its length; it begins with its row.
         unsafe {
             let len = usize::from((*tuple).t_info & SIZE_MASK);
             let bytes =
@@ -337,10 +340,10 @@ impl Previous {
     }
 
     /// # Safety
-    /// A valid tuple.
+    /// The tuple is valid.
     #[inline]
     pub(super) unsafe fn set(&mut self, tuple: pg_sys::IndexTuple) {
-        // SAFETY: a tuple is as long as it says, which there is room for.
+        // SAFETY: a tuple's size field is its length, and there is room.
         unsafe {
             self.len = usize::from((*tuple).t_info & SIZE_MASK);
             self.group = Group::NONE;
@@ -348,7 +351,7 @@ impl Previous {
         }
     }
 
-    /// Is it equal to a key, as its index sees it, in the columns that count? What that takes is allocated in `memory`.
+    /// Is it equal to a key in the key columns, by the index's comparison function? Allocates in `memory`.
     ///
     /// # Safety
     /// A plain frame, and a valid key of the same index.
@@ -356,8 +359,8 @@ impl Previous {
         if self.len == 0 {
             return false;
         }
-        // SAFETY: this function's contract covers frame and key; arrays have room for the keys of any index, and an index has a
-        // function of this kind and a collation for each.
+        // SAFETY: this function's contract covers frame and key; the arrays have room for the keys of any index, and an
+        // index has an order function and a collation for each key.
         unsafe {
             let index = (*key.index).relation;
             let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];

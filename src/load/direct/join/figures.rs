@@ -1,14 +1,15 @@
-//! What EXPLAIN ANALYZE is told of a plan that several processes run: the figures of all, for each node, as of a parallel
-//! query (ExecParallelReportInstrumentation and ExecParallelRetrieveInstrumentation, execParallel.c).
+//! Instrumentation of a plan that several processes run, for EXPLAIN ANALYZE. The figures of all processes are added
+//! for each node, as in a parallel query (ExecParallelReportInstrumentation, ExecParallelRetrieveInstrumentation,
+//! execParallel.c).
 
 use pgrx::pg_sys;
 
 use super::Join;
 use crate::pg::compat;
 
-/// How many nodes are measured. Guarded.
+/// Number of measured nodes. Guarded.
 pub fn nodes(join: &Join) -> usize {
-    // SAFETY: a state that has begun.
+    // SAFETY: the state has begun.
     unsafe {
         if (*(*join.joined.top).state).es_instrument == 0 {
             return 0;
@@ -17,13 +18,13 @@ pub fn nodes(join: &Join) -> usize {
     }
 }
 
-/// In a worker that is done: put down what was measured here. Guarded.
+/// In a worker that is done: writes its figures to shared memory. Guarded.
 ///
 /// # Safety
-/// Room for the figures of the leader's nodes of so many workers and one more, which are zero.
+/// `figures` has room for the leader's nodes for each of `worker` + 1 workers, and was initialized.
 pub unsafe fn report(join: &Join, figures: *mut pg_sys::Instrumentation, worker: usize) {
     let count = join.measured;
-    // Which of the leader's nodes are meant, if there are others, nobody would know.
+    // With another number of nodes, the nodes cannot be matched with the leader's.
     if count == 0 || nodes(join) != count {
         return;
     }
@@ -39,10 +40,10 @@ pub unsafe fn report(join: &Join, figures: *mut pg_sys::Instrumentation, worker:
     }
 }
 
-/// In the leader: add what workers have put down. Guarded.
+/// In the leader: adds the figures that workers have written. Guarded.
 ///
 /// # Safety
-/// The figures of so many workers, who are gone.
+/// `figures` has the figures of `workers` workers, which have ended.
 pub unsafe fn take(join: &Join, figures: *mut pg_sys::Instrumentation, workers: usize) {
     let count = nodes(join);
     if count == 0 {

@@ -1,7 +1,7 @@
-//! The node that takes the place of a foreign scan below a join: its rows are the records that the load has for the process.
+//! The node that replaces a foreign scan below a join: its rows are the process's records of the load.
 //!
-//! It is a scan of the foreign table to the executor, with the target list and the conditions of the scan that the planner
-//! made. The conditions are evaluated before all columns are converted, as they are by the foreign scan.
+//! For the executor it is a scan of the foreign table, with the planner's target list and conditions. As in the foreign
+//! scan, the conditions are evaluated before all columns are converted.
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
@@ -26,25 +26,25 @@ static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExe
     ..NO_CALLBACKS
 });
 
-/// Let plans be read back. Called once, when the library is loaded. Guarded.
+/// Registers the node, so that workers can read plans with it. Called once, when the library is loaded. Guarded.
 pub fn register() {
     // SAFETY: a guarded call with a table that lives as long as the process.
     unsafe { pg_sys::RegisterCustomScanMethods(&raw const SCAN.0) }
 }
 
-/// Columns of the foreign table by number: those that the conditions look at, and those that are wanted besides.
+/// Columns of the foreign table by number: those in the conditions, and the other ones that the plan uses.
 #[derive(Debug, Clone)]
 pub struct Columns {
     pub by_quals: Vec<i16>,
     pub besides: Vec<i16>,
 }
 
-/// The node in place of a foreign scan. Guarded; allocates in the current memory context.
+/// Makes the node that replaces a foreign scan. Guarded; allocates in the current memory context.
 ///
 /// # Safety
-/// A plan that is ready to be run. What is made shares its expressions.
+/// The plan is complete. The new node shares its expressions.
 pub unsafe fn in_place_of(scan: *const pg_sys::ForeignScan, columns: &Columns) -> *mut pg_sys::Plan {
-    // SAFETY: this function's contract covers the plan; zeroed memory is what makeNode starts from, and lists are made here.
+    // SAFETY: this function's contract covers the plan; makeNode starts from zeroed memory, too; lists are made here.
     unsafe {
         let leaf = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
         (*leaf).scan = (*scan).scan;
@@ -56,7 +56,7 @@ pub unsafe fn in_place_of(scan: *const pg_sys::ForeignScan, columns: &Columns) -
         let mut private = PgList::<pg_sys::List>::new();
         private.push(list(&columns.by_quals));
         private.push(list(&columns.besides));
-        // EXPLAIN asks which relations there are.
+        // EXPLAIN reads this set.
         (*leaf).custom_relids = pg_sys::bms_make_singleton((*scan).scan.scanrelid.cast_signed());
         (*leaf).custom_private = private.into_pg();
         (*leaf).methods = &raw const SCAN.0;
@@ -77,9 +77,11 @@ pub unsafe fn columns_of(leaf: *const pg_sys::CustomScan) -> Columns {
     Columns { by_quals: read(0), besides: read(1) }
 }
 
-/// Makes a process's next record that passes a row in the slot of the scan, and adds how many did not pass. False if there is none.
+/// Stores the process's next record that passes the conditions in the slot of the scan.
 ///
-/// To call it is safe from a plain frame, with the process that a [`Leaf`] has beside it, and a number that nobody else uses.
+/// Adds the number of records that did not pass. False at the end.
+///
+/// Calling it is safe from a plain frame, with the process of a [`Leaf`], and a number without other references.
 pub type Fetch = unsafe fn(Opaque, *mut u64) -> bool;
 
 /// The state of the node.
@@ -87,7 +89,7 @@ pub type Fetch = unsafe fn(Opaque, *mut u64) -> bool;
 #[derive(Debug)]
 pub struct Leaf {
     pub custom: pg_sys::CustomScanState,
-    /// Whose records they are, and how the next one is had of it; none before that is known.
+    /// The process whose records it returns, and the function that gets the next one; unset until the process is known.
     pub process: Opaque,
     pub fetch: Option<Fetch>,
     /// There is no further record.
@@ -100,13 +102,13 @@ impl Leaf {
     }
 }
 
-/// The one that rows come from in a plan. Guarded.
+/// Finds the leaf of a plan. Guarded.
 ///
 /// # Safety
 /// The state of a plan.
 pub unsafe fn below(top: *mut pg_sys::PlanState) -> Option<*mut Leaf> {
     let mut state = top;
-    // SAFETY: this function's contract covers the state; tags say what nodes are.
+    // SAFETY: this function's contract covers the state; a node's tag is its type.
     unsafe {
         while let Some(node) = state.as_ref() {
             if node.type_ == pg_sys::NodeTag::T_CustomScanState
@@ -124,7 +126,7 @@ pub unsafe fn below(top: *mut pg_sys::PlanState) -> Option<*mut Leaf> {
 /// Called by the executor.
 #[pg_guard]
 unsafe extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
-    // SAFETY: a guarded allocation of this size, zeroed: a valid state but for what is set here.
+    // SAFETY: a guarded allocation of this size; zeroed, it is a valid state except for the fields set here.
     unsafe {
         let leaf = pg_sys::palloc0(size_of::<Leaf>()).cast::<Leaf>();
         (*leaf).custom.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
@@ -133,21 +135,21 @@ unsafe extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut
     }
 }
 
-/// Whoever runs the plan says whose records they are.
+/// Does nothing: [`Join::belong`](super::Join::belong) sets the process.
 unsafe extern "C-unwind" fn begin(_node: *mut pg_sys::CustomScanState, _estate: *mut pg_sys::EState, _flags: i32) {}
 
 /// # Safety
 /// Called by the executor.
 unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTableSlot {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: the executor's own structure. The conditions are not ExecScan's business.
+    // SAFETY: the executor's own structure. ExecScan must not evaluate the conditions a second time.
     unsafe {
         (*node).ss.ps.qual = null_mut();
         unguarded::ExecScan(&raw mut (*node).ss, Some(next), Some(recheck))
     }
 }
 
-/// The next row. ExecScan has reset the memory of the one before.
+/// Returns the next row. ExecScan has reset the memory of the row before.
 ///
 /// # Safety
 /// Called by ExecScan, from a plain frame.
@@ -168,7 +170,7 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
         }
         if !more {
             (*leaf).is_done = true;
-            // It holds a record that did not pass.
+            // The slot contains a record that did not pass.
             unguarded::clear_virtual(slot);
             return slot;
         }
@@ -177,12 +179,12 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
     }
 }
 
-/// There is nothing that could have changed.
+/// Returns true: a record of a file cannot have changed.
 unsafe extern "C-unwind" fn recheck(_node: *mut pg_sys::ScanState, _slot: *mut pg_sys::TupleTableSlot) -> bool {
     true
 }
 
-/// Records come once.
+/// Raises an error, because records can be read only once.
 ///
 /// # Safety
 /// Called by the executor.
@@ -191,5 +193,5 @@ unsafe extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {
     Error::new(Code::ERRCODE_INTERNAL_ERROR, "the rows of a load cannot be read twice").raise();
 }
 
-/// There is nothing to be released.
+/// Does nothing: there is nothing to be released.
 unsafe extern "C-unwind" fn end(_node: *mut pg_sys::CustomScanState) {}

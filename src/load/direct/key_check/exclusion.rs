@@ -1,7 +1,7 @@
 //! Keys of exclusion constraints.
 //!
-//! Such keys have no order, so equal ones do not come to stand next to each other. A row is compared with all those before it that
-//! stay; if there are columns that have to be equal, only with those that have the same hash. What stays is kept in
+//! Such keys have no order, so a sort does not bring conflicting keys together. A row is compared with all earlier rows
+//! that stay. If columns must be equal, it is compared only with rows of the same hash. The rows that stay are kept in
 //! memory.
 
 use std::collections::HashMap;
@@ -17,29 +17,29 @@ use crate::pg::look::{self, Look};
 use crate::pg::removal::number_of;
 use crate::pg::unguarded as c;
 
-/// Behind the last row.
+/// The number after the last row.
 pub const END: u64 = u64::MAX;
 
 /// An exclusion constraint.
 #[derive(Debug)]
 pub struct Exclusion {
-    /// Its number among the indexes.
+    /// Its index in the list of indexes.
     pub index: usize,
     info: *mut pg_sys::IndexInfo,
     executor: Executor,
     look: Look,
-    /// Its columns.
+    /// Number of its columns.
     count: usize,
     collations: *const pg_sys::Oid,
-    /// For each of them, what is true of keys that exclude each other, and what makes a hash of one; or nothing.
+    /// For each column, the function of the exclusion operator, and a hash function for its equality, if there is one.
     functions: *mut pg_sys::FmgrInfo,
     hashes: *mut pg_sys::FmgrInfo,
-    /// Keys in the order of the file, and the row's number.
+    /// Keys in the order of the file, with the row's number.
     descriptor: pg_sys::TupleDesc,
     store: *mut pg_sys::Tuplestorestate,
     values: *mut pg_sys::Datum,
     nulls: *mut bool,
-    /// The key of the current row, and another one's.
+    /// The key of the current row, and the key of another row.
     slot: *mut pg_sys::TupleTableSlot,
     other: *mut pg_sys::TupleTableSlot,
     /// The current row; [`END`] after the last one.
@@ -57,10 +57,11 @@ struct Kept {
 }
 
 impl Exclusion {
-    /// Those of a relation. Guarded; allocates in the current memory context, where all of it lives.
+    /// The exclusion constraints of a relation. Guarded; allocates in the current memory context, where their state
+    /// lives.
     ///
     /// # Safety
-    /// Indexes that are asked, their relation, and a slot of it.
+    /// Indexes that are searched, their relation, and a slot for its rows.
     pub unsafe fn all(
         indexes: &Indexes,
         executor: Executor,
@@ -75,7 +76,7 @@ impl Exclusion {
     }
 
     /// # Safety
-    /// As [`Exclusion::all`].
+    /// See [`Exclusion::all`].
     unsafe fn new(
         indexes: &Indexes,
         number: usize,
@@ -84,8 +85,8 @@ impl Exclusion {
         slot: *mut pg_sys::TupleTableSlot,
         memory: i32,
     ) -> Option<Exclusion> {
-        // SAFETY: this function's contract covers all arguments; guarded calls. An index has a collation, an operator and its function for
-        // each key, and as many expressions as it has keys that are no columns.
+        // SAFETY: this function's contract covers all arguments; guarded calls. An index has a collation, an operator
+        // and a function for each key, and an expression for each key that is not a column.
         unsafe {
             let index = indexes.list.get(number)?;
             let info = index.info;
@@ -108,7 +109,7 @@ impl Exclusion {
                 let to = i16::try_from(i + 1).unwrap_or(i16::MAX);
                 pg_sys::TupleDescInitEntry(descriptor, to, c"key".as_ptr(), type_oid, -1, 0);
                 pg_sys::fmgr_info(*(*info).ii_ExclusionProcs.add(i), functions.add(i));
-                // An equality that values of the type are hashed by.
+                // The operator is the equality of the type's hash function.
                 let flags = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_HASH_PROC;
                 let known = pg_sys::lookup_type_cache(type_oid, flags.cast_signed());
                 if (*known).eq_opr == *(*info).ii_ExclusionOps.add(i) && (*known).hash_proc != pg_sys::InvalidOid {
@@ -140,12 +141,12 @@ impl Exclusion {
         }
     }
 
-    /// Take a row. One that a row of the table excludes is a suspect.
+    /// Collects a row's key, and notes the row if it conflicts with a row of the table.
     ///
     /// # Safety
-    /// A plain frame; a slot with a row of the relation, and suspects that live in the current memory context.
+    /// A plain frame; a slot with a row of the relation; `suspects` lives in the current memory context.
     pub unsafe fn add(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
-        // SAFETY: this function's contract covers all arguments; arrays have room for the keys of any index.
+        // SAFETY: this function's contract covers all arguments; the arrays have room for any index's keys.
         unsafe {
             let Executor { estate, econtext, .. } = self.executor;
             (*econtext).ecxt_scantuple = slot;
@@ -162,7 +163,7 @@ impl Exclusion {
             if holder.ip_posid != 0 {
                 suspects::taken(suspects, self.index, row, &raw const holder);
             }
-            // An index has no more columns than that; keys are fewer, or there is nothing to be told apart.
+            // An index has at most INDEX_MAX_KEYS columns; the row's number is one more.
             let mut all = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize + 1];
             let mut none = [false; pg_sys::INDEX_MAX_KEYS as usize + 1];
             let (all, none) = (all.as_mut_ptr(), none.as_mut_ptr());
@@ -172,12 +173,12 @@ impl Exclusion {
         }
     }
 
-    /// Go to the next row, the first one at first.
+    /// Goes to the next row; at first, to the first one.
     ///
     /// # Safety
-    /// A plain frame.
+    /// The frame is plain.
     pub unsafe fn advance(&mut self) {
-        // SAFETY: this function's contract covers the frame; the slot has so many columns when it has a row.
+        // SAFETY: this function's contract covers the frame; a slot with a row has `count` + 1 columns.
         unsafe {
             if !c::tuplestore_gettupleslot(self.store, true, false, self.slot) {
                 self.at = END;
@@ -197,12 +198,14 @@ impl Exclusion {
         }
     }
 
-    /// The number of a row of the load that is in the way of the current one; 0 if there is none. Rows that are lost are not.
+    /// The number of a row of the load that conflicts with the current one; 0 without a conflict. Rows in `lost` do not
+    /// count.
     ///
     /// # Safety
     /// A plain frame; there is a current row.
     pub unsafe fn in_the_way(&mut self, lost: *const Bits) -> u64 {
-        // SAFETY: this function's contract covers the frame; a list of rows does not change meanwhile, and slots have so many columns.
+        // SAFETY: this function's contract covers the frame; the list of rows does not change in the loop, and slots
+        // have `count` columns.
         unsafe {
             let Some(rows) = self.kept.get(&self.hash) else { return 0 };
             let rows = std::ptr::from_ref::<[Kept]>(rows);
@@ -234,9 +237,9 @@ impl Exclusion {
         }
     }
 
-    /// Give back what it takes. Guarded.
+    /// Frees its resources. Guarded.
     pub fn close(&mut self) {
-        // SAFETY: what was made here; guarded calls.
+        // SAFETY: all were made by `new`; guarded calls.
         unsafe {
             look::end(&raw mut self.look);
             pg_sys::ExecDropSingleTupleTableSlot(self.slot);
@@ -246,10 +249,10 @@ impl Exclusion {
     }
 }
 
-/// The current row stays.
+/// Keeps the current row's key, because the row stays.
 ///
 /// # Safety
-/// A constraint that has a current row.
+/// The constraint has a current row.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn keep(exclusion: *mut Exclusion) {
     // SAFETY: this function's contract covers the argument; guarded calls.

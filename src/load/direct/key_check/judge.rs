@@ -1,4 +1,4 @@
-//! All keys are gathered: the rows that would not stay are found, and left out.
+//! Decides which rows stay, after all keys are collected, and rejects the others.
 
 mod references;
 mod verdict;
@@ -14,10 +14,10 @@ use crate::load::direct::origin::Place;
 use crate::load::phase::{Phase, enter};
 use crate::pg::number_sort::NumberSort;
 
-/// Judge all rows.
+/// Decides on all rows.
 ///
 /// # Safety
-/// A plain frame outside of parallel mode, and a valid leader whose process has gone through the file.
+/// A plain frame outside of parallel mode, and a valid leader whose process has read the whole file.
 pub unsafe fn judge(leader: *mut Leader) {
     // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
     unsafe {
@@ -48,7 +48,7 @@ pub unsafe fn judge(leader: *mut Leader) {
 }
 
 /// # Safety
-/// As [`judge`].
+/// See [`judge`].
 #[pg_guard]
 unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
     // SAFETY: this function's contract covers the argument.
@@ -62,10 +62,10 @@ unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
     }
 }
 
-/// Close what was opened for a table; no check of its rows is made any more.
+/// Closes the state of a table, whose rows are not checked any more.
 ///
 /// # Safety
-/// A table or null.
+/// The table is valid or null.
 #[pg_guard]
 unsafe extern "C-unwind" fn close(table: *mut Table) {
     // SAFETY: this function's contract covers the argument; deleting the context drops the table.
@@ -86,20 +86,20 @@ unsafe extern "C-unwind" fn close(table: *mut Table) {
     }
 }
 
-/// Rows of a relation of the load.
+/// The table of a relation of the load.
 ///
 /// # Safety
-/// A valid leader whose process has a check.
+/// The leader is valid, and its process has a check.
 unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Table {
     // SAFETY: this function's contract covers the argument.
     let tables = unsafe { &(*(*leader).process.keys).tables };
     tables.get(number).copied().unwrap_or(std::ptr::null_mut())
 }
 
-/// Keep rows of a table as rejects or duplicates, in the order of the file: row, and by number what there is to say.
+/// Keeps rows of a table as rejects or duplicates, in the order of the file. `say` gets the number beside the row.
 ///
 /// # Safety
-/// A valid leader and table; guarded.
+/// The leader and the table are valid; guarded.
 unsafe fn leave_out(
     leader: &mut Leader,
     table: &mut Table,
@@ -110,7 +110,7 @@ unsafe fn leave_out(
     let (mut count, mut last) = (0, None);
     while let Some([position, behind, row, what, ..]) = sort.take() {
         pgrx::check_for_interrupts!();
-        // Of several complaints about a row, the first one counts.
+        // If a row has several errors, the first one counts.
         if last.replace(row) == Some(row) || table.is_lost(row) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Rows that are not in their table, for rows that refer to them.
+//! Offers: referenced columns of rows that are not stored, for the rows that refer to them.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -7,14 +7,14 @@ use crate::load::direct::key_query::Beside;
 use crate::pg::compat;
 use crate::pg::unguarded as c;
 
-/// Columns of rows that may be referred to by them.
+/// The referenced columns of a relation's new rows.
 #[derive(Debug)]
 pub struct Offer {
     pub columns: Vec<i16>,
-    /// Their values, and the row's number.
+    /// The columns' values, and the row's number.
     descriptor: pg_sys::TupleDesc,
     store: *mut pg_sys::Tuplestorestate,
-    /// What is left of it when some rows are lost.
+    /// The rows of `store` that stay.
     rest: *mut pg_sys::Tuplestorestate,
     values: *mut pg_sys::Datum,
     nulls: *mut bool,
@@ -25,13 +25,13 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Of some columns of an open relation. Guarded; allocates in the current memory context.
+    /// Makes an offer of some columns. Guarded; allocates in the current memory context.
     ///
     /// # Safety
-    /// An open relation that has these columns.
+    /// The relation is open and has these columns.
     pub unsafe fn new(relation: pg_sys::Relation, columns: Vec<i16>, memory: i32) -> Offer {
-        // SAFETY: this function's contract covers the relation; guarded calls. The query knows columns by their names, and the
-        // number by none.
+        // SAFETY: this function's contract covers the relation; guarded calls. The query finds columns by name, and
+        // does not use the number.
         unsafe {
             let count = columns.len() + 1;
             let descriptor = pg_sys::CreateTemplateTupleDesc(i32::try_from(count).unwrap_or(1));
@@ -58,12 +58,13 @@ impl Offer {
         }
     }
 
-    /// Take a row.
+    /// Adds a row.
     ///
     /// # Safety
     /// A plain frame; a slot with a row of the relation.
     pub unsafe fn add(&mut self, row: *mut pg_sys::TupleTableSlot, number: u64) {
-        // SAFETY: this function's contract covers both arguments; arrays have an element for each column, and one for the number.
+        // SAFETY: this function's contract covers both arguments; the arrays have an element for each column and one
+        // for the number.
         unsafe {
             for (i, &attnum) in self.columns.iter().enumerate() {
                 if (*row).tts_nvalid < attnum {
@@ -79,12 +80,12 @@ impl Offer {
         }
     }
 
-    /// The rows that stay, as it is known by now.
+    /// The rows that stay, according to the decisions so far.
     ///
     /// # Safety
-    /// A plain frame; the table that the offer is of.
+    /// A plain frame; the offer is of this table.
     pub unsafe fn rows(&mut self, table: *const Table) -> Beside {
-        // SAFETY: this function's contract covers frame and table; the slot has a tuple once one was got.
+        // SAFETY: this function's contract covers frame and table; the slot has a tuple after each successful fetch.
         unsafe {
             begin_rest(self);
             let number = i32::try_from(self.columns.len() + 1).unwrap_or(i32::MAX);
@@ -101,9 +102,9 @@ impl Offer {
         }
     }
 
-    /// Give back what it takes. Guarded.
+    /// Frees its resources. Guarded.
     pub fn close(&mut self) {
-        // SAFETY: what was made here; guarded calls.
+        // SAFETY: all were made here; guarded calls.
         unsafe {
             pg_sys::ExecDropSingleTupleTableSlot(self.slot);
             pg_sys::tuplestore_end(self.store);
@@ -115,7 +116,7 @@ impl Offer {
 }
 
 /// # Safety
-/// A valid offer.
+/// The offer is valid.
 #[pg_guard]
 unsafe extern "C-unwind" fn begin_rest(offer: *mut Offer) {
     // SAFETY: this function's contract covers the argument; guarded calls.

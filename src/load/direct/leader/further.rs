@@ -1,12 +1,12 @@
-//! The files that come after the first one: what an INSERT takes the rows of several foreign tables from.
+//! The files after the first: an INSERT may read several foreign tables.
 //!
-//! They are one load: indexes, foreign keys and triggers come after the rows of the last one. A file has workers of its own,
-//! which end with it, so a process that waits for an earlier error of the file need not look beyond that; and a file is opened
-//! when the one before it is done.
+//! All files are one load: indexes, foreign keys and triggers come after the rows of the last file. Each file has its
+//! own workers, which end with it. So a process that waits for an earlier error only waits for errors of its own file.
+//! A file is opened when the one before it is done.
 //!
-//! The tricky point is what workers leave behind. Keys are collected from the first row on, and those of a worker are found
-//! by its number. So where to leave them is known before there are any, for as many workers as all files together may have,
-//! and workers are numbered through.
+//! The tricky point is the key runs that workers leave behind. Keys are collected from the first row on, and the keys
+//! of a worker are found by its number. So the places for keys are reserved before any worker starts, for as many
+//! workers as all files together may have, and workers are numbered across files.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -27,16 +27,16 @@ use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
 use crate::pg::units::Units;
 
-/// One of them.
+/// A file that is still to be read.
 #[derive(Debug)]
 pub struct Further {
     source: Source,
-    /// Workers that there may be for it.
+    /// Most workers for the file.
     pub workers: usize,
 }
 
 impl Further {
-    /// May any process make its rows? Guarded.
+    /// Is it parallel safe to make rows of this file? Guarded.
     pub fn is_safe(source: &Source, hazards: &Hazards) -> Result<bool> {
         let Some(foreign) = source.options.foreign else { return Ok(false) };
         let (_, columns) = source::foreign_columns(foreign, &source.options, &source.mapping)?;
@@ -44,7 +44,7 @@ impl Further {
         Ok(unsafe { is_safe_to_read(hazards, &columns, source.projection) })
     }
 
-    /// With so many workers at most, all files together. What a file is will be looked at when it is opened.
+    /// The files, with at most `workers` workers in all. Other properties of a file are read when it is opened.
     pub fn of(sources: Vec<Source>, workers: usize) -> VecDeque<Further> {
         let mut left = workers;
         let further = |source: Source| {
@@ -58,13 +58,13 @@ impl Further {
 }
 
 impl Leader {
-    /// Is there no file behind this one?
+    /// Is the current file the last?
     pub fn is_last(&self) -> bool {
         self.further.is_empty()
     }
 
-    /// Go on with the next file; false if there is none. Outside of parallel mode. Guarded; what is opened lives in the
-    /// current memory context.
+    /// Goes on with the next file; false when there is no further file. Outside of parallel mode. Guarded; the open
+    /// file lives in the current memory context.
     pub fn go_on(&mut self) -> Result<bool> {
         let Some(Further { source, workers }) = self.further.pop_front() else { return Ok(false) };
         self.process.tolerance.report();
@@ -102,7 +102,7 @@ impl Leader {
             rejected: counts.rejected,
             ..Figures::default()
         };
-        // SAFETY: the load's, which outlives its leader.
+        // SAFETY: the load outlives its leader.
         unsafe { &mut *self.process.phases }.show(|figures| figures.workers = 0);
         self.process.turn_to(File {
             rows,
@@ -117,7 +117,7 @@ impl Leader {
         Ok(true)
     }
 
-    /// Keep what it takes to read the current file again.
+    /// Keeps the state to read the current file again.
     fn keep_track(&mut self) {
         let Some((mut options, mapping)) = self.current.take() else { return };
         let source = self.source();

@@ -1,7 +1,7 @@
-//! The line of a row that an index complains about.
+//! The line of a row for which an index raised an error.
 //!
-//! When the error has been caught, the record of the row that was being inserted is found again. COPY would have come by it at
-//! its line: of two rows of the file with equal keys, by the later one.
+//! After the error was caught, the record of the row that was being inserted is looked up again. COPY would have raised
+//! the error at that record's line: of two records of the file with equal keys, at the later one.
 
 use std::ffi::{CStr, CString};
 
@@ -16,10 +16,10 @@ use crate::load::direct::origin::{Target, Traces};
 use crate::pg::attempt::attempt;
 use crate::pg::unguarded::{self, Opaque};
 
-/// Let an error about a key say which line it came from.
+/// Adds the line of the row to the context of an error about a key.
 ///
 /// # Safety
-/// A plain frame; a valid leader, whose workers are gone, and an error that was caught while it settled.
+/// A plain frame; a valid leader without workers, and an error that was caught while the load was finalized.
 pub unsafe fn name_line(leader: *mut Leader, error: *mut pg_sys::ErrorData) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
@@ -29,7 +29,7 @@ pub unsafe fn name_line(leader: *mut Leader, error: *mut pg_sys::ErrorData) {
         }
         let other = attempt(find_line, leader.cast());
         if !other.is_null() {
-            // The error is worth more than its line.
+            // The error matters more than its line.
             failure::recover();
             unguarded::FreeErrorData(other);
             return;

@@ -1,4 +1,4 @@
-//! What a load is made of: its relations, the expressions it needs, who may work on it, and which indexes' keys are collected.
+//! Prepares a load: relations, expressions, number of workers, and the indexes whose keys are collected.
 
 use std::ffi::{CStr, CString};
 
@@ -54,13 +54,14 @@ impl Leader {
         let more = std::mem::take(&mut load.more);
         // SAFETY: guarded calls.
         let (xmin, command) = unsafe {
-            // What writes nothing needs no transaction id.
+            // A dry run writes nothing and needs no transaction id.
             let is_dry = load.is_dry;
             let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
             let command = pg_sys::GetCurrentCommandId(!is_dry);
             if !is_dry {
-                // The command id is this load's alone: by xmin and command, a row is known to be one of its own. Functions that are not
-                // volatile get no command id of their own, and may call whatever writes to the table, such as another load.
+                // Only this load has the command id, so xmin and command id identify its rows. Functions that are not
+                // volatile get no command id of their own, and may call code that writes to the table, such as another
+                // load.
                 pg_sys::CommandCounterIncrement();
             }
             (xmin.into_inner(), command)
@@ -70,7 +71,8 @@ impl Leader {
         let relations = unsafe { leaves::lock_leaves(relation) };
         // SAFETY: a guarded call on what the executor was set up for.
         unsafe { leaves::pin_partitions(relation, executor.estate) };
-        // A table that is none of several has been held all the while, and triggers that its statement adds are for the next one.
+        // A table without partitions was locked all the while. Triggers that the load's own statement triggers create
+        // are for the next load.
         if !load.is_dry && relations.iter().any(|&leaf| leaf != relation) {
             // SAFETY: opened and locked above.
             if let Some(obstacle) = unsafe { obstacle::of_open_leaves(&relations, options) }.into_iter().next() {
@@ -102,7 +104,7 @@ impl Leader {
                 && hazards.relation_is_safe(relation)
                 && hazards.is_safe(condition)
                 && is_safe_to_read(&hazards, rows.columns(), load.projection)
-                // What is inlined does what the function says.
+                // An inlined expression does the same as its function, so the function's label counts.
                 && mapping.function.is_none_or(|function| hazards.function_is_safe(function))
                 && load.joined.is_none_or(|joined| joined.is_safe)
                 && more
@@ -110,7 +112,7 @@ impl Leader {
                     .try_fold(true, |safe, source| Ok::<_, Error>(safe && Further::is_safe(source, &hazards)?))?
                 && defaults.expressions().all(|state| hazards.is_safe((*state).expr.cast()))
                 && defaults.is_shareable();
-            // What is not safe may write to the table, too.
+            // An expression that is not parallel safe may also write to the table.
             let collect = safe && !load.is_dry;
             let survives = options.copy.on_error == OnError::Table || load.arbiter.is_some();
             let leaves = relations.iter().zip(&traits).zip(&starts).enumerate();
@@ -140,7 +142,7 @@ impl Leader {
             (safe, complain, keys, held)
         };
         let copy = &options.copy;
-        // What a row of a join has for a place in the file, nobody would know.
+        // A row of a join has no position in the file.
         let traces = if complain && load.joined.is_none() { traces } else { Traces::Nothing };
         let current = (!more.is_empty()).then(|| (options.clone(), mapping.clone()));
         let alone = Box::new(Shared::alone());
@@ -152,7 +154,7 @@ impl Leader {
         let size = own_size.zip(sizes).map(|(first, others)| first + others);
         let is_shared = is_safe
             && keys.is_none()
-            // A record has as many rows as the plan makes of it, which nobody can take ids for beforehand.
+            // One record may give any number of rows of the plan, so ids cannot be taken in advance.
             && (load.joined.is_none() || (defaults.sequences().is_empty() && rows.stream().files().is_none()))
             && (!options.is_statement() || defaults.have_room(most_rows(&rows, size))?)
             && traits.iter().all(|(_, t)| !t.temporary);
@@ -197,7 +199,7 @@ impl Leader {
         if !load.is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
         }
-        // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns; or those of expressions over this
+        // SAFETY: the nodes are of the INSERT's plan, with the foreign table's columns, or of expressions over this
         // input row.
         let projection = load.projection.map(|nodes| unsafe {
             if let Some(foreign) = options.foreign {
@@ -273,31 +275,32 @@ impl Leader {
             held,
         };
         if shares_now {
-            // When the workers of a later file come, the leader has keys already.
+            // The leader has keys already when the workers of a later file start.
             leader.share_keys(all_workers);
         }
         Ok(leader)
     }
 }
 
-/// Rows that a file has at most, if it is known how large all of them are together. A block of bzip2's, the densest, stands for 46 MB in
-/// some 40 bytes.
+/// Upper bound of the rows of a file, if the size of all files is known. In bzip2, the densest format, a block of some
+/// 40 bytes may stand for 46 MB.
 fn most_rows(rows: &Rows, size: Option<u64>) -> u64 {
     let compressed = || rows.stream().file_size().filter(|_| rows.stream().can_share());
     size.or_else(|| compressed().map(|size| size.saturating_mul(1 << 21))).unwrap_or(0)
 }
 
-/// Bytes for each of so many collections of keys: all together get what one index that is built may have.
+/// Bytes for each of `count` key collections. All together get `maintenance_work_mem`, as one index build does.
 fn memory_of_each(count: usize) -> usize {
     // SAFETY: reads a setting.
     let all = usize::try_from(unsafe { pg_sys::maintenance_work_mem }).unwrap_or(0) * 1024;
     all / count.max(1)
 }
 
-/// Bytes that each of some processes sorts index tuples of a file in. With more, sorting takes longer: of what is beyond the
-/// processor's caches each comparison waits for memory, while sorted runs are read and merged in their order. But all
-/// runs are to be merged in one pass, for which each takes a buffer (MERGE_BUFFER_SIZE, tuplesort.c). A key is taken for as
-/// long as its row in the file.
+/// Bytes in which each process sorts the index tuples of a file.
+///
+/// With more, sorting takes longer: each comparison beyond the processor's caches waits for memory, while sorted runs
+/// are read and merged sequentially. But all runs must be merged in one pass, which takes a buffer for each run
+/// (MERGE_BUFFER_SIZE, tuplesort.c). The estimate takes a key to be as long as its record.
 fn enough_to_sort(size: Option<u64>, processes: usize) -> usize {
     const LEAST: usize = 4 << 20;
     const UNKNOWN: usize = 16 << 20;
@@ -308,11 +311,12 @@ fn enough_to_sort(size: Option<u64>, processes: usize) -> usize {
     })
 }
 
-/// In a subtransaction, let logical decoding know whose child it is: workers take their nesting for the top, and would
-/// not log it with their first record (IsSubxactTopXidLogPending, xact.c). Any record of the leader's does it.
+/// In a subtransaction, logs the parent transaction for logical decoding. Workers take their subtransaction for the top
+/// level, and would not log the parent with their first record (IsSubxactTopXidLogPending, xact.c). Any record of the
+/// leader logs it.
 fn log_transaction() {
     let mut nothing = [0u8; 4];
-    // SAFETY: guarded calls; the data outlive the record. XLOG_NOOP is XLOG's record that says nothing.
+    // SAFETY: guarded calls; the data outlive the record. XLOG_NOOP has no effect in recovery.
     unsafe {
         if pg_sys::GetCurrentTransactionNestLevel() > 1 {
             pg_sys::XLogBeginInsert();
@@ -325,7 +329,8 @@ fn log_transaction() {
 /// # Safety
 /// A jsonb. Guarded.
 unsafe fn jsonb_bytes(json: pg_sys::Datum) -> Vec<u8> {
-    // SAFETY: this function's contract covers the argument; detoasted, it begins with a header of four bytes that tells its length.
+    // SAFETY: this function's contract covers the argument; a detoasted value begins with a four-byte header with its
+    // length.
     unsafe {
         let varlena = pg_sys::pg_detoast_datum(json.cast_mut_ptr());
         let len = pgrx::varsize_4b(varlena);

@@ -1,4 +1,4 @@
-//! What is found out about a file before its rows are read: who may make them, how many may help, how they are traced.
+//! What the leader finds out about a file before it reads rows: parallel safety, number of workers, tracing of rows.
 
 use std::ffi::CString;
 
@@ -19,10 +19,10 @@ use crate::pg::soft::{OnError, Verbosity};
 use crate::pg::stretches::MOST_PROCESSES;
 use crate::pg::units::Units;
 
-/// May any process make rows of these columns, and of these expressions over them? Guarded.
+/// Is it parallel safe to make rows of these columns and of expressions over them? Guarded.
 ///
 /// # Safety
-/// Columns of an open file, and nodes of a plan.
+/// The columns are of an open file, the nodes of a plan.
 pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], nodes: Option<Nodes>) -> bool {
     // SAFETY: this function's contract covers both arguments.
     let column_is_safe = |column: &Column| unsafe {
@@ -41,17 +41,17 @@ pub(super) fn traces(rows: &Rows) -> Traces {
     if is_traceable { Traces::Positions } else { Traces::Lines }
 }
 
-/// How many workers there may be for the rows of a file, as far as it is up to that. Guarded.
+/// Most workers that the file allows for its rows. Guarded.
 pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) -> usize {
     let copy = &options.copy;
     let stream = rows.stream();
-    // Errors of a function are survived in subtransactions.
+    // Errors of a filter function are survived in subtransactions, which workers cannot start.
     let filters = options.function.is_some() && matches!(copy.on_error, OnError::Table | OnError::Ignore);
     let survives = || survives(copy, rows.columns()) && copy.limit.is_none() && !filters;
     if let Some(list) = stream.files() {
-        // Records to be passed over may be those of several files.
+        // Skipped records may be those of several files.
         let mut any = stream.tells_bytes() && survives() && copy.skip == 0;
-        // How many records a compressed one has is not known when its ids are taken.
+        // The number of records of a compressed file is not known when the ids are taken.
         let is_plain = |file: &Listed| {
             pgrx::check_for_interrupts!();
             list.location(file).plain_size(copy.compressed).is_some()
@@ -60,28 +60,28 @@ pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) 
         let units = usize::try_from(Units::of(list).count()).unwrap_or(usize::MAX);
         return if any { workers_for(options.workers, list.size()).min(units - 1) } else { 0 };
     }
-    // Of what is compressed nobody knows how many stretches there are to judge.
+    // The reject limit is checked chunk by chunk, but the number of chunks of a compressed file is unknown.
     let has_no_limit = copy.reject_limit == 0 && copy.reject_percent.is_none();
     let is_divided = stream.has_chunks() || (stream.can_share() && has_no_limit);
     if is_divided && survives() { workers_for(options.workers, stream.file_size().unwrap_or(0)) } else { 0 }
 }
 
-/// Number of workers for a file of so many bytes.
+/// Number of workers for a file of `size` bytes.
 pub fn workers_for(option: Option<usize>, size: u64) -> usize {
     let asked = option.or_else(guc::workers);
     let workers = asked.unwrap_or_else(|| {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         // SAFETY: reads a setting.
         let setting = usize::try_from(unsafe { pg_sys::max_parallel_maintenance_workers }).unwrap_or(0);
-        // A worker's start costs milliseconds.
+        // Starting a worker takes milliseconds.
         let worth = usize::try_from(size / (4 << 20)).unwrap_or(usize::MAX);
         setting.min(cores.saturating_sub(1)).min(worth)
     });
     workers.min(MOST_PROCESSES - 1)
 }
 
-/// Can workers do with bad values what is asked for? Subtransactions are not for them, and what is said of each bad value
-/// is said in the order of the file.
+/// Can workers handle bad values as the options ask? Workers cannot start subtransactions, and messages about single
+/// bad values must come in the order of the file.
 fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
     let values_are = || columns.iter().all(|column| column.ignored || compat::is_survivable(column.type_oid));
     match copy.on_error {

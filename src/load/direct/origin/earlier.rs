@@ -1,7 +1,8 @@
-//! A file of the load that is done, when there are others behind it.
+//! A file of the load that is done, while further files follow.
 //!
-//! It is closed: a program has told by then how it ended, and there may be more files than a process can have open. If a row
-//! of it turns out to be wrong, it is opened once more, and if that is the same file by then, read from where the row was.
+//! The file is closed: a program must report its exit status, and the number of a process's open files is limited. If a
+//! row of the file has an error, the file is opened again and compared with the old one, then read from the row's
+//! position on.
 
 use std::ffi::CString;
 
@@ -14,7 +15,7 @@ use crate::load::options::LoadOptions;
 use crate::load::source::{self, Mapping};
 use crate::pg::chunk::{Identity, changed};
 
-/// What is kept of it.
+/// The state to read an earlier file again.
 #[derive(Debug)]
 pub struct Earlier {
     pub options: LoadOptions,
@@ -23,20 +24,20 @@ pub struct Earlier {
     pub source: Source,
     pub traces: Traces,
     pub anchors: Vec<(u64, u64)>,
-    /// What messages call the table and the file.
+    /// Names of the table and the file in messages.
     pub relation: CString,
     pub described: CString,
 }
 
 impl Earlier {
-    /// The line of a record, and what messages call the file that it is in. Guarded.
+    /// The line of a record, and the file's name in messages. Guarded.
     pub fn line_of(&mut self, place: Place, target: pg_sys::Relation) -> Result<(u64, CString)> {
         if self.traces == Traces::Lines {
             return Ok((place.position + place.behind, self.described.clone()));
         }
         let mut rows = source::open_rows(target, &self.options, Some(&self.mapping))?;
         let is_same = rows.stream().identity().zip(self.identity).is_some_and(|(now, then)| now.continues(then));
-        // Of a list, each file is compared when it is opened.
+        // In a list, each file is compared when it is opened.
         if !is_same && rows.stream().files().is_none() {
             return Err(changed(&self.source.name));
         }

@@ -1,4 +1,4 @@
-//! Records of a file, read once more.
+//! Finds records of a file by reading it again.
 
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader;
@@ -9,14 +9,14 @@ use crate::pg::chunk::changed;
 use crate::pg::row::Rows;
 use crate::pg::stream::{Advance, Header};
 
-/// Where the reader is while records are looked for.
+/// Position of the reader while records are looked up.
 #[derive(Debug, Default)]
 pub struct Target {
     /// The current record.
     at: Option<Place>,
 }
 
-/// What reading the file again takes.
+/// Properties of the file that are needed to read it again.
 #[derive(Debug)]
 pub struct Source {
     pub header: Header,
@@ -25,18 +25,18 @@ pub struct Source {
 }
 
 impl Origins {
-    /// The last place from which the file can be read to come by a record.
+    /// The last position before a record from which the file can be read.
     fn anchor(&self, position: u64) -> Option<(u64, u64)> {
         let behind = self.anchors.partition_point(|&(offset, _)| offset <= position);
         behind.checked_sub(1).and_then(|last| self.anchors.get(last)).copied()
     }
 
-    /// All is known: put it in order.
+    /// Sorts the positions when all are known.
     pub fn settle(&mut self) {
         self.anchors.sort_unstable();
     }
 
-    /// Make the record at a place the current one. Best in the order of the file. Guarded.
+    /// Makes the record at a place the current one. Fastest in the order of the file. Guarded.
     pub fn find(&self, target: &mut Target, source: &Source, rows: &mut Rows, place: Place) -> Result<()> {
         if rows.stream().files().is_some() {
             return find_in_files(target, source, rows, place);
@@ -44,7 +44,7 @@ impl Origins {
         let lost = || changed(&source.name);
         let here = target.at.filter(|at| *at <= place);
         let anchor = self.anchor(place.position).zip(source.eol);
-        // What is compressed would have to be decompressed from its start on.
+        // A compressed file would have to be decompressed from its start again.
         let goes_on = rows.stream().size().is_none();
         let is_near = |at: Place| goes_on || anchor.is_none_or(|((offset, _), _)| offset <= at.position);
         let mut at = match here.filter(|at| is_near(*at)) {
@@ -73,7 +73,7 @@ impl Origins {
     }
 }
 
-/// The same where there are several files: each is read from its start.
+/// Finds a record in a list of files: each file is read from its start.
 fn find_in_files(target: &mut Target, source: &Source, rows: &mut Rows, place: Place) -> Result<()> {
     let lost = || changed(&source.name);
     let file = file_of(place.position);
@@ -102,7 +102,7 @@ fn find_in_files(target: &mut Target, source: &Source, rows: &mut Rows, place: P
     Ok(())
 }
 
-/// Go to the next record: where it is; none at the end.
+/// Goes to the next record and returns its place; None at the end.
 fn next(rows: &mut Rows, file: u32) -> Result<Option<Place>> {
     loop {
         pgrx::check_for_interrupts!();
@@ -114,7 +114,7 @@ fn next(rows: &mut Rows, file: u32) -> Result<Option<Place>> {
             }
             Ok(Advance::Header) => (),
             Ok(Advance::End) => return Ok(None),
-            // The record was left out then, too.
+            // The record was rejected in the first reading, too.
             Err(_) if rows.reader().goes_on() => (),
             Err(error) => return Err(error),
         }

@@ -1,7 +1,7 @@
-//! Rows out of records, as far as one guard reaches.
+//! Makes rows from records, many within one guard.
 //!
-//! Whatever needs user code, or may raise what somebody wants to hear whole, leaves [`Process::advance`] with the row as
-//! far as it is made.
+//! If a row needs user-defined code, or a step that may raise an error whose fields all matter, [`Process::advance`]
+//! returns with the row partly made.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,13 +21,13 @@ use crate::pg::soft::{OnError, Outcome};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded;
 
-/// Stretches that are worth a message.
+/// Number of ranges of tuple positions that justify a message to the leader.
 const SOME: usize = 500;
-/// Rows between two looks at interrupts and at whether the chunk is still wanted.
+/// Rows between two checks for interrupts and for the end of the chunk.
 pub(super) const ROUND: u32 = 256;
 
 impl Process {
-    /// Where fields are decoded to.
+    /// The arrays that fields are decoded into.
     fn arrays(&self) -> RowArrays {
         if let Some(projection) = &self.projection {
             return projection.arrays();
@@ -36,13 +36,13 @@ impl Process {
         unsafe { RowArrays { values: (*self.executor.slot).tts_values, nulls: (*self.executor.slot).tts_isnull } }
     }
 
-    /// Attributes of the target.
+    /// Number of the target's attributes.
     pub(super) fn attributes(&self) -> usize {
         // SAFETY: a slot that lives as long as the executor's state.
         unsafe { usize::try_from((*(*self.executor.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
     }
 
-    /// Must each row be looked at outside of [`step`]?
+    /// Does each row need steps outside of [`step`]?
     pub(super) fn is_plain(&self) -> bool {
         let e = &self.executor;
         !self.keys.is_null()
@@ -54,18 +54,18 @@ impl Process {
             || self.defaults.evaluates()
     }
 
-    /// Is no further row to be loaded? Raises nothing.
+    /// Has the load reached its limit of rows? Raises nothing.
     pub fn is_full(&self) -> bool {
         self.limit == 0
     }
 
-    /// Another row of a query is asked for: is it time to tell how far the load is? Raises nothing.
+    /// Counts a row of a query; true when progress is to be shown. Raises nothing.
     pub fn ends_round(&mut self) -> bool {
         self.round = (self.round + 1) % ROUND;
         self.round == 0
     }
 
-    /// Rows until one needs more than this can do. Guarded.
+    /// Makes rows until one needs a step outside of the guard. Guarded.
     pub fn advance(&mut self) -> Result<i32> {
         let is_plain = self.is_plain();
         let projects = self.projection.is_some();
@@ -74,7 +74,7 @@ impl Process {
         }
         loop {
             self.round += 1;
-            // As COPY would, while the last row is what a message is about.
+            // As in COPY, a message about an interrupt names the last row.
             if self.round >= ROUND || unguarded::are_interrupts_pending() {
                 self.round = 0;
                 pgrx::check_for_interrupts!();
@@ -115,7 +115,7 @@ impl Process {
                 projection.is_partial = false;
                 let attributes = projection.attributes();
                 self.rows.clear_queue();
-                // SAFETY: as long as the foreign table's descriptor, both of them.
+                // SAFETY: both arrays are as long as the foreign table's descriptor.
                 unsafe {
                     self.rows.make_datums(decoded)?;
                     arrays.copy_from(decoded, attributes);
@@ -123,13 +123,13 @@ impl Process {
                 return Ok(ROW);
             }
             if let Some(decoded) = self.rows.decoded() {
-                // SAFETY: as long as the target's descriptor.
+                // SAFETY: the arrays are as long as the target's descriptor.
                 unsafe { self.defaults.set(decoded) }?;
                 // SAFETY: attributes of the same descriptor.
                 let null = |&i: &usize| unsafe { *decoded.nulls.add(i) };
                 if is_plain || self.unset_not_null.iter().any(null) {
                     self.rows.clear_queue();
-                    // SAFETY: as above, both of them.
+                    // SAFETY: as above, both arrays.
                     unsafe {
                         self.rows.make_datums(decoded)?;
                         arrays.copy_from(decoded, self.attributes());
@@ -156,7 +156,7 @@ impl Process {
                     Outcome::Good => (),
                     Outcome::Raises => return Ok(ROW),
                     Outcome::LeftOut => {
-                        // SAFETY: nothing of the row is needed any more; a guarded call.
+                        // SAFETY: the row's values are not needed any more; a guarded call.
                         unsafe { pg_sys::MemoryContextReset((*self.fields).ecxt_per_tuple_memory) };
                         continue;
                     }
@@ -197,7 +197,7 @@ impl Process {
             began.set(Some(place));
         };
         let more = chunks.next(rows, shared, *number, stages, |n| defaults.reserve(n), mark)?;
-        // At the end there is nothing more to take ids for; those that are left may be another file's.
+        // At the end of the file no ids are needed; ids that are left may be for another file.
         if more && chunks.is_endless() {
             defaults.refill()?;
         }
@@ -207,7 +207,7 @@ impl Process {
         Ok(more)
     }
 
-    /// Tell the others how far we are.
+    /// Adds this process's progress to the shared counts.
     pub(super) fn report(&mut self) {
         let bytes = self.rows.stream().bytes_read();
         self.shared().bytes.fetch_add(bytes.saturating_sub(self.reported), Relaxed);
@@ -222,13 +222,13 @@ impl Process {
         self.reported = bytes;
     }
 
-    /// Show how far all are.
+    /// Shows the progress of all processes.
     pub fn show(&self) {
-        // SAFETY: null, or the load's, which outlives its processes and which nobody else uses now.
+        // SAFETY: null, or the load's, which outlives its processes; no other reference is in use.
         let Some(phases) = (unsafe { self.phases.as_mut() }) else { return };
         let shared = self.shared();
         let in_order = matches!(self.chunks, Chunks::InOrder);
-        // What is read once more begins at the start again.
+        // A second reading begins again at the start of the file.
         let unreported = if in_order { self.rows.stream().bytes_read().saturating_sub(self.reported) } else { 0 };
         let before = self.before;
         phases.show(|figures| {
@@ -239,11 +239,11 @@ impl Process {
         });
     }
 
-    /// From now on the file is read in chunks, and all count together. What was read of it beyond `place` will be read
-    /// again. Before there are workers.
+    /// Switches to reading in chunks, with counts shared by all processes. Bytes of the file beyond `place` that were
+    /// read are read again. Before workers start.
     ///
     /// # Safety
-    /// What they share, for as long as this process works.
+    /// `shared` stays valid as long as this process works.
     pub unsafe fn hand_over(&mut self, shared: *const Shared, place: u64) {
         self.report();
         // SAFETY: this function's contract covers the argument.

@@ -1,11 +1,11 @@
-//! Rows that are read and stored without a guard.
+//! Reads and stores rows without a guard.
 //!
-//! What a row of a projection goes through is left to plain frames, one guard before it, to read, and one behind it, to store. Where the
-//! row was decoded together with the one before and finds room on the page that is being filled, neither can raise anything. So in
-//! most rows nothing is guarded but a function that somebody survives: the guards are for the first row of a block and the last one of a
-//! page.
+//! A row of a projection is computed in plain frames, between a guarded step that reads and another that stores. If the
+//! row was decoded together with the row before, and fits on the current page, neither step can raise an error, and no
+//! guard is needed. So most rows run without a guard, except around a function whose errors are survived. Guards remain
+//! for the first row of a block and the last row of a page.
 //!
-//! Everything here either does all that is to be done for the row, or nothing, and says so.
+//! Each function here either does the whole step for the row, or does nothing and returns that.
 
 use pg_bulk_format::tuple::{TUPLE_HEADER, Unfit};
 use pgrx::pg_sys;
@@ -15,32 +15,33 @@ use super::advance::ROUND;
 use crate::pg::row::RowArrays;
 use crate::pg::unguarded;
 
-/// What [`Process::advance_in_block`] has done.
+/// Result of [`Process::advance_in_block`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InBlock {
-    /// Nothing.
+    /// The function did nothing.
     Not,
-    /// There is a row.
+    /// A row is in the arrays.
     Row,
-    /// There is one, as one value.
+    /// The row as a value of a composite type.
     Value(pg_sys::HeapTupleHeader),
-    /// There is one, and no memory for it.
+    /// There is a row, but no memory for it.
     NoMemory,
 }
 
 impl Process {
-    /// Do rows of the projection go to the target's heap as they are made?
+    /// Are rows of the projection put into the target's heap without further steps?
     pub fn stores_at_once(&self) -> bool {
         self.projection.is_some() && self.join.is_none() && self.query.is_null() && !self.is_dry && !self.is_plain()
     }
 
-    /// Do the rows of a filter, which come as tuples?
+    /// Are rows of a function, which are tuples, put into the heap without further steps?
     pub fn stores_tuples(&self) -> bool {
         let attributes = self.attributes();
         self.stores_at_once() && self.projection.as_ref().is_some_and(|p| p.makes_tuples(attributes))
     }
 
-    /// Go to the next row, for a projection. Raises nothing. `as_value` says that it [stores tuples](Process::stores_tuples).
+    /// Goes to the next row, for a projection. Raises nothing. `as_value`: the process [stores
+    /// tuples](Process::stores_tuples).
     #[inline]
     pub fn advance_in_block(&mut self, as_value: bool) -> InBlock {
         if self.round + 1 >= ROUND
@@ -57,7 +58,7 @@ impl Process {
         self.round += 1;
         self.records_left -= 1;
         let (arrays, attributes) = (projection.arrays(), projection.attributes());
-        // SAFETY: the row is new; as long as the descriptor, both of them.
+        // SAFETY: the row is new; both arrays are as long as the descriptor.
         unsafe {
             if as_value && let Some(value) = projection.form_value(self.rows.sources(), decoded) {
                 return InBlock::Value(value);
@@ -70,19 +71,20 @@ impl Process {
         InBlock::Row
     }
 
-    /// Put a row into the target's heap. Raises nothing.
+    /// Puts a row into the target's heap. Raises nothing.
     ///
     /// # Safety
-    /// It [stores at once](Process::stores_at_once); the arrays are as long as the target's descriptor, and hold values of its types.
+    /// The process [stores at once](Process::stores_at_once); the arrays are as long as the target's descriptor, and
+    /// contain values of its types.
     #[inline]
     pub unsafe fn store_at_once(&mut self, arrays: RowArrays) -> bool {
-        // SAFETY: attributes of the target's.
+        // SAFETY: attributes of the target.
         if self.not_null.iter().any(|&i| unsafe { *arrays.nulls.add(i) }) {
             return false;
         }
         let origin = self.origin();
         let Some(heap) = self.heaps.first_mut() else { return false };
-        // SAFETY: the caller's arrays.
+        // SAFETY: this function's contract covers the arrays.
         let stored = unsafe { heap.add_at_once(arrays, origin, &mut self.form) };
         if stored {
             self.count_row();
@@ -90,10 +92,10 @@ impl Process {
         stored
     }
 
-    /// The same for a row that somebody has made a tuple of.
+    /// Puts an already formed tuple into the target's heap. Raises nothing.
     ///
     /// # Safety
-    /// It [stores tuples](Process::stores_tuples), and this is one of a type with the target's columns.
+    /// The process [stores tuples](Process::stores_tuples), and this tuple's type has the target's columns.
     #[inline]
     pub unsafe fn store_tuple(&mut self, tuple: pg_sys::HeapTupleHeader) -> Result<(), Unfit> {
         // SAFETY: this function's contract covers the tuple.
@@ -103,16 +105,16 @@ impl Process {
         }
         // SAFETY: the header is there.
         let has_null = unsafe { (*tuple).t_infomask } & pg_sys::HEAP_HASNULL as u16 != 0;
-        // SAFETY: the bitmap is behind the header, and within the tuple as far as it is looked at.
+        // SAFETY: the bitmap follows the header; only its bytes within the tuple are read.
         let bit = |i: usize| unsafe { *bytes.add(TUPLE_HEADER + i / 8) } >> (i % 8) & 1;
-        // What must not be NULL is complained of elsewhere.
+        // The error about a NULL is raised after the tuple is taken apart.
         let is_null = |&i: &usize| TUPLE_HEADER + i / 8 >= length || bit(i) == 0;
         if has_null && self.not_null.iter().any(is_null) {
             return Err(Unfit::Apart);
         }
         let origin = self.origin();
         let Some(heap) = self.heaps.first_mut() else { return Err(Unfit::Apart) };
-        // SAFETY: so many bytes.
+        // SAFETY: the tuple has `length` bytes.
         unsafe { heap.add_given_at_once(bytes, length, origin)? };
         self.count_row();
         Ok(())

@@ -1,4 +1,4 @@
-//! Records that are left out: kept or sent, and counted.
+//! Rejects: records with errors are kept or sent, and counted.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -11,8 +11,8 @@ use crate::pg::row::Attention;
 use crate::pg::soft::{OnError, Verbosity};
 
 impl Process {
-    /// Leave out the current record because of an error about it. The error is not survived if it is about something else;
-    /// another one may come instead. Guarded.
+    /// Rejects the current record because of an error about it. Fails if the error is not a record's own, or with
+    /// another error. Guarded.
     #[cold]
     pub fn survive(&mut self, error: &Error) -> std::result::Result<(), Option<Error>> {
         if !self.tolerance.survives(error) {
@@ -28,21 +28,21 @@ impl Process {
         self.reject(Complaint::of_error(error)).map_err(Some)
     }
 
-    /// Leave out the current record because of a value, or count that it is NULL now. Guarded.
+    /// Rejects the current record because of a bad value, or counts that the value was set to NULL. Guarded.
     #[cold]
     pub fn bad_value(&mut self) -> Result<()> {
         self.tolerance.bad_rows = 0;
         match self.tolerance.bad_value.take() {
-            // SAFETY: what was caught for the current row.
+            // SAFETY: the error was caught for the current row.
             Some(bad) => self.reject(unsafe { Complaint::of_data(bad) }.about_value(&self.rows)),
             None => self.count(),
         }
     }
 
-    /// Leave out the current record. Guarded.
+    /// Rejects the current record. Guarded.
     #[cold]
     pub fn reject(&mut self, complaint: Complaint) -> Result<()> {
-        // Messages name the line, and would count anew from far behind.
+        // Messages contain the line number, and would otherwise count lines again from an earlier position.
         self.rows.stream_mut().reader.settle_line_number();
         // SAFETY: as in `Process::shared`.
         let shared = unsafe { &*self.shared };
@@ -64,9 +64,9 @@ impl Process {
         }
         self.rows.attention = Attention::NONE;
         self.rows.clear_queue();
-        // A subtransaction that failed may have ended what others see.
+        // A failed subtransaction may have reset the progress that other sessions see.
         self.show();
-        // SAFETY: nothing of the row is needed any more; a guarded call.
+        // SAFETY: the row's values are not needed any more; a guarded call.
         unsafe { pg_sys::MemoryContextReset((*self.executor.econtext).ecxt_per_tuple_memory) };
         Ok(())
     }

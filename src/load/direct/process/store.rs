@@ -1,5 +1,5 @@
-//! Where rows go: into heaps, which append their pages; those that workers send, which the leader inserts; and where nothing is stored,
-//! to the check of their keys.
+//! Stores rows in heaps, which append their pages. The leader also inserts rows that workers send; a dry run only
+//! checks keys.
 
 use pgrx::pg_sys;
 
@@ -13,23 +13,23 @@ use crate::pg::chunks::Chunks;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages};
 
-/// Milliseconds after which a leader that waits shows how far the others are.
+/// Milliseconds after which a waiting leader shows the progress of the other processes.
 const SHOW: std::ffi::c_long = 500;
-/// Rows of workers that are inserted before the process's own go on.
+/// Rows of workers that are inserted before the leader's own rows go on.
 const RECEIVED: usize = 64;
 
-/// What became of the rows that workers have sent.
+/// Result of receiving rows from workers.
 pub(super) enum Sent {
-    /// There may be more.
+    /// The queues may contain more rows.
     More,
-    /// All that were there are inserted.
+    /// All rows in the queues are inserted.
     All,
-    /// And there will be no more.
+    /// All rows are inserted, and all queues are closed.
     Closed,
 }
 
 impl Process {
-    /// Insert rows that workers have sent, some at a time. Guarded, and interruptible.
+    /// Inserts some of the rows that workers have sent. Guarded, and interruptible.
     pub(super) fn receive(&mut self) -> Result<Sent> {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
@@ -37,7 +37,7 @@ impl Process {
             let (oid, message) = match self.wide.receive() {
                 Received::Row(oid, message) => (oid, message),
                 Received::Reject(reject) => {
-                    // SAFETY: what was received last.
+                    // SAFETY: the bytes were received last.
                     self.rejects.keep_bytes(unsafe { &*reject });
                     continue;
                 }
@@ -62,22 +62,22 @@ impl Process {
                 }
             };
             if let Some(heap) = self.heaps.get_mut(index) {
-                // SAFETY: what was received last.
+                // SAFETY: the message was received last.
                 unsafe { self.wide.store_received(heap, message, &shared.baton) }?;
             }
         }
         Ok(Sent::More)
     }
 
-    /// Insert the rows that workers send, until all workers are done. Guarded, and interruptible.
+    /// Inserts rows of workers until all workers are done. Guarded, and interruptible.
     pub fn receive_all(&mut self) -> Result<()> {
         let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
         loop {
             match self.receive()? {
                 Sent::Closed => return Ok(()),
                 Sent::More => (),
-                // SAFETY: guarded calls on this process's latch, which a queue sets when something was sent, or when its
-                // sender is gone.
+                // SAFETY: guarded calls on this process's latch. A queue sets it after a message, and when its sender
+                // is gone.
                 Sent::All => unsafe {
                     pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), SHOW, pg_sys::PG_WAIT_EXTENSION);
                     pg_sys::ResetLatch(pg_sys::MyLatch);
@@ -88,7 +88,8 @@ impl Process {
         }
     }
 
-    /// Put a row into a heap. Guarded. The arrays are as long as the heap's descriptor, and hold values of its types.
+    /// Puts a row into a heap. Guarded. The arrays are as long as the heap's descriptor, and contain values of its
+    /// types.
     pub fn add(&mut self, heap: usize, arrays: RowArrays) -> Result<()> {
         self.count_row();
         // SAFETY: as in `shared`.
@@ -96,7 +97,7 @@ impl Process {
         let origin = self.origin();
         let Some(destination) = self.heaps.get_mut(heap) else { return Ok(()) };
         let before = destination.bytes();
-        // SAFETY: the caller's arrays.
+        // SAFETY: this function's contract covers the arrays.
         let added = unsafe { destination.add(arrays, origin, &mut self.form, &shared.baton) }?;
         if added == Added::Wide {
             // SAFETY: as above.
@@ -106,7 +107,7 @@ impl Process {
         self.follow_bytes(before, after)
     }
 
-    /// Put a row that was decoded together with others into the target's heap. Guarded.
+    /// Puts a row that was decoded in a block into the target's heap. Guarded.
     #[inline]
     pub(super) fn add_decoded(&mut self, arrays: RowArrays) -> Result<()> {
         self.count_row();
@@ -115,11 +116,11 @@ impl Process {
         let origin = self.origin();
         let Some(destination) = self.heaps.first_mut() else { return Ok(()) };
         let before = destination.bytes();
-        // SAFETY: the rows' arrays, and what they say of them.
+        // SAFETY: the rows' arrays with their sources.
         let added =
             unsafe { destination.add_decoded(self.rows.sources(), arrays, origin, &mut self.form, &shared.baton) }?;
         if added == Added::Wide {
-            // SAFETY: as above; then they hold datums.
+            // SAFETY: as above; the arrays then contain datums.
             unsafe {
                 self.rows.make_datums(arrays)?;
                 self.wide.add(destination, arrays, origin, &shared.baton)?;
@@ -129,10 +130,10 @@ impl Process {
         self.follow_bytes(before, after)
     }
 
-    /// A row goes to a result relation, and is not stored: which table its keys are for, and its place, in the slot. Guarded.
+    /// Gives a row that is not stored its position, in the slot. Returns the table that checks its keys. Guarded.
     ///
     /// # Safety
-    /// A process that has a check, one of its result relations, and a slot with a row of it.
+    /// The process has a check, `relinfo` is one of its result relations, and the slot contains a row of it.
     pub unsafe fn take(
         &mut self,
         relinfo: *mut pg_sys::ResultRelInfo,
@@ -154,7 +155,7 @@ impl Process {
         self.unreported_rows += 1;
     }
 
-    /// A heap that took so many bytes takes so many now. Guarded.
+    /// Adds a heap's change of memory to the total. Guarded.
     #[inline]
     fn follow_bytes(&mut self, before: usize, after: usize) -> Result<()> {
         if after == before {
@@ -164,8 +165,8 @@ impl Process {
         self.relieve()
     }
 
-    /// Append the largest batches while all together are too large; half of what is allowed stays, so that this is not
-    /// to be done again for the next row. Guarded.
+    /// Appends the largest batches if all together take too much memory. Half of the allowed memory remains in use, so
+    /// that the next row does not exceed it again. Guarded.
     fn relieve(&mut self) -> Result<()> {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
@@ -187,14 +188,15 @@ impl Process {
         Ok(())
     }
 
-    /// Append all that is left. Guarded.
+    /// Appends all rows that are left. Guarded.
     pub fn finish(&mut self) -> Result<()> {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
         self.report();
         self.show();
         shared.rest(self.number);
-        // Rows that the others cannot see yet may be few; without others, all rows there are may be.
+        // With workers, each process may have a few rows left in any load. Without workers, a few rows may be the whole
+        // load, and then go through shared buffers.
         let alone = self.number == 0 && matches!(self.chunks, Chunks::InOrder);
         // SAFETY: the executor's own memory, which outlives the heaps.
         let memory = unsafe { (*self.executor.estate).es_query_cxt };
@@ -212,7 +214,7 @@ impl Process {
             if self.number > 0 {
                 collector.hand_over()?;
             } else {
-                // While workers sort theirs.
+                // Workers sort their keys at the same time.
                 collector.settle();
             }
         }
@@ -221,7 +223,7 @@ impl Process {
         Ok(())
     }
 
-    /// Say what was written, and where the time went.
+    /// Adds the written pages and the time of each stage to the shared counts.
     fn account(&mut self) {
         let mut stages = std::mem::replace(&mut self.stages, Stages::new());
         let mut pages = 0;

@@ -1,4 +1,4 @@
-//! What a process remembers of where its rows came from.
+//! Tuple positions that a process notes for its rows.
 
 use pg_bulk_format::reader::Place;
 
@@ -8,7 +8,7 @@ use crate::load::direct::origin::{ANCHOR_EVERY, Origin, Traces, in_file};
 use crate::load::direct::wide::Received;
 
 impl Process {
-    /// Where the current row comes from.
+    /// The tuple position of the current row.
     #[inline]
     pub fn origin(&mut self) -> Origin {
         match self.traces {
@@ -34,7 +34,7 @@ impl Process {
         }
     }
 
-    /// The file can be read again from the record behind the current one.
+    /// Notes that the file can be read again from the record after the current one.
     #[cold]
     fn anchor_here(&mut self) {
         self.rows.stream_mut().reader.settle_line_number();
@@ -50,8 +50,8 @@ impl Process {
         }
     }
 
-    /// In a worker, let the leader know what is known; in the leader, remember it. Not if it is less than so much.
-    /// Guarded; waits for room in the queue, so neither the baton nor the turn may be held.
+    /// Sends tuple positions to the leader, or, in the leader, stores them; only if there are more than `least`.
+    /// Guarded; waits for room in the queue, so this process must hold neither the append lock nor the current ticket.
     pub(super) fn tell_origins(&mut self, least: usize) -> Result<()> {
         if self.traces == Traces::Nothing {
             return Ok(());
@@ -63,7 +63,7 @@ impl Process {
             }
             let stretches = trail.take();
             if self.wide.is_worker() {
-                // SAFETY: an open relation.
+                // SAFETY: the relation is open.
                 self.wide.send_stretches(unsafe { (*heap.relation).rd_id }, &stretches)?;
             } else {
                 self.origins.add(heap.index, &stretches);
@@ -80,17 +80,17 @@ impl Process {
         Ok(())
     }
 
-    /// In the leader: remember what a worker knows. Guarded.
+    /// In the leader: stores tuple positions that a worker has sent. Guarded.
     pub(super) fn remember(&mut self, received: Received) {
         match received {
             Received::Stretches(relation, bytes) => {
                 if let Some(index) = self.traits.iter().position(|(oid, _)| *oid == relation) {
-                    // SAFETY: what was received last.
+                    // SAFETY: the bytes were received last.
                     self.origins.add_bytes(index, unsafe { &*bytes });
                 }
             }
             Received::Anchors(bytes) => {
-                // SAFETY: what was received last.
+                // SAFETY: the bytes were received last.
                 let bytes = unsafe { &*bytes };
                 let number = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes));
                 let anchor = |pair: &[u8]| (number(pair.first_chunk()), number(pair.last_chunk()));

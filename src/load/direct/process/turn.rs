@@ -1,8 +1,7 @@
-//! From one file to the next.
+//! Goes from one file to the next.
 //!
-//! What belongs to the file is exchanged. What belongs to the target stays as it is: heaps, with pages that are not full and
-//! of which nobody else knows yet, the keys that were collected, ids that were taken. So the pages and the indexes of a
-//! load are those of all its files together.
+//! The state of the file is replaced. The state of the target stays: heaps with their partial pages, collected keys,
+//! ids that were taken. So all files of a load share pages and indexes.
 
 use super::{Process, Projection};
 use crate::error::Result;
@@ -15,7 +14,7 @@ use crate::pg::row::Turn;
 use crate::pg::soft::Tolerance;
 use crate::pg::stages::Stages;
 
-/// What belongs to a file.
+/// State that belongs to a file.
 #[derive(Debug)]
 pub struct File {
     pub rows: Rows,
@@ -28,7 +27,7 @@ pub struct File {
 }
 
 impl Process {
-    /// Get ready for the rows of a file.
+    /// Prepares the process for the rows of its file.
     pub(super) fn adapt(&mut self) {
         self.rows.stream_mut().stages = Stages::new();
         self.decode_together();
@@ -39,7 +38,7 @@ impl Process {
         let is_set = |i: &usize| self.rows.columns().iter().any(|c| has_field(c) && c.attribute == *i);
         self.unset_not_null = self.not_null.iter().copied().filter(|i| !is_set(i)).collect();
         match &self.projection {
-            // The row is the foreign table's.
+            // The row is a row of the foreign table.
             Some(projection) => self.rows.decode_together(projection.attributes(), &[]),
             None => {
                 let attributes = self.attributes();
@@ -48,13 +47,13 @@ impl Process {
         }
     }
 
-    /// Which columns the fields are for has changed, or which file of a list they are of.
+    /// Adapts to a change of the fields' columns, or to the next file of a list.
     #[cold]
     pub(super) fn fit(&mut self, turn: Turn) {
         if turn == Turn::File {
-            // Its first record is not behind the last one of the file before.
+            // The first record of a file does not follow the last record of the file before.
             self.gaps += 1;
-            // What was counted until now is of the file before.
+            // Rows counted until now belong to the file before.
             self.report();
             self.file = self.rows.stream().file_number();
         }
@@ -65,7 +64,7 @@ impl Process {
         self.decode_together();
     }
 
-    /// The rows of a file are in, and there is another file: what is still to be appended waits for its rows. Guarded.
+    /// Ends a file that is not the last: partial pages wait for the next file's rows. Guarded.
     pub fn pause(&mut self) -> Result<()> {
         self.report();
         self.show();
@@ -73,10 +72,10 @@ impl Process {
         self.tell_origins(0)
     }
 
-    /// Go on with another file. In the leader, when it has no workers. Guarded.
+    /// Goes on with another file. In the leader, when it has no workers. Guarded.
     pub fn turn_to(&mut self, file: File) {
         let File { mut rows, projection, tolerance, rejects, skip, limit, traces } = file;
-        // Collectors know it.
+        // Collectors refer to `elsewhere`.
         rows.elsewhere = self.rows.elsewhere.clone();
         let mut old = std::mem::replace(&mut self.rows, rows);
         self.stages.merge(&std::mem::replace(&mut old.stream_mut().stages, Stages::new()));

@@ -1,12 +1,12 @@
-//! Which indexes of a relation are built at once, and which of them comes first.
+//! Chooses the indexes of a relation that are built at the same time, and their order.
 //!
-//! Core promises of an index that is built in a parallel worker that its expressions and its condition are parallel safe
-//! (plan_create_index_workers, planner.c). Here nobody is asked who sorts for whom: a worker does all that there is to do for
-//! an index. So functions of operator classes have to be safe, too, and the access method one that comes with the server. Not
-//! looked at are those that the server finds by itself, in the type cache, to compare and hash a key's elements, columns or bounds.
+//! Core builds an index in a parallel worker only if its expressions and its predicate are parallel safe
+//! (plan_create_index_workers, planner.c). Here a worker does all steps for an index, including the comparisons. So the
+//! functions of its operator classes must be safe, too, and its access method must be one of the server's. Functions
+//! that the server finds in the type cache to compare and hash elements, columns or bounds of a key are not checked.
 //!
-//! Who takes the longest index last waits for it alone. How long one takes is only guessed, from what it is and how wide its
-//! keys are; to be wrong costs time, and nothing else.
+//! The longest build should not start last, because the others would wait for it. The duration is estimated from the
+//! access method and the width of the keys; a wrong estimate only costs time.
 
 use pgrx::pg_sys;
 
@@ -17,7 +17,7 @@ use crate::pg::hazard::Hazards;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
-/// One of them: its place in the relation's list, and what it costs, compared with the others.
+/// An index: its position in the relation's list, and its relative cost.
 #[derive(Debug, Clone, Copy)]
 pub struct Member {
     pub number: usize,
@@ -25,10 +25,11 @@ pub struct Member {
     is_btree: bool,
 }
 
-/// Those that processes may build at once, the longest first. None if there is one at most. Guarded.
+/// The indexes that processes may build at the same time, the longest build first. Empty if there are fewer than two.
+/// Guarded.
 ///
 /// # Safety
-/// An open relation and its indexes, which are closed.
+/// The relation is open, and its indexes are closed.
 pub unsafe fn members(relation: pg_sys::Relation, list: &[Index]) -> Vec<Member> {
     let mut found = Vec::new();
     // SAFETY: this function's contract covers the relation; guarded calls. Its indexes stay while it is locked.
@@ -41,7 +42,7 @@ pub unsafe fn members(relation: pg_sys::Relation, list: &[Index]) -> Vec<Member>
         for (number, index) in list.iter().enumerate().filter(|(_, index)| index.way == Way::Rebuilt) {
             let index = pg_sys::index_open(index.oid, pg_sys::AccessShareLock.cast_signed());
             let form = &*(*index).rd_index;
-            // Of these reindex_index (index.c) would have more to say in the end.
+            // For other indexes, reindex_index (index.c) would have to update pg_index at the end.
             let is_whole = form.indisvalid && form.indisready && form.indislive && !form.indcheckxmin;
             let method = (*(*index).rd_rel).relam;
             if let Some(weight) = weight(method).filter(|_| is_whole && hazards.index_is_safe(index)) {
@@ -56,7 +57,8 @@ pub unsafe fn members(relation: pg_sys::Relation, list: &[Index]) -> Vec<Member>
     found
 }
 
-/// A B-tree that takes longer than all others together is better built by several processes, as the server can.
+/// Leaves a B-tree to the server if it takes longer than all others together: the server builds it with several
+/// processes.
 fn leave_to_server(found: &mut Vec<Member>) {
     while let [first, rest @ ..] = &**found
         && (rest.is_empty() || (first.is_btree && first.cost > rest.iter().map(|member| member.cost).sum()))
@@ -68,7 +70,7 @@ fn leave_to_server(found: &mut Vec<Member>) {
     }
 }
 
-/// What a key of a few bytes takes, compared with one of a B-tree; only of methods that come with the server.
+/// Relative cost of a key of a few bytes, compared with a B-tree; only for the server's access methods.
 fn weight(method: pg_sys::Oid) -> Option<f64> {
     Some(match method {
         pg_sys::BTREE_AM_OID => 1.0,
@@ -80,12 +82,12 @@ fn weight(method: pg_sys::Oid) -> Option<f64> {
     })
 }
 
-/// What a row has in an index, as wide as the server takes it for without statistics, in units of eight bytes.
+/// Width of a row's entry in an index, by the server's default estimates, in units of eight bytes.
 ///
 /// # Safety
-/// An open index. Guarded.
+/// The index is open. Guarded.
 unsafe fn width(index: pg_sys::Relation) -> f64 {
-    // SAFETY: this function's contract covers the index, which has so many attributes; guarded calls.
+    // SAFETY: this function's contract covers the index, which has `natts` attributes; guarded calls.
     unsafe {
         let natts = usize::try_from((*(*index).rd_att).natts).unwrap_or(0);
         let of = |i| {

@@ -1,22 +1,23 @@
-//! Several indexes of a relation at once, each by one process.
+//! Builds several indexes of a relation at the same time, each by one process.
 //!
 //! ```text
 //!   leader:  new files ─► start ─┬─► next index, next … ─► wait ─► statistics
 //!   worker:                      └─► next index, next … ─┘
 //! ```
 //!
-//! An index is built by its access method, as index_build (index.c) has it built, by whoever takes it. What is done around
-//! that, in index_build and reindex_index, parallel mode forbids, so the leader does it before there are workers (the file and
-//! its init fork, predicate locks, that nobody may read the index meanwhile) and when they are gone (statistics). What they
-//! would say of the index in pg_index does not change for those that [`super::members`] lets in.
+//! The process that takes an index lets its access method build it, as index_build does (index.c). Parallel mode
+//! forbids the other steps of index_build and reindex_index. So the leader does them. Before it starts workers, it
+//! makes the file and its init fork, transfers predicate locks, and marks the index as being rebuilt. After the workers
+//! have ended, it sets the statistics. For the indexes that [`super::members`] chooses, pg_index does not change.
 //!
-//! Workers learn from the server what they have to know: which indexes are being built (RestoreReindexState), that a row is
-//! of this transaction (its xids), and that a file is new and has no WAL (RelationInitPhysicalAddr, relcache.c, from pending
-//! syncs). That a relation is local they do not know, and take locks to extend it that nobody else wants.
+//! Workers get the needed state from the server's parallel mode. RestoreReindexState passes on which indexes are being
+//! built. Their xids show which rows are of this transaction, and pending syncs show that a file is new and has no WAL
+//! (RelationInitPhysicalAddr, relcache.c). Parallel mode does not pass on that a relation is local, so they take
+//! extension locks, for which no other process waits.
 //!
-//! Memory is divided, and no worker has workers of its own. Whose error is raised if two of them have one is not
-//! known beforehand: the one that is seen first. Nobody sees another: the workers are ended before anything else is done
-//! that could be interrupted, since another would be in the server's words, with a key that the user may not see.
+//! Memory is divided between the processes, and a worker has no workers of its own. If two processes have an error, the
+//! one that is received first is raised. The workers are ended before any step that can be interrupted. Otherwise a
+//! second error could be raised, in the server's words, with a key that the user may not see.
 
 use std::io::Write;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -44,7 +45,7 @@ use crate::pg::points::{point, point_plain};
 use crate::pg::unguarded::{self as c, Opaque, guard};
 use crate::pg::usage::{self, Cpu, Share};
 
-/// Keys of what is in shared memory.
+/// Keys of the objects in shared memory.
 const KEY_TASK: u64 = 1;
 const KEY_PARTS: u64 = 2;
 const KEY_SHARES: u64 = 3;
@@ -53,15 +54,15 @@ const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
 const SHARE: pg_sys::LOCKMODE = pg_sys::ShareLock.cast_signed();
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
-/// The leader has all locks that there have to be.
+/// The leader has all locks that are needed.
 const WORKERS_LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock.cast_signed();
 
-/// Pages of a table whose indexes are worth the start of a worker, but where chunks are made small, for a test.
+/// Least number of a table's pages for which workers are started, unless a test uses small chunks.
 const LEAST_BLOCKS: u32 = 128;
-/// What each process has of maintenance_work_mem at least, in kB (plan_create_index_workers, planner.c).
+/// Least maintenance_work_mem of each process, in kB (plan_create_index_workers, planner.c).
 const LEAST_MEMORY: i32 = 32 << 10;
 
-/// What workers need to know; in shared memory.
+/// Parameters for the workers, in shared memory.
 #[repr(C)]
 struct Task {
     build: u64,
@@ -73,26 +74,26 @@ struct Task {
     next: AtomicU32,
 }
 
-/// An index, and what its builder has to say; in shared memory.
+/// An index, and the results of its build, in shared memory.
 #[repr(C)]
 struct Part {
     index: pg_sys::Oid,
-    /// 1 for the leader, more for workers; 0 until it is built.
+    /// 1 for the leader, more for workers; 0 until the index is built.
     builder: AtomicU32,
-    /// What ambuild has counted, as bits, and microseconds.
+    /// The counts of ambuild, as bits of floats, and microseconds.
     rows: AtomicU64,
     entries: AtomicU64,
     took: AtomicU64,
 }
 
-/// What a process builds from.
+/// The input of a process's builds.
 #[repr(C)]
 struct Work {
     heap: pg_sys::Relation,
     task: *const Task,
     parts: *const Part,
     builder: u32,
-    /// Others have memory, too.
+    /// The memory is divided with other processes.
     divides: bool,
 }
 
@@ -106,15 +107,15 @@ struct Team {
     builds: Vec<Build>,
 }
 
-/// Some of a relation's indexes, built or to be built at once.
+/// Indexes of a relation that are built at the same time.
 pub struct Together {
     relation: pg_sys::Relation,
     indexes: *mut Indexes,
-    /// So many workers there may be.
+    /// Most workers.
     workers: usize,
-    /// Null if there is nothing to be built at once; else in memory that lives as long as the indexes.
+    /// Null if no indexes are built at the same time; else in memory that lives as long as the indexes.
     team: *mut Team,
-    /// What workers have used.
+    /// CPU usage of the workers.
     pub cpu: Cpu,
 }
 
@@ -123,13 +124,13 @@ impl Together {
         Together { relation, indexes, workers, team: std::ptr::null_mut(), cpu: Cpu::default() }
     }
 
-    /// Is this one of them?
+    /// Is this index one of them?
     pub fn has(&self, number: usize) -> bool {
-        // SAFETY: null, or valid while this is.
+        // SAFETY: null, or valid as long as `self`.
         unsafe { self.team.as_ref() }.is_some_and(|team| team.members.iter().any(|member| member.number == number))
     }
 
-    /// Build them.
+    /// Builds the indexes.
     ///
     /// # Safety
     /// A plain frame outside of parallel mode; an open relation and its indexes, which are closed.
@@ -140,7 +141,8 @@ impl Together {
             if (*this).workers == 0 || to_build < 2 {
                 return;
             }
-            // An error that gets other words is not known any more to whoever takes it off a worker's that it was one.
+            // After rewording, an error could not be recognized as a worker's any more, so its context is corrected
+            // first.
             let mut original = Original::new();
             let mut context = pg_sys::ErrorContextCallback::default();
             Original::push(&raw mut original, &raw mut context);
@@ -151,7 +153,7 @@ impl Together {
                     failure::recover();
                 }
                 point_plain!("team.failed");
-                // Any other is put right by whoever takes it, and can be told from others then.
+                // The callers correct any other error, and recognize a worker's.
                 if is_about_keys((*this).team, error) {
                     Original::restore(&raw mut original, error);
                     reword_for_all((*this).team, error);
@@ -167,8 +169,8 @@ impl Together {
 /// # Safety
 /// A plain frame; a valid [`Together`].
 unsafe extern "C-unwind" fn all(this: Opaque) {
-    // SAFETY: this function's contract covers the argument. From when there are workers until they are done, their errors are raised in plain frames
-    // only, whole.
+    // SAFETY: this function's contract covers the argument. While there are workers, their errors are raised in plain
+    // frames only, with all fields.
     unsafe {
         let this = this.cast::<Together>();
         begin(this);
@@ -186,13 +188,13 @@ unsafe extern "C-unwind" fn all(this: Opaque) {
     }
 }
 
-/// An error ends the team: no worker has any more to say.
+/// Ends the workers after an error, so that no worker's error is received any more.
 ///
 /// # Safety
 /// A valid [`Together`], whose error is going to be raised again.
 #[pg_guard]
 unsafe extern "C-unwind" fn stop(this: Opaque) {
-    // SAFETY: this function's contract covers the argument. What is shared is not looked at after an error.
+    // SAFETY: this function's contract covers the argument. Shared memory is not read after an error.
     unsafe {
         if let Some(parallel) = (*this.cast::<Together>()).team.as_mut().and_then(|team| team.parallel.take()) {
             parallel.destroy();
@@ -200,16 +202,16 @@ unsafe extern "C-unwind" fn stop(this: Opaque) {
     }
 }
 
-/// Make new files, and start workers.
+/// Makes new files, and starts workers.
 ///
 /// # Safety
-/// As [`Together::build`].
+/// See [`Together::build`].
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(this: *mut Together) {
     // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let (relation, list) = ((*this).relation, &(*(*this).indexes).list);
-        // Then reindex_index says that it is not to be called.
+        // Here reindex_index would raise an error.
         if is_reindexing() {
             return;
         }
@@ -243,12 +245,12 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
             parts: indexes.len(),
             next: AtomicU32::new(0),
         };
-        // What does not fit is cut; it has eleven digits at most.
+        // The number has at most eleven digits.
         let _ = write!(&mut task.memory[..15], "{}", share(wanted).max(1024));
         let (parallel, work, shares) = share_out(relation, wanted, task, &indexes);
         let team = Team { parallel: Some(parallel), work, shares, launched: 0, members, builds };
         (*this).team = PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(team);
-        // Whoever has an error from here on finds the workers.
+        // The error handler finds the workers from here on.
         let team = &mut *(*this).team;
         if let Some(parallel) = team.parallel.as_mut().filter(|parallel| parallel.most_workers() > 0) {
             team.launched = parallel.launch();
@@ -257,10 +259,10 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
     }
 }
 
-/// Give an index a new file, as reindex_index (index.c) does. Guarded.
+/// Gives an index a new file, as reindex_index does (index.c). Guarded.
 ///
 /// # Safety
-/// An open relation, and one of its indexes, closed.
+/// The relation is open, and the index is one of its indexes, closed.
 unsafe fn renew(relation: pg_sys::Relation, oid: pg_sys::Oid) {
     // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
@@ -272,9 +274,10 @@ unsafe fn renew(relation: pg_sys::Relation, oid: pg_sys::Oid) {
     }
 }
 
-/// Has whoever called begun to reindex something? The server has room for one such state, and not for ours beside it. Guarded.
+/// Is a caller reindexing something? The server has only one such state, which must not be overwritten. Guarded.
 fn is_reindexing() -> bool {
-    // SAFETY: guarded calls; room for as much as there is, all of it in words of four bytes (SerializedReindexState, index.c).
+    // SAFETY: guarded calls; the buffer has the state's size, all of it in words of four bytes (SerializedReindexState,
+    // index.c).
     unsafe {
         let size = pg_sys::EstimateReindexStateSpace();
         let mut state = vec![0_u32; size.div_ceil(size_of::<u32>())];
@@ -283,21 +286,22 @@ fn is_reindexing() -> bool {
     }
 }
 
-/// Whoever wants to read one of them now, such as an expression of another, is told that it is being built, in all processes.
-/// SetReindexProcessing (index.c) has room for one. Guarded.
+/// Marks the indexes as being rebuilt, in all processes, so that reading one of them raises an error.
+///
+/// An expression of another index might read it. SetReindexProcessing (index.c) has room for one index only. Guarded.
 ///
 /// # Safety
 /// Outside of parallel mode.
 unsafe fn set_pending(indexes: &[&Index]) {
-    // SerializedReindexState: a heap and an index that are being processed, how many are pending, and which.
+    // SerializedReindexState: the heap and the index in process, the number of pending indexes, and their oids.
     let count = u32::try_from(indexes.len()).unwrap_or(0);
     let mut state: Vec<u32> = vec![0, 0, count];
     state.extend(indexes.iter().map(|index| index.oid.to_u32()));
-    // SAFETY: oids and an int, all of four bytes; what is read is copied.
+    // SAFETY: oids and an int, all of four bytes; RestoreReindexState copies them.
     unsafe { pg_sys::RestoreReindexState(state.as_mut_ptr().cast()) };
 }
 
-/// Make what workers share. Guarded.
+/// Makes the shared state for workers. Guarded.
 fn share_out(
     relation: pg_sys::Relation,
     wanted: usize,
@@ -312,7 +316,7 @@ fn share_out(
     let place = parallel.insert(KEY_TASK, size_of::<Task>()).cast::<Task>();
     let parts = parallel.insert(KEY_PARTS, indexes.len() * size_of::<Part>()).cast::<Part>();
     let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
-    // SAFETY: room of these sizes, aligned for everything.
+    // SAFETY: memory of these sizes, aligned for any type.
     unsafe {
         place.write(task);
         for (i, index) in indexes.iter().enumerate() {
@@ -326,7 +330,7 @@ fn share_out(
     (parallel, Work { heap: relation, task: place, parts, builder: 1, divides: false }, shares)
 }
 
-/// Take one index after the other, until there is none.
+/// Builds one index after the other until none is left.
 ///
 /// # Safety
 /// A plain frame, as the table's owner; a valid [`Work`].
@@ -335,7 +339,7 @@ unsafe extern "C-unwind" fn build_parts(work: Opaque) {
     unsafe {
         let work = work.cast::<Work>();
         if (*work).divides {
-            // Of this function's nest level.
+            // Reset at the end of this function's nest level.
             c::set_config_option(
                 c"maintenance_work_mem".as_ptr(),
                 (*(*work).task).memory.as_ptr().cast(),
@@ -357,10 +361,10 @@ unsafe extern "C-unwind" fn build_parts(work: Opaque) {
     }
 }
 
-/// Build an index, in a new file.
+/// Builds an index in its new file.
 ///
 /// # Safety
-/// As [`build_parts`]; one of the parts, which nobody else has.
+/// See [`build_parts`]; the part is this process's.
 unsafe fn build_part(work: *const Work, part: *const Part) {
     // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
@@ -394,10 +398,10 @@ unsafe fn build_part(work: *const Work, part: *const Part) {
     }
 }
 
-/// All parts are built, and the workers are done.
+/// Takes the results of all builds, after the workers have ended.
 ///
 /// # Safety
-/// A team that [`begin`] has made.
+/// The team was made by [`begin`].
 #[pg_guard]
 unsafe extern "C-unwind" fn end(this: *mut Together) {
     // SAFETY: this function's contract covers the argument.
@@ -406,9 +410,9 @@ unsafe extern "C-unwind" fn end(this: *mut Together) {
 
 impl Together {
     /// # Safety
-    /// As [`end`].
+    /// See [`end`].
     unsafe fn end(&mut self) -> Result<()> {
-        // SAFETY: this function's contract covers the argument; guarded calls. What is shared is there until the workers' end.
+        // SAFETY: this function's contract covers the argument; guarded calls. Shared memory stays until `finish`.
         unsafe {
             let (relation, list, team) = (self.relation, &mut (*self.indexes).list, &mut *self.team);
             self.cpu = usage::take_shares(team.shares, team.launched);
@@ -432,7 +436,7 @@ impl Together {
             pg_sys::ResetReindexState(pg_sys::GetCurrentTransactionNestLevel());
             for (oid, entries) in built {
                 let index = pg_sys::index_open(oid, NO_LOCK);
-                // As index_update_stats (index.c): what has just got a new file says already that nothing is in it.
+                // As in index_update_stats (index.c): an index with a new, empty file needs no update.
                 if entries > 0.0 {
                     let pages = pg_sys::RelationGetNumberOfBlocksInFork(index, MAIN);
                     compat::set_index_statistics(index, pages, entries);
@@ -452,10 +456,10 @@ impl Together {
     }
 }
 
-/// Is it one that [`reword_for_all`] changes?
+/// Is it an error that [`reword_for_all`] changes?
 ///
 /// # Safety
-/// An error that was caught while a team built, or before there was one.
+/// The error was caught while the team built, or before it was made.
 #[pg_guard]
 unsafe extern "C-unwind" fn is_about_keys(team: *const Team, error: *const pg_sys::ErrorData) -> bool {
     // SAFETY: this function's contract covers both arguments.
@@ -463,7 +467,7 @@ unsafe extern "C-unwind" fn is_about_keys(team: *const Team, error: *const pg_sy
 }
 
 /// # Safety
-/// As [`is_about_keys`].
+/// See [`is_about_keys`].
 #[pg_guard]
 unsafe extern "C-unwind" fn reword_for_all(team: *const Team, error: *mut pg_sys::ErrorData) {
     // SAFETY: this function's contract covers both arguments.
@@ -474,13 +478,13 @@ unsafe extern "C-unwind" fn reword_for_all(team: *const Team, error: *mut pg_sys
     }
 }
 
-/// A worker of [`Together::build`], called by ParallelWorkerMain in a transaction that is the leader's.
+/// Entry point of a worker of [`Together::build`], called by ParallelWorkerMain in a transaction with the leader's xid.
 ///
 /// # Safety
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_team_worker(_: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server vouches for the argument; nothing in this frame has a destructor.
+    // SAFETY: the server passes the argument; nothing in this frame has a destructor.
     unsafe {
         let mut work = std::mem::MaybeUninit::<Work>::uninit();
         join(toc, work.as_mut_ptr());
@@ -489,14 +493,14 @@ pub unsafe extern "C-unwind" fn pg_bulk_team_worker(_: *mut pg_sys::dsm_segment,
     }
 }
 
-/// Begin a worker's work.
+/// Begins a worker's work.
 ///
 /// # Safety
-/// A worker's table of contents, and room for what it works with.
+/// `toc` is a worker's table of contents, and `work` can be written to.
 #[pg_guard]
 unsafe extern "C-unwind" fn join(toc: *mut pg_sys::shm_toc, work: *mut Work) {
-    // SAFETY: the leader has put these under their keys, and holds locks on the relations that a worker may share. What is
-    // shared may be looked at once the builds agree, and it begins with the build's number in every build.
+    // SAFETY: the leader has inserted these keys, and holds locks on the relations that a worker may share. The build
+    // number comes first in every build; all other shared state is read only after the builds are found equal.
     unsafe {
         usage::begin_share();
         let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();
@@ -509,13 +513,13 @@ unsafe extern "C-unwind" fn join(toc: *mut pg_sys::shm_toc, work: *mut Work) {
     }
 }
 
-/// End it.
+/// Ends a worker's work.
 ///
 /// # Safety
-/// What [`join`] was given, and made.
+/// The arguments are those of [`join`], which has filled `work`.
 #[pg_guard]
 unsafe extern "C-unwind" fn part(toc: *mut pg_sys::shm_toc, work: *const Work) {
-    // SAFETY: this function's contract covers both arguments; there is a share for each worker.
+    // SAFETY: this function's contract covers both arguments; the array has an element for each worker.
     unsafe {
         pg_sys::table_close((*work).heap, WORKERS_LOCK);
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);

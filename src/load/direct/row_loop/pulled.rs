@@ -1,4 +1,4 @@
-//! Rows that are asked for, one by one: of a query, and of the plan of a join, which asks for records in its turn.
+//! Rows that are pulled one by one: from a query, or from the plan of a join, which pulls records.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -11,8 +11,8 @@ use crate::pg::row::{RowArrays, Rows};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded::{self, Opaque};
 
-/// Make the target's attributes of the query's next row, but for defaults that are expressions. False if there is none, or no more
-/// is wanted.
+/// Makes the target's attributes of the query's next row, without defaults that are expressions. False at the end of
+/// the query or of the limit.
 ///
 /// # Safety
 /// A plain frame; a valid process with a query, and the arrays of its slot.
@@ -27,7 +27,7 @@ pub(super) unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> 
         if (*process).ends_round() {
             show(process);
         }
-        // What goes wrong in the query is not about a row of it.
+        // Errors of the query itself are not about one of its rows.
         (*rows).is_quiet = true;
         let more = query::next((*process).query, arrays);
         (*rows).is_quiet = false;
@@ -35,7 +35,7 @@ pub(super) unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> 
             return false;
         }
         (*rows).count_row_of_query();
-        // A guard for each row is dear.
+        // A guard for each row is expensive.
         if (*process).defaults.sets() {
             projection::set_defaults(process, &raw const arrays);
         }
@@ -43,19 +43,19 @@ pub(super) unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> 
     }
 }
 
-/// Make the target's attributes of the next row of a join, but for defaults that are expressions. False if there is none.
+/// Makes the target's attributes of a join's next row, without defaults that are expressions. False at the end.
 ///
 /// # Safety
 /// A plain frame; a valid process that has this join, and the arrays of its slot.
 pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arrays: RowArrays) -> bool {
     // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
-        // What goes wrong in the plan is not about the line.
+        // Errors of the plan itself are not about a line of the file.
         (*process).rows.is_quiet = true;
         let more = join::next(join, arrays);
-        // What was spilled to disk comes when all lines have been read.
+        // Rows that were spilled to disk come after all lines have been read.
         (*process).rows.is_quiet = more && (*join).has_read_all();
-        // A guard for each row is dear.
+        // A guard for each row is expensive.
         if more && (*process).defaults.sets() {
             projection::set_defaults(process, &raw const arrays);
         }
@@ -63,11 +63,12 @@ pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arra
     }
 }
 
-/// Make the next record a row of the foreign table that passes, for the plan that it goes through. False if there is none. Adds how many
-/// did not pass.
+/// Makes the next record that passes the scan's conditions a row of the foreign table, for the plan above. False at the
+/// end. Adds the number of records that did not pass.
 ///
 /// # Safety
-/// A plain frame; a valid [`Process`] with a join, whose memory for fields is empty, and a number that nobody else uses.
+/// A plain frame; a valid [`Process`] with a join, whose memory for fields is empty; no other reference to the number
+/// is in use.
 pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
     // SAFETY: this function's contract covers the process and the number; nothing in this frame has a destructor.
     unsafe {
@@ -87,7 +88,7 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
                     return false;
                 }
                 let Some(Beginning { begin, leader }) = (*process).beginning.take() else { return false };
-                // What it makes is there for as long as the workers are.
+                // Memory of the workers' state must stay as long as the workers.
                 pg_sys::CurrentMemoryContext = (*process).memory;
                 begin(leader);
                 (*process).records_left = u64::MAX;
@@ -115,7 +116,7 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
 }
 
 /// # Safety
-/// As [`step`].
+/// See [`step`].
 #[pg_guard]
 unsafe extern "C-unwind" fn show(process: *const Process) {
     // SAFETY: this function's contract covers the argument.

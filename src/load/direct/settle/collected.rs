@@ -1,4 +1,4 @@
-//! Indexes out of the keys that were collected.
+//! Builds indexes from collected keys.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -16,10 +16,10 @@ use crate::load::report::Why;
 use crate::pg::holder;
 use crate::pg::removal::row_of;
 
-/// Build the indexes whose keys were collected.
+/// Builds the indexes whose keys were collected.
 ///
 /// # Safety
-/// As [`tell`], with what [`look`] made. The indexes are closed.
+/// See [`tell`]; the table was made by [`look`]. The indexes are closed.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn build(
     settling: *const Settling,
@@ -29,7 +29,7 @@ pub(super) unsafe extern "C-unwind" fn build(
 ) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
-        // Keys of other relations wait in memory, too.
+        // Keys of other relations are in memory, too.
         let relations = &(*settling).relations;
         let others = relations.iter().filter(|other| !std::ptr::eq(*other, written));
         let held_by_others: usize = others.flat_map(|other| &other.collectors).map(Collector::held).sum();
@@ -43,7 +43,7 @@ pub(super) unsafe extern "C-unwind" fn build(
         let (relation, keep, arbiter) = (table.new.relation, table.indexes.keep(), table.indexes.arbiter());
         for (number, index) in table.indexes.list.iter_mut().enumerate() {
             let merge = index.way == Way::Merged;
-            // Not to be told from what the table had before, unless that was nothing.
+            // Without a merge, collected keys are the whole index only if the table was empty.
             if !merge && (index.way != Way::Rebuilt || start > 0) {
                 continue;
             }
@@ -74,7 +74,8 @@ pub(super) unsafe extern "C-unwind" fn build(
                     }
                     return false;
                 }
-                // A row that is replaced is gone at once; who takes its place is known when all have been seen.
+                // A replaced row of the table is deleted at once. The row that replaces it is known only after all
+                // keys.
                 if replaces
                     && let Clash::Taken { by, begins: true } | Clash::Takes { by, .. } = &clash
                     && !holder::delete(relation, by)

@@ -1,4 +1,4 @@
-//! Foreign keys where rows that violate them are rejected: once all relations of the load have their indexes.
+//! Checks foreign keys whose violations are rejected, after all relations of the load have their indexes.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -8,10 +8,10 @@ use crate::load::direct::orphans::{self, Hunt};
 use crate::load::phase::{Phase, enter};
 use crate::pg::unguarded as c;
 
-/// Check the foreign keys that were put off, and queue what comes after them.
+/// Checks the foreign keys that were put off, and queues the remaining triggers.
 ///
 /// # Safety
-/// As [`after_rows`]; the indexes of all relations know of their rows.
+/// See [`after_rows`]; the indexes of all relations contain their rows.
 pub unsafe fn check(settling: *mut Settling) {
     // SAFETY: as in `after_rows`.
     unsafe {
@@ -33,7 +33,7 @@ pub unsafe fn check(settling: *mut Settling) {
                 taken += hunt(settling, table);
             }
         }
-        // Rows that referred to rows that are gone.
+        // Rows that referred to rows that are deleted now.
         while taken > 0 {
             taken = 0;
             for i in 0..count {
@@ -61,10 +61,10 @@ pub unsafe fn check(settling: *mut Settling) {
     }
 }
 
-/// Take back the rows of a table that refer to nothing. Returns how many there were.
+/// Deletes the orphans of a table. Returns how many there were.
 ///
 /// # Safety
-/// As [`check`]; one of its tables.
+/// See [`check`]; the table is one of its tables.
 unsafe fn hunt(settling: *const Settling, table: *mut Table) -> u64 {
     // SAFETY: as in `check`.
     unsafe {
@@ -74,10 +74,10 @@ unsafe fn hunt(settling: *const Settling, table: *mut Table) -> u64 {
     }
 }
 
-/// Come back to a table when all relations have their rows in their indexes.
+/// Puts a table off until all relations have their rows in their indexes.
 ///
 /// # Safety
-/// As [`super::tell`], with what [`super::look`] made. Its indexes are closed.
+/// See [`super::tell`]; the table was made by [`super::look`]. Its indexes are closed.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn put_off(settling: *mut Settling, table: *mut Table) {
     // SAFETY: this function's contract covers the argument.

@@ -1,4 +1,4 @@
-//! Rows into indexes that may refuse some of them.
+//! Inserts rows into indexes that may exclude some of them.
 
 use pgrx::pg_sys;
 
@@ -10,20 +10,20 @@ use crate::load::duplicate::Keep;
 use crate::pg::holder;
 use crate::pg::unguarded as c;
 
-/// Insert the new rows into the indexes that are not built. Those that one of them refuses are suspects, or gone.
+/// Inserts the new rows into the indexes that are not built. Rows that an index does not accept are noted or removed.
 ///
 /// # Safety
-/// As [`tell`]; a table that was looked at.
+/// See [`tell`]; the table was made by [`look`](super::look).
 pub(super) unsafe fn sift(leader: *mut Leader, table: *mut Table, econtext: *mut pg_sys::ExprContext) {
     // SAFETY: as in `tell`.
     unsafe {
         let (slot, number) = ((*table).slot, (*table).number);
         let (indexes, suspects) = (&raw mut (*table).indexes, &raw mut (*table).suspects);
         let offender = &raw mut (*leader).offender;
-        // Rows are deleted by a later command than that which has inserted them.
+        // Rows must be deleted by a later command than the one that inserted them.
         c::CommandCounterIncrement();
         if !(*table).indexes.want_rows() {
-            // Keys that were collected need none.
+            // Collected keys do not need the rows.
             (*indexes).insert_sorted(offender, suspects, slot);
             return;
         }
@@ -40,7 +40,7 @@ pub(super) unsafe fn sift(leader: *mut Leader, table: *mut Table, econtext: *mut
             (*indexes).insert_sorted(offender, std::ptr::null_mut(), slot);
             return;
         }
-        // Keys of rows that are going to lose come along: they do no harm.
+        // Keys of rows that are removed later are collected, too, which does no harm.
         (*table).gathered = (*table).refers;
         (*table).new.for_each(slot, || {
             c::list_free((*indexes).add(slot, offender));
@@ -53,10 +53,10 @@ pub(super) unsafe fn sift(leader: *mut Leader, table: *mut Table, econtext: *mut
     }
 }
 
-/// Insert a row into the indexes, unless another row is in its way.
+/// Inserts a row into the indexes, unless it conflicts with another row.
 ///
 /// # Safety
-/// As [`sift`], with one of the rows in the table's slot.
+/// See [`sift`]; one of the rows is in the table's slot.
 unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, place: *const Place) {
     // SAFETY: as in `sift`.
     unsafe {
@@ -83,7 +83,7 @@ unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, place: *const Pl
             {
                 return losers::lose(leader, relation, &raw const row, place, indexes, index);
             }
-            // The one that was in the way may have been changed meanwhile.
+            // The conflicting row may have been changed in the meantime.
             let rivals = Rivals { row, other: holder, is_own };
             if is_taken && !losers::replace(leader, relation, &raw const rivals, suspects) {
                 continue;

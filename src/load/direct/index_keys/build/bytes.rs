@@ -1,4 +1,4 @@
-//! The same of keys that are strings of bytes.
+//! Builds an index whose keys are strings of bytes.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,10 +24,10 @@ use crate::pg::index_file::IndexFile;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::violation;
 
-/// As its like for integers.
+/// Builds the index; false if the server must build it.
 ///
 /// # Safety
-/// As [`super::build`].
+/// See [`super::build`].
 pub(super) unsafe fn build(
     relation: pg_sys::Relation,
     oid: pg_sys::Oid,
@@ -58,7 +58,7 @@ pub(super) unsafe fn build(
     Ok(built)
 }
 
-/// The runs of all, in memory and in files.
+/// The runs of all processes, in memory and in files.
 enum Source<'s> {
     Memory(StoreRun<'s>),
     File(RecordReader),
@@ -85,11 +85,11 @@ impl Run for Source<'_> {
     }
 }
 
-/// Merge the keys, and write the index. A key that is too long is said to be unfit, as are keys that the server would sort
-/// otherwise.
+/// Merges the keys and writes the index. Sets `unfit` for a key that is too long, and for keys that the server would
+/// order differently.
 ///
 /// # Safety
-/// An open index with a new file.
+/// The index is open and has a new file.
 #[allow(clippy::too_many_arguments, reason = "what a build is made of")]
 unsafe fn write_pages(
     relation: pg_sys::Relation,
@@ -109,7 +109,7 @@ unsafe fn write_pages(
     runs.extend(files().flat_map(|runs| runs.record_readers(block)).map(Source::File));
     runs.extend(old.map(Source::Old));
     let mut merge = Merge::new(runs);
-    // SAFETY: the caller's index.
+    // SAFETY: this function's contract covers the index.
     let (unique, nulls_equal, options) = unsafe {
         let form = &*(*index).rd_index;
         (form.indisunique, form.indnullsnotdistinct, options(index))
@@ -119,7 +119,7 @@ unsafe fn write_pages(
     let mut judge = Unique::new(shape, nulls_equal);
     let mut clashes = Clashes::new(relation, index, sources);
     let mut duplicate = |key: &[u8], rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
-        // SAFETY: the caller's relations.
+        // SAFETY: this function's contract covers the relations.
         unsafe {
             if let Some(clash) = clashes.find(rows, row)
                 && !may_stay(clash, row)
@@ -149,20 +149,21 @@ unsafe fn write_pages(
         judge.finish(|rest| builder.push(rest, &mut file).map_err(failed))?;
     }
     let built = builder.finish(&mut file).map_err(failed)?;
-    // What was there before is not counted.
+    // The number of old entries is not known.
     check_built(if merges.is_some() { built.entries.min(keys.total) } else { built.entries }, keys.total)?;
     file.finish()?;
     Ok(built)
 }
 
-/// Two rows have the same key.
+/// Raises the error for two rows with the same key.
 ///
 /// # Safety
-/// An open index with keys of that shape. Guarded; allocates in the current memory context.
+/// The index is open and has keys of that shape. Guarded; allocates in the current memory context.
 unsafe fn raise_duplicate(relation: pg_sys::Relation, index: pg_sys::Relation, shape: &ByteShape, key: &[u8]) {
     let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
     let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
-    // SAFETY: this function's contract covers the index, which has an attribute for each column; there is a value for each.
+    // SAFETY: this function's contract covers the index, which has an attribute for each column; there is a value for
+    // each.
     unsafe {
         shape.decode(key, |column, value| {
             let attribute = &*compat::attribute((*index).rd_att, column);
@@ -177,8 +178,8 @@ unsafe fn raise_duplicate(relation: pg_sys::Relation, index: pg_sys::Relation, s
     }
 }
 
-/// The datum of what an attribute stores; of a varlena, of what is behind its header. Guarded; allocates in the current
-/// memory context.
+/// Makes the datum from an attribute's bytes; a varlena's bytes are those after its header. Guarded; allocates in the
+/// current memory context.
 fn datum(attribute: &pg_sys::FormData_pg_attribute, bytes: &[u8]) -> pg_sys::Datum {
     if attribute.attbyval {
         // fetch_att
@@ -190,7 +191,7 @@ fn datum(attribute: &pg_sys::FormData_pg_attribute, bytes: &[u8]) -> pg_sys::Dat
         };
     }
     let header = if attribute.attlen == -1 { pg_sys::VARHDRSZ } else { 0 };
-    // SAFETY: a guarded call; room for header and bytes.
+    // SAFETY: a guarded call; the memory has room for header and bytes.
     unsafe {
         let place = pg_sys::palloc(header + bytes.len()).cast::<u8>();
         if header > 0 {

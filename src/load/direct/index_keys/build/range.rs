@@ -1,14 +1,14 @@
-//! The part of an index between two keys, built by one of several processes.
+//! Builds the part of an index between two keys, in one of several processes.
 //!
-//! Keys are divided where they are looked at by whoever divides them ([`bounds`]): samples of all runs, each of which stands
-//! for as many entries as lie between two of them. Equal keys are never divided, so that what is to be known of them, that
-//! they are the same in a unique index or share a posting list, is known to one process.
+//! Keys are divided by samples of all runs ([`bounds`]). Each sample counts for the entries between two samples. Equal
+//! keys are never divided, so one process sees all of them: for a unique index's check, or to make their posting list.
 //!
-//! An index that has entries is divided at its own leaves, because each process has to find where to begin. Where a key has
-//! many rows, only some leaves will do; what is far behind one of these is in the same range.
+//! An old index is divided at its own leaves, because each process must find its first leaf. If a key has many rows,
+//! only some leaves are suitable, and no range begins far behind a suitable leaf.
 //!
-//! The tricky point is what only the leader can do: of two equal keys of a unique index, find out whether that is an error,
-//! and say so. A range that has them is given up, and with it all others; the leader builds the index alone then.
+//! The tricky point is a step that only the leader can do: to decide whether two equal keys of a unique index are an
+//! error, and raise it. A range with such keys is given up, together with all other ranges, and the leader builds the
+//! index alone.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -29,14 +29,16 @@ use crate::load::direct::index_keys::leaves::{LeafReader, Leaves};
 use crate::load::direct::index_keys::runs::Runs;
 use crate::pg::index_file::{BATCH, IndexFile};
 
-/// Of the index one in so many is left over at most: each process leaves a part of its last extent.
+/// Divisor: at most this part of the index is left unused, since each process leaves a part of its last extent.
 const LEFT_OVER: u64 = 64;
-/// Samples of each run, and of the index that is there; and how many of these may be of no use between two others for a range to
-/// begin there: it reads what lies between for nothing.
+/// Samples of each run and of the old index.
+///
+/// `FAR`: how many samples may lie between a suitable leaf and the beginning of a range, which reads the entries
+/// between them in vain.
 const SAMPLES: u32 = 64;
 const FAR: u32 = 4;
 
-/// Where a range begins: with this key, in the index that is there on this leaf.
+/// Beginning of a range: its least key, and its first leaf in the old index.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Bound {
@@ -56,16 +58,15 @@ impl Bound {
     }
 }
 
-/// A key, and for how many entries it stands.
+/// A key, and the number of entries that it counts for.
 struct Sample<W: Word> {
     key: W,
-    /// Of the index that is there, which sample it is, and the leaf.
+    /// In the old index, the number of the sample, and the leaf.
     leaf: Option<(u32, u32)>,
     weight: f64,
 }
 
-/// Where to divide the entries of memory, runs, and an index with so many, into as many ranges. There may be fewer bounds
-/// than were asked for, where keys are equal. Guarded.
+/// Divides the entries of memory, runs and old index into `ranges` ranges. Fewer, if many keys are equal. Guarded.
 pub fn bounds<W: Word>(
     shape: &KeyShape,
     memory: &[Entry<W>],
@@ -94,11 +95,12 @@ pub fn bounds<W: Word>(
             let place = leaves.divide::<W>(shape, (f64::from(i) + 0.5) / f64::from(SAMPLES));
             samples.extend(place.map(|(leaf, key)| Sample { key, leaf: Some((i, leaf)), weight }));
         }
-        // Of few keys, each of which has many rows, one process makes posting lists faster than several look for their place.
+        // If a few keys have many rows each, one process makes their posting lists faster than several find their
+        // leaves.
         if samples.iter().filter(|sample| sample.leaf.is_some()).count() < SAMPLES as usize / 2 {
             return Ok(Vec::new());
         }
-        // Keys behind all of its own need not be looked for elsewhere.
+        // Keys after the old index's last key need no old leaf.
         let last = leaves.divide::<W>(shape, 1.0);
         samples.extend(last.map(|(leaf, key)| Sample { key, leaf: Some((SAMPLES, leaf)), weight: 0.0 }));
     }
@@ -106,7 +108,7 @@ pub fn bounds<W: Word>(
     let total: f64 = samples.iter().map(|sample| sample.weight).sum();
     let (mut bounds, mut before): (Vec<Bound>, f64) = (Vec::new(), 0.0);
     let mut latest = samples.first().map(|sample| sample.key);
-    // All that is there before this leaf is less than what comes now.
+    // All old entries before this leaf are less than the current sample's key.
     let mut leaf = if old.is_some() { None } else { Some((SAMPLES, 0)) };
     let mut leaves = samples.iter().filter_map(|sample| sample.leaf).peekable();
     for sample in &samples {
@@ -129,12 +131,13 @@ pub fn bounds<W: Word>(
     Ok(bounds)
 }
 
-/// Blocks that each of so many processes takes at once, for an index of about so many: a write, if that does not leave too many.
+/// Blocks that each process takes at once, for an index of about `pages` pages: one write, unless too many would stay
+/// unused.
 pub fn extent_size(pages: u64, processes: usize) -> u32 {
     (pages / LEFT_OVER / processes.max(1) as u64).clamp(1, BATCH as u64) as u32
 }
 
-/// Blocks for a process: extents, of which each process takes the next one.
+/// Blocks for a process: extents, each taken from a shared counter.
 #[derive(Debug, Clone)]
 pub struct Extents(Rc<Held>);
 
@@ -142,19 +145,19 @@ pub struct Extents(Rc<Held>);
 struct Held {
     next: Cell<u32>,
     end: Cell<u32>,
-    /// The next extent of all, and how large each is.
+    /// The counter of extents, and their size.
     extent: *const AtomicU32,
     size: u32,
 }
 
 impl Extents {
     /// # Safety
-    /// The number of the next extent, which is there as long as blocks are asked for.
+    /// The counter stays valid as long as blocks are taken.
     pub unsafe fn new(extent: *const AtomicU32, size: u32) -> Extents {
         Extents(Rc::new(Held { next: Cell::new(0), end: Cell::new(0), extent, size }))
     }
 
-    /// Blocks that were taken, but not used.
+    /// Blocks that were taken but not used.
     pub fn left(&self) -> std::ops::Range<u32> {
         self.0.next.get()..self.0.end.get()
     }
@@ -164,7 +167,7 @@ impl BlockSource for Extents {
     fn next(&mut self) -> Option<u32> {
         let Held { next, end, extent, size } = &*self.0;
         while next.get() >= end.get() {
-            // SAFETY: the promise of `new`.
+            // SAFETY: `new`'s contract covers the counter.
             let start = unsafe { &**extent }.fetch_add(1, Relaxed).checked_mul(*size)?;
             end.set(start.checked_add(*size).filter(|&end| end < u32::MAX)?);
             // The first block is the metapage's.
@@ -176,15 +179,15 @@ impl BlockSource for Extents {
     }
 }
 
-/// Entries of the index that is there, as far as their keys are in a range.
+/// Entries of the old index whose keys are in a range.
 ///
-/// Whoever reads all of them sees if they are in order. Of those that are passed over nobody would, so it is looked at here; and
-/// where one range ends the next one has to begin ([`Seen`]).
+/// A merge checks the order of the entries that it reads. Entries that a range skips are checked here. The leader
+/// checks that each range begins where the range before it ends ([`Seen`]).
 pub struct Between<W: Word> {
     reader: LeafReader<KeyShape, Entry<W>>,
     from: Option<W>,
     to: Option<W>,
-    /// The part of the reader's block that counts, and whether all behind it does not.
+    /// The part of the reader's block that is in the range; and the end of the range was reached.
     start: usize,
     end: usize,
     is_over: bool,
@@ -192,12 +195,12 @@ pub struct Between<W: Word> {
     seen: Seen<W>,
 }
 
-/// What a range has seen of the index that is there.
+/// Entries of the old index that a range has read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen<W: Word> {
-    /// Entries that are in the range.
+    /// Number of entries in the range.
     pub count: u64,
-    /// The first entry that is not before it, and the first one behind it.
+    /// The first entry in or after the range, and the first entry after it.
     pub first: Option<Entry<W>>,
     pub next: Option<Entry<W>>,
 }
@@ -254,27 +257,27 @@ pub struct Piece<W: Word> {
     pub seen: Seen<W>,
 }
 
-/// What all ranges of an index have in common.
+/// The parameters of all ranges of an index.
 pub struct Ranges<'a, W: Word> {
     pub shape: &'a KeyShape,
     pub options: Options,
-    /// Unique, and then whether nulls are equal.
+    /// None for an index that is not unique; else whether nulls are equal.
     pub unique: Option<bool>,
-    /// The runs of all processes, and how many entries of each are read at once.
+    /// The runs of all processes, and the number of entries of each that are read at once.
     pub runs: Vec<&'a Runs>,
     pub block: usize,
-    /// Of what the leader has in memory, what is before the first bound.
+    /// The leader's entries in memory that are before the first bound.
     pub memory: &'a [Entry<W>],
     pub old: Option<Leaves>,
-    /// Rows are the load's from this block on.
+    /// First block of the load's rows.
     pub start: u32,
     pub bounds: &'a [Bound],
-    /// Set when somebody has given up.
+    /// Set when a process has given up.
     pub over: &'a AtomicU32,
 }
 
 impl<W: Word> Ranges<'_, W> {
-    /// Build one of them. None if it was given up. Guarded, and interruptible.
+    /// Builds one range. None if it was given up. Guarded, and interruptible.
     pub fn build(&self, range: usize, file: &mut IndexFile, blocks: &Extents) -> Result<Option<Piece<W>>> {
         let before = range.checked_sub(1).and_then(|range| self.bounds.get(range));
         let (from, to) = (before.map(Bound::key::<W>), self.bounds.get(range).map(Bound::key::<W>));
@@ -297,7 +300,7 @@ impl<W: Word> Ranges<'_, W> {
         let mut unique = self.unique.map(|nulls_equal| Unique::new(self.shape, nulls_equal));
         let over = || self.over.load(Relaxed) != 0;
         let mut duplicate = |_: W, rows: &mut Vec<Tid>, row: Tid| {
-            // One of them is dead, at least.
+            // At least one of the two old rows is dead.
             if row.block() < self.start && rows.iter().all(|row| row.block() < self.start) {
                 rows.push(row);
                 return Ok(());

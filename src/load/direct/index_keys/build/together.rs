@@ -1,20 +1,20 @@
-//! An index that the leader and workers build together, each a range of its keys.
+//! The leader and workers build an index together, each a range of its keys at a time.
 //!
 //! ```text
 //!   leader:  bounds ─► keys for others ─► file ─┬─► start ─► range 0, next … ─► wait ─► join ─► levels above, metapage
 //!   worker:                                     └────────► range, next … ─► parts ─┘
 //! ```
 //!
-//! Workers of the rows are gone by then, for a new file cannot be had while there are any. So these are others, who find
-//! the keys in the files that those have left, and what the leader has in memory, as far as it is not its own range's, in a
-//! file of the leader's.
+//! The workers that made the rows have ended, because a new file is impossible in parallel mode. So the workers here
+//! are new. They find the keys in the files that the earlier workers have left. Keys in the leader's memory are in a
+//! file of the leader, except for those of its first range.
 //!
-//! A process writes the leaves of its ranges to the index's file, on blocks of its own, and leaves their borders and what is
-//! to be known above them in another file. Nobody reads the index before the leader has joined it.
+//! A process writes the leaves of its ranges into the index's file, on blocks of its own. It writes the ranges' borders
+//! and the links for the levels above into another file. The index is not read before the leader has joined the ranges.
 //!
-//! Where nothing was there yet, two processes are no faster at it than one, if they have two processors: the WAL writer has enough to
-//! do for one of these meanwhile, and the kernel lets only one of them write to the file at a time. So there have to be three. To read
-//! the entries of an index, and to merge them, takes about as long as all of that, so then two are enough.
+//! Without old entries, two processes on two processors are no faster than one. The WAL writer uses one of the
+//! processors, and the kernel serializes writes to the file. So three processes are needed. Reading and merging old
+//! entries takes about as long as writing, so then two processes are enough.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_void};
@@ -46,61 +46,62 @@ use crate::pg::points::point;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::usage::{self, Share};
 
-/// Keys of what is in shared memory.
+/// Keys of the objects in shared memory.
 const KEY_TASK: u64 = 1;
 const KEY_BOUNDS: u64 = 2;
 const KEY_SHARES: u64 = 3;
-/// Entries that are worth the start of a worker: it takes as long as the leader needs for half of them. Where chunks are made
-/// small, for a test, there are fewer rows, too.
+/// Entries that justify starting a worker, whose start takes the time of half as many entries in the leader. Tests with
+/// small chunks use the smaller number.
 const WORTH: u64 = 400_000;
 const WORTH_SMALL: u64 = 64;
-/// Ranges for each process, and how few entries are no range of their own. A worker begins late, and nobody is to wait for it long.
+/// Ranges for each process, and the least number of entries of a range. A worker starts late, and the others should not
+/// wait long for its last range.
 const RANGES: usize = 4;
 const LEAST_RANGE: u64 = 50_000;
 const LEAST_RANGE_SMALL: u64 = 16_000;
-/// Workers that are worth it, and that are to merge with an index.
+/// Workers that are needed, without and with a merge.
 pub const WORTH_WORKERS: usize = 2;
 const WORTH_WORKERS_TO_MERGE: usize = 1;
 
-/// What came of it.
+/// Result of building together.
 pub enum Together {
     Built(Built),
-    /// There is no worker to be had, or no use for one. The file is as it was.
+    /// No worker was started, or none is worth its start. The file is unchanged.
     NotWorth,
-    /// There is something that the leader has to look at. Of the file nothing is of use.
+    /// The leader must decide on something. The content of the file is not usable.
     GivenUp,
 }
 
-/// What workers need to know; in shared memory.
+/// Parameters for the workers, in shared memory.
 #[repr(C)]
 struct Task {
     build: u64,
     relation: pg_sys::Oid,
     index: pg_sys::Oid,
-    /// The index's new file, and what only the leader knows of it.
+    /// The index's new file, with properties that only the leader knows.
     file: compat::Locator,
     traits: Traits,
     old: Option<Leaves>,
-    /// Rows are the load's from this block on.
+    /// First block of the load's rows.
     start: u32,
     options: Options,
     unique: Option<bool>,
-    /// Where keys are, and of how many processes, the leader included.
+    /// The files of the keys, and the number of processes that have left keys, with the leader.
     keys: u32,
     sources: usize,
     block: usize,
     bounds: usize,
-    /// The next range, the next extent, and whether somebody has given up.
+    /// The next range, the next extent, and whether a process has given up.
     next: AtomicU32,
     extent: AtomicU32,
     extent_size: u32,
     over: AtomicU32,
 }
 
-/// Build an index in its new file, if it is worth while. Guarded, and interruptible.
+/// Builds an index in its new file, if workers are worth their start. Guarded, and interruptible.
 ///
 /// # Safety
-/// As [`super::build`]; the index is open. Its keys are sorted, and all of them are there.
+/// See [`super::build`]; the index is open. All keys are present and sorted.
 pub unsafe fn build<W: Word>(
     relation: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -116,7 +117,7 @@ pub unsafe fn build<W: Word>(
     let (worth, least) = if guc::chunks_are_small() { (WORTH_SMALL, LEAST_RANGE_SMALL) } else { (WORTH, LEAST_RANGE) };
     let (total, processes) = (keys.total.saturating_add(entries as u64), sources.builders + 1);
     let worth_workers = if old.is_some() { WORTH_WORKERS_TO_MERGE } else { WORTH_WORKERS };
-    // What is packed is read from its start.
+    // Packed keys can only be read from their start.
     let is_packed = || std::iter::once(&keys.runs).chain(others).any(Runs::are_packed);
     if total < worth || sources.builders < worth_workers || !keys.runs.are_shared() || is_packed() {
         return Ok(Together::NotWorth);
@@ -140,7 +141,7 @@ pub unsafe fn build<W: Word>(
             file: compat::locator(index),
             traits,
             old,
-            // Of rows that are elsewhere only the leader knows.
+            // Only the leader knows the rows in `elsewhere`.
             start: if sources.elsewhere.is_empty() { sources.start } else { 0 },
             options: options(index),
             unique: form.indisunique.then_some(form.indnullsnotdistinct),
@@ -156,7 +157,7 @@ pub unsafe fn build<W: Word>(
         (task, traits)
     };
     let (parallel, task, shares) = start(task, &bounds, sources.builders);
-    // SAFETY: made by `start`; it is there until the workers are gone.
+    // SAFETY: made by `start`; the task stays until the workers are gone.
     let task = unsafe { &*task };
     let launched = parallel.launched();
     point!("index.together");
@@ -187,14 +188,14 @@ pub unsafe fn build<W: Word>(
     drop(work);
     parallel.wait();
     point!("index.joined");
-    // SAFETY: a share for each worker, and they are gone.
+    // SAFETY: an element for each worker, and they are gone.
     let cpu = unsafe { usage::take_shares(shares, launched) };
     help.set(Help { workers: launched, cpu });
     let (given_up, options, size) = (task.over.load(Relaxed) != 0, task.options, task.extent_size);
-    // The last extent of all is that of the levels above, unless what is left of others will do.
+    // The upper levels use blocks that are left of earlier extents, then a new extent.
     let extent = AtomicU32::new(task.extent.load(Relaxed));
     parallel.finish();
-    // SAFETY: a number of our own, which lives longer than what is left.
+    // SAFETY: a local counter, which outlives the use of the remaining blocks.
     let mut left = Left { ranges: vec![blocks.left()], others: unsafe { Extents::new(&raw const extent, size) } };
     for worker in 1..=launched {
         left.ranges.push(read_pieces(&files, &parts_name(oid, worker), &mut pieces)?);
@@ -203,9 +204,10 @@ pub unsafe fn build<W: Word>(
     if !given_up && !are_all(&pieces, bounds.len() + 1) {
         return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "a part of an index is missing"));
     }
-    // Where something of the index that was there was passed over between two of them, it is not in order: who reads all of it alone sees that.
+    // If two ranges do not meet in the old index, it is not in order. The leader then reads all of it alone and finds
+    // the error.
     if given_up || !pieces.windows(2).all(|pair| matches!(pair, [a, b] if a.seen.next == b.seen.first)) {
-        // Of what others were lent, all is still in memory.
+        // The keys written for the workers are all still in memory.
         keys.runs.list.truncate(known);
         help.set(Help { workers: 0, ..help.get() });
         return Ok(Together::GivenUp);
@@ -225,7 +227,7 @@ pub unsafe fn build<W: Word>(
     Ok(Together::Built(built))
 }
 
-/// Blocks that processes have not used, and then those of a further extent.
+/// Blocks that the processes have not used, and then those of a further extent.
 #[derive(Debug)]
 struct Left {
     ranges: Vec<Range<u32>>,
@@ -236,7 +238,7 @@ struct Left {
 struct Remains(Rc<RefCell<Left>>);
 
 impl Remains {
-    /// What is left below the end of the file.
+    /// Unused blocks before the end of the file.
     fn unused(&self, pages: u32) -> Vec<Range<u32>> {
         let Ok(left) = self.0.try_borrow() else { return Vec::new() };
         let all = left.ranges.iter().cloned().chain(std::iter::once(left.others.left()));
@@ -254,7 +256,7 @@ impl BlockSource for Remains {
     }
 }
 
-/// Start workers, so many at most, on the ranges behind the first. Guarded.
+/// Starts at most `most` workers on the ranges after the first. Guarded.
 fn start(task: Task, bounds: &[Bound], most: usize) -> (Parallel, *const Task, *mut Share) {
     let wanted = bounds.len().min(most);
     let mut parallel = Parallel::new(c"pg_bulk_index_worker", wanted);
@@ -265,7 +267,7 @@ fn start(task: Task, bounds: &[Bound], most: usize) -> (Parallel, *const Task, *
     let place = parallel.insert(KEY_TASK, size_of::<Task>()).cast::<Task>();
     let bounds_place = parallel.insert(KEY_BOUNDS, size_of_val(bounds)).cast::<Bound>();
     let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
-    // SAFETY: room of these sizes, aligned for everything.
+    // SAFETY: memory of these sizes, aligned for any type.
     unsafe {
         place.write(task);
         std::ptr::copy_nonoverlapping(bounds.as_ptr(), bounds_place, bounds.len());
@@ -279,14 +281,15 @@ fn start(task: Task, bounds: &[Bound], most: usize) -> (Parallel, *const Task, *
     (parallel, place, shares)
 }
 
-/// Where a worker leaves its parts.
+/// Name of the file in which a worker leaves its ranges.
 fn parts_name(index: pg_sys::Oid, worker: usize) -> CString {
     CString::new(format!("{}.part.{worker}", index.to_u32())).unwrap_or_default()
 }
 
 impl<W: Word> Collected<W> {
-    /// Let others read what this process has in files, and what it has in memory from one entry on. Returns how many runs
-    /// are not also in memory. Guarded.
+    /// Lets workers read this process's runs, and its entries in memory from `from` on.
+    ///
+    /// Returns the number of runs that are not also in memory. Guarded.
     fn lend(&mut self, from: usize, files: &SharedFiles, index: pg_sys::Oid) -> Result<usize> {
         let known = self.runs.list.len();
         if from < self.entries().len() {
@@ -298,22 +301,22 @@ impl<W: Word> Collected<W> {
     }
 }
 
-/// A worker of [`build`], called by ParallelWorkerMain in a transaction that is the leader's.
+/// Entry point of a worker of [`build`], called by ParallelWorkerMain in a transaction with the leader's xid.
 ///
 /// # Safety
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_index_worker(_: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server vouches for the argument; nothing in this frame has a destructor.
+    // SAFETY: the server passes the argument; nothing in this frame has a destructor.
     unsafe { work(toc) }
 }
 
 /// # Safety
-/// As [`pg_bulk_index_worker`].
+/// See [`pg_bulk_index_worker`].
 #[pg_guard]
 unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the leader has put these under their keys, and holds locks on the relations that a worker may share. What is
-    // shared may be looked at once the builds agree, and it begins with the build's number in every build.
+    // SAFETY: the leader has inserted these keys, and holds locks on the relations that a worker may share. The build
+    // number comes first in every build; all other shared state is read only after the builds are found equal.
     unsafe {
         usage::begin_share();
         let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();
@@ -338,17 +341,17 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
     }
 }
 
-/// What a worker does. Guarded, and interruptible.
+/// Builds ranges in a worker. Guarded, and interruptible.
 ///
 /// # Safety
-/// The index of a task, open, and its bounds.
+/// The index is the task's and open; the bounds are the task's.
 unsafe fn build_ranges<W: Word>(
     index: pg_sys::Relation,
     task: &Task,
     shape: &KeyShape,
     bounds: &[Bound],
 ) -> Result<()> {
-    // SAFETY: the caller's index.
+    // SAFETY: this function's contract covers the index.
     if !compat::is_same_file(unsafe { compat::locator(index) }, task.file) {
         return Err(damaged());
     }
@@ -359,7 +362,7 @@ unsafe fn build_ranges<W: Word>(
         runs.push(Runs::open(&files, &name, size_of::<Entry<W>>())?.ok_or_else(damaged)?);
     }
     let mut file = IndexFile::part(index, task.traits)?;
-    // SAFETY: the number lies in shared memory that is there until this process is done.
+    // SAFETY: the counter is in shared memory that stays until this process is done.
     let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
     let work = Ranges::<W> {
         shape,
@@ -397,12 +400,12 @@ fn damaged() -> Error {
     Error::new(Code::ERRCODE_INTERNAL_ERROR, "what the leader of the load shared cannot be read")
 }
 
-/// Are these all pieces, in order?
+/// Are these all ranges, in order?
 fn are_all<W: Word>(pieces: &[Piece<W>], count: usize) -> bool {
     pieces.len() == count && pieces.iter().enumerate().all(|(i, piece)| i == piece.range)
 }
 
-/// Numbers that stand for an entry, or for none.
+/// An optional entry as numbers.
 fn entry_numbers<W: Word>(entry: Option<Entry<W>>) -> [u64; 4] {
     entry.map_or([0; 4], |entry| {
         let key = entry.key().to_u128();
@@ -415,11 +418,11 @@ fn entry_of<W: Word>([is_there, low, high, tid]: [u64; 4]) -> Option<Entry<W>> {
     (is_there != 0).then(|| Entry::new(key, Tid::new((tid >> 16) as u32, tid as u16)))
 }
 
-/// Leave what was built: the blocks that are left, then of each piece its range, its entries, what it has seen of the index that
-/// was there, its borders, its links. Guarded.
+/// Writes the built ranges to a file: the unused blocks, then for each range its number, entries, [`Seen`], borders and
+/// links. Guarded.
 fn write_pieces<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, pieces: &[Piece<W>]) {
     let file = files.make(name);
-    // SAFETY: a guarded call on an open file; what is written is not changed.
+    // SAFETY: a guarded call on an open file, which does not change the bytes.
     let write = |bytes: &[u8]| unsafe {
         pg_sys::BufFileWrite(file, bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len());
     };
@@ -443,13 +446,13 @@ fn write_pieces<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, 
     }
 }
 
-/// What a worker has left. Returns its blocks that are left. Guarded.
+/// Reads the ranges of a worker. Returns its unused blocks. Guarded.
 fn read_pieces<W: Word>(files: &SharedFiles, name: &CString, pieces: &mut Vec<Piece<W>>) -> Result<Range<u32>> {
     let file = files.open(name);
     if file.is_null() {
         return Err(damaged());
     }
-    // SAFETY: a guarded call on an open file, with room for so many bytes.
+    // SAFETY: a guarded call on an open file, with room for the bytes.
     let read =
         |bytes: &mut [u8]| unsafe { pg_sys::BufFileRead(file, bytes.as_mut_ptr().cast::<c_void>(), bytes.len()) };
     let whole = |bytes: &mut [u8]| if read(bytes) == bytes.len() { Ok(()) } else { Err(damaged()) };

@@ -1,6 +1,6 @@
-//! The same of index tuples that the server has sorted.
+//! Builds an index from index tuples that the server has sorted.
 //!
-//! Equal keys come next to each other. All are the load's rows', so that the second one is an error.
+//! Equal keys are adjacent. All of them are of the load's rows, so the second one is an error.
 
 use std::cell::Cell;
 
@@ -18,10 +18,10 @@ use crate::pg::sorted_tuples::{Origin, SortedTuples};
 use crate::pg::tuple_sort::TupleSort;
 use crate::pg::violation;
 
-/// As its like for integers.
+/// Builds the index; false if the server must build it.
 ///
 /// # Safety
-/// As [`super::build`].
+/// See [`super::build`].
 pub(super) unsafe fn build(
     relation: pg_sys::Relation,
     oid: pg_sys::Oid,
@@ -38,7 +38,7 @@ pub(super) unsafe fn build(
         keys.finish_for(relation);
         check_total(shared.map_or_else(|| keys.rows(), |shared| shared.rows()), sources)?;
         let own = Cell::new(std::ptr::null_mut());
-        // The sort looks at the index as long as it is read, so the index stays open from its begin to its end.
+        // The sort reads the index while its tuples are read, so the index stays open until the end.
         let mut opened = || {
             own.set(keys.take());
             keys.close();
@@ -56,17 +56,17 @@ pub(super) unsafe fn build(
     }
 }
 
-/// Write the index.
+/// Writes the index.
 ///
 /// # Safety
-/// An open index with a new file.
+/// The index is open and has a new file.
 unsafe fn write_pages(
     relation: pg_sys::Relation,
     index: pg_sys::Relation,
     origin: Origin,
     may_stay: &mut Judge<'_>,
 ) -> Result<Built> {
-    // SAFETY: the caller's index.
+    // SAFETY: this function's contract covers the index.
     let (options, mut tuples) = unsafe {
         let options = options(index);
         (options, SortedTuples::new(relation, index, origin, options.deduplicate, options.all_equal_image))
@@ -78,7 +78,7 @@ unsafe fn write_pages(
         for sorted in tuples.stretch() {
             let row = sorted.tuple.first_chunk().map_or(before, |tid| Tid::from_bytes(*tid));
             if sorted.equal && !may_stay(Clash::Twin { before, begins: true }, row) {
-                // SAFETY: the caller's relations.
+                // SAFETY: this function's contract covers the relations.
                 unsafe { raise_duplicate(relation, index, &tuples, sorted.tuple) };
             }
             before = row;
@@ -101,10 +101,10 @@ unsafe fn write_pages(
     Ok(built)
 }
 
-/// Two rows have the same key.
+/// Raises the error for two rows with the same key.
 ///
 /// # Safety
-/// Open relations, and one of the tuples. Guarded.
+/// The relations are open, and the tuple is one of the tuples. Guarded.
 unsafe fn raise_duplicate(relation: pg_sys::Relation, index: pg_sys::Relation, tuples: &SortedTuples, tuple: &[u8]) {
     let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
     let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];

@@ -1,4 +1,4 @@
-//! Tuples in the order of keys, some at a time: what reads files must be done when leaves are locked.
+//! Batches of tuples in the order of keys. All file reads happen while a batch is filled, before leaves are locked.
 
 use pg_bulk_format::btree::extension::Extension;
 use pgrx::pg_sys;
@@ -9,9 +9,9 @@ use crate::pg::leaf::LeafWriter;
 use crate::pg::points::point_plain;
 use crate::pg::unguarded as c;
 
-/// Tuples of a batch, at most, ...
+/// Most tuples of a batch, ...
 const TUPLES: usize = 1024;
-/// ... and their bytes, but for the last one's.
+/// ... and their bytes, without the last one's.
 const BYTES: usize = 64 * 1024;
 /// INDEX_SIZE_MASK (itup.h)
 const SIZE_MASK: u16 = 0x1fff;
@@ -25,10 +25,10 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Allocates in the current memory context, which must live as long.
+    /// Makes a batch. Allocates in the current memory context, which must live as long.
     ///
     /// # Safety
-    /// A plain frame.
+    /// The frame is plain.
     pub unsafe fn new() -> Batch {
         // SAFETY: this function's contract covers the frame.
         unsafe {
@@ -39,10 +39,10 @@ impl Batch {
         }
     }
 
-    /// Give the memory back. It is not used any more.
+    /// Frees the memory, which must not be used any more.
     ///
     /// # Safety
-    /// A plain frame.
+    /// The frame is plain.
     pub unsafe fn free(&mut self) {
         // SAFETY: allocated by `new`.
         unsafe {
@@ -51,12 +51,12 @@ impl Batch {
         }
     }
 
-    /// The next ones, in place of those before; none at the end.
+    /// Replaces the batch by the next tuples; empty at the end.
     ///
     /// # Safety
-    /// A plain frame, and a sort of index tuples that is done, or keys that were collected.
+    /// A plain frame; a finished sort of index tuples, or collected keys.
     pub unsafe fn fill(&mut self, way: Way) -> &[pg_sys::IndexTuple] {
-        // SAFETY: this function's contract covers frame and source, which say how many tuples there are.
+        // SAFETY: this function's contract covers frame and source, which return the number of tuples.
         unsafe {
             let count = match way {
                 Way::Sorted(sort) => self.fill_from_sort(sort),
@@ -70,18 +70,20 @@ impl Batch {
         }
     }
 
-    /// Put keys behind all that the index has, as leaves. Returns the last one, with whatever is in the memory of the batch, or
-    /// null if they are to be inserted.
+    /// Appends keys to the index as leaves, after all its entries.
+    ///
+    /// Returns the last tuple, in the batch's memory, or null if the next keys must be inserted.
     ///
     /// # Safety
-    /// A plain frame; keys that were collected for the index, which is what the writer is for.
+    /// A plain frame; the keys were collected for the index, and the writer is for it.
     pub unsafe fn grow(
         &mut self,
         keys: *mut KeyStream,
         index: pg_sys::Relation,
         writer: impl FnOnce(pg_sys::IndexTuple) -> *mut LeafWriter,
     ) -> pg_sys::IndexTuple {
-        // SAFETY: this function's contract covers all arguments; there is room for the tuples of a page, and more.
+        // SAFETY: this function's contract covers all arguments; the batch has room for the tuples of a page and two
+        // more.
         unsafe {
             let (none, room) = (std::ptr::null_mut(), self.room());
             if !next_tuple(keys, &raw const room) {
@@ -110,11 +112,11 @@ impl Batch {
     }
 
     /// # Safety
-    /// As [`Batch::fill`].
+    /// See [`Batch::fill`].
     unsafe fn fill_from_sort(&mut self, sort: *mut pg_sys::Tuplesortstate) -> usize {
         let (mut count, mut used) = (0, 0);
-        // SAFETY: this function's contract covers frame and sort; a tuple is as long as it says, and no longer than what is left. Memory
-        // of the server's is aligned as tuples are.
+        // SAFETY: this function's contract covers frame and sort; a tuple's size field is its length, and the rest of
+        // the memory has room for it. Allocated memory is aligned for tuples.
         unsafe {
             while count < TUPLES && used < BYTES {
                 let tuple = c::tuplesort_getindextuple(sort, true);

@@ -1,7 +1,7 @@
-//! Rows that refer to what is not there.
+//! Finds orphans: rows without a parent.
 //!
-//! A load finds them in rounds, as rows are taken back that others refer to ([`settle`](crate::load::direct::settle)); so
-//! they are found here.
+//! A load finds them in rounds, since deleting a row makes orphans of the rows that refer to it
+//! ([`settle`](crate::load::direct::settle)). This module uses the same rounds.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -13,10 +13,10 @@ use crate::load::direct::leader::Leader;
 use crate::load::rejects::Complaint;
 use crate::pg::unguarded as c;
 
-/// Find the rows of all tables that violate a foreign key.
+/// Finds the rows of all tables that violate a foreign key.
 ///
 /// # Safety
-/// As [`super::judge`]; it is known which rows lose to indexes.
+/// See [`super::judge`]; the rows that conflict with others are known.
 pub unsafe fn judge(leader: *mut Leader) {
     // SAFETY: as in `super::judge`.
     unsafe {
@@ -25,7 +25,7 @@ pub unsafe fn judge(leader: *mut Leader) {
         for number in 0..count {
             taken += hunt(leader, number, false);
         }
-        // Rows that referred to rows that are gone.
+        // Rows that referred to rows that do not stay.
         while taken > 0 {
             taken = 0;
             for number in 0..count {
@@ -35,11 +35,11 @@ pub unsafe fn judge(leader: *mut Leader) {
     }
 }
 
-/// The rows of a table that violate a foreign key now; only if that may be another row of the load's doing, with `again`. Returns how
-/// many there were.
+/// Finds the orphans of a table, and returns how many there are. With `again`, only if the table refers to a relation
+/// of the load, whose rows may have been rejected.
 ///
 /// # Safety
-/// As [`judge`].
+/// See [`judge`].
 unsafe fn hunt(leader: *mut Leader, number: usize, again: bool) -> u64 {
     // SAFETY: as in `judge`; nothing in this frame has a destructor.
     unsafe {
@@ -62,10 +62,10 @@ unsafe fn hunt(leader: *mut Leader, number: usize, again: bool) -> u64 {
     }
 }
 
-/// What a foreign key may refer to besides rows of its table.
+/// Rows of the load that a foreign key may refer to, besides the rows of its table.
 ///
 /// # Safety
-/// As [`judge`].
+/// See [`judge`].
 unsafe fn beside(leader: *const Leader, query: &KeyQuery) -> Beside {
     // SAFETY: as in `judge`.
     unsafe {
@@ -91,7 +91,7 @@ unsafe fn beside(leader: *const Leader, query: &KeyQuery) -> Beside {
 }
 
 /// # Safety
-/// A valid memory context.
+/// The memory context is valid.
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(parent: pg_sys::MemoryContext) -> pg_sys::MemoryContext {
     // SAFETY: this function's contract covers the argument; a guarded call.
@@ -106,10 +106,10 @@ unsafe extern "C-unwind" fn begin(parent: pg_sys::MemoryContext) -> pg_sys::Memo
     }
 }
 
-/// Let those go that were found. Returns how many there were.
+/// Rejects the orphans that were found. Returns how many there were.
 ///
 /// # Safety
-/// A valid leader, and one of its tables.
+/// The leader is valid, and the table is one of its tables.
 #[pg_guard]
 unsafe extern "C-unwind" fn take_out(leader: *mut Leader, table: *mut Table) -> u64 {
     // SAFETY: this function's contract covers both arguments.

@@ -1,7 +1,7 @@
-//! Which rows lose to an index, judged one after the other in the order of the file.
+//! Decides which rows conflict with others, one by one, in the order of the file.
 //!
-//! As if each had been inserted: unless one of its keys was there, the arbiter's being looked at first. Only rows whose
-//! keys are not the only ones are looked at, and all those with keys of exclusion constraints.
+//! The result is as if each row had been inserted unless one of its keys existed, with the arbiter's key checked first.
+//! Only rows whose keys are not unique are looked at, and all rows with keys of exclusion constraints.
 
 use std::collections::HashSet;
 
@@ -22,39 +22,39 @@ use crate::pg::unguarded as c;
 /// A key of a row: index, group of equal keys, and the table's row that has it, or 0.
 type Claim = (usize, u64, u64);
 
-/// Who has a key: a row of the load, or one of the table.
+/// The row that has a key: a row of the load, or of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Load(u64),
     Table(u64),
 }
 
-/// What is known of the rows so far.
+/// State of the decisions on a table's rows.
 #[derive(Debug)]
 struct Judge {
-    /// Suspects by row, the next one, and the claims of the current row.
+    /// Rows of the groups, the next one, and the keys of the current row.
     suspects: Option<NumberSort<4>>,
     next: Option<[u64; 4]>,
     claims: Vec<Claim>,
-    /// Rows of the load in the way of the current one by exclusion, and by which index.
+    /// Rows of the load that exclude the current one, with the index.
     excluding: Vec<(usize, u64)>,
     keep: Keep,
     arbiter: Option<usize>,
-    /// For each index: groups whose key is taken; ...
+    /// For each index, the groups whose key is taken.
     taken: Vec<Bits>,
-    /// ... or who has it, where rows replace others. 0 is nobody.
+    /// If rows replace others: for each index, the row that has each group's key, or 0.
     owners: Vec<Vec<u64>>,
     /// Rows of the table that were replaced.
     replaced: HashSet<u64>,
     lost: Bits,
-    /// Those rows, and the index that each has lost to.
+    /// The rows that do not stay, with the index that excludes each.
     losses: NumberSort<4>,
 }
 
-/// Judge the rows of a table.
+/// Decides on the rows of a table.
 ///
 /// # Safety
-/// As [`super::judge`]; the suspects of the table are known.
+/// See [`super::judge`]; the table's rows with non-unique keys are known.
 pub unsafe fn judge(leader: *mut Leader, table: *mut Table) {
     // SAFETY: as in `super::judge`; nothing in this frame has a destructor.
     unsafe {
@@ -100,7 +100,7 @@ pub unsafe fn judge(leader: *mut Leader, table: *mut Table) {
 }
 
 /// # Safety
-/// A valid table, whose memory is current.
+/// The table is valid, and its memory context is current.
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Judge {
     // SAFETY: this function's contract covers the argument.
@@ -114,7 +114,7 @@ unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Judge {
         let groups = &table.suspects.groups;
         let arbiter = table.indexes.arbiter();
         let mut losses = NumberSort::new(table.share / 3);
-        // Where rows are in the way of each other by one key only, the last one of each has it, and nobody need be remembered.
+        // If rows can conflict by one key only, the last row of each key stays, and no other state is needed.
         let is_other = |(index, &count): (usize, &u64)| Some(index) != arbiter && count > 0;
         let one_key = table.exclusions.is_empty() && !groups.iter().enumerate().any(is_other);
         if keep == Keep::New
@@ -142,7 +142,7 @@ unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Judge {
     }
 }
 
-/// All rows with a key lose to the last one of them. Guarded.
+/// Excludes all rows with a key except the last one. Guarded.
 fn leave_last(mut rows: NumberSort<4>, memory: i32, losses: &mut NumberSort<4>) {
     let mut by_key = NumberSort::<3>::new(memory);
     while let Some([row, index, group, _]) = rows.take() {
@@ -166,7 +166,7 @@ fn leave_last(mut rows: NumberSort<4>, memory: i32, losses: &mut NumberSort<4>) 
 /// Does a row stay?
 ///
 /// # Safety
-/// A valid judge, and a row of its table.
+/// The state is valid, and the row is of its table.
 #[pg_guard]
 unsafe extern "C-unwind" fn pass(judge: *mut Judge, row: u64) -> bool {
     // SAFETY: this function's contract covers the argument.
@@ -182,10 +182,11 @@ unsafe extern "C-unwind" fn pass(judge: *mut Judge, row: u64) -> bool {
 }
 
 /// # Safety
-/// A valid leader, one of its tables, and the table's judge.
+/// The leader is valid, the table is one of its tables, and the state is the table's.
 #[pg_guard]
 unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut Table, judge: *mut Judge) {
-    // SAFETY: this function's contract covers all arguments; the judge is dropped with its memory, and has no other rows by then.
+    // SAFETY: this function's contract covers all arguments; the state is dropped with its memory context, and holds no
+    // sort by then.
     unsafe {
         let table = &mut *table;
         if let Some(suspects) = (*judge).suspects.take() {
@@ -207,7 +208,7 @@ impl Judge {
         self.losses.put([row, index as u64, 0, 0]);
     }
 
-    /// Enter a row, unless one of its keys is taken.
+    /// Enters a row, unless one of its keys is taken.
     fn enter(&mut self, row: u64) -> bool {
         let is_lost = |&&(index, group, holder): &&Claim| {
             holder != 0 || self.taken.get(index).is_some_and(|taken| taken.has(group))
@@ -239,7 +240,7 @@ impl Judge {
         (holder != 0 && !self.replaced.contains(&holder)).then_some(Owner::Table(holder))
     }
 
-    /// Enter a row in the place of the one that has the arbiter's key, unless yet another row is in the way.
+    /// Enters a row in place of the row with the arbiter's key, unless it conflicts with a third row.
     fn replace(&mut self, row: u64) -> bool {
         let is_arbiter = |claim: &&Claim| Some(claim.0) == self.arbiter;
         let old = self.claims.iter().find(is_arbiter).and_then(|claim| self.owner(claim));
