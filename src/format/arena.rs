@@ -76,7 +76,7 @@ fn zeroed(words: usize) -> Option<Box<[u64]>> {
     let layout = Layout::array::<u64>(words.max(1)).ok()?;
     // SAFETY: the layout is not empty.
     let first = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?.cast::<u64>();
-    // // SAFETY: allocated above with the layout of this slice; zeros are valid u64; the box is the only owner.
+    // SAFETY: allocated above with the layout of this slice; zeros are valid u64; the box is the only owner.
     Some(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first.as_ptr(), words.max(1))) })
 }
 

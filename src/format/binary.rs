@@ -246,7 +246,7 @@ mod tests {
             };
             assert_eq!(extension(start, true), Err(missing), "{length}");
         }
-        // // The first error in the header's order is reported.
+        // The first error in the header's order is reported.
         assert_eq!(extension(&header(1 << 17, 0)[..15], true), Err(HeaderError::CriticalFlags));
     }
 

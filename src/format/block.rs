@@ -196,7 +196,7 @@ impl Block {
     /// The arrays are those of the row that [`Block::row`] returned last, and this is the first call for that row.
     pub unsafe fn make_datums(&mut self, values: *mut Datum, nulls: *const bool) -> Option<()> {
         for (i, _) in self.sources.iter().enumerate().filter(|&(_, &source)| source == Source::Raw) {
-            // // SAFETY: this function's contract covers the arrays, which are as long as `sources`; the values were
+            // SAFETY: this function's contract covers the arrays, which are as long as `sources`; the values were
             // packed, and their bytes live as long as the row.
             unsafe {
                 if !*nulls.add(i) {
@@ -212,7 +212,7 @@ impl Block {
     fn fill(&mut self, reader: &Reader, batch: u64, record: usize) {
         let dialect = reader.dialect();
         if words::available(reader.level()) && dialect.default.is_none() {
-            // // SAFETY: [`words::available`] returned true.
+            // SAFETY: [`words::available`] returned true.
             unsafe { self.fill_fast(reader, batch, record, Marker::new(&dialect.null)) }
         } else {
             self.fill_columns(reader, batch, record, None);
@@ -247,7 +247,7 @@ impl Block {
         let dialect = reader.dialect();
         let bytes = reader.bytes();
         let block = records.last().and_then(|last| bytes.get(start..last.next as usize)).unwrap_or_default();
-        // // One search for a quote in all records is faster than one in each field.
+        // One search for a quote in all records is faster than one in each field.
         let quote = dialect.is_csv().then_some(dialect.quote).filter(|&quote| memchr::memchr(quote, block).is_some());
         let separator = dialect.separator.len();
         let mut span = Span { bytes, ends, records, start, fields, field: 0, dialect, separator, quote };

@@ -218,7 +218,7 @@ impl Cutter {
     /// Whether `stretch` may contain an end marker, not counting one at its first byte in CSV. `escape`: in text, the
     /// first byte is escaped.
     fn has_marker(&self, stretch: &[u8], escape: bool) -> bool {
-        // // Most files have no backslash, and a search for one byte takes half the time.
+        // Most files have no backslash, and a search for one byte takes half the time.
         let Some(first) = memchr::memchr(b'\\', stretch) else { return false };
         self.finder.find_iter(stretch.get(first..).unwrap_or_default()).any(|at| {
             let before = stretch.get(..first + at).unwrap_or_default();

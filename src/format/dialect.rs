@@ -184,7 +184,7 @@ impl Dialect {
         if o.default.as_deref().is_some_and(breaks_line) {
             return Err(E::DefaultNewline);
         }
-        // // A delimiter of several bytes is ambiguous only if its first byte may occur in an escape, or if it has a
+        // A delimiter of several bytes is ambiguous only if its first byte may occur in an escape, or if it has a
         // backslash.
         if !o.csv && (is_unsafe_in_text(delim) || separator.has(b'\\')) {
             return Err(E::DelimiterUnsafe(separator));
@@ -264,7 +264,7 @@ impl Dialect {
             trailing: false,
             quote: b'"',
             escape: b'"',
-            // // No line can contain it.
+            // No line can contain it.
             null: b"\n".to_vec(),
             default: None,
             end_marker: EndMarker::Since18,
@@ -284,7 +284,7 @@ impl Dialect {
     #[must_use]
     pub fn records(length: usize) -> Dialect {
         let length = length.max(1);
-        // // No record has this length.
+        // No record has this length.
         let null = vec![b'\n'; if length == 1 { 2 } else { 1 }];
         Dialect { format: Format::Records, null, ..Dialect::lines(Some(length)) }
     }
@@ -436,7 +436,7 @@ mod tests {
                 o.null = some("\"");
             })
         };
-        // // No byte has a meaning of its own.
+        // No byte has a meaning of its own.
         for delimiter in ["\\", "\"a", "x", "€"] {
             let d = unquoted(delimiter).unwrap();
             assert!(d.format == Format::Unquoted && d.is_literal() && !d.is_csv() && !d.is_lines() && d.is_regular());

@@ -68,7 +68,7 @@ fn text_field(d: &Dialect, line: &[u8], mut at: usize) -> (usize, bool) {
             return (at, true);
         }
         if c == b'\\' && at + 1 == line.len() {
-            // // The data end in a lone backslash. COPY does not count it as part of the field, not even when it
+            // The data end in a lone backslash. COPY does not count it as part of the field, not even when it
             // compares the markers.
             return (at, false);
         }
@@ -278,7 +278,7 @@ mod tests {
         }
         assert_eq!(of(true, false, "a|\"\""), "a/\"\"");
         assert_eq!(of(true, false, "a|\"|\""), "a/\"|\"");
-        // // Bytes that belong to no field still count as data of the line.
+        // Bytes that belong to no field still count as data of the line.
         assert_eq!(of(false, false, "a|\\"), "a/");
         assert_eq!(of(false, false, "a\\|"), "a\\|");
         let long = crate::dialect::FormatOptions {

@@ -154,7 +154,7 @@ mod tests {
         for trim in [Trim::Left, Trim::Right, Trim::Both] {
             assert_eq!(slice(0, 3, trim).of(b"   "), b"", "{trim:?}");
         }
-        // // Other white space, and leading zero bytes, belong to the value.
+        // Other white space, and leading zero bytes, belong to the value.
         assert_eq!(slice(0, 5, Trim::Both).of(b"\0a\t\n "), b"\0a\t\n");
     }
 

@@ -35,7 +35,7 @@ impl Rule {
     fn behind(&self, value: i64) -> u64 {
         let (value, min, max) = (i128::from(value), i128::from(self.min), i128::from(self.max));
         let room = if self.increment > 0 { max - value } else { value - min };
-        // // At most 2^64 - 1: both are 64-bit integers.
+        // At most 2^64 - 1: both are 64-bit integers.
         let room = u64::try_from(room).unwrap_or(0);
         room.checked_div(self.increment.unsigned_abs()).unwrap_or(0)
     }
@@ -108,7 +108,7 @@ impl IdRange {
             None => (self.next, steps),
             Some(behind) => (self.start_of_cycle, behind.checked_rem(self.cycle)?),
         };
-        // // The result is between the sequence's bounds, so the wrapping arithmetic cuts off nothing.
+        // The result is between the sequence's bounds, so the wrapping arithmetic cuts off nothing.
         Some(from.wrapping_add(self.increment.wrapping_mul(steps.cast_signed())))
     }
 }

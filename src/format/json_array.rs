@@ -6,7 +6,7 @@
 //!
 //! The array's input function, or its decoder, then makes the value and reports its errors. As in
 //! `json_populate_record` (populate_array_json, jsonfuncs.c), the depth of the first element that is not an array is
-//! the number of dimensions. Arrays deeper than that are elements, so an array of jsonb may contain arrays.
+//! the number of dimensions. Deeper arrays are elements, so an array of jsonb may contain arrays.
 
 use crate::convert::json_text::{Scalar, Token, Tokens, Unicode};
 use crate::json_object::{Encode, pass, unescape};
@@ -80,7 +80,7 @@ fn quote(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let mut escapes = out.get(start..).unwrap_or_default().iter().filter(special).count();
     let mut from = out.len();
     out.resize(from + escapes, 0);
-    // // Backwards, so that no byte is overwritten before it is moved.
+    // Backwards, so that no byte is overwritten before it is moved.
     let mut to = out.len();
     while escapes > 0 && from > start {
         (from, to) = (from - 1, to - 1);

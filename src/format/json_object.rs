@@ -323,7 +323,7 @@ mod tests {
             assert_eq!(found(&o, "long key", line).0, Kind::Missing);
             assert_eq!(others(&o, line), r#"{"x":[{"a":2}], "y" : "}"}"#);
         }
-        // // Other keys at the known positions, keys in capitals, keys with escapes.
+        // Other keys at the known positions, keys in capitals, keys with escapes.
         let line = r#"{"b":[1],"A":true,"\u0061":false,"\u0041":"","b":2}"#;
         for _ in 0..2 {
             assert_eq!(o.read(line.as_bytes()), Some(()));
@@ -372,7 +372,7 @@ mod tests {
         assert!(o.read(deep(65).as_bytes()).is_none());
         assert!(o.read_known(deep(1_000_000).as_bytes(), &mut encode_utf8).is_some());
         assert_eq!(found(&o, "a", &deep(1_000_000)).1.len(), 2_000_000);
-        // // In a server encoding other than UTF-8, only the server converts escapes beyond ASCII.
+        // In a server encoding other than UTF-8, only the server converts escapes beyond ASCII.
         let mut latin = Object::new(&[b"a"], false, Charset::SingleByte);
         assert!(latin.read(br#"{"a":"\u0041","\u0061":"\n"}"#).is_some());
         assert!(latin.read(br#"{"a":"\u00e4"}"#).is_none());

@@ -14,7 +14,7 @@
 //! takes datums. The fast path may leave input to the exact path but must never be wrong. The exact path supports
 //! everything. Tests compare the two at every buffer size, and both with a naive reader of one page of code.
 
-// // Code that SQL reaches must not panic. Each exception states why it cannot fail.
+// Code that SQL reaches must not panic. Each exception states why it cannot fail.
 #![cfg_attr(
     not(test),
     deny(

@@ -3,10 +3,10 @@
 //! [`read_line`] mirrors `CopyReadLineText` (src/backend/commands/copyfromparse.c) character for character, with its
 //! peculiarities:
 //!
-//! - the two-byte skip after a backslash
-//! - `\.` after data
-//! - the look-ahead that makes a carriage return a line end or an error
-//! - the count of line ends inside quotes, which depends on the line end known so far
+//! - The two-byte skip after a backslash.
+//! - `\.` after data.
+//! - The look-ahead that makes a carriage return a line end or an error.
+//! - The count of line ends inside quotes, which depends on the line end known so far.
 //!
 //! The reader is slow, and it defines the correct result. The SIMD scan leaves the unusual records to it: the first
 //! record of a file, every record with an unusual byte, and every record of an irregular dialect.
@@ -74,13 +74,13 @@ pub enum LineError {
 /// `eol` is learned from the first line that ends.
 pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -> Line {
     let csv = d.is_csv();
-    // // No byte is u16::MAX: there is no separate escape.
+    // No byte is u16::MAX: there is no separate escape.
     let escape = if csv && d.quote != d.escape { u16::from(d.escape) } else { u16::MAX };
     let marker_in_csv = d.end_marker == EndMarker::Until17;
     let (mut in_quote, mut last_was_escape) = (false, false);
     let mut embedded = 0u64;
     let mut at = 0usize;
-    // // Past the end: the NUL with which core pads its buffer.
+    // Past the end: the NUL with which core pads its buffer.
     let peek = |i: usize| buf.get(i).copied().unwrap_or(0);
 
     loop {

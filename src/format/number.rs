@@ -40,12 +40,12 @@ impl Number {
             to.copy_from_slice(bytes);
         }
         let bits = if order == Order::Big { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
-        // // Writing to a Vec cannot fail.
+        // Writing to a Vec cannot fail.
         let _ = match self {
             Number::Unsigned(_) => write!(out, "{bits}"),
             Number::Signed(_) => {
                 let unused = 8 * spare as u32;
-                // // No bytes mean zero.
+                // No bytes mean zero.
                 let number = bits.checked_shl(unused).unwrap_or(0).cast_signed() >> unused.min(63);
                 write!(out, "{number}")
             }

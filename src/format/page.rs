@@ -65,10 +65,10 @@ const _: () = {
     assert!(offset_of!(PageHeaderData, pd_lower) == 12);
     assert!(offset_of!(PageHeaderData, pd_prune_xid) == 20);
     assert!(MAX_TUPLES == 291);
-    // // A page without dead line pointers is full before it can reach this limit.
+    // A page without dead line pointers is full before it can reach this limit.
     assert!(PAGE_HEADER + (MAX_TUPLES + 1) * (LINE_POINTER + max_align(TUPLE_HEADER)) > PAGE_SIZE);
     assert!(MAX_TUPLE_SIZE == PAGE_SIZE - max_align(PAGE_HEADER + LINE_POINTER));
-    // // The tuple's length, infomask2, infomask and hoff.
+    // The tuple's length, infomask2, infomask and hoff.
     assert!(MULTI_INSERT_TUPLE == 2 + TUPLE_HEADER - T_INFOMASK2);
 };
 
@@ -91,7 +91,7 @@ pub struct PageBatch {
     rows: u64,
 }
 
-// // SAFETY: the batch owns the memory.
+// SAFETY: the batch owns the memory.
 unsafe impl Send for PageBatch {}
 
 impl Drop for PageBatch {
@@ -102,7 +102,7 @@ impl Drop for PageBatch {
 }
 
 fn memory(pages: usize) -> Memory {
-    // // SAFETY: the alignment is a power of two, and the size of at most `limit` pages does not overflow.
+    // SAFETY: the alignment is a power of two, and the size of at most `limit` pages does not overflow.
     unsafe { Memory::from_size_align_unchecked(pages * PAGE_SIZE, IO_ALIGN) }
 }
 
@@ -161,7 +161,7 @@ impl PageBatch {
     #[inline]
     pub fn add_with_header(&mut self, tuple: &[u8], header: &[u8; TUPLE_HEADER]) -> Option<(u32, u16)> {
         let place = self.add_here(tuple)?;
-        // // SAFETY: `add_here` has put the tuple at `upper` of the current page, and a tuple has a header.
+        // SAFETY: `add_here` has put the tuple at `upper` of the current page, and a tuple has a header.
         unsafe {
             let to = self.page(self.complete).add(self.upper);
             to.cast::<[u8; TUPLE_HEADER]>().write(*header);
@@ -185,7 +185,7 @@ impl PageBatch {
             return None;
         }
         if self.complete == self.capacity && !self.grow() {
-            // // Memory is exhausted: the batch ends with the pages that it has.
+            // Memory is exhausted: the batch ends with the pages that it has.
             self.limit = self.capacity;
             return None;
         }
@@ -196,7 +196,7 @@ impl PageBatch {
         let capacity = (self.capacity * 2).min(self.limit);
         // SAFETY: not of size zero.
         let Some(pages) = NonNull::new(unsafe { alloc(memory(capacity)) }) else { return false };
-        // // SAFETY: both have at least `complete` pages; the old memory is not used any more.
+        // SAFETY: both have at least `complete` pages; the old memory is not used any more.
         unsafe {
             ptr::copy_nonoverlapping(self.pages.as_ptr(), pages.as_ptr(), self.complete * PAGE_SIZE);
             dealloc(self.pages.as_ptr(), memory(self.capacity));
@@ -232,7 +232,7 @@ impl PageBatch {
     /// tuple begins another page.
     pub fn finish(&mut self) -> usize {
         if self.lower > PAGE_HEADER {
-            // // Without memory for another page, the batch is full.
+            // Without memory for another page, the batch is full.
             let _ = self.next_page();
         }
         self.complete
@@ -259,7 +259,7 @@ impl PageBatch {
     /// Removes the complete pages. The page that is being filled becomes page 0 and keeps its tuples.
     pub fn take_full(&mut self) {
         if self.complete > 0 && self.lower > PAGE_HEADER {
-            // // SAFETY: both pages have memory; the copied bytes have been written, and the pages are not the same
+            // SAFETY: both pages have memory; the copied bytes have been written, and the pages are not the same
             // one.
             unsafe {
                 let (from, to) = (self.page(self.complete), self.page(0));
@@ -280,7 +280,7 @@ impl PageBatch {
         }
         // SAFETY: not of size zero.
         let Some(pages) = NonNull::new(unsafe { alloc(memory(capacity)) }) else { return };
-        // // SAFETY: the written parts of the page that is being filled are copied to the same offsets; the old memory
+        // SAFETY: the written parts of the page that is being filled are copied to the same offsets; the old memory
         // is not used any more.
         unsafe {
             let (from, to) = (self.pages.as_ptr(), pages.as_ptr());
@@ -326,7 +326,7 @@ impl PageBatch {
     /// The tuples of a complete page with their offset numbers.
     pub fn tuples(&self, page: usize) -> impl Iterator<Item = (u16, &[u8])> {
         (1..=self.page_rows(page)).map(move |number| {
-            // // SAFETY: the page is complete and has tuples up to `number`.
+            // SAFETY: the page is complete and has tuples up to `number`.
             let tuple = unsafe {
                 let (tuple, length) = find(self.page(page), number);
                 slice::from_raw_parts(tuple.cast_const(), length)
@@ -351,7 +351,7 @@ impl PageBatch {
     pub fn set_block_number(&mut self, page: usize, block: u32) {
         let halves = [(block >> 16) as u16, block as u16];
         for number in 1..=self.page_rows(page) {
-            // // SAFETY: the page is complete and has tuples up to `number`, each with a header; it is borrowed
+            // SAFETY: the page is complete and has tuples up to `number`, each with a header; it is borrowed
             // exclusively.
             unsafe {
                 let (tuple, _) = find(self.page(page), number);
@@ -372,10 +372,10 @@ impl PageBatch {
     /// Returns the number of its tuples, which another part of the record needs.
     pub fn wal_data(&self, page: usize, out: &mut Vec<u8>) -> u16 {
         let start = out.len();
-        // // The logged bytes of a tuple with their padding are fewer than its header and line pointer on the page.
+        // The logged bytes of a tuple with their padding are fewer than its header and line pointer on the page.
         out.reserve(PAGE_SIZE);
         let mut at = 0;
-        // // SAFETY: PAGE_SIZE bytes are reserved, see above; a tuple has more bytes than its header.
+        // SAFETY: PAGE_SIZE bytes are reserved, see above; a tuple has more bytes than its header.
         unsafe {
             let to = out.as_mut_ptr().add(start);
             for (_, tuple) in self.tuples(page) {
@@ -415,7 +415,7 @@ impl PageBatch {
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     type Piece = [u64; 2];
     const PIECE: usize = size_of::<Piece>();
-    // // SAFETY: this function's contract; all pieces are within `len` bytes.
+    // SAFETY: this function's contract; all pieces are within `len` bytes.
     unsafe {
         if !(PIECE..=16 * PIECE).contains(&len) {
             return ptr::copy_nonoverlapping(from, to, len);
@@ -443,7 +443,7 @@ fn line_pointer(at: usize, length: usize) -> u32 {
 /// The page is complete and has that many tuples.
 #[inline(always)]
 unsafe fn find(page: *mut u8, number: usize) -> (*mut u8, usize) {
-    // // SAFETY: this function's contract.
+    // SAFETY: this function's contract.
     unsafe {
         let pointer = page.add(PAGE_HEADER + (number - 1) * LINE_POINTER).cast::<u32>().read();
         let (low, high) = ((pointer & 0x7fff) as usize, (pointer >> 17) as usize);

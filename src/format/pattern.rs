@@ -131,7 +131,7 @@ mod tests {
         ] {
             assert_eq!(read(&german, text), None, "{text}");
         }
-        // // Without a separator, a point is not allowed in a number.
+        // Without a separator, a point is not allowed in a number.
         assert_eq!(read(&pattern(b',', ""), "1.234"), None);
         assert_eq!(read(&pattern(b',', ""), "1,234").as_deref(), Some("1.234"));
         assert_eq!(read(&pattern(b'.', ","), "1,234.5").as_deref(), Some("1234.5"));

@@ -30,6 +30,6 @@ pub fn unpack(word: u64) -> (*const u8, usize) {
 #[must_use]
 pub unsafe fn bytes<'a>(word: u64) -> &'a [u8] {
     let (address, len) = unpack(word);
-    // // SAFETY: this function's contract.
+    // SAFETY: this function's contract.
     unsafe { std::slice::from_raw_parts(address, len) }
 }

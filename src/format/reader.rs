@@ -217,17 +217,17 @@ impl Reader {
     pub fn new(s: Settings) -> Reader {
         Reader {
             window: Window::new(s.read_size, s.max_char),
-            // // An instruction set that this machine lacks would crash the process, so fall back to the scalar
+            // An instruction set that this machine lacks would crash the process, so fall back to the scalar
             // kernels.
             level: if Level::available().contains(&s.level) { s.level } else { Level::Scalar },
-            // // Records without line ends are bytes without an encoding: they count as valid.
+            // Records without line ends are bytes without an encoding: they count as valid.
             utf8: s.utf8 || s.dialect.lacks_line_ends(),
             bom_pending: s.skip_bom && !s.dialect.lacks_line_ends(),
             preamble: if s.dialect.is_binary() { Preamble::Ahead } else { Preamble::Passed },
             header_left: if s.dialect.lacks_line_ends() { 0 } else { s.header_lines },
             header_fields: s.header_fields,
             max_fields: s.max_fields,
-            // // Records without line ends need a line end here, which no search uses.
+            // Records without line ends need a line end here, which no search uses.
             eol: s.dialect.lacks_line_ends().then_some(Eol::Nl),
             scanner: None,
             pos: 0,
@@ -351,11 +351,11 @@ impl Reader {
                 if self.batch.len == 0 {
                     return self.exact();
                 }
-                // // `advance` takes a record's start from the end of the one before it.
+                // `advance` takes a record's start from the end of the one before it.
                 self.current = Current { next: self.batch.start, ..Current::default() };
                 return self.advance();
             }
-            // // Lines that are not counted yet are counted on request, or before the bytes go. For a chunk this is
+            // Lines that are not counted yet are counted on request, or before the bytes go. For a chunk this is
             // mostly never needed.
             if self.chunk_lines.is_some() {
                 self.settle_lines();
@@ -372,7 +372,7 @@ impl Reader {
                 self.cut.taken();
                 self.chunk_end += last;
             } else if self.window.is_closed() || tail.len() >= self.line_limit || self.cut.odd {
-                // // COPY raises an error at the byte that shows it. The source may not send more bytes before it has
+                // COPY raises an error at the byte that shows it. The source may not send more bytes before it has
                 // seen the error.
                 return self.exact();
             } else {

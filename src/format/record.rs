@@ -58,7 +58,7 @@ impl<'a> Record<'a> {
         let csv = self.dialect.is_csv();
         let literal = self.dialect.is_literal();
         let rest = refine::trimmed(raw, trim, !csv && !literal);
-        // // Quotes that were within the field may now be its first and last bytes.
+        // Quotes that were within the field may now be its first and last bytes.
         let plain = literal || (end & FLAG == 0 && rest.len() == raw.len());
         value_of(rest, plain, self.dialect, csv)
     }

@@ -1,7 +1,7 @@
 //! Changes to a field's text before its conversion.
 //!
 //! ```text
-//!   raw field ─► trim ─► NULL marker, quotes, escapes ─► null_if ─► form ─► what is converted
+//!   raw field ─► trim ─► NULL marker, quotes, escapes ─► null_if ─► form ─► decoder or input function
 //!                (as if the blanks were not in the file)
 //! ```
 //!
@@ -143,7 +143,7 @@ mod tests {
             let (mut all, mut rest) = (Vec::new(), Vec::new());
             crate::field::unescape_text(raw.as_bytes(), &mut all);
             crate::field::unescape_text(left, &mut rest);
-            // // Marks in place of escaped blanks.
+            // Marks in place of escaped blanks.
             let marked = raw.replace("\\\\", "\u{1}").replace("\\ ", "\u{2}").replace("\\\t", "\u{3}");
             let expected = marked.trim_matches([' ', '\t']).replace('\u{1}', "\\\\").replace('\u{2}', "\\ ").replace('\u{3}', "\\\t");
             prop_assert_eq!(left, expected.as_bytes());

@@ -204,7 +204,7 @@ impl Template {
             return Err(BadTemplate::HasDate);
         }
         let is_whole = if kind == Kind::Time { hours > 0 } else { years + months + days == 3 };
-        // // Each of these requires the one before it.
+        // Each of these requires the one before it.
         if !is_whole || minutes > hours || seconds > minutes || fractions > seconds {
             return Err(BadTemplate::Lacks);
         }
@@ -245,7 +245,7 @@ impl Template {
 
     fn read(&self, text: &[u8]) -> Result<Moment, Misfit> {
         let mut moment = Moment::default();
-        // // Without a time the text means midnight.
+        // Without a time the text means midnight.
         let mut rest = text;
         for (i, piece) in self.pieces.iter().enumerate() {
             let field = match piece {
@@ -255,7 +255,7 @@ impl Template {
                 }
                 Piece::Field(field) => *field,
             };
-            // // A number directly behind another one begins at a position that only their lengths decide.
+            // A number directly behind another one begins at a position that only their lengths decide.
             let is_behind =
                 i.checked_sub(1).is_some_and(|before| matches!(self.pieces.get(before), Some(Piece::Field(_))));
             let is_before = matches!(self.pieces.get(i + 1), Some(Piece::Field(next)) if *next != Field::Half);
@@ -382,7 +382,7 @@ mod tests {
         }
         for text in ["24:00:00", "23:60:00", "23:59:60"] {
             assert_eq!(read("HH24:MI:SS", Kind::Time, text), Err(Misfit::Range), "{text}");
-            // // Also if the time is not part of the value.
+            // Also if the time is not part of the value.
             let text = format!("2024-01-01 {text}");
             assert_eq!(read("YYYY-MM-DD HH24:MI:SS", Date, &text), Err(Misfit::Range), "{text}");
         }

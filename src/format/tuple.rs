@@ -186,7 +186,7 @@ impl Layout {
             column.offset = offset as u16;
             (leading, leading_end) = (leading + 1, offset + usize::from(column.len));
         }
-        // // Before a variable-length value is written, the length is checked against the limit. Others are checked
+        // Before a variable-length value is written, the length is checked against the limit. Others are checked
         // only at the end.
         let by_value = columns.iter().map(|column| column.align_and_width()).sum::<usize>();
         let capacity = u8::MAX as usize + limit + by_value + 2 * SLACK;
@@ -204,7 +204,7 @@ impl Layout {
         let header = &mut self.header;
         header[..4].copy_from_slice(&stamp.xmin.to_ne_bytes());
         header[8..12].copy_from_slice(&stamp.cid.to_ne_bytes());
-        // // InvalidBlockNumber; the offset number is set later.
+        // InvalidBlockNumber; the offset number is set later.
         header[T_CTID..T_CTID + 4].fill(0xff);
         header[T_INFOMASK2..T_INFOMASK].copy_from_slice(&(self.columns.len() as u16).to_ne_bytes());
         header[T_INFOMASK..T_HOFF].copy_from_slice(&infomask.to_ne_bytes());
@@ -232,7 +232,7 @@ impl Layout {
     #[inline]
     pub unsafe fn form<'b>(&self, values: *const u64, nulls: *const bool, out: &'b mut FormBuffer) -> Formed<'b> {
         let tuple = out.reserve(self.capacity);
-        // // SAFETY: this function's contract covers values and nulls; `tuple` points to `capacity` bytes.
+        // SAFETY: this function's contract covers values and nulls; `tuple` points to `capacity` bytes.
         let length = unsafe {
             if any_null(nulls, self.columns.len()) {
                 self.form_with_nulls(values, nulls, tuple)
@@ -265,7 +265,7 @@ impl Layout {
         }
         let mut at = data + self.leading_end;
         for (i, column) in rest.iter().enumerate() {
-            // SAFETY: there is a value for each column; `at` is the end of what has been written.
+            // SAFETY: there is a value for each column; `at` is the end of the written bytes.
             at = unsafe { column.put(*values.add(leading.len() + i), tuple, at, self.limit)? };
         }
         Ok(at)
@@ -298,7 +298,7 @@ impl Layout {
                 present &= present - 1;
                 let Some(column) = columns.get(i) else { break };
                 varying |= column.varying();
-                // SAFETY: there is a value for each column; `at` is the end of what has been written.
+                // SAFETY: there is a value for each column; `at` is the end of the written bytes.
                 at = unsafe { column.put(*values.add(first + i), tuple, at, self.limit)? };
             }
         }
@@ -317,7 +317,7 @@ impl Layout {
 /// `nulls` points to `count` values.
 #[inline(always)]
 unsafe fn any_null(nulls: *const bool, count: usize) -> bool {
-    // // SAFETY: this function's contract; a bool is a byte.
+    // SAFETY: this function's contract; a bool is a byte.
     let nulls = unsafe { slice::from_raw_parts(nulls.cast::<u8>(), count) };
     let (words, rest) = nulls.as_chunks::<8>();
     words.iter().fold(0, |all, word| all | u64::from_ne_bytes(*word)) != 0
@@ -333,10 +333,10 @@ unsafe fn present(nulls: *const bool, count: usize) -> u8 {
     // Eight bytes of 0 or 1 times these powers of two have byte i, and no other, in bit 56 + i.
     const GATHER: u64 = 0x0102_0408_1020_4080;
     if count == 8 {
-        // // SAFETY: this function's contract; a bool is a byte.
+        // SAFETY: this function's contract; a bool is a byte.
         let nulls = u64::from_le_bytes(unsafe { *nulls.cast::<[u8; 8]>() });
         return !(nulls.wrapping_mul(GATHER) >> 56) as u8;
     }
-    // // SAFETY: this function's contract.
+    // SAFETY: this function's contract.
     (0..count).fold(0, |bits, i| bits | u8::from(unsafe { !*nulls.add(i) }) << i)
 }

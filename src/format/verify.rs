@@ -20,7 +20,7 @@ pub fn utf8_valid_up_to(bytes: &[u8]) -> usize {
         }
         let (valid, goes_on) = match simdutf8::compat::from_utf8(piece) {
             Ok(_) => (piece.len(), true),
-            // // The end of the piece cuts a character in two.
+            // The end of the piece cuts a character in two.
             Err(e) => (e.valid_up_to(), e.error_len().is_none() && piece.len() < rest.len()),
         };
         if let Some(nul) = memchr::memchr(0, piece.get(..valid).unwrap_or_default()) {
@@ -41,7 +41,7 @@ pub fn utf8_valid_around(bytes: &[u8], plain: Range<usize>) -> usize {
     if start >= end {
         return utf8_valid_up_to(bytes);
     }
-    // // No character continues into ASCII, and none that begins in it continues behind it.
+    // No character continues into ASCII, and none that begins in it continues behind it.
     let before = utf8_valid_up_to(bytes.get(..start).unwrap_or_default());
     if before < start { before } else { end + utf8_valid_up_to(bytes.get(end..).unwrap_or_default()) }
 }
@@ -65,7 +65,7 @@ pub fn mend_utf8(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Whether the bytes are ASCII without a NUL. Most files are, and one comparison per vector shows it.
 fn is_ascii_without_nul(bytes: &[u8]) -> bool {
-    // // Without branches, so that the compiler vectorizes the loop.
+    // Without branches, so that the compiler vectorizes the loop.
     bytes.iter().fold(true, |all, byte| all & (byte.cast_signed() > 0))
 }
 

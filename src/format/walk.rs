@@ -71,7 +71,7 @@ impl Walk {
                 found.record = self.at;
                 found.records += 1;
             }
-            // // Fast path: most records begin and end in this range.
+            // Fast path: most records begin and end in this range.
             while self.at == found.record && self.held_len == 0 {
                 let rest = usize::try_from(self.at.wrapping_sub(offset)).ok().and_then(|at| stretch.get(at..));
                 let Next::Record(length) = next(rest.unwrap_or_default(), fields) else { break };
@@ -97,7 +97,7 @@ impl Walk {
     fn step(&mut self, stretch: &[u8], offset: u64, record: u64, fields: Option<usize>) -> Step {
         let is_count = self.left == 0;
         if is_count && self.at > record {
-            // // The last value of the record continues in the next range.
+            // The last value of the record continues in the next range.
             return Step::Edge;
         }
         let size = if is_count { 2 } else { 4 };
@@ -188,7 +188,7 @@ mod tests {
             assert!(ends(b"\0\x01\xff\xff\xff\xfe\0\0\0", None, len).1, "{len}");
             assert!(ends(b"\0\x01\x3f\xff\xff\xff\0\0\0", None, len).1, "{len}");
             assert!(!ends(b"\0\x01\x3f\xff\xff\xf0\0\0\0", None, len).1, "{len}");
-            // // The sum of two sizes is beyond the limit.
+            // The sum of two sizes is beyond the limit.
             let long = |second: &[u8]| {
                 let mut walk = Walk::at(0);
                 walk.pass(b"\0\x02\x3f\xff\xff\xf0", 0, 0, None);

@@ -123,7 +123,7 @@ impl Window {
         self.start = start.min(self.filled);
         self.verified = self.start;
         (self.at_end, self.failed) = (true, false);
-        // // Wraps if the buffer has more room before the chunk than the stream has bytes.
+        // Wraps if the buffer has more room before the chunk than the stream has bytes.
         self.before = offset.wrapping_sub(self.start as u64);
     }
 
@@ -136,7 +136,7 @@ impl Window {
             moved = self.start;
             let tail = self.filled - moved;
             if tail < self.read_size && self.buf.len() > 8 * self.read_size.max(1 << 20) {
-                // // A huge record is done: free its memory.
+                // A huge record is done: free its memory.
                 self.buf = self.buf.get(moved..self.filled).unwrap_or_default().to_vec();
             } else {
                 self.buf.copy_within(moved..self.filled, 0);
@@ -204,11 +204,11 @@ impl Window {
     pub fn verify(&mut self, valid: usize) {
         self.verified = (self.verified + valid).min(self.filled);
         if self.verified > self.end {
-            // // The chunk and the character behind it are valid.
+            // The chunk and the character behind it are valid.
             (self.verified, self.filled) = (self.end, self.end);
         }
         let left = self.filled - self.verified;
-        // // As in CopyConvertBuf: bytes are invalid if they cannot be verified and more bytes would not change that.
+        // As in CopyConvertBuf: bytes are invalid if they cannot be verified and more bytes would not change that.
         self.failed |= left > 0 && (self.at_end || left >= self.max_char);
     }
 }

@@ -76,7 +76,7 @@ impl Span<'_> {
     #[inline(always)]
     unsafe fn at_unchecked(&self, row: usize) -> At {
         let at = row * self.fields + self.field;
-        // // SAFETY: the span has `fields` ends and one record for each row.
+        // SAFETY: the span has `fields` ends and one record for each row.
         unsafe {
             let end = *self.ends.get_unchecked(at);
             let start = match (row, self.field) {
@@ -215,14 +215,14 @@ impl Down<'_> {
         decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>,
     ) {
         let mut others = [Other::default(); ROWS];
-        // // SAFETY: this function's contract.
+        // SAFETY: this function's contract.
         let count = unsafe { self.sort_out(quote, null, &mut others) };
         let slots = if S::NEEDS_SLOT { count * SLOT } else { 0 };
         let mut unused = [0; SLOT];
         let Some(slots) = self.arena.alloc(slots) else { return self.decode(decode) };
         let slots = slots.as_mut_ptr().cast::<[u8; SLOT]>();
         for (i, other) in others.iter().enumerate().take(count) {
-            // // SAFETY: as in `sort_out`; there is a slot for each field.
+            // SAFETY: as in `sort_out`; there is a slot for each field.
             let sure = unsafe {
                 let window = &*self.span.bytes.as_ptr().add(other.start as usize).cast::<[u8; WINDOW]>();
                 let slot = if S::NEEDS_SLOT { &mut *slots.add(i) } else { &mut unused };
@@ -230,7 +230,7 @@ impl Down<'_> {
                 *self.values.as_mut_ptr().add(usize::from(other.row) * self.attributes) = datum;
                 sure
             };
-            // // The quote may be a digit, and the decoder would read quotes as digits. So only plain fields count.
+            // The quote may be a digit, and the decoder would read quotes as digits. So only plain fields count.
             if !(sure & other.plain) {
                 let row = usize::from(other.row);
                 self.field(row, self.span.at(row), &decode);
@@ -261,9 +261,9 @@ impl Fields for Down<'_> {
         let Some(null) = self.null else { return self.decode(decode) };
         let quote = self.span.quote;
         match quote {
-            // // SAFETY: there is a marker only if `Short` is available and the span is roomy.
+            // SAFETY: there is a marker only if `Short` is available and the span is roomy.
             Some(_) => unsafe { self.words(quote, null, short, decode) },
-            // // SAFETY: as above. This variant omits the test for quotes.
+            // SAFETY: as above. This variant omits the test for quotes.
             None => unsafe { self.words(None, null, short, decode) },
         }
     }
@@ -274,7 +274,7 @@ impl Fields for Down<'_> {
         let slow = |this: &mut Self, row: usize| {
             this.field(row, this.span.at(row), |bytes, arena| {
                 let datum = decode(bytes, arena)?;
-                // // SAFETY: the decoder has returned a valid varlena.
+                // SAFETY: the decoder has returned a valid varlena.
                 raw::pack(unsafe { varlena::body(datum) })
             });
         };
@@ -286,7 +286,7 @@ impl Fields for Down<'_> {
         };
         let mut others = [Other::default(); ROWS];
         let count = match self.span.quote {
-            // // SAFETY: there is a marker only if `Short` is available and the span is roomy.
+            // SAFETY: there is a marker only if `Short` is available and the span is roomy.
             Some(_) => unsafe { self.sort_out(self.span.quote, null, &mut others) },
             // SAFETY: as above.
             None => unsafe { self.sort_out(None, null, &mut others) },
@@ -295,7 +295,7 @@ impl Fields for Down<'_> {
             let row = usize::from(other.row);
             let start = other.start as usize;
             let bytes = self.span.bytes.get(start..start + other.len as usize).unwrap_or_default();
-            // // Forming a tuple may read bytes behind the value; the span is roomy enough for that.
+            // Forming a tuple may read bytes behind the value; the span is roomy enough for that.
             match raw::pack(bytes) {
                 Some(value) if other.plain && fits(bytes) => set(self.values, row * self.attributes, value),
                 _ => slow(self, row),

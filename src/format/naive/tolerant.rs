@@ -46,7 +46,7 @@ pub fn lines(d: &Dialect, limit: usize, data: &[u8]) -> Vec<Said> {
             }
         };
         if next >= limit {
-            // // COPY notices at the end of the block in which the line gets too long.
+            // COPY notices at the end of the block in which the line gets too long.
             let noticed = (at + limit).div_ceil(BLOCK) * BLOCK - at;
             let (seen, containing) = (next.min(noticed), noticed.saturating_sub(BLOCK));
             let error = ReadError::TooLong { containing: containing as u64, more: (seen - containing) as u64 };

@@ -15,7 +15,7 @@ impl Reader {
     pub(super) fn split_ahead(&mut self, scanner: Scanner) -> bool {
         let end = self.complete_end();
         let len = end.saturating_sub(self.pos);
-        // // Bytes without a record are split again only after they have doubled, so all attempts together cost at most
+        // Bytes without a record are split again only after they have doubled, so all attempts together cost at most
         // one more pass.
         if len <= 2 * self.nothing_in || len >= self.line_limit || self.pos < self.dirty_end {
             return false;
@@ -26,9 +26,9 @@ impl Reader {
             self.nothing_in = len;
             return false;
         }
-        // // An odd record at the end may only lack its end.
+        // An odd record at the end may only lack its end.
         self.go_to(self.batch.resume);
-        // // `advance` takes a record's start from the end of the one before it.
+        // `advance` takes a record's start from the end of the one before it.
         self.current = Current { next: self.batch.start, ..Current::default() };
         true
     }

@@ -18,7 +18,7 @@ impl Reader {
             return event;
         }
         let bytes = self.window.bytes();
-        // // An offset and FLAG share a word.
+        // An offset and FLAG share a word.
         let bytes = bytes.get(..FLAG as usize - 1).unwrap_or(bytes);
         let start = self.pos;
         let (mut at, mut count, mut last) = (start, 0, Next::Partial);
@@ -36,7 +36,7 @@ impl Reader {
         }
         (self.batch.start, self.batch.len, self.batch.resume, self.batch.odd) = (start, count, at, false);
         self.go_behind(at);
-        // // `advance` takes a record's start from the end of the one before it.
+        // `advance` takes a record's start from the end of the one before it.
         self.current = Current { next: start, ..Current::default() };
         self.advance()
     }
@@ -81,7 +81,7 @@ impl Reader {
             }
             Next::Broken(length) => length,
             _ if !closed => return Event::NeedData,
-            // // COPY ignores a single byte at the end.
+            // COPY ignores a single byte at the end.
             Next::Partial if end - start >= 2 => end - start,
             _ => {
                 self.finished = true;
@@ -89,7 +89,7 @@ impl Reader {
                 return Event::End;
             }
         };
-        // // Fields before the damage are converted before its error is raised.
+        // Fields before the damage are converted before its error is raised.
         self.finished = true;
         self.go_behind(start + length);
         self.line_base += 1;

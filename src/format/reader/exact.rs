@@ -56,7 +56,7 @@ impl Reader {
             && let Some(eol) = self.eol
         {
             self.scanner = Needles::new(&self.dialect, eol).map(|n| Scanner::new(n, self.level));
-            // // Now that the line end is known, the kernels can read the line after all. The exception is a line with
+            // Now that the line end is known, the kernels can read the line after all. The exception is a line with
             // line ends in it, which COPY has counted while the line end was not known.
             let line = self.window.bytes().get(self.pos..self.pos + content).unwrap_or_default();
             if self.scanner.is_some() && self.header_left == 0 && memchr::memchr2(b'\n', b'\r', line).is_none() {
@@ -71,7 +71,7 @@ impl Reader {
     /// Waits for more bytes: the first `length` bytes of a line do not show its end. `number` is COPY's line number up
     /// to there. If the line has an error already, returns that.
     fn wait(&mut self, length: usize, number: u64) -> Event {
-        // // The lines within a line that is too long are known only at the end of COPY's block.
+        // The lines within a line that is too long are known only at the end of COPY's block.
         let noticed = self.noticed();
         if length >= noticed
             && let Some(event) = self.too_long(length, length)
@@ -116,7 +116,7 @@ impl Reader {
                 Err(e) if self.tolerant && !is_header => return Event::Error(ReadError::Field(e)),
                 Err(e) => return self.fail(start, number, Some(start + content), ReadError::Field(e)),
             }
-            // // As the kernels leave them: offsets in the buffer. No field is marked plain, except in dialects where
+            // As the kernels leave them: offsets in the buffer. No field is marked plain, except in dialects where
             // each one is.
             let flag = if self.dialect.is_literal() { 0 } else { FLAG };
             for end in &mut self.exact_ends {

@@ -20,7 +20,7 @@ impl Reader {
     /// exhausted.
     pub fn try_space(&mut self) -> Option<&mut [u8]> {
         self.settle_lines();
-        // // If the source raises an error, it is an error of the next line.
+        // If the source raises an error, it is an error of the next line.
         self.exact_line = Some(self.line_base + 1);
         self.current = Current { start: self.pos, next: self.pos, ..Current::default() };
         let moved = self.window.make_space(self.pos)?;

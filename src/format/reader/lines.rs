@@ -56,7 +56,7 @@ impl Reader {
         let end = match self.current.content {
             Some(end) => end,
             None if self.exact_line.is_some() => return None,
-            // // The last field may end before the delimiter that ends the line.
+            // The last field may end before the delimiter that ends the line.
             None if self.dialect.trailing => {
                 self.current.next.saturating_sub(if self.eol == Some(Eol::CrNl) { 2 } else { 1 })
             }

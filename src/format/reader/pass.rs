@@ -27,7 +27,7 @@ impl Reader {
         if tally.records > 0 {
             let done = self.drop_batch();
             if self.dialect.is_csv() {
-                // // Without `chunk_lines`, which would no longer be the lines up to the chunk's end.
+                // Without `chunk_lines`, which would no longer be the lines up to the chunk's end.
                 self.line_base += self.lines_before(self.pos) + tally.lines;
                 self.line_pos = tally.resume;
                 self.chunk_lines = None;

@@ -9,7 +9,7 @@ impl Reader {
     #[inline(never)]
     pub(super) fn measure(&mut self, length: usize) -> Event {
         let end = self.window.bytes().len();
-        // // An offset and FLAG share a word.
+        // An offset and FLAG share a word.
         let there = end.min(FLAG as usize - 1).saturating_sub(self.pos);
         let count = (there / length).min(BATCH_RECORDS);
         if count == 0 {
@@ -23,7 +23,7 @@ impl Reader {
         }
         (self.batch.len, self.batch.resume, self.batch.odd) = (count, self.pos, false);
         (self.chunk_end, self.line_pos) = (self.pos, self.pos);
-        // // `advance` takes a record's start from the end of the one before it.
+        // `advance` takes a record's start from the end of the one before it.
         self.current = Current { next: self.batch.start, ..Current::default() };
         self.advance()
     }

@@ -86,14 +86,14 @@ impl Trial {
             records += 1;
             records < MOST_RECORDS
         });
-        // // Of equally frequent widths, the largest: a title above two records has one field.
+        // Of equally frequent widths, the largest: a title above two records has one field.
         let (width, count) = widths.into_iter().max_by_key(|&(width, count)| (count, width)).unwrap_or((0, 0));
-        // // Titles do not count as records.
+        // Titles do not count as records.
         let others = records - ahead as u64;
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let records = if may_be_titles(ahead, width, size(count), size(others)) { others } else { records };
         let share = count as f64 / records.max(1) as f64;
-        // // The sample may cut the last record, but that record is not longer than half the sample.
+        // The sample may cut the last record, but that record is not longer than half the sample.
         let is_lost = read.failed || read.unread > sample.len() / 2;
         let read_share = (sample.len() - read.unread) as f64 / sample.len().max(1) as f64;
         let agreement = if is_lost { share * read_share * 0.9 } else { share };
@@ -136,7 +136,7 @@ pub fn dialect(sample: &[u8], whole: bool, given: &Given) -> Dialect {
                 && trial.agreement >= LEAST_AGREEMENT
                 && (delimiter != b':' || is_table(&trial, sample)));
         if passes && best.as_ref().is_none_or(|(best, than)| trial.rank(weight) > best.rank(*than)) {
-            // // Colons occur in values of many types.
+            // Colons occur in values of many types.
             if delimiter == b':' && best.is_some() {
                 continue;
             }
@@ -188,7 +188,7 @@ fn best_of(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
         return text();
     }
     let csv = best_csv(sample, whole, given, delimiter);
-    // // Quotes and escapes are options of CSV.
+    // Quotes and escapes are options of CSV.
     let may_be_text = given.format.is_none()
         && given.quote.is_none()
         && given.escape.is_none()
@@ -235,7 +235,7 @@ fn best_csv(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
             best = other;
         }
     }
-    // // A quote is no quote if it is unpaired. It is none either if it occurs only within values, where it would be
+    // A quote is no quote if it is unpaired. It is none either if it occurs only within values, where it would be
     // lost.
     let within = best.inner > 0 && best.outer == 0;
     if (best.agreement < 0.99 || within) && memchr::memchr(NO_QUOTE, sample).is_none() && given.escape.is_none() {
@@ -263,9 +263,9 @@ fn types_of_lines(sample: &[u8], whole: bool) -> Types {
     let types = others.fold(Types::ALL, |types, line| types.and(shape(line)));
     match () {
         () if is_alone => first,
-        // // Lines of JSON have no header.
+        // Lines of JSON have no header.
         () if types.has(Type::Json) && !first.has(Type::Json) => Types::NONE,
-        // // All lines are blank.
+        // All lines are blank.
         () if types == Types::ALL => Types::NONE,
         () => types,
     }
@@ -338,7 +338,7 @@ mod tests {
         assert!(!dialect(b"a,b\n1,2\n", true, &text).is_csv());
         let null = Given { null: Some(b"NA".to_vec()), ..given() };
         assert_eq!(dialect(b"a,b\n1,NA\n", true, &null).null, b"NA");
-        // // Also without quoted fields.
+        // Also without quoted fields.
         let escape = Given { escape: Some(b'\\'), ..given() };
         assert_eq!(dialect(b"a,b\n1,2\n", true, &escape).escape, b'\\');
         assert_eq!(dialect(b"{\"a\": 1}\n{\"a\": 2}\n", true, &escape).escape, b'\\');

@@ -116,7 +116,7 @@ struct Below {
 #[must_use]
 pub fn header(sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> Header {
     match look(sample, whole, dialect, ahead, |width, first| width == first) {
-        // // A single field is rarely a row of a table with several columns.
+        // A single field is rarely a row of a table with several columns.
         None => look(sample, whole, dialect, ahead, |width, first| width != first && width > 1).unwrap_or(Header::None),
         Some(found) => found,
     }
@@ -169,7 +169,7 @@ fn judge(first: &Fields, below: &[Below]) -> Header {
         if column.values == 0 || column.types.is_empty() {
             continue;
         }
-        // // A word for a missing value, or an amount with its currency, is a value like those below, but not of their
+        // A word for a missing value, or an amount with its currency, is a value like those below, but not of their
         // type.
         let could_be_name = name.as_ref().is_some_and(|name| {
             let name = name.trim_ascii();
@@ -188,7 +188,7 @@ fn judge(first: &Fields, below: &[Below]) -> Header {
     names.sort_unstable();
     names.dedup();
     let unique = names.len() == count;
-    // // A word for a missing value may be in several columns.
+    // A word for a missing value may be in several columns.
     let is_alone = |column: usize| {
         let name = first.get(column).and_then(Option::as_ref);
         first.iter().filter(|other| other.as_ref() == name).count() == 1
@@ -218,7 +218,7 @@ fn is_one_of(words: &[&str], name: &[u8]) -> bool {
 fn is_currency(name: &[u8]) -> bool {
     match name {
         [0xc2, 0xa2..=0xa5, ..] | [0xe2, 0x82, 0xa0..=0xbf, ..] | [0xe2, 0x83, 0x80..=0x8f, ..] => true,
-        // // In a multibyte encoding, the next byte would not be ASCII.
+        // In a multibyte encoding, the next byte would not be ASCII.
         [0x80 | 0xa2..=0xa5] => true,
         [0x80 | 0xa2..=0xa5, next, ..] => next.is_ascii(),
         _ => false,

@@ -75,7 +75,7 @@ fn each_record(sample: &[u8], whole: bool, dialect: &Dialect, mut look: impl FnM
                 reader.filled(now.len());
                 reader.verified(now.len());
             }
-            // // Bytes behind an end-of-data marker are not read.
+            // Bytes behind an end-of-data marker are not read.
             Event::End => {
                 known = sample.len();
                 break;

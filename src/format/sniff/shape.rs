@@ -219,11 +219,11 @@ fn number(value: &[u8]) -> Shape {
     let whole = digits(unsigned);
     let rest = behind(unsigned, whole);
     let mantissa = unsigned.split(|b| b.eq_ignore_ascii_case(&b'e')).next().unwrap_or_default();
-    // // Reading a zero as a number would lose its sign.
+    // Reading a zero as a number would lose its sign.
     if unsigned.len() < value.len() && !mantissa.iter().any(|b| matches!(b, b'1'..=b'9')) {
         return Shape::default();
     }
-    // // Reading it as a number would lose the leading zero.
+    // Reading it as a number would lose the leading zero.
     if whole > 1 && unsigned.first() == Some(&b'0') {
         return Shape::default();
     }
@@ -236,7 +236,7 @@ fn number(value: &[u8]) -> Shape {
         Some(rest) => (digits(rest), behind(rest, digits(rest))),
         None => (0, rest),
     };
-    // // `1.` and `.` are rather the end of a sentence.
+    // `1.` and `.` are rather the end of a sentence.
     if whole + fraction == 0 || (behind(unsigned, whole).first() == Some(&b'.') && fraction == 0) {
         return Shape::default();
     }
@@ -317,14 +317,14 @@ fn clock(value: &[u8]) -> Option<&[u8]> {
     }
     let mut rest = behind(rest, 2);
     if let Some(seconds) = rest.strip_prefix(b":") {
-        // // The server reads a leap second as the first second of the next minute.
+        // The server reads a leap second as the first second of the next minute.
         if digits(seconds) != 2 || seconds.starts_with(b"6") {
             return None;
         }
         rest = behind(seconds, 2);
         if let Some(fraction) = rest.strip_prefix(b".") {
             let n = digits(fraction);
-            // // The server would round more digits to microseconds.
+            // The server would round more digits to microseconds.
             if n == 0 || n > 6 {
                 return None;
             }
@@ -381,7 +381,7 @@ fn json(value: &[u8]) -> Shape {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
     for (i, &byte) in value.iter().enumerate() {
         match byte {
-            // // `{1},{2}` are two values.
+            // `{1},{2}` are two values.
             _ if depth == 0 && i > 0 => return Shape::default(),
             _ if escaped => escaped = false,
             b'\\' => escaped = in_string,

@@ -110,7 +110,7 @@ impl Column {
             }
             Kind::Packable | Kind::Plain => {
                 let from: *const u8 = ptr::with_exposed_provenance(value as usize);
-                // // SAFETY: the value is a varlena, with as many bytes as its header says.
+                // SAFETY: the value is a varlena, with as many bytes as its header says.
                 unsafe {
                     let (at, size) = match Varlena::read(from) {
                         Varlena::Long(size) if size <= LONGEST_TO_SHORTEN && self.kind == Kind::Packable => {
@@ -174,7 +174,7 @@ impl Varlena {
     pub(super) unsafe fn read(from: *const u8) -> Self {
         // SAFETY: a varlena has at least one byte.
         let first = unsafe { *from };
-        // // SAFETY: called only if the first byte shows that the header has four.
+        // SAFETY: called only if the first byte shows that the header has four.
         let word = || unsafe { from.cast::<u32>().read_unaligned() };
         if cfg!(target_endian = "big") {
             match first {
@@ -241,7 +241,7 @@ unsafe fn put_bytes(from: *const u8, bytes: usize, tuple: *mut u8, at: usize, li
 /// 8 bytes can be written there.
 #[inline(always)]
 pub(super) unsafe fn clear_behind(tuple: *mut u8, at: usize) {
-    // // SAFETY: this function's contract.
+    // SAFETY: this function's contract.
     unsafe { tuple.add(at).cast::<u64>().write_unaligned(0) };
 }
 
@@ -252,7 +252,7 @@ pub(super) unsafe fn clear_behind(tuple: *mut u8, at: usize) {
 /// `bytes` bytes can be read at `from` and written at `to`, and these are different memory.
 #[inline(always)]
 pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
-    // // SAFETY: this function's contract; `bytes` is at least the size of one move.
+    // SAFETY: this function's contract; `bytes` is at least the size of one move.
     unsafe {
         if bytes >= 64 {
             ptr::copy_nonoverlapping(from, to, bytes);
@@ -277,7 +277,7 @@ pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
 #[inline(always)]
 unsafe fn copy_ends<T: Copy>(from: *const u8, to: *mut u8, bytes: usize) {
     let last = bytes - size_of::<T>();
-    // // SAFETY: this function's contract.
+    // SAFETY: this function's contract.
     unsafe {
         let first = from.cast::<T>().read_unaligned();
         let second = from.add(last).cast::<T>().read_unaligned();

@@ -44,7 +44,7 @@ impl Layout {
         out: &'b mut FormBuffer,
     ) -> Formed<'b> {
         let tuple = out.reserve(self.capacity);
-        // // SAFETY: this function's contract covers values and nulls; `tuple` points to `capacity` bytes.
+        // SAFETY: this function's contract covers values and nulls; `tuple` points to `capacity` bytes.
         match unsafe { self.put_decoded(sources, values, nulls, tuple) } {
             // SAFETY: the buffer's words are initialised, and the tuple has been written into them.
             Ok(length) if length <= self.limit => Formed::Tuple(unsafe { slice::from_raw_parts(tuple, length) }),
@@ -81,7 +81,7 @@ impl Layout {
         let mut at = hoff;
         let mut varying = false;
         for (i, (column, &source)) in self.columns.iter().zip(sources).enumerate() {
-            // SAFETY: there is a value and a null for each column; `at` is the end of what has been written.
+            // SAFETY: there is a value and a null for each column; `at` is the end of the written bytes.
             unsafe {
                 let null = *nulls.add(i);
                 varying |= column.varying() & !null;
@@ -130,7 +130,7 @@ impl Column {
             (Kind::Packable, Source::Raw) => {
                 let (from, len) = raw::unpack(value);
                 if len <= SLACK {
-                    // // SAFETY: this function's contract covers the bytes; `at` is not behind the limit.
+                    // SAFETY: this function's contract covers the bytes; `at` is not behind the limit.
                     return unsafe { put_short::<SLACK>(from, len, keep, tuple, at, limit) };
                 }
                 // SAFETY: `from` points to `len` bytes.
@@ -143,7 +143,7 @@ impl Column {
             }
             (Kind::Packable, Source::Padded) => {
                 let from: *const u8 = std::ptr::with_exposed_provenance(value as usize);
-                // // SAFETY: this function's contract covers the header of four bytes and the readable bytes behind it.
+                // SAFETY: this function's contract covers the header of four bytes and the readable bytes behind it.
                 unsafe {
                     let len = (from.cast::<u32>().read_unaligned() >> 2) as usize - 4;
                     if len <= SHORT {
@@ -153,7 +153,7 @@ impl Column {
                 }
             }
             _ if null => Ok(at),
-            // // SAFETY: this function's contract.
+            // SAFETY: this function's contract.
             _ => unsafe { self.put(value, tuple, at, limit) },
         }
     }
@@ -177,7 +177,7 @@ unsafe fn put_short<const N: usize>(
         return Err(Stop::TooBig);
     }
     let end = at + ((len + 1) & keep);
-    // // SAFETY: all bytes that are written behind the limit are within the slack.
+    // SAFETY: all bytes that are written behind the limit are within the slack.
     unsafe {
         *tuple.add(at) = short_header(len + 1);
         tuple.add(at + 1).cast::<[u8; N]>().write(from.cast::<[u8; N]>().read());

@@ -104,12 +104,12 @@ impl Column {
                 if !Varlena::is_short(first) && start + 4 > end {
                     return Err(Unfit::Malformed);
                 }
-                // // SAFETY: all bytes of the header are before the end.
+                // SAFETY: all bytes of the header are before the end.
                 match unsafe { Varlena::read(tuple.add(start)) } {
                     Varlena::Short(size) => start + size,
-                    // // A table would store it with a header of one byte (fill_val, heaptuple.c).
+                    // A table would store it with a header of one byte (fill_val, heaptuple.c).
                     Varlena::Long(4..=LONGEST_TO_SHORTEN) if self.kind == Kind::Packable => return Err(Unfit::Apart),
-                    // // A header of four bytes must be aligned.
+                    // A header of four bytes must be aligned.
                     Varlena::Long(size) | Varlena::Compressed(size) if size >= 4 && start == aligned => {
                         start.checked_add(size).ok_or(Unfit::Malformed)?
                     }
@@ -117,7 +117,7 @@ impl Column {
                     _ => return Err(Unfit::Malformed),
                 }
             }
-            // // No table has a C string.
+            // No table has a C string.
             Kind::Cstring => return Err(Unfit::Apart),
         };
         if after <= end { Ok(after) } else { Err(Unfit::Malformed) }

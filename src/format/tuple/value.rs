@@ -51,13 +51,13 @@ impl Layout {
         nulls: *const bool,
         out: &mut FormBuffer,
     ) -> Option<*mut u8> {
-        // // SAFETY: this function has the contract of `form_decoded`.
+        // SAFETY: this function has the contract of `form_decoded`.
         let Formed::Tuple(tuple) = (unsafe { self.form_decoded(sources, values, nulls, out) }) else { return None };
         let size = tuple.len() as u32;
         let value: *mut u8 = out.words.as_mut_ptr().cast();
         // SET_VARSIZE (varatt.h)
         let size = if cfg!(target_endian = "big") { size } else { size << 2 };
-        // // SAFETY: the first bytes of the tuple, at a multiple of 8.
+        // SAFETY: the first bytes of the tuple, at a multiple of 8.
         unsafe { value.cast::<u32>().write(size) };
         Some(value)
     }
