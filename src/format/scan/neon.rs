@@ -1,4 +1,5 @@
-//! AArch64: no movemask, so each byte of a comparison keeps one bit and pairwise additions gather them.
+//! Kernels for AArch64. It has no movemask, so each byte of a comparison keeps one bit and pairwise additions collect
+//! them.
 
 use std::arch::aarch64::{
     uint8x16_t, vandq_u8, vceqq_u8, vdupq_n_u8, vgetq_lane_u64, vld1q_u8, vpaddq_u8, vreinterpretq_u64_u8,
@@ -41,6 +42,8 @@ impl Isa for Neon {
     }
 }
 
+/// [`kernel::split`] for NEON.
+///
 /// # Safety
 /// None beyond the kernel's: NEON is part of AArch64.
 pub(super) unsafe fn split(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
@@ -48,6 +51,8 @@ pub(super) unsafe fn split(n: &Needles, data: &[u8], from: usize, batch: &mut Ba
     unsafe { kernel::split::<Neon>(n, data, from, batch) }
 }
 
+/// [`kernel::cut`] for NEON.
+///
 /// # Safety
 /// None beyond the kernel's: NEON is part of AArch64.
 pub(super) unsafe fn cut(n: &Needles, data: &[u8], state: &mut CutState) {
@@ -55,6 +60,8 @@ pub(super) unsafe fn cut(n: &Needles, data: &[u8], state: &mut CutState) {
     unsafe { kernel::cut::<Neon>(n, data, state) }
 }
 
+/// [`tally::tally`] for NEON.
+///
 /// # Safety
 /// None beyond the kernel's: NEON is part of AArch64.
 pub(super) unsafe fn tally(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {

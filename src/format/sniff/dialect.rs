@@ -235,8 +235,7 @@ fn best_csv(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
             best = other;
         }
     }
-    // A quote is no quote if it is unpaired. It is none either if it occurs only within values, where it would be
-    // lost.
+    // An unpaired quote is data. So is one that occurs only within values, where it would be lost.
     let within = best.inner > 0 && best.outer == 0;
     if (best.agreement < 0.99 || within) && memchr::memchr(NO_QUOTE, sample).is_none() && given.escape.is_none() {
         let other = trial(NO_QUOTE, NO_QUOTE);
