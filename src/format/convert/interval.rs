@@ -1,8 +1,8 @@
 //! interval in the style `postgres` of interval_out: `1 year -2 mons +3 days -04:05:06.789`.
 //!
 //! Every part is optional and has its own sign. The parts come in this order, each at most once. In the style
-//! sql_standard a leading sign applies to all parts, so there is no decoder for it. There is none for a typmod either,
-//! which rounds and truncates. The value has separate microseconds, days and months.
+//! sql_standard a leading sign applies to all parts, so there is no decoder for it. A typmod,
+//! which rounds and truncates, has no decoder either. The value has separate microseconds, days and months.
 
 use super::time::{self, SECOND};
 use super::{Datum, digits, varlena};
