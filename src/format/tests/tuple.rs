@@ -132,7 +132,7 @@ fn twin(row: &[(Attribute, Value)], stamp: Stamp) -> Option<Vec<u8>> {
     Some(tuple)
 }
 
-/// Checks that the tuple equals the twin's, or that the reason why there is none is valid.
+/// Checks that the tuple equals the twin's, or that a missing tuple has a valid reason.
 fn check(row: &[(Attribute, Value)], stamp: Stamp, limit: usize, formed: Formed) {
     let expected = twin(row, stamp);
     match formed {
