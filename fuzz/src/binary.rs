@@ -155,7 +155,8 @@ pub fn run(input: &[u8]) {
 
 /// Decodes fields of one type and checks the values.
 fn decode<'a>(kind: u8, fields: impl Iterator<Item = &'a [u8]>) {
-    // bool, int2, int4, int8, oid, float4, float8, date, time, timestamp, timestamptz; bytea, text, varchar, bpchar, uuid
+    // bool, int2, int4, int8, oid, float4, float8, date, time, timestamp, timestamptz; bytea, text, varchar, bpchar,
+    // uuid
     const TYPES: [(u32, usize); 16] = [
         (16, 1),
         (21, 2),

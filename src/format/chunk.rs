@@ -1,13 +1,13 @@
 //! Chunks: parts of a file, cut at record ends, that several processes work on at once.
 //!
 //! ```text
-//!   stretch k-1          | stretch k                    | stretch k+1
+//!   range k-1            | range k                      | range k+1
 //!   ...records... record_|record record record record_re|cord ...
 //!                 ^ Edge.record            ^ next Edge.record
 //! ```
 //!
-//! The file is divided into ranges of equal length ("stretch" in the picture and in the names below). Chunk k is the
-//! records that end in range k; the bytes of its first record may begin in the ranges before.
+//! The file is divided into ranges of equal length (`stretch` in the code). Chunk k is the records that end in range k;
+//! the bytes of its first record may begin in the ranges before.
 //!
 //! A process can read any range at any time. But only the bytes before a range decide where its first record begins,
 //! and whether its first byte is quoted. So ranges are *cut* in order: the process that has range k waits for the

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A record must have the expected length; any other length is an error. Trimming would hide missing bytes, and surplus
-//! bytes suggest that fields have moved. This module knows nothing about characters. A slice that cuts one is invalid
-//! in its encoding, and the reader of the slice reports that.
+//! bytes suggest that fields have moved. This module does not look for characters. A slice that cuts one is invalid in
+//! its encoding, and the reader of the slice reports that.
 
 use crate::number::Number;
 

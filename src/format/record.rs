@@ -1,8 +1,8 @@
 //! The current record and the contents of its fields.
 //!
 //! The kernels produce an offset and one bit for each field; this module makes values of them. A plain field is NULL,
-//! the DEFAULT marker, or its bytes. Any other field has quotes or escapes, which are removed only if the caller needs
-//! the value.
+//! the DEFAULT marker, or its bytes, perhaps within quotes. Any other field has escapes or further quotes, which are
+//! removed only if the caller needs the value.
 
 use crate::dialect::Dialect;
 use crate::fixed::Trim;
@@ -72,8 +72,8 @@ impl<'a> Record<'a> {
         self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default()
     }
 
-    /// Whether the value of any field differs from its raw bytes. In text such a field may have an escape that makes it
-    /// invalid, which COPY finds before it converts any field.
+    /// Whether any field is flagged as not plain. In text such a field may have an escape that makes it invalid, which
+    /// COPY finds before it converts any field.
     #[inline]
     #[must_use]
     pub fn has_escapes(&self) -> bool {
@@ -81,7 +81,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Returns the contents of a raw field. `plain`: the kernels found no quotes or escapes. `csv`: the dialect is CSV,
+/// Returns the contents of a raw field. `plain`: the kernels marked the field as plain. `csv`: the dialect is CSV,
 /// passed separately for loops that know it beforehand.
 #[inline(always)]
 pub(crate) fn value_of<'a>(raw: &'a [u8], plain: bool, d: &Dialect, csv: bool) -> Value<'a> {

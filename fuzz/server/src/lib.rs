@@ -11,8 +11,8 @@
 //! tools/fuzz heapam       pages, checked by verify_heapam (heapam.rs)
 //! ```
 //!
-//! Inputs have the form of those of the targets `decode` and `page`, which run without a server. An input that one
-//! target finds is also run by the other.
+//! Inputs of `input` and `heapam` have the form of those of the targets `decode` and `page`, which run without a
+//! server. An input that one target finds is also run by the other.
 //!
 //! The tricky point is panics. pgrx turns each error of the server into a panic, which the caller catches, but
 //! libFuzzer's crate would abort at each panic. So the hook here only reports panics that are not errors of the server.

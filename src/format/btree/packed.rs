@@ -1,13 +1,13 @@
 //! Packs entries in order into a few bytes each.
 //!
 //! ```text
-//!   block:  entries, bytes, stretches, width │ first key │ gap │ stretch: TID, rows │ ... │ gap │ gap │ ...
+//!   block:  entries, bytes, sequences, width │ first key │ gap │ sequence: TID, rows │ ... │ gap │ gap │ ...
 //! ```
 //!
 //! Keys in order are mostly close to each other, and their rows are mostly consecutive on their pages. So a block has
 //! the first key and the gaps between adjacent keys. Each gap has as many bytes as the widest one needs; if all gaps
-//! are equal, there is only one. Rows are stored as sequences of consecutive TIDs ("stretches"). Ascending numbers of a
-//! file take a fourteenth of the memory of entries, so little new memory must be allocated.
+//! are equal, there is only one. Rows are stored as sequences of consecutive TIDs. Ascending numbers of a file take a
+//! fourteenth of the memory of entries, so little new memory must be allocated.
 //!
 //! Entries that would not become smaller are not packed. Numbers are in this machine's byte order.
 

@@ -38,7 +38,7 @@ pub fn order<W: Word>(entries: &[Entry<W>]) -> Order {
 #[inline]
 #[must_use]
 pub fn is_ascending<W: Word>(entries: &[Entry<W>]) -> bool {
-    // In groups, so that the compiler's loop need not test for its end at each entry.
+    // In groups, so that the loop tests for its early exit once per group and not at each entry.
     let mut last = None;
     entries.chunks(STRETCH).all(|stretch| {
         let border = last.is_none_or(|last: Entry<W>| stretch.first().is_some_and(|first| last.before(*first)));

@@ -1,7 +1,7 @@
 //! Simulates the processes of a load in one thread: a file in chunks, and the same file in order.
 //!
 //! ```text
-//!   leader: first records | stretch 0 | stretch 1 | stretch 2 | ...
+//!   leader: first records | range 0   | range 1   | range 2   | ...
 //!                           reader 0    reader 1    reader 0        cut, begin_chunk, or resume and read the rest
 //! ```
 //!

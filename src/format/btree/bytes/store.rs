@@ -235,8 +235,8 @@ fn record_at(records: &[u8], place: usize) -> Record<'_> {
     records.get(place..).and_then(record::first).unwrap_or(Record { key: &[], tid: const { Tid::new(0, 0) } })
 }
 
-/// Sorts the records within each group of equal numbers. Up to here their keys are equal, except that one may end with
-/// zeros where the other ends.
+/// Sorts the records within each group of equal numbers. Their keys are equal up to here, except for zero bytes where a
+/// shorter key has ended.
 fn settle_groups(records: &[u8], pairs: &mut [Entry<u64>], scratch: &mut [Entry<u64>], depth: usize, ascend: bool) {
     let mut start = 0;
     while let Some(first) = pairs.get(start) {
@@ -252,8 +252,8 @@ fn settle_groups(records: &[u8], pairs: &mut [Entry<u64>], scratch: &mut [Entry<
     }
 }
 
-/// Sorts records whose keys are equal up to `depth`, except that one may end with zeros where the other ends. They are
-/// in the order of their positions; with `ascend`, this is also the order of their rows.
+/// Sorts records whose keys are equal up to `depth`, except for zero bytes where a shorter key has ended. They are in
+/// the order of their positions; with `ascend`, this is also the order of their rows.
 fn settle(records: &[u8], group: &mut [Entry<u64>], scratch: &mut [Entry<u64>], depth: usize, ascend: bool) {
     let record = |pair: &Entry<u64>| record_at(records, place(*pair));
     if group.len() <= FEW {

@@ -1,7 +1,7 @@
 //! Files made of parts that each dialect writes with its own characters.
 //!
-//! Special bytes are put near edges: a part may fill the file up to some bytes before the next edge. Some files have at
-//! most two errors, because the reader stops behind them.
+//! Special bytes are put near edges: a part may fill the file up to some bytes before the next edge. Some files have an
+//! error, or two at most, because the reader stops behind them.
 
 use pg_bulk_format::chunk::BLOCK;
 use pg_bulk_format::dialect::{Dialect, Eol};
