@@ -1,6 +1,6 @@
 //! Compares decoders of text fields with the types' input functions.
 //!
-//! A decoder may return nothing. If it returns a value, that must equal the input function's to the last byte, in
+//! A decoder may return nothing. If it returns a value, that must equal the input function's byte for byte, in
 //! databases of each kind of encoding and under all settings that input functions depend on.
 
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ pub fn run(input: &[u8]) {
         return;
     }
     set(&session, more);
-    // If letters may be names of time zones in this version, they may be here, whatever the input says.
+    // If letters may be names of time zones in this version, they may be here, for any input.
     let session = Session { zone_letters: session.zone_letters || version::ZONE_LETTERS, ..session };
     let Some(decoder) = Decoder::for_type(type_oid, typmod, &session) else { return };
     let mut arena = Arena::new();

@@ -61,7 +61,7 @@ pub enum BuildError<E> {
     },
     /// An entry is behind the one before it by its sort key, but not by comparing the strings.
     Collation,
-    /// More pages are needed than there are block numbers.
+    /// The tree needs more pages than there are block numbers.
     Full,
     /// Memory for the tuples above the leaves of a part is exhausted.
     Memory,

@@ -18,7 +18,7 @@ impl Isa for Neon {
 
     #[inline(always)]
     unsafe fn load(p: *const u8) -> Self::Block {
-        // SAFETY: the caller gives 64 readable bytes; NEON is part of AArch64.
+        // SAFETY: the contract covers 64 readable bytes; NEON is part of AArch64.
         unsafe { [vld1q_u8(p), vld1q_u8(p.add(16)), vld1q_u8(p.add(32)), vld1q_u8(p.add(48))] }
     }
 
@@ -47,7 +47,7 @@ impl Isa for Neon {
 /// # Safety
 /// None beyond the kernel's: NEON is part of AArch64.
 pub(super) unsafe fn split(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    // SAFETY: as above.
+    // SAFETY: NEON is part of AArch64.
     unsafe { kernel::split::<Neon>(n, data, from, batch) }
 }
 
@@ -56,7 +56,7 @@ pub(super) unsafe fn split(n: &Needles, data: &[u8], from: usize, batch: &mut Ba
 /// # Safety
 /// None beyond the kernel's: NEON is part of AArch64.
 pub(super) unsafe fn cut(n: &Needles, data: &[u8], state: &mut CutState) {
-    // SAFETY: as above.
+    // SAFETY: NEON is part of AArch64.
     unsafe { kernel::cut::<Neon>(n, data, state) }
 }
 
@@ -65,7 +65,7 @@ pub(super) unsafe fn cut(n: &Needles, data: &[u8], state: &mut CutState) {
 /// # Safety
 /// None beyond the kernel's: NEON is part of AArch64.
 pub(super) unsafe fn tally(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    // SAFETY: as above.
+    // SAFETY: NEON is part of AArch64.
     unsafe { tally::tally::<Neon>(n, data, from, fields) }
 }
 

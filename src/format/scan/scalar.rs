@@ -15,7 +15,7 @@ impl Isa for Scalar {
     unsafe fn load(p: *const u8) -> Self::Block {
         let mut block = [0u64; 8];
         for (i, word) in block.iter_mut().enumerate() {
-            // SAFETY: the caller gives 64 readable bytes; the read is unaligned.
+            // SAFETY: the contract covers 64 readable bytes; the read is unaligned.
             *word = u64::from_le(unsafe { p.add(i * 8).cast::<u64>().read_unaligned() });
         }
         block

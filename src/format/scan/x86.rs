@@ -48,7 +48,7 @@ impl Isa for Sse2 {
 
     #[inline(always)]
     unsafe fn load(p: *const u8) -> Self::Block {
-        // SAFETY: the caller gives 64 readable bytes; the loads are unaligned.
+        // SAFETY: the contract covers 64 readable bytes; the loads are unaligned.
         unsafe {
             let p = p.cast::<__m128i>();
             [_mm_loadu_si128(p), _mm_loadu_si128(p.add(1)), _mm_loadu_si128(p.add(2)), _mm_loadu_si128(p.add(3))]
@@ -81,7 +81,7 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     unsafe fn load(p: *const u8) -> Self::Block {
-        // SAFETY: the caller gives 64 readable bytes and the instruction set; the loads are unaligned.
+        // SAFETY: the contract covers 64 readable bytes and the instruction set; the loads are unaligned.
         unsafe {
             let p = p.cast::<__m256i>();
             [_mm256_loadu_si256(p), _mm256_loadu_si256(p.add(1))]
@@ -121,7 +121,7 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     unsafe fn load(p: *const u8) -> Self::Block {
-        // SAFETY: the caller gives 64 readable bytes and the instruction set; the load is unaligned.
+        // SAFETY: the contract covers 64 readable bytes and the instruction set; the load is unaligned.
         unsafe { _mm512_loadu_si512(p.cast::<__m512i>()) }
     }
 
@@ -149,14 +149,14 @@ impl Isa for Avx512 {
 /// # Safety
 /// None beyond the kernel's: SSE2 is part of x86-64.
 pub(super) unsafe fn split_sse2(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    // SAFETY: as above.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe { kernel::split::<Sse2>(n, data, from, batch) }
 }
 
 /// # Safety
 /// None beyond the kernel's: SSE2 is part of x86-64.
 pub(super) unsafe fn cut_sse2(n: &Needles, data: &[u8], state: &mut CutState) {
-    // SAFETY: as above.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe { kernel::cut::<Sse2>(n, data, state) }
 }
 
@@ -195,7 +195,7 @@ pub(super) unsafe fn cut_avx512(n: &Needles, data: &[u8], state: &mut CutState) 
 /// # Safety
 /// None beyond the kernel's: SSE2 is part of x86-64.
 pub(super) unsafe fn tally_sse2(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    // SAFETY: as above.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe { tally::tally::<Sse2>(n, data, from, fields) }
 }
 

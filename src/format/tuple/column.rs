@@ -273,7 +273,7 @@ pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
 }
 
 /// # Safety
-/// As [`copy_short`]; `bytes` is not less than the size of T and not more than twice that.
+/// As [`copy_short`]; `bytes` is at least the size of T and at most twice the size.
 #[inline(always)]
 unsafe fn copy_ends<T: Copy>(from: *const u8, to: *mut u8, bytes: usize) {
     let last = bytes - size_of::<T>();

@@ -83,7 +83,7 @@ impl Column {
     /// behind `end`.
     ///
     /// # Safety
-    /// `tuple` points to `end` bytes, and `at` is not more than that.
+    /// `tuple` points to `end` bytes, and `at` is at most `end`.
     #[inline(always)]
     unsafe fn pass(self, tuple: *const u8, at: usize, end: usize) -> Result<usize, Unfit> {
         let mask = usize::from(self.mask);
