@@ -1,12 +1,12 @@
-//! Building a B-tree in memory, on one core, step by step: what an index costs a load for each row.
+//! Builds a B-tree in memory, on one core, step by step: the cost of an index for each row of a load.
 //!
 //! ```text
 //! [BTREE_ROUNDS=5] [BTREE_ROWS=2000000] cargo bench -p pg_bulk-bench --bench btree [-- STEP...]
 //! ```
 //!
-//! Nanoseconds an entry, the least of the rounds. Each step's result is counted, and what should be in order is checked to
-//! be. *read* takes keys out of heap pages, of which there are as many as fit into a cache; *build* leaves its pages to a
-//! sink that counts them.
+//! The results are nanoseconds per entry, the minimum of the rounds. The result of each step is counted, and its order
+//! is checked. *read* reads keys from heap pages that fit into a cache; *build* passes its pages to a sink that counts
+//! them.
 
 use std::convert::Infallible;
 use std::env;
@@ -41,7 +41,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Times `step`, for each round with what `prepare` makes.
+    /// Times `step` in each round, with input from `prepare`.
     fn time<T>(&self, name: &str, entries: usize, mut prepare: impl FnMut() -> T, mut step: impl FnMut(&mut T)) {
         if !self.only.is_empty() && !self.only.iter().any(|only| name.contains(only.as_str())) {
             return;
@@ -115,7 +115,7 @@ fn merges(bench: &Bench, runs: usize, stretch: usize) {
                     break;
                 }
                 count += entries.len();
-                // Whoever takes them looks at them.
+                // Read the entries, as the caller of a merge does.
                 sum += entries.iter().map(|entry| entry.key()).sum::<u64>();
             }
             assert_eq!((count, sum), (bench.rows, (bench.rows as u64 - 1) * bench.rows as u64 / 2));
@@ -161,7 +161,7 @@ fn build_bytes(shape: &ByteShape, options: Options, run: &mut impl Run<Error = I
     assert_eq!((built.entries, built.pages), (entries as u64, count.0 as u32));
 }
 
-/// Keys of so many bytes: collected, sorted and built, and all of it.
+/// Times keys that are bytes: collecting, sorting and building, each alone and all together.
 fn strings(bench: &Bench, name: &str, keys: &[Vec<u8>], deduplicate: bool) {
     let text = ByteKind::Varlena { packable: true, compressible: true };
     let column = ByteColumn { kind: text, collator: None, descending: false, nulls_first: false, nullable: false };
@@ -216,7 +216,7 @@ fn strings(bench: &Bench, name: &str, keys: &[Vec<u8>], deduplicate: bool) {
     );
 }
 
-/// Pages of (int4, text, int8) rows, where every tenth of the last ones is null.
+/// Makes pages of (int4, text, int8) rows. With `nulls`, every tenth int8 is null.
 fn heap(text: usize, nulls: bool) -> PageBatch {
     let attributes = [
         Attribute { len: 4, align: 4, by_value: true, packable: false },
@@ -233,7 +233,7 @@ fn heap(text: usize, nulls: bool) -> PageBatch {
     for row in 0.. {
         let values = [row, memory.as_ptr().expose_provenance() as u64, random.number()];
         let nulls = [false, false, nulls && row % 10 == 0];
-        // SAFETY: a value and a null for each attribute, and the varlena is kept.
+        // SAFETY: there is a value and a null for each attribute, and the varlena is kept.
         let Formed::Tuple(tuple) = (unsafe { layout.form(values.as_ptr(), nulls.as_ptr(), &mut buffer) }) else {
             panic!("a tuple like any other")
         };
@@ -375,7 +375,7 @@ fn main() {
     impl PageSink for Keep<'_> {
         type Error = Infallible;
         fn page(&mut self, block: u32, page: &mut Page) -> Result<(), Infallible> {
-            // Leaves only, as many as fit into a cache; the first upper page is block 3.
+            // Only leaves, as many as fit into a cache; the first upper page is block 3.
             if self.0.len() < 100 && block != 3 {
                 self.0.push(page.clone());
             }

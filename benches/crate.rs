@@ -1,13 +1,13 @@
-//! The pure crate, piece by piece, by criterion: what changed since the last run, on this machine.
+//! Parts of the pure crate, measured with criterion: changes since the last run on this machine.
 //!
 //! ```text
 //! cargo bench -p pg_bulk-bench --bench crate [-- PIECE]
 //! ```
 //!
-//! `parse.rs` and `form.rs` make the tables that are published, of whole files and several ways; here each piece is for
-//! itself, with criterion's statistics: line ends, fields, values by type, blocks of rows, tuples, pages, WAL data.
-//! Nothing is timed that is not counted: each piece returns how many records, fields, values, rows or bytes it made, and
-//! that must be as many as are in the input, which is generated and has been counted by other means.
+//! `parse.rs` and `form.rs` make the published tables of whole files and several methods. Here each part is measured
+//! alone, with criterion's statistics: line ends, fields, values by type, blocks of rows, tuples, pages, WAL data. Each
+//! measured part returns the number of records, fields, values, rows or bytes that it made. That must be the number in
+//! the input, which is generated and counted in another way.
 
 use std::hint::black_box;
 
@@ -23,7 +23,7 @@ use pg_bulk_format::scan::{CutState, Level, Needles, Scanner};
 use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
 use pg_bulk_format::verify::utf8_valid_up_to;
 
-/// Rows of an input: about a megabyte.
+/// Number of rows of an input: about a megabyte.
 const ROWS: u64 = 10_000;
 /// OIDs of the columns of `test` and `demo`.
 const INT4: u32 = 23;
@@ -79,7 +79,7 @@ impl Input {
         reader
     }
 
-    /// Calls `take` at each record. Returns how many there were.
+    /// Calls `take` at each record. Returns the number of records.
     fn read(&self, level: Level, mut take: impl FnMut(&Reader)) -> u64 {
         let mut reader = self.reader(level);
         let mut records = 0;
@@ -120,7 +120,7 @@ fn line_ends(c: &mut Criterion) {
                 b.iter(|| {
                     let mut state = CutState::default();
                     scanner.cut(black_box(&input.bytes), &mut state);
-                    // In CSV every line end that is no record's counts as a line, too.
+                    // In CSV, line ends within records count as lines, too.
                     assert_eq!(state.last, Some(input.bytes.len()));
                 });
             });
@@ -157,7 +157,7 @@ fn utf8(c: &mut Criterion) {
     group.finish();
 }
 
-/// Values by type: a thousand of each, as they are written in files.
+/// Values by type: a thousand of each, in the form of files.
 fn values(c: &mut Criterion) {
     let digits = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % 1_000_000_000;
     let uuid = |n: u64| format!("{:08x}-9b04-4f6e-8d2b-{:012x}", digits(n), n * 7919);
@@ -199,7 +199,7 @@ fn values(c: &mut Criterion) {
     group.finish();
 }
 
-/// Rows of which each is decoded for itself, and rows in blocks.
+/// Rows that are decoded one by one, and rows in blocks.
 fn rows(c: &mut Criterion) {
     let mut group = c.benchmark_group("rows");
     for workload in [Workload::Demo, Workload::Test, Workload::Extract, Workload::Hits] {
@@ -216,7 +216,7 @@ fn rows(c: &mut Criterion) {
                     for (field, decoder) in decoders.iter().enumerate() {
                         let bytes = match record.value(field) {
                             Value::Plain(bytes) => bytes,
-                            // The first record has been read by the exact path: its quotes are there.
+                            // The exact reader has read the first record, so its quotes are not removed.
                             Value::Escaped(raw) => &raw[1..raw.len() - 1],
                             Value::Null | Value::Default => {
                                 nulls += 1;
@@ -237,7 +237,7 @@ fn rows(c: &mut Criterion) {
                 let mut block = Block::new(columns.collect(), decoders.len()).expect("columns of different attributes");
                 let mut rows = 0;
                 input.read(Level::best(), |reader| rows += u64::from(black_box(block.row(reader)).is_some()));
-                // But for the first record, and batches that begin with it.
+                // All but the first record, and batches that begin with it.
                 assert!(rows >= ROWS - 1, "{rows} rows of {ROWS}");
             });
         });
@@ -245,7 +245,7 @@ fn rows(c: &mut Criterion) {
     group.finish();
 }
 
-/// Tuples of an int, a text and a timestamp, alone, onto pages, and as data of WAL records.
+/// Tuples of an int, a text and a timestamp: alone, on pages, and as data of WAL records.
 fn tuples(c: &mut Criterion) {
     const BATCH: usize = 64;
     let attributes = [
@@ -271,12 +271,13 @@ fn tuples(c: &mut Criterion) {
             let mut bytes = 0;
             for row in 0..ROWS {
                 let values = values(row);
-                // SAFETY: a value and a null for each attribute; the text is a varlena that lives as long as this.
+                // SAFETY: there is a value and a null for each attribute; the text is a varlena that lives until the
+                // end of this function.
                 let formed = unsafe { layout.form(values.as_ptr(), nulls.as_ptr(), &mut buffer) };
                 let Formed::Tuple(tuple) = formed else { panic!("a tuple like any other") };
                 bytes += black_box(tuple).len();
             }
-            // A header of 24 bytes, the int, the text behind a header of one, the timestamp from a multiple of 8 on.
+            // A header of 24 bytes, the int, the text behind a header of one byte, the timestamp at a multiple of 8.
             assert_eq!(bytes as u64, ROWS * (24 + 4 + 33 + 3 + 8));
         });
     });

@@ -1,13 +1,13 @@
-//! Forming tuples and building pages, on one core and in memory: what a row costs once its values are there.
+//! Forms tuples and builds pages, on one core and in memory: the cost of a row whose values are already decoded.
 //!
 //! ```text
 //! [FORM_ROUNDS=9] cargo bench -p pg_bulk-bench --bench form [-- SHAPE...]
 //! ```
 //!
-//! Nanoseconds a row, the least of the rounds: *form* makes tuples, *add* also puts them on pages, and *log* also gives
-//! the pages block numbers and writes the data of their WAL records, a batch of 64 pages at a time. The values of some
-//! hundred rows are made beforehand and used again and again, so that they are found in the cache, where the decoders
-//! of a load leave them. Every length and every choice of nulls comes from a seed, and a row has its own.
+//! The results are nanoseconds per row, the minimum of the rounds. *form* makes tuples, and *add* also puts them on
+//! pages. *log* also gives the pages block numbers and writes the data of their WAL records, a batch of 64 pages at a
+//! time. The values of some hundred rows are made beforehand and reused, so that they are in the cache, as decoded
+//! values are in a load. Every length and every NULL is derived from a seed and the row's number.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -16,17 +16,17 @@ use pg_bulk_bench::random::Random;
 use pg_bulk_format::page::PageBatch;
 use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
 
-/// Rows that are made; the values of the widest shape fit into the second level of a cache.
+/// Number of rows that are made; the values of the widest shape fit into the second-level cache.
 const ROWS: usize = 512;
-/// Rows that are timed.
+/// Number of rows that are timed.
 const TIMED: usize = 400_000;
 
-/// A column: what its values look like, and how many of 100 are null.
+/// The type of a column, with the length of its values.
 #[derive(Clone, Copy)]
 enum Column {
     Int4,
     Int8,
-    /// A varlena that has so many bytes without its header.
+    /// A varlena with this range of lengths, without its header.
     Text(u64, u64),
 }
 
@@ -61,7 +61,7 @@ fn shapes() -> Vec<Shape> {
 struct Rows {
     values: Vec<u64>,
     nulls: Vec<bool>,
-    /// Where varlenas are, each from a multiple of 8 on, as in the decoders' arena.
+    /// Memory of the varlenas, each at a multiple of 8, as in the decoders' arena.
     _memory: Vec<Box<[u64]>>,
 }
 
@@ -98,7 +98,7 @@ impl Rows {
     }
 }
 
-/// What is done to a row.
+/// The steps that are timed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     Form,
@@ -106,7 +106,7 @@ enum Work {
     Log,
 }
 
-/// Nanoseconds a row.
+/// Returns nanoseconds per row.
 fn time(shape: &Shape, rows: &Rows, layout: &Layout, work: Work) -> f64 {
     let mut buffer = FormBuffer::new();
     let mut batch = PageBatch::new(64, 0, false).expect("half a megabyte");

@@ -1,14 +1,15 @@
-//! The parser alone, on one core and in memory: what a file costs before any database is involved.
+//! The parser alone, on one core and in memory: the cost of a file without a database.
 //!
 //! ```text
 //! [PARSE_MB=64] [PARSE_ROUNDS=7] cargo bench -p pg_bulk-bench --bench parse [-- NAME...] > results/<date>/parse.md
 //! ```
 //!
-//! A name is a workload's, or `wide`; without any, all of them are run. Every method reads the same bytes, 256 KiB at a time, and csv-core's splitting is the 1 of every ratio: it does the
-//! least of what any parser does, and many do it with csv-core. Our reader also verifies UTF-8 and looks for COPY's
-//! exceptions on the way, and its baseline does not. Methods take turns in every round, so that what disturbs the
-//! machine disturbs all of them; a time is the median of the rounds. Nothing is timed that is not checked: records,
-//! fields and bytes of values, lines, converted values and the sum of the integers must be csv-core's and std's.
+//! A name is that of a workload, or `wide`; the default is all. Every method reads the same bytes, 256 KiB at a time.
+//! Ratios are relative to csv-core's splitting, which does the minimum of any parser, and many parsers use csv-core.
+//! The reader of pg_bulk also verifies UTF-8 and detects COPY's exceptions; its baseline does not. The methods
+//! alternate in every round, so that a disturbance affects all of them; a time is the median of the rounds. All timed
+//! results are checked: the numbers of records, fields, lines and converted values, the bytes of values, and the sum of
+//! the integers must equal those of csv-core and std.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -24,10 +25,10 @@ use pg_bulk_format::reader::{Event, Reader, Settings, Value};
 use pg_bulk_format::scan::{CutState, Level, Needles, Scanner};
 use pg_bulk_format::verify::utf8_valid_up_to;
 
-/// Bytes of one read, and of all others alike.
+/// Size of a read in bytes, for all methods.
 const READ: usize = 256 << 10;
 
-/// A column's type, as far as the bench tells them apart.
+/// A column's type, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     Int4,
@@ -75,7 +76,7 @@ fn columns(workload: Workload) -> Vec<Type> {
     }
 }
 
-/// A file to parse.
+/// An input file.
 struct Input {
     name: &'static str,
     what: &'static str,
@@ -101,7 +102,7 @@ impl Input {
         Input { name: workload.name(), what, bytes, dialect: dialect(csv, null), columns: columns(workload) }
     }
 
-    /// 100 columns of one to eight letters, none of them quoted.
+    /// Makes 100 columns of one to eight letters without quotes.
     fn wide(megabytes: usize) -> Input {
         let columns = vec![Type::Text; 100];
         let mut bytes = Vec::with_capacity(megabytes * 1_000_000 + 1024);
@@ -131,7 +132,7 @@ fn dialect(csv: bool, null: &str) -> Dialect {
     Dialect::check(&options, EndMarker::Until17).expect("options that COPY takes")
 }
 
-/// What a method found. Methods that do not look at something leave it zero.
+/// The counts of a method. Counts that it does not make are zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Found {
     records: u64,
@@ -139,7 +140,7 @@ struct Found {
     /// Bytes of values, without quotes.
     bytes: u64,
     converted: u64,
-    /// Of the integers.
+    /// Sum of the integers.
     sum: i64,
 }
 
@@ -181,7 +182,7 @@ impl Method {
         }
     }
 
-    /// What it must find, given what is in the file.
+    /// Returns the expected counts of this method, given those of the file.
     fn expected(self, all: Found) -> Found {
         let nothing = Found::default();
         match self {
@@ -193,7 +194,7 @@ impl Method {
     }
 }
 
-/// csv-core over everything; `take` sees each field's number in its record, and its value.
+/// Runs csv-core over the input; `take` gets each field's index in its record, and its value.
 #[inline(always)]
 fn csv_core_fields(input: &Input, mut take: impl FnMut(usize, &[u8])) -> Found {
     let csv = input.dialect.is_csv();
@@ -222,7 +223,7 @@ fn csv_core_fields(input: &Input, mut take: impl FnMut(usize, &[u8])) -> Found {
                 ReadFieldResult::OutputFull => panic!("a field longer than {READ} bytes"),
                 ReadFieldResult::End => break,
             }
-            // An empty input says that the file has ended.
+            // An empty input means that the file has ended.
             if rest.is_empty() && !piece.is_empty() {
                 break;
             }
@@ -247,7 +248,7 @@ fn utf8(bytes: &[u8]) -> Found {
     Found::default()
 }
 
-/// The search for the last line end, piece after piece.
+/// Searches for the last line end, one read after the other.
 fn cut(input: &Input, level: Level) -> Found {
     let scanner = Scanner::new(Needles::new(&input.dialect, Eol::Nl).expect("a regular dialect"), level);
     let mut state = CutState::default();
@@ -264,7 +265,7 @@ fn cut(input: &Input, level: Level) -> Found {
     Found { records, ..Found::default() }
 }
 
-/// The reader over everything; `take` sees it at each record.
+/// Runs the reader over the input; `take` gets it at each record.
 #[inline(always)]
 fn read(input: &Input, level: Level, mut take: impl FnMut(&Reader, &mut Found)) -> Found {
     let mut reader = Reader::new(Settings {
@@ -300,8 +301,8 @@ fn read(input: &Input, level: Level, mut take: impl FnMut(&Reader, &mut Found)) 
     }
 }
 
-/// The bytes of a value, if it has any. What is not plain is so because the exact path read its record, and has quotes at
-/// both ends: the inputs have no others.
+/// Returns the bytes of a value, unless it is NULL. A value that is not plain is in a record that the exact reader has
+/// read, and has quotes at both ends: the inputs have no others.
 #[inline(always)]
 fn bytes(value: Value<'_>) -> Option<&[u8]> {
     match value {
@@ -332,7 +333,7 @@ fn convert(input: &Input, level: Level) -> Found {
     })
 }
 
-/// What is in the file, by csv-core and std.
+/// Returns the counts of the file, by csv-core and std.
 fn reference(input: &Input) -> Found {
     let (mut converted, mut sum) = (0, 0);
     let found = csv_core_fields(input, |field, value| {
@@ -358,7 +359,7 @@ impl Times {
     }
 }
 
-/// Every method in turn, `rounds` times, after one that is not counted.
+/// Runs all methods in turn, `rounds` times, after one round that is not counted.
 fn measure(input: &Input, rounds: usize) -> Vec<Times> {
     let all = reference(input);
     let mut methods = vec![Method::CsvCore];
@@ -382,7 +383,7 @@ fn measure(input: &Input, rounds: usize) -> Vec<Times> {
     times
 }
 
-/// One input's table.
+/// Makes one input's table.
 fn table(input: &Input, times: &[Times]) -> String {
     let size = input.bytes.len() as f64;
     let speed = |seconds: f64| size / seconds / 1e9;
@@ -392,13 +393,13 @@ fn table(input: &Input, times: &[Times]) -> String {
     for t in times {
         let (fastest, slowest) = (speed(t.seconds[0]), speed(t.seconds[t.seconds.len() - 1]));
         let (median, ratio) = (speed(t.median()), baseline / t.median());
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "| {} | {median:.2} | {slowest:.2} – {fastest:.2} | {ratio:.2}× |", t.method.name());
     }
     out
 }
 
-/// The processor's name, where the system tells.
+/// Returns the processor's name, if the system shows it.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -410,7 +411,7 @@ fn number(variable: &str, default: usize) -> usize {
     text.parse().ok().filter(|&n| n > 0).unwrap_or_else(|| panic!("{variable} wants a positive number"))
 }
 
-/// The inputs there are, in the order of the report.
+/// The names of inputs, in the order of the report.
 const NAMES: [&str; 5] = ["test", "customer", "demo", "extract", "wide"];
 
 fn main() {
@@ -427,7 +428,7 @@ fn main() {
     println!("{}, {cores} cores, one in use. Medians of {rounds} rounds.", processor());
     println!("`Level::best()` is {:?}.", Level::best());
     for name in NAMES.into_iter().filter(|name| chosen.is_empty() || chosen.iter().any(|c| c == name)) {
-        // `wide` is not generated for the server.
+        // `wide` is not a workload of the server benchmarks.
         let input = Workload::named(name)
             .map_or_else(|| Input::wide(megabytes), |workload| Input::generate(workload, megabytes));
         print!("{}", table(&input, &measure(&input, rounds)));

@@ -1,10 +1,9 @@
-//! Numbers and times as decimal text, appended to a row.
+//! Appends numbers and times as decimal text to a row.
 //!
-//! `write!` through the formatting machinery would cost more than everything else a generator does, and so would a loop
-//! over the digits: its length is the unpredictable thing in random data. So eight digits are made at once in a register
-//! and appended as one store of eight bytes, which is then cut to length.
+//! `write!` would cost more than the rest of a generator, and so would a loop over the digits, whose length is
+//! unpredictable in random data. So eight digits are made at once in a register, stored as eight bytes, and truncated.
 
-/// What is beyond eight digits.
+/// The smallest number with more than eight digits.
 const EIGHT_DIGITS: u64 = 100_000_000;
 
 /// Appends an integer.
@@ -15,7 +14,7 @@ pub fn integer(out: &mut Vec<u8>, value: u64) {
         return padded(out, value, 8);
     }
     let digits = eight_digits(value);
-    // The first digit is in the lowest byte. Of zero, one digit remains.
+    // The first digit is in the lowest byte. Zero keeps one digit.
     let leading_zeros = (digits.trailing_zeros() / 8).min(7);
     append(out, digits, leading_zeros);
 }
@@ -33,7 +32,7 @@ pub fn padded(out: &mut Vec<u8>, value: u64, width: usize) {
     }
 }
 
-/// Appends eight digits, one a byte, without the first `skipped` of them.
+/// Appends eight digits, one per byte, without the first `skipped` of them.
 #[inline]
 fn append(out: &mut Vec<u8>, digits: u64, skipped: u32) {
     let text = (digits | 0x3030_3030_3030_3030) >> (8 * skipped);
@@ -42,9 +41,9 @@ fn append(out: &mut Vec<u8>, digits: u64, skipped: u32) {
     out.truncate(end);
 }
 
-/// The eight digits of a number below [`EIGHT_DIGITS`], the first one in the lowest byte. Halves the number into parts
-/// that lie side by side in one word: two of four digits, four of two, eight of one. The multiplications with a shift
-/// are divisions by 100 and by 10, exact for parts of that size.
+/// Returns the eight digits of a number below [`EIGHT_DIGITS`], the first one in the lowest byte. Divides the number
+/// into parts that are adjacent in one word: two of four digits, four of two, eight of one. The multiplications with a
+/// shift are divisions by 100 and by 10, which are exact for parts of that size.
 #[inline]
 fn eight_digits(value: u64) -> u64 {
     let fours = (value / 10_000) | ((value % 10_000) << 32);
@@ -63,11 +62,11 @@ pub fn fixed(out: &mut Vec<u8>, units: u64, scale: u32) {
     padded(out, units % one, scale as usize);
 }
 
-/// Appends a time of the years 2000 to 2023, made from random bits, as `YYYY-MM-DD HH:MM:SS`. Days stop at 28: every
-/// month has those.
+/// Appends a time of the years 2000 to 2023, made of random bits, as `YYYY-MM-DD HH:MM:SS`. The last day is 28, which
+/// all months have.
 #[inline]
 pub fn date_and_time(out: &mut Vec<u8>, bits: u64) {
-    // Independent slices of the bits, each wide enough that the remainder is as good as uniform.
+    // Independent groups of bits, each wide enough that the remainder is nearly uniform.
     padded(out, 2000 + (bits & 0xfff) % 24, 4);
     out.push(b'-');
     padded(out, 1 + ((bits >> 12) & 0xfff) % 12, 2);

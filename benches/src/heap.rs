@@ -6,30 +6,30 @@
 //! record: header | block reference | per tuple: length, infomasks, hoff, tuple from byte 23 on | xl_heap_multi_insert
 //! ```
 //!
-//! A page does not know its block number while it is filled: which block it becomes is decided when its batch is
-//! appended. So t_ctid is set, and the records are formed, in [`Batch::place`].
+//! A page gets its block number when its batch is appended, not while it is filled. So t_ctid is set, and the records
+//! are formed, in [`Batch::place`].
 //!
-//! The records have the size and the copying cost of XLOG_HEAP2_MULTI_INSERT with INIT_PAGE, one a page; the checksum
-//! and the header of every 8 kB of WAL are left out, since this is a lower bound.
+//! The records have the size and the copying cost of XLOG_HEAP2_MULTI_INSERT with INIT_PAGE, one for each page. The
+//! checksum and the page header of every 8 kB of WAL are left out, because this is a lower bound.
 
 use crate::record::Row;
 
-/// Size of a page.
+/// Size of a page in bytes.
 pub const PAGE: usize = 8192;
 
-/// Pages of a batch.
+/// Number of pages of a batch.
 pub const BATCH_PAGES: usize = 64;
 
 const PAGE_HEADER: usize = 24;
 const LINE_POINTER: usize = 4;
 const TUPLE_HEADER: usize = 24;
-/// Where the tuple's bytes begin in a WAL record: the header without its padding.
+/// Offset of the tuple's bytes that a WAL record contains: the header without its padding.
 const LOGGED_FROM: usize = 23;
 const LP_NORMAL: u32 = 1;
 const HEAP_HASVARWIDTH: u16 = 0x0002;
 const HEAP_XMAX_INVALID: u16 = 0x0800;
 const COLUMNS: u16 = 3;
-/// Any normal transaction id will do.
+/// Any normal transaction id.
 const XID: u32 = 1000;
 
 /// Up to [`BATCH_PAGES`] pages under construction.
@@ -58,7 +58,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Makes the batch empty again.
+    /// Empties the batch.
     pub fn clear(&mut self) {
         // The space between line pointers and tuples must be zero, as must the padding within tuples.
         self.heap.fill(0);
@@ -72,7 +72,7 @@ impl Batch {
         self.upper = PAGE;
     }
 
-    /// Adds a row. False if the batch is full: then the row is not in it.
+    /// Adds a row. Returns false, without adding it, if the batch is full.
     #[inline]
     #[must_use]
     pub fn push(&mut self, row: &Row) -> bool {
@@ -116,7 +116,7 @@ impl Batch {
         self.begin_page();
     }
 
-    /// Finishes the page that is being filled, unless it is empty, and returns how many pages there are.
+    /// Finishes the page that is being filled, unless it is empty, and returns the number of pages.
     pub fn finish(&mut self) -> usize {
         if self.lower > PAGE_HEADER {
             self.finish_page();
@@ -153,8 +153,8 @@ fn number_and_log(page: &mut [u8], block: u32, wal: &mut Vec<u8>) {
         tuple[12..14].copy_from_slice(&((block >> 16) as u16).to_le_bytes());
         tuple[14..16].copy_from_slice(&(block as u16).to_le_bytes());
         tuple[16..18].copy_from_slice(&(offset as u16).to_le_bytes());
-        // The server wants each tuple to begin on an even byte: so it does, as tuples are multiples of 8 that end in an
-        // int8, and 7 bytes of header make up for the 23 left out.
+        // The server requires each tuple to begin at an even byte. This holds: tuples are multiples of 8 that end with
+        // an int8, and 7 bytes of header replace the 23 left out.
         wal.extend_from_slice(&((length - LOGGED_FROM) as u16).to_le_bytes());
         wal.extend_from_slice(&tuple[18..23]);
         wal.extend_from_slice(&tuple[LOGGED_FROM..]);
@@ -186,7 +186,7 @@ mod tests {
         usize::from(u16::from_le_bytes([page[at], page[at + 1]]))
     }
 
-    /// 24 + 107 × (4 + 72) = 8156 bytes are in use on a full page, as on one that COPY has filled.
+    /// A full page uses 24 + 107 × (4 + 72) = 8156 bytes, like one that COPY has filled.
     #[test]
     fn a_page_holds_107_rows() {
         assert_eq!(filled(107).finish(), 1);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn pages_read_back() {
-        // Used before: what is left of other tuples must not shine through.
+        // A used batch: remains of other tuples must not appear.
         let mut batch = filled(107 * 64);
         batch.clear();
         assert!((0..150).all(|id| batch.push(&row(id))));

@@ -1,14 +1,14 @@
 //! A small random number generator: splitmix64.
 //!
-//! Every row has a stream of its own, derived from the seed and the row's id. So a file that starts at id 1001 continues
-//! a file of 1000 rows byte for byte, which is how appends are generated, and a row is the same row in files of any
-//! length. Splitmix64 is chosen because starting such a stream costs two multiplications and no warm-up.
+//! Every row has a stream of its own, derived from the seed and the row's id. So a row is equal in files of any length,
+//! and a file that starts at id 1001 continues a file of 1000 rows byte for byte. Appends are generated this way.
+//! Splitmix64 is used because starting such a stream costs two multiplications and needs no warm-up.
 
 /// The weight of the counter: 2^64 divided by the golden ratio, odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Characters of random text. There are 64, so that ten of them come out of one 64-bit number without division; none
-/// of them needs quoting or escaping in any COPY format.
+/// Characters of random text. There are 64, so that one 64-bit number yields ten of them without division. None of them
+/// needs quotes or escapes in any COPY format.
 const ALPHABET: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -";
 
 /// The random numbers of one row.
@@ -17,33 +17,33 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream that belongs to row `id` of the file made from `seed`.
+    /// Creates the stream of row `id` of the file with this seed.
     #[must_use]
     pub fn row(seed: u64, id: u64) -> Self {
         Self { state: mix(seed ^ mix(id.wrapping_add(STEP))) }
     }
 
-    /// The next number, uniform over all of `u64`. (Not an `Iterator`: the stream has no end to check for.)
+    /// Returns the next number, uniform over all of `u64`. (Not an `Iterator`: the stream has no end.)
     #[inline]
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         mix(self.state)
     }
 
-    /// A number from `0..bound`. Multiplication instead of remainder: no division, and a bias below 2^-32 for the
-    /// bounds in use.
+    /// Returns a number from `0..bound`. Multiplication in place of a remainder avoids a division; its bias is below
+    /// 2^-32 for the bounds in use.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from `low..=high`.
+    /// Returns a number from `low..=high`.
     #[inline]
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True in `per_hundred` of 100 cases.
+    /// Returns true in `per_hundred` of 100 cases.
     #[inline]
     pub fn chance(&mut self, per_hundred: u64) -> bool {
         self.below(100) < per_hundred
@@ -66,14 +66,14 @@ impl Random {
         }
     }
 
-    /// Appends a text of `shortest..=longest` characters, every length equally likely.
+    /// Appends a text of `shortest..=longest` characters; all lengths are equally likely.
     #[inline]
     pub fn text_between(&mut self, out: &mut Vec<u8>, shortest: u64, longest: u64) {
         let length = self.between(shortest, longest) as usize;
         self.text(out, length);
     }
 
-    /// Appends 32 hexadecimal digits: the shape of an MD5 sum, which neither a parser nor pglz can tell from one.
+    /// Appends 32 hexadecimal digits, in the form of an MD5 sum.
     #[inline]
     pub fn md5(&mut self, out: &mut Vec<u8>) {
         for _ in 0..2 {

@@ -1,11 +1,11 @@
-//! Rows of the workload `test`, by the parser and the decoders of the loader itself.
+//! Reads rows of the workload `test` with the parser and the decoders of the loader.
 //!
-//! What is left out is what a loader adds around them: no column is looked up, no option is consulted, a value that the
-//! decoders are not sure of is an error, and so is anything that `generate test` does not write. So the floor never
-//! counts a row it did not read.
+//! All other work of a loader is left out: looking up columns, reading options. A value that the decoders leave to the
+//! server is an error, as is anything that `generate test` does not write. So the floor never counts a row that it did
+//! not read.
 //!
-//! Bytes are pushed in pieces that hold whole records, from anywhere in the file: to the reader they are one stream,
-//! which is why one reader serves a thread for all of its pieces.
+//! Bytes are pushed in parts of whole records, from any position of the file. The reader sees them as one stream, so
+//! one reader processes all parts of a thread.
 
 use pg_bulk_format::arena::Arena;
 use pg_bulk_format::convert::{Charset, Decoder, Session};
@@ -13,10 +13,10 @@ use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_format::reader::{Event, Reader, Settings, Value};
 use pg_bulk_format::scan::Level;
 
-/// The longest text that a one-byte varlena header can describe.
+/// The longest text with a one-byte varlena header, in bytes.
 const SHORT_TEXT: usize = 126;
 
-/// Bytes handed to the reader at a time: what it works on stays in the second-level cache.
+/// Number of bytes to pass to the reader at a time, so that they stay in the second-level cache.
 const PORTION: usize = 256 << 10;
 
 /// The OID of the type timestamp.
@@ -37,14 +37,14 @@ pub struct Row<'a> {
 pub struct Rows {
     reader: Reader,
     timestamp: Decoder,
-    /// The decoders in use build nothing in it.
+    /// Required by the decoders, which allocate nothing in it.
     arena: Arena,
-    /// Values that are not in the file as they are, one per column.
+    /// Values without their quotes, one per column.
     unescaped: [Vec<u8>; 3],
 }
 
 impl Rows {
-    /// A reader that has read nothing.
+    /// Creates a reader.
     pub fn new() -> Result<Self, String> {
         let options = FormatOptions { csv: true, null: Some(b"\\N".to_vec()), ..FormatOptions::default() };
         let dialect = Dialect::check(&options, EndMarker::Until17).map_err(|error| format!("{error:?}"))?;
@@ -64,7 +64,7 @@ impl Rows {
         Ok(Self { reader: Reader::new(settings), timestamp, arena: Arena::new(), unescaped: Default::default() })
     }
 
-    /// Hands every row of `records`, which are complete ones, to `take`, in order. Returns how many there were.
+    /// Passes each row of `records`, which must be complete, to `take`, in order. Returns the number of rows.
     pub fn read(&mut self, records: &[u8], mut take: impl FnMut(&Row) -> Result<(), String>) -> Result<u64, String> {
         let mut rest = records;
         let mut rows = 0;
@@ -88,7 +88,7 @@ impl Rows {
         }
     }
 
-    /// To be called behind the last piece: an error if it ended within a row.
+    /// Ends the stream. Returns an error if it ended within a row.
     pub fn finish(mut self) -> Result<(), String> {
         self.reader.space();
         self.reader.filled(0);
@@ -116,8 +116,8 @@ impl Rows {
     }
 }
 
-/// The value of a field. The reader leaves quotes to be taken off only where its fast path did not go: in the very first
-/// record, and where a quote is doubled.
+/// Returns the value of a field. The reader leaves quotes in only two cases: in the very first record, which the exact
+/// reader reads, and if a quote is doubled.
 #[inline]
 fn value<'a>(reader: &'a Reader, field: usize, unescaped: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     match reader.value(field) {

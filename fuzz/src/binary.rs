@@ -1,8 +1,8 @@
-//! Records of COPY's binary format, against a walk that takes one number after the other: read in order, and in stretches as the
-//! processes of a load read them.
+//! Records of COPY's binary format, compared with a loop that reads one number after the other.
 //!
-//! The head chooses how many fields records have and how the file is read. The header of the file is put before the data, unless the head says that they
-//! have their own. What native decoders make of the fields is compared with the bytes themselves.
+//! Files are read in order, and in chunks as the processes of a load read them. The head chooses the number of fields
+//! of each record, and how the file is read. The target puts the file's header before the data, unless the head says
+//! that the data have one. The values of native decoders are compared with the bytes of the fields.
 
 use pg_bulk_format::arena::Arena;
 use pg_bulk_format::binary::{Fault, Fields, SIGNATURE};
@@ -15,15 +15,15 @@ use pg_bulk_format::scan::Level;
 
 use super::decode::{body, bytes_at};
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 5;
 
-/// Fields that are there, and what is wrong behind them.
+/// The fields before the damage, and the fault behind them.
 type There = (Vec<Option<Vec<u8>>>, Option<(usize, Fault)>);
-/// What a record has, or another count of fields.
+/// The contents of a record, or its wrong count of fields.
 type Content = Result<There, i16>;
 
-/// Where a record is, and what it has.
+/// A record with its position and contents.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
     number: u64,
@@ -31,7 +31,7 @@ struct Found {
     content: Content,
 }
 
-/// Why there are no more.
+/// The error that ends the records.
 #[derive(Debug, PartialEq, Eq)]
 enum Wrong {
     Header,
@@ -48,7 +48,7 @@ fn int32(data: &mut &[u8]) -> Option<i32> {
     Some(i32::from_be_bytes(take(data, 4)?.try_into().ok()?))
 }
 
-/// `CopyReadBinaryAttribute`, for each field.
+/// `CopyReadBinaryAttribute` for each field.
 fn fields(data: &mut &[u8], count: usize) -> There {
     let (mut fields, mut so_far) = (Vec::new(), 2);
     while fields.len() < count {
@@ -60,7 +60,7 @@ fn fields(data: &mut &[u8], count: usize) -> There {
             continue;
         }
         let Ok(size) = u64::try_from(size) else { return (fields.clone(), fault(Fault::Size)) };
-        // A StringInfo ends below a gigabyte; a record that is longer by half is taken for too long, too.
+        // A StringInfo ends below 1 GB. A record of more than one and a half times that counts as too long, too.
         if size >= 0x3fff_ffff {
             return (fields.clone(), fault(Fault::TooLong { containing: 0, more: size }));
         }
@@ -76,7 +76,7 @@ fn fields(data: &mut &[u8], count: usize) -> There {
     (fields, None)
 }
 
-/// The whole file.
+/// Reads the whole file.
 fn walk(data: &[u8], count: usize) -> (Vec<Found>, Option<Wrong>) {
     let mut rest = data;
     let header = (|| {
@@ -115,7 +115,7 @@ fn found(row: &Row, count: usize) -> Found {
     Found { number: row.number, offset: row.offset, content }
 }
 
-/// Read one input.
+/// Runs one input.
 pub fn run(input: &[u8]) {
     let Some((&[flags, how, room, len, kind], data)) = input.split_first_chunk::<HEAD>() else { return };
     let count = usize::from(flags & 3);
@@ -153,9 +153,10 @@ pub fn run(input: &[u8]) {
     decode(kind, values.flatten().map(|field| &field[..]));
 }
 
-/// What becomes of fields of one type.
+/// Decodes fields of one type and checks the values.
 fn decode<'a>(kind: u8, fields: impl Iterator<Item = &'a [u8]>) {
-    // bool, int2, int4, int8, oid, float4, float8, date, time, timestamp, timestamptz; bytea, text, varchar, bpchar, uuid
+    // bool, int2, int4, int8, oid, float4, float8, date, time, timestamp, timestamptz; bytea, text, varchar, bpchar,
+    // uuid
     const TYPES: [(u32, usize); 16] = [
         (16, 1),
         (21, 2),
@@ -218,13 +219,13 @@ fn decode<'a>(kind: u8, fields: impl Iterator<Item = &'a [u8]>) {
     }
 }
 
-/// A string is its bytes, if these are one, and with blanks behind it if it is too short.
+/// A string's value must be its bytes, if they are valid text, with blanks behind it if it is too short.
 fn string(field: &[u8], datum: Option<Datum>, typmod: i32, is_padded: bool) {
     let text = std::str::from_utf8(field).ok().filter(|text| !text.contains('\0'));
     let most = usize::try_from(typmod - 4).unwrap_or(usize::MAX);
     let fits = text.filter(|text| text.chars().count() <= most);
     let Some(found) = datum.map(body) else {
-        // Of what is too long blanks may be cut off.
+        // If a text is too long, removing its trailing blanks may make it fit.
         assert!(fits.is_none(), "{text:?} is refused");
         return;
     };

@@ -1,4 +1,4 @@
-//! Rows that are decoded together, a column at a time, against the same decoders one field after the other; and the
+//! Rows that are decoded in blocks, a column at a time, compared with the same decoders called field by field, and the
 //! tuples that are formed of both.
 
 use pg_bulk_format::arena::Arena;
@@ -10,7 +10,7 @@ use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_
 
 use super::reader::{chosen, dialect};
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 12;
 
 const fn by_value(len: u8) -> Attribute {
@@ -23,7 +23,7 @@ const fn varlena(align: u8) -> Attribute {
     Attribute { len: -1, align, by_value: false, packable: true }
 }
 
-/// Types with a decoder: oid, typmod, and how values are stored.
+/// Types with a decoder: oid, typmod, and storage of values.
 const TYPES: [(u32, i32, Attribute); 33] = [
     (23, -1, by_value(4)),
     (25, -1, varlena(4)),
@@ -57,11 +57,12 @@ const TYPES: [(u32, i32, Attribute); 33] = [
     (1231, -1, varlena(4)),
     (1185, -1, varlena(8)),
     (1115, -1, varlena(8)),
-    // Text whose storage is plain.
+    // A text column with storage plain.
     (25, -1, Attribute { len: -1, align: 4, by_value: false, packable: false }),
 ];
 
-/// Read one input: flags and characters of the dialect, how it is read, how many columns and of which types, the data.
+/// Runs one input: flags and characters of the dialect, how it is read, the number of columns and their types, the
+/// data.
 #[allow(unsafe_code, reason = "datums are addresses")]
 pub fn run(input: &[u8]) {
     let Some((&[flags, delimiter, quote, escape, markers, how, room, level, a, b, c, d], data)) =
@@ -69,7 +70,7 @@ pub fn run(input: &[u8]) {
     else {
         return;
     };
-    // A DEFAULT marker is for whoever has defaults.
+    // Without a DEFAULT marker, which needs defaults.
     let Some(dialect) = dialect([flags & !32, delimiter, quote, escape, markers]) else { return };
     let session =
         Session { charset: Charset::Utf8, zone_letters: false, utc: how & 8 == 0, interval_sql_standard: false };
@@ -78,7 +79,7 @@ pub fn run(input: &[u8]) {
         types.iter().filter_map(|&(oid, typmod, _)| Decoder::for_type(oid, typmod, &session)).collect();
     assert_eq!(decoders.len(), types.len(), "a decoder for each");
     let attributes: Vec<Attribute> = types.iter().map(|&(.., attribute)| attribute).collect();
-    // None is wanted of a column now and then, or NULL is not allowed.
+    // For some inputs one column is not needed, or does not allow NULL.
     let is_wanted = |i: usize| how >> 4 != i as u8 + 1;
     let not_null = |i: usize| how & 4 != 0 && i == 0;
     let columns = decoders.iter().enumerate().map(|(attribute, &decoder)| {
@@ -114,7 +115,7 @@ pub fn run(input: &[u8]) {
             Event::Record => {
                 arena.reset();
                 let (mut values, mut nulls) = (vec![0; decoders.len()], vec![true; decoders.len()]);
-                // The row, if all of it is beyond doubt.
+                // The row, if the decoders are sure of all values.
                 let mut sure = reader.fields() == decoders.len();
                 for (i, decoder) in decoders.iter().enumerate().take(reader.fields()) {
                     let mut unescaped = Vec::new();
@@ -142,7 +143,8 @@ pub fn run(input: &[u8]) {
                 };
                 assert!(sure, "should be odd: {:?}", reader.raw_line().map(String::from_utf8_lossy));
                 let (together, row_nulls) = (row.values.as_mut_ptr(), row.nulls.as_ptr());
-                // SAFETY: values of these types, which live long enough; the row's are what its sources say.
+                // SAFETY: values of these types, which live long enough; those of the row have the forms in its
+                // sources.
                 unsafe {
                     let expected = tuple(layout.form(values.as_ptr(), nulls.as_ptr(), &mut buffer));
                     let found = tuple(layout.form_decoded(&sources, together, row_nulls, &mut buffer));

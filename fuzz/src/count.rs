@@ -1,7 +1,7 @@
-//! Records that the reader passes by and counts, against those that the slow twin reads.
+//! Records that the reader skips and counts, compared with the records of the naive reader.
 //!
-//! How many are passed by is the reader's choice. But they are records of as many fields as was said, and what is read
-//! behind them has the numbers and offsets that it would have had.
+//! The reader decides how many it skips. But each skipped record must have the given number of fields, and the records
+//! behind them must have the same numbers and offsets as without skipping.
 
 use pg_bulk_format::naive;
 use pg_bulk_format::reader::{Event, Reader, Settings};
@@ -9,10 +9,10 @@ use pg_bulk_format::scan::Level;
 
 use super::reader::{chosen, dialect};
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 8;
 
-/// Count the records of one input.
+/// Counts the records of one input.
 pub fn run(input: &[u8]) {
     let Some((&[flags, delimiter, quote, escape, markers, room, fields, level], data)) =
         input.split_first_chunk::<HEAD>()

@@ -1,15 +1,15 @@
-//! The decoders, against what std or a few lines say of the same text.
+//! The decoders, compared with std or with short reference code.
 //!
-//! A decoder may always answer nothing. So an answer is checked wherever [`reference`] knows better, and the other way
-//! round only where silence would be a loss: on numbers as PostgreSQL itself writes them. By-reference values are read
-//! through, which is where the sanitizer looks.
+//! A decoder may always return nothing. So a value is checked if [`reference`] supports the text. A missing value is a
+//! mistake only for numbers in PostgreSQL's own output format. By-reference values are read to their end, so that the
+//! sanitizer finds invalid addresses.
 
 use super::reference;
 use pg_bulk_format::arena::Arena;
 use pg_bulk_format::convert::{Charset, Datum, Decoder, Session};
 use pg_bulk_format::verify::utf8_valid_up_to;
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 6;
 
 const BOOL: u32 = 16;
@@ -39,7 +39,7 @@ const JSONB: u32 = 3802;
 const INT4RANGE: u32 = 3904;
 const INT8RANGE: u32 = 3926;
 
-/// Arrays, and what they are of.
+/// Array types and their element types.
 const ARRAYS: [(u32, u32); 12] = [
     (1000, BOOL),
     (1005, INT2),
@@ -55,7 +55,7 @@ const ARRAYS: [(u32, u32); 12] = [
     (2951, UUID),
 ];
 
-/// Every type with a decoder that is no array.
+/// All types with a decoder, except arrays.
 pub const TYPES: [u32; 26] = [
     BOOL,
     BYTEA,
@@ -85,25 +85,25 @@ pub const TYPES: [u32; 26] = [
     INT8RANGE,
 ];
 
-/// What an input says: a type, what its decoder must know, and a field.
+/// The contents of an input: a type, the settings of its decoder, and a field.
 #[derive(Debug)]
 pub struct Case<'a> {
     /// A type that has a decoder.
     pub type_oid: u32,
-    /// What it is an array of.
+    /// The element type of an array.
     pub of: Option<u32>,
-    /// -1, or what need not be one that the type can have.
+    /// -1, or a number that may be invalid for the type.
     pub typmod: i32,
     /// The session's settings.
     pub session: Session,
-    /// Valid in UTF-8, if that is the charset; without NULs in others.
+    /// Valid UTF-8, if that is the charset; otherwise any bytes without NULs.
     pub text: &'a [u8],
-    /// A number below 256 that says nothing of the above but for its lower six bits, by which the first value is placed.
+    /// Independent of the other fields, except that its lower six bits choose the offset of the first value.
     pub more: u8,
 }
 
 impl Case<'_> {
-    /// What an input says, if it says all that.
+    /// Parses an input; `None` if it is too short.
     pub fn of(input: &[u8]) -> Option<Case<'_>> {
         let (&[which, flags, a, b, c, more], text) = input.split_first_chunk::<HEAD>()?;
         let which = usize::from(which) % (TYPES.len() + ARRAYS.len());
@@ -111,7 +111,7 @@ impl Case<'_> {
             Some(array) => (ARRAYS[array].0, Some(ARRAYS[array].1)),
             None => (TYPES[which], None),
         };
-        // Lengths stay short: what is padded to megabytes takes its time and finds nothing.
+        // Lengths stay short: padding values to megabytes takes time and finds no mistakes.
         let typmod = match (flags & 7, of.unwrap_or(type_oid)) {
             (0..3, _) => -1,
             (3..6, NUMERIC) => (i32::from(a) << 16 | i32::from(b % 64)) + 4,
@@ -126,7 +126,7 @@ impl Case<'_> {
             utc: flags & 128 != 0,
             interval_sql_standard: c & 1 != 0,
         };
-        // Fields hold no NUL. UTF-8 is the encoding that has invalid text; in the others any bytes will do.
+        // Fields have no NUL. Only UTF-8 can have invalid text; in the other encodings all bytes are allowed.
         let text = match charset {
             Charset::Utf8 => &text[..utf8_valid_up_to(text)],
             _ => text.split(|&byte| byte == 0).next().unwrap_or_default(),
@@ -134,7 +134,7 @@ impl Case<'_> {
         Some(Case { type_oid, of, typmod, session, text, more })
     }
 
-    /// A column can have that typmod, which is all that a server must understand.
+    /// Whether a column can have that typmod. A server must support only those.
     #[must_use]
     pub fn is_of_a_column(&self) -> bool {
         match self.of.unwrap_or(self.type_oid) {
@@ -148,12 +148,12 @@ impl Case<'_> {
     }
 }
 
-/// Decode one input.
+/// Decodes one input.
 pub fn run(input: &[u8]) {
     let Some(Case { type_oid, of, typmod, session, text, more }) = Case::of(input) else { return };
     let Some(decoder) = Decoder::for_type(type_oid, typmod, &session) else { return };
     let mut arena = Arena::new();
-    // An odd word in front, so that not every value starts a block.
+    // An allocation of odd size first, so that not every value is at the start of a block.
     arena.alloc(usize::from(more % 64));
     let found = decoder.decode(text, &mut arena);
     match of.and_then(|of| Some((of, Decoder::for_type(of, typmod, &session)?))) {
@@ -162,7 +162,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Each element is what its own decoder makes of its text.
+/// Checks that each element equals the value that its own decoder makes of its text.
 fn check_array(of: u32, element: Decoder, text: &[u8], found: Option<Datum>) {
     let Some(datum) = found else { return };
     let shown = || format!("{element:?}[] of {:?}", String::from_utf8_lossy(text));
@@ -228,7 +228,7 @@ fn check(decoder: Decoder, typmod: i32, utc: bool, text: &[u8], found: Option<Da
             let rounded = reference::rounded(as_text(), scale).unwrap_or_else(|| panic!("{}: accepted", shown()));
             assert_eq!(value, rounded, "{}", shown());
             let places = text.iter().position(|&byte| byte == b'.').map_or(0, |point| text.len() - point - 1);
-            // Precision in the upper half, scale in eleven bits.
+            // The precision is in the upper half, the scale in eleven bits.
             let (precision, declared) = if typmod < 4 {
                 (usize::MAX, places)
             } else {
@@ -287,16 +287,16 @@ fn check(decoder: Decoder, typmod: i32, utc: bool, text: &[u8], found: Option<Da
             assert_eq!(body(datum), expected.concat(), "{}", shown());
         }
         Decoder::Jsonb => {
-            // A number takes the most room beside its text: a header, an entry, and what aligns it.
+            // A number needs the most memory beside its text: a header, an entry, and padding.
             let room = 32 + 32 * text.len();
             assert!(body(datum).len() <= room, "{}", shown());
         }
-        // Whole numbers, above.
+        // Whole numbers are checked above.
         _ => (),
     }
 }
 
-/// How many characters, where that is certain: elsewhere only ASCII is decoded.
+/// Number of characters, where it is certain: in other encodings, only ASCII is decoded.
 fn characters(text: &[u8], charset: Charset) -> usize {
     match charset {
         Charset::Utf8 => String::from_utf8_lossy(text).chars().count(),
@@ -304,15 +304,15 @@ fn characters(text: &[u8], charset: Charset) -> usize {
     }
 }
 
-/// `len` bytes at a datum, whose arena is still there.
+/// Returns the `len` bytes at a datum, whose arena still exists.
 #[allow(unsafe_code, reason = "the server reads values by their address, and so must a test")]
 pub(super) fn bytes_at(datum: Datum, len: usize) -> Vec<u8> {
     assert_eq!(datum % 8, 0, "aligned");
-    // SAFETY: a decoder gave the address of a value of at least that length; if it did not, the sanitizer tells.
+    // SAFETY: a decoder returned the address of a value of at least that length; otherwise the sanitizer fails.
     unsafe { std::slice::from_raw_parts(datum as *const u8, len) }.to_vec()
 }
 
-/// A varlena without its header.
+/// Returns a varlena without its header.
 pub(super) fn body(datum: Datum) -> Vec<u8> {
     let header = bytes_at(datum, 4).try_into().map_or(0, u32::from_le_bytes);
     assert_eq!(header & 3, 0, "a plain four-byte header");

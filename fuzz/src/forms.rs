@@ -1,7 +1,7 @@
-//! What is made of a field's text before its type reads it: numbers with other separators, dates by a template, numbers of
-//! other programs, blanks that go.
+//! Changes to a field's text before its type reads it: numbers with other separators, dates by a template, binary
+//! numbers, trimmed blanks.
 //!
-//! Each has a slow twin here, which says of every input what comes out, and that nothing else is accepted.
+//! Each has a naive twin here, which gives the expected result of every input and rejects all that must be rejected.
 
 use std::collections::HashMap;
 
@@ -11,15 +11,15 @@ use pg_bulk_format::pattern::Pattern;
 use pg_bulk_format::refine::trimmed;
 use pg_bulk_format::template::{BadTemplate, Kind, Misfit, Template};
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 2;
 
 const SEPARATORS: [&[u8]; 8] =
     [b".", b",", b" ", b"'", b"_", "\u{a0}".as_bytes(), "\u{202f}".as_bytes(), "\u{20ac}".as_bytes()];
-/// What is appended to stays.
+/// Contents of the buffer before the call, which must stay.
 const BEFORE: &[u8] = b"12";
 
-/// Rewrite one input.
+/// Rewrites one input.
 pub fn run(input: &[u8]) {
     let Some((&[what, how], data)) = input.split_first_chunk::<HEAD>() else { return };
     match what % 4 {
@@ -30,7 +30,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// What was appended, if the form was met.
+/// Returns the appended text if the input was accepted.
 fn appended<E>(out: &[u8], written: Result<(), E>) -> Result<String, E> {
     let text = out.strip_prefix(BEFORE).unwrap_or_else(|| panic!("{out:?} does not begin as it did"));
     written.map(|()| String::from_utf8(text.to_vec()).unwrap_or_else(|_| panic!("{text:?} is no text")))
@@ -50,7 +50,7 @@ fn with_separators(how: u8, text: &[u8]) {
     assert_eq!(found, plain(&pattern, text), "{text:?} as {pattern:?}");
 }
 
-/// The number without separators, and with a point.
+/// Returns the number without separators, and with a point.
 fn plain(pattern: &Pattern, text: &str) -> Option<String> {
     let text = text.trim_matches([' ', '\t', '\n', '\r', '\u{c}']);
     let decimal = char::from(pattern.decimal);
@@ -94,7 +94,7 @@ enum Token<'a> {
     Literal(&'a [u8]),
 }
 
-/// Those that others begin with come behind these.
+/// A name is listed before the names that begin it.
 const NAMES: [&str; 15] =
     ["MONTH", "YYYY", "HH24", "HH12", "MON", "YY", "MM", "MI", "MS", "DD", "HH", "AM", "PM", "SS", "US"];
 const MONTHS: [&str; 12] = [
@@ -112,7 +112,7 @@ const MONTHS: [&str; 12] = [
     "december",
 ];
 
-/// Both are in the data, with a NUL between them.
+/// The data contain the template and the text, with a NUL between them.
 fn by_template(how: u8, data: &[u8]) {
     let mut parts = data.splitn(2, |&byte| byte == 0);
     let (template, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -150,7 +150,7 @@ fn tokens(template: &[u8]) -> Option<Vec<Token<'_>>> {
     Some(tokens)
 }
 
-/// What a text says, year first.
+/// Returns the date and time of a text, year first.
 fn moment(kind: Kind, tokens: &[Token], mut text: &[u8]) -> Result<String, Misfit> {
     let mut said: HashMap<&str, usize> = HashMap::new();
     for (i, token) in tokens.iter().enumerate() {
@@ -235,7 +235,7 @@ fn moment(kind: Kind, tokens: &[Token], mut text: &[u8]) -> Result<String, Misfi
     Ok(written)
 }
 
-/// Integers by arithmetic; floats are read back as what they were.
+/// Computes integers; floats must read back as the same value.
 fn of_memory(how: u8, data: &[u8]) {
     let bytes = &data[..data.len().min(8)];
     let order = if how & 1 == 0 { Order::Little } else { Order::Big };
@@ -282,7 +282,7 @@ fn of_memory(how: u8, data: &[u8]) {
     }
 }
 
-/// Bytes one by one, an escaped one with its backslash.
+/// Removes blanks byte by byte; an escaped byte counts together with its backslash.
 fn without_blanks(how: u8, raw: &[u8]) {
     let (trim, escapes) = ([Trim::None, Trim::Left, Trim::Right, Trim::Both][usize::from(how & 3)], how & 4 != 0);
     let (mut units, mut at) = (Vec::new(), 0);

@@ -1,29 +1,29 @@
-//! Lines of JSON, against a parser that takes one byte at a time and knows no tricks.
+//! Lines of JSON, compared with a simple parser that takes one byte at a time.
 //!
-//! What is found in a line must be what is there, whatever the lines before were like; and nobody may be unsure of a line
-//! but for nesting, and for escapes of characters that the encoding may not have.
+//! The members that are found must be those of the line, independent of the lines before it. [`Object::read`] may only
+//! give up on deep nesting, and on escapes of characters that the encoding may not have.
 
 use pg_bulk_format::convert::Charset;
 use pg_bulk_format::json_array::{self, Element};
 use pg_bulk_format::json_object::{Kind, Object, encode_utf8, unescape};
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 1;
 
 const KEYS: [&str; 5] = ["a", "b", "", "ab", "\u{e9}"];
-/// Containers below the object that a word has bits for.
+/// Number of nested containers below the object for which a word has bits.
 const DEEP: usize = 64;
 
-/// The slow parser.
+/// The naive parser.
 struct Slow<'a> {
     text: &'a [u8],
     at: usize,
     deepest: usize,
-    /// There are `\u` escapes of characters that are not ASCII.
+    /// There are `\u` escapes of characters beyond ASCII.
     wide: bool,
 }
 
-/// A member: its key, where its value is, and its value if that is a string.
+/// A member: its key, the position of its value, and its value if that is a string.
 type Member = (Vec<u8>, std::ops::Range<usize>, Option<Vec<u8>>);
 
 impl Slow<'_> {
@@ -207,7 +207,7 @@ fn compare(object: &Object, line: &[u8], members: &[Member]) {
     assert_eq!(keys(others.iter().collect()), keys(members.iter().filter(is_other).collect()));
 }
 
-/// Read the lines of one input.
+/// Reads the lines of one input.
 pub fn run(input: &[u8]) {
     let Some((&[flags], data)) = input.split_first_chunk::<HEAD>() else { return };
     let charset = if flags & 1 == 0 { Charset::Utf8 } else { Charset::SingleByte };

@@ -1,17 +1,17 @@
-//! What the fuzz targets do with an input, as plain functions.
+//! The fuzz targets as plain functions of an input.
 //!
 //! ```text
 //! tools/fuzz reader decode         those targets, a minute in all; PG_BULK_SECONDS=600 for longer
 //! tools/fuzz                       all of them
 //! ```
 //!
-//! A function panics where something is wrong; the sanitizer sees the rest. An input is a head of a few bytes that
-//! chooses dialect, sizes or type, and the data, so that the fuzzer can change one without the other. The parser's
-//! tests include this file and run all on random inputs (src/format/tests/fuzz_smoke.rs), so that it neither rots nor
-//! waits for a fuzzer to find what is easy to find; they also run all that is in `corpus/`. The target `frames`, which needs
-//! the decoders of compressed files, is for itself.
+//! A function panics if a result is wrong; the sanitizer finds invalid memory accesses. An input is a head of a few
+//! bytes, which chooses dialect, sizes or type, and the data, so that the fuzzer can change one without the other. The
+//! parser's tests include this file and run all targets on random inputs (src/format/tests/fuzz_smoke.rs). So the
+//! targets always compile, and obvious mistakes are found without a fuzzer. These tests also run all inputs in
+//! `corpus/`. The target `frames` is a program of its own, because it needs the decoders of compressed files.
 //!
-//! Where a server's own functions are to say what is right, the target runs in one: the crate in server/.
+//! Targets that compare results with a server's own functions run within a server: the crate in server/.
 
 pub mod binary;
 pub mod block;

@@ -1,25 +1,25 @@
-//! Tuples on pages, read back as a server reads them: what verify_heapam looks at, and each value by its address.
+//! Tuples on pages, read back as a server reads them: the checks of verify_heapam, and each value by its address.
 //!
-//! The parser's tests compare pages with a twin that builds them. This looks at them from the other side, and knows nothing
-//! of how they are made: the rules are those of bufpage.h, htup_details.h and heap_deform_tuple.
+//! The parser's tests compare pages with a twin that builds them. This target checks them with independent code, by the
+//! rules of bufpage.h, htup_details.h and heap_deform_tuple.
 
 use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
 use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD};
 
 use super::reader::chosen;
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 6;
 
 const XMIN: u32 = 0x0102_0304;
 
-/// Where pages are to be, and who else looks at them.
+/// Settings of a run, and a second check of its pages.
 pub struct Look<'a> {
-    /// Who stores the rows.
+    /// The inserting transaction.
     pub xmin: u32,
-    /// Of the first page; otherwise the input says.
+    /// Block of the first page; chosen by the input if `None`.
     pub first_block: Option<u32>,
-    /// Complete pages, from that block on.
+    /// Gets complete pages, from this block on.
     pub pages: &'a mut dyn FnMut(u32, &[u8]),
 }
 
@@ -27,11 +27,11 @@ pub struct Look<'a> {
 enum Value {
     Null,
     Word(u64),
-    /// With its header, which is one of four bytes, if it is a varlena.
+    /// With its header, which has four bytes if the value is a varlena.
     Bytes(Vec<u8>),
 }
 
-/// The attributes that a byte stands for: real types', and what CREATE TYPE allows.
+/// The attribute that a byte chooses: those of real types, and others that CREATE TYPE allows.
 fn attribute(by: u8) -> Attribute {
     let align = chosen(&[1, 2, 4, 8], by >> 3);
     match by & 7 {
@@ -43,7 +43,7 @@ fn attribute(by: u8) -> Attribute {
     }
 }
 
-/// A value of that attribute, from what is left of the input.
+/// Makes a value of that attribute of the next bytes of the input.
 fn value(attribute: Attribute, input: &mut &[u8]) -> Value {
     let Some((&by, rest)) = input.split_first() else { return Value::Null };
     *input = rest;
@@ -53,7 +53,7 @@ fn value(attribute: Attribute, input: &mut &[u8]) -> Value {
     let filled = |length: usize| (0..length).map(|i| by.wrapping_add(i as u8) | 1).collect::<Vec<u8>>();
     match attribute.len {
         -1 => {
-            // Around the length up to which a header has one byte, and around what a page takes.
+            // Near the longest value with a header of one byte, and near the longest that fits onto a page.
             let length = match by {
                 0..100 => usize::from(by),
                 100..200 => usize::from(by) + 20,
@@ -71,21 +71,21 @@ fn value(attribute: Attribute, input: &mut &[u8]) -> Value {
     }
 }
 
-/// Rows of one input, onto pages.
+/// Puts the rows of one input onto pages.
 pub fn run(input: &[u8]) {
     if let Some(attributes) = attributes(input) {
         run_for(input, &attributes, Look { xmin: XMIN, first_block: None, pages: &mut |_, _| () });
     }
 }
 
-/// The attributes of the rows that an input has.
+/// Returns the attributes of the rows in an input.
 pub fn attributes(input: &[u8]) -> Option<Vec<Attribute>> {
     let (&[_, _, _, columns, _, _], rest) = input.split_first_chunk::<HEAD>()?;
     let types = rest.get(..usize::from(columns) % 40)?;
     Some(types.iter().map(|&by| attribute(by)).collect())
 }
 
-/// The rows of one input, whose attributes are these, onto pages that others look at, too.
+/// Puts the rows of one input, with these attributes, onto pages, which `look` also gets.
 #[allow(unsafe_code, reason = "datums are addresses")]
 pub fn run_for(input: &[u8], attributes: &[Attribute], mut look: Look) {
     let Some((&[flags, fill, pages, _, every, first], rest)) = input.split_first_chunk::<HEAD>() else { return };
@@ -109,7 +109,7 @@ pub fn run_for(input: &[u8], attributes: &[Attribute], mut look: Look) {
         }
         let datums: Vec<u64> = row.iter().map(datum).collect();
         let nulls: Vec<bool> = row.iter().map(|value| *value == Value::Null).collect();
-        // SAFETY: a value for each attribute, as long as it has to be.
+        // SAFETY: there is a value for each attribute, of the required length.
         let Formed::Tuple(tuple) = (unsafe { layout.form(datums.as_ptr(), nulls.as_ptr(), &mut buffer) }) else {
             continue;
         };
@@ -132,14 +132,14 @@ pub fn run_for(input: &[u8], attributes: &[Attribute], mut look: Look) {
 
 fn datum(value: &Value) -> u64 {
     match value {
-        // An address that nothing may look at.
+        // An address that must not be read.
         Value::Null => 1,
         Value::Word(word) => *word,
         Value::Bytes(bytes) => bytes.as_ptr().expose_provenance() as u64,
     }
 }
 
-/// Look at the complete pages, and be done with them.
+/// Checks the complete pages and removes them.
 fn take(
     batch: &mut PageBatch,
     attributes: &[Attribute],
@@ -166,7 +166,7 @@ fn long(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// One page, whose first tuple is the first of `rows`. Returns how many it has.
+/// Checks one page, whose first tuple is the first of `rows`. Returns the number of its tuples.
 fn check_page(
     page: &[u8],
     attributes: &[Attribute],
@@ -208,7 +208,7 @@ fn check_tuple(tuple: &[u8], attributes: &[Attribute], row: &[Value], xmin: u32)
     let varlena = |(attribute, value): (&Attribute, &Value)| attribute.len < 0 && *value != Value::Null;
     let has_varlena = attributes.iter().zip(row).any(varlena);
     assert_eq!(infomask & 3, usize::from(has_nulls) | usize::from(has_varlena) << 1);
-    // HEAP_XMAX_INVALID, and HEAP_XMIN_FROZEN or nothing.
+    // HEAP_XMAX_INVALID, with or without HEAP_XMIN_FROZEN.
     assert!(matches!(infomask & !3, 0x0800 | 0x0b00), "{infomask:x}");
     let bitmap = if has_nulls { attributes.len().div_ceil(8) } else { 0 };
     assert_eq!(hoff, (23 + bitmap).next_multiple_of(8));
@@ -218,7 +218,7 @@ fn check_tuple(tuple: &[u8], attributes: &[Attribute], row: &[Value], xmin: u32)
             assert_eq!(tuple[23 + i / 8] >> (i % 8) & 1 == 0, *value == Value::Null, "the bitmap of {i}");
         }
         let align = usize::from(attribute.align);
-        // att_align_pointer: a byte that is not zero is a header of one byte.
+        // att_align_pointer: a nonzero byte is a header of one byte.
         let is_short = attribute.len == -1 && at < tuple.len() && tuple[at] != 0;
         match value {
             Value::Null => continue,

@@ -1,9 +1,9 @@
-//! The reader, at a read size and a level of the input's choice, against the slow twin; and the reader that passes lines with
-//! errors against its own.
+//! The reader, at a read size and level chosen by the input, compared with the naive reader; also the reader that
+//! continues behind lines with errors, with its own twin.
 //!
-//! The head chooses from every dialect that COPY accepts, the irregular ones too, and from those that it does not have, with
-//! long delimiters, without quotes, with delimiters that end lines; but from few characters, so that data and dialect meet.
-//! Data need not be valid UTF-8.
+//! The head chooses a dialect of COPY, regular or irregular, or one that COPY does not have: with long delimiters,
+//! without quotes, or with delimiters at the end of lines. Its characters come from a short list, so that they are
+//! frequent in the data. Data need not be valid UTF-8.
 
 use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_format::line::LINE_LIMIT;
@@ -11,7 +11,7 @@ use pg_bulk_format::naive::{self, tolerant};
 use pg_bulk_format::reader::Settings;
 use pg_bulk_format::scan::Level;
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 8;
 
 const DELIMITERS: &[u8] = b",\t|; A\\e'x.";
@@ -23,11 +23,11 @@ pub fn chosen<T: Copy>(from: &[T], by: u8) -> T {
     from[usize::from(by) % from.len()]
 }
 
-/// The dialect of a head's first bytes, if its options go together.
+/// Returns the dialect of a head's first bytes, if its options are valid together.
 pub fn dialect([flags, delimiter, quote, escape, markers]: [u8; 5]) -> Option<Dialect> {
     let csv = flags & 1 != 0;
     let character = |from: &[u8], by: u8| Some(vec![chosen(from, by)]);
-    // What COPY does not have.
+    // Options that COPY does not have.
     let more = flags & 128 != 0;
     let unquoted = more && csv && quote & 128 != 0;
     let options = FormatOptions {
@@ -49,7 +49,7 @@ pub fn dialect([flags, delimiter, quote, escape, markers]: [u8; 5]) -> Option<Di
     Dialect::check(&options, end_marker).ok()
 }
 
-/// Read one input. Inputs without a dialect that COPY accepts are passed over.
+/// Reads one input. Inputs with invalid options are skipped.
 pub fn run(input: &[u8]) {
     let Some((&[flags, delimiter, quote, escape, markers, low, high, level], data)) = input.split_first_chunk::<HEAD>()
     else {

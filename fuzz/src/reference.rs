@@ -1,8 +1,8 @@
-//! What a text means, by the shortest way there is.
+//! The meaning of texts, by the simplest code.
 
 const DAY: i64 = 86_400_000_000;
 
-/// `[+-]digits` from `low` to `high`. Where `low` is 0 there is no sign.
+/// Reads `[+-]digits` in the range `low..=high`. If `low` is 0, a sign is not allowed.
 pub fn integer(text: &[u8], low: i64, high: i64) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     if low == 0 && text.starts_with(['+', '-']) {
@@ -11,7 +11,7 @@ pub fn integer(text: &[u8], low: i64, high: i64) -> Option<i64> {
     text.parse().ok().filter(|value| (low..=high).contains(value))
 }
 
-/// The number that these digits, and nothing else, make.
+/// Reads a number of digits only.
 fn digits(text: &[u8]) -> Option<i64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -23,7 +23,7 @@ fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// `YYYY-MM-DD` as days since 2000-01-01.
+/// Reads `YYYY-MM-DD` as days since 2000-01-01.
 pub fn date(text: &[u8]) -> Option<i64> {
     let [y @ .., b'-', m0, m1, b'-', d0, d1] = text else { return None };
     let (year, month, day) = (digits(y)?, digits(&[*m0, *m1])?, digits(&[*d0, *d1])?);
@@ -42,7 +42,8 @@ pub fn date(text: &[u8]) -> Option<i64> {
     Some(years + months + day - 1 - 730_119)
 }
 
-/// `date[( |T)HH:MM[:SS[.f]]]` as microseconds since 2000-01-01, with at most `precision` digits after the point.
+/// Reads `date[( |T)HH:MM[:SS[.f]]]` as microseconds since 2000-01-01, with at most `precision` digits behind the
+/// point.
 pub fn timestamp(text: &[u8], precision: usize) -> Option<i64> {
     let (day, rest) = text.split_at_checked(10)?;
     let midnight = date(day)? * DAY;
@@ -50,7 +51,7 @@ pub fn timestamp(text: &[u8], precision: usize) -> Option<i64> {
     Some(midnight + time(clock, precision)?)
 }
 
-/// `HH:MM[:SS[.f]]` as microseconds, with at most `precision` digits after the point.
+/// Reads `HH:MM[:SS[.f]]` as microseconds, with at most `precision` digits behind the point.
 pub fn time(clock: &[u8], precision: usize) -> Option<i64> {
     let parts: Vec<&[u8]> = clock.split(|&byte| byte == b':').collect();
     let [hour, minute, second @ ..] = parts.as_slice() else { return None };
@@ -71,10 +72,10 @@ pub fn time(clock: &[u8], precision: usize) -> Option<i64> {
     Some(seconds * 1_000_000 + micros)
 }
 
-/// A timestamp with `Z`, `+HH`, `+HHMM` or `+HH:MM`, or with nothing, where TimeZone is UTC; in UTC.
+/// Reads a timestamp with `Z`, `+HH`, `+HHMM` or `+HH:MM`, or without a zone if TimeZone is UTC. The result is in UTC.
 pub fn timestamptz(text: &[u8], precision: usize, utc: bool) -> Option<i64> {
     if let Some(local) = text.strip_suffix(b"Z") {
-        // The letter comes behind a clock.
+        // The letter must follow a time of day.
         return timestamp(local, precision).filter(|_| local.len() > 10);
     }
     let zone = text.iter().skip(10).position(|byte| b"+-".contains(byte)).map(|at| 10 + at);
@@ -91,7 +92,7 @@ pub fn timestamptz(text: &[u8], precision: usize, utc: bool) -> Option<i64> {
     Some(timestamp(local, precision)? - if *sign == b'-' { -ahead } else { ahead })
 }
 
-/// `N years N mons N days HH:MM:SS.f`, all with their own signs and in this order: microseconds, days, months.
+/// Reads `N years N mons N days HH:MM:SS.f`, each with its own sign and in this order: microseconds, days, months.
 pub fn interval(text: &[u8]) -> Option<(i64, i64, i64)> {
     let (mut micros, mut days, mut months, mut last) = (0, 0, 0, 0);
     let mut words = std::str::from_utf8(text).ok()?.split(' ');
@@ -122,14 +123,14 @@ pub fn interval(text: &[u8]) -> Option<(i64, i64, i64)> {
     Some((micros, days, months))
 }
 
-/// Pairs of hexadecimal digits, with separators left out.
+/// Reads pairs of hexadecimal digits, without separators.
 pub fn hex(text: &[u8], separator: u8) -> Vec<u8> {
     let digits: Vec<u32> =
         text.iter().filter(|&&byte| byte != separator).map_while(|&byte| char::from(byte).to_digit(16)).collect();
     digits.chunks(2).map(|pair| pair.iter().fold(0, |value, digit| value << 4 | *digit as u8)).collect()
 }
 
-/// bytea in its hexadecimal form, or without any backslash.
+/// Reads bytea in its hexadecimal form, or without backslashes.
 pub fn bytea(text: &[u8]) -> Option<Vec<u8>> {
     match text.strip_prefix(b"\\x") {
         Some(pairs) => {
@@ -140,7 +141,7 @@ pub fn bytea(text: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// A decimal number, rounded to `scale` digits after the point, half away from zero; without needless zeros in front.
+/// Rounds a decimal number to `scale` digits behind the point, half away from zero, and removes leading zeros.
 pub fn rounded(text: &str, scale: usize) -> Option<String> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(text) => (true, text),
@@ -173,8 +174,8 @@ fn written(negative: bool, whole: &str, fraction: &str) -> String {
     format!("{sign}{whole}.{fraction}")
 }
 
-/// NumericData, behind the varlena's header, in the same form; and its display scale. The digits must be as numeric_in
-/// leaves them: none is zero at either end, zero has none and no sign.
+/// Returns the text and the display scale of NumericData behind the varlena header. The digits must be as numeric_in
+/// leaves them: no zero digit at either end; zero has no digits and no sign.
 pub fn numeric_text(value: &[u8]) -> (String, usize) {
     let words: Vec<u16> = value.chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
     let (header, negative, scale, weight, digits) = match words.as_slice() {
@@ -184,7 +185,7 @@ pub fn numeric_text(value: &[u8]) -> (String, usize) {
         }
         &[header, weight, ref digits @ ..] => {
             let (scale, weight) = (usize::from(header & 0x3fff), i32::from(weight.cast_signed()));
-            // make_result takes the short form wherever it fits.
+            // make_result uses the short form whenever the value fits into it.
             assert!(scale > 63 || !(-64..=63).contains(&weight), "a long header for no reason");
             (header, header & 0x4000 != 0, scale, weight, digits)
         }
@@ -216,7 +217,7 @@ pub fn numeric_text(value: &[u8]) -> (String, usize) {
     (written(negative, whole.trim_start_matches('0'), fraction), scale)
 }
 
-/// The words of boolin, of which it takes beginnings, too.
+/// Reads the words of boolin, which also accepts prefixes of them.
 pub fn bool(text: &[u8]) -> Option<bool> {
     match text.to_ascii_lowercase().as_slice() {
         b"t" | b"true" | b"y" | b"yes" | b"on" | b"1" => Some(true),
@@ -225,7 +226,7 @@ pub fn bool(text: &[u8]) -> Option<bool> {
     }
 }
 
-/// A count, and eight bits a byte.
+/// Returns a count, and the bits, eight per byte.
 pub fn bits(text: &[u8]) -> Option<Vec<u8>> {
     let mut value = (text.len() as u32).to_le_bytes().to_vec();
     for eight in text.chunks(8) {
@@ -235,7 +236,7 @@ pub fn bits(text: &[u8]) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Family, mask length, address.
+/// Returns family, mask length and address.
 pub fn inet(text: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     let (address, bits) = match text.split_once('/') {
@@ -246,7 +247,7 @@ pub fn inet(text: &[u8]) -> Option<Vec<u8>> {
     Some([&[2, bits as u8], &address.octets()[..]].concat())
 }
 
-/// `[low,high)`
+/// Reads `[low,high)`.
 pub fn range(text: &[u8], low: i64, high: i64) -> Option<(i64, i64)> {
     let text = std::str::from_utf8(text).ok()?;
     let (lower, upper) = text.strip_prefix('[')?.strip_suffix(')')?.split_once(',')?;
@@ -254,7 +255,7 @@ pub fn range(text: &[u8], low: i64, high: i64) -> Option<(i64, i64)> {
     (lower < upper).then_some((lower, upper))
 }
 
-/// The elements of an array of one dimension that has no bounds, white space or NULLs.
+/// Returns the elements of an array of one dimension without bounds, white space and NULLs.
 pub fn elements(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut rest = text.strip_prefix(b"{")?.strip_suffix(b"}")?;
     let mut elements = Vec::new();

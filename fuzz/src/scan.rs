@@ -1,7 +1,7 @@
-//! What the kernels say at each level, against what the level without vectors says; and what a survey says of a stretch,
-//! against the search through all of its bytes.
+//! The results of the kernels at each level, compared with the scalar level, and the survey of a range, compared with
+//! the search through all of its bytes.
 //!
-//! [`super::reader`] asks the reader, which seldom lets anything odd get as far as the kernels. Here they get any bytes.
+//! [`super::reader`] tests the reader, which rarely passes unusual bytes to the kernels. Here they get any bytes.
 
 use pg_bulk_format::chunk::BLOCK;
 use pg_bulk_format::dialect::Eol;
@@ -9,10 +9,10 @@ use pg_bulk_format::scan::{Batch, Carry, CutState, Level, Needles, Scanner};
 
 use super::reader::{chosen, dialect};
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 8;
 
-/// Split, count and cut one input. Dialects that have no kernels are passed over.
+/// Splits, counts and cuts one input. Dialects without kernels are skipped.
 pub fn run(input: &[u8]) {
     let Some((&[flags, delimiter, quote, escape, markers, eol, blocks, fields], data)) =
         input.split_first_chunk::<HEAD>()
@@ -34,12 +34,12 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Ends of the fields and of the records of a batch, and why there is no more.
+/// Ends of the fields and records of a batch, the start of the next record, and whether that record is odd.
 type Split = (Vec<u32>, Vec<(u32, u32)>, usize, bool);
 
 fn split(scanner: &Scanner, data: &[u8]) -> Vec<Split> {
     let mut batches = Vec::new();
-    // So small that it takes several.
+    // Small, so that a file takes several.
     let mut batch = Batch::new(64, 64);
     let mut from = 0;
     loop {
@@ -56,7 +56,7 @@ fn split(scanner: &Scanner, data: &[u8]) -> Vec<Split> {
     }
 }
 
-/// The cut of each stretch, behind what was before it and behind nothing.
+/// Cuts each range, behind the bytes before it, and alone.
 fn cuts<'a>(scanner: &Scanner, stretches: impl Iterator<Item = &'a [u8]>) -> Vec<CutState> {
     let mut cuts = Vec::new();
     let mut carry = Carry::default();

@@ -1,5 +1,5 @@
-//! What is guessed of a file, whatever it is: what was said is not guessed, what is to be passed over or has names is there, and a value that
-//! speaks for a type is one of it.
+//! Detection on arbitrary files. Explicit options are kept, the records that are skipped or used as names exist, and a
+//! value has the form of each type that it supports.
 
 use std::collections::HashSet;
 
@@ -15,16 +15,16 @@ use pg_bulk_format::verify::utf8_valid_up_to;
 
 use super::reader::chosen;
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 3;
 
-/// No two of them have a character in common.
+/// The three lists have no character in common.
 const DELIMITERS: &[u8] = b",;\t|:x";
 const QUOTES: &[u8] = b"\"'q";
 const ESCAPE: u8 = b'\\';
 const MARKERS: [&[u8]; 4] = [b"", b"\\N", b"NULL", b"-"];
 
-/// Look at one input.
+/// Runs one input.
 pub fn run(input: &[u8]) {
     let Some((&[flags, characters, more], sample)) = input.split_first_chunk::<HEAD>() else { return };
     let is_text = flags & 3 == 1;
@@ -37,7 +37,7 @@ pub fn run(input: &[u8]) {
         end_marker: if more & 64 != 0 { EndMarker::Since18 } else { EndMarker::Until17 },
     };
     let whole = flags & 64 != 0;
-    // What the slow twin reads another way: such a mark is a part of its first field, and what is no UTF-8 ends its data.
+    // The naive reader differs here: a byte order mark is a part of its first field, and invalid UTF-8 ends its data.
     let sample = sample.strip_prefix(b"\xef\xbb\xbf").unwrap_or(sample);
     let sample = &sample[..utf8_valid_up_to(sample)];
     let found = dialect(sample, whole, &given);
@@ -54,7 +54,7 @@ pub fn run(input: &[u8]) {
     }
     assert!(comments(sample) <= sample.len());
 
-    // The file as it is read then.
+    // Read the file with the detected dialect.
     let (rows, error) = naive::rows(&found, sample);
     let ahead = preamble(sample, whole, &found);
     assert!(ahead <= rows.len(), "{ahead} of {} records are in front: {}", rows.len(), shown());
@@ -98,7 +98,7 @@ pub fn run(input: &[u8]) {
     assert!(called.iter().all(|name| !name.is_empty() && name.len() <= longest), "{called:?}");
 }
 
-/// Is a value one of each type that it speaks for, as far as a few lines can tell?
+/// Checks that a value has the form of each type that it supports, as far as short code can tell.
 fn speaks_for(value: &[u8]) {
     let shape = Shape::of(value);
     let text = String::from_utf8_lossy(value);
@@ -111,7 +111,7 @@ fn speaks_for(value: &[u8]) {
             Type::Boolean => ["t", "f", "true", "false"].contains(&text.to_ascii_lowercase().as_str()),
             Type::Integer | Type::Bigint => digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.is_empty(),
             Type::Numeric => has(".-") && digits.parse::<f64>().is_ok(),
-            // What is written must come back as it was.
+            // The written number must read back as the same value.
             Type::Double => text.parse::<f64>().is_ok_and(|number| !number.is_finite() || text.parse() == Ok(number)),
             Type::Date => has("-/.") && (8..=10).contains(&text.len()),
             Type::Time => text.contains(':') && !text.contains(['/', '-']) && !text.ends_with(['.', ':']),

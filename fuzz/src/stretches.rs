@@ -1,7 +1,7 @@
-//! A file in stretches, as the processes of a load read it, against the same file in order.
+//! A file in chunks, as the processes of a load read it, compared with the same file in order.
 //!
-//! The head chooses the dialect as for [`super::reader`], and how the file is read. Irregular dialects have no stretches;
-//! the leader then reads to the end, which is a test as well.
+//! The head chooses the dialect as in [`super::reader`], and how the file is read. A file with an irregular dialect is
+//! not divided into chunks; the leader then reads it to its end, which is a test as well.
 
 use pg_bulk_format::chunk::BLOCK;
 use pg_bulk_format::naive::stretches::{Plan, in_order, in_stretches};
@@ -10,10 +10,10 @@ use pg_bulk_format::scan::Level;
 
 use super::reader::{chosen, dialect};
 
-/// Length of the head.
+/// Length of the head, in bytes.
 pub const HEAD: usize = 8;
 
-/// Read one input. Inputs without a dialect that COPY accepts are passed over.
+/// Reads one input. Inputs with invalid options are skipped.
 pub fn run(input: &[u8]) {
     let Some((&[flags, delimiter, quote, escape, markers, how, room, level], data)) = input.split_first_chunk::<HEAD>()
     else {

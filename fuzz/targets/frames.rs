@@ -1,8 +1,8 @@
-//! Fuzz target: compressed bytes, decoded by several threads where they can be cut, and by one decoder; all at once, and a
-//! few bytes at a time. What the bytes stand for, and whether something is wrong with them, must be the same.
+//! Fuzz target for compressed files: several threads, if the file can be divided, compared with one decoder, which gets
+//! all bytes at once or a few at a time. The decompressed bytes must be equal, and either all of them fail or none.
 //!
-//! The head chooses how the file is made: of the input as it is, or of members around pieces of it, some with noise in them so
-//! that they make several parts, and with a byte changed, taken away or put in.
+//! The head chooses how the file is made: the input unchanged, or members with parts of it. Some members contain noise,
+//! so that the file has several parts, and a byte may be changed, removed or inserted.
 #![no_main]
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::os::fd::FromRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// The modules of the extension that know nothing of a server.
+/// The modules of the extension that do not depend on a server.
 #[path = "."]
 #[allow(dead_code)]
 mod pg {
@@ -23,7 +23,7 @@ mod pg {
     mod lz4_frames;
     #[path = "../../src/pg/members.rs"]
     pub mod members;
-    /// There is nobody to stop here.
+    /// Fault points do nothing here.
     mod points {
         macro_rules! point_errno {
             ($name:literal) => {
@@ -34,7 +34,7 @@ mod pg {
     }
 }
 
-/// What a server would say.
+/// A stand-in for the server's setting.
 mod guc {
     pub fn memory_limit() -> usize {
         64 << 20
@@ -45,7 +45,7 @@ use pg::compression::Compression;
 use pg::decompressor::Input;
 use pg::members::bytes_ahead;
 
-/// Of what a few bytes may stand for, no more is looked at.
+/// Limit of decompressed bytes: a short input may expand to many.
 const MOST: u64 = 4 << 20;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| run(input));
@@ -66,19 +66,19 @@ fn run(input: &[u8]) {
 
 fn check(how: &str, found: &[u8], was_wrong: bool, expected: &[u8], is_wrong: bool) {
     assert_eq!(was_wrong, is_wrong, "{how}: wrong");
-    // How much comes before what is wrong depends on how much was asked for.
+    // The number of bytes before an error depends on the size of the requests.
     let common = if is_wrong { found.len().min(expected.len()) } else { expected.len().max(found.len()) };
     assert!(found.get(..common) == expected.get(..common), "{how}: {} bytes, {}", found.len(), expected.len());
 }
 
-/// What a decoder gives, and whether it ends in an error.
+/// Returns the bytes that a decoder makes, and whether it ends with an error.
 fn all_of<R: Read>(decoder: std::io::Result<R>) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
     let result = decoder.and_then(|decoder| decoder.take(MOST).read_to_end(&mut bytes));
     (bytes, result.is_err())
 }
 
-/// Members, frames or streams around pieces of the data.
+/// Makes members, frames or streams of parts of the data.
 fn made(compression: Compression, data: &[u8], noise: u8) -> Vec<u8> {
     let mut file = Vec::new();
     let mut rest = data;
@@ -122,7 +122,7 @@ fn made(compression: Compression, data: &[u8], noise: u8) -> Vec<u8> {
     file
 }
 
-/// A member; as bgzip writes it, if it is to tell its length.
+/// Makes a gzip member, with its length as in files of bgzip if `tells` is set.
 fn gzip(content: &[u8], tells: bool) -> Vec<u8> {
     let level = if content.len() > 1000 { flate2::Compression::none() } else { flate2::Compression::fast() };
     let mut encoder = flate2::GzBuilder::new();
@@ -138,7 +138,7 @@ fn gzip(content: &[u8], tells: bool) -> Vec<u8> {
     member
 }
 
-/// Change a byte, take some away, or put some in: anywhere, but most likely near the start or the end.
+/// Changes, removes or inserts a byte at any position, most likely near the start or the end.
 fn damage(file: &mut Vec<u8>, what: u8, place: u8, change: u8) {
     let at = match place {
         0..100 => usize::from(place),
@@ -155,13 +155,13 @@ fn damage(file: &mut Vec<u8>, what: u8, place: u8, change: u8) {
 }
 
 fn in_memory(bytes: &[u8]) -> Input {
-    // SAFETY: a name; the descriptor is nobody else's.
+    // SAFETY: the name is a C string; the descriptor is new and has no other owner.
     let mut file = unsafe { File::from_raw_fd(libc::memfd_create(c"fuzz".as_ptr(), 0)) };
     file.write_all(bytes).expect("memory");
     Input { file, offset: 0, stop: Arc::new(AtomicBool::new(false)), ahead: bytes_ahead() }
 }
 
-/// Has so many bytes at a time.
+/// Returns at most `step` bytes at a time.
 struct Steps<'a> {
     inner: &'a [u8],
     step: usize,

@@ -1,17 +1,17 @@
 //! Memory for one row's by-reference values.
 //!
-//! A decoder that builds a varlena takes the bytes from here. The arena hands out 8-byte aligned slices that do
-//! not move until [`Arena::reset`], so their addresses may be given out as PostgreSQL datums for as long as the
-//! row is current. It keeps one block of ordinary size between rows; what one huge row needed is given back.
+//! A decoder that builds a varlena takes the bytes from here. The arena hands out 8-byte aligned slices that do not
+//! move until [`Arena::reset`], so their addresses may be given out as PostgreSQL datums for as long as the row is
+//! current. Between rows the arena keeps one block of ordinary size and frees any memory beyond it.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
 /// Size of the block that is kept between rows, in bytes.
 const BLOCK: usize = 64 * 1024;
-/// Bytes that can be read from the start of any slice on, however short it is.
+/// Bytes that may be read from the start of any slice, even if the slice is shorter.
 pub const SLACK: usize = 64;
-/// Words at the end of each block that are not handed out.
+/// Words at the end of each block that are never allocated.
 const SLACK_WORDS: usize = SLACK / 8;
 
 /// A bump allocator whose slices are 8-byte aligned and stay where they are until [`Arena::reset`].
@@ -23,14 +23,14 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena that has not allocated anything yet.
+    /// Creates an arena without any memory.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `len` zeroed-or-stale bytes, 8-byte aligned. The caller writes every byte that matters. `None` if there is no memory: the
-    /// server says so in its own way.
+    /// Returns `len` bytes, 8-byte aligned, or `None` if memory is exhausted, which the server reports in its own
+    /// words. The bytes may have old contents: the caller writes each one that it uses.
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Option<&mut [u8]> {
         let words = len.div_ceil(8);
@@ -53,7 +53,7 @@ impl Arena {
         Some(())
     }
 
-    /// Forget everything handed out. Blocks beyond the first ordinary one go back to the system.
+    /// Ends the life of all slices. All blocks but one of ordinary size go back to the system.
     #[inline]
     pub fn reset(&mut self) {
         if self.blocks.len() > 1 || self.blocks.last().is_some_and(|b| b.len() > BLOCK / 8) {
@@ -69,18 +69,18 @@ impl Arena {
     }
 }
 
-/// So many words (one at least), if there is memory for them: what std has for that ends the process where there is none, or writes
-/// zeros where the system has done so.
+/// Allocates `words` zeroed words (at least one), or returns `None` if memory is exhausted. std's own functions would
+/// end the process then, or write zeros to memory that the system has zeroed already.
 #[allow(unsafe_code, reason = "std cannot yet be asked for zeroed memory that may not be there")]
 fn zeroed(words: usize) -> Option<Box<[u64]>> {
     let layout = Layout::array::<u64>(words.max(1)).ok()?;
     // SAFETY: the layout is not empty.
     let first = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?.cast::<u64>();
-    // SAFETY: just allocated as an array of so many words is, which zeros are, and nobody else's.
+    // SAFETY: allocated above with the layout of this slice; zeros are valid u64; the box is the only owner.
     Some(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first.as_ptr(), words.max(1))) })
 }
 
-/// The same memory as bytes.
+/// The memory of `words` as bytes.
 #[inline]
 #[allow(unsafe_code, reason = "a view of initialised integers as bytes has no safe spelling in std")]
 fn as_bytes(words: &mut [u64]) -> &mut [u8] {

@@ -1,36 +1,37 @@
-//! COPY's binary format: a header, and records whose fields say how long they are.
+//! COPY's binary format: a header, and records whose fields begin with their sizes.
 //!
 //! ```text
 //!   PGCOPY\n\377\r\n\0  flags  n  n bytes      count  size value  size value …      -1
 //!   header              4      4               2      4           4                 2, where the data end
 //! ```
 //!
-//! All numbers are in network byte order, and a size of -1 is NULL. Where a record ends is found by going from size to size, so
-//! what is not there yet is not asked for, and no size is believed before COPY would believe it.
+//! All numbers are in network byte order, and a size of -1 is NULL. The reader finds the end of a record by adding up
+//! the sizes. It reads no byte that has not arrived yet, and accepts a size only if COPY would accept it.
 //!
-//! The tricky point is a record with which something is wrong. COPY reads a field and makes a value of it before it looks at
-//! the next one, so a bad value comes before whatever is wrong behind it. Such a record is handed out up to where that is
-//! ([`Next::Broken`]), and [`Fields`] says which fields of it are there, and what the next one suffers from.
+//! The tricky point is a broken record. COPY converts a field before it looks at the next one, so an invalid value is
+//! reported before any damage behind it. Such a record is therefore returned up to the damage ([`Next::Broken`]).
+//! [`Fields`] has the fields before the damage, and the [`Fault`] of the first field behind them.
 //!
 //! Messages are those of `ReceiveCopyBinaryHeader`, `NextCopyFrom` and `CopyReadBinaryAttribute`
 //! (src/backend/commands/copyfromparse.c).
 
 use crate::line::LINE_LIMIT;
 
-/// What the data begin with.
+/// The first bytes of the data.
 pub const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 /// Bytes of the header before its extension.
 pub(crate) const HEADER: usize = SIGNATURE.len() + 8;
 /// The flag of files that had OIDs, up to version 11.
 const OIDS: u32 = 1 << 16;
-/// Records are shorter, though each of two fields could be as long as a line: there is no row that could hold them.
+/// Limit of a record's size, in bytes. No row can hold a larger record, although two of its fields could each be as
+/// long as the limit of a line.
 const RECORD_LIMIT: usize = LINE_LIMIT / 2 * 3;
-/// What stands for a record where the data end.
+/// The field count that marks the end of the data.
 pub(crate) const MARKER: i16 = -1;
 /// The size of NULL.
 pub(crate) const NULL: i32 = -1;
 
-/// What is wrong with a header.
+/// An error in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderError {
     /// COPY file signature not recognized
@@ -47,14 +48,14 @@ pub enum HeaderError {
     WrongLength,
 }
 
-/// How far the header has been read.
+/// Progress of reading the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Preamble {
-    /// Not at all.
+    /// Nothing is read.
     Ahead,
-    /// Up to so many bytes of its extension.
+    /// The fixed part is read; the extension has this many bytes.
     Extension(usize),
-    /// To its end.
+    /// The whole header is read.
     Passed,
 }
 
@@ -62,14 +63,14 @@ fn word(bytes: &[u8], at: usize) -> Option<i32> {
     bytes.get(at..)?.first_chunk().map(|word| i32::from_be_bytes(*word))
 }
 
-/// May a value of so many bytes begin at this place of a record?
+/// Whether a record may have a value of `size` bytes at offset `at`.
 #[inline]
 pub(crate) fn value_fits(at: usize, size: usize) -> bool {
     size < LINE_LIMIT && at.saturating_add(size) < RECORD_LIMIT
 }
 
-/// How long the extension of the header is with which `bytes` begin; `None` if more of them are needed, which there are
-/// not `at_end`.
+/// Returns the length of the header's extension, in bytes. `bytes` are the first bytes of the file; `None` if more of
+/// them are needed and `at_end` is not set.
 pub fn extension(bytes: &[u8], at_end: bool) -> Result<Option<usize>, HeaderError> {
     let missing = |error| if at_end { Err(error) } else { Ok(None) };
     let Some(signature) = bytes.get(..SIGNATURE.len()) else { return missing(HeaderError::Signature) };
@@ -88,27 +89,27 @@ pub fn extension(bytes: &[u8], at_end: bool) -> Result<Option<usize>, HeaderErro
     usize::try_from(length).map(Some).map_err(|_| HeaderError::MissingLength)
 }
 
-/// Where in a file the first record begins, if its first bytes, which are these, say it.
+/// Returns the offset of the first record, if the first bytes of the file, `bytes`, contain the whole header.
 #[must_use]
 pub fn first_record(bytes: &[u8]) -> Option<u64> {
     let length = extension(bytes, true).ok()??;
     Some((HEADER + length) as u64)
 }
 
-/// What comes next.
+/// The item at the start of the unread bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// A record of so many bytes.
+    /// A record of this many bytes.
     Record(usize),
-    /// The marker.
+    /// The end marker.
     Marker,
-    /// The start of either.
+    /// The start of a record or of the marker; more bytes are needed.
     Partial,
-    /// A record with which something is wrong, which its first so many bytes show.
+    /// A broken record; the damage is within this many first bytes.
     Broken(usize),
 }
 
-/// What `bytes` begin with, where records have so many fields, if that is known.
+/// Looks at the start of `bytes`. `fields`: the number of fields of each record, if it is known.
 #[inline]
 #[must_use]
 pub fn next(bytes: &[u8], fields: Option<usize>) -> Next {
@@ -134,7 +135,7 @@ pub fn next(bytes: &[u8], fields: Option<usize>) -> Next {
     if at <= bytes.len() { Next::Record(at) } else { Next::Partial }
 }
 
-/// What a field suffers from.
+/// Why a field of a broken record cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// unexpected EOF in COPY data
@@ -153,13 +154,13 @@ pub enum Fault {
 /// The fields of a record.
 #[derive(Debug, Default)]
 pub struct Fields {
-    /// Start and end of each, but for NULL.
+    /// Start and end of each field; `None` for NULL.
     places: Vec<Option<(u32, u32)>>,
     fault: Option<Fault>,
 }
 
 impl Fields {
-    /// Look at a record that should have so many. An error is how many it says that it has.
+    /// Reads a record that must have `fields` fields. The error is the record's own count of fields.
     #[inline]
     pub fn read(&mut self, record: &[u8], fields: usize) -> Result<(), i16> {
         self.places.clear();
@@ -199,7 +200,7 @@ impl Fields {
         Ok(())
     }
 
-    /// The bytes of a field of this record, which was looked at; `Some(None)` is NULL. `None` if it is not there.
+    /// Returns the bytes of a field of the record that was read; `Some(None)` is NULL. `None` if the field is missing.
     #[inline]
     #[must_use]
     pub fn get<'a>(&self, field: usize, record: &'a [u8]) -> Option<Option<&'a [u8]>> {
@@ -209,7 +210,7 @@ impl Fields {
         }
     }
 
-    /// The first field that is not there, and why.
+    /// Returns the first missing field and its fault.
     #[must_use]
     pub fn fault(&self) -> Option<(usize, Fault)> {
         self.fault.map(|fault| (self.places.len(), fault))
@@ -245,7 +246,7 @@ mod tests {
             };
             assert_eq!(extension(start, true), Err(missing), "{length}");
         }
-        // What comes first counts.
+        // The first error in the header's order is reported.
         assert_eq!(extension(&header(1 << 17, 0)[..15], true), Err(HeaderError::CriticalFlags));
     }
 

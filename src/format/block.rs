@@ -8,15 +8,16 @@
 //!                    column 2  ──►   yes   -   ptr  ptr
 //! ```
 //!
-//! Row by row, each field asks anew what its type is, whether it is NULL and how long it is, and where that is random
-//! the processor guesses wrong every other time, which costs more than the decoding itself. Down a column the same
-//! instructions run for every row, and for the types of most fields there is no branch among them. So the records that
-//! the kernels have split are looked at some at a time, few enough for their values to stay in the first-level cache.
+//! A loop over rows must test type, NULL and length of each field anew. If the results are random, the processor
+//! mispredicts half of these branches, which costs more than decoding. A loop over one column runs the same
+//! instructions for each row, and most decoders have no branches. So a block takes some of the records that the kernels
+//! have split, few enough for their values to stay in the first-level cache.
 //!
-//! The tricky point is that nothing may be decided ahead of its time: rows have an order, and so do their errors. What
-//! is not beyond doubt makes a row *odd*: a DEFAULT marker, a NULL that may not be, a value that its decoder is not sure
-//! of, an escape that may make an invalid character. Nothing of an odd row is used; when its turn comes it goes the way of
-//! single rows, which knows what to do. A record with another number of fields ends the block.
+//! The tricky point is the order of errors: an error of one row must not be raised before the rows ahead of it are
+//! done. So a block raises no errors. A row is *odd* if it has a DEFAULT marker, a NULL that the column forbids, a
+//! value that the decoder leaves to the server, or an escape that may make an invalid character. The values of an odd
+//! row are not used; the caller decodes it as a single row, which handles all cases. A record with another number of
+//! fields ends the block.
 //!
 //! Values are made for [`crate::tuple::Layout::form_decoded`], see [`Source`].
 #![allow(unsafe_code, reason = "calls of what only some machines can do")]
@@ -33,43 +34,45 @@ use crate::reader::Reader;
 use crate::scan::RecordEnd;
 use crate::tuple::Source;
 
-/// Rows of a block at most.
+/// The most rows of a block.
 const ROWS: usize = 32;
-/// Bytes of its records at most. A longer record is for itself.
+/// The most bytes of a block's records. A longer record makes a block alone.
 const BYTES: usize = 32 << 10;
-/// Values that are larger, however short their fields, are not made for many rows at a time.
+/// The largest value, in bytes, of which a block is made: larger ones take too much memory for many rows, however short
+/// their fields are.
 const MOST_PADDED: usize = 4096;
-/// So many records go without blocks when most rows of a block were odd: they are decoded twice.
+/// Number of records that are decoded one by one after a block in which most rows were odd. Odd rows are decoded twice,
+/// so such blocks waste time.
 const PAUSE: usize = 1000;
 
-/// What becomes of a field.
+/// The target of a field.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    /// How its value is made.
+    /// Converts the field.
     pub decoder: Decoder,
-    /// Which value of a row it is.
+    /// Index of the value in a row.
     pub attribute: usize,
-    /// NULL makes a row odd.
+    /// NULL makes the row odd.
     pub not_null: bool,
 }
 
-/// Rows that were decoded together.
+/// Rows that are decoded together.
 #[derive(Debug)]
 pub struct Block {
-    /// For each field of a record, what becomes of it; None for one that nobody wants.
+    /// The target of each field of a record; `None` for a field that is not needed.
     columns: Box<[Option<Column>]>,
-    /// For each attribute.
+    /// The form of each attribute's values.
     sources: Box<[Source]>,
-    /// Row by row.
+    /// Values of all rows, row by row.
     values: Box<[Datum]>,
     nulls: Box<[bool]>,
     odd: [bool; ROWS],
     arena: Arena,
     /// A value without its escapes.
     unescaped: Vec<u8>,
-    /// Records that are to go without a block.
+    /// Number of records until the next block is tried.
     pause: usize,
-    /// The batch that it is of, its first record in it, and how many there are.
+    /// The batch of the block's records, the first record's index in it, and the number of records.
     batch: u64,
     first: usize,
     rows: usize,
@@ -78,30 +81,31 @@ pub struct Block {
 /// A row of a block.
 #[derive(Debug)]
 pub struct Row<'a> {
-    /// Its values; where [`Source::Raw`] says so, what [`raw::pack`] makes.
+    /// The values; those of a [`Source::Raw`] attribute are made by [`raw::pack`].
     pub values: &'a mut [Datum],
-    /// Which of them are NULL.
+    /// Whether each value is NULL.
     pub nulls: &'a mut [bool],
 }
 
-/// Rows of a block one behind the other.
+/// Consecutive rows of a block.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// Their values, row by row; where [`Source::Raw`] says so, what [`raw::pack`] makes.
+    /// The values, row by row; those of a [`Source::Raw`] attribute are made by [`raw::pack`].
     pub values: &'a [Datum],
-    /// Which of them are NULL.
+    /// Whether each value is NULL.
     pub nulls: &'a [bool],
-    /// Values of each row.
+    /// Number of values of a row.
     pub attributes: usize,
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
 }
 
 impl Block {
-    /// For records with these fields and rows of so many attributes; those that no field sets are NULL.
+    /// Creates a block for records with the fields `columns` and rows of `attributes` values. Attributes without a
+    /// field are NULL.
     ///
-    /// None if a column has an attribute that rows do not have, or one that another column has; and where values are much
-    /// larger than their fields, since a block has many.
+    /// Returns `None` if a column names an attribute that does not exist or that another column has, or if values are
+    /// much larger than their fields: a block has many.
     #[must_use]
     pub fn new(columns: Vec<Option<Column>>, attributes: usize) -> Option<Block> {
         let mut sources = vec![Source::Exact; attributes];
@@ -127,21 +131,21 @@ impl Block {
         })
     }
 
-    /// What the values of rows are.
+    /// The form of each attribute's values.
     #[must_use]
     pub fn sources(&self) -> &[Source] {
         &self.sources
     }
 
-    /// Is the reader's current record in the block, so that [`Block::row`] has nothing to decode?
+    /// Whether the reader's current record is in the block, so that [`Block::row`] need not decode it.
     #[must_use]
     pub fn has(&self, reader: &Reader) -> bool {
         let is_here = |(batch, record)| batch == self.batch && (self.first..self.first + self.rows).contains(&record);
         reader.place_in_batch().is_some_and(is_here)
     }
 
-    /// Is the record behind the reader's current one a row of the block that is not odd? Then [`Reader::advance`] goes to it
-    /// whatever happens, and [`Block::row`] has it.
+    /// Whether the record behind the reader's current one is a row of the block and not odd. Then [`Reader::advance`]
+    /// is certain to go to it, and [`Block::row`] returns it.
     #[inline]
     #[must_use]
     pub fn has_next(&self, reader: &Reader) -> bool {
@@ -150,8 +154,9 @@ impl Block {
         batch == self.batch && row < self.rows && self.odd.get(row).is_some_and(|&odd| !odd)
     }
 
-    /// The reader's current record as a row, if it is not odd. Its values stay as they are, and where they are, until this
-    /// is called for a record that is not in the block, and as long as the reader is not given other bytes.
+    /// Returns the reader's current record as a row, or `None` if it is odd. The values keep their contents and
+    /// addresses until this function is called for a record outside the block, provided that the reader gets no other
+    /// bytes.
     #[inline]
     pub fn row(&mut self, reader: &Reader) -> Option<Row<'_>> {
         let (batch, record) = reader.place_in_batch()?;
@@ -172,8 +177,8 @@ impl Block {
         Some(Row { values: self.values.get_mut(at.clone())?, nulls: self.nulls.get_mut(at)? })
     }
 
-    /// The reader's current record as a row, which [`Block::row`] has returned, and the rows behind it that are not odd, `most`
-    /// at most. The reader goes to the last one.
+    /// Returns the reader's current record, which [`Block::row`] has returned before, and the rows behind it that are
+    /// not odd; at most `most` rows. The reader advances to the last row of the run.
     pub fn run(&self, reader: &mut Reader, most: usize) -> Option<Run<'_>> {
         let (batch, record) = reader.place_in_batch()?;
         let first = record.checked_sub(self.first).filter(|_| batch == self.batch)?;
@@ -185,14 +190,14 @@ impl Block {
         Some(Run { values: self.values.get(at.clone())?, nulls: self.nulls.get(at)?, attributes, rows })
     }
 
-    /// Make datums of a row's raw values. `None` if there is no memory for them.
+    /// Makes datums of a row's raw values. `None` if memory is exhausted.
     ///
     /// # Safety
-    /// The arrays are those of the row that was asked for last, and this is done for the first time.
+    /// The arrays are those of the row that [`Block::row`] returned last, and this is the first call for that row.
     pub unsafe fn make_datums(&mut self, values: *mut Datum, nulls: *const bool) -> Option<()> {
         for (i, _) in self.sources.iter().enumerate().filter(|&(_, &source)| source == Source::Raw) {
-            // SAFETY: this function's contract covers the arrays, which are as long as `sources`; the values were packed, and their
-            // bytes are there as long as the row.
+            // SAFETY: this function's contract covers the arrays, which are as long as `sources`; the values were
+            // packed, and their bytes live as long as the row.
             unsafe {
                 if !*nulls.add(i) {
                     *values.add(i) = varlena::copy(raw::bytes(*values.add(i)), &mut self.arena)?;
@@ -202,28 +207,28 @@ impl Block {
         Some(())
     }
 
-    /// Make the block of the current record, which is that of a batch, and those behind it.
+    /// Decodes the current record, number `record` of a batch, and those behind it into the block.
     #[inline(never)]
     fn fill(&mut self, reader: &Reader, batch: u64, record: usize) {
         let dialect = reader.dialect();
         if words::available(reader.level()) && dialect.default.is_none() {
-            // SAFETY: available.
+            // SAFETY: [`words::available`] returned true.
             unsafe { self.fill_fast(reader, batch, record, Marker::new(&dialect.null)) }
         } else {
             self.fill_columns(reader, batch, record, None);
         }
     }
 
-    /// [`Block::fill_columns`], compiled for what [`Short`] wants.
+    /// [`Block::fill_columns`], compiled with the CPU features that [`Short`] requires.
     ///
     /// # Safety
-    /// [`words::available`] says yes.
+    /// [`words::available`] returns true.
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
     unsafe fn fill_fast(&mut self, reader: &Reader, batch: u64, record: usize, null: Option<Marker>) {
         self.fill_columns(reader, batch, record, null);
     }
 
-    /// With a NULL marker, [`words::available`] says yes.
+    /// Fills the block column by column. A NULL marker may be passed only if [`words::available`] returns true.
     #[inline(always)]
     fn fill_columns(&mut self, reader: &Reader, batch: u64, record: usize, null: Option<Marker>) {
         (self.batch, self.first) = (batch, record);
@@ -242,7 +247,7 @@ impl Block {
         let dialect = reader.dialect();
         let bytes = reader.bytes();
         let block = records.last().and_then(|last| bytes.get(start..last.next as usize)).unwrap_or_default();
-        // To look at each field for quotes takes longer than to look for one in all of them.
+        // One search for a quote in all records is faster than one in each field.
         let quote = dialect.is_csv().then_some(dialect.quote).filter(|&quote| memchr::memchr(quote, block).is_some());
         let separator = dialect.separator.len();
         let mut span = Span { bytes, ends, records, start, fields, field: 0, dialect, separator, quote };

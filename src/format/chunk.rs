@@ -1,31 +1,38 @@
-//! Chunks: equal stretches of a file, cut at record ends, for several processes to work on at once.
+//! Chunks: parts of a file, cut at record ends, that several processes work on at once.
 //!
 //! ```text
-//!   stretch k-1          | stretch k                    | stretch k+1
+//!   range k-1            | range k                      | range k+1
 //!   ...records... record_|record record record record_re|cord ...
 //!                 ^ Edge.record            ^ next Edge.record
 //! ```
 //!
-//! A stretch may be read by anybody at any time, but where its first record begins, and whether its first byte is
-//! quoted, only the bytes before it can tell. So stretches are *cut* in order: whoever has stretch k waits for the
-//! [`Edge`] before it, and hands on the edge behind it. Whatever does not depend on that edge is done before the turn comes,
-//! by as many processes as there are: a [`Survey`] runs over all bytes and adds up quotes and line ends
-//! ([`Scanner::survey`]). The cut itself then only looks at the end of the stretch. Nothing of what it says is guessed: in
-//! text with backslashes the survey says what holds if no escape and no carriage return crosses the edge, and if one does, it
-//! is not used; in CSV with an escape of its own there are stretches of which only the cut can tell. Then the cut runs over all
-//! bytes, at memory speed. Line numbers are known either way. The chunk that goes with stretch k are the records that end in
-//! it; their beginning is fetched from the stretches before.
+//! The file is divided into ranges of equal length (`stretch` in the code). Chunk k is the records that end in range k;
+//! the bytes of its first record may begin in the ranges before.
 //!
-//! Records of COPY's binary format have no ends that could be counted: of those nothing is done before the turn, and a cut goes from size
-//! to size ([`crate::walk`]), which takes a small part of the time that it takes to make rows of them.
+//! A process can read any range at any time. But only the bytes before a range decide where its first record begins,
+//! and whether its first byte is quoted. So ranges are *cut* in order: the process that has range k waits for the
+//! [`Edge`] before it and passes on the edge behind it. All work that does not depend on the edge is done before that,
+//! in parallel: a [`Survey`] of all bytes adds up quotes and line ends ([`Scanner::survey`]). The cut then only looks
+//! at the end of the range.
 //!
-//! The tricky point is `\.`, which ends the data wherever it stands, so that nothing behind it may be loaded. A cut
-//! does not look for record starts; it reports bytes that may be such a marker, and the rest of the file is then read
-//! by one process in order.
+//! A cut is exact in all cases:
 //!
-//! A chunk comes with the few bytes behind it ([`crate::reader::LOOKAHEAD`]): a message shows as many bytes as an invalid
-//! character should have, though a line end be among them, and in CSV COPY finds what is invalid behind a carriage return
-//! before it takes the line that this ends.
+//! - In text with backslashes, the survey is valid if no escape and no carriage return crosses the edge. Otherwise it
+//!   is not used.
+//! - In CSV with a separate escape character, only the cut can find the record ends of some ranges.
+//!
+//! In both cases the cut scans all bytes, at memory speed. Line numbers are exact, too.
+//!
+//! Records of COPY's binary format have no ends that a survey could count. Their ranges are not surveyed, and the cut
+//! goes from size to size ([`crate::walk`]). This takes a small part of the time that it takes to convert the records.
+//!
+//! The tricky point is `\.`, which ends the data at any position, so that no row behind it may be loaded. A cut does
+//! not look for record starts. It reports bytes that may be such a marker, and one process then reads the rest of the
+//! file in order.
+//!
+//! A chunk comes with a few bytes of what follows in the file ([`crate::reader::LOOKAHEAD`]). The message about an
+//! invalid character shows as many bytes as the character should have, even across a line end. And in CSV, COPY finds
+//! an invalid byte behind a carriage return before it processes the line that the carriage return ends.
 
 use memchr::memmem;
 
@@ -34,72 +41,73 @@ use crate::reader::Place;
 use crate::scan::{self, Carry, Scanner};
 use crate::walk::Walk;
 
-/// Stretches are a multiple of this long.
+/// The length of a range is a multiple of this many bytes.
 pub const BLOCK: usize = 64;
 
-/// What is known at the edge between two stretches. Plain numbers: it travels through shared memory.
+/// State at the boundary between two ranges. Only plain numbers: it is copied through shared memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Edge {
     /// Quotes and escapes that cross the edge.
     carry: Carry,
-    /// Position in the file of the first record that does not end before the edge.
+    /// Offset in the file of the first record that does not end before the edge.
     pub record: u64,
-    /// COPY's lines before that record.
+    /// COPY's count of lines before that record.
     pub lines_before_record: u64,
-    /// COPY's lines before the edge itself.
+    /// COPY's count of lines before the edge itself.
     lines: u64,
-    /// Of the binary format: what is known of the record that crosses the edge.
+    /// Binary format: progress within the record that crosses the edge.
     walk: Walk,
 }
 
 impl Edge {
-    /// The edge at a place where a record begins.
+    /// Returns the edge at the start of a record.
     #[must_use]
     pub fn at(place: Place) -> Edge {
         let Place { offset, lines, .. } = place;
         Edge { carry: Carry::default(), record: offset, lines_before_record: lines, lines, walk: Walk::at(offset) }
     }
 
-    /// Where the record at the edge begins.
+    /// Returns the start of the record at the edge.
     #[must_use]
     pub fn place(&self, eol: Eol) -> Place {
         Place { eol, offset: self.record, lines: self.lines_before_record }
     }
 }
 
-/// What is known of a stretch before its turn.
+/// Facts about a range that do not depend on the edge before it.
 #[derive(Debug, Clone, Copy)]
 pub struct Survey {
     ends: scan::Survey,
-    /// There may be an end marker in it, whatever is at its edge in CSV, and in text if its first byte is not taken.
+    /// The range may contain an end marker. In CSV, one at its first byte is left out; in text, the first byte is taken
+    /// not to be escaped.
     suspicious: bool,
 }
 
-/// What a cut found.
+/// The result of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// The edge behind the stretch.
+    /// The edge behind the range.
     pub edge: Edge,
-    /// Offset in the stretch behind its last record end, if it has one.
+    /// Offset in the range behind its last record end, if the range has one.
     pub end: Option<usize>,
-    /// Records that end in the stretch, at most.
+    /// Upper bound of the number of records that end in the range.
     pub most_records: u64,
-    /// The data end with it, behind its last record.
+    /// The data end with the range's last record.
     pub ended: bool,
-    /// There may be an end marker in it, or a record of the binary format with which something is wrong.
+    /// The range may contain an end marker, or a broken record of the binary format.
     pub suspicious: bool,
 }
 
 impl Cut {
-    /// Does the stretch, of `len` bytes, end where a record does, or the data?
+    /// Whether the range, of `len` bytes, ends at the end of a record or of the data.
     #[must_use]
     pub fn ends_with_record(&self, len: usize) -> bool {
         self.ended || self.end == Some(len)
     }
 }
 
-/// [`Cutter::cut`] of a stretch of so many bytes, where records are so long.
+/// [`Cutter::cut`] of a range of `len` bytes, in a file whose records have `length` bytes each.
 fn measure(len: usize, offset: u64, edge: Edge, length: u64) -> Cut {
     let count = (offset + len as u64).saturating_sub(edge.record) / length;
     let record = edge.record + count * length;
@@ -108,7 +116,7 @@ fn measure(len: usize, offset: u64, edge: Edge, length: u64) -> Cut {
     Cut { edge: next, end, most_records: count, ended: false, suspicious: false }
 }
 
-/// [`Cutter::cut`] of a stretch of the binary format.
+/// [`Cutter::cut`] of a range of the binary format.
 fn walk(stretch: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
     let mut walk = edge.walk;
     let walked = walk.pass(stretch, offset, edge.record, fields);
@@ -118,30 +126,30 @@ fn walk(stretch: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
     Cut { edge: next, end, most_records: walked.records, ended: walked.ended, suspicious: walked.is_odd }
 }
 
-/// How it is known where records end.
+/// How record ends are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ends {
-    /// By line ends.
+    /// Line ends.
     Lines,
-    /// They are so long.
+    /// All records have this length, in bytes.
     Stride(u64),
-    /// From size to size; records have so many fields, if that is known.
+    /// From size to size. The number of fields of each record, if it is known.
     Sizes(Option<usize>),
 }
 
-/// Cuts the stretches of a file.
+/// Cuts the ranges of a file.
 #[derive(Debug)]
 pub struct Cutter {
     scanner: Scanner,
     csv: bool,
-    /// `\.` matters in it.
+    /// `\.` ends the data.
     marker: bool,
     ends: Ends,
     finder: memmem::Finder<'static>,
 }
 
 impl Cutter {
-    /// A cutter for a dialect whose scanner this is.
+    /// Creates a cutter. `scanner` is that of `dialect`.
     #[must_use]
     pub fn new(dialect: &Dialect, scanner: Scanner) -> Cutter {
         let csv = dialect.is_csv();
@@ -154,7 +162,7 @@ impl Cutter {
         Cutter { scanner, csv, marker, ends, finder: memmem::Finder::new(b"\\.") }
     }
 
-    /// Look at a stretch, wherever it is.
+    /// Surveys a range, independent of its position in the file.
     #[must_use]
     pub fn survey(&self, stretch: &[u8]) -> Survey {
         let stretch = if self.ends == Ends::Lines { stretch } else { &[] };
@@ -163,14 +171,14 @@ impl Cutter {
         Survey { ends, suspicious: may_be && self.has_marker(stretch, false) }
     }
 
-    /// Is the stretch nothing but ASCII, without a NUL?
+    /// Whether the range consists of ASCII without a NUL.
     #[must_use]
     pub fn is_plain(&self, survey: &Survey) -> bool {
         self.ends == Ends::Lines && self.scanner.is_plain(&survey.ends)
     }
 
-    /// Cut the stretch at `offset` of the file, which was surveyed, and before which `edge` was reached. All but the last one
-    /// of a file are a multiple of [`BLOCK`] long.
+    /// Cuts the range at `offset` of the file, given its survey and the edge before it. The length of each range but
+    /// the last one is a multiple of [`BLOCK`].
     #[must_use]
     pub fn cut(&self, stretch: &[u8], survey: &Survey, offset: u64, edge: Edge) -> Cut {
         match self.ends {
@@ -193,8 +201,9 @@ impl Cutter {
         }
     }
 
-    /// May an end marker end in `stretch`? In CSV it must begin a record; in text no other backslash may take its own.
-    /// One that crosses the edge is found behind it: its record does not end before the edge.
+    /// Whether an end marker may end in `stretch`. In CSV a marker must begin a record; in text its backslash must not
+    /// be escaped by another one. A marker that crosses the edge is found in the range behind it: its record does not
+    /// end before the edge.
     fn is_suspicious(&self, stretch: &[u8], survey: &Survey, offset: u64, edge: Edge) -> bool {
         let crosses = if self.csv { edge.record + 1 == offset } else { edge.carry.escapes_next() };
         if crosses && stretch.starts_with(b".") {
@@ -206,9 +215,10 @@ impl Cutter {
         if crosses { self.has_marker(stretch, true) } else { survey.suspicious }
     }
 
-    /// May an end marker be in `stretch`, but for one that begins it in CSV? `escape`: in text, its first byte is taken.
+    /// Whether `stretch` may contain an end marker, not counting one at its first byte in CSV. `escape`: in text, the
+    /// first byte is escaped.
     fn has_marker(&self, stretch: &[u8], escape: bool) -> bool {
-        // Most files have no backslash at all, and to look for one byte takes half the time.
+        // Most files have no backslash, and a search for one byte takes half the time.
         let Some(first) = memchr::memchr(b'\\', stretch) else { return false };
         self.finder.find_iter(stretch.get(first..).unwrap_or_default()).any(|at| {
             let before = stretch.get(..first + at).unwrap_or_default();

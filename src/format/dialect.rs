@@ -1,33 +1,33 @@
-//! What COPY's format options say about a file: the characters, the NULL marker, the end-of-data marker.
+//! The format options of COPY for a file: special characters, NULL marker, end-of-data marker.
 //!
 //! A [`Dialect`] is made from checked options; [`Dialect::check`] applies the rules of `ProcessCopyOptions`
-//! (src/backend/commands/copy.c) in core's order, so that the first complaint is the one COPY would make. The
-//! extension turns a [`DialectError`] into words.
+//! (src/backend/commands/copy.c) in core's order, so that the first error is the one that COPY would raise. The
+//! extension turns a [`DialectError`] into a message.
 //!
-//! Most dialects are *regular*: every character plays one part, and the SIMD scan understands them. COPY also
-//! accepts nonsense (a newline as the quote, the delimiter as the escape); such a dialect is read by the exact,
-//! byte-at-a-time reader alone ([`Dialect::is_regular`]).
+//! Most dialects are *regular*: every character has one meaning, and the SIMD scan supports them. COPY also accepts
+//! contradictory options (a newline as the quote, the delimiter as the escape). Only the exact reader, which works byte
+//! by byte, reads such a dialect ([`Dialect::is_regular`]).
 
 use crate::separator::Separator;
 
-/// The line-based formats.
+/// The formats of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// COPY's text format: backslash escapes.
     Text,
     /// COPY's CSV format: quotes.
     Csv,
-    /// CSV without quotes: no byte has a meaning but those of delimiters and line ends.
+    /// CSV without quotes: only delimiters and line ends have a meaning.
     Unquoted,
-    /// Lines that are one field each, whatever is in them: somebody else knows what their parts are.
+    /// Each line is one field. Another module finds the values within it.
     Lines,
-    /// The same without line ends: all are [`Dialect::record_length`] long.
+    /// Records without line ends, one field each. All are [`Dialect::record_length`] bytes long.
     Records,
-    /// COPY's binary format ([`crate::binary`]): records that are one field each, too.
+    /// COPY's binary format ([`crate::binary`]). Each record is one field here, too.
     Binary,
 }
 
-/// How lines end. COPY learns it from the first line and then insists on it.
+/// How lines end. COPY learns the line end from the first line and requires it for all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eol {
     /// `\n`
@@ -39,18 +39,18 @@ pub enum Eol {
 }
 
 impl Eol {
-    /// The byte whose occurrences inside quotes COPY counts as lines (`CopyReadLineText`): `\n` only where lines
-    /// end in `\n`, else `\r`, also while the line end is not known yet.
+    /// Returns the byte that COPY counts as a line inside quotes (`CopyReadLineText`): `\n` if lines end in `\n`, else
+    /// `\r`. It is also `\r` as long as the line end is not known.
     #[must_use]
     pub fn counted(eol: Option<Eol>) -> u8 {
         if eol == Some(Eol::Nl) { b'\n' } else { b'\r' }
     }
 }
 
-/// What `\.` means; it changed with PostgreSQL 18.
+/// The meaning of `\.`, which changed with PostgreSQL 18.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndMarker {
-    /// Up to 17: ends the data, in CSV when alone on its line, in text also after data on its line.
+    /// Up to 17: ends the data. In CSV it must be alone on its line; in text it may follow data.
     Until17,
     /// From 18: data in CSV; in text it must be alone on its line.
     Since18,
@@ -59,13 +59,13 @@ pub enum EndMarker {
 /// A file's dialect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dialect {
-    /// Text or CSV.
+    /// The format of the file.
     pub format: Format,
     /// Field delimiter, or its first byte.
     pub delimiter: u8,
-    /// All of it.
+    /// The whole field delimiter.
     pub separator: Separator,
-    /// One that ends a line begins no field.
+    /// A delimiter at the end of a line does not begin another field.
     pub trailing: bool,
     /// Quote (CSV).
     pub quote: u8,
@@ -75,13 +75,14 @@ pub struct Dialect {
     pub null: Vec<u8>,
     /// The DEFAULT marker, compared with the raw field.
     pub default: Option<Vec<u8>>,
-    /// What `\.` means.
+    /// The meaning of `\.`.
     pub end_marker: EndMarker,
-    /// How long each record is, in bytes without its end, if that is known. In the binary format, in fields.
+    /// Length of each record in bytes, without its line end, if it is known. In the binary format: the number of
+    /// fields.
     pub record_length: Option<usize>,
-    /// `format` is CSV with quotes, which is asked for each field.
+    /// `format` is CSV with quotes. Kept as a flag because it is read for each field.
     pub csv: bool,
-    /// Lines are objects of JSON.
+    /// Lines are JSON objects.
     pub json: bool,
 }
 
@@ -110,15 +111,15 @@ pub struct FormatOptions {
     pub force_null: bool,
 }
 
-/// What is wrong with a set of format options; one variant per message of `ProcessCopyOptions`, and some about what COPY
+/// Errors in a set of format options: one variant per message of `ProcessCopyOptions`, and some about options that COPY
 /// does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DialectError {
-    /// COPY delimiter must be a single one-byte character; here it may be longer, but not of any length
+    /// COPY delimiter must be a single one-byte character; pg_bulk accepts longer ones up to a limit
     DelimiterLength,
     /// COPY delimiter cannot be newline or carriage return
     DelimiterNewline,
-    /// the same of a longer one that has one of these
+    /// as `DelimiterNewline`, for a delimiter of several bytes
     DelimiterBreaksLine,
     /// COPY null representation cannot use newline or carriage return
     NullNewline,
@@ -132,9 +133,9 @@ pub enum DialectError {
     QuoteLength,
     /// COPY delimiter and quote must be different
     DelimiterIsQuote,
-    /// the quote is in a longer delimiter
+    /// a delimiter of several bytes contains the quote
     QuoteInDelimiter,
-    /// an escape without quotes
+    /// an escape is given together with `quote 'none'`
     EscapeUnquoted,
     /// COPY escape available only in CSV mode
     EscapeNotCsv,
@@ -156,13 +157,13 @@ pub enum DialectError {
     NullIsDefault,
 }
 
-/// Would it be confused with what escapes are made of, as a delimiter of the text format?
+/// Whether a delimiter of the text format could be mistaken for a part of an escape.
 pub(crate) fn is_unsafe_in_text(delimiter: u8) -> bool {
     memchr::memchr(delimiter, b"\\.abcdefghijklmnopqrstuvwxyz0123456789").is_some()
 }
 
 impl Dialect {
-    /// Check options in the order `ProcessCopyOptions` does and fill in the defaults.
+    /// Checks options in the order of `ProcessCopyOptions` and fills in the defaults.
     pub fn check(o: &FormatOptions, end_marker: EndMarker) -> Result<Dialect, DialectError> {
         use DialectError as E;
         let delimiter: &[u8] = o.delimiter.as_deref().unwrap_or(if o.csv { b"," } else { b"\t" });
@@ -183,7 +184,8 @@ impl Dialect {
         if o.default.as_deref().is_some_and(breaks_line) {
             return Err(E::DefaultNewline);
         }
-        // A longer one is taken for what it is not only where escapes have its first byte, or where it has one that begins them.
+        // A delimiter of several bytes is ambiguous only if its first byte may occur in an escape, or if it has a
+        // backslash.
         if !o.csv && (is_unsafe_in_text(delim) || separator.has(b'\\')) {
             return Err(E::DelimiterUnsafe(separator));
         }
@@ -251,7 +253,8 @@ impl Dialect {
         })
     }
 
-    /// Lines that are one field each, all of them so long if that is known. No byte of a line has a meaning, `\.` among them.
+    /// The dialect of a file whose lines are one field each. No byte of a line has a meaning, not even `\.`.
+    /// `record_length`: the length of each line, if it is known.
     #[must_use]
     pub fn lines(record_length: Option<usize>) -> Dialect {
         Dialect {
@@ -261,7 +264,7 @@ impl Dialect {
             trailing: false,
             quote: b'"',
             escape: b'"',
-            // No line is one.
+            // No line can contain it.
             null: b"\n".to_vec(),
             default: None,
             end_marker: EndMarker::Since18,
@@ -271,86 +274,86 @@ impl Dialect {
         }
     }
 
-    /// Lines that are objects of JSON ([`crate::json_object`]).
+    /// The dialect of a file whose lines are JSON objects ([`crate::json_object`]).
     #[must_use]
     pub fn json() -> Dialect {
         Dialect { json: true, ..Dialect::lines(None) }
     }
 
-    /// Records that are one field each, so long, with nothing between them.
+    /// The dialect of records of `length` bytes, one field each, with no bytes between them.
     #[must_use]
     pub fn records(length: usize) -> Dialect {
         let length = length.max(1);
-        // No record is so long.
+        // No record has this length.
         let null = vec![b'\n'; if length == 1 { 2 } else { 1 }];
         Dialect { format: Format::Records, null, ..Dialect::lines(Some(length)) }
     }
 
-    /// COPY's binary format. How many fields records have is told to the reader.
+    /// COPY's binary format. The reader gets the number of fields separately.
     #[must_use]
     pub fn binary() -> Dialect {
         Dialect { format: Format::Binary, ..Dialect::lines(None) }
     }
 
-    /// Is it COPY's binary format?
+    /// True for COPY's binary format.
     #[inline]
     #[must_use]
     pub fn is_binary(&self) -> bool {
         self.format == Format::Binary
     }
 
-    /// Does no byte end a line?
+    /// True if no byte ends a line.
     #[inline]
     #[must_use]
     pub fn lacks_line_ends(&self) -> bool {
         matches!(self.format, Format::Records | Format::Binary)
     }
 
-    /// Is each record one field?
+    /// True if each record is one field.
     #[inline]
     #[must_use]
     pub fn is_lines(&self) -> bool {
         matches!(self.format, Format::Lines | Format::Records | Format::Binary)
     }
 
-    /// Is each field its bytes, whatever they are, and a line end always one?
+    /// True if the bytes of a field are its value, and each line end ends a record.
     #[inline]
     #[must_use]
     pub fn is_literal(&self) -> bool {
         matches!(self.format, Format::Lines | Format::Records | Format::Unquoted | Format::Binary)
     }
 
-    /// Has it nothing that COPY's formats do not have?
+    /// True if COPY supports this dialect.
     #[must_use]
     pub fn is_copys(&self) -> bool {
         matches!(self.format, Format::Text | Format::Csv) && !self.is_rich()
     }
 
-    /// Are there delimiters of more than one byte, or some that begin no field?
+    /// True if the delimiter has several bytes, or a delimiter may end a line without another field.
     #[inline]
     #[must_use]
     pub fn is_rich(&self) -> bool {
         self.separator.is_long() || self.trailing
     }
 
-    /// The length of records that have no line ends.
+    /// Length of records without line ends, in bytes.
     #[inline]
     #[must_use]
     pub fn stride(&self) -> Option<usize> {
         if self.format == Format::Records { self.record_length } else { None }
     }
 
-    /// Is this CSV, with quotes?
+    /// True for CSV with quotes.
     #[inline]
     #[must_use]
     pub fn is_csv(&self) -> bool {
         self.csv
     }
 
-    /// Does each special character play one part only, so that line and field boundaries follow from bitmaps?
+    /// True if each special character has one meaning only, so that bitmaps yield the boundaries of records and fields.
     ///
     /// The text format forbids most dangerous delimiters itself, but not A to F, which are digits in a hexadecimal
-    /// escape. In CSV the quote and the escape may be anything.
+    /// escape. In CSV the quote and the escape may be any character.
     #[must_use]
     pub fn is_regular(&self) -> bool {
         match self.format {
@@ -433,7 +436,7 @@ mod tests {
                 o.null = some("\"");
             })
         };
-        // No byte has a meaning by itself.
+        // No byte has a meaning of its own.
         for delimiter in ["\\", "\"a", "x", "€"] {
             let d = unquoted(delimiter).unwrap();
             assert!(d.format == Format::Unquoted && d.is_literal() && !d.is_csv() && !d.is_lines() && d.is_regular());

@@ -1,23 +1,24 @@
-//! The exact field reader: cutting one line into raw fields, and raw fields into values.
+//! The exact field reader: splits a line into raw fields and makes values of raw fields.
 //!
 //! [`split_line`] mirrors the loops of `CopyReadAttributesText` and `CopyReadAttributesCSV`
-//! (src/backend/commands/copyfromparse.c) but only notes where each raw field ends; [`unescape_text`] and
-//! [`unescape_csv`] mirror the other half of those loops, the removal of quotes and escapes. Splitting them lets
-//! one set of routines serve the exact path and the fast path, and fields that nobody asks for are never unescaped.
+//! (src/backend/commands/copyfromparse.c) but only stores where each raw field ends. [`unescape_text`] and
+//! [`unescape_csv`] mirror the other half of those loops, the removal of quotes and escapes. With this split, the exact
+//! path and the fast path use the same routines, and fields that are not needed are never unescaped.
 
 use crate::dialect::{Dialect, Format};
 
-/// Why a line has no fields.
+/// Why a line cannot be split into fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldError {
     /// unterminated CSV quoted field
     UnterminatedQuote,
 }
 
-/// Append the end of each raw field of `line` to `ends` (offsets into `line`). Behind all but the last one there is a
-/// delimiter, and behind that, too, where one that ends the line begins no field.
+/// Appends the end of each raw field of `line` to `ends` (offsets into `line`). A delimiter follows each field but the
+/// last one. It follows the last one, too, if a delimiter at the end of a line does not begin a field
+/// ([`Dialect::trailing`]).
 ///
-/// At most `most` ends are stored, however many delimiters a runaway line has; the number of fields is returned.
+/// At most `most` ends are stored, even if a damaged line has many more delimiters. Returns the number of fields.
 pub fn split_line(d: &Dialect, line: &[u8], most: usize, ends: &mut Vec<u32>) -> Result<usize, FieldError> {
     if d.is_lines() {
         ends.extend((most > 0).then(|| u32::try_from(line.len()).unwrap_or(u32::MAX)));
@@ -45,7 +46,7 @@ pub fn split_line(d: &Dialect, line: &[u8], most: usize, ends: &mut Vec<u32>) ->
     }
 }
 
-/// Does a delimiter begin at `at`, where `c` stands?
+/// Whether a delimiter begins at `at`, the position of the byte `c`.
 #[inline]
 fn is_delimiter(d: &Dialect, line: &[u8], at: usize, c: u8) -> bool {
     c == d.delimiter && (!d.separator.is_long() || d.separator.begins(line.get(at..).unwrap_or_default()))
@@ -67,7 +68,8 @@ fn text_field(d: &Dialect, line: &[u8], mut at: usize) -> (usize, bool) {
             return (at, true);
         }
         if c == b'\\' && at + 1 == line.len() {
-            // The data end in a lone backslash: it is no part of the field, not even for the markers.
+            // The data end in a lone backslash. COPY does not count it as part of the field, not even when it
+            // compares the markers.
             return (at, false);
         }
         at += if c == b'\\' { 2 + hex_digits(line.get(at + 1..).unwrap_or_default()) } else { 1 };
@@ -75,8 +77,8 @@ fn text_field(d: &Dialect, line: &[u8], mut at: usize) -> (usize, bool) {
     (line.len(), false)
 }
 
-/// How many hexadecimal digits belong to an escape whose bytes after the backslash are `rest`. They matter here
-/// because A to F may be the delimiter and are digits first; octal digits are never delimiters.
+/// Number of hexadecimal digits of an escape; `rest` are the bytes after its backslash. They matter here because A to F
+/// may be the delimiter but are read as digits first. Octal digits are never delimiters.
 fn hex_digits(rest: &[u8]) -> usize {
     match rest {
         [b'x', digits @ ..] => digits.iter().take(2).take_while(|b| b.is_ascii_hexdigit()).count(),
@@ -111,7 +113,7 @@ fn csv_field(d: &Dialect, line: &[u8], mut at: usize) -> Result<(usize, bool), F
     }
 }
 
-/// Remove quotes and escapes from a raw CSV field.
+/// Removes quotes and escapes from a raw CSV field.
 pub fn unescape_csv(d: &Dialect, raw: &[u8], out: &mut Vec<u8>) {
     out.reserve(raw.len());
     let mut quoted = false;
@@ -140,8 +142,8 @@ pub fn unescape_csv(d: &Dialect, raw: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Remove backslash escapes from a raw text field. True if an octal or hexadecimal escape produced a NUL or a byte
-/// above 127, so that the result must be checked for validity in the server encoding.
+/// Removes backslash escapes from a raw text field. Returns true if an octal or hexadecimal escape produced a NUL or a
+/// byte above 127, so that the result must be checked for validity in the server encoding.
 pub fn unescape_text(raw: &[u8], out: &mut Vec<u8>) -> bool {
     out.reserve(raw.len());
     let mut doubtful = false;
@@ -276,7 +278,7 @@ mod tests {
         }
         assert_eq!(of(true, false, "a|\"\""), "a/\"\"");
         assert_eq!(of(true, false, "a|\"|\""), "a/\"|\"");
-        // What is no field's data is not nothing.
+        // Bytes that belong to no field still count as data of the line.
         assert_eq!(of(false, false, "a|\\"), "a/");
         assert_eq!(of(false, false, "a\\|"), "a\\|");
         let long = crate::dialect::FormatOptions {

@@ -1,53 +1,53 @@
-//! Records whose fields are where they are: so many bytes from a certain one on.
+//! Records with fields at fixed offsets.
 //!
 //! ```text
 //!   0000042Ada Lovelace    1815-12-10
 //!   |      |               |
-//!   slice  slice           slice        start and length in bytes; slices may overlap, and leave bytes to nobody
+//!   slice  slice           slice        start and length in bytes; slices may overlap and need not cover all bytes
 //! ```
 //!
-//! A record has the length that it should have, or something is wrong with it: bytes that are missing would be blanks to
-//! whoever trims them, and bytes that are too many are a sign of fields that have moved. Nothing here looks for characters:
-//! a slice that cuts one is not valid in its encoding, which its reader finds out.
+//! A record must have the expected length; any other length is an error. Trimming would hide missing bytes, and surplus
+//! bytes suggest that fields have moved. This module does not look for characters. A slice that cuts one is invalid in
+//! its encoding, and the reader of the slice reports that.
 
 use crate::number::Number;
 
-/// Which end of a slice loses its blanks.
+/// The ends of a slice from which blanks are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trim {
-    /// Neither.
+    /// Neither end.
     None,
-    /// The first one.
+    /// The start.
     Left,
-    /// The last one, and the zero bytes with which C pads its strings.
+    /// The end. Zero bytes, with which C pads strings, are removed there, too.
     Right,
-    /// Both.
+    /// Both ends.
     Both,
 }
 
-/// Where a field is in a record.
+/// Position of a field in a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// Bytes before it.
+    /// Number of bytes before it.
     pub start: usize,
-    /// Bytes of it.
+    /// Number of its bytes.
     pub length: usize,
-    /// What of it is no part of the value.
+    /// The ends that are trimmed.
     pub trim: Trim,
-    /// It is no text, but a number of this kind.
+    /// The field is a binary number of this kind, not text.
     pub number: Option<Number>,
-    /// The value that stands for NULL.
+    /// The value that means NULL.
     pub null: Option<Vec<u8>>,
 }
 
 impl Slice {
-    /// Bytes of the record up to its end.
+    /// Offset of the slice's end in the record.
     #[must_use]
     pub fn end(&self) -> usize {
         self.start.saturating_add(self.length)
     }
 
-    /// Its bytes, trimmed. The record has them.
+    /// Returns the trimmed bytes of the slice in a record that is long enough.
     #[inline]
     #[must_use]
     pub fn of<'a>(&self, record: &'a [u8]) -> &'a [u8] {
@@ -65,7 +65,7 @@ impl Slice {
         bytes
     }
 
-    /// Does this value stand for NULL?
+    /// Whether this value means NULL.
     #[inline]
     #[must_use]
     pub fn is_null(&self, value: &[u8]) -> bool {
@@ -73,18 +73,18 @@ impl Slice {
     }
 }
 
-/// What is wrong with a record's length.
+/// An error in a record's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misfit {
-    /// It ends before the end of this slice.
+    /// The record ends before the end of this slice.
     Lacks(usize),
-    /// It has all slices, but ends too early.
+    /// The record contains all slices but ends too early.
     TooShort,
-    /// There is more.
+    /// The record has surplus bytes.
     TooLong,
 }
 
-/// All slices of a record.
+/// The slices of a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout {
     slices: Vec<Option<Slice>>,
@@ -92,14 +92,15 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Slices of records that are so long, or else end with the last one. A column without a slice is in no record.
+    /// Creates a layout for records of `length` bytes; by default they end with the last slice. A column without a
+    /// slice is absent from all records.
     #[must_use]
     pub fn new(slices: Vec<Option<Slice>>, length: Option<usize>) -> Layout {
         let last = slices.iter().flatten().map(Slice::end).max();
         Layout { slices, length: length.or(last).unwrap_or(0) }
     }
 
-    /// How long records are.
+    /// Length of each record, in bytes.
     #[must_use]
     pub fn length(&self) -> usize {
         self.length
@@ -111,7 +112,7 @@ impl Layout {
         &self.slices
     }
 
-    /// Is a record of so many bytes as long as it should be?
+    /// Checks the length of a record, in bytes.
     #[inline]
     pub fn check(&self, length: usize) -> Result<(), Misfit> {
         if length == self.length {
@@ -125,7 +126,7 @@ impl Layout {
     }
 }
 
-/// May slices of this record be taken as they are, in any encoding that has ASCII in it?
+/// Whether slices of this record are valid in any encoding that contains ASCII.
 #[inline]
 #[must_use]
 pub fn is_plain(record: &[u8]) -> bool {
@@ -153,7 +154,7 @@ mod tests {
         for trim in [Trim::Left, Trim::Right, Trim::Both] {
             assert_eq!(slice(0, 3, trim).of(b"   "), b"", "{trim:?}");
         }
-        // Other white space, and zero bytes before, are the value's.
+        // Other white space, and leading zero bytes, belong to the value.
         assert_eq!(slice(0, 5, Trim::Both).of(b"\0a\t\n "), b"\0a\t\n");
     }
 
@@ -184,7 +185,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the words of std.
+        /// Compares trimming with the functions of std.
         #[test]
         fn trimmed_as_std_would(record in "[ \0ab]{0,12}", start in 0usize..6, length in 0usize..8) {
             let end = (start + length).min(record.len());

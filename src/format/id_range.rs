@@ -1,17 +1,17 @@
-//! The ids that a sequence gives out next: many at once, in the order in which nextval would give them one by one.
+//! The next ids of a sequence: many at once, in the order in which nextval would return them.
 //!
-//! A load asks for as many ids as there may be rows, and may get more than it has rows, or fewer than it asked for
-//! because the sequence ends. Neither is an error yet: nextval complains only when somebody wants the id that does not
-//! exist, and so must a load. A range therefore says that it [is short](IdRange::is_short), and leaves it to whoever
-//! finds it empty to raise the error.
+//! A load requests as many ids as it may have rows. It may get more ids than rows, or fewer than requested because the
+//! sequence ends. Neither is an error yet: nextval fails only for an id that does not exist, and so must a load. A
+//! range therefore only reports that it [is short](IdRange::is_short). The caller that needs one more id raises the
+//! error.
 //!
 //! All arithmetic is that of nextval_internal (sequence.c), without its loop. A range is plain data: it can be copied
-//! into memory that processes share.
+//! into shared memory.
 
 /// The parameters of a sequence that decide which id comes next.
 ///
-/// `START` is not among them (a cycle begins anew at an end, and a sequence that was never called has its start as
-/// last value), and neither is `CACHE`, which is about how many ids a session takes at a time.
+/// `START` does not matter: a cycle restarts at `MINVALUE` or `MAXVALUE`, and a sequence that was never called has
+/// `START` as its last value. `CACHE`, the number of ids that a session takes at a time, does not matter either.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
@@ -26,54 +26,54 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Where a cycle begins.
+    /// The first id of each further cycle.
     fn start_of_cycle(&self) -> i64 {
         if self.increment > 0 { self.min } else { self.max }
     }
 
-    /// How many ids there are behind `value` before the end.
+    /// Number of ids after `value` until the sequence or the cycle ends.
     fn behind(&self, value: i64) -> u64 {
         let (value, min, max) = (i128::from(value), i128::from(self.min), i128::from(self.max));
         let room = if self.increment > 0 { max - value } else { value - min };
-        // At most 2^64 - 1, for there are no more numbers.
+        // At most 2^64 - 1: both are 64-bit integers.
         let room = u64::try_from(room).unwrap_or(0);
         room.checked_div(self.increment.unsigned_abs()).unwrap_or(0)
     }
 
-    /// How many ids there are from `value` on.
+    /// Number of ids from `value` on, itself included.
     fn from(&self, value: i64) -> u64 {
         self.behind(value).saturating_add(1)
     }
 }
 
-/// Where a sequence stands.
+/// The state of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// The last id given out, or the first one to be given out if there was none yet.
+    /// The last id that was returned, or the first one to return if there was none yet.
     pub last_value: i64,
-    /// Was any id given out?
+    /// Whether any id was returned.
     pub is_called: bool,
 }
 
-/// Ids that nobody else gets.
+/// Ids reserved for one load.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdRange {
     /// The next id, unless `run` or `left` is 0.
     next: i64,
     increment: i64,
-    /// Ids from `next` on before the sequence comes to its end, or to the end of its cycle.
+    /// Number of ids from `next` on until the sequence or its cycle ends.
     run: u64,
     /// Ids left in this range.
     left: u64,
-    /// The first id of each further cycle, and how many there are in one.
+    /// The first id of each further cycle, and the number of ids in it.
     start_of_cycle: i64,
     cycle: u64,
     short: bool,
 }
 
 impl IdRange {
-    /// The next `n` ids of a sequence that stands at `position`, or as many as there are.
+    /// Returns the next `n` ids of a sequence, or all that it has left. `position` is its state.
     #[must_use]
     pub fn after(position: Position, rule: &Rule, n: u64) -> IdRange {
         let last = position.last_value;
@@ -88,19 +88,19 @@ impl IdRange {
         IdRange { next, increment: rule.increment, run, left, start_of_cycle, cycle, short: left < n }
     }
 
-    /// How many ids are left.
+    /// Number of ids left.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Does the sequence end with this range, before there were as many ids as were asked for?
+    /// Whether the sequence ended before the requested number of ids.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.short
     }
 
-    /// The last one of the ids that are left: the sequence's last value once they are given out.
+    /// The last id of the range: the sequence's last value once all ids are used.
     #[must_use]
     pub fn last_id(&self) -> Option<i64> {
         let steps = self.left.checked_sub(1)?;
@@ -108,7 +108,7 @@ impl IdRange {
             None => (self.next, steps),
             Some(behind) => (self.start_of_cycle, behind.checked_rem(self.cycle)?),
         };
-        // The result is between the sequence's ends, so what the wrapping arithmetic cuts off is nothing.
+        // The result is between the sequence's bounds, so the wrapping arithmetic cuts off nothing.
         Some(from.wrapping_add(self.increment.wrapping_mul(steps.cast_signed())))
     }
 }
@@ -146,7 +146,7 @@ mod tests {
         (range.collect(), range.is_short())
     }
 
-    /// nextval, one id at a time; None where it would raise an error.
+    /// nextval, one id at a time; `None` where it would raise an error.
     fn nextval(position: &mut Position, rule: &Rule) -> Option<i64> {
         let last = i128::from(position.last_value);
         let id = if position.is_called { last + i128::from(rule.increment) } else { last };
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(half.last_id(), Some(-1));
     }
 
-    /// A number near one of the places where arithmetic may go wrong.
+    /// A number near 0 or the limits of i64, where arithmetic may overflow.
     fn edge() -> impl Strategy<Value = i64> {
         let near = prop_oneof![Just(0), Just(i64::MIN), Just(i64::MAX)];
         (near, -20..=20i64).prop_map(|(place, off)| place.saturating_add(off))

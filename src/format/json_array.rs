@@ -1,26 +1,26 @@
-//! An array of JSON as the text of an array of the server's.
+//! Converts a JSON array to the text form of a PostgreSQL array.
 //!
 //! ```text
 //!   [[1, null], ["a\"b", {"c": 2}]]   ──►   {{1,NULL},{"a\"b","{\"c\": 2}"}}
 //! ```
 //!
-//! So the array's own input function, or its decoder, makes the value, and says what is wrong with it. As in
-//! `json_populate_record` (populate_array_json, jsonfuncs.c), the first element that is no array says how many dimensions there
-//! are, and arrays deeper than that are elements: so an array of jsonb may have arrays in it.
+//! The array's input function, or its decoder, then makes the value and reports its errors. As in
+//! `json_populate_record` (populate_array_json, jsonfuncs.c), the depth of the first element that is not an array is
+//! the number of dimensions. Deeper arrays are elements, so an array of jsonb may contain arrays.
 
 use crate::convert::json_text::{Scalar, Token, Tokens, Unicode};
 use crate::json_object::{Encode, pass, unescape};
 
-/// What the elements of an array are.
+/// How elements of the array are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element {
-    /// Between elements.
+    /// The character between elements.
     pub delimiter: u8,
-    /// They are JSON: a string keeps its quotes.
+    /// Elements are JSON: a string keeps its quotes.
     pub json: bool,
 }
 
-/// Append the text of an array that is known to be good.
+/// Appends the text form of an array that is valid JSON.
 pub fn write(raw: &[u8], element: Element, out: &mut Vec<u8>, encode: Encode<'_>) -> Option<()> {
     let start = out.len();
     let mut tokens = Tokens::new(raw, Unicode::Any);
@@ -71,7 +71,7 @@ pub fn write(raw: &[u8], element: Element, out: &mut Vec<u8>, encode: Encode<'_>
     }
 }
 
-/// Append what `write` appends, between quotes and with escapes.
+/// Appends the output of `write` between quotes, with escapes.
 fn quote(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
     let start = out.len();
@@ -80,7 +80,7 @@ fn quote(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let mut escapes = out.get(start..).unwrap_or_default().iter().filter(special).count();
     let mut from = out.len();
     out.resize(from + escapes, 0);
-    // From the end on, so that nothing is in the way.
+    // Backwards, so that no byte is overwritten before it is moved.
     let mut to = out.len();
     while escapes > 0 && from > start {
         (from, to) = (from - 1, to - 1);

@@ -1,18 +1,18 @@
-//! A line that is an object of JSON: which of its members are asked for, and where their values are.
+//! Finds the members of a JSON object, which is one line of a file.
 //!
 //! ```text
 //!   {"id": 7, "name": "Ada", "tags": ["a", "b"], "id": 8}
-//!          x          -----          ----------        -      a value is its own text; of equal keys the last one counts
+//!          x          -----          ----------        -      a value is its text; the last of equal keys counts
 //! ```
 //!
-//! [`Object::read`] walks the line once, all of it, so that a line is as good as the server's parser finds it, whichever
-//! members are asked for. It is sure or silent, as decoders are: what it says None to is for the server, and if that finds
-//! nothing wrong with the line (its escapes need the server's conversions, or it is nested more deeply than a word has bits),
-//! [`Object::read_known`] finds the members without asking again what is within them.
+//! [`Object::read`] walks the whole line once and validates it as the server's parser does, for any set of requested
+//! members. Its answer is exact or `None`, as a decoder's. After `None` the server's parser decides. It may find no
+//! error: the server must convert an escape, or the nesting is deeper than a word has bits. Then [`Object::read_known`]
+//! finds the members without validating them again.
 //!
-//! The tricky point is to find out which member a key is without comparing it to all: lines of a file have the same keys in
-//! the same order, so it is first compared to the key at the same place of the line before. Then nothing has to be
-//! looked up, nor an escape be removed, for keys that nobody asked for either.
+//! The tricky point is to find the member of a key without comparing the key with all of them. Lines of a file have the
+//! same keys in the same order. So each key is first compared with the key at the same position of the line before.
+//! This needs no search, and keys that were not requested need not be unescaped either.
 
 use std::ops::Range;
 
@@ -20,18 +20,18 @@ use crate::convert::Charset;
 use crate::convert::json::Check;
 use crate::convert::json_text::{self, Scalar, Text, Token, Tokens, Unicode};
 
-/// Places of a line whose keys are remembered.
+/// The most positions of a line whose keys are remembered.
 const MOST_PLACES: usize = 1024;
-/// Bytes of a key that is remembered.
+/// The most bytes of a key that is remembered.
 const LONGEST_KEY: usize = 256;
 
-/// What the value of a key is.
+/// The kind of a key's value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// There is none.
+    /// The line has no such key.
     #[default]
     Missing,
-    /// null
+    /// The literal null.
     Null,
     /// A number, or true or false.
     Bare,
@@ -45,16 +45,16 @@ pub enum Kind {
     Array,
 }
 
-/// Makes a character of the server's encoding of a code point, at the end.
+/// Appends a code point as a character of the server encoding.
 pub type Encode<'a> = &'a mut dyn FnMut(u32, &mut Vec<u8>);
 
-/// [`Encode`] for UTF-8, and in any encoding for ASCII.
+/// [`Encode`] for UTF-8. Valid for ASCII code points in any encoding.
 pub fn encode_utf8(code: u32, out: &mut Vec<u8>) {
     let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
     out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// Append what is between the quotes of a string, without escapes.
+/// Appends the contents of a string, given without its quotes, with its escapes replaced.
 pub fn unescape(raw: &[u8], out: &mut Vec<u8>, encode: Encode<'_>) {
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest)
@@ -85,38 +85,38 @@ pub fn unescape(raw: &[u8], out: &mut Vec<u8>, encode: Encode<'_>) {
 #[derive(Debug, Clone, Default)]
 struct Found {
     kind: Kind,
-    /// Its text, with quotes.
+    /// Its text, with the quotes of a string.
     at: Range<usize>,
 }
 
-/// The key at some place of the line before.
+/// The key at one position of the line before.
 #[derive(Debug, Default)]
 struct Expected {
-    /// With escapes.
+    /// The key's text, with escapes.
     raw: Vec<u8>,
     key: Option<usize>,
 }
 
-/// The keys that are asked for, and what the current line has of them.
+/// The requested keys, and their values in the current line.
 #[derive(Debug, Default)]
 pub struct Object {
-    /// In order of length and bytes.
+    /// Sorted by length, then bytes.
     keys: Vec<Vec<u8>>,
     found: Vec<Found>,
     expected: Vec<Expected>,
-    /// Members of other keys are asked for, too.
+    /// Members with other keys are requested, too.
     keeps_others: bool,
-    /// Those, with their keys.
+    /// Members with other keys, with their keys.
     others: Vec<Range<usize>>,
-    /// There is no memory for more of them.
+    /// Memory for the other members is exhausted.
     lacks_memory: bool,
     unicode: Unicode,
-    /// A key without escapes.
+    /// Buffer for a key without its escapes.
     unescaped: Vec<u8>,
 }
 
 impl Object {
-    /// Ask for these keys, in the server's encoding, and perhaps for the members of all others.
+    /// Requests these keys, given in the server encoding; with `keeps_others`, also the members with all other keys.
     #[must_use]
     pub fn new(keys: &[&[u8]], keeps_others: bool, charset: Charset) -> Object {
         let mut keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_vec()).collect();
@@ -127,24 +127,24 @@ impl Object {
         Object { keys, found, keeps_others, unicode, ..Object::default() }
     }
 
-    /// Which of the keys this is.
+    /// Returns the index of a requested key.
     #[must_use]
     pub fn key(&self, key: &[u8]) -> Option<usize> {
         self.keys.binary_search_by(|known| (known.len(), known.as_slice()).cmp(&(key.len(), key))).ok()
     }
 
-    /// Look at a line. None if it is no object, or nobody here is sure that it is one.
+    /// Reads a line. `None` if the line is not an object, or if only the server's parser can decide.
     #[inline]
     pub fn read(&mut self, line: &[u8]) -> Option<()> {
         self.walk(line, self.unicode, false, &mut encode_utf8)
     }
 
-    /// Look at a line that is an object.
+    /// Reads a line that is known to be an object.
     pub fn read_known(&mut self, line: &[u8], encode: Encode<'_>) -> Option<()> {
         self.walk(line, Unicode::Any, true, encode)
     }
 
-    /// Was there no memory for the members of the line that was looked at? They are not known then.
+    /// Whether memory was exhausted for the members of the line. They are incomplete then.
     #[must_use]
     pub fn lacks_memory(&self) -> bool {
         self.lacks_memory
@@ -212,7 +212,7 @@ impl Object {
         }
     }
 
-    /// Which of the keys is at this place of the line?
+    /// Returns the index of the requested key at this position of the line.
     #[inline]
     fn which(&mut self, place: usize, key: &Text<'_>, encode: Encode<'_>) -> Option<usize> {
         match self.expected.get(place) {
@@ -239,7 +239,7 @@ impl Object {
         found
     }
 
-    /// What a key's value is in the line that was looked at, and its text there.
+    /// Returns the kind and the text of a key's value in the current line.
     #[inline]
     #[must_use]
     pub fn value<'a>(&self, key: usize, line: &'a [u8]) -> (Kind, &'a [u8]) {
@@ -249,7 +249,7 @@ impl Object {
         (found.kind, line.get(found.at.clone()).unwrap_or_default())
     }
 
-    /// Append an object of the members that no key asks for, as they are in the line.
+    /// Appends an object of the members that no key requests, as they are in the line.
     pub fn write_others(&self, line: &[u8], out: &mut Vec<u8>) {
         let length: usize = self.others.iter().map(|member| member.len() + 2).sum();
         out.reserve(length + 2);
@@ -264,7 +264,7 @@ impl Object {
     }
 }
 
-/// Pass the rest of a container that is known to be good, its opening bracket already read.
+/// Skips the rest of a container in valid JSON. Its opening bracket is already read.
 pub(crate) fn pass(tokens: &mut Tokens<'_>) -> Option<()> {
     let mut depth = 1usize;
     while depth > 0 {
@@ -280,7 +280,7 @@ pub(crate) fn pass(tokens: &mut Tokens<'_>) -> Option<()> {
     Some(())
 }
 
-/// Is there nothing in this line?
+/// Whether the line is empty or only white space.
 #[inline]
 #[must_use]
 pub fn is_blank(line: &[u8]) -> bool {
@@ -304,7 +304,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// What the object has for a key, as kind and text.
+    /// Kind and text of a key's value.
     fn found(object: &Object, key: &str, line: &str) -> (Kind, String) {
         let (kind, raw) = object.value(object.key(key.as_bytes()).unwrap(), line.as_bytes());
         (kind, String::from_utf8(raw.to_vec()).unwrap())
@@ -323,7 +323,7 @@ mod tests {
             assert_eq!(found(&o, "long key", line).0, Kind::Missing);
             assert_eq!(others(&o, line), r#"{"x":[{"a":2}], "y" : "}"}"#);
         }
-        // Other keys at the same places, keys in capitals, keys with escapes.
+        // Other keys at the known positions, keys in capitals, keys with escapes.
         let line = r#"{"b":[1],"A":true,"\u0061":false,"\u0041":"","b":2}"#;
         for _ in 0..2 {
             assert_eq!(o.read(line.as_bytes()), Some(()));
@@ -372,7 +372,7 @@ mod tests {
         assert!(o.read(deep(65).as_bytes()).is_none());
         assert!(o.read_known(deep(1_000_000).as_bytes(), &mut encode_utf8).is_some());
         assert_eq!(found(&o, "a", &deep(1_000_000)).1.len(), 2_000_000);
-        // What is not ASCII is for the server where its encoding is another one.
+        // In a server encoding other than UTF-8, only the server converts escapes beyond ASCII.
         let mut latin = Object::new(&[b"a"], false, Charset::SingleByte);
         assert!(latin.read(br#"{"a":"\u0041","\u0061":"\n"}"#).is_some());
         assert!(latin.read(br#"{"a":"\u00e4"}"#).is_none());
@@ -409,7 +409,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
 
-        /// Lines made of members that are known, some keys missing, some twice, in any order.
+        /// Lines of known members: some keys missing, some twice, in any order.
         #[test]
         fn made_of_members(
             lines in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! The pure part of pg_bulk: what a file means, and what its fields are worth, without a server.
+//! The pure part of pg_bulk: it reads files, converts fields to datums, and builds tuples and pages without a server.
 //!
 //! ```text
 //!   bytes ──► window ──► scan::cut ──► scan::split ──► reader ──► convert ──► datums
@@ -10,11 +10,11 @@
 //!
 //! Datums become heap tuples in [`mod@tuple`], and these become pages and their WAL in [`page`].
 //!
-//! Nothing here does I/O, allocates per record, or knows PostgreSQL: the extension feeds bytes and takes datums.
-//! The fast path must only ever be right; the exact path must know everything. Tests hold the two against each other
-//! at every buffer size, and both against a naive reader that fits on a page.
+//! This crate does no I/O, does not allocate per record and does not call PostgreSQL: the extension passes bytes in and
+//! takes datums. The fast path may leave input to the exact path but must never be wrong. The exact path supports
+//! everything. Tests compare the two at every buffer size, and both with a naive reader of one page of code.
 
-// Nothing that SQL reaches may panic: where it is certain that a thing cannot fail, the place says why.
+// Code that SQL reaches must not panic. Each exception states why it cannot fail.
 #![cfg_attr(
     not(test),
     deny(

@@ -1,20 +1,25 @@
-//! The exact line reader: where does COPY say this line ends?
+//! The exact line reader: finds the end of a line as COPY does.
 //!
-//! [`read_line`] mirrors `CopyReadLineText` (src/backend/commands/copyfromparse.c) character for character,
-//! including what looks odd there: the two-byte skip after a backslash, `\.` after data, the look-ahead that turns
-//! a carriage return into a line end or an error, the count of line ends inside quotes that depends on what is
-//! known of the file so far. It is slow, and it is the authority: the SIMD scan hands it every record in which
-//! anything unusual happens, the first record of a file, and every record of an irregular dialect.
+//! [`read_line`] mirrors `CopyReadLineText` (src/backend/commands/copyfromparse.c) character for character, with its
+//! peculiarities:
 //!
-//! It looks at a buffer that starts at a line start. If the answer depends on bytes that are not there yet, it says
-//! [`Line::NeedMore`] and is called again with a longer buffer.
+//! - The two-byte skip after a backslash.
+//! - `\.` after data.
+//! - The look-ahead that makes a carriage return a line end or an error.
+//! - The count of line ends inside quotes, which depends on the line end known so far.
+//!
+//! The reader is slow, and it defines the correct result. The SIMD scan leaves the unusual records to it: the first
+//! record of a file, every record with an unusual byte, and every record of an irregular dialect.
+//!
+//! The reader gets a buffer that begins at a line start. If the result depends on bytes that have not arrived, it
+//! returns [`Line::NeedMore`] and is called again with a longer buffer.
 
 use crate::dialect::{Dialect, EndMarker, Eol};
 
-/// COPY's line buffer is a StringInfo, which cannot hold this many bytes (`MaxAllocSize`).
+/// Limit of a line in bytes: COPY's line buffer is a StringInfo, which cannot hold this many (`MaxAllocSize`).
 pub const LINE_LIMIT: usize = 0x3fff_ffff;
 
-/// What the bytes at a line start turned out to be.
+/// The bytes at a line start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
     /// A line: `content` bytes of data, and the next line starts at `next`.
@@ -26,11 +31,11 @@ pub enum Line {
         /// Line ends inside quotes that COPY counts.
         embedded: u64,
     },
-    /// The data end here, at the end of the input or at `\.`; `content` bytes of data come before.
+    /// The data end here, at the end of the input or at `\.`, after `content` bytes of data.
     End {
         /// Length of the unfinished line, possibly 0.
         content: usize,
-        /// Where reading would go on (COPY does, when `\.` followed data).
+        /// Offset at which COPY goes on reading if `\.` followed data.
         next: usize,
         /// Line ends inside quotes that COPY counts.
         embedded: u64,
@@ -42,7 +47,7 @@ pub enum Line {
     },
     /// COPY raises an error here.
     Error {
-        /// Which.
+        /// The error.
         kind: LineError,
         /// Line ends inside quotes seen so far.
         embedded: u64,
@@ -64,18 +69,18 @@ pub enum LineError {
     MarkerNewline,
 }
 
-/// Read one line of `buf`, which starts at a line start and is all there is if `at_end`.
+/// Reads one line of `buf`, which begins at a line start. With `at_end`, no more bytes follow.
 ///
 /// `eol` is learned from the first line that ends.
 pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -> Line {
     let csv = d.is_csv();
-    // No byte stands for "no separate escape".
+    // No byte is u16::MAX: there is no separate escape.
     let escape = if csv && d.quote != d.escape { u16::from(d.escape) } else { u16::MAX };
     let marker_in_csv = d.end_marker == EndMarker::Until17;
     let (mut in_quote, mut last_was_escape) = (false, false);
     let mut embedded = 0u64;
     let mut at = 0usize;
-    // Reading past the end yields the NUL with which core pads its buffer.
+    // Past the end: the NUL with which core pads its buffer.
     let peek = |i: usize| buf.get(i).copied().unwrap_or(0);
 
     loop {
@@ -157,8 +162,10 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
     }
 }
 
-/// Where a line ends that [`read_line`] has an error about: at the next line end of the file's kind, whatever is before it.
-/// Length of its data, start of the next line, and whether the data end with it; `None` if more bytes are needed.
+/// Finds the end of a line for which [`read_line`] returns an error: the next line end of the file's kind.
+///
+/// Returns the length of the line's data, the start of the next line, and whether the data end with the line; `None` if
+/// more bytes are needed.
 #[must_use]
 pub fn skip_line(d: &Dialect, eol: Option<Eol>, buf: &[u8], at_end: bool) -> Option<(usize, usize, bool)> {
     let csv = d.is_csv();
@@ -199,7 +206,7 @@ pub fn skip_line(d: &Dialect, eol: Option<Eol>, buf: &[u8], at_end: bool) -> Opt
     at_end.then_some((buf.len(), buf.len(), true))
 }
 
-/// What a `\.` is.
+/// The meaning of one `\.`.
 enum Marker {
     Ends(usize),
     Data,
@@ -207,7 +214,7 @@ enum Marker {
     Error(LineError),
 }
 
-/// Judge the `\.` at `start`.
+/// Classifies the `\.` at `start`.
 fn marker(d: &Dialect, eol: Option<Eol>, buf: &[u8], start: usize, at_end: bool) -> Marker {
     let csv = d.is_csv();
     let since18 = d.end_marker == EndMarker::Since18;

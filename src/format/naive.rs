@@ -1,7 +1,7 @@
-//! The slow twin: a whole file in memory, the exact line reader, the exact field reader, nothing else.
+//! The naive reader: a whole file in memory, the exact line reader and the exact field reader.
 //!
-//! It is the oracle of the tests and of the fuzz target: no buffers, no bitmaps, no batches, no positions that move.
-//! That the exact readers themselves agree with COPY is shown against a server.
+//! It is the oracle of the tests and of the fuzz targets: it has no buffers, bitmaps or batches. Tests against a server
+//! show that the exact readers themselves agree with COPY.
 
 pub mod stretches;
 pub mod tolerant;
@@ -12,7 +12,7 @@ use crate::line::{self, Line};
 use crate::reader::{Event, ReadError, Reader, Settings, Value};
 use crate::verify::utf8_valid_up_to;
 
-/// What a field says.
+/// The contents of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cell {
     /// The NULL marker.
@@ -23,12 +23,12 @@ pub enum Cell {
     Bytes(Vec<u8>),
 }
 
-/// A record, and what the reader says of it for COPY's messages.
+/// A record with its position, for COPY's messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// COPY's number of its line.
     pub number: u64,
-    /// Where it starts.
+    /// Offset of its start.
     pub offset: u64,
     /// Its line without the line's end.
     pub line: Vec<u8>,
@@ -36,7 +36,8 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// The rows of `data`, and the error that ends them, with its line number. Only what is valid UTF-8 is data.
+/// Returns the rows of `data`, and the error that ends them with its line number. Data end at the first byte that is
+/// not valid UTF-8.
 #[must_use]
 pub fn rows(d: &Dialect, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
     if let Some(length) = d.stride() {
@@ -67,7 +68,7 @@ pub fn rows(d: &Dialect, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
     }
 }
 
-/// The record of a line.
+/// Splits a line into the cells of a record.
 fn record(d: &Dialect, number: u64, at: usize, line: &[u8]) -> Result<Row, ReadError> {
     let mut ends = Vec::new();
     field::split_line(d, line, usize::MAX, &mut ends).map_err(ReadError::Field)?;
@@ -115,7 +116,7 @@ fn cell(d: &Dialect, raw: &[u8]) -> Cell {
     Cell::Bytes(value)
 }
 
-/// The same from a [`Reader`] that is fed `piece` bytes at a time.
+/// Returns the rows that a [`Reader`] makes of `data` when it gets `piece` bytes at a time.
 #[must_use]
 pub fn read_in_pieces(settings: Settings, data: &[u8], piece: usize) -> (Vec<Row>, Option<(u64, ReadError)>) {
     let mut reader = Reader::new(settings);
@@ -138,7 +139,7 @@ pub fn read_in_pieces(settings: Settings, data: &[u8], piece: usize) -> (Vec<Row
     }
 }
 
-/// What a reader says of its current record.
+/// The current record of a reader.
 fn row(reader: &Reader) -> Row {
     let cells = (0..reader.fields()).map(|i| match reader.value(i) {
         Value::Null => Cell::Null,

@@ -1,36 +1,36 @@
-//! Numbers as other programs keep them in memory: integers of one to eight bytes, floats of four and eight, in either byte
-//! order.
+//! Binary numbers as other programs store them: integers of one to eight bytes, floats of four and eight, in either
+//! byte order.
 //!
-//! They become text, which the types' own decoders and input functions read: so a number that its column has no room for is
-//! refused in the type's own words, and a column need not be of a type of numbers. Integers are exact, and floats are as short as
-//! they can be to be read back as the same.
+//! They become text, which the types' decoders and input functions read. So a number out of a column's range fails with
+//! the type's own message, and the column may also be of another type, such as text. Integers are exact. Floats have
+//! the fewest digits that read back as the same value.
 
 use std::io::Write;
 
-/// Which byte comes first.
+/// Byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// The lowest one.
+    /// The lowest byte comes first.
     Little,
-    /// The highest one.
+    /// The highest byte comes first.
     Big,
 }
 
 /// A kind of number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
-    /// Two's complement.
+    /// An integer in two's complement.
     Signed(Order),
-    /// Without a sign.
+    /// An integer without a sign.
     Unsigned(Order),
-    /// IEEE 754, single or double as there are bytes.
+    /// An IEEE 754 float, single or double by its number of bytes.
     Float(Order),
-    /// The same for who keeps it as a double: a single has more digits then.
+    /// A float for a column of double precision. A single gets the digits of the double that equals it.
     Double(Order),
 }
 
 impl Number {
-    /// Append the text of the number that these bytes are: up to eight of an integer, four or eight of a float.
+    /// Appends the text of a number. `bytes`: up to eight of an integer, four or eight of a float.
     pub fn write(self, bytes: &[u8], out: &mut Vec<u8>) {
         let Some(spare) = 8usize.checked_sub(bytes.len()) else { return };
         let (Number::Signed(order) | Number::Unsigned(order) | Number::Float(order) | Number::Double(order)) = self;
@@ -40,12 +40,12 @@ impl Number {
             to.copy_from_slice(bytes);
         }
         let bits = if order == Order::Big { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
-        // Nothing that is written to memory fails.
+        // Writing to a Vec cannot fail.
         let _ = match self {
             Number::Unsigned(_) => write!(out, "{bits}"),
             Number::Signed(_) => {
                 let unused = 8 * spare as u32;
-                // No bytes at all are zero.
+                // No bytes mean zero.
                 let number = bits.checked_shl(unused).unwrap_or(0).cast_signed() >> unused.min(63);
                 write!(out, "{number}")
             }
@@ -56,7 +56,7 @@ impl Number {
     }
 }
 
-/// Numbers that are written without an exponent are between these.
+/// Numbers in this range are written without an exponent.
 const PLAIN: std::ops::Range<f64> = 1e-5..1e15;
 
 fn write_single(number: f32, out: &mut Vec<u8>) -> std::io::Result<()> {

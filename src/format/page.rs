@@ -2,20 +2,20 @@
 //!
 //! ```text
 //!  0        8          10      12       14       16         18                   20            24
-//!  pd_lsn | checksum | flags | lower  | upper  | special  | pagesize_version   | prune_xid   | line pointers -> 0 <- tuples
+//!  pd_lsn | checksum | flags | lower  | upper  | special  | pagesize_version   | prune_xid   | pointers -> 0 <- tuples
 //! ```
 //!
-//! A [`PageBatch`] takes tuples until as many pages are complete as are to be appended to a table at once. A page does
-//! not know its block number while it is filled: which block it becomes is decided when the batch is appended. A page
-//! that is only partly filled then need not be appended: [`PageBatch::take_full`] carries it over to the next batch.
+//! A [`PageBatch`] takes tuples until it has all pages that are appended to a table at once. Pages get their block
+//! numbers when the batch is appended, not while they are filled. The last, partly filled page need not be appended:
+//! [`PageBatch::take_full`] moves it to the next batch.
 //!
-//! The tricky point is memory that has seen other pages. Nothing clears a page before it is filled: tuples and line
-//! pointers are written as they come, and the header and the zeros between the two when the page is complete. So only
-//! the pages before the last are pages to others, and what the current page has so far is in `lower` and `upper`.
+//! The tricky point is reused memory. A page is not cleared before it is filled. Tuples and line pointers are written
+//! first; the header and the zeros between them follow when the page is complete. So only complete pages are visible
+//! outside. The bounds of the current page are in `lower` and `upper`.
 //!
-//! Where a page ends is decided as heap_multi_insert does, and the pages are what PageInit and PageAddItem would leave,
-//! so that a standby that replays [`PageBatch::wal_data`] has the same bytes. No page has pd_prune_xid: an insert makes
-//! nothing that could be pruned.
+//! A page ends at the same tuple as with heap_multi_insert, and its bytes are those that PageInit and PageAddItem would
+//! leave. So a standby that replays [`PageBatch::wal_data`] has the same bytes. pd_prune_xid is 0 on all pages: an
+//! insert leaves nothing to prune.
 #![allow(unsafe_code, reason = "pages are memory with an alignment and uninitialised parts")]
 
 use std::alloc::{Layout as Memory, alloc, dealloc};
@@ -34,7 +34,7 @@ pub const PAGE_HEADER: usize = 24;
 pub const LINE_POINTER: usize = 4;
 /// MaxHeapTuplesPerPage
 pub const MAX_TUPLES: usize = (PAGE_SIZE - PAGE_HEADER) / (max_align(TUPLE_HEADER) + LINE_POINTER);
-/// SizeOfMultiInsertTuple: what is logged of a tuple before its bytes from TUPLE_HEADER on.
+/// SizeOfMultiInsertTuple: bytes that WAL has for a tuple before the tuple's bytes from TUPLE_HEADER on.
 pub const MULTI_INSERT_TUPLE: usize = 7;
 /// PD_ALL_VISIBLE
 pub const PD_ALL_VISIBLE: u16 = 0x0004;
@@ -42,7 +42,7 @@ pub const PD_ALL_VISIBLE: u16 = 0x0004;
 const LAYOUT_VERSION: u16 = 4;
 /// LP_NORMAL
 const LP_NORMAL: u32 = 1;
-/// Pages that memory is allocated for at first.
+/// Number of pages in the first allocation.
 const FIRST_PAGES: usize = 2;
 
 /// PageHeaderData, without line pointers.
@@ -65,10 +65,10 @@ const _: () = {
     assert!(offset_of!(PageHeaderData, pd_lower) == 12);
     assert!(offset_of!(PageHeaderData, pd_prune_xid) == 20);
     assert!(MAX_TUPLES == 291);
-    // A page without dead line pointers is full before it has more of them than there may be.
+    // A page without dead line pointers is full before it can reach this limit.
     assert!(PAGE_HEADER + (MAX_TUPLES + 1) * (LINE_POINTER + max_align(TUPLE_HEADER)) > PAGE_SIZE);
     assert!(MAX_TUPLE_SIZE == PAGE_SIZE - max_align(PAGE_HEADER + LINE_POINTER));
-    // An infomask2, an infomask and a hoff, after the length.
+    // The tuple's length, infomask2, infomask and hoff.
     assert!(MULTI_INSERT_TUPLE == 2 + TUPLE_HEADER - T_INFOMASK2);
 };
 
@@ -76,22 +76,22 @@ const _: () = {
 #[derive(Debug)]
 pub struct PageBatch {
     pages: NonNull<u8>,
-    /// Pages that there is memory for, and pages at most.
+    /// Pages in the allocated memory, and the most pages of the batch.
     capacity: usize,
     limit: usize,
-    /// Bytes that are left free on each page.
+    /// Bytes to leave free on each page.
     reserve: usize,
     flags: u16,
-    /// Complete pages. The next one is being filled unless that is `limit`.
+    /// Number of complete pages. The next one is being filled unless this equals `limit`.
     complete: usize,
-    /// Where its line pointers end and its tuples begin.
+    /// Bounds of the page that is being filled: the end of its line pointers, and the start of its tuples.
     lower: usize,
     upper: usize,
     /// Tuples on complete pages.
     rows: u64,
 }
 
-// SAFETY: the memory is the batch's own.
+// SAFETY: the batch owns the memory.
 unsafe impl Send for PageBatch {}
 
 impl Drop for PageBatch {
@@ -102,15 +102,15 @@ impl Drop for PageBatch {
 }
 
 fn memory(pages: usize) -> Memory {
-    // SAFETY: the alignment is a power of two, and there are not enough pages to overflow.
+    // SAFETY: the alignment is a power of two, and the size of at most `limit` pages does not overflow.
     unsafe { Memory::from_size_align_unchecked(pages * PAGE_SIZE, IO_ALIGN) }
 }
 
 impl PageBatch {
-    /// A batch of at most `pages` pages, each of which keeps `reserve` bytes free unless a tuple is alone on it:
+    /// Creates a batch of at most `pages` pages. Each page keeps `reserve` bytes free unless it has only one tuple:
     /// RelationGetTargetPageFreeSpace, BLCKSZ × (100 − fillfactor) / 100. With `frozen` tuples, pages are all-visible.
     ///
-    /// None if there is no memory.
+    /// Returns `None` if memory is exhausted.
     #[must_use]
     pub fn new(pages: usize, reserve: usize, frozen: bool) -> Option<Self> {
         let limit = pages.clamp(1, u32::MAX as usize);
@@ -122,10 +122,10 @@ impl PageBatch {
         Some(Self { pages, capacity, limit, reserve, flags, complete: 0, lower, upper, rows: 0 })
     }
 
-    /// Adds a tuple: the page it is on, counted from 0, and its offset number.
+    /// Adds a tuple. Returns its page, counted from 0, and its offset number.
     ///
-    /// None if the batch is full, and for a tuple shorter than its header or longer than [`MAX_TUPLE_SIZE`], which are
-    /// for the caller to find out beforehand: then the tuple is not in the batch.
+    /// Returns `None`, without adding the tuple, if the batch is full. It also does so for a tuple shorter than its
+    /// header or longer than [`MAX_TUPLE_SIZE`]; the caller must check the length before.
     #[inline]
     pub fn add(&mut self, tuple: &[u8]) -> Option<(u32, u16)> {
         if !(TUPLE_HEADER..=MAX_TUPLE_SIZE).contains(&tuple.len()) || self.complete == self.limit {
@@ -151,17 +151,17 @@ impl PageBatch {
         Some((self.complete as u32, number as u16))
     }
 
-    /// [`PageBatch::add`], if the current page has room for the tuple; else nothing happens.
+    /// [`PageBatch::add`] if the current page has room for the tuple; else returns `None` and changes nothing.
     #[inline]
     pub fn add_here(&mut self, tuple: &[u8]) -> Option<(u32, u16)> {
         if self.has_room(max_align(tuple.len())) { self.add(tuple) } else { None }
     }
 
-    /// The same with another header than the tuple has.
+    /// [`PageBatch::add_here`] with `header` in place of the tuple's own header.
     #[inline]
     pub fn add_with_header(&mut self, tuple: &[u8], header: &[u8; TUPLE_HEADER]) -> Option<(u32, u16)> {
         let place = self.add_here(tuple)?;
-        // SAFETY: where it was put: the last tuple of the current page, which has a header.
+        // SAFETY: `add_here` has put the tuple at `upper` of the current page, and a tuple has a header.
         unsafe {
             let to = self.page(self.complete).add(self.upper);
             to.cast::<[u8; TUPLE_HEADER]>().write(*header);
@@ -170,7 +170,7 @@ impl PageBatch {
         Some(place)
     }
 
-    /// Whether the current page takes a tuple that has `room` bytes with its padding.
+    /// Whether the current page has room for a tuple of `room` bytes, padding included.
     #[inline(always)]
     fn has_room(&self, room: usize) -> bool {
         self.lower + LINE_POINTER + room + self.reserve <= self.upper || self.lower == PAGE_HEADER
@@ -185,7 +185,7 @@ impl PageBatch {
             return None;
         }
         if self.complete == self.capacity && !self.grow() {
-            // No memory: this is what there is.
+            // Memory is exhausted: the batch ends with the pages that it has.
             self.limit = self.capacity;
             return None;
         }
@@ -196,7 +196,7 @@ impl PageBatch {
         let capacity = (self.capacity * 2).min(self.limit);
         // SAFETY: not of size zero.
         let Some(pages) = NonNull::new(unsafe { alloc(memory(capacity)) }) else { return false };
-        // SAFETY: both have that many pages; the old memory is not used any more.
+        // SAFETY: both have at least `complete` pages; the old memory is not used any more.
         unsafe {
             ptr::copy_nonoverlapping(self.pages.as_ptr(), pages.as_ptr(), self.complete * PAGE_SIZE);
             dealloc(self.pages.as_ptr(), memory(self.capacity));
@@ -228,7 +228,7 @@ impl PageBatch {
         (self.lower, self.upper) = (PAGE_HEADER, PAGE_SIZE);
     }
 
-    /// Completes the page that is being filled, unless it is empty, and returns how many pages there are. The next
+    /// Completes the page that is being filled, unless it is empty, and returns the number of complete pages. The next
     /// tuple begins another page.
     pub fn finish(&mut self) -> usize {
         if self.lower > PAGE_HEADER {
@@ -256,10 +256,11 @@ impl PageBatch {
         (self.lower - PAGE_HEADER) / LINE_POINTER
     }
 
-    /// Removes the complete pages. The page that is being filled becomes page 0 and goes on to be filled.
+    /// Removes the complete pages. The page that is being filled becomes page 0 and keeps its tuples.
     pub fn take_full(&mut self) {
         if self.complete > 0 && self.lower > PAGE_HEADER {
-            // SAFETY: both pages have memory; what is copied has been written, and is not moved onto itself.
+            // SAFETY: both pages have memory; the copied bytes have been written, and the pages are not the same
+            // one.
             unsafe {
                 let (from, to) = (self.page(self.complete), self.page(0));
                 let (line_pointers, tuples) = (self.lower - PAGE_HEADER, PAGE_SIZE - self.upper);
@@ -271,7 +272,7 @@ impl PageBatch {
         self.rows = 0;
     }
 
-    /// Gives back memory that only a larger batch needs. Without complete pages.
+    /// Frees memory that only a larger batch needs. Does nothing if there are complete pages.
     pub fn shrink(&mut self) {
         let capacity = self.limit.min(FIRST_PAGES);
         if self.complete > 0 || self.capacity <= capacity {
@@ -279,8 +280,8 @@ impl PageBatch {
         }
         // SAFETY: not of size zero.
         let Some(pages) = NonNull::new(unsafe { alloc(memory(capacity)) }) else { return };
-        // SAFETY: what has been written of the page that is being filled is copied within it; the old memory is not used
-        // any more.
+        // SAFETY: the written parts of the page that is being filled are copied to the same offsets; the old memory
+        // is not used any more.
         unsafe {
             let (from, to) = (self.pages.as_ptr(), pages.as_ptr());
             ptr::copy_nonoverlapping(from.add(PAGE_HEADER), to.add(PAGE_HEADER), self.lower - PAGE_HEADER);
@@ -290,7 +291,7 @@ impl PageBatch {
         (self.pages, self.capacity) = (pages, capacity);
     }
 
-    /// Memory that is allocated, in bytes.
+    /// Size of the allocated memory, in bytes.
     #[must_use]
     pub fn allocated(&self) -> usize {
         self.capacity * PAGE_SIZE
@@ -303,20 +304,20 @@ impl PageBatch {
         (self.lower, self.upper) = (PAGE_HEADER, PAGE_SIZE);
     }
 
-    /// The complete pages, one after the other. They move when tuples are added.
+    /// Returns the complete pages as one slice. Adding tuples may move them.
     #[must_use]
     pub fn pages(&self) -> &[u8] {
         // SAFETY: complete pages are initialised.
         unsafe { slice::from_raw_parts(self.pages.as_ptr(), self.complete * PAGE_SIZE) }
     }
 
-    /// A complete page, for functions of the server that write to it; null if there is no such page.
+    /// Returns a complete page for server functions that write to it; null if there is no such page.
     #[must_use]
     pub fn as_ptr(&mut self, page: usize) -> *mut u8 {
         if page < self.complete { self.page(page) } else { ptr::null_mut() }
     }
 
-    /// Tuples on a complete page.
+    /// Number of tuples on a complete page.
     #[must_use]
     pub fn page_rows(&self, page: usize) -> usize {
         self.header(page).map_or(0, |header| (usize::from(header.pd_lower) - PAGE_HEADER) / LINE_POINTER)
@@ -325,7 +326,7 @@ impl PageBatch {
     /// The tuples of a complete page with their offset numbers.
     pub fn tuples(&self, page: usize) -> impl Iterator<Item = (u16, &[u8])> {
         (1..=self.page_rows(page)).map(move |number| {
-            // SAFETY: the page is complete and has so many tuples.
+            // SAFETY: the page is complete and has tuples up to `number`.
             let tuple = unsafe {
                 let (tuple, length) = find(self.page(page), number);
                 slice::from_raw_parts(tuple.cast_const(), length)
@@ -346,11 +347,12 @@ impl PageBatch {
         }
     }
 
-    /// The same for one page.
+    /// Makes a complete page the block `block`: sets t_ctid of all its tuples.
     pub fn set_block_number(&mut self, page: usize, block: u32) {
         let halves = [(block >> 16) as u16, block as u16];
         for number in 1..=self.page_rows(page) {
-            // SAFETY: the page is complete and has so many tuples, each with a header; it is borrowed exclusively.
+            // SAFETY: the page is complete and has tuples up to `number`, each with a header; it is borrowed
+            // exclusively.
             unsafe {
                 let (tuple, _) = find(self.page(page), number);
                 tuple.add(T_CTID).cast::<[u16; 2]>().write(halves);
@@ -366,14 +368,14 @@ impl PageBatch {
         }
     }
 
-    /// Appends the block data of the XLOG_HEAP2_MULTI_INSERT record with INIT_PAGE that makes a complete page. Returns
-    /// the number of its tuples, which the record has elsewhere.
+    /// Appends the block data of the XLOG_HEAP2_MULTI_INSERT record with INIT_PAGE that creates a complete page.
+    /// Returns the number of its tuples, which another part of the record needs.
     pub fn wal_data(&self, page: usize, out: &mut Vec<u8>) -> u16 {
         let start = out.len();
-        // What is logged of a tuple and its padding is less than its header and its line pointer.
+        // The logged bytes of a tuple with their padding are fewer than its header and line pointer on the page.
         out.reserve(PAGE_SIZE);
         let mut at = 0;
-        // SAFETY: there is room for all of it, see above; a tuple has more bytes than its header.
+        // SAFETY: PAGE_SIZE bytes are reserved, see above; a tuple has more bytes than its header.
         unsafe {
             let to = out.as_mut_ptr().add(start);
             for (_, tuple) in self.tuples(page) {
@@ -392,7 +394,7 @@ impl PageBatch {
         self.page_rows(page) as u16
     }
 
-    /// Where a page begins. There must be memory for it.
+    /// Start of a page. The page must have memory.
     #[inline(always)]
     fn page(&self, page: usize) -> *mut u8 {
         self.pages.as_ptr().wrapping_add(page * PAGE_SIZE)
@@ -404,8 +406,8 @@ impl PageBatch {
     }
 }
 
-/// Copies a tuple. Most are short, and to call memcpy takes longer than to copy them: in pieces, of which the last one
-/// overlaps the one before.
+/// Copies a tuple. Most tuples are short, and a call of memcpy takes longer than copying them in pieces. The last piece
+/// overlaps the one before it.
 ///
 /// # Safety
 /// As [`ptr::copy_nonoverlapping`].
@@ -413,7 +415,7 @@ impl PageBatch {
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     type Piece = [u64; 2];
     const PIECE: usize = size_of::<Piece>();
-    // SAFETY: the caller's promise; all pieces are within `len` bytes.
+    // SAFETY: this function's contract; all pieces are within `len` bytes.
     unsafe {
         if !(PIECE..=16 * PIECE).contains(&len) {
             return ptr::copy_nonoverlapping(from, to, len);
@@ -435,13 +437,13 @@ fn line_pointer(at: usize, length: usize) -> u32 {
     if cfg!(target_endian = "big") { at << 17 | LP_NORMAL << 15 | length } else { at | LP_NORMAL << 15 | length << 17 }
 }
 
-/// A tuple of a page and its length.
+/// Finds tuple `number` of a page. Returns its address and length.
 ///
 /// # Safety
 /// The page is complete and has that many tuples.
 #[inline(always)]
 unsafe fn find(page: *mut u8, number: usize) -> (*mut u8, usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's contract.
     unsafe {
         let pointer = page.add(PAGE_HEADER + (number - 1) * LINE_POINTER).cast::<u32>().read();
         let (low, high) = ((pointer & 0x7fff) as usize, (pointer >> 17) as usize);

@@ -1,26 +1,27 @@
-//! Numbers that are written with other separators: `1.234.567,89`, `1'234.5`.
+//! Numbers with other separators: `1.234.567,89`, `1'234.5`.
 //!
-//! They become what the types' input functions read. Nothing is guessed: separators stand between groups of three digits of the
-//! integer part or nowhere, and a point that is no separator of the pattern is none of the number's either, since an input function
-//! would take it for the decimal one. What has neither (`NaN`, `1e6`, a word) is left to the input function as it is.
+//! They are rewritten for the types' input functions. Ambiguous numbers are rejected. Separators must be between all
+//! groups of three digits of the integer part, or absent. A point is an error unless the pattern has it as a separator:
+//! an input function would read it as the decimal point. A text with neither point nor separator (`NaN`, `1e6`, a word)
+//! is passed unchanged to the input function.
 
-/// How numbers are written.
+/// The separators of numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
-    /// Before the fraction.
+    /// Decimal separator, ahead of the fraction.
     pub decimal: u8,
-    /// Between groups of three digits.
+    /// Separator between groups of three digits.
     pub thousands: Option<Vec<u8>>,
 }
 
-/// The digits at the start, and what is behind them.
+/// Splits off the digits at the start.
 fn digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
 }
 
 impl Pattern {
-    /// Append the number as an input function reads it; `None` if it is not written like that. What was appended then is worth
-    /// nothing.
+    /// Appends the number in the form that an input function reads. `None` if the number does not match the pattern;
+    /// the appended bytes are garbage then.
     pub fn write(&self, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let text = text.trim_ascii();
         let separator = self.thousands.as_deref();
@@ -130,7 +131,7 @@ mod tests {
         ] {
             assert_eq!(read(&german, text), None, "{text}");
         }
-        // Without a separator a point is no number's.
+        // Without a separator, a point is not allowed in a number.
         assert_eq!(read(&pattern(b',', ""), "1.234"), None);
         assert_eq!(read(&pattern(b',', ""), "1,234").as_deref(), Some("1.234"));
         assert_eq!(read(&pattern(b'.', ","), "1,234.5").as_deref(), Some("1234.5"));
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(read(&pattern(b',', "\u{202f}"), "12\u{a0}345,5"), None);
     }
 
-    /// As a person would write it.
+    /// Writes a number by the pattern, with all its separators.
     fn written(integer: u64, fraction: &str, pattern: &Pattern) -> String {
         let plain = integer.to_string();
         let mut out = String::new();
@@ -169,7 +170,7 @@ mod tests {
             prop_assert_eq!(read(&pattern, &written(integer, &fraction, &pattern)), Some(expected));
         }
 
-        /// Whatever is read is the number without separators, and was written right.
+        /// A number that is read had its separators at the right positions and keeps its digits.
         #[test]
         fn nothing_is_guessed(text in "[-+]?[0-9.,e]{0,9}") {
             let german = pattern(b',', ".");

@@ -1,13 +1,13 @@
-//! A value as its field has it: bytes without a header, that need not be copied before a tuple is formed.
+//! A raw value: the bytes of a field without a varlena header, which need not be copied before a tuple is formed.
 //!
-//! Where a row's values are, there is room for 64 bits each. Addresses of user space have 48 bits at most, and a record
-//! of a block is short, so that address and length fit into one word.
+//! The array of a row's values has 64 bits for each. Addresses of user space have at most 48 bits, and a record of a
+//! block is short, so address and length fit into one word.
 #![allow(unsafe_code, reason = "an address becomes a slice again")]
 
-/// Bits of an address.
+/// Number of bits of an address.
 const ADDRESS: u32 = 48;
 
-/// The word for these bytes; `None` if they are too many, or too high up.
+/// Packs the address and length of a slice; `None` if the slice is too long or its address is too high.
 #[inline(always)]
 #[must_use]
 pub fn pack(bytes: &[u8]) -> Option<u64> {
@@ -15,7 +15,7 @@ pub fn pack(bytes: &[u8]) -> Option<u64> {
     (address >> ADDRESS == 0 && bytes.len() >> (64 - ADDRESS) == 0).then_some(address | (bytes.len() as u64) << ADDRESS)
 }
 
-/// Address and length.
+/// Returns the address and the length of a packed slice.
 #[inline(always)]
 #[must_use]
 pub fn unpack(word: u64) -> (*const u8, usize) {
@@ -23,13 +23,13 @@ pub fn unpack(word: u64) -> (*const u8, usize) {
     (std::ptr::with_exposed_provenance(address as usize), (word >> ADDRESS) as usize)
 }
 
-/// The bytes.
+/// Returns a packed slice.
 ///
 /// # Safety
-/// [`pack`] made the word of bytes that are still there.
+/// [`pack`] made the word of bytes that are still valid.
 #[must_use]
 pub unsafe fn bytes<'a>(word: u64) -> &'a [u8] {
     let (address, len) = unpack(word);
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's contract.
     unsafe { std::slice::from_raw_parts(address, len) }
 }

@@ -1,4 +1,4 @@
-//! From bytes to records: the push reader that everything else sits on.
+//! From bytes to records: the push reader below all formats of files.
 //!
 //! ```text
 //!  source -> Window -> split -> Record -> Value
@@ -6,20 +6,21 @@
 //!             bytes)     ends)
 //! ```
 //!
-//! The reader does no I/O. [`Reader::advance`] says what it wants: here is a record, give me bytes, the data have
-//! ended, COPY would raise this error. A caller gives bytes with [`Reader::space`] and [`Reader::filled`].
+//! The reader does no I/O. [`Reader::advance`] returns an [`Event`]: a record is ready, more bytes are needed, the data
+//! have ended, or COPY would raise this error. The caller adds bytes with [`Reader::space`] and [`Reader::filled`].
 //!
-//! **The two paths.** The SIMD kernels read what is beyond doubt: records of a regular dialect whose line end is
-//! known. Whatever they stop at, the first record (which decides how lines end), the unterminated tail of the data
-//! and every record of an irregular dialect go through [`crate::line`] and [`crate::field`], which know all of COPY's
-//! rules. Both leave the same thing behind: field ends, flagged where a value is more than its raw bytes.
+//! **The two paths.** The SIMD kernels read the unambiguous records: those of a regular dialect whose line end is
+//! known. All others go through [`crate::line`] and [`crate::field`], which implement all rules of COPY: the first
+//! record (which decides how lines end), the unterminated end of the data, each record at which the kernels stop, and
+//! every record of an irregular dialect. Both paths produce field ends, with a flag where a value differs from its raw
+//! bytes.
 //!
-//! **Order of errors.** COPY verifies a block's encoding before it looks for lines in it, yet raises the error only
-//! when the lines before are used up. So invalid bytes close the window, and only a record that needs bytes beyond
-//! the window's end meets the error.
+//! **Order of errors.** COPY verifies the encoding of a block before it looks for lines in it, but raises the error
+//! only after the lines ahead of it. So invalid bytes close the window, and the error is raised for the first record
+//! that needs bytes beyond the window's end.
 //!
-//! **Line numbers** are COPY's: one a record, and in CSV one for each line end inside quotes, of a kind that
-//! depends on how lines end. They are counted when somebody asks, from the last position where they were known.
+//! **Line numbers** are COPY's: one for each record, and in CSV one for each line end inside quotes. The byte that
+//! counts there depends on how lines end. Lines are counted on request, from the last position with a known number.
 
 mod ahead;
 mod binary;
@@ -38,26 +39,26 @@ pub use crate::record::{Record, Value};
 use crate::scan::{Batch, CutState, Level, RecordEnd, Scanner};
 use crate::window::Window;
 
-/// Bytes behind a chunk that its reader wants to see: the longest character of any server encoding.
+/// Number of bytes behind a chunk that its reader gets, too: the longest character of any server encoding.
 pub const LOOKAHEAD: usize = 4;
-/// COPY moves input to its line buffer in pieces of this size (`INPUT_BUF_SIZE`).
+/// Size of the blocks in which COPY moves input to its line buffer (`INPUT_BUF_SIZE`).
 const COPY_BLOCK: u64 = 65536;
-/// Most fields and records of one batch: its arrays stay in the first-level cache.
+/// The most fields and records of one batch: its arrays fit into the first-level cache.
 const BATCH_FIELDS: usize = 4096;
 const BATCH_RECORDS: usize = 1024;
 
-/// What [`Reader::advance`] wants or has.
+/// The result of [`Reader::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A record is there.
+    /// A record is ready.
     Record,
-    /// A header line is there ([`Reader::raw_line`], and its fields if they were asked for).
+    /// A header line is ready ([`Reader::raw_line`]; its fields, too, if [`Settings::header_fields`] is set).
     Header,
-    /// Call [`Reader::space`], read, call [`Reader::filled`].
+    /// More bytes are needed: call [`Reader::space`], read, call [`Reader::filled`].
     NeedData,
     /// The data have ended.
     End,
-    /// COPY raises this error here; [`Reader::line_number`] and [`Reader::raw_line`] say where.
+    /// COPY raises this error here. [`Reader::line_number`] and [`Reader::raw_line`] give its position.
     Error(ReadError),
 }
 
@@ -70,16 +71,16 @@ pub enum ReadError {
     Field(FieldError),
     /// The bytes at [`Reader::unverified`] are not valid.
     Encoding,
-    /// Of the last record only so many bytes are there; of records without line ends.
+    /// The last record is incomplete. Only for records without line ends.
     Partial {
-        /// How many.
+        /// Number of its bytes.
         bytes: usize,
-        /// And how many there should be.
+        /// Number of bytes of a complete record.
         length: usize,
     },
-    /// The header of the binary format is none.
+    /// The header of the binary format is invalid.
     Header(HeaderError),
-    /// Binary data go on behind the marker that ends them.
+    /// Binary data continue behind the marker that ends them.
     AfterMarker,
     /// The line does not fit COPY's line buffer: "Cannot enlarge string buffer containing n bytes by m more bytes."
     TooLong {
@@ -90,27 +91,27 @@ pub enum ReadError {
     },
 }
 
-/// What becomes of a record with invalid bytes, where the reader verifies by itself.
+/// What the reader does with a record that has invalid bytes, if it verifies the encoding itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalid {
-    /// The data end with it.
+    /// It ends the data.
     Ends,
-    /// It is an error, behind which there is more to come.
+    /// It is an error, and the reader can continue behind it.
     Reported,
-    /// It is a record: who wants values of it mends them ([`Reader::is_dirty`]).
+    /// It is returned as a record. The caller mends the values that it needs ([`Reader::is_dirty`]).
     Passed,
 }
 
-/// How a reader is to read.
+/// Settings of a reader.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The dialect, of bytes in the server's encoding.
+    /// The dialect. Its strings are in the server encoding.
     pub dialect: Dialect,
-    /// Bytes asked of the source at a time.
+    /// Number of bytes to request from the source at a time.
     pub read_size: usize,
-    /// The reader verifies UTF-8 itself; else the caller does, with [`Reader::verified`].
+    /// The reader verifies UTF-8 itself. Otherwise the caller verifies the encoding and calls [`Reader::verified`].
     pub utf8: bool,
-    /// Most bytes that one character takes in the encoding that is verified.
+    /// The most bytes of a character in the encoding that is verified.
     pub max_char: usize,
     /// Skip a UTF-8 byte order mark at the start.
     pub skip_bom: bool,
@@ -118,40 +119,40 @@ pub struct Settings {
     pub header_lines: u64,
     /// Split header lines into fields, too.
     pub header_fields: bool,
-    /// Most fields stored of a record; more are only counted.
+    /// The most fields to store of a record; further ones are only counted.
     pub max_fields: usize,
-    /// Instruction set.
+    /// The instruction set.
     pub level: Level,
 }
 
-/// Where in a stream a record begins.
+/// The start of a record in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// How lines end.
     pub eol: Eol,
-    /// Position of its first byte.
+    /// Offset of its first byte.
     pub offset: u64,
-    /// Lines before it, as COPY counts them.
+    /// Number of lines before it, as COPY counts them.
     pub lines: u64,
 }
 
-/// Where the current record and its fields are.
+/// Position of the current record and its fields.
 #[derive(Debug, Clone, Copy, Default)]
 struct Current {
     /// Start of the record.
     start: usize,
     /// Start of the record behind it.
     next: usize,
-    /// Its field ends, in the batch or in `exact_ends`.
+    /// Bounds of its field ends in the batch or in `exact_ends`.
     first: usize,
     last: usize,
-    /// Its number of fields (more than are stored, in a runaway record).
+    /// Its number of fields. In a runaway record, more than are stored.
     fields: usize,
     /// End of its data, if the exact reader read it.
     content: Option<usize>,
 }
 
-/// Records out of bytes.
+/// Makes records of bytes.
 #[derive(Debug)]
 pub struct Reader {
     dialect: Dialect,
@@ -159,7 +160,7 @@ pub struct Reader {
     window: Window,
     utf8: bool,
     bom_pending: bool,
-    /// The binary format's own header.
+    /// Progress in the header of the binary format.
     preamble: Preamble,
     header_left: u64,
     header_fields: bool,
@@ -173,20 +174,20 @@ pub struct Reader {
     chunk_end: usize,
     /// The search for line ends behind `chunk_end`.
     cut: CutState,
-    /// So many bytes behind `chunk_end` have no record that can be split.
+    /// No record in this many bytes behind `chunk_end` can be split.
     nothing_in: usize,
-    /// Most records are passed by.
+    /// Most records are skipped by counting, so batches stay small.
     glances: bool,
-    /// The next record is for the exact reader.
+    /// The exact reader must read the next record.
     exact_next: bool,
     /// The exact reader needs at least this many bytes to try again.
     retry_at: usize,
     finished: bool,
 
     batch: Batch,
-    /// How many batches there were before.
+    /// Number of earlier batches.
     batch_number: u64,
-    /// Next record of the batch.
+    /// Index of the next record in the batch.
     cursor: usize,
     current: Current,
     exact_ends: Vec<u32>,
@@ -194,38 +195,39 @@ pub struct Reader {
     /// COPY's line number of the record that ends at `line_pos`.
     line_base: u64,
     line_pos: usize,
-    /// Lines between `line_pos` and `chunk_end`, where the search counted them.
+    /// Number of lines between `line_pos` and `chunk_end`, if the search counted them.
     chunk_lines: Option<u64>,
     /// Line number of the current record, if the exact reader read it.
     exact_line: Option<u64>,
 
-    /// Lines with errors are passed.
+    /// Errors of lines do not end the data.
     tolerant: bool,
     invalid: Invalid,
-    /// Lines of so many bytes do not fit.
+    /// Lines of this many bytes are too long.
     line_limit: usize,
-    /// Nothing is read behind a `\.`, wherever it stands.
+    /// A `\.` ends the data at any position.
     ends_at_marker: bool,
     /// Bytes before this position may be invalid.
     dirty_end: usize,
 }
 
 impl Reader {
-    /// A reader at the start of its data.
+    /// Creates a reader at the start of its data.
     #[must_use]
     pub fn new(s: Settings) -> Reader {
         Reader {
             window: Window::new(s.read_size, s.max_char),
-            // What this machine cannot run is not run, whoever asks for it.
+            // An instruction set that this machine lacks would crash the process, so fall back to the scalar
+            // kernels.
             level: if Level::available().contains(&s.level) { s.level } else { Level::Scalar },
-            // Records without line ends are bytes: they are taken for valid.
+            // Records without line ends are bytes without an encoding: they count as valid.
             utf8: s.utf8 || s.dialect.lacks_line_ends(),
             bom_pending: s.skip_bom && !s.dialect.lacks_line_ends(),
             preamble: if s.dialect.is_binary() { Preamble::Ahead } else { Preamble::Passed },
             header_left: if s.dialect.lacks_line_ends() { 0 } else { s.header_lines },
             header_fields: s.header_fields,
             max_fields: s.max_fields,
-            // Records without line ends have one that nobody looks for.
+            // Records without line ends need a line end here, which no search uses.
             eol: s.dialect.lacks_line_ends().then_some(Eol::Nl),
             scanner: None,
             pos: 0,
@@ -254,43 +256,44 @@ impl Reader {
         }
     }
 
-    /// From now on an error about a line is not the end: the line can be looked at, and [`Reader::advance`] goes on behind
-    /// it. Its invalid bytes do not close the window, either, where the reader verifies by itself.
+    /// From now on, an error of a line does not end the data. The caller can look at the line, and [`Reader::advance`]
+    /// continues behind it. If the reader verifies the encoding itself, invalid bytes do not close the window either.
     pub fn tolerate(&mut self) {
         self.tolerant = true;
         self.invalid = Invalid::Reported;
     }
 
-    /// Lines that do not fit are shorter than COPY's ([`LINE_LIMIT`]), so that a test can have some.
+    /// Sets a limit of lines below COPY's ([`LINE_LIMIT`]), so that a test can exceed it.
     #[doc(hidden)]
     pub fn limit_lines(&mut self, bytes: usize) {
         self.line_limit = bytes.min(LINE_LIMIT);
     }
 
-    /// Records with invalid bytes become this from now on.
+    /// Sets what the reader does with records that have invalid bytes from now on.
     pub fn set_invalid(&mut self, invalid: Invalid) {
         self.invalid = invalid;
     }
 
-    /// May the current line have invalid bytes?
+    /// Whether the current line may have invalid bytes.
     #[inline]
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.current.start < self.dirty_end
     }
 
-    /// A `\.` behind data ends the data, too, as where a client sends them. Of a file COPY goes on to read the next line (up to 17).
+    /// From now on, a `\.` behind data ends the data, too, as when a client sends them. In a file, COPY goes on with
+    /// the next line (up to 17).
     pub fn end_at_marker(&mut self) {
         self.ends_at_marker = true;
     }
 
-    /// After an error: is there more to come?
+    /// After an error: whether the reader can continue.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         (self.tolerant || self.invalid == Invalid::Reported) && !self.finished
     }
 
-    /// Go to the next record.
+    /// Goes to the next record.
     #[inline]
     pub fn advance(&mut self) -> Event {
         if self.cursor < self.batch.len
@@ -348,11 +351,12 @@ impl Reader {
                 if self.batch.len == 0 {
                     return self.exact();
                 }
-                // `advance` takes a record's start from the end of the one before.
+                // `advance` takes a record's start from the end of the one before it.
                 self.current = Current { next: self.batch.start, ..Current::default() };
                 return self.advance();
             }
-            // What was not counted waits until somebody asks, or the bytes go: those of a chunk mostly are never counted.
+            // Lines that are not counted yet are counted on request, or before the bytes go. For a chunk this is
+            // mostly never needed.
             if self.chunk_lines.is_some() {
                 self.settle_lines();
             }
@@ -368,7 +372,8 @@ impl Reader {
                 self.cut.taken();
                 self.chunk_end += last;
             } else if self.window.is_closed() || tail.len() >= self.line_limit || self.cut.odd {
-                // COPY raises an error when it comes to the byte that shows it, and a source may wait for that.
+                // COPY raises an error at the byte that shows it. The source may not send more bytes before it has
+                // seen the error.
                 return self.exact();
             } else {
                 return Event::NeedData;
@@ -376,45 +381,45 @@ impl Reader {
         }
     }
 
-    /// Forget the batch. Returns how many records it had.
+    /// Drops the batch. Returns the number of its records.
     fn drop_batch(&mut self) -> usize {
         self.batch_number += 1;
         self.cursor = 0;
         std::mem::take(&mut self.batch.len)
     }
 
-    /// Is the next record known, so that [`Reader::advance`] has next to nothing to do?
+    /// Whether the next record is already split, so that [`Reader::advance`] only moves to it.
     #[inline]
     #[must_use]
     pub fn has_next(&self) -> bool {
         self.cursor < self.batch.len
     }
 
-    /// The current record's place among all that are known: the number of its batch, and its number in it. `None` if it
-    /// is in none.
+    /// Position of the current record: the number of its batch, and its index in the batch. `None` if the exact reader
+    /// read it.
     #[inline]
     pub(crate) fn place_in_batch(&self) -> Option<(u64, usize)> {
         let record = self.cursor.checked_sub(1)?;
         self.current.content.is_none().then_some((self.batch_number, record))
     }
 
-    /// The place of the record that [`Reader::advance`] goes to, if that is known.
+    /// Position of the record that [`Reader::advance`] goes to, if it is already split.
     #[inline]
     pub(crate) fn next_in_batch(&self) -> Option<(u64, usize)> {
         self.has_next().then_some((self.batch_number, self.cursor))
     }
 
-    /// The current record and those behind it in its batch.
+    /// The current record and the records behind it in its batch.
     pub(crate) fn rest_of_batch(&self) -> &[RecordEnd] {
         self.batch.records.get(self.cursor.saturating_sub(1)..self.batch.len).unwrap_or_default()
     }
 
-    /// Where the fields of a batch end.
+    /// Field ends of the batch.
     pub(crate) fn batch_ends(&self) -> &[u32] {
         &self.batch.ends
     }
 
-    /// Bytes that positions refer to.
+    /// The bytes that positions refer to.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.window.bytes()
     }
@@ -424,21 +429,21 @@ impl Reader {
         self.level
     }
 
-    /// Which of a batch's field ends is the current record's first one.
+    /// Index of the current record's first field end in the batch.
     pub(crate) fn first_end(&self) -> usize {
         self.current.first
     }
 
-    /// Position of the current record.
+    /// Start of the current record.
     pub(crate) fn record_start(&self) -> usize {
         self.current.start
     }
 
-    /// How far lines behind the chunk may be complete, or it may be certain that they are wrong.
+    /// The end of the bytes in which lines are complete or certainly wrong.
     ///
-    /// In CSV COPY looks at the byte behind a carriage return before it takes the line that this ends. That matters
-    /// where the byte turns out to be invalid: the error is this line's. So one at the end has to wait; as does what may
-    /// become an end marker in text.
+    /// In CSV, COPY looks at the byte behind a carriage return before it processes the line that the carriage return
+    /// ends. If that byte is invalid, the error belongs to this line. So a carriage return at the end must wait for the
+    /// next byte. The start of a possible end marker in text must wait, too.
     fn complete_end(&self) -> usize {
         let bytes = self.window.bytes();
         let open: &[&[u8]] = match self.eol {
@@ -453,7 +458,7 @@ impl Reader {
         if end < self.chunk_end { bytes.len() } else { end }
     }
 
-    /// Skip a byte order mark; false if the first bytes are not there yet.
+    /// Skips a byte order mark. Returns false if the first bytes have not arrived yet.
     fn skip_bom(&mut self) -> bool {
         const BOM: &[u8] = b"\xef\xbb\xbf";
         let bytes = self.window.bytes();
@@ -490,14 +495,14 @@ impl Reader {
         }
     }
 
-    /// What a field of the current record says; see [`Record::value`].
+    /// Returns the contents of a field of the current record; see [`Record::value`].
     #[inline]
     #[must_use]
     pub fn value(&self, field: usize) -> Value<'_> {
         self.record().value(field)
     }
 
-    /// Make the value of an escaped field, appended to `out`. True if it must be checked for validity in the server
+    /// Appends the value of an escaped field to `out`. Returns true if it must be checked for validity in the server
     /// encoding (see [`field::unescape_text`]).
     pub fn unescape(&self, raw: &[u8], out: &mut Vec<u8>) -> bool {
         if self.dialect.is_csv() {
@@ -515,7 +520,7 @@ impl Reader {
         &self.dialect
     }
 
-    /// Bytes of the current record, its end included.
+    /// Length of the current record in bytes, with its line end.
     #[inline]
     #[must_use]
     pub fn record_len(&self) -> usize {

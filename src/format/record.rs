@@ -1,14 +1,15 @@
-//! The current record: which field says what.
+//! The current record and the contents of its fields.
 //!
-//! The kernels leave offsets and one bit; here they become values. A field that is plain is NULL, the DEFAULT marker, or
-//! its bytes; what is not plain has quotes or escapes to be removed, which is left to whoever wants the value.
+//! The kernels produce an offset and one bit for each field; this module makes values of them. A plain field is NULL,
+//! the DEFAULT marker, or its bytes, perhaps within quotes. Any other field has escapes or further quotes, which are
+//! removed only if the caller needs the value.
 
 use crate::dialect::Dialect;
 use crate::fixed::Trim;
 use crate::refine;
 use crate::scan::kernel::FLAG;
 
-/// What a field says.
+/// The contents of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// The NULL marker.
@@ -17,24 +18,24 @@ pub enum Value<'a> {
     Default,
     /// The value itself.
     Plain(&'a [u8]),
-    /// The raw field: [`crate::reader::Reader::unescape`] makes the value of it.
+    /// The raw field. [`crate::reader::Reader::unescape`] makes its value.
     Escaped(&'a [u8]),
 }
 
-/// The fields of a record, without the reader's other concerns: what a loop over fields wants to hold.
+/// The fields of a record, without the reader's other state, so that a loop over fields holds little.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) start: usize,
-    /// Where each field ends, with [`FLAG`] if it is not plain.
+    /// End of each field, with [`FLAG`] if the field is not plain.
     pub(crate) ends: &'a [u32],
     pub(crate) dialect: &'a Dialect,
-    /// How long a delimiter is.
+    /// Length of a delimiter, in bytes.
     pub(crate) separator: usize,
 }
 
 impl<'a> Record<'a> {
-    /// What a field says. `field` counts from 0 and is less than [`crate::reader::Reader::fields`].
+    /// Returns the contents of a field. `field` counts from 0 and is less than [`crate::reader::Reader::fields`].
     #[inline(always)]
     #[must_use]
     pub fn value(&self, field: usize) -> Value<'a> {
@@ -49,7 +50,7 @@ impl<'a> Record<'a> {
         value_of(raw, plain, d, d.is_csv())
     }
 
-    /// The same as if the blanks at these ends of the raw field were not in the file.
+    /// Returns the contents of a field after blanks at these ends of the raw field are removed.
     #[must_use]
     pub fn trimmed(&self, field: usize, trim: Trim) -> Value<'a> {
         let Some(&end) = self.ends.get(field) else { return Value::Null };
@@ -57,12 +58,12 @@ impl<'a> Record<'a> {
         let csv = self.dialect.is_csv();
         let literal = self.dialect.is_literal();
         let rest = refine::trimmed(raw, trim, !csv && !literal);
-        // Quotes that were within the field may now be around it.
+        // Quotes that were within the field may now be its first and last bytes.
         let plain = literal || (end & FLAG == 0 && rest.len() == raw.len());
         value_of(rest, plain, self.dialect, csv)
     }
 
-    /// The bytes of a field as they are in the file, with quotes and escapes. `field` as for [`Record::value`].
+    /// Returns the bytes of a field as they are in the file, with quotes and escapes. `field` as for [`Record::value`].
     #[must_use]
     pub fn raw(&self, field: usize) -> &'a [u8] {
         let Some(&end) = self.ends.get(field) else { return &[] };
@@ -71,8 +72,8 @@ impl<'a> Record<'a> {
         self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default()
     }
 
-    /// Is any field more than its raw bytes? In text such a field may hold an escape that makes it invalid, which COPY
-    /// finds before it converts anything.
+    /// Whether any field is flagged as not plain. In text such a field may have an escape that makes it invalid, which
+    /// COPY finds before it converts any field.
     #[inline]
     #[must_use]
     pub fn has_escapes(&self) -> bool {
@@ -80,7 +81,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What a raw field says. `plain` is the kernels' word on it; `csv` is the dialect's, for loops that know it beforehand.
+/// Returns the contents of a raw field. `plain`: the kernels marked the field as plain. `csv`: the dialect is CSV,
+/// passed separately for loops that know it beforehand.
 #[inline(always)]
 pub(crate) fn value_of<'a>(raw: &'a [u8], plain: bool, d: &Dialect, csv: bool) -> Value<'a> {
     if csv {
@@ -105,10 +107,10 @@ pub(crate) fn value_of<'a>(raw: &'a [u8], plain: bool, d: &Dialect, csv: bool) -
     if plain || csv || memchr::memchr(b'\\', raw).is_none() { Value::Plain(raw) } else { Value::Escaped(raw) }
 }
 
-/// Equality of a field and a marker.
+/// Whether a field equals a marker.
 ///
-/// Two empty slices are not compared: memcmp would be given the made-up address of an empty vector, and its masked load
-/// from an unmapped page costs hundreds of cycles even where no byte is wanted.
+/// Two empty slices are not compared: memcmp would get the dangling address of an empty vector, and its masked load
+/// from an unmapped page costs hundreds of cycles even for a length of 0.
 #[inline(always)]
 fn is_marker(raw: &[u8], marker: &[u8]) -> bool {
     raw.len() == marker.len() && (raw.is_empty() || raw == marker)

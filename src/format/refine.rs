@@ -1,42 +1,42 @@
-//! What is made of a field's text before it becomes a value.
+//! Changes to a field's text before its conversion.
 //!
 //! ```text
-//!   raw field ─► trim ─► NULL marker, quotes, escapes ─► null_if ─► form ─► what is converted
+//!   raw field ─► trim ─► NULL marker, quotes, escapes ─► null_if ─► form ─► decoder or input function
 //!                (as if the blanks were not in the file)
 //! ```
 //!
-//! Blanks are taken off the raw field: what is within quotes, or escaped, is the value's, and an empty field is one that has
-//! nothing but blanks. Whoever wants a column refined goes this way for each of its fields ([`crate::record::Record::trimmed`]);
-//! the kernels and the blocks know nothing of it.
+//! Blanks are removed from the raw field. So blanks within quotes, and escaped ones, belong to the value, and a field
+//! of blanks only is an empty field. Only columns with a [`Refinement`] take this path
+//! ([`crate::record::Record::trimmed`]). The kernels and the blocks do not support it.
 
 use crate::fixed::Trim;
 use crate::pattern::Pattern;
 use crate::template::{Misfit, Template};
 
-/// What is made of the texts of a column.
+/// The changes to the fields of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refinement {
-    /// Which end of a raw field loses its blanks.
+    /// The ends of a raw field from which blanks are removed.
     pub trim: Trim,
-    /// Values that stand for NULL.
+    /// Values that mean NULL.
     pub nulls: Vec<Vec<u8>>,
-    /// How its values are written, if not as its type reads them.
+    /// How values are written in the file.
     pub form: Form,
 }
 
-/// How values are written.
+/// How values are written in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
-    /// As their type reads them.
+    /// In the form that the type's input function reads.
     Own,
-    /// As numbers with other separators.
+    /// Numbers with other separators.
     Number(Pattern),
-    /// As dates and times in another order.
+    /// Dates and times in another order.
     Time(Template),
 }
 
 impl Form {
-    /// Append the text as its type reads it. What was appended is worth nothing if that is an error.
+    /// Appends the text in the form that the type reads. On an error, the appended bytes are garbage.
     pub fn write(&self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit> {
         match self {
             Form::Own => {
@@ -56,13 +56,13 @@ impl Default for Refinement {
 }
 
 impl Refinement {
-    /// Is every text what it is?
+    /// Whether it changes no text.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Refinement::default()
     }
 
-    /// Does this value stand for NULL?
+    /// Whether this value means NULL.
     #[inline]
     #[must_use]
     pub fn is_null(&self, value: &[u8]) -> bool {
@@ -74,7 +74,7 @@ fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// A raw field without the blanks at these ends. With `escapes`, one behind a backslash is data.
+/// Returns a raw field without the blanks at these ends. With `escapes`, a blank behind a backslash is data.
 #[must_use]
 pub fn trimmed(raw: &[u8], trim: Trim, escapes: bool) -> &[u8] {
     let mut rest = raw;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the words of std.
+        /// Compares trimming with the functions of std.
         #[test]
         fn trimmed_as_std_would(raw in "[ \ta\\\\\"]{0,10}") {
             let blank = [' ', '\t'];
@@ -136,14 +136,14 @@ mod tests {
             }
         }
 
-        /// What is escaped stays, and nothing else.
+        /// Escaped blanks stay; all others at the ends are removed.
         #[test]
         fn escapes_stay_whole(raw in "([ \tab]|\\\\[ \t\\\\a]){0,8}") {
             let left = trimmed(raw.as_bytes(), Trim::Both, true);
             let (mut all, mut rest) = (Vec::new(), Vec::new());
             crate::field::unescape_text(raw.as_bytes(), &mut all);
             crate::field::unescape_text(left, &mut rest);
-            // Marks in place of blanks that are escaped.
+            // Marks in place of escaped blanks.
             let marked = raw.replace("\\\\", "\u{1}").replace("\\ ", "\u{2}").replace("\\\t", "\u{3}");
             let expected = marked.trim_matches([' ', '\t']).replace('\u{1}', "\\\\").replace('\u{2}', "\\ ").replace('\u{3}', "\\\t");
             prop_assert_eq!(left, expected.as_bytes());

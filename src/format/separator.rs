@@ -1,13 +1,14 @@
-//! What stands between the fields of a line: a character as COPY has it, or a longer string.
+//! The delimiter between the fields of a line: one character as in COPY, or a longer string.
 //!
-//! A delimiter of more than one byte is found where it stands first: in `a|||b` with `||` the third bar is the second field's.
-//! Only some strings can stand in two places at once (`||`, `~|~`), and only for these whoever compares many places at a time
-//! has to sort out which come first ([`Separator::overlaps`]). In the encodings of servers no byte of a longer character
-//! is an ASCII character, and in UTF-8 no character begins within another, so bytes are compared wherever they stand.
+//! A delimiter of several bytes is found at its first occurrence: in `a|||b` with `||`, the third bar belongs to the
+//! second field. Occurrences of some delimiters can overlap (`||`, `~|~`). Only for these, code that compares many
+//! positions at a time must find out which occurrence comes first ([`Separator::overlaps`]). In server encodings, no
+//! byte of a multibyte character is an ASCII character, and in UTF-8 no character begins within another. So bytes can
+//! be compared at any position.
 
 use std::fmt;
 
-/// The longest one, in bytes.
+/// Length of the longest delimiter, in bytes.
 pub const LONGEST: usize = 16;
 
 /// A delimiter, at least one byte long.
@@ -19,7 +20,7 @@ pub struct Separator {
 }
 
 impl Separator {
-    /// One byte.
+    /// A delimiter of one byte.
     #[must_use]
     pub const fn byte(byte: u8) -> Separator {
         let mut bytes = [0; LONGEST];
@@ -27,7 +28,7 @@ impl Separator {
         Separator { bytes, len: 1, overlaps: false }
     }
 
-    /// A string; `None` if it is empty or too long.
+    /// A delimiter of several bytes; `None` if it is empty or too long.
     #[must_use]
     pub fn new(string: &[u8]) -> Option<Separator> {
         let mut separator = Separator { bytes: [0; LONGEST], len: u8::try_from(string.len()).ok()?, overlaps: false };
@@ -42,20 +43,20 @@ impl Separator {
         self.bytes.get(..self.len()).unwrap_or_default()
     }
 
-    /// How many there are.
+    /// Number of bytes.
     #[inline(always)]
     #[must_use]
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// Never.
+    /// Always false.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Is it more than one byte?
+    /// Whether it has more than one byte.
     #[inline(always)]
     #[must_use]
     pub fn is_long(&self) -> bool {
@@ -68,33 +69,33 @@ impl Separator {
         self.bytes[0]
     }
 
-    /// The byte of this number. Behind the last one there are NULs.
+    /// Byte `number` of the delimiter. NULs follow the last one.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "the remainder is within")]
     pub(crate) fn at(&self, number: usize) -> u8 {
         self.bytes[number % LONGEST]
     }
 
-    /// Can one begin before another one has ended?
+    /// Whether an occurrence can begin within another one.
     #[inline(always)]
     pub(crate) fn overlaps(&self) -> bool {
         self.overlaps
     }
 
-    /// Does `bytes` begin with it?
+    /// Whether `bytes` begins with the delimiter.
     #[inline]
     #[must_use]
     pub fn begins(&self, bytes: &[u8]) -> bool {
         bytes.first() == Some(&self.bytes[0]) && (self.len == 1 || bytes.starts_with(self.bytes()))
     }
 
-    /// Has it this byte?
+    /// Whether the delimiter contains this byte.
     #[must_use]
     pub fn has(&self, byte: u8) -> bool {
         memchr::memchr(byte, self.bytes()).is_some()
     }
 
-    /// Is it somewhere in `bytes`?
+    /// Whether `bytes` contains the delimiter.
     #[must_use]
     pub fn is_in(&self, bytes: &[u8]) -> bool {
         memchr::memmem::find(bytes, self.bytes()).is_some()

@@ -1,22 +1,23 @@
-//! Dates and times that are written as a template says: `DD.MM.YYYY HH24:MI`.
+//! Dates and times written by a template: `DD.MM.YYYY HH24:MI`.
 //!
-//! They become what the types' input functions read under any setting, year first. Templates are those of `to_date` and
-//! `to_timestamp`, but nothing of a text is passed over: separators are the template's, and where the template ends, the text does.
-//! Numbers have as many digits as the template has places; leading zeros may be missing where a separator or the end is behind them.
+//! They are rewritten with the year first, which the types' input functions read under any setting. Templates are those
+//! of `to_date` and `to_timestamp`, but no part of a text is skipped. Separators must match the template, and the text
+//! must end where the template ends. Numbers have as many digits as the template has places. Leading zeros may be
+//! missing if a separator or the end follows.
 //!
-//! What a text has that is well written is in range as well, or it is refused: whoever reads what is made of it would complain
-//! of a text that is in no file.
+//! A text in the right form must also be in range. Otherwise the input function would fail with a message about the
+//! rewritten text, which is not in the file.
 
 use std::ops::RangeInclusive;
 
-/// What a template is for.
+/// The type that a template is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A day. A time is read, and is no part of the value.
+    /// A date. A time in the text is read but is not part of the value.
     Date,
     /// A time of day.
     Time,
-    /// Both.
+    /// Date and time of day.
     Timestamp,
 }
 
@@ -45,11 +46,11 @@ enum Field {
     Minute,
     /// SS
     Second,
-    /// MS, US: a fraction of so many digits at most.
+    /// MS, US: a fraction of at most this many digits.
     Fraction(usize),
 }
 
-/// Names as templates have them; longer ones before those that they begin with.
+/// Names of the fields in templates. Each name is listed before the shorter names that begin it.
 const FIELDS: &[(&str, Field)] = &[
     ("YYYY", Field::Year),
     ("YY", Field::ShortYear),
@@ -86,42 +87,42 @@ const MONTHS: [&[u8]; 12] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Field(Field),
-    /// These bytes.
+    /// These bytes must be in the text.
     Literal(Vec<u8>),
 }
 
-/// How dates and times are written.
+/// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,
     kind: Kind,
 }
 
-/// What is wrong with a template.
+/// An error in a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadTemplate {
-    /// What is at this byte is no field.
+    /// No field begins at this byte.
     Unknown(usize),
-    /// It says something twice.
+    /// A field is repeated.
     Twice,
-    /// It does not say all that its type needs: a year, a month and a day; an hour.
+    /// A required field is missing: year, month and day; hour.
     Lacks,
-    /// HH12 without AM, or the other way round.
+    /// HH12 without AM, or AM without HH12.
     HalfDay,
-    /// A time of day has no date.
+    /// A template for a time of day has a date.
     HasDate,
 }
 
-/// What is wrong with a text.
+/// An error in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misfit {
-    /// It is not written like that.
+    /// The text does not match the template.
     Form,
-    /// There is no such day, or time.
+    /// The date or the time does not exist.
     Range,
 }
 
-/// What a text says.
+/// The date and time that a text contains.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moment {
     year: u32,
@@ -134,7 +135,7 @@ struct Moment {
     is_afternoon: bool,
 }
 
-/// A number of so many digits, and what is behind it.
+/// Reads a number with `places` digits. Returns it, its number of digits, and the text behind it.
 fn number(text: &[u8], places: RangeInclusive<usize>) -> Result<(u32, usize, &[u8]), Misfit> {
     let digits = text.iter().take(*places.end()).take_while(|byte| byte.is_ascii_digit()).count();
     if digits < *places.start() {
@@ -160,7 +161,7 @@ fn days(year: u32, month: u32) -> u32 {
 }
 
 impl Template {
-    /// Read a template, for values of this kind.
+    /// Parses a template for values of this type.
     pub fn new(template: &[u8], kind: Kind) -> Result<Template, BadTemplate> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut rest = template;
@@ -203,14 +204,14 @@ impl Template {
             return Err(BadTemplate::HasDate);
         }
         let is_whole = if kind == Kind::Time { hours > 0 } else { years + months + days == 3 };
-        // Each is a part of the one before.
+        // Each of these requires the one before it.
         if !is_whole || minutes > hours || seconds > minutes || fractions > seconds {
             return Err(BadTemplate::Lacks);
         }
         Ok(Template { pieces, kind })
     }
 
-    /// Append what a text says as an input function reads it. What was appended is worth nothing if that is an error.
+    /// Appends a text in the form that an input function reads. On an error, the appended bytes are garbage.
     pub fn write(&self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit> {
         let moment = self.read(text)?;
         let Moment { year, month, day, hour, minute, second, microsecond, is_afternoon } = moment;
@@ -244,7 +245,7 @@ impl Template {
 
     fn read(&self, text: &[u8]) -> Result<Moment, Misfit> {
         let mut moment = Moment::default();
-        // Hours that are not said are those of midnight.
+        // Without a time the text means midnight.
         let mut rest = text;
         for (i, piece) in self.pieces.iter().enumerate() {
             let field = match piece {
@@ -254,7 +255,7 @@ impl Template {
                 }
                 Piece::Field(field) => *field,
             };
-            // Where a number is right behind another one, only their lengths tell where it begins.
+            // A number directly behind another one begins at a position that only their lengths decide.
             let is_behind =
                 i.checked_sub(1).is_some_and(|before| matches!(self.pieces.get(before), Some(Piece::Field(_))));
             let is_before = matches!(self.pieces.get(i + 1), Some(Piece::Field(next)) if *next != Field::Half);
@@ -381,7 +382,7 @@ mod tests {
         }
         for text in ["24:00:00", "23:60:00", "23:59:60"] {
             assert_eq!(read("HH24:MI:SS", Kind::Time, text), Err(Misfit::Range), "{text}");
-            // Also where it is no part of the value.
+            // Also if the time is not part of the value.
             let text = format!("2024-01-01 {text}");
             assert_eq!(read("YYYY-MM-DD HH24:MI:SS", Date, &text), Err(Misfit::Range), "{text}");
         }
@@ -414,7 +415,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is written by a template is read by it.
+        /// Reading restores a value that was written by the template.
         #[test]
         fn what_is_written_is_read(year in 1u32..10000, month in 1u32..13, day in 1u32..29, seconds in 0u32..86400, fraction in 0u32..1_000_000) {
             let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -436,7 +437,7 @@ mod tests {
             }
         }
 
-        /// Whatever is given, what is made is a day that there is.
+        /// Each date that is made exists.
         #[test]
         fn what_is_made_is_in_range(text in "[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,5}") {
             if let Ok(made) = read("DD.MM.YYYY", Kind::Date, &text) {

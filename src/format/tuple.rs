@@ -1,18 +1,18 @@
-//! Datums to a heap tuple: the bytes that heap_form_tuple and heap_prepare_insert would leave.
+//! Forms a heap tuple of datums: the bytes that heap_form_tuple and heap_prepare_insert would leave.
 //!
 //! ```text
 //!  0       4       8      12        18           20          22     23
 //!  t_xmin | t_xmax | t_cid | t_ctid | t_infomask2 | t_infomask | hoff | null bitmap | 0 | data ...
 //! ```
 //!
-//! A [`Layout`] is made once per table and [`Layout::form`] is called once per row. It takes what most rows are made of
-//! and gives up on the rest: a value that is stored elsewhere, or only in memory (an expanded object), and a tuple that
-//! TOAST has to look at first are for the server's own functions.
+//! A [`Layout`] is made once per table, and [`Layout::form`] is called once per row. It supports most rows. The
+//! server's own functions form the others: rows with a TOAST pointer or an expanded object, and rows that are long
+//! enough for TOAST.
 //!
-//! The tricky point is the bytes between attributes, which must be zero though the buffer has seen other tuples. No
-//! time is spent to clear it: whatever writes an attribute also clears what follows, up to the next multiple of 8, which
-//! is as far as any alignment goes. For a by-value attribute that is one store of 8 bytes, whatever its length; the
-//! attribute that comes next writes over the rest.
+//! The tricky point is the padding between attributes. It must be zero although the buffer has held other tuples. The
+//! buffer is never cleared as a whole. Writing an attribute also clears the bytes behind it up to the next multiple of
+//! 8, the largest alignment. For a by-value attribute that is one store of 8 bytes, for any length. The next attribute
+//! overwrites the rest.
 #![allow(unsafe_code, reason = "datums are addresses, and attributes are written where earlier ones end")]
 
 mod column;
@@ -27,15 +27,15 @@ use column::{Column, Kind, SLACK, Stop, clear_behind};
 pub use decoded::Source;
 pub use given::Unfit;
 
-/// MAXIMUM_ALIGNOF: what a tuple, and the data within it, is aligned to.
+/// MAXIMUM_ALIGNOF: alignment of a tuple and of the data within it.
 pub const MAX_ALIGN: usize = 8;
-/// SizeofHeapTupleHeader: where the null bitmap is.
+/// SizeofHeapTupleHeader: offset of the null bitmap.
 pub const TUPLE_HEADER: usize = 23;
-/// MaxHeapAttributeNumber: columns of a table.
+/// MaxHeapAttributeNumber: the most columns of a table.
 pub const MAX_ATTRIBUTES: usize = 1600;
-/// MaxHeapTupleSize: what fits into an empty page.
+/// MaxHeapTupleSize: the longest tuple that fits into an empty page.
 pub const MAX_TUPLE_SIZE: usize = 8160;
-/// TOAST_TUPLE_THRESHOLD: longer tuples of a table with a TOAST table go through the toaster first.
+/// TOAST_TUPLE_THRESHOLD: a longer tuple goes to the toaster first, if its table has a TOAST table.
 pub const TOAST_TUPLE_THRESHOLD: usize = 2032;
 
 /// HEAP_HASNULL
@@ -47,8 +47,8 @@ pub const HEAP_XMIN_FROZEN: u16 = 0x0300;
 /// HEAP_XMAX_INVALID
 pub const HEAP_XMAX_INVALID: u16 = 0x0800;
 
-/// HeapTupleHeaderData. A tuple's bytes are made of it and never accessed through it: it is how the compiler lays out
-/// what the offsets of this crate say.
+/// HeapTupleHeaderData. No tuple is accessed through this type. It only lets the compiler check the offsets that this
+/// crate uses.
 #[repr(C)]
 struct HeapTupleHeaderData {
     t_xmin: u32,
@@ -63,7 +63,7 @@ struct HeapTupleHeaderData {
 
 /// Offset of t_ctid: the halves of the block number, high one first, and the offset number, 16 bits each.
 pub const T_CTID: usize = 12;
-/// Offset of t_infomask2. What follows it, to the end of the tuple, is what is logged.
+/// Offset of t_infomask2. WAL has the bytes of the tuple from here to its end.
 pub const T_INFOMASK2: usize = 18;
 /// Offset of t_infomask.
 pub const T_INFOMASK: usize = 20;
@@ -92,7 +92,7 @@ pub const fn max_align(length: usize) -> usize {
     (length + (MAX_ALIGN - 1)) & !(MAX_ALIGN - 1)
 }
 
-/// What a tuple descriptor says of an attribute's storage.
+/// Storage of an attribute, from the tuple descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute {
     /// attlen: bytes, or -1 for a varlena, or -2 for a C string.
@@ -105,50 +105,50 @@ pub struct Attribute {
     pub packable: bool,
 }
 
-/// What all tuples of a load have in their headers.
+/// Header fields that all tuples of a load have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The inserting transaction.
     pub xmin: u32,
-    /// Its command.
+    /// Its command id.
     pub cid: u32,
-    /// HEAP_INSERT_FROZEN: visible to everybody at once.
+    /// HEAP_INSERT_FROZEN: visible to all transactions at once.
     pub frozen: bool,
 }
 
-/// What [`Layout::form`] has made of a row.
+/// The result of [`Layout::form`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formed<'b> {
-    /// The tuple. Its address is a multiple of 8, and behind its last byte there are zeros up to a multiple of 8.
+    /// The tuple. Its address is a multiple of 8, and zeros follow its last byte up to a multiple of 8.
     Tuple(&'b [u8]),
-    /// One of its values is a TOAST pointer of any kind, perhaps an expanded object. Nothing is known of its size.
+    /// A value is a TOAST pointer of any kind, perhaps to an expanded object. The size of the row is unknown.
     External,
-    /// It is longer than the layout's limit. Some of its values may be external nevertheless.
+    /// The tuple is longer than the layout's limit. Some of its values may be external, too.
     TooBig,
 }
 
-/// How the tuples of a table are laid out, and what their headers say.
+/// Layout and header of the tuples of a table.
 #[derive(Clone, Debug)]
 pub struct Layout {
     columns: Box<[Column]>,
-    /// How many of them, from the first on, are by value, and where they end: attcacheoff, as far as it is a constant.
+    /// Number of by-value attributes at the start, and where they end: attcacheoff, as far as it is a constant.
     leading: usize,
     leading_end: usize,
     limit: usize,
     /// The header of a tuple without nulls.
     header: [u8; 24],
-    /// Bytes that a [`FormBuffer`] must have.
+    /// Minimum size of a [`FormBuffer`], in bytes.
     capacity: usize,
 }
 
-/// Where tuples are formed. It may serve several layouts.
+/// Buffer in which tuples are formed. Several layouts may use it.
 #[derive(Debug, Default)]
 pub struct FormBuffer {
     words: Vec<u64>,
 }
 
 impl FormBuffer {
-    /// A buffer that grows when it is used.
+    /// Creates an empty buffer, which grows when it is used.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -169,10 +169,10 @@ impl FormBuffer {
 }
 
 impl Layout {
-    /// The layout of tuples with these attributes. A tuple longer than `limit`, which is [`TOAST_TUPLE_THRESHOLD`] or
-    /// [`MAX_TUPLE_SIZE`], is [`Formed::TooBig`].
+    /// Creates the layout of tuples with these attributes. A tuple longer than `limit`, which is
+    /// [`TOAST_TUPLE_THRESHOLD`] or [`MAX_TUPLE_SIZE`], is [`Formed::TooBig`].
     ///
-    /// None if no tuple descriptor has such attributes.
+    /// Returns `None` if no tuple descriptor can have such attributes.
     #[must_use]
     pub fn new(attributes: &[Attribute], stamp: Stamp, limit: usize) -> Option<Self> {
         if attributes.len() > MAX_ATTRIBUTES || limit > MAX_TUPLE_SIZE {
@@ -186,7 +186,8 @@ impl Layout {
             column.offset = offset as u16;
             (leading, leading_end) = (leading + 1, offset + usize::from(column.len));
         }
-        // Lengths are checked against the limit before variable ones are written, and only in the end otherwise.
+        // Before a variable-length value is written, the length is checked against the limit. Others are checked
+        // only at the end.
         let by_value = columns.iter().map(|column| column.align_and_width()).sum::<usize>();
         let capacity = u8::MAX as usize + limit + by_value + 2 * SLACK;
         let mut layout = Self { columns, leading, leading_end, limit, header: [0; 24], capacity };
@@ -194,7 +195,7 @@ impl Layout {
         Some(layout)
     }
 
-    /// From now on, tuples are inserted by another command.
+    /// Sets the command that inserts all further tuples.
     pub fn set_stamp(&mut self, stamp: Stamp) {
         let varying = self.columns.iter().any(|column| column.varying());
         let infomask = HEAP_XMAX_INVALID
@@ -203,7 +204,7 @@ impl Layout {
         let header = &mut self.header;
         header[..4].copy_from_slice(&stamp.xmin.to_ne_bytes());
         header[8..12].copy_from_slice(&stamp.cid.to_ne_bytes());
-        // InvalidBlockNumber, and no offset yet.
+        // InvalidBlockNumber; the offset number is set later.
         header[T_CTID..T_CTID + 4].fill(0xff);
         header[T_INFOMASK2..T_INFOMASK].copy_from_slice(&(self.columns.len() as u16).to_ne_bytes());
         header[T_INFOMASK..T_HOFF].copy_from_slice(&infomask.to_ne_bytes());
@@ -216,7 +217,7 @@ impl Layout {
         self.columns.len()
     }
 
-    /// The longest tuple that is formed.
+    /// Length of the longest tuple that is formed, in bytes.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
@@ -226,12 +227,12 @@ impl Layout {
     ///
     /// # Safety
     /// `values` and `nulls` point to as many elements as there are attributes. A value whose null is false is by value,
-    /// or the address of a value of its attribute's type: `len` bytes, or a varlena with as many bytes as its header
-    /// says, or a C string.
+    /// or the address of a value of its attribute's type: `len` bytes, or a varlena with the length in its header, or a
+    /// C string.
     #[inline]
     pub unsafe fn form<'b>(&self, values: *const u64, nulls: *const bool, out: &'b mut FormBuffer) -> Formed<'b> {
         let tuple = out.reserve(self.capacity);
-        // SAFETY: the caller's promise for values and nulls; `tuple` points to `capacity` bytes.
+        // SAFETY: this function's contract covers values and nulls; `tuple` points to `capacity` bytes.
         let length = unsafe {
             if any_null(nulls, self.columns.len()) {
                 self.form_with_nulls(values, nulls, tuple)
@@ -264,7 +265,7 @@ impl Layout {
         }
         let mut at = data + self.leading_end;
         for (i, column) in rest.iter().enumerate() {
-            // SAFETY: there is a value for each column; `at` is the end of what has been written.
+            // SAFETY: there is a value for each column; `at` is the end of the written bytes.
             at = unsafe { column.put(*values.add(leading.len() + i), tuple, at, self.limit)? };
         }
         Ok(at)
@@ -277,7 +278,7 @@ impl Layout {
         let count = self.columns.len();
         let hoff = max_align(TUPLE_HEADER + count.div_ceil(8));
         // The last 8 bytes first: the header and the bitmap, written over them, leave the zeros behind the bitmap.
-        // SAFETY: the capacity allows for the longest header there is, and hoff is not below 24.
+        // SAFETY: the capacity includes the longest possible header, and hoff is not below 24.
         unsafe {
             clear_behind(tuple, hoff - 8);
             tuple.cast::<[u8; 24]>().write(self.header);
@@ -297,7 +298,7 @@ impl Layout {
                 present &= present - 1;
                 let Some(column) = columns.get(i) else { break };
                 varying |= column.varying();
-                // SAFETY: there is a value for each column; `at` is the end of what has been written.
+                // SAFETY: there is a value for each column; `at` is the end of the written bytes.
                 at = unsafe { column.put(*values.add(first + i), tuple, at, self.limit)? };
             }
         }
@@ -316,7 +317,7 @@ impl Layout {
 /// `nulls` points to `count` values.
 #[inline(always)]
 unsafe fn any_null(nulls: *const bool, count: usize) -> bool {
-    // SAFETY: the caller's promise; a bool is a byte.
+    // SAFETY: this function's contract; a bool is a byte.
     let nulls = unsafe { slice::from_raw_parts(nulls.cast::<u8>(), count) };
     let (words, rest) = nulls.as_chunks::<8>();
     words.iter().fold(0, |all, word| all | u64::from_ne_bytes(*word)) != 0
@@ -332,10 +333,10 @@ unsafe fn present(nulls: *const bool, count: usize) -> u8 {
     // Eight bytes of 0 or 1 times these powers of two have byte i, and no other, in bit 56 + i.
     const GATHER: u64 = 0x0102_0408_1020_4080;
     if count == 8 {
-        // SAFETY: the caller's promise; a bool is a byte.
+        // SAFETY: this function's contract; a bool is a byte.
         let nulls = u64::from_le_bytes(unsafe { *nulls.cast::<[u8; 8]>() });
         return !(nulls.wrapping_mul(GATHER) >> 56) as u8;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's contract.
     (0..count).fold(0, |bits, i| bits | u8::from(unsafe { !*nulls.add(i) }) << i)
 }

@@ -1,15 +1,14 @@
-//! Is it valid in its encoding? The question COPY asks of every byte before it looks for lines.
+//! Verifies the encoding of bytes, which COPY does before it looks for lines in them.
 //!
-//! UTF-8 is answered here. PostgreSQL's rules (`pg_utf8_islegal`) and Unicode's agree: no overlong forms, no
-//! surrogates, nothing above U+10FFFF. In addition a NUL is never valid. Other encodings are the extension's
-//! business.
+//! This module verifies UTF-8. PostgreSQL's rules (`pg_utf8_islegal`) and Unicode's agree: no overlong forms, no
+//! surrogates, nothing above U+10FFFF. In addition a NUL is never valid. The extension verifies other encodings.
 
 use std::ops::Range;
 
-/// Bytes that are looked at together.
+/// Number of bytes that are verified together.
 const PIECE: usize = 4096;
 
-/// Length of the longest valid prefix of `bytes`.
+/// Returns the length of the longest valid prefix of `bytes`.
 #[must_use]
 pub fn utf8_valid_up_to(bytes: &[u8]) -> usize {
     let mut at = 0;
@@ -21,7 +20,7 @@ pub fn utf8_valid_up_to(bytes: &[u8]) -> usize {
         }
         let (valid, goes_on) = match simdutf8::compat::from_utf8(piece) {
             Ok(_) => (piece.len(), true),
-            // A character that the end of the piece has cut in two.
+            // The end of the piece cuts a character in two.
             Err(e) => (e.valid_up_to(), e.error_len().is_none() && piece.len() < rest.len()),
         };
         if let Some(nul) = memchr::memchr(0, piece.get(..valid).unwrap_or_default()) {
@@ -35,20 +34,20 @@ pub fn utf8_valid_up_to(bytes: &[u8]) -> usize {
     at
 }
 
-/// The same, where those in `plain` are known to be ASCII, without a NUL.
+/// As [`utf8_valid_up_to`], for bytes of which those in `plain` are known to be ASCII without a NUL.
 #[must_use]
 pub fn utf8_valid_around(bytes: &[u8], plain: Range<usize>) -> usize {
     let (start, end) = (plain.start.min(bytes.len()), plain.end.min(bytes.len()));
     if start >= end {
         return utf8_valid_up_to(bytes);
     }
-    // No character goes on in ASCII, or begins before its end and goes on behind it.
+    // No character continues into ASCII, and none that begins in it continues behind it.
     let before = utf8_valid_up_to(bytes.get(..start).unwrap_or_default());
     if before < start { before } else { end + utf8_valid_up_to(bytes.get(end..).unwrap_or_default()) }
 }
 
-/// Append `bytes` with U+FFFD in place of what is not valid: of each NUL, and of each piece that no valid character begins with,
-/// or that one begins with and does not end.
+/// Appends `bytes` with U+FFFD in place of each NUL and each invalid sequence: bytes with which no character begins, or
+/// the start of a character that does not end.
 pub fn mend_utf8(bytes: &[u8], out: &mut Vec<u8>) {
     const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
     for chunk in bytes.utf8_chunks() {
@@ -64,9 +63,9 @@ pub fn mend_utf8(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Most files are nothing else, and to see that takes one comparison.
+/// Whether the bytes are ASCII without a NUL. Most files are, and one comparison per vector shows it.
 fn is_ascii_without_nul(bytes: &[u8]) -> bool {
-    // Without a branch, so that it is done with vectors.
+    // Without branches, so that the compiler vectorizes the loop.
     bytes.iter().fold(true, |all, byte| all & (byte.cast_signed() > 0))
 }
 
@@ -101,7 +100,7 @@ mod tests {
         assert_eq!(mended(b"\xc0\x80\xed\xa0\x80"), "\u{fffd}".repeat(5));
     }
 
-    /// What std and a look for NULs say.
+    /// The expected length, from std's UTF-8 check and a search for NULs.
     fn expected(bytes: &[u8]) -> usize {
         let valid = std::str::from_utf8(bytes).map_or_else(|e| e.valid_up_to(), str::len);
         bytes[..valid].iter().position(|&byte| byte == 0).unwrap_or(valid)

@@ -1,64 +1,64 @@
-//! Where records of COPY's binary format end in a stretch of a file, if it is known how far the ones before reach.
+//! Finds record ends of COPY's binary format in consecutive ranges of a file.
 //!
-//! Nothing marks where such a record begins, so stretches are walked in order, from size to size. That is cheap: bytes of values are not
-//! looked at, and of a stretch in the middle of a value nothing is. A stretch may end anywhere, in a number, too; a [`Walk`] is what has to be
-//! known behind it.
+//! No byte marks the start of such a record. So the ranges are walked in order, from size to size. This is cheap: the
+//! walk skips the bytes of values, and does not touch a range that lies within one value. A range may end at any byte,
+//! even within a number. A [`Walk`] is the state that the next range needs.
 //!
-//! The tricky point is what is wrong with a record. The walk does not say it, only that there is something: then the rest of the file is
-//! read in order, from the first record on that does not end before this stretch ([`crate::reader`]), and the error is the one that
-//! it would always have been. So is whatever is behind the marker that ends the data, unless that is nothing.
+//! The tricky point is a broken record. The walk only reports that there is one. The rest of the file is then read in
+//! order, from the first record that does not end before this range ([`crate::reader`]), so that the error is the same
+//! as without parallelism. Bytes behind the marker that ends the data are handled alike.
 
 use crate::binary::{MARKER, NULL, Next, next, value_fits};
 
-/// How far a walk has come at the end of a stretch. Plain numbers: it travels through shared memory.
+/// State of a walk at the end of a range. Only plain numbers: it is copied through shared memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Walk {
-    /// Where in the file the next number begins: a record's count of fields, or a field's size. What is between here and there is a
-    /// value.
+    /// Offset in the file of the next number: a record's count of fields, or a field's size. The bytes between the
+    /// current position and this offset are a value.
     at: u64,
-    /// Fields of the record that are still to come.
+    /// Number of fields of the record that are not read yet.
     left: u32,
-    /// Bytes of the number that were in the stretches before.
+    /// Bytes of the next number that were in earlier ranges.
     held: [u8; 3],
-    /// How many.
+    /// Number of bytes in `held`.
     held_len: u8,
-    /// The marker was there.
+    /// The end marker was read.
     ended: bool,
 }
 
-/// What a walk found in a stretch.
+/// The result of walking one range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Walked {
-    /// Records that end in it.
+    /// Number of records that end in the range.
     pub records: u64,
-    /// Where in the file the first record begins that does not.
+    /// Offset in the file of the first record that does not end in the range.
     pub record: u64,
-    /// It ends with the marker.
+    /// The end marker is the last item of the range.
     pub ended: bool,
-    /// Something is wrong, or there is something behind the marker.
+    /// A record is broken, or bytes follow the end marker.
     pub is_odd: bool,
 }
 
-/// What a step came to.
+/// The result of one step.
 enum Step {
-    /// A number.
+    /// A number was read.
     On,
-    /// The end of the stretch.
+    /// The range has ended.
     Edge,
-    /// Something is wrong.
+    /// A record is broken.
     Odd,
 }
 
 impl Walk {
-    /// At the place of a record.
+    /// Starts a walk at the start of a record.
     #[must_use]
     pub fn at(offset: u64) -> Walk {
         Walk { at: offset, ..Walk::default() }
     }
 
-    /// Go on through the stretch at `offset` of the file, into which the record at `record` reaches. Records have so many fields, if that is
-    /// known.
+    /// Continues through the range at `offset` of the file, into which the record at `record` reaches. `fields`: the
+    /// number of fields of each record, if it is known.
     pub fn pass(&mut self, stretch: &[u8], offset: u64, record: u64, fields: Option<usize>) -> Walked {
         let mut found = Walked { records: 0, record, ended: false, is_odd: false };
         if self.ended && !stretch.is_empty() {
@@ -71,7 +71,7 @@ impl Walk {
                 found.record = self.at;
                 found.records += 1;
             }
-            // Most records begin and end here.
+            // Fast path: most records begin and end in this range.
             while self.at == found.record && self.held_len == 0 {
                 let rest = usize::try_from(self.at.wrapping_sub(offset)).ok().and_then(|at| stretch.get(at..));
                 let Next::Record(length) = next(rest.unwrap_or_default(), fields) else { break };
@@ -93,11 +93,11 @@ impl Walk {
         }
     }
 
-    /// To the next number.
+    /// Goes to the next number.
     fn step(&mut self, stretch: &[u8], offset: u64, record: u64, fields: Option<usize>) -> Step {
         let is_count = self.left == 0;
         if is_count && self.at > record {
-            // The last value of the record goes on behind.
+            // The last value of the record continues in the next range.
             return Step::Edge;
         }
         let size = if is_count { 2 } else { 4 };
@@ -150,7 +150,7 @@ mod tests {
     /// Two records of two fields, and the marker.
     const FILE: &[u8] = b"\0\x02\0\0\0\x03abc\xff\xff\xff\xff\0\x02\0\0\0\0\0\0\0\x05vwxyz\xff\xff";
 
-    /// Walk in stretches of so many bytes. The records' ends, and whether something was odd.
+    /// Walks in ranges of `len` bytes. Returns the records' ends, and whether a record was odd.
     fn ends(file: &[u8], fields: Option<usize>, len: usize) -> (Vec<u64>, bool) {
         let (mut walk, mut record, mut ends) = (Walk::at(100), 100, Vec::new());
         for (i, stretch) in file.chunks(len).enumerate() {
@@ -188,7 +188,7 @@ mod tests {
             assert!(ends(b"\0\x01\xff\xff\xff\xfe\0\0\0", None, len).1, "{len}");
             assert!(ends(b"\0\x01\x3f\xff\xff\xff\0\0\0", None, len).1, "{len}");
             assert!(!ends(b"\0\x01\x3f\xff\xff\xf0\0\0\0", None, len).1, "{len}");
-            // The sum of two.
+            // The sum of two sizes is beyond the limit.
             let long = |second: &[u8]| {
                 let mut walk = Walk::at(0);
                 walk.pass(b"\0\x02\x3f\xff\xff\xf0", 0, 0, None);

@@ -5,14 +5,14 @@
 //!  0            start                     verified            filled      buf.len()
 //! ```
 //!
-//! The source writes into [`Window::space`]; what is valid in its encoding becomes visible to the reader; what
-//! has been read is overwritten. The window holds one read's worth of bytes and the record that its end cut in two,
-//! and grows by a sixteenth, not by doubling, so that one huge record costs little more than its own size; the system moves
-//! large buffers without copying them.
+//! The source writes into [`Window::space`]. Bytes become visible to the reader once they are verified, and are
+//! overwritten after they were read. The window holds one read and the record that the end of the read before cut in
+//! two. It grows by a sixteenth, not by doubling, so that a huge record needs little more memory than its own size. The
+//! system moves large buffers without copying them.
 
 use crate::scan::kernel::FLAG;
 
-/// The buffer is never longer: a position shares its word with [`FLAG`]. What a record may have for COPY is less.
+/// Limit of the buffer, in bytes: a position and [`FLAG`] share a word. COPY's limit of a record is lower.
 const MOST: usize = FLAG as usize - 64;
 
 /// The buffer.
@@ -22,20 +22,20 @@ pub struct Window {
     start: usize,
     verified: usize,
     filled: usize,
-    /// Where a chunk ends. Bytes behind it only tell what is wrong before them.
+    /// End of a chunk. Bytes behind it only help to find errors before it.
     end: usize,
-    /// Bytes asked of the source at a time.
+    /// Number of bytes to request from the source at a time.
     read_size: usize,
-    /// Most bytes that one character takes in the encoding that is verified.
+    /// The most bytes of a character in the encoding that is verified.
     max_char: usize,
     at_end: bool,
     failed: bool,
-    /// Bytes of the stream before `buf[0]`.
+    /// Number of bytes of the stream before `buf[0]`.
     before: u64,
 }
 
 impl Window {
-    /// A window that asks its source for `read_size` bytes at a time.
+    /// Creates a window that requests `read_size` bytes from its source at a time.
     #[must_use]
     pub fn new(read_size: usize, max_char: usize) -> Window {
         Window {
@@ -52,33 +52,33 @@ impl Window {
         }
     }
 
-    /// The whole buffer up to what is verified; positions are offsets into it.
+    /// The buffer up to the last verified byte; positions are offsets into it.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.buf.get(..self.verified).unwrap_or_default()
     }
 
-    /// Bytes that follow what is verified.
+    /// The bytes behind the verified ones.
     #[must_use]
     pub fn unverified(&self) -> &[u8] {
         self.buf.get(self.verified..self.filled).unwrap_or_default()
     }
 
-    /// No byte will be added to [`Window::bytes`].
+    /// Whether [`Window::bytes`] is final: no byte will be added.
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.failed || (self.at_end && self.verified == self.filled)
     }
 
-    /// [`Window::bytes`] ends where the data end.
+    /// Whether [`Window::bytes`] ends where the data end.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.at_end && !self.failed && self.verified == self.filled
     }
 
-    /// The bytes at the end of [`Window::bytes`] are followed by invalid ones.
+    /// Whether invalid bytes follow [`Window::bytes`].
     #[must_use]
     pub fn is_failed(&self) -> bool {
         self.failed
@@ -90,7 +90,7 @@ impl Window {
         self.before.wrapping_add(position as u64)
     }
 
-    /// Forget everything: an empty window whose first byte is at `offset` of the stream.
+    /// Empties the window. Its next byte is at `offset` of the stream.
     pub fn restart(&mut self, offset: u64) {
         (self.start, self.verified, self.filled) = (0, 0, 0);
         (self.at_end, self.failed) = (false, false);
@@ -98,8 +98,8 @@ impl Window {
         self.before = offset;
     }
 
-    /// The buffer itself, at least `len` bytes long, for a chunk that is put together in place. What it holds stays.
-    /// `None` if there is no memory.
+    /// Returns the buffer, at least `len` bytes long, to assemble a chunk in place. It keeps its contents. `None` if
+    /// memory is exhausted.
     pub fn chunk_space(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.buf.len() < len {
             self.grow(len)?;
@@ -107,7 +107,7 @@ impl Window {
         Some(&mut self.buf)
     }
 
-    /// Give back the memory of a buffer that is longer than `len`.
+    /// Frees the memory beyond `len` bytes.
     pub fn shrink(&mut self, len: usize) {
         if self.buf.len() > len {
             self.buf.truncate(len);
@@ -115,20 +115,20 @@ impl Window {
         }
     }
 
-    /// The bytes from `start` to `end` of the buffer are all there is, not yet verified; the first one is at `offset`
-    /// of the stream. Those up to `known` follow them there.
+    /// Makes the bytes from `start` to `end` of the buffer the only data, not yet verified. The first one is at
+    /// `offset` of the stream. The bytes from `end` to `known` follow them in the stream.
     pub fn take_chunk(&mut self, start: usize, end: usize, known: usize, offset: u64) {
         self.filled = known.min(self.buf.len());
         self.end = end;
         self.start = start.min(self.filled);
         self.verified = self.start;
         (self.at_end, self.failed) = (true, false);
-        // Wraps where the buffer has more room before the chunk than the stream has bytes.
+        // Wraps if the buffer has more room before the chunk than the stream has bytes.
         self.before = offset.wrapping_sub(self.start as u64);
     }
 
-    /// Everything before `start` has been read. Returns by how much positions shrink: the buffer was moved so that
-    /// a read fits. `None` if there is no memory.
+    /// Makes room for a read; all bytes before `start` have been read. Returns by how much positions shrink if the
+    /// buffer was moved. `None` if memory is exhausted.
     pub fn make_space(&mut self, start: usize) -> Option<usize> {
         self.start = start.min(self.verified);
         let mut moved = 0;
@@ -136,7 +136,7 @@ impl Window {
             moved = self.start;
             let tail = self.filled - moved;
             if tail < self.read_size && self.buf.len() > 8 * self.read_size.max(1 << 20) {
-                // A huge record has passed: give its memory back.
+                // A huge record is done: free its memory.
                 self.buf = self.buf.get(moved..self.filled).unwrap_or_default().to_vec();
             } else {
                 self.buf.copy_within(moved..self.filled, 0);
@@ -154,8 +154,8 @@ impl Window {
         Some(moved)
     }
 
-    /// Make the buffer `len` bytes long, which is more than it is. A record may be larger than memory, and an allocation that
-    /// fails must not be the end of the process.
+    /// Grows the buffer to `len` bytes. A record may be larger than memory, and a failed allocation must not abort the
+    /// process.
     fn grow(&mut self, len: usize) -> Option<()> {
         if len > MOST {
             return None;
@@ -165,25 +165,25 @@ impl Window {
         Some(())
     }
 
-    /// Where the source writes. At least one byte long after [`Window::make_space`].
+    /// The space for the source to write to. Has at least one byte after [`Window::make_space`].
     #[must_use]
     pub fn space(&mut self) -> &mut [u8] {
         let end = (self.filled + self.read_size).min(self.buf.len());
         self.buf.get_mut(self.filled..end).unwrap_or_default()
     }
 
-    /// The source wrote `n` bytes; none means it has ended.
+    /// The source wrote `n` bytes; 0 means that it has ended.
     pub fn fill(&mut self, n: usize) {
         self.filled = (self.filled + n).min(self.buf.len());
         self.at_end |= n == 0;
     }
 
-    /// What would follow is invalid, and nobody can put it in here.
+    /// Closes the window: the next bytes are invalid, and the source cannot store them here.
     pub fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// After [`Window::verify`] has failed: take the invalid byte for what it is, and go on behind it.
+    /// After [`Window::verify`] has failed: accepts the invalid byte and continues behind it.
     pub fn accept_invalid(&mut self) {
         self.failed = false;
         self.verified = (self.verified + 1).min(self.filled);
@@ -192,7 +192,7 @@ impl Window {
         }
     }
 
-    /// After [`Window::verify`] has failed: another byte in place of the invalid one, and go on behind it.
+    /// After [`Window::verify`] has failed: replaces the invalid byte with `byte` and continues behind it.
     pub fn mend(&mut self, byte: u8) {
         if let Some(invalid) = self.buf.get_mut(self.verified) {
             *invalid = byte;
@@ -200,15 +200,15 @@ impl Window {
         self.accept_invalid();
     }
 
-    /// Of the unverified bytes, the first `valid` are valid and the next character, if any, is not, or not complete.
+    /// Marks the first `valid` unverified bytes as valid. The next character, if any, is invalid or incomplete.
     pub fn verify(&mut self, valid: usize) {
         self.verified = (self.verified + valid).min(self.filled);
         if self.verified > self.end {
-            // A chunk, and the character behind it, are valid.
+            // The chunk and the character behind it are valid.
             (self.verified, self.filled) = (self.end, self.end);
         }
         let left = self.filled - self.verified;
-        // As in CopyConvertBuf: what cannot be verified is invalid if more bytes would not change that.
+        // As in CopyConvertBuf: bytes are invalid if they cannot be verified and more bytes would not change that.
         self.failed |= left > 0 && (self.at_end || left >= self.max_char);
     }
 }

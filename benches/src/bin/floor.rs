@@ -1,19 +1,19 @@
-//! The floor under every loader: what a file of the workload `test` costs when nothing is done that can be left out.
+//! The lower bound for every loader: the cost of a file of the workload `test`, without all steps that can be left out.
 //!
 //! ```text
 //! floor [--threads N] FILE DIRECTORY
 //! ```
 //!
-//! Threads read, split and convert the file's rows with the parser and the decoders of the loader, build heap pages of
-//! them and append the pages to one file and their WAL to another, in batches of 64 pages; at the end the WAL is synced.
-//! That is what makes rows durable: pages are the kernel's to write, as a server leaves them to its next checkpoint.
-//! There is no server, no lock, no catalog, no checksum, not even WAL's own, and no order among the batches. A loader
-//! that promises durable rows cannot be faster with the same parser on the same machine; how close it comes is what the
-//! harness shows. Both files are removed at the end.
+//! Threads read, split and convert the file's rows with the parser and the decoders of the loader. They build heap
+//! pages, append the pages to one file and their WAL to another, in batches of 64 pages, and finally sync the WAL. That
+//! makes the rows durable: the kernel writes the pages later, as with a server until its next checkpoint. There are no
+//! server, locks, catalog or checksums, not even those of WAL, and batches have no order. A loader with durable rows
+//! cannot be faster with the same parser on the same machine; the harness shows how close it comes. Both files are
+//! removed at the end.
 //!
-//! The one tricky point is who reads the row at the border of two chunks. A row belongs to the chunk in which it
-//! begins: a thread skips the rest of a row that began before its chunk, and reads on past the chunk's end to finish
-//! its last one. That is exact here because the workload has no line end inside quotes.
+//! The tricky point is the row at the border of two chunks. A row belongs to the chunk in which it begins. A thread
+//! skips the rest of a row that began before its chunk, and reads past the chunk's end to finish its last row. This is
+//! exact here because the workload has no line end inside quotes.
 
 use std::fs::{self, File};
 use std::io;
@@ -29,18 +29,18 @@ use pg_bulk_bench::record::Rows;
 
 const USAGE: &str = "usage: floor [--threads N] FILE DIRECTORY";
 
-/// Bytes of the file that a thread takes at a time: large enough that the counter is no point of contention.
+/// Size of a thread's chunk in bytes. It is large, so that the shared counter causes no contention.
 const CHUNK: u64 = 1 << 20;
 
-/// How far past the end of its chunk a thread can read: the longest row.
+/// Number of bytes that a thread can read past the end of its chunk: the longest row.
 const OVERHANG: u64 = 4096;
 
-/// What the threads of a run share.
+/// State shared by the threads of a run.
 struct Load {
     input: File,
     heap: File,
     wal: File,
-    /// Where the next chunk begins, the next block, the next byte of WAL.
+    /// Start of the next chunk, the next block, and the next byte of WAL.
     next_chunk: AtomicU64,
     next_block: AtomicU32,
     next_wal: AtomicU64,
@@ -48,7 +48,7 @@ struct Load {
 }
 
 impl Load {
-    /// One thread's share: chunks until there are none.
+    /// Runs one thread: processes chunks until none is left.
     fn work(&self) -> Result<(), String> {
         let mut batch = Batch::default();
         let mut reader = Rows::new()?;
@@ -56,7 +56,7 @@ impl Load {
         let mut rows = 0;
         loop {
             let start = self.next_chunk.fetch_add(CHUNK, Ordering::Relaxed);
-            // The byte before the chunk tells whether a row begins right with it.
+            // The byte before the chunk shows whether a row begins at the chunk's start.
             let from = start.saturating_sub(1);
             let bytes = read_at(&self.input, &mut buffer, from).map_err(|error| format!("reading: {error}"))?;
             if (bytes.len() as u64) <= start - from {
@@ -67,7 +67,7 @@ impl Load {
                 .read(records, |row| {
                     if !batch.push(row) {
                         self.append(&mut batch)?;
-                        // An empty batch has room for a row of any length that is read.
+                        // An empty batch has room for a row of any valid length.
                         assert!(batch.push(row));
                     }
                     Ok(())
@@ -80,7 +80,7 @@ impl Load {
         Ok(())
     }
 
-    /// Writes a batch behind those that are written already, WAL first, and empties it.
+    /// Writes a batch behind the earlier ones, WAL first, and empties it.
     fn append(&self, batch: &mut Batch) -> Result<(), String> {
         let pages = batch.finish() as u32;
         let block = self.next_block.fetch_add(pages, Ordering::Relaxed);
@@ -95,10 +95,10 @@ impl Load {
     }
 }
 
-/// The rows of `bytes` that begin in the chunk that begins at `chunk`; before it is one byte, unless the file begins
-/// there.
+/// Returns the rows of `bytes` that begin in the chunk at offset `chunk`. One byte precedes the chunk, unless the file
+/// begins there.
 fn records(bytes: &[u8], chunk: usize) -> Result<&[u8], String> {
-    // Where the first row behind `position` begins, if that is not the chunk's own start.
+    // Start of the first row behind `position`, unless that is the start of the chunk.
     let row_after = |position: usize| {
         let rest = bytes.get(position..).unwrap_or_default();
         match rest.iter().position(|byte| *byte == b'\n') {
@@ -112,7 +112,7 @@ fn records(bytes: &[u8], chunk: usize) -> Result<&[u8], String> {
     Ok(&bytes[first..end])
 }
 
-/// Fills as much of `buffer` as the file has from `offset` on.
+/// Fills `buffer` with the bytes of the file from `offset` on, as far as there are any.
 fn read_at<'a>(file: &File, buffer: &'a mut [u8], offset: u64) -> io::Result<&'a [u8]> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -126,7 +126,7 @@ fn read_at<'a>(file: &File, buffer: &'a mut [u8], offset: u64) -> io::Result<&'a
     Ok(&buffer[..filled])
 }
 
-/// A file that is gone when its owner is, also after an error.
+/// A file that is removed when this value is dropped, also after an error.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -139,7 +139,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing is lost by a file that stays.
+        // If the file cannot be removed, it stays; no data are lost.
         let _ = fs::remove_file(&self.0);
     }
 }

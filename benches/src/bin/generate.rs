@@ -4,8 +4,8 @@
 //! generate WORKLOAD ROWS PATH [--seed N] [--start-id N] [--good]
 //! ```
 //!
-//! The same arguments give the same bytes. `--start-id` continues an earlier file of the same seed, for appends; `--good`
-//! leaves out the rows that the workload has for being bad.
+//! The same arguments give the same bytes. `--start-id` continues an earlier file of the same seed, for appends.
+//! `--good` leaves out the rows with invalid values.
 
 use std::fs::File;
 use std::process::ExitCode;

@@ -4,10 +4,10 @@
 //! plot FIGURES.tsv PICTURE.png
 //! ```
 //!
-//! A group of bars for each workload, a bar for each way of loading it, on a logarithmic axis of seconds; a line over a
-//! bar goes from the least of the rounds to the most. What is loaded, and how, is read from the file: the modes `load`,
-//! `append` and `parts` are drawn, in that order, and a way that has no colour here is left out, as are workloads that only
-//! one way has loaded.
+//! Each workload has a group of bars, one for each method of loading, on a logarithmic axis of seconds. A line over a
+//! bar shows the range of the rounds. The workloads and methods come from the file. The modes `load`, `append` and
+//! `parts` are drawn, in that order. Methods without a color here are left out, as are workloads that only one method
+//! has loaded.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -20,8 +20,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
 
-/// The ways of loading that are drawn, what they are called, and their colours: grey for COPY, green for others, blue for
-/// this project.
+/// The methods that are drawn, with their names and colors: gray for COPY, green for other loaders, blue for pg_bulk.
 const WAYS: [(&str, &str, RGBColor); 16] = [
     ("copy", "COPY", RGBColor(70, 70, 70)),
     ("copy_good", "COPY of the good rows", RGBColor(70, 70, 70)),
@@ -44,11 +43,11 @@ const WAYS: [(&str, &str, RGBColor); 16] = [
 const WIDTH: u32 = 1500;
 const PANEL: u32 = 360;
 const TITLE: u32 = 90;
-/// Groups side by side.
+/// Number of groups side by side.
 const GROUPS: usize = 5;
 const FONT: &str = "sans-serif";
 
-/// The least, the median and the greatest of a way's rounds.
+/// The minimum, median and maximum of a method's rounds.
 #[derive(Debug, PartialEq)]
 struct Bar {
     way: usize,
@@ -57,14 +56,14 @@ struct Bar {
     greatest: f64,
 }
 
-/// A workload.
+/// The bars of one workload.
 #[derive(Debug, PartialEq)]
 struct Group {
     title: String,
     bars: Vec<Bar>,
 }
 
-/// The groups that a file of figures has.
+/// Reads the groups of a file of figures.
 fn groups(text: &str) -> Result<Vec<Group>, String> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#'));
     let titles: Vec<&str> = lines.next().unwrap_or_default().split('\t').collect();

@@ -1,8 +1,7 @@
-//! `customer`: the customer table of DBT-2 (TPC-C clause 4.3.3), where text makes up nine tenths of the bytes.
+//! `customer`: the customer table of DBT-2 (TPC-C clause 4.3.3). Text makes up nine tenths of its bytes.
 //!
-//! Two departures from TPC-C, both for the sake of the indexes: c_id ascends over the whole file instead of within a
-//! district, so that it can be the key alone, and c_payment_cnt is random, so that an index on it has no order to
-//! profit from.
+//! Two columns differ from TPC-C because of the indexes. c_id ascends over the whole file instead of within a district,
+//! so that it is a key on its own. c_payment_cnt is random, so that an index on it cannot profit from order.
 
 use crate::decimal;
 use crate::random::Random;
@@ -11,11 +10,11 @@ use crate::random::Random;
 const SYLLABLES: [&[u8]; 10] =
     [b"BAR", b"OUGHT", b"ABLE", b"PRI", b"PRES", b"ESE", b"ANTI", b"CALLY", b"ATION", b"EING"];
 
-/// Customers of a district, and districts of a warehouse.
+/// Number of customers of a district, and of districts of a warehouse.
 const CUSTOMERS: u64 = 3000;
 const DISTRICTS: u64 = 10;
 
-/// Appends one row in CSV. Nothing is quoted: no value holds a comma.
+/// Appends one row in CSV. Fields are not quoted: no value contains a comma.
 #[inline]
 pub(super) fn row(out: &mut Vec<u8>, random: &mut Random, id: u64) {
     let district = id / CUSTOMERS;

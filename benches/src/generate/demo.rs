@@ -1,4 +1,4 @@
-//! `demo`: a number, a short word, a number. At 16 bytes a row this is a measure of the cost per row.
+//! `demo`: a number, a short word, a number. With 16 bytes a row, it measures the cost per row.
 
 use crate::decimal;
 use crate::random::Random;

@@ -1,5 +1,5 @@
-//! `documents`: a number, a word, a time, and a JSON document as a program prints it for people, with a line end behind each
-//! of its parts. In CSV its quotes are doubled, and most line ends of the file are in the middle of a record.
+//! `documents`: a number, a word, a time, and a JSON document in pretty-printed form, with many line ends. In CSV its
+//! quotes are doubled, and most line ends of the file are within a record.
 
 use crate::decimal;
 use crate::random::Random;

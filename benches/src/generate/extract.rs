@@ -1,4 +1,5 @@
-//! `extract`: 29 columns as they come out of a ledger. Values are short and often missing, so the cost is per field.
+//! `extract`: 29 columns, as a ledger exports them. Values are short and often missing, so it measures the cost per
+//! field.
 //!
 //! The columns in order: 12 integers, one text, one bit, eight numerics of scale 2, seven of scale 6. All but the id
 //! may be null, which is the empty string.
@@ -6,10 +7,10 @@
 use crate::decimal;
 use crate::random::Random;
 
-/// What the integers after the id range over. Keys and codes of different widths, flags and counters.
+/// Upper bounds of the integers behind the id: keys and codes of different widths, flags and counters.
 const INTEGERS: [u64; 11] = [500, 1_000_000, 40, 366, 24, 10, 2, 100, 5, 20, 3];
 
-/// Amounts with two decimals, rates with six.
+/// Number of amounts with two decimals, and of rates with six.
 const AMOUNTS: usize = 8;
 const RATES: usize = 7;
 

@@ -1,10 +1,10 @@
-//! `hits`: a wide row in the manner of ClickBench. 105 columns, none of them NULL: identifiers, flags and codes of one to ten
-//! digits, some addresses, and texts of which most are empty. What it asks of a reader is a hundred fields a row.
+//! `hits`: a wide row, similar to ClickBench. It has 105 columns without NULLs: identifiers, flags and codes of one to
+//! ten digits, some addresses, and texts that are mostly empty. It measures the cost of a hundred fields per row.
 
 use crate::decimal;
 use crate::random::Random;
 
-/// What a column holds.
+/// The contents of a column.
 #[derive(Clone, Copy)]
 enum Column {
     /// The row's number.
@@ -19,9 +19,9 @@ enum Column {
     Big,
     Time,
     Date,
-    /// Text that is empty in so many of 100 rows, and else of so many characters.
+    /// Text that is empty in this many of 100 rows, and otherwise has a length in this range.
     Text(u64, u64, u64),
-    /// A URL, or nothing in so many of 100 rows.
+    /// A URL; empty in this many of 100 rows.
     Address(u64),
 }
 
@@ -146,7 +146,7 @@ pub(super) fn row(out: &mut Vec<u8>, random: &mut Random, id: u64) {
         match column {
             Id => decimal::integer(out, id),
             Flag => out.push(b'0' + random.below(2) as u8),
-            // Most codes are small whatever they could be.
+            // Most codes are small, even if the bound is large.
             Small(bound) | Int(bound) => {
                 let most = if random.chance(30) { bound.min(10) } else { bound };
                 decimal::integer(out, random.below(most));

@@ -1,5 +1,5 @@
-//! Tables for their keys. `uuids`: a random uuid and a number; `words`: text that ascends nowhere, with beginnings that
-//! many rows share, as names and paths have them, so that comparing two takes more than their first bytes.
+//! Tables for benchmarks of keys. `uuids`: a random uuid and a number. `words`: text in random order, with prefixes
+//! that many rows share, as names and paths have them, so that comparing two takes more than their first bytes.
 
 use crate::decimal;
 use crate::random::Random;
@@ -14,7 +14,7 @@ pub(super) fn uuid_row(out: &mut Vec<u8>, random: &mut Random, id: u64) {
     out.push(b',');
     let start = out.len();
     random.md5(out);
-    // 8-4-4-4-12, of version 4.
+    // 8-4-4-4-12 digits, version 4.
     for (at, byte) in [(8, b'-'), (13, b'-'), (18, b'-'), (23, b'-')] {
         out.insert(start + at, byte);
     }

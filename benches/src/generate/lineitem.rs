@@ -1,8 +1,8 @@
-//! `lineitem`: the largest table of TPC-H, as its generator writes it but for the delimiter at the end of each line; and
-//! `lineitem_quoted`: the same rows in CSV with every field quoted.
+//! `lineitem`: the largest table of TPC-H, as its generator writes it, without the delimiter at the end of each line;
+//! and `lineitem_quoted`: the same rows in CSV with every field quoted.
 //!
-//! One departure from TPC-H: each order has four lines (there, one to seven), so that a row's key follows from its
-//! number.
+//! It differs from TPC-H in one property: each order has four lines instead of one to seven, so that a row's key
+//! follows from its number.
 
 use crate::decimal;
 use crate::random::Random;
@@ -10,10 +10,10 @@ use crate::random::Random;
 const INSTRUCTIONS: [&[u8]; 4] = [b"DELIVER IN PERSON", b"COLLECT COD", b"NONE", b"TAKE BACK RETURN"];
 const MODES: [&[u8]; 7] = [b"REG AIR", b"AIR", b"RAIL", b"SHIP", b"TRUCK", b"MAIL", b"FOB"];
 
-/// Lines of an order.
+/// Number of lines of an order.
 const LINES: u64 = 4;
 
-/// How fields are told apart.
+/// How fields are separated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// Bare, with bars between them.

@@ -1,8 +1,8 @@
-//! `mixed`: a shop's orders, 40 columns of some 30 types, as COPY would write them in CSV.
+//! `mixed`: orders of a shop, 40 columns of some 30 types, as COPY would write them in CSV.
 //!
-//! It is meant to look like a table that was not made for a benchmark: identifiers, flags, money, times, documents,
-//! arrays, a range; optional columns that are mostly empty; text with commas and quotes in it. What holds a comma or a
-//! quote is quoted and its quotes are doubled, all else is bare, NULL is the empty field.
+//! It resembles a table of a real application: identifiers, flags, money, times, documents, arrays, a range, optional
+//! columns that are mostly empty, and text with commas and quotes. Values with a comma or a quote are quoted, and their
+//! quotes are doubled. Other values are not quoted; NULL is the empty field.
 
 use crate::decimal;
 use crate::random::Random;
@@ -29,7 +29,7 @@ pub(super) fn row(out: &mut Vec<u8>, random: &mut Random, id: u64) {
     row.out.push(b'\n');
 }
 
-/// The row that is being written. Fields begin with their delimiter.
+/// The row that is being written. Each field begins with its delimiter.
 struct Row<'a> {
     out: &'a mut Vec<u8>,
     random: &'a mut Random,
@@ -44,7 +44,7 @@ impl Row<'_> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Begins a field of a column that is NULL in so many of 100 rows; true if it is not.
+    /// Begins a field of a column that is NULL in `nulls` of 100 rows. Returns true if it is not NULL.
     fn given(&mut self, nulls: u64) -> bool {
         self.next();
         !self.random.chance(nulls)
@@ -95,7 +95,7 @@ impl Row<'_> {
         decimal::padded(self.out, self.random.below(1_000_000), 6);
     }
 
-    /// So many words, with `between` in between.
+    /// Appends `count` words, separated by `between`.
     fn words(&mut self, count: u64, between: &[u8]) {
         for number in 0..count {
             if number > 0 {

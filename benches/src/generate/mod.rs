@@ -1,13 +1,21 @@
 //! The workloads of the side-by-side harness, as files.
 //!
-//! Each workload is a module with one function, which appends one row, complete with its line end, to a buffer. The
-//! table it belongs to, and the options that read it, are in `load/<workload>.sql`. Rows are collected in a buffer and
-//! handed to the operating system about a megabyte at a time.
+//! Each workload is a module with one function, which appends one row, with its line end, to a buffer. Its table, and
+//! the options to read it, are in `load/<workload>.sql`. Rows are collected in a buffer and written about a megabyte at
+//! a time.
 //!
-//! They differ on purpose in what they ask of a reader: `demo` has short rows (the cost per row), `test` quotes every
-//! field, `customer` is nearly all text (the cost per byte), `extract` has many columns, numerics and nulls (the cost per
-//! field), `mixed` a bit of every type. `hits` has a hundred columns, `lineitem` bars or quotes around the same rows,
-//! `documents` line ends inside of values, `bad001` to `bad10` values that are none; `uuids` and `words` are about keys.
+//! Each workload measures another cost of a reader:
+//!
+//! - `demo`: short rows, for the cost per row.
+//! - `test`: quotes around every field.
+//! - `customer`: mostly text, for the cost per byte.
+//! - `extract`: many columns, numerics and nulls, for the cost per field.
+//! - `mixed`: some values of every type.
+//! - `hits`: a hundred columns.
+//! - `lineitem`: bars or quotes around the same rows.
+//! - `documents`: line ends inside values.
+//! - `bad001` to `bad10`: invalid values.
+//! - `uuids`, `words`: keys.
 
 mod bad;
 mod customer;
@@ -24,7 +32,7 @@ use std::io::{self, Write};
 
 use crate::random::Random;
 
-/// Bytes collected before they are written.
+/// Number of bytes to collect before they are written.
 const BATCH: usize = 1 << 20;
 
 /// A kind of file to generate.
@@ -44,23 +52,23 @@ pub enum Workload {
     Hits,
     /// The order lines of TPC-H, bars between fields.
     Lineitem,
-    /// The same in CSV, every field quoted.
+    /// The order lines of TPC-H in CSV, every field quoted.
     LineitemQuoted,
     /// JSON with line ends in it, in CSV.
     Documents,
-    /// `Test`, with a bad value in 0.01 % of the rows.
+    /// `Test` with an invalid value in 0.01 % of the rows.
     Bad001,
-    /// The same in 1 %.
+    /// `Test` with an invalid value in 1 % of the rows.
     Bad1,
-    /// The same in 10 %.
+    /// `Test` with an invalid value in 10 % of the rows.
     Bad10,
     /// A number, a random uuid, a number in CSV.
     Uuids,
-    /// A number, a text that is a key, a number in CSV.
+    /// A number, a text for a key, a number in CSV.
     Words,
 }
 
-/// Every workload, in the order in which they are described.
+/// All workloads, in the order of their descriptions.
 pub const WORKLOADS: [Workload; 14] = [
     Workload::Demo,
     Workload::Test,
@@ -79,7 +87,7 @@ pub const WORKLOADS: [Workload; 14] = [
 ];
 
 impl Workload {
-    /// The workload's name: also its table's, and its file's in `load/`.
+    /// Name of the workload, its table, and its file in `load/`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -100,7 +108,7 @@ impl Workload {
         }
     }
 
-    /// The workload called `name`, if there is one.
+    /// Returns the workload with this name, if there is one.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         WORKLOADS.into_iter().find(|workload| workload.name() == name)
@@ -125,12 +133,12 @@ impl Workload {
         }
     }
 
-    /// Writes `rows` rows, whose ids ascend from `first_id`, and returns their size in bytes.
+    /// Writes `rows` rows with ascending ids from `first_id` on. Returns their size in bytes.
     pub fn write(self, sink: &mut impl Write, rows: u64, seed: u64, first_id: u64) -> io::Result<u64> {
         self.write_some(sink, rows, seed, first_id, false)
     }
 
-    /// The same without the bad ones among them.
+    /// As [`Self::write`], without the rows with invalid values.
     pub fn write_good(self, sink: &mut impl Write, rows: u64, seed: u64, first_id: u64) -> io::Result<u64> {
         self.write_some(sink, rows, seed, first_id, true)
     }
@@ -143,7 +151,7 @@ impl Workload {
         first_id: u64,
         good_only: bool,
     ) -> io::Result<u64> {
-        // Room for the row that crosses the mark, so that the buffer never grows.
+        // With room for the last row, so that the buffer never grows.
         let mut batch = Vec::with_capacity(BATCH + 4096);
         let mut bytes = 0;
         for id in first_id..first_id + rows {
@@ -172,7 +180,7 @@ mod tests {
         bytes
     }
 
-    /// A sink that only counts: the sizes are checked at the sizes that are published.
+    /// A sink that only counts bytes, so that the published file sizes can be checked.
     struct Counter(u64);
 
     impl Write for Counter {
@@ -186,7 +194,7 @@ mod tests {
         }
     }
 
-    /// What is between the fields.
+    /// Returns the field delimiter.
     fn delimiter(workload: Workload) -> char {
         match workload {
             Workload::Demo | Workload::Extract | Workload::Hits => '\t',
@@ -195,8 +203,8 @@ mod tests {
         }
     }
 
-    /// The fields of a row as they are in the file, quotes and all. None of the files in text format has a backslash, so
-    /// that is all the parser it takes.
+    /// Splits a row into fields with their quotes. The files in text format contain no backslash, so this simple parser
+    /// is enough.
     fn fields(workload: Workload, line: &str) -> Vec<&str> {
         let delimiter = delimiter(workload);
         let mut quoted = false;
@@ -207,7 +215,7 @@ mod tests {
         .collect()
     }
 
-    /// The records of a file: its lines, but for those that end inside quotes.
+    /// Splits a file into records: lines that do not end inside quotes.
     fn records(text: &str) -> Vec<&str> {
         let mut quoted = false;
         let records = text.split_terminator(|character| {
@@ -217,13 +225,13 @@ mod tests {
         records.collect()
     }
 
-    /// Is the first column the row's number, and nothing else?
+    /// Whether the first column is only the row's number.
     fn begins_with_its_number(workload: Workload) -> bool {
         use Workload::{Bad001, Bad1, Bad10, Lineitem, LineitemQuoted};
         ![Bad001, Bad1, Bad10, Lineitem, LineitemQuoted].contains(&workload)
     }
 
-    /// The columns of the table that belongs to the workload: one line each between the parentheses.
+    /// Returns the columns of the workload's table, which has one per line between the parentheses.
     fn columns(workload: Workload) -> Vec<String> {
         // Two tables have the rows of `words`.
         let name = if workload == Workload::Words { "words_c" } else { workload.name() };

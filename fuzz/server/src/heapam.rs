@@ -1,10 +1,11 @@
-//! Pages, and what verify_heapam says of them.
+//! Checks pages with verify_heapam.
 //!
-//! Rows of an input go onto pages as for the target `page`, which looks at each byte; then they are put into blocks of a table, which is
-//! made to have the columns of these rows for the time: its descriptor in the relation cache is another one. To create a
-//! table for each input would take a hundred times as long.
+//! Rows of an input are put onto pages as in the target `page`, which checks each byte. The pages then become blocks of
+//! a table. For that time, the table's descriptor in the relation cache is replaced by one with the columns of these
+//! rows. Creating a table for each input would take a hundred times as long.
 //!
-//! The types of columns are made before (tools/fuzz): of each length, alignment and storage that a row can have one.
+//! The types of the columns are created beforehand (tools/fuzz): one for each length, alignment and storage that a row
+//! can have.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,11 +20,12 @@ thread_local! {
     static TYPES: RefCell<HashMap<String, pg_sys::Oid>> = RefCell::new(HashMap::new());
 }
 
-/// The rows of one input, through pages to verify_heapam.
+/// Makes pages of the rows of one input and checks them with verify_heapam.
 pub fn run(input: &[u8]) {
     let Some(attributes) = attributes(input) else { return };
     let mut blocks = 0;
-    // SAFETY: within a function that the server has called, in a transaction; the table was made before, and nobody else has it open.
+    // SAFETY: within a function that the server has called, in a transaction; the table exists, and no other process
+    // has it open.
     unsafe {
         let relation = pg_sys::table_open(oid_of("pages", "regclass"), pg_sys::AccessExclusiveLock as i32);
         let mut put_pages = |first: u32, pages: &[u8]| {
@@ -42,7 +44,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// What verify_heapam says of so many blocks.
+/// Returns the errors that verify_heapam finds in the first `blocks` blocks.
 fn verify(blocks: u32) -> Option<String> {
     let last = i64::from(blocks.checked_sub(1)?);
     let query = "SELECT string_agg(format('block %s, line pointer %s, attribute %s: %s', blkno, offnum, attnum, msg), chr(10)) \
@@ -50,10 +52,12 @@ fn verify(blocks: u32) -> Option<String> {
     Spi::get_one_with_args(query, &[last.into()]).unwrap_or_else(|error| Some(error.to_string()))
 }
 
+/// Writes a page to a block.
+///
 /// # Safety
-/// In a transaction; a page, and a block that is there, or the first one that is not.
+/// In a transaction; `page` is a whole page, and `block` is an existing block or the first one behind the end.
 unsafe fn put(relation: pg_sys::Relation, block: u32, page: &[u8]) {
-    // SAFETY: the caller's; a buffer that is pinned and locked has room for a page.
+    // SAFETY: this function's contract; a buffer that is pinned and locked has room for a page.
     unsafe {
         let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
         let is_new = block >= pg_sys::RelationGetNumberOfBlocksInFork(relation, fork);
@@ -66,12 +70,12 @@ unsafe fn put(relation: pg_sys::Relation, block: u32, page: &[u8]) {
     }
 }
 
-/// A descriptor of rows that have these attributes.
+/// Returns a descriptor of rows with these attributes.
 ///
 /// # Safety
 /// Within a function that the server has called.
 unsafe fn descriptor(attributes: &[Attribute]) -> pg_sys::TupleDesc {
-    // SAFETY: numbers from 1 to as many as there are; types that are there.
+    // SAFETY: attribute numbers from 1 up to the number of attributes; the types exist.
     unsafe {
         let descriptor = pg_sys::CreateTemplateTupleDesc(attributes.len() as i32);
         for (number, attribute) in (1..).zip(attributes) {
@@ -93,7 +97,7 @@ fn type_name(attribute: Attribute) -> String {
     }
 }
 
-/// Of a relation or a type, which are looked up once.
+/// Returns the OID of a relation or a type. Each one is looked up once.
 fn oid_of(name: &str, kind: &str) -> pg_sys::Oid {
     let look_up = || {
         let oid = Spi::get_one_with_args::<pg_sys::Oid>(&format!("SELECT $1::{kind}::oid"), &[name.into()]);

@@ -1,7 +1,7 @@
-//! Decoders of text fields, and the types' input functions.
+//! Compares decoders of text fields with the types' input functions.
 //!
-//! A decoder may say nothing. What it is sure of must be what the input function returns, to the last byte: in databases of
-//! encodings of each kind, and under settings that input functions look at.
+//! A decoder may return nothing. If it returns a value, that must equal the input function's byte for byte, in
+//! databases of each kind of encoding and under all settings that input functions depend on.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,11 +15,11 @@ use crate::trial_input::Input;
 use crate::version;
 
 thread_local! {
-    /// By type and typmod. There are not many.
+    /// Input functions by type and typmod. There are not many.
     static INPUTS: RefCell<HashMap<(u32, i32), Input>> = RefCell::new(HashMap::new());
 }
 
-/// Decode one input, and ask the server.
+/// Decodes one input and calls the input function.
 pub fn run(input: &[u8]) {
     let Some(case) = Case::of(input).filter(Case::is_of_a_column) else { return };
     let Case { type_oid, typmod, session, text, more, .. } = case;
@@ -27,16 +27,16 @@ pub fn run(input: &[u8]) {
         return;
     }
     set(&session, more);
-    // Where such letters may be names, they are, whatever the input says.
+    // If letters may be names of time zones in this version, they may be here, for any input.
     let session = Session { zone_letters: session.zone_letters || version::ZONE_LETTERS, ..session };
     let Some(decoder) = Decoder::for_type(type_oid, typmod, &session) else { return };
     let mut arena = Arena::new();
     arena.alloc(usize::from(more % 64));
     let Some(found) = decoder.decode(text, &mut arena) else { return };
     INPUTS.with_borrow_mut(|inputs| {
-        // SAFETY: within a function that the server has called; a type of its own.
+        // SAFETY: within a function that the server has called; the type exists.
         let input = inputs.entry((type_oid, typmod)).or_insert_with(|| unsafe { Input::new(type_oid.into(), typmod) });
-        // SAFETY: the decoder made a value of this type, which is there as long as the arena.
+        // SAFETY: the decoder made a value of this type, which lives as long as the arena.
         let decoded = unsafe { input.bytes(pg_sys::Datum::from(found as usize)) };
         let read = input.read(text);
         assert_eq!(
@@ -48,7 +48,7 @@ pub fn run(input: &[u8]) {
     });
 }
 
-/// Go on as in a database whose encoding is of that kind, if the text can be one there.
+/// Sets a database encoding of this kind. Returns false if the text is invalid in it.
 fn enter(charset: Charset, text: &[u8]) -> bool {
     let encoding = match charset {
         Charset::Utf8 => pg_sys::pg_enc::PG_UTF8,
@@ -56,14 +56,14 @@ fn enter(charset: Charset, text: &[u8]) -> bool {
         Charset::MultiByte => pg_sys::pg_enc::PG_EUC_JP,
     } as i32;
     let Ok(len) = i32::try_from(text.len()) else { return false };
-    // SAFETY: so many bytes; the encoding is one that servers can have. Nothing in this process is stored as text after that.
+    // SAFETY: `len` bytes; the encoding is one that servers can have. This process stores no text afterwards.
     unsafe {
         pg_sys::SetDatabaseEncoding(encoding);
         pg_sys::pg_verify_mbstr(encoding, text.as_ptr().cast(), len, true)
     }
 }
 
-/// Settings as the session says, and some by `more`, which decoders are not told of.
+/// Applies the session's settings, and further ones, chosen by `more`, that decoders do not get.
 fn set(session: &Session, more: u8) {
     let zone = match (session.utc, more >> 6) {
         (true, _) => c"UTC",
@@ -77,7 +77,8 @@ fn set(session: &Session, more: u8) {
         _ => pg_sys::DATEORDER_MDY,
     };
     let style = if session.interval_sql_standard { pg_sys::INTSTYLE_SQL_STANDARD } else { pg_sys::INTSTYLE_POSTGRES };
-    // SAFETY: variables of this process that SET would change, values that they can have; zones are kept once they are loaded.
+    // SAFETY: these are variables of this process that SET would change, with valid values; time zones stay in memory
+    // once loaded.
     unsafe {
         pg_sys::session_timezone = pg_sys::pg_tzset(zone.as_ptr());
         pg_sys::DateOrder = order as i32;

@@ -1,19 +1,22 @@
-//! Fuzz targets within a server: its own functions say what is right.
+//! Fuzz targets that run within a server and compare results with the server's own functions.
 //!
-//! libFuzzer runs in a backend, of a server in single-user mode, which calls it as an SQL function and never returns from it:
-//! at the end of its time, or at an input that fails, libFuzzer ends the process, with its own status. So an input costs no
-//! more than the calls that it is for, and the decoders and page builders that it reaches are what guides the next one.
+//! libFuzzer runs in the backend of a server in single-user mode, which calls it as an SQL function. It never returns:
+//! at the end of its time, or at an input that fails, libFuzzer ends the process with its own exit status. So an input
+//! costs only the function calls under test, and coverage of the decoders and page builders guides libFuzzer's choice
+//! of inputs.
 //!
 //! ```text
-//! tools/fuzz input        decoders, and what the types' input functions return (input.rs)
-//! tools/fuzz receive      those of binary fields, and receive functions (receive.rs)
-//! tools/fuzz heapam       pages, and what verify_heapam says of them (heapam.rs)
+//! tools/fuzz input        decoders of text fields, and the types' input functions (input.rs)
+//! tools/fuzz receive      decoders of binary fields, and receive functions (receive.rs)
+//! tools/fuzz heapam       pages, checked by verify_heapam (heapam.rs)
 //! ```
 //!
-//! Inputs are those of the targets outside of servers, `decode` and `page`, as far as there are such: what one finds is tried by the other.
+//! Inputs of `input` and `heapam` have the form of those of the targets `decode` and `page`, which run without a
+//! server. An input that one target finds is also run by the other.
 //!
-//! The tricky point is panics: pgrx makes one of each error of the server's, to be caught by whoever asked for it, and libFuzzer's crate
-//! would abort at all of them. So only what is no error of the server's is told here, and aborts where nobody has caught it.
+//! The tricky point is panics. pgrx turns each error of the server into a panic, which the caller catches, but
+//! libFuzzer's crate would abort at each panic. So the hook here only reports panics that are not errors of the server.
+//! An uncaught one aborts.
 
 use std::ffi::{CString, c_char, c_int};
 use std::panic;
@@ -32,7 +35,7 @@ mod version;
 
 pgrx::pg_module_magic!();
 
-/// What is done with an input.
+/// Runs one input.
 type Target = fn(&[u8]);
 
 static TARGET: OnceLock<Target> = OnceLock::new();
@@ -57,11 +60,11 @@ unsafe extern "C" {
 }
 
 unsafe extern "C" fn test_one_input(data: *const u8, size: usize) -> c_int {
-    // SAFETY: libFuzzer's promise: so many bytes.
+    // SAFETY: libFuzzer's contract: `data` points to `size` bytes.
     unsafe { libfuzzer_sys::test_input_wrap(data, size) }
 }
 
-/// libFuzzer with one of the targets, and such arguments as its programs take. Ends the process.
+/// Runs libFuzzer with one of the targets and the arguments of its command line. Ends the process.
 #[pg_extern]
 fn fuzz(target: &str, arguments: Vec<String>) -> i32 {
     let target: Target = match target {
@@ -77,6 +80,6 @@ fn fuzz(target: &str, arguments: Vec<String>) -> i32 {
     let mut argc = pointers.len() as c_int;
     pointers.push(std::ptr::null_mut());
     let mut argv = pointers.as_mut_ptr();
-    // SAFETY: arguments as a program has them, which are there for as long as it runs.
+    // SAFETY: arguments as of a program's main function; they live until the process ends.
     unsafe { LLVMFuzzerRunDriver(&raw mut argc, &raw mut argv, test_one_input) }
 }

@@ -1,7 +1,8 @@
-//! Decoders of binary fields, and the types' receive functions.
+//! Compares decoders of binary fields with the types' receive functions.
 //!
-//! As with texts, what a decoder is sure of must be what the receive function returns when it has taken all bytes. Strings come in the
-//! client's encoding: in UTF-8, which the decoder checks, or in another one, of which it takes what is ASCII.
+//! If a decoder returns a value, that must equal the receive function's value, and the receive function must have read
+//! all bytes. Strings are in the client encoding: in UTF-8, which the decoder verifies, or in another one, of which it
+//! accepts ASCII only.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +20,8 @@ thread_local! {
     static INPUTS: RefCell<HashMap<(u32, i32), Input>> = RefCell::new(HashMap::new());
 }
 
-/// Receive one field: a byte chooses the type, one the encoding and whether there is a typmod, and one that.
+/// Receives one field. The first byte chooses the type, the second one the encoding and whether there is a typmod, the
+/// third one the typmod.
 pub fn run(input: &[u8]) {
     let Some((&[which, how, length], field)) = input.split_first_chunk() else { return };
     let Some(&type_oid) = TYPES.get(usize::from(which) % TYPES.len()) else { return };
@@ -30,7 +32,8 @@ pub fn run(input: &[u8]) {
     };
     let utf8 = how & 2 == 0;
     let client = if utf8 { pg_sys::pg_enc::PG_UTF8 } else { pg_sys::pg_enc::PG_LATIN1 } as i32;
-    // SAFETY: the database's encoding is as initdb has made it; between it and these two the server converts.
+    // SAFETY: the database has the encoding that initdb chose; the server converts between it and both client
+    // encodings.
     unsafe {
         if pg_sys::pg_get_client_encoding() != client {
             pg_sys::PrepareClientEncoding(client);
@@ -42,11 +45,11 @@ pub fn run(input: &[u8]) {
     let Some(found) = decoder.decode(field, &mut arena) else { return };
     INPUTS.with_borrow_mut(|inputs| {
         let make = || {
-            // SAFETY: within a function that the server has called; a type of its own.
+            // SAFETY: within a function that the server has called; the type exists.
             unsafe { Input::received(type_oid.into(), typmod) }
         };
         let input = inputs.entry((type_oid, typmod)).or_insert_with(make);
-        // SAFETY: the decoder made a value of this type, which is there as long as the arena.
+        // SAFETY: the decoder made a value of this type, which lives as long as the arena.
         let decoded = unsafe { input.bytes(pg_sys::Datum::from(found as usize)) };
         assert_eq!(Ok(decoded), input.receive(field), "{decoder:?}, typmod {typmod}, of {field:02x?}");
     });

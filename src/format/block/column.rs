@@ -1,7 +1,8 @@
-//! One column of a block.
+//! Decodes one column of a block.
 //!
-//! Fields of types that are short, and fields whose bytes are their values, are sorted out first: which are NULL, and
-//! where the others are. Then only those are decoded, one like the other. Whatever is not as expected is done by itself.
+//! For short types, and for types whose values are the bytes of their fields, a first pass finds which fields are NULL,
+//! and the positions of the others. A second pass decodes only the others, all in the same way. Any unusual field is
+//! then decoded alone.
 
 use super::ROWS;
 use crate::arena::{Arena, SLACK};
@@ -14,7 +15,7 @@ use crate::record::{Value, value_of};
 use crate::scan::RecordEnd;
 use crate::scan::kernel::FLAG;
 
-/// Something to point to for a NULL: an empty value with its header, and what may be read behind it.
+/// Target of the datum of a NULL: an empty value with its header, and the bytes behind it that may be read.
 #[repr(align(8))]
 pub(super) struct Nothing(pub(super) [u8; SLACK + 8]);
 
@@ -31,7 +32,7 @@ fn set<T>(values: &mut [T], at: usize, value: T) {
     }
 }
 
-/// Records with the same number of fields, and a field of each.
+/// Records with the same number of fields, and the index of one field.
 pub(super) struct Span<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) ends: &'a [u32],
@@ -40,13 +41,13 @@ pub(super) struct Span<'a> {
     pub(super) fields: usize,
     pub(super) field: usize,
     pub(super) dialect: &'a Dialect,
-    /// How long a delimiter is.
+    /// Length of a delimiter, in bytes.
     pub(super) separator: usize,
-    /// In CSV, if there is one among the bytes of the records.
+    /// The quote of CSV, if the records contain it.
     pub(super) quote: Option<u8>,
 }
 
-/// Where a field is.
+/// Position of a field.
 #[derive(Clone, Copy)]
 struct At {
     start: usize,
@@ -55,7 +56,7 @@ struct At {
 }
 
 impl Span<'_> {
-    /// Where the field of a row is.
+    /// Position of the field in a row.
     #[inline(always)]
     fn at(&self, row: usize) -> At {
         let at = row * self.fields + self.field;
@@ -68,14 +69,14 @@ impl Span<'_> {
         At { start, end: (end & !FLAG) as usize, plain: end & FLAG == 0 }
     }
 
-    /// [`Span::at`], for a row that there is.
+    /// [`Span::at`] without bounds checks.
     ///
     /// # Safety
-    /// There is.
+    /// The span has this row.
     #[inline(always)]
     unsafe fn at_unchecked(&self, row: usize) -> At {
         let at = row * self.fields + self.field;
-        // SAFETY: there are `fields` ends for each row, and one record.
+        // SAFETY: the span has `fields` ends and one record for each row.
         unsafe {
             let end = *self.ends.get_unchecked(at);
             let start = match (row, self.field) {
@@ -87,12 +88,12 @@ impl Span<'_> {
         }
     }
 
-    /// Can a window be looked at from any of its bytes on?
+    /// Whether a window of bytes can be read from each byte of the records.
     pub(super) fn is_roomy(&self) -> bool {
         self.records.last().is_some_and(|last| last.next as usize + SLACK.max(WINDOW) <= self.bytes.len())
     }
 
-    /// What it says.
+    /// Returns the contents of the field at this position.
     #[inline(always)]
     fn value(&self, at: At) -> Value<'_> {
         let raw = self.bytes.get(at.start..at.end).unwrap_or_default();
@@ -103,12 +104,12 @@ impl Span<'_> {
 /// A column of a block that is being filled.
 pub(super) struct Down<'a> {
     pub(super) span: &'a Span<'a>,
-    /// The NULL marker, where short fields may be decoded by [`Short`]: it is available, and the span roomy.
+    /// The NULL marker, if [`Short`] may decode short fields: its CPU features are available, and the span is roomy.
     pub(super) null: Option<Marker>,
     pub(super) not_null: bool,
-    /// The value where there is none.
+    /// The datum of a NULL.
     pub(super) nothing: Datum,
-    /// From the first row's value on.
+    /// The values, starting with that of the first row.
     pub(super) values: &'a mut [Datum],
     pub(super) nulls: &'a mut [bool],
     pub(super) odd: &'a mut [bool; ROWS],
@@ -127,7 +128,7 @@ impl Down<'_> {
         }
     }
 
-    /// One field, whatever it is.
+    /// Decodes one field, with any contents.
     #[inline(always)]
     fn field(&mut self, row: usize, at: At, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
         let span = self.span;
@@ -152,8 +153,8 @@ impl Down<'_> {
         }
     }
 
-    /// A column that nobody wants. What is plain is not looked at, unless it may be a marker; nor is anything in CSV, where no
-    /// field by itself can be wrong.
+    /// Skips a column that is not needed, except for fields that may make a row odd. These are the escaped fields in
+    /// text, and all fields if there is a DEFAULT marker. In CSV, no field alone can be invalid.
     pub(super) fn pass_over(&mut self) {
         let marked = self.span.dialect.default.is_some();
         if self.span.dialect.is_csv() && !marked {
@@ -172,16 +173,16 @@ impl Down<'_> {
         0..self.span.records.len()
     }
 
-    /// Note which rows have NULL, and where the field of each of the others is. Returns how many there are.
+    /// Stores which rows have NULL, and the position of the field in each other row. Returns the number of the others.
     ///
     /// # Safety
-    /// [`words::available`] says yes; the span is roomy.
+    /// [`words::available`] returns true; the span is roomy.
     #[inline(always)]
     unsafe fn sort_out(&mut self, quote: Option<u8>, null: Marker, others: &mut [Other; ROWS]) -> usize {
         let span = self.span;
         let mut count = 0;
         for row in 0..span.records.len().min(ROWS) {
-            // SAFETY: the kernels' offsets are those of bytes, and behind each of these there is a window in a roomy span.
+            // SAFETY: the kernels' offsets are within the bytes, and in a roomy span a window follows each of them.
             // There is a value for each row.
             unsafe {
                 let at = span.at_unchecked(row);
@@ -201,10 +202,10 @@ impl Down<'_> {
         count
     }
 
-    /// [`Fields::decode_words`] for one kind of file.
+    /// [`Fields::decode_words`], compiled separately for files with and without quotes.
     ///
     /// # Safety
-    /// [`words::available`] says yes; the span is roomy.
+    /// [`words::available`] returns true; the span is roomy.
     #[inline(always)]
     unsafe fn words<S: Short>(
         &mut self,
@@ -214,14 +215,14 @@ impl Down<'_> {
         decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>,
     ) {
         let mut others = [Other::default(); ROWS];
-        // SAFETY: the caller's promise.
+        // SAFETY: this function's contract.
         let count = unsafe { self.sort_out(quote, null, &mut others) };
         let slots = if S::NEEDS_SLOT { count * SLOT } else { 0 };
         let mut unused = [0; SLOT];
         let Some(slots) = self.arena.alloc(slots) else { return self.decode(decode) };
         let slots = slots.as_mut_ptr().cast::<[u8; SLOT]>();
         for (i, other) in others.iter().enumerate().take(count) {
-            // SAFETY: as in `sort_out`; there is a slot for each.
+            // SAFETY: as in `sort_out`; there is a slot for each field.
             let sure = unsafe {
                 let window = &*self.span.bytes.as_ptr().add(other.start as usize).cast::<[u8; WINDOW]>();
                 let slot = if S::NEEDS_SLOT { &mut *slots.add(i) } else { &mut unused };
@@ -229,7 +230,7 @@ impl Down<'_> {
                 *self.values.as_mut_ptr().add(usize::from(other.row) * self.attributes) = datum;
                 sure
             };
-            // A quote may be a digit: then quotes that are to be removed are as good as any other digit to the decoder.
+            // The quote may be a digit, and the decoder would read quotes as digits. So only plain fields count.
             if !(sure & other.plain) {
                 let row = usize::from(other.row);
                 self.field(row, self.span.at(row), &decode);
@@ -238,7 +239,7 @@ impl Down<'_> {
     }
 }
 
-/// A field that is not NULL, without its quotes.
+/// Position of a field that is not NULL, without its quotes.
 #[derive(Clone, Copy, Default)]
 struct Other {
     row: u16,
@@ -260,9 +261,9 @@ impl Fields for Down<'_> {
         let Some(null) = self.null else { return self.decode(decode) };
         let quote = self.span.quote;
         match quote {
-            // SAFETY: there is a marker only if it is available and the span roomy.
+            // SAFETY: there is a marker only if `Short` is available and the span is roomy.
             Some(_) => unsafe { self.words(quote, null, short, decode) },
-            // SAFETY: as above. What is never there need not be looked for.
+            // SAFETY: as above. This variant omits the test for quotes.
             None => unsafe { self.words(None, null, short, decode) },
         }
     }
@@ -273,7 +274,7 @@ impl Fields for Down<'_> {
         let slow = |this: &mut Self, row: usize| {
             this.field(row, this.span.at(row), |bytes, arena| {
                 let datum = decode(bytes, arena)?;
-                // SAFETY: the decoder has just made it.
+                // SAFETY: the decoder has returned a valid varlena.
                 raw::pack(unsafe { varlena::body(datum) })
             });
         };
@@ -285,7 +286,7 @@ impl Fields for Down<'_> {
         };
         let mut others = [Other::default(); ROWS];
         let count = match self.span.quote {
-            // SAFETY: there is a marker only if it is available and the span roomy.
+            // SAFETY: there is a marker only if `Short` is available and the span is roomy.
             Some(_) => unsafe { self.sort_out(self.span.quote, null, &mut others) },
             // SAFETY: as above.
             None => unsafe { self.sort_out(None, null, &mut others) },
@@ -294,7 +295,7 @@ impl Fields for Down<'_> {
             let row = usize::from(other.row);
             let start = other.start as usize;
             let bytes = self.span.bytes.get(start..start + other.len as usize).unwrap_or_default();
-            // What forms tuples reads more than there is; there is room for that.
+            // Forming a tuple may read bytes behind the value; the span is roomy enough for that.
             match raw::pack(bytes) {
                 Some(value) if other.plain && fits(bytes) => set(self.values, row * self.attributes, value),
                 _ => slow(self, row),

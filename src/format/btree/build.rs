@@ -1,4 +1,4 @@
-//! A tree from the leaves up: sorted entries in, pages out.
+//! Builds a tree from the leaves up: sorted entries in, pages out.
 //!
 //! ```text
 //!                      ┌──────────────┐
@@ -9,16 +9,17 @@
 //!             └─────────────┘ └────────────┘ └───────
 //! ```
 //!
-//! One page of each level is open. When an item does not fit, or the fillfactor is reached, the page's last item moves to
-//! the next page, leaves the page a high key, and the page goes into the level above: _bt_buildadd (nbtsort.c). Blocks
-//! are numbered as pages are begun and handed out as they are complete, so a page of an upper level comes long after the
-//! ones with higher numbers: [`PageSink::page`] must be able to go back. The metapage comes last.
+//! One page of each level is open. When an item does not fit, or the fillfactor is reached, the page is completed as in
+//! _bt_buildadd (nbtsort.c): its last item moves to the next page, a high key is made of that item, and the page is
+//! added to the level above. Blocks are numbered when pages are begun and passed to the sink when pages are complete.
+//! So a page of an upper level comes long after pages with higher numbers, and [`PageSink::page`] must accept any
+//! order. The metapage comes last.
 //!
-//! The tricky point is the leaf's high key. Of the last item only as many columns are kept as tell it from the item before;
-//! if they are equal the TID is added: _bt_truncate (nbtutils.c). In its own t_tid a high key has the block number of
-//! the item it was, for which nobody has any use.
+//! The tricky point is the leaf's high key. It has as many columns of the last item as are needed to differ from the
+//! item before it; if all are equal, the TID is added: _bt_truncate (nbtutils.c). The t_tid of a high key has the block
+//! number of that item, which is not used.
 //!
-//! Equal keys become posting lists as _bt_load has it: up to a tenth of a page, whatever the fillfactor.
+//! Equal keys become posting lists as in _bt_load: up to a tenth of a page, with any fillfactor.
 
 use super::entry::{Entry, Tid, Word};
 use super::key::KeyShape;
@@ -39,26 +40,27 @@ pub struct Builder<W: Word> {
     options: Options,
     levels: Levels,
     entries: u64,
-    /// The latest entry.
+    /// The last entry that was added.
     last: Entry<W>,
-    /// Equal keys that wait for more of them: one of them at least after the first entry. Only with `deduplicate`.
+    /// Rows of that key that are not in the tree yet; at least one after the first entry. Only with `deduplicate`.
     pending: Vec<Tid>,
-    /// Rows that a posting list has at most, behind a key without nulls.
+    /// The most rows of a posting list whose key has no nulls.
     most: usize,
-    /// Size of a tuple without nulls.
+    /// Size of a tuple without nulls, in bytes.
     size: usize,
-    /// Such a tuple's data is made in one step.
+    /// The data of a tuple without nulls are made in one step.
     short: bool,
 }
 
 impl<W: Word> Builder<W> {
-    /// A tree of keys of this shape.
+    /// Creates a tree of keys of this shape.
     #[must_use]
     pub fn new(shape: &KeyShape, options: Options) -> Self {
         Self::with_levels(shape, options, Levels::new(options))
     }
 
-    /// Leaves of such a tree that lie between others, on blocks of this source. To be ended by [`Self::finish_part`].
+    /// Creates a part of such a tree: leaves between those of other parts, on blocks of this source. Ends with
+    /// [`Self::finish_part`].
     #[must_use]
     pub fn part(shape: &KeyShape, options: Options, blocks: Box<dyn BlockSource>) -> Self {
         Self::with_levels(shape, options, Levels::part(options, blocks))
@@ -79,10 +81,10 @@ impl<W: Word> Builder<W> {
         }
     }
 
-    /// Adds entries, which are behind all that have been added.
+    /// Adds entries, which must be in order and behind all earlier ones.
     ///
     /// # Errors
-    /// The sink's, and if they are not.
+    /// An error of the sink, or the entries are out of order.
     pub fn push<S: PageSink>(&mut self, entries: &[Entry<W>], sink: &mut S) -> Result<(), BuildError<S::Error>> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
         if self.entries > 0 && !self.last.before(*first) || !super::sort::is_ascending(entries) {
@@ -102,16 +104,16 @@ impl<W: Word> Builder<W> {
     /// Completes the open pages and adds the metapage: _bt_uppershutdown.
     ///
     /// # Errors
-    /// The sink's.
+    /// An error of the sink.
     pub fn finish<S: PageSink>(mut self, sink: &mut S) -> Result<Built, BuildError<S::Error>> {
         self.flush_pending(self.last.key(), sink)?;
         self.levels.finish(self.entries, sink)
     }
 
-    /// Completes a part, whose first and last leaf are still to be linked with others: [`join`].
+    /// Completes a part. Its first and last leaf are linked with others later, by [`join`].
     ///
     /// # Errors
-    /// The sink's.
+    /// An error of the sink.
     pub fn finish_part<S: PageSink>(mut self, sink: &mut S) -> Result<Part, BuildError<S::Error>> {
         self.flush_pending(self.last.key(), sink)?;
         let shape = &self.shape;
@@ -119,7 +121,8 @@ impl<W: Word> Builder<W> {
         self.levels.finish_part(self.entries, room, |left, right| high_key::<W>(shape, left, right), sink)
     }
 
-    /// The loop of _bt_load that deduplicates. All entries that are between others go on at once; the last one waits.
+    /// The loop of _bt_load that deduplicates. Adds all entries with a distinct key at once; the last key waits for
+    /// more rows.
     fn deduplicate<S: PageSink>(&mut self, entries: &[Entry<W>], sink: &mut S) -> Result<(), BuildError<S::Error>> {
         let (mut key, mut rest) = (self.last.key(), entries);
         while let Some(first) = rest.first() {
@@ -149,7 +152,7 @@ impl<W: Word> Builder<W> {
         Ok(())
     }
 
-    /// Rows that a posting list of this key has at most: _bt_dedup_save_htid.
+    /// The most rows of a posting list of this key: _bt_dedup_save_htid.
     fn most_of(&self, key: W) -> usize {
         if self.shape.nullable() && self.shape.has_null(key) {
             most_tids(self.shape.form(key, self.shape.len()).bytes().len())
@@ -238,11 +241,11 @@ impl<W: Word> Builder<W> {
     }
 }
 
-/// Makes a tree of parts, the keys of each of which are greater than all keys of the one before: links their leaves, and
-/// adds what is above these, on blocks of this source. Parts without entries are passed over.
+/// Makes one tree of parts: links their leaves and adds the levels above, on blocks of this source. All keys of a part
+/// must be greater than those of the part before it. Parts without entries are ignored.
 ///
 /// # Errors
-/// The sink's, and if the parts are not what [`Builder::finish_part`] made of keys of this shape.
+/// An error of the sink, or the parts were not made by [`Builder::finish_part`] with keys of this shape.
 pub fn join<W: Word, S: PageSink>(
     shape: &KeyShape,
     options: Options,
@@ -253,20 +256,21 @@ pub fn join<W: Word, S: PageSink>(
     Levels::join(options, blocks, parts, |left, right| high_key::<W>(shape, left, right), sink)
 }
 
-/// Bytes of a high key of this shape, at most: of all columns, with nulls and a TID.
+/// Upper bound of the size of a high key of this shape, in bytes: all columns, with nulls and a TID.
 #[must_use]
 pub fn border_size(shape: &KeyShape) -> usize {
     shape.tuple_size() + TUPLE_HEADER_WITH_NULLS - TUPLE_HEADER + HEAP_TID
 }
 
-/// How many rows a posting list has at most whose key takes this many bytes.
+/// The most rows of a posting list whose key takes this many bytes.
 pub(super) fn most_tids(size: usize) -> usize {
     (MAX_POSTING_SIZE / 8 * 8).saturating_sub(size) / ITEM_POINTER
 }
 
-/// The high key between two items of a leaf level: _bt_truncate. Its t_tid has the block number of the right one's.
+/// Makes the high key between two items of a leaf level: _bt_truncate. Its t_tid has the block number of the right
+/// item.
 pub(super) fn high_key<W: Word>(shape: &KeyShape, left: &[u8], right: &[u8]) -> Vec<u8> {
-    // What is on the page has been made of keys.
+    // The items on the page are made of keys, so reading them succeeds.
     let key = |tuple| shape.read_tuple::<W>(tuple).unwrap_or_default();
     let (left_key, right_key) = (key(left), key(right));
     let common = shape.common(left_key, right_key);

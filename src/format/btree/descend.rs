@@ -1,4 +1,4 @@
-//! The way from an index's metapage to a leaf.
+//! Descends from an index's metapage to a leaf.
 
 use super::tuple::{Item, item};
 use super::{
@@ -7,19 +7,19 @@ use super::{
 use crate::btree::entry::Tid;
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 
-/// What the metapage says.
+/// The contents of the metapage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metapage {
     /// btm_root; [`NO_BLOCK`] if the index is empty.
     pub root: u32,
-    /// btm_level: levels above the leaves.
+    /// btm_level: number of levels above the leaves.
     pub level: u32,
     /// btm_allequalimage
     pub all_equal_image: bool,
 }
 
 impl Metapage {
-    /// The metapage; None if it is none, or of a version whose equal keys are not in the order of TIDs.
+    /// Reads a metapage. `None` if the page is not one, or if its version does not order equal keys by TID.
     #[must_use]
     pub fn new(page: &[u8; PAGE_SIZE]) -> Option<Self> {
         let sane = usize::from(u16_at(page, 16)) == SPECIAL_START
@@ -34,13 +34,14 @@ impl Metapage {
     }
 }
 
-/// The first page below a page of this level above the leaves, if it is one: the first of its items leads there.
+/// Returns the first child of a page at this level above the leaves. `None` if the page is not at this level.
 #[must_use]
 pub fn first_child(page: &[u8; PAGE_SIZE], level: u32) -> Option<u32> {
     child_at(page, level, 0.0).map(|(child, _)| child)
 }
 
-/// The page below that lies behind so much of what is below a page, from 0 to 1, and behind how much of that.
+/// Returns the child at the fraction `part`, from 0 to 1, of all entries below a page, and the fraction that remains
+/// within that child.
 #[must_use]
 pub fn child_at(page: &[u8; PAGE_SIZE], level: u32, part: f64) -> Option<(u32, f64)> {
     let sane = usize::from(u16_at(page, 16)) == SPECIAL_START

@@ -1,6 +1,6 @@
-//! What an index is made of: a key and the row it is for.
+//! Entries of an index: a key and its row.
 //!
-//! The order of entries is the order of a B-tree's leaf items: by key, and among equal keys by TID.
+//! Entries are ordered as a B-tree's leaf items: by key, and among equal keys by TID.
 #![allow(unsafe_code, reason = "entries are written to files and read back as bytes")]
 
 use std::cmp::Ordering;
@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::ops::{BitAnd, BitOr, BitXor, Not, Shl, Shr};
 use std::slice;
 
-/// The integer that a key is: u64, or u128 if it does not fit.
+/// The integer type of a key: u64, or u128 if the key does not fit.
 pub trait Word:
     Copy
     + Default
@@ -25,26 +25,26 @@ pub trait Word:
     + Shr<u32, Output = Self>
     + sealed::Sealed
 {
-    /// How many bits it has.
+    /// Number of bits.
     const BITS: u32;
 
-    /// The low bits of a number.
+    /// Converts the low bits of a number.
     #[must_use]
     fn from_u128(number: u128) -> Self;
 
-    /// From a number that fits into any word.
+    /// Converts a number that fits into each word type.
     #[must_use]
     fn from_u64(number: u64) -> Self;
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     fn to_u128(self) -> u128;
 
-    /// Its low bits.
+    /// Returns the low bits.
     #[must_use]
     fn to_u64(self) -> u64;
 
-    /// Zero bits above the highest bit that is set.
+    /// Number of zero bits above the highest bit that is set.
     #[must_use]
     fn leading_zeros(self) -> u32;
 }
@@ -91,13 +91,13 @@ macro_rules! word {
 word!(u64);
 word!(u128);
 
-/// Where a row is: block number and offset number, in the order of ItemPointerCompare.
+/// Position of a row: block number and offset number, in the order of ItemPointerCompare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Tid(u64);
 
 impl Tid {
-    /// A row's place.
+    /// Creates a TID.
     #[inline(always)]
     #[must_use]
     pub const fn new(block: u32, offset: u16) -> Self {
@@ -118,21 +118,21 @@ impl Tid {
         self.0 as u16
     }
 
-    /// Both, block number first, in 48 bits.
+    /// Returns both numbers in 48 bits, the block number first.
     #[inline(always)]
     #[must_use]
     pub const fn to_u64(self) -> u64 {
         self.0
     }
 
-    /// From [`Self::to_u64`].
+    /// Converts the result of [`Self::to_u64`].
     #[inline(always)]
     #[must_use]
     pub const fn from_u64(place: u64) -> Self {
         Self(place & 0xffff_ffff_ffff)
     }
 
-    /// ItemPointerData: the halves of the block number, high one first, and the offset number.
+    /// Returns an ItemPointerData: the halves of the block number, high one first, and the offset number.
     #[inline(always)]
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 6] {
@@ -141,7 +141,7 @@ impl Tid {
         [high[0], high[1], low[0], low[1], offset[0], offset[1]]
     }
 
-    /// From an ItemPointerData.
+    /// Converts an ItemPointerData.
     #[inline(always)]
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 6]) -> Self {
@@ -151,8 +151,8 @@ impl Tid {
     }
 }
 
-/// A key and the row it is for. 16 bytes with a key of 64 bits, 24 with one of 128: it is packed so that the longer key
-/// does not ask for an alignment that would take a quarter of the memory.
+/// A key and its row. 16 bytes with a key of 64 bits, 24 with one of 128. It is packed, because the alignment of the
+/// longer key would waste a quarter of the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, packed(8))]
 pub struct Entry<W: Word> {
@@ -161,35 +161,35 @@ pub struct Entry<W: Word> {
 }
 
 const _: () = {
-    // No padding: what is written to a file is initialised.
+    // Without padding, all bytes that are written to a file are initialized.
     assert!(size_of::<Entry<u64>>() == size_of::<u64>() + size_of::<Tid>());
     assert!(size_of::<Entry<u128>>() == size_of::<u128>() + size_of::<Tid>());
     assert!(align_of::<Entry<u64>>() == 8 && align_of::<Entry<u128>>() == 8);
 };
 
 impl<W: Word> Entry<W> {
-    /// An entry.
+    /// Creates an entry.
     #[inline(always)]
     #[must_use]
     pub const fn new(key: W, tid: Tid) -> Self {
         Self { key, tid }
     }
 
-    /// The key's word.
+    /// Returns the key.
     #[inline(always)]
     #[must_use]
     pub fn key(self) -> W {
         self.key
     }
 
-    /// The row.
+    /// Returns the row.
     #[inline(always)]
     #[must_use]
     pub fn tid(self) -> Tid {
         self.tid
     }
 
-    /// Is it before the other one?
+    /// Whether it is before the other entry.
     #[inline(always)]
     #[must_use]
     pub fn before(self, other: Self) -> bool {
@@ -199,8 +199,8 @@ impl<W: Word> Entry<W> {
 }
 
 impl<W: Word> Entry<W> {
-    /// The same as [`Self::before`], without a way out from within: for where the answer is not to be foreseen, or where there
-    /// are so many that all are the same.
+    /// [`Self::before`] without a branch: for unpredictable results, or for loops over many entries whose result is
+    /// mostly the same.
     #[inline(always)]
     #[must_use]
     pub fn is_before(self, other: Self) -> bool {
@@ -228,16 +228,16 @@ impl<W: Word> PartialOrd for Entry<W> {
     }
 }
 
-/// Entries as bytes, for a file of this machine.
+/// Returns entries as bytes, for a file that only this machine reads.
 #[must_use]
 pub fn as_bytes<W: Word>(entries: &[Entry<W>]) -> &[u8] {
-    // SAFETY: entries have no padding, see above, so all of their bytes are initialised.
+    // SAFETY: entries have no padding, see above, so all of their bytes are initialized.
     unsafe { slice::from_raw_parts(entries.as_ptr().cast(), size_of_val(entries)) }
 }
 
-/// The memory of entries, to read them from a file.
+/// Returns the memory of entries, to read them from a file.
 #[must_use]
 pub fn as_bytes_mut<W: Word>(entries: &mut [Entry<W>]) -> &mut [u8] {
-    // SAFETY: entries have no padding, and any bytes are an entry: it consists of integers.
+    // SAFETY: entries have no padding, and any bytes are a valid entry, because it consists of integers.
     unsafe { slice::from_raw_parts_mut(entries.as_mut_ptr().cast(), size_of_val(entries)) }
 }

@@ -1,15 +1,15 @@
-//! Leaves that go behind the last one of a tree which is in use.
+//! Leaves that are appended behind the last leaf of a tree in use.
 //!
 //! ```text
 //!   level 1             │ ... last │ + new + new + new
 //!   level 0    ... ── last leaf ───── new ── new ── new         the last leaf is given a high key, the border
 //! ```
 //!
-//! They are made before anything is locked, so neither their blocks nor their left neighbour are known: leaves count from 0, and are
-//! given their places afterwards.
+//! They are made before any page is locked, so neither their blocks nor their left neighbor are known. Leaves count
+//! from 0 and get their blocks later.
 //!
-//! The tricky point is the border, which lies between an item of the tree and one of ours: the tree's may be anything that was found
-//! on a page, so it is read with care.
+//! The tricky point is the border, which lies between an item of the tree and one of the new leaves. The item of the
+//! tree was read from a page and may be invalid, so it is validated.
 
 use std::convert::Infallible;
 
@@ -27,11 +27,11 @@ use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 #[derive(Debug, Default)]
 pub struct Extension {
     pages: Vec<Box<Page>>,
-    /// The tuples of the level above; the first one without a key.
+    /// The tuples for the level above; the first one has no key.
     links: Vec<Vec<u8>>,
 }
 
-/// Keeps pages, which come in order as there are only leaves.
+/// A sink that keeps the pages. They come in order, because there are only leaves.
 struct Pages(Vec<Box<Page>>);
 
 impl PageSink for Pages {
@@ -43,26 +43,26 @@ impl PageSink for Pages {
     }
 }
 
-/// So many entries at least go into this many leaves.
+/// Lower bound of the number of entries that fit into `pages` leaves.
 #[must_use]
 pub fn entries_of(shape: &KeyShape, options: Options, pages: usize) -> usize {
     let fillfactor = options.fillfactor.clamp(10, 100);
     let usable = (SPECIAL_START - PAGE_HEADER - LINE_POINTER) - PAGE_SIZE * (100 - fillfactor) / 100;
-    // A leaf gives its last item away; the last leaf may be ended before it is full.
+    // A leaf moves its last item to the next one; the last leaf may be ended before it is full.
     (usable / (longest_tuple(shape) + LINE_POINTER)).saturating_sub(2).max(1) * pages.saturating_sub(1)
 }
 
-/// Bytes of a tuple of this shape, at most.
+/// Upper bound of the size of a tuple of this shape, in bytes.
 #[must_use]
 pub fn longest_tuple(shape: &KeyShape) -> usize {
     shape.tuple_size() + if shape.nullable() { TUPLE_HEADER_WITH_NULLS - TUPLE_HEADER } else { 0 }
 }
 
 impl Extension {
-    /// Leaves of entries that are in order.
+    /// Builds leaves of entries, which must be in order.
     ///
     /// # Errors
-    /// If they are not.
+    /// The entries are out of order.
     pub fn build<W: Word>(
         shape: &KeyShape,
         options: Options,
@@ -83,13 +83,13 @@ impl Extension {
         Ok(Extension { pages, links })
     }
 
-    /// How many leaves.
+    /// Number of leaves.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pages.len()
     }
 
-    /// Are there none?
+    /// Whether there are no leaves.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
@@ -100,12 +100,12 @@ impl Extension {
         self.pages.iter().map(|page| &page.0)
     }
 
-    /// What the level above gets for the leaves, but for the first one: to that the border leads.
+    /// The tuples for the level above, without that of the first leaf: the border leads to it.
     pub fn links(&self) -> impl Iterator<Item = &[u8]> {
         self.links.iter().skip(1).map(Vec::as_slice)
     }
 
-    /// The first item. It is behind the place of a high key, but for an only leaf, which has none.
+    /// The first item. It follows the high key, which a single leaf does not have.
     fn first_item(&self) -> &[u8] {
         let number = if self.pages.len() > 1 { 1 } else { 0 };
         let Some(page) = self.pages.first() else { return &[] };
@@ -113,8 +113,8 @@ impl Extension {
         page.0.get(at..at + length).unwrap_or_default()
     }
 
-    /// The high key of the leaf before, whose last item this is, into `to`; how long it is. None if the item has no key, is not
-    /// before the leaves, or there is no room.
+    /// Writes the high key of the leaf before, whose last item is `left`, to `to`, and returns its length. `None` if
+    /// that item has no key, if it is not before the new leaves, or if `to` is too short.
     #[must_use]
     pub fn border<W: Word>(&self, shape: &KeyShape, left: &[u8], to: &mut [u8]) -> Option<usize> {
         let right = self.first_item();
@@ -128,7 +128,7 @@ impl Extension {
         Some(border.len())
     }
 
-    /// Gives the leaves their blocks, and the one before them, too.
+    /// Sets the blocks of the leaves. `before`: the block of the leaf before them.
     pub fn place(&mut self, blocks: &[u32], before: u32) {
         let mut prev = before;
         let mut later = blocks.iter().copied();

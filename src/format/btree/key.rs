@@ -1,4 +1,4 @@
-//! Keys as integers: one whose order is the order of an index, and which can be taken apart again.
+//! Encodes keys as integers whose order is the order of an index, and from which the values can be restored.
 //!
 //! ```text
 //!   (a int4 NOT NULL, b int2 DESC)                        NULLS FIRST, as DESC has it by default
@@ -8,15 +8,16 @@
 //!                                                         └ 0: b is null, and the bits after this one are 0
 //! ```
 //!
-//! A column is a number of bits, the first column the highest ones. Signed integers have their sign bit inverted; what
-//! is in descending order has all of them inverted. A nullable column has one more bit in front. If all of them fit into
-//! 64 bits the word is a u64, else a u128, else there is no word: [`KeyShape::new`] says None.
+//! Each column has a number of bits; the first column has the highest ones. Signed integers have their sign bit
+//! inverted; descending columns have all bits inverted. A nullable column has one more bit in front. If all bits fit
+//! into 64, the key's integer, its *word*, is a u64, or else a u128. Longer keys have no word: [`KeyShape::new`]
+//! returns `None`.
 //!
-//! The tricky point is that the word must be the value's image and its rank at the same time. A few values are neither:
-//! a float's negative zero equals zero but has other bits, as do NaNs. No word is made of them
-//! ([`KeyShape::encode`] says None), and the index is for others to build. The same holds for one uuid of a nullable
-//! column of them, where there is no bit left to tell NULL: NULL takes the place of the uuid at that end of the order,
-//! all zeros or all ones.
+//! The tricky point is that a word must be the value's image and its rank at the same time. For some values that is
+//! impossible: a float's negative zero equals zero but has other bits, and NaNs have several images. They have no word
+//! ([`KeyShape::encode`] returns `None`), and the caller builds the index in another way. A nullable uuid column has no
+//! bit left for NULL. NULL gets the word of the uuid at its end of the order, all zeros or all ones, and that uuid has
+//! no word.
 
 use super::entry::Word;
 use super::{MAX_KEYS, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS};
@@ -33,7 +34,7 @@ pub enum KeyKind {
     Int8,
     /// oid
     Oid,
-    /// float4: NaN is the largest.
+    /// float4; NaN is the largest value
     Float4,
     /// float8
     Float8,
@@ -41,7 +42,7 @@ pub enum KeyKind {
     Uuid,
     /// bool
     Bool,
-    /// "char", compared without sign
+    /// "char", compared as unsigned
     Char,
 }
 
@@ -75,7 +76,7 @@ impl KeyKind {
         !matches!(self, Self::Uuid)
     }
 
-    /// Bits of a word that a value takes.
+    /// Number of bits of a value in a word.
     const fn bits(self) -> u32 {
         match self {
             Self::Bool => 1,
@@ -83,12 +84,12 @@ impl KeyKind {
         }
     }
 
-    /// Is the first bit a sign?
+    /// Whether the highest bit is a sign.
     const fn signed(self) -> bool {
         matches!(self, Self::Int2 | Self::Int4 | Self::Int8)
     }
 
-    /// A value's stored bytes as a number.
+    /// Converts a value's stored bytes to a number.
     #[inline(always)]
     pub(super) fn load<W: Word>(self, bytes: &[u8]) -> Option<W> {
         Some(match self {
@@ -110,22 +111,22 @@ pub struct KeyColumn {
     pub descending: bool,
     /// NULLS FIRST
     pub nulls_first: bool,
-    /// There may be nulls. To say so of a column that has none costs a bit.
+    /// The column may have nulls. Costs a bit even if it has none.
     pub nullable: bool,
 }
 
-/// A value of a key.
+/// One value of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyValue {
     /// NULL
     Null,
-    /// The datum of a type that is passed by value.
+    /// The datum of a by-value type.
     Datum(u64),
-    /// The bytes that the datum of a uuid points to.
+    /// The bytes of a uuid.
     Uuid([u8; 16]),
 }
 
-/// Which word a shape is for.
+/// The type of a shape's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// u64
@@ -134,40 +135,40 @@ pub enum Width {
     Wide,
 }
 
-/// A column, in the terms of its bits.
+/// The encoding of a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) kind: KeyKind,
     descending: bool,
     nulls_first: bool,
     nullable: bool,
-    /// Bits after it.
+    /// Number of bits behind it.
     shift: u32,
-    /// What makes a value that is no float its rank, and a rank its value: bits to be inverted.
+    /// Bits to invert to convert a value to its rank, or a rank to its value, unless it is a float.
     flip: u128,
-    /// Where it is in the data of an index tuple without nulls.
+    /// Offset in the data of an index tuple without nulls.
     pub(super) offset: usize,
 }
 
-/// What the keys of an index look like.
+/// The shape of the keys of an index.
 #[derive(Clone, Debug)]
 pub struct KeyShape {
     columns: Box<[Column]>,
     width: Width,
-    /// The word that is NULL, of a column that has no bit to tell.
+    /// The word that means NULL, for a column without a bit for it.
     null_word: Option<u128>,
-    /// Bits that tell nulls, and what they are if nothing is null.
+    /// The bits for nulls, and their values in a key without nulls.
     null_bits: u128,
     no_nulls: u128,
-    /// Bytes of an index tuple's data without nulls.
+    /// Length of an index tuple's data without nulls, in bytes.
     data_len: usize,
 }
 
-/// Bytes of an index tuple, posting list and heap TID left out, at most.
+/// The longest index tuple without posting list and heap TID, in bytes.
 pub const MAX_TUPLE: usize = 64;
 
 impl KeyShape {
-    /// The shape of keys with these columns; None if a word does not hold them.
+    /// Creates the shape of keys with these columns; `None` if they do not fit into a word.
     #[must_use]
     pub fn new(columns: &[KeyColumn]) -> Option<Self> {
         if columns.is_empty() || columns.len() > MAX_KEYS {
@@ -210,31 +211,31 @@ impl KeyShape {
         (longest <= MAX_TUPLE).then_some(Self { columns, width, null_word, null_bits, no_nulls, data_len })
     }
 
-    /// Which word its keys are.
+    /// The type of its words.
     #[must_use]
     pub fn width(&self) -> Width {
         self.width
     }
 
-    /// Has each key a word? Not every float has.
+    /// Whether all keys have words. Some floats have none.
     #[must_use]
     pub fn has_all(&self) -> bool {
         !self.columns.iter().any(|column| matches!(column.kind, KeyKind::Float4 | KeyKind::Float8))
     }
 
-    /// How many columns it has.
+    /// Number of columns.
     #[must_use]
     pub fn len(&self) -> usize {
         self.columns.len()
     }
 
-    /// It has at least one.
+    /// Always false.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
 
-    /// Bytes of an index tuple without nulls.
+    /// Size of an index tuple without nulls, in bytes.
     #[must_use]
     pub fn tuple_size(&self) -> usize {
         max_align(TUPLE_HEADER + self.data_len)
@@ -245,13 +246,13 @@ impl KeyShape {
         &self.columns
     }
 
-    /// Bits that say that no column is null.
+    /// The bits for nulls of a key without nulls.
     #[inline(always)]
     pub(super) fn no_nulls<W: Word>(&self) -> W {
         W::from_u128(self.no_nulls)
     }
 
-    /// The only column, if it is a number of this many bytes with one image for each value.
+    /// The only column, if it is an integer of this many bytes.
     #[inline(always)]
     pub(super) fn only_integer(&self, size: usize) -> Option<&Column> {
         match &*self.columns {
@@ -262,13 +263,13 @@ impl KeyShape {
         }
     }
 
-    /// Bytes of a tuple's data without nulls.
+    /// Length of a tuple's data without nulls, in bytes.
     #[inline(always)]
     pub(super) fn data_len(&self) -> usize {
         self.data_len
     }
 
-    /// Is any column of this key null?
+    /// Whether any column of this key is null.
     #[inline(always)]
     #[must_use]
     pub fn has_null<W: Word>(&self, key: W) -> bool {
@@ -276,15 +277,15 @@ impl KeyShape {
             || self.null_word.is_some_and(|null| key == W::from_u128(null))
     }
 
-    /// Can any column be null?
+    /// Whether any column may be null.
     #[inline(always)]
     #[must_use]
     pub fn nullable(&self) -> bool {
         self.null_bits != 0 || self.null_word.is_some()
     }
 
-    /// The word of a key whose columns' stored bytes, as numbers, are given in their order. None if there is no such
-    /// word: a null where there can be none, or one of the values that have none.
+    /// Makes the word of a key. `raw` returns the stored bytes of each column as a number. `None` if the key has no
+    /// word: a null in a column that is not nullable, or a value without a word.
     #[inline(always)]
     pub(super) fn gather<W: Word>(&self, mut raw: impl FnMut(usize, &Column) -> Option<Option<W>>) -> Option<W> {
         let mut word = W::default();
@@ -294,7 +295,7 @@ impl KeyShape {
         Some(word)
     }
 
-    /// The bits of a value, in their place; None if there are none.
+    /// Returns the bits of a value at their position in the word; `None` if the value has none.
     #[inline(always)]
     pub(super) fn part<W: Word>(&self, column: &Column, raw: Option<W>) -> Option<W> {
         let Some(raw) = raw else {
@@ -311,7 +312,7 @@ impl KeyShape {
         Some(if column.nullable { value | column.null_bit(column.nulls_first) } else { value })
     }
 
-    /// The word of a key. None if there is none: see the module.
+    /// Returns the word of a key; `None` if it has none, see the module.
     #[must_use]
     pub fn encode<W: Word>(&self, values: &[KeyValue]) -> Option<W> {
         if values.len() != self.columns.len() {
@@ -329,7 +330,7 @@ impl KeyShape {
         })
     }
 
-    /// A column of a key, as a datum. Null if there is no such column.
+    /// Returns a column of a key as a datum. Null if there is no such column.
     #[must_use]
     pub fn decode<W: Word>(&self, key: W, column: usize) -> KeyValue {
         let Some(column) = self.columns.get(column) else { return KeyValue::Null };
@@ -338,14 +339,14 @@ impl KeyShape {
         match column.kind {
             KeyKind::Uuid => KeyValue::Uuid(raw.to_u128().to_be_bytes()),
             KeyKind::Bool | KeyKind::Oid | KeyKind::Int8 | KeyKind::Float8 => KeyValue::Datum(low),
-            // Int32GetDatum and its like extend the sign, and so do those of float4 and "char".
+            // Int32GetDatum and similar functions extend the sign, also for float4 and "char".
             KeyKind::Char => KeyValue::Datum(low as i8 as u64),
             KeyKind::Int2 => KeyValue::Datum(low as i16 as u64),
             KeyKind::Int4 | KeyKind::Float4 => KeyValue::Datum(low as i32 as u64),
         }
     }
 
-    /// A column's stored bytes as a number; None if it is null.
+    /// Returns a column's stored bytes as a number; `None` if it is null.
     #[inline(always)]
     pub(super) fn raw<W: Word>(&self, key: W, column: &Column) -> Option<W> {
         if self.nullable() && self.is_null(key, column) {
@@ -362,7 +363,7 @@ impl KeyShape {
         self.null_word.is_some_and(|null| key == W::from_u128(null))
     }
 
-    /// How many columns two keys have in common, from the first one on.
+    /// Number of equal columns at the start of two keys.
     #[inline]
     pub(super) fn common<W: Word>(&self, a: W, b: W) -> usize {
         if a == b {
@@ -379,7 +380,7 @@ impl Column {
         if one { W::from_u64(1) << (self.shift + self.kind.bits()) } else { W::default() }
     }
 
-    /// A value's place in the order.
+    /// Returns the rank of a value.
     #[inline(always)]
     pub(super) fn rank<W: Word>(&self, raw: W) -> Option<W> {
         match self.kind {
@@ -396,7 +397,7 @@ impl Column {
         }
     }
 
-    /// The value of a key that has this place in the order.
+    /// Returns the value of this column in a key.
     #[inline(always)]
     pub(super) fn restore<W: Word>(&self, key: W) -> W {
         let rank = (key >> self.shift) & self.all();
@@ -410,7 +411,7 @@ impl Column {
         }
     }
 
-    /// What makes a value that is no float its rank, and the other way round.
+    /// Bits to invert to convert a value to its rank or back, unless it is a float.
     #[inline(always)]
     pub(super) fn flip<W: Word>(&self) -> W {
         W::from_u128(self.flip)
@@ -427,8 +428,8 @@ impl Column {
     }
 }
 
-/// Is no other float equal to this one? Negative zero equals zero, and all NaNs are equal: of them only the ones that
-/// PostgreSQL makes are taken.
+/// Whether no other float equals this one. Negative zero equals zero, and all NaNs are equal: only the NaNs that
+/// PostgreSQL makes are accepted.
 #[inline(always)]
 fn plain_float(kind: KeyKind, bits: u64) -> bool {
     // get_float4_nan and get_float8_nan: the C compiler's NAN.

@@ -1,7 +1,7 @@
-//! The entries of a leaf page of an index that exists.
+//! Reads the entries of a leaf page of an existing index.
 //!
-//! Whatever the bytes are, they are an error or entries. Nothing here looks at other pages: who walks a level must take
-//! the right sibling of each page, also of those that are half dead or deleted and have no entries.
+//! Any bytes give entries or an error. This module looks at one page only. The caller, which walks a level, must also
+//! follow the right siblings of pages without entries: those that are half dead or deleted.
 
 use super::entry::{Tid, Word};
 use super::key::KeyShape;
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 
-/// What is wrong with a page.
+/// An error in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafError {
-    /// It is no page of a B-tree, or not a leaf.
+    /// The page is not a leaf page of a B-tree.
     NotALeaf,
-    /// An item, with its offset number, is not what it should be.
+    /// An item is invalid. Its offset number.
     Item(u16),
-    /// An item is all right, but there is no word for its key.
+    /// A valid item has a key without a word. Its offset number.
     Key(u16),
 }
 
@@ -32,10 +32,10 @@ pub struct Leaf<'p> {
 }
 
 impl<'p> Leaf<'p> {
-    /// A leaf page.
+    /// Opens a leaf page.
     ///
     /// # Errors
-    /// If its header or its special space is not that of a leaf page.
+    /// The header or the special space is not that of a leaf page.
     pub fn new(page: &'p [u8; PAGE_SIZE]) -> Result<Self, LeafError> {
         let (lower, upper, special) = (u16_at(page, 12), u16_at(page, 14), u16_at(page, 16));
         let flags = u16_at(page, SPECIAL_START + 12);
@@ -51,13 +51,13 @@ impl<'p> Leaf<'p> {
         Ok(Self { page, flags, pointers: (usize::from(lower) - PAGE_HEADER) / LINE_POINTER })
     }
 
-    /// The page to its right; [`NO_BLOCK`] if there is none.
+    /// Block of the right sibling, or [`NO_BLOCK`].
     #[must_use]
     pub fn next(&self) -> u32 {
         u32_at(self.page, SPECIAL_START + 4)
     }
 
-    /// The page to its left; [`NO_BLOCK`] if there is none.
+    /// Block of the left sibling, or [`NO_BLOCK`].
     #[must_use]
     pub fn prev(&self) -> u32 {
         u32_at(self.page, SPECIAL_START)
@@ -75,21 +75,21 @@ impl<'p> Leaf<'p> {
         self.flags & (BTP_HALF_DEAD | BTP_DELETED) != 0
     }
 
-    /// P_INCOMPLETE_SPLIT: the page to its right is not in the level above.
+    /// P_INCOMPLETE_SPLIT: the level above has no downlink to the right sibling.
     #[must_use]
     pub fn is_incomplete_split(&self) -> bool {
         self.flags & BTP_INCOMPLETE_SPLIT != 0
     }
 
-    /// Gives each entry to `take`: key, row, and whether its item is marked as dead.
+    /// Passes each entry to `take`: key, row, and whether its item is marked as dead.
     ///
     /// # Errors
-    /// The first item that is none, or whose key has no word.
+    /// The first item that is invalid or has a key without a word.
     pub fn entries<W: Word>(&self, shape: &KeyShape, take: impl FnMut(W, Tid, bool)) -> Result<(), LeafError> {
         self.each(|attributes| shape.read_tuple(attributes), take)
     }
 
-    /// The same, with keys as `key` reads them from tuples.
+    /// As [`Self::entries`], with keys that `key` reads from tuples.
     pub(super) fn each<K: Copy>(
         &self,
         mut key: impl FnMut(&'p [u8]) -> Option<K>,

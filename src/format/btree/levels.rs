@@ -1,9 +1,10 @@
-//! The levels of a tree under construction: tuples in, pages out. What is in the tuples is for others to know.
+//! The levels of a tree under construction: tuples in, pages out. This module does not look into the tuples.
 //!
-//! The tricky point is that a page's last item is the next page's first one, and the page's high key: the leaf's high key is
-//! asked for when both neighbours are known, and must not be longer than the item it replaces by more than a TID.
+//! The tricky point is that a page's last item becomes the next page's first item, and the page's high key is made of
+//! it. The high key of a leaf is made when both neighbors are known. It must not be longer than the item that it
+//! replaces by more than a TID.
 //!
-//! A [`part`] of a tree has leaves only. What it would tell the level above is kept for whoever joins the parts.
+//! A [`part`] of a tree has leaves only. The tuples for the level above are kept until the parts are joined.
 
 mod part;
 
@@ -20,16 +21,16 @@ use super::{
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 use crate::tuple::max_align;
 
-/// The open pages of a tree, from the leaf up.
+/// The open pages of a tree, from the leaf level up.
 #[derive(Debug)]
 pub(super) struct Levels {
     options: Options,
     levels: Vec<Level>,
-    /// btws_pages_alloced, if blocks are given out one after the other.
+    /// The next blocks: btws_pages_alloced if they are consecutive.
     blocks: Box<dyn BlockSource>,
-    /// One more than the highest block.
+    /// The highest block plus one.
     pages: u32,
-    /// There is only the leaf level, and this is what others need to know of it.
+    /// Set for a part, which has only the leaf level: the tuples for the level above, and its first leaf.
     part: Option<Unlinked>,
 }
 
@@ -51,22 +52,22 @@ impl BlockSource for Ascending {
 pub(super) struct Level {
     pub(super) page: Box<Page>,
     block: u32,
-    /// Block before it on its level.
+    /// The block before it on its level.
     prev: u32,
     level: u32,
     lower: usize,
     upper: usize,
-    /// Offset number of the last item; P_HIKEY if there is none.
+    /// Offset number of the last item; P_HIKEY on an empty page.
     last: usize,
-    /// Bytes of the last item's posting list.
+    /// Size of the last item's posting list, in bytes.
     pub(super) last_extra: usize,
-    /// Free space that is left, if possible.
+    /// Free space to leave on the page, in bytes, if possible.
     full: usize,
-    /// The key that the page goes by in the level above: the high key of the page before it.
+    /// The key of the page in the level above: the high key of the page before it.
     low_key: Vec<u8>,
 }
 
-/// One more column or TID at the end of a high key: the space for a TID.
+/// Space for a TID at the end of a high key.
 pub(super) const HEAP_TID: usize = max_align(ITEM_POINTER);
 
 impl Levels {
@@ -78,7 +79,7 @@ impl Levels {
         Self { options, levels: Vec::new(), blocks, pages: METAPAGE + 1, part: None }
     }
 
-    /// There is a leaf from now on.
+    /// Begins the leaf level, unless it exists.
     #[inline(always)]
     pub(super) fn begin<E>(&mut self) -> Result<(), BuildError<E>> {
         if self.levels.is_empty() { self.add_level() } else { Ok(()) }
@@ -90,8 +91,8 @@ impl Levels {
         self.levels.first_mut()
     }
 
-    /// Adds a tuple to the leaf level, the end of which is a posting list of so many bytes: _bt_buildadd. `high_key` makes
-    /// the high key between two neighbours: _bt_truncate.
+    /// Adds a tuple to the leaf level: _bt_buildadd. It ends with a posting list of `extra` bytes. `high_key` makes the
+    /// high key between two neighbors: _bt_truncate.
     #[inline(always)]
     pub(super) fn add_item<S: PageSink>(
         &mut self,
@@ -189,7 +190,7 @@ impl Levels {
         Ok(())
     }
 
-    /// Hands out the page of a level, which has its high key, and begins the next one with the item that was its last.
+    /// Passes the page of a level, with its high key, to the sink, and begins the next page with the item `moved`.
     fn next_page<S: PageSink>(
         &mut self,
         at: usize,
@@ -238,7 +239,7 @@ fn new_page() -> Box<Page> {
     Box::new(Page([0; PAGE_SIZE]))
 }
 
-/// Writes bytes that are within the others.
+/// Writes bytes at an offset within `to`.
 #[inline(always)]
 pub(super) fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(to) = to.get_mut(at..at + bytes.len()) {
@@ -260,8 +261,8 @@ impl Level {
         self.last = P_HIKEY;
     }
 
-    /// Is there room for a tuple, and is it not for the next page? Of the last item's posting list nothing will remain
-    /// on this page if it becomes the high key.
+    /// Whether a tuple belongs on this page: it fits, and the fillfactor is not reached. The last item's posting list
+    /// counts as free space, because a high key made of the item omits it.
     #[inline(always)]
     pub(super) fn takes(&self, size: usize) -> bool {
         // PageGetFreeSpace
@@ -270,7 +271,7 @@ impl Level {
         space >= size + heap_tid && (space + self.last_extra >= self.full || self.last <= P_FIRSTKEY)
     }
 
-    /// How many tuples of this size it takes without posting lists: what [`Self::takes`] says of one after the other.
+    /// The number of tuples of this size, without posting lists, for which [`Self::takes`] would return true in turn.
     pub(super) fn room(&self, size: usize) -> usize {
         if !self.takes(size) {
             return 0;
@@ -278,11 +279,11 @@ impl Level {
         let used = size + LINE_POINTER;
         let space = (self.upper - self.lower).saturating_sub(LINE_POINTER + used);
         let least = self.full.max(size + HEAP_TID);
-        // The first items are taken whatever the fillfactor.
+        // The first items are added with any fillfactor.
         if self.last < P_FIRSTKEY || space < least { 1 } else { (space - least) / used + 2 }
     }
 
-    /// Adds tuples without nulls and posting lists, for which there is room.
+    /// Adds tuples without nulls and posting lists. The page must have room for them.
     #[inline(always)]
     pub(super) fn fill<W: Word, const DATA: usize>(&mut self, entries: &[Entry<W>], data: impl Fn(W) -> [u8; DATA]) {
         let size = TUPLE_HEADER + DATA;
@@ -318,7 +319,7 @@ impl Level {
         self.last += 1;
     }
 
-    /// Adds an item to a page above the leaves, and the first one without its key: _bt_sortaddtup.
+    /// Adds an item to a page above the leaves. The first one is stored without its key: _bt_sortaddtup.
     fn put_pivot(&mut self, tuple: &[u8]) {
         if self.last > P_HIKEY {
             return self.put(tuple);
@@ -336,7 +337,7 @@ impl Level {
         self.item(self.last)
     }
 
-    /// Removes the last item, which was the last one to be added.
+    /// Removes the last item, which was added last.
     fn take_last(&mut self) -> Vec<u8> {
         let tuple = self.last_item().to_vec();
         self.upper += tuple.len();
@@ -351,13 +352,13 @@ impl Level {
         put(&mut self.page.0, PAGE_HEADER, &line_pointer(self.upper, tuple.len()).to_ne_bytes());
     }
 
-    /// Gives the place of the high key, which the last page of a level has not, to the items: _bt_slideleft.
+    /// Moves the items to the position of the high key, which the last page of a level does not have: _bt_slideleft.
     pub(super) fn slide_left(&mut self) {
         self.page.0.copy_within(PAGE_HEADER + LINE_POINTER..self.lower, PAGE_HEADER);
         self.lower -= LINE_POINTER;
     }
 
-    /// What the level above has of this page.
+    /// Returns the tuple of the level above that leads to this page.
     fn take_downlink(&mut self) -> Vec<u8> {
         if self.low_key.is_empty() {
             return minus_infinity(self.block).to_vec();
@@ -369,7 +370,7 @@ impl Level {
         key
     }
 
-    /// Writes what surrounds the items.
+    /// Writes the header, the hole and the special space.
     pub(super) fn complete(&mut self, next: u32, flags: u16) {
         let page = &mut self.page.0;
         page_header(page, self.lower, self.upper);
@@ -380,14 +381,14 @@ impl Level {
     }
 }
 
-/// Makes a high key the tuple of the level above that leads to a block, in its place.
+/// Turns a high key into the tuple of the level above that leads to a block.
 pub fn lead_to(link: &mut [u8], block: u32) {
     if let Some(tid) = link.first_chunk_mut() {
         *tid = Tid::new(block, Tid::from_bytes(*tid).offset()).to_bytes();
     }
 }
 
-/// A pivot without columns.
+/// A pivot tuple without columns.
 fn minus_infinity(block: u32) -> [u8; TUPLE_HEADER] {
     header(Tid::new(block, 0), TUPLE_HEADER as u16 | INDEX_ALT_TID)
 }

@@ -1,26 +1,26 @@
-//! Several sorted runs as one.
+//! Merges several sorted runs of entries.
 //!
-//! Runs of a load overlap in stretches: one process had these chunks of the file, another one those, and what is in the
-//! index already is apart from both. So the run that is ahead is followed for as long as its entries are before the
-//! first one of all others, which is looked for in doubling steps, and the whole stretch is handed out where it lies.
-//! Only where runs change after every few entries are these collected, so that whoever takes them gets many at once.
+//! Runs of a load overlap in long parts: each process had other chunks of the file, and the keys of the existing index
+//! are often apart from both. So the current run is followed as long as its entries are before the first entry of all
+//! other runs. The end of this part is searched in doubling steps, and the whole part is returned in place. Only if the
+//! runs alternate after a few entries are these collected, so that the caller gets many at once.
 
 use std::mem;
 
 use super::entry::{Entry, Word};
 
-/// A run: entries in ascending order, a block at a time.
+/// A sorted run: entries in ascending order, a block at a time.
 pub trait Run<W: Word> {
-    /// Why a block cannot be had.
+    /// Why reading a block fails.
     type Error;
 
-    /// The current block; empty before the first one and after the last one.
+    /// The current block; empty before the first block and after the last one.
     fn block(&self) -> &[Entry<W>];
 
-    /// Goes on to the next block, whose entries follow those of the current one. At the end the block is empty.
+    /// Reads the next block. Its entries follow those of the current one. After the last block it is empty.
     ///
     /// # Errors
-    /// The run's own.
+    /// An error of the run.
     fn advance(&mut self) -> Result<(), Self::Error>;
 }
 
@@ -32,7 +32,7 @@ pub struct Slice<'e, W: Word> {
 }
 
 impl<'e, W: Word> Slice<'e, W> {
-    /// The run of these entries.
+    /// Creates a run of these entries.
     #[must_use]
     pub fn new(entries: &'e [Entry<W>]) -> Self {
         Self { entries: Some(entries), block: &[] }
@@ -56,9 +56,9 @@ impl<W: Word> Run<W> for Slice<'_, W> {
 #[derive(Debug)]
 pub struct Merge<W: Word, R> {
     runs: Vec<R>,
-    /// The next entry of each run that has one, and where it is; a heap, the first one on top.
+    /// The next entry of each run that is not at its end, with its position: a heap, with the first one on top.
     heads: Vec<Head<W>>,
-    /// The run whose block is used up, to be advanced before anything else.
+    /// The run whose block is used up. It must be advanced before anything else.
     spent: Option<usize>,
     begun: bool,
     collected: Vec<Entry<W>>,
@@ -71,23 +71,23 @@ struct Head<W: Word> {
     at: usize,
 }
 
-/// Entries that are collected at most.
+/// The most entries to collect.
 const COLLECT: usize = 1024;
-/// The shortest stretch that is handed out by itself.
+/// The shortest part that is returned in place, in entries.
 const STRETCH: usize = 64;
 
 impl<W: Word, R: Run<W>> Merge<W, R> {
-    /// The merge of these runs.
+    /// Creates the merge of these runs.
     #[must_use]
     pub fn new(runs: Vec<R>) -> Self {
         let heads = Vec::with_capacity(runs.len());
         Self { runs, heads, spent: None, begun: false, collected: Vec::with_capacity(COLLECT + STRETCH) }
     }
 
-    /// The next entries; none at the end. Not to be called after an error.
+    /// Returns the next entries; none at the end. Must not be called after an error.
     ///
     /// # Errors
-    /// A run's.
+    /// An error of a run.
     #[allow(clippy::should_implement_trait, reason = "what is returned is borrowed")]
     pub fn next(&mut self) -> Result<&[Entry<W>], R::Error> {
         self.collected.clear();
@@ -144,9 +144,9 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
         Ok(&self.collected)
     }
 
-    /// Collects from the only two runs that are left, until there are enough or a block is used up. Which of them is next is
-    /// not to be foreseen here, so nothing depends on it but what is taken. False if there was nothing, as only a run has it whose
-    /// block is not what it was.
+    /// Collects from the last two runs until enough are collected or a block is used up. The order is unpredictable
+    /// here, so the loop has no branch on it. Returns false if there was nothing to collect, which only happens if a
+    /// run has changed its block.
     fn collect_two(&mut self) -> Result<bool, R::Error> {
         let &[mut a, mut b] = self.heads.as_slice() else { return Ok(false) };
         let block = |head: &Head<W>| self.runs.get(head.run).and_then(|run| run.block().get(head.at..));
@@ -169,7 +169,7 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
         for (head, next) in [(a, next_a), (b, next_b)] {
             match next {
                 Some(entry) => self.heads.push(Head { entry, ..head }),
-                // One of them at most.
+                // At most one of them.
                 None => self.spent = Some(head.run),
             }
         }
@@ -180,13 +180,13 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
         Ok(true)
     }
 
-    /// The runs, to be asked for what they know.
+    /// Returns the runs.
     #[must_use]
     pub fn runs(&self) -> &[R] {
         &self.runs
     }
 
-    /// A run's next block, and its place among the heads.
+    /// Reads a run's next block and adds its first entry to the heads.
     fn advance(&mut self, run: usize) -> Result<(), R::Error> {
         let Some(source) = self.runs.get_mut(run) else { return Ok(()) };
         source.advance()?;
@@ -204,7 +204,7 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
         Ok(())
     }
 
-    /// Puts another head in place of the first one.
+    /// Replaces the first head.
     fn replace(&mut self, head: Head<W>) {
         if let Some(first) = self.heads.first_mut() {
             *first = head;
@@ -241,11 +241,11 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
     }
 }
 
-/// How many entries of a block, the first one of which is, are before another one.
+/// Number of entries at the start of a block that are before the entry `rival`. The first one is known to be.
 #[inline]
 fn stretch<W: Word>(block: &[Entry<W>], rival: Entry<W>) -> usize {
     let mut step = 1;
-    // The entry at `from` is before the rival, and what is at `to` is not.
+    // The entry at `from` is before the rival; the one at `to` is not.
     let (mut from, mut to) = (0, block.len());
     while let Some(entry) = block.get(from + step) {
         if !entry.before(rival) {

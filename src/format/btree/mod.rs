@@ -1,20 +1,19 @@
-//! B-trees, of keys of fixed width above all, built from the leaves up and read back, as nbtree lays them out (version 4).
+//! B-trees, mainly with keys of fixed width: built from the leaves up and read back, in the layout of nbtree version 4.
 //!
 //! ```text
 //!   heap pages ──► read ──► entries ──► sort ──► runs ──► merge ──► unique ──► build ──► pages
-//!                  KeyReader  (key, tid)             ▲               judge      levels    (block, bytes)
+//!                  KeyReader  (key, tid)             ▲               check      levels    (block, bytes)
 //!   leaf pages ──► leaf ─────────────────────────────┘
 //! ```
 //!
-//! The tricky point is the key. Comparing attributes one by one, each through a function, is what makes building an index
-//! slow; here a whole key, of one column or of several, is one integer whose order is the index's order and from which
-//! the columns' bytes can be had back: [`key::KeyShape`]. What cannot be such an integer is a string of bytes, if anything:
-//! [`bytes`].
+//! The tricky point is the key. Building an index is slow if attributes are compared one by one, each with a function
+//! call. Here a whole key, of one or several columns, is one integer. Its order is the index's order, and the columns'
+//! bytes can be restored from it: [`key::KeyShape`]. Many other keys are strings of bytes: [`bytes`].
 //!
-//! Pages are what core's CREATE INDEX leaves of the same rows, block for block, but for pd_lsn, pd_checksum and the hole
-//! between line pointers and tuples: core leaves remains of moved items there, which neither WAL nor a standby has, and
-//! here it is zeros. Nothing of this differs between PostgreSQL 15 and 18: version 17 has changed who writes a build's
-//! pages, not what they are.
+//! Pages equal those that core's CREATE INDEX makes of the same rows, block for block. The exceptions are pd_lsn,
+//! pd_checksum and the hole between line pointers and tuples. Core leaves remains of moved items in the hole, which
+//! neither WAL nor a standby has; here it is zero. The layout is the same in PostgreSQL 15 to 18: version 17 has
+//! changed how a build writes pages, not their contents.
 
 pub mod build;
 pub mod bytes;
@@ -38,7 +37,7 @@ use crate::tuple::max_align;
 
 /// MAXALIGN(sizeof(BTPageOpaqueData)): the special space.
 pub const SPECIAL: usize = 16;
-/// Where it begins: pd_special.
+/// pd_special: offset of the special space.
 pub const SPECIAL_START: usize = PAGE_SIZE - SPECIAL;
 /// sizeof(IndexTupleData)
 pub const TUPLE_HEADER: usize = 8;
@@ -103,15 +102,15 @@ pub const MAX_ITEM: usize =
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Opaque {
-    /// Its siblings, [`NO_BLOCK`] if there is none.
+    /// Block of the left sibling, or [`NO_BLOCK`].
     pub prev: u32,
-    /// The one to the right.
+    /// Block of the right sibling, or [`NO_BLOCK`].
     pub next: u32,
-    /// 0 are leaves.
+    /// Level; 0 for leaves.
     pub level: u32,
     /// `BTP_` flags.
     pub flags: u16,
-    /// Of a VACUUM that is under way.
+    /// Cycle id of a VACUUM in progress.
     pub cycle_id: u16,
 }
 
@@ -144,7 +143,7 @@ const _: () = {
     assert!(MAX_POSTING_SIZE == 812);
     assert!(SPECIAL_START == max_align(SPECIAL_START));
     assert!(MAX_ITEM == 2704);
-    // Two tuples of any kind and a high key with a heap TID fit on each page. Posting lists are far from that.
+    // Two tuples of the maximum size and a high key with a heap TID fit on each page. Posting lists are much shorter.
     assert!(3 * (MAX_ITEM + LINE_POINTER) + max_align(ITEM_POINTER) + PAGE_HEADER + SPECIAL <= PAGE_SIZE);
     assert!(MAX_POSTING_SIZE < MAX_ITEM);
 };
@@ -161,7 +160,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// What a line pointer says: where, its flags, how many bytes.
+/// Returns the offset, the flags and the length in a line pointer.
 #[inline(always)]
 fn item_id(pointer: u32) -> (usize, u32, usize) {
     let (low, flags, high) = ((pointer & 0x7fff) as usize, pointer >> 15 & 3, (pointer >> 17) as usize);

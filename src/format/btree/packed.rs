@@ -1,40 +1,41 @@
-//! Entries in order in a few bytes each.
+//! Packs entries in order into a few bytes each.
 //!
 //! ```text
-//!   block:  entries, bytes, stretches, width │ first key │ gap │ stretch: TID, rows │ ... │ gap │ gap │ ...
+//!   block:  entries, bytes, sequences, width │ first key │ gap │ sequence: TID, rows │ ... │ gap │ gap │ ...
 //! ```
 //!
-//! Keys that come in order mostly come close to each other, and their rows one behind the other on their pages. So of keys the
-//! first one is kept and how far each next one is from the one before it, in as few bytes as the widest of these gaps takes, or
-//! once if all are the same; and of rows, where stretches of them begin. Ascending numbers of a file take a fourteenth of what
-//! they take as entries, and no page of memory has to be had for the rest.
+//! Keys in order are mostly close to each other, and their rows are mostly consecutive on their pages. So a block has
+//! the first key and the gaps between adjacent keys. Each gap has as many bytes as the widest one needs; if all gaps
+//! are equal, there is only one. Rows are stored as sequences of consecutive TIDs. Ascending numbers of a file take a
+//! fourteenth of the memory of entries, so little new memory must be allocated.
 //!
-//! What does not get smaller is not packed. Numbers are those of this machine.
+//! Entries that would not become smaller are not packed. Numbers are in this machine's byte order.
 
 use std::collections::TryReserveError;
 
 use super::entry::{Entry, Tid, Word};
 
-/// Entries of a block at most.
+/// The most entries of a block.
 pub const MOST: usize = 4096;
-/// What a block begins with.
+/// Size of a block's header, in bytes.
 const HEADER: usize = 40;
-/// As much of it as tells how long the block is.
+/// Number of bytes at the start that contain the block's size.
 pub const START: usize = 8;
-/// Where the length of a stretch is, above its TID.
+/// Position of a sequence's length, above its TID.
 const LENGTH_SHIFT: u32 = 48;
 
-/// Adds a block of these entries, which are in order. False if they would not take half of the bytes, or are not in order.
+/// Appends a block of entries. Returns false if they are not in order, or if the block would have more than half of
+/// their bytes.
 ///
 /// # Errors
-/// There is no memory.
+/// Memory is exhausted.
 pub fn pack<W: Word>(entries: &[Entry<W>], to: &mut Vec<u8>) -> Result<bool, TryReserveError> {
     let Some(first) = entries.first().filter(|_| entries.len() <= MOST) else { return Ok(false) };
     let (mut least, mut most, mut stretches) = (u64::MAX, 0, 1);
     let mut in_reach = true;
     for (a, b) in entries.iter().zip(entries.iter().skip(1)) {
         let gap = gap(*a, *b);
-        // Of a key that is less it is beyond all.
+        // If the keys descend, the gap wraps to a huge number.
         in_reach &= gap <= u128::from(u32::MAX);
         (least, most) = (least.min(gap as u64), most.max(gap as u64));
         stretches += usize::from(!follows(*a, *b));
@@ -71,19 +72,19 @@ pub fn pack<W: Word>(entries: &[Entry<W>], to: &mut Vec<u8>) -> Result<bool, Try
     Ok(true)
 }
 
-/// How far the second key is from the first one.
+/// Distance of the second key from the first one.
 #[inline(always)]
 fn gap<W: Word>(a: Entry<W>, b: Entry<W>) -> u128 {
     b.key().to_u128().wrapping_sub(a.key().to_u128())
 }
 
-/// Is the second row the next one of its page?
+/// Whether the second row directly follows the first one on its page.
 #[inline(always)]
 fn follows<W: Word>(a: Entry<W>, b: Entry<W>) -> bool {
     a.tid().to_u64() + 1 == b.tid().to_u64()
 }
 
-/// How many bytes a block has that begins with these.
+/// Size in bytes of a block with this start.
 #[must_use]
 pub fn size_of_block(start: [u8; START]) -> usize {
     let [_, _, _, _, size @ ..] = start;
@@ -96,13 +97,13 @@ pub fn first_key<W: Word>(block: &[u8]) -> Option<W> {
     Some(W::from_u128(u128::from_ne_bytes(*block.get(16..)?.first_chunk()?)))
 }
 
-/// Bytes of a block that [`first_key`] wants.
+/// Number of bytes of a block that [`first_key`] needs.
 pub const FIRST_KEY_END: usize = 32;
 
-/// Puts a block's entries in place of others. False if it is none.
+/// Replaces `to` with a block's entries. Returns false if the block is invalid.
 ///
 /// # Errors
-/// There is no memory.
+/// Memory is exhausted.
 pub fn unpack<W: Word>(block: &[u8], to: &mut Vec<Entry<W>>) -> Result<bool, TryReserveError> {
     to.clear();
     let Some((header, rest)) = block.split_at_checked(HEADER) else { return Ok(false) };
@@ -123,7 +124,7 @@ pub fn unpack<W: Word>(block: &[u8], to: &mut Vec<Entry<W>>) -> Result<bool, Try
         key = W::from_u128(key.to_u128().wrapping_add(u128::from(gap)));
         entry
     };
-    // Behind the last one there is no gap.
+    // No gap follows the last entry.
     match width {
         0 => to.extend((0..count).map(|_| next(gap))),
         1 => to.extend(gaps.iter().chain(&[0]).map(|gap| next(u64::from(*gap)))),
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(first_key(&block[..FIRST_KEY_END]), Some(entries[0].key()));
         assert!(unpack(block, &mut found).unwrap());
         assert!(found == entries);
-        // No byte too few or too many.
+        // A block with a byte more or less is invalid.
         for len in 0..block.len() {
             assert!(!unpack::<W>(&block[..len], &mut found).unwrap());
         }
@@ -191,19 +192,19 @@ mod tests {
                 assert_eq!(size, Some(HEADER + count.div_ceil(80) as usize * 8 + widths));
             }
             for (spread, width) in [(2, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (u64::from(u32::MAX), 4)] {
-                // One gap of another size.
+                // One gap differs from the others.
                 let all = entries::<W>(count, |i| u128::from(i + if i > 5 { spread - 1 } else { 0 }), on_pages);
                 let size = there_and_back(&all);
                 let wanted = HEADER + count.div_ceil(80) as usize * 8 + width * (count as usize - 1);
                 assert_eq!(size, (wanted * 2 <= size_of_val(all.as_slice())).then_some(wanted));
             }
         }
-        // Alike, and at the ends of what there is.
+        // Equal gaps, and keys and rows near their maximum.
         let last = u128::from(u64::MAX) - 99;
         assert!(there_and_back(&entries::<W>(100, |i| last + u128::from(i), on_pages)).is_some());
         assert!(there_and_back(&entries::<W>(100, |_| 0, |i| (u32::MAX - 1, i as u16 + 1))).is_some());
         assert!(there_and_back(&entries::<W>(100, |_| 5, |i| (u32::MAX, u16::MAX - 100 + i as u16))).is_some());
-        // Gaps too wide, keys that descend, rows all over, too many.
+        // Gaps too wide, descending keys, scattered rows, too many entries.
         assert_eq!(there_and_back(&entries::<W>(100, |i| u128::from(i << 33), on_pages)), None);
         assert_eq!(there_and_back(&entries::<W>(100, |i| u128::from(100 - i), on_pages)), None);
         let all_over = entries::<W>(100, |i| u128::from(i * i), |i| (i as u32 * 2, 1));
@@ -225,7 +226,7 @@ mod tests {
         let mut block = Vec::new();
         assert!(pack(&all, &mut block).unwrap());
         let mut found = Vec::new();
-        // How many entries, bytes and stretches, how wide gaps are, and how long a stretch is.
+        // The numbers of entries, bytes and sequences, the width of gaps, and the length of a sequence.
         for place in (0..16).chain([HEADER + 6, HEADER + 7]) {
             let mut damaged = block.clone();
             damaged[place] ^= 1;

@@ -1,11 +1,11 @@
-//! Keys out of heap tuples.
+//! Reads keys from heap tuples.
 //!
-//! A key's attribute is where the attributes before it end: a constant, if they are of fixed width and none of them is
-//! null. Then a key is read with a load or two; otherwise the attributes are walked, from the first one of variable
-//! width on or, with nulls, from the start.
+//! A key's attribute begins where the attributes before it end. That is a constant if they have fixed width and are not
+//! null. Then a key is read with a load or two. Otherwise the attributes are walked: from the first one of variable
+//! width on, or, in a tuple with nulls, from the start.
 //!
-//! The tricky point is the alignment of a varlena (att_align_pointer): one with a header of one byte has none. What
-//! tells is the byte where the attribute before it ends: padding is zero and no header of one byte is.
+//! The tricky point is the alignment of a varlena (att_align_pointer): with a header of one byte it is not aligned. The
+//! byte behind the attribute before it decides: padding is zero, and a header of one byte is not.
 
 use super::entry::{Entry, Tid, Word};
 use super::key::{Column, KeyShape};
@@ -16,44 +16,46 @@ use crate::tuple::{Attribute, HEAP_HASNULL, T_HOFF, T_INFOMASK, T_INFOMASK2, TUP
 /// HEAP_NATTS_MASK
 const NATTS_MASK: u16 = 0x07ff;
 
-/// How to read keys from a table's tuples.
+/// A reader of keys from a table's tuples.
 #[derive(Clone, Debug)]
 pub struct KeyReader {
     shape: KeyShape,
     /// The columns, in the order of their attributes.
     wanted: Box<[Wanted]>,
-    /// Attributes up to the last one that is wanted.
+    /// The attributes from the first one to the last key column.
     steps: Box<[Step]>,
-    /// How many of them, from the first one on, are where they are whatever the values.
+    /// Number of attributes at the start with constant offsets.
     fixed: usize,
-    /// Where those end.
+    /// End of these attributes.
     fixed_end: usize,
-    /// How many columns are among them.
+    /// Number of key columns among them.
     fixed_wanted: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     column: Column,
-    /// Where it is in the data of a tuple without nulls, if that is a constant.
+    /// Offset in the data of a tuple without nulls, if it is constant.
     place: usize,
 }
 
-/// An attribute to pass.
+/// An attribute to walk over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     /// attlen
     len: i16,
-    /// Alignment less one.
+    /// Alignment minus one.
     mask: u8,
-    /// Which of the wanted columns it is.
+    /// The range of key columns that this attribute is.
     pub(super) first: u8,
     pub(super) last: u8,
 }
 
 impl KeyReader {
-    /// A reader of keys whose columns are the attributes with these numbers, counted from 1, of a table that has these
-    /// attributes at least. None if there are no such attributes, or not of the shape's types.
+    /// Creates a reader of keys. `numbers`: the attribute numbers of the columns, counted from 1; `attributes`: the
+    /// table's first attributes.
+    ///
+    /// Returns `None` if an attribute does not exist or is not of the shape's type.
     #[must_use]
     pub fn new(attributes: &[Attribute], numbers: &[u16], shape: &KeyShape) -> Option<Self> {
         if numbers.len() != shape.len() {
@@ -96,14 +98,14 @@ impl KeyReader {
         })
     }
 
-    /// The shape of its keys.
+    /// The shape of the keys.
     #[must_use]
     pub fn shape(&self) -> &KeyShape {
         &self.shape
     }
 
-    /// The key of a heap tuple. None if there is no word for it ([`KeyShape::encode`]), or if the tuple is not one of
-    /// this table.
+    /// Reads the key of a heap tuple. `None` if it has no word ([`KeyShape::encode`]), or if the tuple is not from this
+    /// table.
     #[inline]
     pub fn read<W: Word>(&self, tuple: &[u8]) -> Option<W> {
         let (data, nulls) = data(tuple, self.steps.len())?;
@@ -113,7 +115,7 @@ impl KeyReader {
         self.fixed_part(data)
     }
 
-    /// The part of a key that is at constant places.
+    /// Reads the columns of a key at constant offsets.
     #[inline(always)]
     fn fixed_part<W: Word>(&self, data: &[u8]) -> Option<W> {
         let mut word = W::default();
@@ -144,8 +146,8 @@ impl KeyReader {
         Some(word)
     }
 
-    /// Appends the keys of all tuples of a heap page, with the TIDs they have if it is this block, and returns how many
-    /// there are. None if one of them has no word; what has been appended then is of no use.
+    /// Appends the keys of all tuples of a heap page, which is block `block`, and returns their number. `None` if a key
+    /// has no word; the appended entries are garbage then.
     pub fn read_page<W: Word>(&self, page: &[u8; PAGE_SIZE], block: u32, entries: &mut Vec<Entry<W>>) -> Option<usize> {
         if let Some(column) = self.shape.only_integer(4) {
             let (flip, no_nulls) = (column.flip::<W>(), self.shape.no_nulls::<W>());
@@ -187,7 +189,7 @@ impl KeyReader {
         Some(entries.len() - before)
     }
 
-    /// The only wanted attribute, if nothing in this tuple is null: it is the last one of those to be passed.
+    /// Returns the only key attribute if the tuple has no nulls. It is the last attribute of the walk.
     #[inline(always)]
     fn only_attribute<'t, const N: usize>(&self, tuple: &'t [u8]) -> Option<&'t [u8; N]> {
         let (data, nulls) = data(tuple, self.steps.len())?;
@@ -206,7 +208,7 @@ impl KeyReader {
     }
 }
 
-/// The steps along attributes, of which those with these numbers, ascending and counted from 0, are wanted.
+/// Returns the steps to walk over attributes. `wanted`: indexes of those that the key needs, ascending, from 0.
 pub(super) fn steps(attributes: &[Attribute], wanted: &[usize]) -> Box<[Step]> {
     let step = |(i, attribute): (usize, &Attribute)| Step {
         len: attribute.len,
@@ -217,7 +219,7 @@ pub(super) fn steps(attributes: &[Attribute], wanted: &[usize]) -> Box<[Step]> {
     attributes.iter().enumerate().map(step).collect()
 }
 
-/// A tuple's data, and whether any attribute is null. None if it has fewer attributes than these.
+/// Returns a tuple's data, and whether any attribute is null. `None` if it has fewer than `attributes` attributes.
 #[inline(always)]
 pub(super) fn data(tuple: &[u8], attributes: usize) -> Option<(&[u8], bool)> {
     let header = tuple.first_chunk::<TUPLE_HEADER>()?;
@@ -227,7 +229,7 @@ pub(super) fn data(tuple: &[u8], attributes: usize) -> Option<(&[u8], bool)> {
     (usize::from(natts) >= attributes).then_some((data, infomask & HEAP_HASNULL != 0))
 }
 
-/// The tuples of a heap page, and their offset numbers. None stands for what is not within the page.
+/// Iterates over the tuples of a heap page with their offset numbers. `None` for a tuple that is not within the page.
 #[inline(always)]
 pub(super) fn tuples(page: &[u8; PAGE_SIZE]) -> impl Iterator<Item = (u16, Option<&[u8]>)> {
     let lower = usize::from(u16_at(page, 12));
@@ -239,7 +241,7 @@ pub(super) fn tuples(page: &[u8; PAGE_SIZE]) -> impl Iterator<Item = (u16, Optio
 }
 
 impl Step {
-    /// Where the attribute behind others that end at `at` begins and ends.
+    /// Returns the start and end of the attribute behind those that end at `at`.
     #[inline(always)]
     pub(super) fn place(self, data: &[u8], at: usize) -> Option<(usize, usize)> {
         let mask = usize::from(self.mask);
@@ -258,13 +260,13 @@ impl Step {
     }
 }
 
-/// Where a varlena of this alignment begins, behind an attribute that ends here: att_align_pointer.
+/// Returns the start of a varlena with this alignment behind an attribute that ends at `at`: att_align_pointer.
 #[inline(always)]
 pub(super) fn varlena_start(data: &[u8], at: usize, align: usize) -> Option<usize> {
     Some(if *data.get(at)? == 0 { at.next_multiple_of(align) } else { at })
 }
 
-/// Size and payload of a varlena; None if the payload is compressed or elsewhere.
+/// Returns size and payload of a varlena; `None` if it is compressed or external.
 #[inline(always)]
 pub(super) fn varlena(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let first = *bytes.first()?;
@@ -286,7 +288,7 @@ fn varlena_size(bytes: &[u8]) -> Option<usize> {
     let (short, external) =
         if cfg!(target_endian = "big") { (first & 0x80 != 0, first == 0x80) } else { (first & 1 != 0, first == 1) };
     if external {
-        // VARTAG_ONDISK: the only kind that is stored.
+        // VARTAG_ONDISK: the only tag of stored values.
         return (*bytes.get(1)? == 18).then_some(2 + 16);
     }
     if short {

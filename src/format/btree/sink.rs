@@ -1,41 +1,41 @@
-//! What a build is told, where its pages go, and how it ends.
+//! Options of a build, the target of its pages, and its result.
 
 use super::DEFAULT_FILLFACTOR;
 use super::entry::Tid;
 use crate::page::PAGE_SIZE;
 
-/// A page, aligned as direct I/O wants it.
+/// A page, aligned for direct I/O.
 #[derive(Clone, Debug)]
 #[repr(C, align(4096))]
 pub struct Page(pub [u8; PAGE_SIZE]);
 
 /// Takes the pages of a tree.
 pub trait PageSink {
-    /// Why a page cannot be taken.
+    /// Why a page cannot be written.
     type Error;
 
-    /// A complete page, whose pd_lsn and pd_checksum are 0; they may be set where it is. Pages do not come in the order
-    /// of their blocks, but each comes once, and in the end there is none missing.
+    /// Takes a complete page, whose pd_lsn and pd_checksum are 0 and may be set in place. Pages come in any order of
+    /// blocks, each one once, and none is missing in the end.
     ///
     /// # Errors
-    /// The sink's own; the build is then at its end.
+    /// An error of the sink, which ends the build.
     fn page(&mut self, block: u32, page: &mut Page) -> Result<(), Self::Error>;
 }
 
-/// Gives out the blocks of a tree under construction, each once.
+/// The blocks of a tree under construction, each returned once.
 pub trait BlockSource: std::fmt::Debug {
-    /// The next one; none if there are no more.
+    /// Returns the next block; `None` if there are no more.
     fn next(&mut self) -> Option<u32>;
 }
 
-/// What an index's definition says of its pages.
+/// Properties of an index that affect its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Storage parameter fillfactor, 10 to 100.
     pub fillfactor: usize,
-    /// Equal keys share a posting list: _bt_allequalimage, deduplicate_items is on, and the index is not unique.
+    /// Equal keys get a posting list: _bt_allequalimage is true, deduplicate_items is on, and the index is not unique.
     pub deduplicate: bool,
-    /// What _bt_allequalimage says, for the metapage.
+    /// The result of _bt_allequalimage, for the metapage.
     pub all_equal_image: bool,
 }
 
@@ -48,22 +48,22 @@ impl Default for Options {
 /// Why a build has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildError<E> {
-    /// The sink's reason.
+    /// An error of the sink.
     Sink(E),
     /// An entry is not behind the one before it.
     Order,
     /// A row's tuple is longer than [`super::MAX_ITEM`]: _bt_check_third_page.
     TooLong {
-        /// Its bytes.
+        /// Its size in bytes.
         size: usize,
         /// The row.
         tid: Tid,
     },
-    /// An entry is behind the one before it by its sort key only.
+    /// An entry is behind the one before it by its sort key, but not by comparing the strings.
     Collation,
-    /// More pages than there are block numbers.
+    /// The tree needs more pages than there are block numbers.
     Full,
-    /// There is no memory for what is to be known above the leaves of a part.
+    /// Memory for the tuples above the leaves of a part is exhausted.
     Memory,
 }
 
@@ -73,13 +73,13 @@ impl<E> From<E> for BuildError<E> {
     }
 }
 
-/// What has been built.
+/// A completed tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Built {
-    /// Pages, the metapage among them.
+    /// Number of pages, with the metapage.
     pub pages: u32,
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
-    /// Levels; 0 if there is no entry.
+    /// Number of levels; 0 without entries.
     pub levels: u32,
 }

@@ -1,27 +1,28 @@
-//! Sorting entries.
+//! Sorts entries.
 //!
-//! What is loaded is often in order already, or in the opposite order; to find that out costs a look at each entry. Where only
-//! a few are out of order, these are sorted, and merged with the others. Everything else is split by the highest bits in which keys differ, into as many parts as make them small, and each
-//! part is split again, until there are about as many parts as entries: then what is left is to insert each entry among
-//! one or two neighbours. Each pass moves entries from one of two places to the other; random keys take two passes.
+//! Loaded keys are often in order already, or in descending order, which one comparison per entry shows. If only a few
+//! are out of order, these are sorted and merged with the others. All other entries are split into parts by the highest
+//! bits in which keys differ. Each part is split again, until there are about as many parts as entries. Then each entry
+//! is inserted among one or two neighbors. Each pass moves entries from one of two buffers to the other; random keys
+//! take two passes.
 //!
-//! Passes keep the order of what is equal. So if TIDs ascend, as they do where one process has made pages one after the
-//! other, keys are all there is to compare; otherwise keys and TIDs are treated as one long number.
+//! Passes are stable. So if TIDs ascend, as they do if one process has filled pages one after the other, only keys are
+//! compared. Otherwise key and TID are treated as one long number.
 
 use super::entry::{Entry, Word};
 
-/// In which order entries are.
+/// The order of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Ascending: nothing to do.
+    /// Ascending: nothing to sort.
     Sorted,
     /// Strictly descending.
     Reversed,
-    /// None of both.
+    /// Neither ascending nor descending.
     Mixed,
 }
 
-/// In which order they are.
+/// Returns the order of entries.
 #[must_use]
 pub fn order<W: Word>(entries: &[Entry<W>]) -> Order {
     if is_ascending(entries) {
@@ -33,11 +34,11 @@ pub fn order<W: Word>(entries: &[Entry<W>]) -> Order {
     }
 }
 
-/// Are they in order, from block to block of them?
+/// Whether entries are in ascending order.
 #[inline]
 #[must_use]
 pub fn is_ascending<W: Word>(entries: &[Entry<W>]) -> bool {
-    // In stretches, so that the compiler need not look for the way out at each entry.
+    // In groups, so that the loop tests for its early exit once per group and not at each entry.
     let mut last = None;
     entries.chunks(STRETCH).all(|stretch| {
         let border = last.is_none_or(|last: Entry<W>| stretch.first().is_some_and(|first| last.before(*first)));
@@ -49,10 +50,9 @@ pub fn is_ascending<W: Word>(entries: &[Entry<W>]) -> bool {
 
 const STRETCH: usize = 64;
 
-/// Sorts entries. `scratch` is a place for as many of them; it is used if they are neither in order nor in the opposite
-/// order. With less of it they are sorted where they are, in some three times the time. Nothing else is allocated.
-///
-/// Entries are distinct: no two of them have the same TID.
+/// Sorts entries, which must have distinct TIDs. `scratch` has room for as many entries; it is used unless they are in
+/// ascending or descending order. With a shorter one they are sorted in place, which takes some three times as long.
+/// Allocates no other memory. Returns the order that they had.
 pub fn sort<W: Word>(entries: &mut [Entry<W>], scratch: &mut [Entry<W>]) -> Order {
     let found = order(entries);
     match found {
@@ -67,16 +67,16 @@ pub fn sort<W: Word>(entries: &mut [Entry<W>], scratch: &mut [Entry<W>]) -> Orde
     found
 }
 
-/// Of so many entries, the most that [`mend`] takes for few.
+/// The largest number of strays, among this many entries, that [`mend`] accepts.
 #[must_use]
 pub const fn few(entries: usize) -> usize {
     entries / 16 + 16
 }
 
-/// Sorts entries all of which but a few are in order. `strays` is a place for these. False if there are more; then entries are
-/// in another order than they were, and to be sorted otherwise.
+/// Sorts entries of which only a few are out of order. `strays` is a buffer for these. Returns false if there are more;
+/// the entries are then in another order than before and must be sorted otherwise.
 pub fn mend<W: Word>(entries: &mut [Entry<W>], strays: &mut [Entry<W>]) -> bool {
-    // What is in order so far, the last two of it, and the strays.
+    // Number of entries in order so far, the last two of them, and the number of strays.
     let (mut kept, mut last, mut before, mut count) = (0, None::<Entry<W>>, None::<Entry<W>>, 0);
     for at in 0..entries.len() {
         let Some(new) = entries.get(at).copied() else { break };
@@ -88,7 +88,7 @@ pub fn mend<W: Word>(entries: &mut [Entry<W>], strays: &mut [Entry<W>]) -> bool 
             kept += 1;
             continue;
         }
-        // What is in no order is not looked at to its end.
+        // Give up early if too many entries are out of order.
         let Some(place) = strays.get_mut(count).filter(|_| count < few(at)) else {
             let (Some(to), Some(strays)) = (entries.get_mut(kept..at), strays.get(..count)) else { return false };
             to.copy_from_slice(strays);
@@ -96,7 +96,7 @@ pub fn mend<W: Word>(entries: &mut [Entry<W>], strays: &mut [Entry<W>]) -> bool 
         };
         count += 1;
         *place = new;
-        // One of two is out of order: the one before, if all would be in order without it.
+        // One of two adjacent entries is out of order: the first one, if the others would be in order without it.
         if let Some(high) = last
             && before.is_none_or(|low| low.before(new))
             && let Some(to) = entries.get_mut(kept - 1)
@@ -125,12 +125,12 @@ fn tids_ascend<W: Word>(entries: &[Entry<W>]) -> bool {
     entries.windows(2).all(|pair| matches!(pair, [a, b] if a.tid() < b.tid()))
 }
 
-/// Where the sorted entries belong.
+/// The buffer for the sorted entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Home {
-    /// Where they are.
+    /// The buffer that has them now.
     Here,
-    /// In the other place.
+    /// The other buffer.
     There,
 }
 
@@ -140,21 +140,21 @@ impl Home {
     }
 }
 
-/// Entries that are not worth a pass.
+/// Up to this number of entries, insertion is faster than a pass.
 const FEW: usize = 16;
-/// Bits of a pass at most.
+/// The most bits of one pass.
 const MOST_BITS: u32 = 11;
 const MOST_PARTS: usize = 1 << MOST_BITS;
-/// Entries of a part that a processor's cache has at hand, twice, as a power of 2.
+/// Number of entries of a part that fits twice into a processor's cache, as a power of 2.
 const PART_BITS: u32 = 11;
 
-/// Bits of a pass over so many entries: parts that a cache holds first, and parts of one entry then.
+/// Number of bits of a pass: first parts that fit into the cache, then parts of one entry.
 fn bits(entries: usize) -> u32 {
     let bits = entries.max(2).ilog2();
     if bits <= PART_BITS { bits } else { (bits - PART_BITS).clamp(4, MOST_BITS) }
 }
 
-/// Sorts `here`; the result is `here` or `there`. With `stable`, TIDs of equal keys are in order and remain so.
+/// Sorts `here` into `here` or `there`. With `stable`, TIDs of equal keys are in order and stay so.
 fn split<W: Word>(here: &mut [Entry<W>], there: &mut [Entry<W>], home: Home, stable: bool) {
     let mut settle = |here: &[Entry<W>]| {
         if home == Home::There {
@@ -180,7 +180,7 @@ fn split<W: Word>(here: &mut [Entry<W>], there: &mut [Entry<W>], home: Home, sta
     scatter(here, there, home, stable, bits, |entry| (entry.key() >> shift).to_u64());
 }
 
-/// Moves entries into the other place, by their digits of so many bits, and sorts those of each digit.
+/// Moves entries into the other buffer, ordered by their digits of `bits` bits, and sorts those with equal digits.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "digits are masked to what there is of ends")]
 fn scatter<W: Word>(
@@ -211,7 +211,7 @@ fn scatter<W: Word>(
         *at += 1;
     }
     if longest <= FEW {
-        // All parts at once: what is inserted stays within its part.
+        // All parts at once: insertion does not move an entry out of its part.
         insert(there, stable);
         if home == Home::Here {
             here.copy_from_slice(there);

@@ -1,4 +1,4 @@
-//! Index tuples of keys: formed as index_form_tuple does, and read back.
+//! Index tuples of keys: formed as by index_form_tuple, and read back.
 //!
 //! ```text
 //!  0       6        8                         8 or 16
@@ -21,7 +21,7 @@ pub(super) fn header(tid: Tid, info: u16) -> [u8; TUPLE_HEADER] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// A tuple without posting list and heap TID, under construction.
+/// A tuple under construction, without posting list and heap TID.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Formed {
     bytes: [u8; MAX_TUPLE],
@@ -33,7 +33,7 @@ impl Formed {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// t_info, as index_form_tuple sets it.
+    /// t_info as index_form_tuple sets it.
     pub(super) fn info(&self) -> u16 {
         u16_at(&self.bytes, 6)
     }
@@ -46,7 +46,7 @@ impl Formed {
 }
 
 impl KeyShape {
-    /// The tuple of a key's first columns, without a TID: index_form_tuple.
+    /// Forms the tuple of a key's first columns, without a TID: index_form_tuple.
     pub(super) fn form<W: Word>(&self, key: W, columns: usize) -> Formed {
         let columns = self.columns().get(..columns).unwrap_or(self.columns());
         let nulls = self.nullable() && columns.iter().any(|column| self.raw(key, column).is_none());
@@ -69,8 +69,8 @@ impl KeyShape {
         formed
     }
 
-    /// Writes the tuple of an entry, with all columns: index_form_tuple. Returns its size, a multiple of 8; nothing is written, and
-    /// it is 0, if there is no room for it.
+    /// Writes the tuple of an entry, with all columns: index_form_tuple. Returns its size, a multiple of 8. If `to` is
+    /// too short, writes nothing and returns 0.
     #[must_use]
     pub fn write_tuple<W: Word>(&self, entry: Entry<W>, to: &mut [u8]) -> usize {
         let mut formed = self.form(entry.key(), self.len());
@@ -81,12 +81,12 @@ impl KeyShape {
         bytes.len()
     }
 
-    /// Does [`Self::short_data`] do for keys without nulls?
+    /// Whether [`Self::short_data`] supports keys without nulls.
     pub(super) fn is_short(&self) -> bool {
         cfg!(target_endian = "little") && self.data_len() <= SHORT
     }
 
-    /// The data of a tuple without nulls whose data is not longer than this, as bytes.
+    /// Makes the data of a tuple without nulls, which must not be longer than [`SHORT`].
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "one of two halves")]
     pub(super) fn short_data<W: Word>(&self, key: W) -> [u8; SHORT] {
@@ -96,14 +96,14 @@ impl KeyShape {
             if column.kind == KeyKind::Uuid {
                 return raw.to_u128().to_be_bytes();
             }
-            // A value is within one half: its place is a multiple of its size.
+            // A value is within one half, because its offset is a multiple of its size.
             halves[column.offset / 8 % 2] |= raw.to_u64() << (8 * (column.offset as u32 % 8));
         }
         let [low, high] = halves;
         (u128::from(low) | u128::from(high) << 64).to_le_bytes()
     }
 
-    /// The word of a tuple that has all columns; None if it has not, or there is no such word.
+    /// Reads the word of a tuple with all columns; `None` if it has not all, or has no word.
     #[inline]
     pub(super) fn read_tuple<W: Word>(&self, tuple: &[u8]) -> Option<W> {
         let nulls = u16_at(tuple, 6) & INDEX_NULL != 0;
@@ -120,10 +120,10 @@ impl KeyShape {
     }
 }
 
-/// Data that one store writes.
+/// Length of data that one store can write, in bytes.
 pub(super) const SHORT: usize = 16;
 
-/// Writes a number as its type is stored, to as many bytes.
+/// Writes a number in the stored form of its type. `to` has the type's length.
 #[inline(always)]
 pub(super) fn store<W: Word>(kind: KeyKind, raw: W, to: &mut [u8]) {
     let low = raw.to_u64();
@@ -136,19 +136,19 @@ pub(super) fn store<W: Word>(kind: KeyKind, raw: W, to: &mut [u8]) {
     }
 }
 
-/// A leaf page's tuple, as its header has it.
+/// The kind of a leaf page's tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item<'t> {
     /// One row.
     Plain(Tid),
-    /// Rows in ascending order, ITEM_POINTER bytes each.
+    /// Several rows in ascending order, ITEM_POINTER bytes each.
     Posting(&'t [u8]),
     /// No row: a high key.
     Pivot,
 }
 
-/// What a tuple of a leaf page is: BTreeTupleIsPosting, BTreeTupleIsPivot. Its attributes, too, as a slice. None if it is
-/// no tuple.
+/// Returns the kind of a leaf page's tuple (BTreeTupleIsPosting, BTreeTupleIsPivot) and its attributes. `None` if it is
+/// invalid.
 #[inline]
 pub(super) fn item(tuple: &[u8]) -> Option<(Item<'_>, &[u8])> {
     let tid = Tid::from_bytes(*tuple.first_chunk()?);

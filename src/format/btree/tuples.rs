@@ -1,7 +1,8 @@
-//! The tree of index tuples that somebody else has formed and sorted, because only he can compare them.
+//! Builds the tree of index tuples that the caller has formed and sorted, because only the caller can compare them.
 //!
-//! The tricky point is what is left to him: whether a tuple is the same as the one before, byte for byte once its values are
-//! what they are (_bt_keep_natts_fast), and what tells two neighbours apart (_bt_truncate).
+//! The tricky point is the two decisions that the caller must make. One is whether a tuple has the same bytes as the
+//! one before, once its values are detoasted (_bt_keep_natts_fast). The other is which columns distinguish two
+//! neighbors (_bt_truncate).
 
 use super::build::most_tids;
 use super::entry::Tid;
@@ -16,16 +17,16 @@ pub struct TupleBuilder {
     deduplicate: bool,
     levels: Levels,
     entries: u64,
-    /// The latest tuple, which is not in the tree yet. Only with `deduplicate`, as what follows.
+    /// The last tuple, which is not in the tree yet. Only with `deduplicate`, as the fields below.
     base: Vec<u8>,
-    /// The rows it is for.
+    /// Its rows.
     pending: Vec<Tid>,
-    /// How many these may be.
+    /// The most rows that it may have.
     most: usize,
 }
 
 impl TupleBuilder {
-    /// An empty one.
+    /// Creates an empty tree.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
@@ -38,12 +39,12 @@ impl TupleBuilder {
         }
     }
 
-    /// Adds a tuple of one row, which comes behind all that have been added; `same` if it has the values of the latest one.
-    /// `high_key` is given two neighbours, and returns the pivot tuple between them. It must not be longer than the right
-    /// one, but for the space of a TID.
+    /// Adds a tuple of one row, behind all earlier ones. `same`: it has the values of the last one. `high_key` gets two
+    /// neighbors and returns the pivot tuple between them, which must not be longer than the right one, except by the
+    /// space of a TID.
     ///
     /// # Errors
-    /// The sink's, and if the tuple is too long.
+    /// An error of the sink, or the tuple is too long.
     pub fn push<S: PageSink>(
         &mut self,
         tuple: &[u8],
@@ -75,7 +76,7 @@ impl TupleBuilder {
     /// Completes the open pages and adds the metapage.
     ///
     /// # Errors
-    /// The sink's.
+    /// An error of the sink.
     pub fn finish<S: PageSink>(
         mut self,
         high_key: impl FnOnce(&[u8], &[u8]) -> Vec<u8>,

@@ -1,8 +1,8 @@
-//! Equal keys of a unique index.
+//! Finds equal keys of a unique index.
 //!
-//! Entries pass on their way from the merge to the build. The last one is kept back until it is known whether the next
-//! one has the same key: if so, somebody else judges which of them remain. That may be more than one: an index has entries
-//! of dead rows, and who is dead only the table can tell.
+//! Entries pass through this module between the merge and the build. The last one is held back until the next key is
+//! known. If both keys are equal, the caller decides which rows are kept. It may keep several: an index has entries of
+//! dead rows, and only the table shows which rows are dead.
 
 use super::entry::{Entry, Tid, Word};
 use super::key::KeyShape;
@@ -13,24 +13,24 @@ pub struct Unique<W: Word> {
     shape: KeyShape,
     /// NULLs are equal to each other.
     nulls_equal: bool,
-    /// The latest key, unless its entry has been handed on.
+    /// The last key, unless its entry was passed on.
     key: Option<W>,
-    /// Its rows that remain.
+    /// Its rows that are kept so far.
     tids: Vec<Tid>,
 }
 
 impl<W: Word> Unique<W> {
-    /// For an index of this shape. With `nulls_equal`, NULLS NOT DISTINCT, nulls are equal to each other; otherwise a key
-    /// with a null in it equals none.
+    /// Creates it for an index of this shape. With `nulls_equal` (NULLS NOT DISTINCT), nulls are equal to each other.
+    /// Otherwise a key with a null is not equal to any key.
     #[must_use]
     pub fn new(shape: &KeyShape, nulls_equal: bool) -> Self {
         Self { shape: shape.clone(), nulls_equal, key: None, tids: Vec::new() }
     }
 
-    /// Takes a block of entries and hands on, in their order, those that remain.
+    /// Takes a block of entries and passes on, in order, those that are kept.
     ///
-    /// `judge` is given a key, the rows that have remained so far of those that have it, ascending, and the next row that
-    /// has it. It removes rows or adds that one. It is not called for a key's first row.
+    /// `judge` is called for each further row of a key. It gets the key, the rows that are kept so far, ascending, and
+    /// the new row. It removes rows or adds the new one.
     ///
     /// # Errors
     /// Those of `judge` and of `pass`.
@@ -49,7 +49,7 @@ impl<W: Word> Unique<W> {
                 continue;
             }
             self.finish(&mut pass)?;
-            // All that are followed by another key go on at once.
+            // Entries that are followed by another key are passed on at once.
             let distinct = rest.windows(2).take_while(|pair| match pair {
                 [a, b] => a.key() != b.key() || !self.matters(a.key()),
                 _ => false,
@@ -64,7 +64,7 @@ impl<W: Word> Unique<W> {
         Ok(())
     }
 
-    /// Hands on what has been kept back.
+    /// Passes on the key that was held back.
     ///
     /// # Errors
     /// Those of `pass`.

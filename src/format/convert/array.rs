@@ -1,25 +1,26 @@
-//! Arrays of one dimension, as array_out prints them: `{1,2,3}`, `{a,"b c"}`.
+//! Decodes arrays of one dimension in the form that array_out prints: `{1,2,3}`, `{a,"b c"}`.
 //!
 //! ```text
 //!  length | ndim = 1 | dataoffset = 0 | elemtype | number of elements | lower bound = 1 | element, padded | ...
 //! ```
 //!
-//! Elements are what their own decoders make, padded as att_align_nominal (tupmacs.h) pads them. White space, NULLs,
-//! escapes, bounds and nested braces are array_in's (arrayfuncs.c), and so is whatever is wrong.
+//! The decoders of the element types make the elements, and the padding is that of att_align_nominal (tupmacs.h).
+//! Arrays with white space, NULLs, escapes, bounds or nested braces, and all errors, are left to array_in
+//! (arrayfuncs.c).
 #![allow(unsafe_code, reason = "elements are datums")]
 
 use super::numeric::NumericTypmod;
 use super::{Charset, Datum, Decoder, varlena};
 use crate::arena::Arena;
 
-/// Elements of an array at most; longer ones go to the server.
+/// The most elements of an array; longer ones go to the server.
 const MOST: usize = 64;
-/// Bytes of an array without elements: ndim, dataoffset, elemtype.
+/// Length of an array without elements, in bytes: ndim, dataoffset, elemtype.
 const EMPTY: usize = 12;
-/// Dimension and lower bound, which end at a multiple of 8.
+/// Length with one dimension and its lower bound, in bytes. The varlena header makes it a multiple of 8.
 const HEADER: usize = EMPTY + 8;
 
-/// What an array is of: types that have a decoder.
+/// The element type of an array, which must have a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
     oid: u32,
@@ -50,7 +51,7 @@ enum Storage {
 }
 
 impl Element {
-    /// Elements of a type, and their decoder.
+    /// Returns the element type for a decoder.
     pub(super) fn new(oid: u32, decoder: Decoder) -> Option<Element> {
         let kind = match decoder {
             Decoder::Bool => Kind::Bool,
@@ -99,7 +100,7 @@ impl Element {
     }
 }
 
-/// The next element of what follows a `{` or a comma, and what follows it.
+/// Splits off the next element behind a `{` or a comma. Returns it and the bytes behind it.
 #[inline(always)]
 fn next(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     if let [b'"', rest @ ..] = rest {
@@ -112,7 +113,7 @@ fn next(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     (!element.is_empty() && !element.eq_ignore_ascii_case(b"null")).then_some((element, rest))
 }
 
-/// An array.
+/// Decodes an array.
 pub(super) fn array(field: &[u8], element: Element, arena: &mut Arena) -> Option<Datum> {
     let mut rest = field.strip_prefix(b"{")?;
     let oid = element.oid.to_le_bytes();
@@ -126,7 +127,7 @@ pub(super) fn array(field: &[u8], element: Element, arena: &mut Arena) -> Option
     let storage = element.storage();
     let mut datums = [0; MOST];
     let mut count = 0;
-    // Of the elements, padded.
+    // Total size of the elements, with padding.
     let mut size = 0usize;
     loop {
         let (text, behind) = next(rest)?;
@@ -135,7 +136,7 @@ pub(super) fn array(field: &[u8], element: Element, arena: &mut Arena) -> Option
         count += 1;
         size += match storage {
             Storage::ByValue(len) | Storage::Fixed(len) => len,
-            // SAFETY: the decoder has just made it.
+            // SAFETY: the decoder has returned this varlena.
             Storage::Varlena => (varlena::HEADER + unsafe { varlena::body(datum) }.len()).next_multiple_of(4),
         };
         match behind {
@@ -163,7 +164,7 @@ pub(super) fn array(field: &[u8], element: Element, arena: &mut Arena) -> Option
                 len
             }
             Storage::Varlena => {
-                // SAFETY: the decoder has made it.
+                // SAFETY: the decoder has returned this varlena.
                 let value = unsafe { varlena::body(datum) };
                 let len = varlena::HEADER + value.len();
                 body.get_mut(..varlena::HEADER)?.copy_from_slice(&((len as u32) << 2).to_le_bytes());

@@ -1,7 +1,7 @@
-//! bit(n) and varbit(n): a string of zeros and ones that fits.
+//! bit(n) and varbit(n): zeros and ones of a valid length.
 //!
-//! The value is a bit count and the bits, the first one highest, zero bits behind the last. A leading `b` or `x`,
-//! and a length that does not fit, are bit_in's and varbit_in's.
+//! The value is a bit count and the bits, the first one highest, with zero bits behind the last one. A leading `b` or
+//! `x`, and a wrong length, are left to bit_in and varbit_in.
 
 use super::{Datum, varlena};
 use crate::arena::Arena;
@@ -26,7 +26,7 @@ pub(super) fn varbit(field: &[u8], length: Option<usize>, arena: &mut Arena) -> 
 
 #[inline]
 fn bits(field: &[u8], arena: &mut Arena) -> Option<Datum> {
-    // A 32-bit count, far beyond what fits in a field.
+    // The count has 32 bits, far more than the length of a field needs.
     let count = i32::try_from(field.len()).ok()?;
     let (datum, body) = varlena::alloc(4 + field.len().div_ceil(8), arena)?;
     let (length, bits) = body.split_first_chunk_mut::<4>()?;
@@ -43,7 +43,7 @@ fn bits(field: &[u8], arena: &mut Arena) -> Option<Datum> {
     Some(datum)
 }
 
-/// Eight characters as a byte.
+/// Packs eight characters into a byte.
 #[inline(always)]
 fn eight(text: &[u8; 8]) -> Option<u8> {
     let x = u64::from_be_bytes(*text) ^ 0x3030_3030_3030_3030;

@@ -1,6 +1,6 @@
-//! bool: the words of boolin in all lower or all upper case.
+//! bool: the words of boolin, all in lower case or all in upper case.
 //!
-//! boolin also takes any mixture of cases, unique prefixes (`tr`, `of`) and white space around.
+//! boolin itself also accepts mixed case, unique prefixes (`tr`, `of`) and white space at the ends.
 
 use super::Datum;
 

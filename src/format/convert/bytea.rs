@@ -1,6 +1,6 @@
-//! bytea: `\x` and pairs of hexadecimal digits, or the bytes themselves where nothing is escaped.
+//! bytea: `\x` and pairs of hexadecimal digits, or the bytes of a field without backslashes.
 //!
-//! byteain also takes white space between the pairs, and escapes with a backslash in the older form.
+//! byteain itself also accepts white space between the pairs, and the older form with backslash escapes.
 
 use super::{Datum, digits, varlena};
 use crate::arena::Arena;
@@ -20,7 +20,7 @@ pub(super) fn bytea(field: &[u8], arena: &mut Arena) -> Option<Datum> {
     for (to, from) in fours.iter_mut().zip(eights) {
         *to = digits::hex(from)?;
     }
-    // Zero digits behind the last few make a whole word of them.
+    // Zero digits fill the last word.
     let mut last = [b'0'; 8];
     last.get_mut(..rest.len())?.copy_from_slice(rest);
     tail.copy_from_slice(digits::hex(&last)?.get(..tail.len())?);

@@ -1,31 +1,31 @@
-//! date: `YYYY-MM-DD`, the one form that no DateStyle reads differently.
+//! date: `YYYY-MM-DD`, the only form that does not depend on DateStyle.
 //!
-//! Days are counted from 2000-01-01 in the Gregorian calendar, also before it was introduced. Two-digit and longer
-//! years, BC, names of months and `infinity` are left to date_in.
+//! Days are counted from 2000-01-01 in the Gregorian calendar, even for dates before its introduction. Two-digit and
+//! longer years, BC, names of months and `infinity` are left to date_in.
 
 use super::Datum;
 use super::digits::{self, Layout};
 
 const HEAD: Layout = Layout::new(b"0000-00-");
 
-/// The day's number, if the calendar has it.
+/// Returns the number of a day; `None` if it is not in the calendar.
 #[inline(always)]
 pub(super) fn day_number(year: u32, month: u32, day: u32) -> Option<i32> {
     const LENGTH: [u8; 16] = [0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0, 0, 0];
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let length = u32::from(*LENGTH.get(month as usize)?) + u32::from(leap && month == 2);
-    // Wraps for day 0, so one comparison covers both ends.
+    // Wraps for day 0, so one comparison checks both bounds.
     if day.wrapping_sub(1) >= length || year.wrapping_sub(1) >= 9999 {
         return None;
     }
-    // A year that starts in March has its leap day at the end, and its months' lengths follow a straight line.
+    // In a year that starts in March, the leap day is last, and the months' lengths follow a linear formula.
     let (y, m) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let days = y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1;
-    // From 0000-03-01 to 2000-01-01.
+    // Days from 0000-03-01 to 2000-01-01.
     Some(days as i32 - 730_425)
 }
 
-/// Year, month and day from the first ten bytes, whose last two are given apart.
+/// Reads a date of ten characters. `head`: the first eight; `day`: the number that the last two make.
 #[inline(always)]
 pub(super) fn read(head: &[u8; 8], day: u32) -> Option<i32> {
     let p = digits::pairs(HEAD.read(head)?).to_le_bytes();
@@ -108,7 +108,7 @@ mod tests {
     proptest! {
         #[test]
         fn anything(field in prop::collection::vec(any::<u8>(), 0..12)) {
-            // Whatever is accepted reads back as what it was.
+            // An accepted text has the length and the separators of a date.
             if date(&field).is_some() {
                 prop_assert!(field.len() == 10 && field[4] == b'-' && field[7] == b'-');
             }

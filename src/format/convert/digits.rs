@@ -1,23 +1,23 @@
 //! Decimal and hexadecimal digits, eight at a time in one 64-bit word.
 //!
-//! Text is loaded little endian, so the first character is the lowest byte. XOR with `'0'` in every byte turns
-//! digits into 0..=9 and everything else into something larger, and that one word is checked and folded without a
-//! loop: neighbours into pairs (0..=99), pairs into fours, fours into the whole. Shorter runs are shifted to the
-//! end of the word (an integer's digits) or kept at its start (a fraction's), with zero digits for the rest.
+//! Text is loaded little endian, so the first character is the lowest byte. XOR with `'0'` in every byte turns digits
+//! into 0..=9 and all other bytes into larger values. This word is checked and converted without a loop: adjacent
+//! digits become pairs (0..=99), pairs become fours, and fours become the number. Fewer digits are shifted to the end
+//! of the word (an integer) or kept at its start (a fraction), with zero digits in the other bytes.
 
 /// `'0'` in every byte.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 /// The top bit of every byte.
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// The first eight bytes at most, the first one lowest, zero bytes above them.
+/// Loads at most the first eight bytes, the first one lowest, with zero bits above them.
 #[inline(always)]
 pub(super) fn load(bytes: &[u8]) -> u64 {
     if let Some(eight) = bytes.first_chunk::<8>() {
         return u64::from_le_bytes(*eight);
     }
     if let (Some(low), Some(high)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        // The two halves overlap in the middle, where they agree.
+        // The two halves overlap in the middle, with equal bytes.
         let shift = 8 * (bytes.len() - 4);
         return u64::from(u32::from_le_bytes(*low)) | u64::from(u32::from_le_bytes(*high)) << shift;
     }
@@ -29,32 +29,32 @@ pub(super) fn load(bytes: &[u8]) -> u64 {
     }
 }
 
-/// At most eight digits as the last ones of eight, unchecked.
+/// Loads at most eight digits as the last ones of eight. Does not check them.
 #[inline(always)]
 pub(super) fn at_end(bytes: &[u8]) -> u64 {
     (load(bytes) ^ ZEROS).unbounded_shl(64u32.saturating_sub(8 * bytes.len() as u32))
 }
 
-/// At most eight digits as the first ones of eight, unchecked.
+/// Loads at most eight digits as the first ones of eight. Does not check them.
 #[inline(always)]
 pub(super) fn at_start(bytes: &[u8]) -> u64 {
     load(bytes) ^ ZEROS.unbounded_shr(64u32.saturating_sub(8 * bytes.len() as u32))
 }
 
-/// Whether all eight are digits.
+/// Whether all eight bytes are digits.
 #[inline(always)]
 pub(super) fn are_digits(x: u64) -> bool {
-    // 0x76 lifts ten and more into the top bit. A byte that carries into its neighbour has its own top bit set.
+    // Adding 0x76 sets the top bit of bytes from ten on. A byte that carries into the next one has its own top bit set.
     (x.wrapping_add(0x7676_7676_7676_7676) | x) & HIGH == 0
 }
 
-/// Every byte with its right neighbour as a two-digit number, in the left one's place.
+/// Combines each byte with the next one into a two-digit number, at the position of the first.
 #[inline(always)]
 pub(super) fn pairs(x: u64) -> u64 {
     x.wrapping_mul(10).wrapping_add(x >> 8)
 }
 
-/// The number that eight digits make.
+/// Returns the number of eight digits.
 #[inline(always)]
 pub(super) fn value(x: u64) -> u64 {
     const EVERY_FOURTH: u64 = 0x0000_00ff_0000_00ff;
@@ -64,7 +64,7 @@ pub(super) fn value(x: u64) -> u64 {
     first.wrapping_add(second) >> 32
 }
 
-/// The two numbers that four and four digits make.
+/// Returns the two numbers of four digits each.
 #[inline(always)]
 pub(super) fn fours(x: u64) -> (u16, u16) {
     let p = pairs(x) & 0x00ff_00ff_00ff_00ff;
@@ -72,12 +72,12 @@ pub(super) fn fours(x: u64) -> (u16, u16) {
     (q as u16, (q >> 32) as u16)
 }
 
-/// Where the first decimal point is.
+/// Returns the position of the first decimal point.
 #[inline(always)]
 pub(super) fn point(body: &[u8]) -> Option<usize> {
     const POINTS: u64 = 0x2e2e_2e2e_2e2e_2e2e;
     const ONES: u64 = 0x0101_0101_0101_0101;
-    // The lowest byte that becomes zero is found exactly; only those above it may be mistaken.
+    // The lowest zero byte is found exactly; only bytes above it may be found wrongly.
     let find = |bytes: &[u8]| {
         let x = load(bytes) ^ POINTS;
         let hit = x.wrapping_sub(ONES) & !x & (0x80 * ONES);
@@ -90,7 +90,7 @@ pub(super) fn point(body: &[u8]) -> Option<usize> {
     }
 }
 
-/// The number of 1 to 19 digits, nothing else around them.
+/// Returns the number of 1 to 19 digits; `None` for any other text.
 #[inline(always)]
 pub(super) fn unsigned(digits: &[u8]) -> Option<u64> {
     match digits.len() {
@@ -106,7 +106,7 @@ pub(super) fn unsigned(digits: &[u8]) -> Option<u64> {
             }
             if let Some((first, middle)) = rest.split_last_chunk::<8>() {
                 let (a, b) = (at_end(first), u64::from_le_bytes(*middle) ^ ZEROS);
-                // At most 999 here, so nothing overflows.
+                // At most 999 here, so the product cannot overflow.
                 (are_digits(a) && are_digits(b)).then(|| (value(a) * 100_000_000 + value(b)) * 100_000_000 + value(x))
             } else {
                 let a = at_end(rest);
@@ -117,11 +117,11 @@ pub(super) fn unsigned(digits: &[u8]) -> Option<u64> {
     }
 }
 
-/// A layout of eight characters: `0` stands for any digit, everything else for itself.
+/// A layout of eight characters: `0` matches any digit, any other character only itself.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
     pattern: u64,
-    /// What lifts a byte that does not fit into its top bit, after XOR with the pattern.
+    /// Addend that sets the top bit of each byte that does not match, after XOR with the pattern.
     lift: u64,
 }
 
@@ -137,7 +137,7 @@ impl Layout {
         Layout { pattern: u64::from_le_bytes(*pattern), lift: u64::from_le_bytes(lift) }
     }
 
-    /// The digits in their places and zero for every separator, if the text has this layout.
+    /// Returns the digits at their positions, and zero for separators; `None` if the text does not match.
     #[inline(always)]
     pub(super) fn read(self, text: &[u8; 8]) -> Option<u64> {
         let x = u64::from_le_bytes(*text) ^ self.pattern;
@@ -145,14 +145,14 @@ impl Layout {
     }
 }
 
-/// Two digits as a number.
+/// Returns the number of two digits.
 #[inline(always)]
 pub(super) fn two(tens: u8, ones: u8) -> Option<u32> {
     let (t, o) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
     (t < 10 && o < 10).then(|| u32::from(t) * 10 + u32::from(o))
 }
 
-/// Eight hexadecimal digits, either case, as four bytes.
+/// Converts eight hexadecimal digits of either case to four bytes.
 #[inline(always)]
 pub(super) fn hex(text: &[u8; 8]) -> Option<[u8; 4]> {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -160,14 +160,14 @@ pub(super) fn hex(text: &[u8; 8]) -> Option<[u8; 4]> {
     if w & HIGH != 0 {
         return None;
     }
-    // With the top bits clear no addition below carries into the neighbour.
+    // The top bits are clear, so no addition below carries into the next byte.
     let digit = !((w ^ ZEROS) + 0x76 * ONES);
     let folded = (w | (0x20 * ONES)) ^ (0x60 * ONES);
     let letter = (folded + 0x7f * ONES) & !(folded + 0x79 * ONES);
     if (digit | letter) & HIGH != HIGH {
         return None;
     }
-    // Letters, and only they, have bit 6, and their low four bits count from one.
+    // Only letters have bit 6, and their low four bits count from one.
     let nibbles = (w & (0x0f * ONES)) + ((w >> 6) & ONES) * 9;
     let b = ((nibbles << 4) | (nibbles >> 8)) & 0x00ff_00ff_00ff_00ff;
     let b = (b | b >> 8) & 0x0000_ffff_0000_ffff;

@@ -1,13 +1,14 @@
 //! float4 and float8: `[+-]digits[.digits][e[+-]digits]`.
 //!
-//! The standard library's parser rounds correctly, as the C library's does that the server uses, so wherever both
-//! take a text they agree to the bit; float4 is rounded once, from the text. What they disagree about is not given
-//! to it: NaN, infinities, hexadecimal, white space. Overflow and underflow to zero are errors in the server.
+//! std's parser rounds correctly, as does the C library's parser in the server. So both return the same bits for each
+//! text that both accept. A float4 is rounded once, from the text. Texts that the parsers treat differently are left to
+//! the server: NaN, infinities, hexadecimal digits, white space. Overflow and underflow to zero are errors in the
+//! server.
 
 use super::{Datum, digits, numeric};
 
-/// Whether the text has the grammar above, or the same without digits before the point; whether its digits are all
-/// zero, too.
+/// Checks that the text matches the grammar above, where digits before the point may be missing. Returns whether all
+/// digits are zero.
 #[inline]
 fn grammar(field: &[u8]) -> Option<bool> {
     let body = match field {
@@ -24,35 +25,36 @@ fn grammar(field: &[u8]) -> Option<bool> {
             [b'+' | b'-', rest @ ..] => rest,
             _ => rest,
         };
-        // Longer ones are out of range anyhow, except after zero.
+        // Longer exponents are out of range, except with zero.
         if !(1..=4).contains(&exponent.len()) || !run(exponent).1.is_empty() {
             return None;
         }
     } else if !rest.is_empty() {
         return None;
     }
-    // `5.` is fine with strtod, but rare.
+    // strtod accepts `5.`, but it is rare.
     if fraction.is_empty() && (whole.is_empty() || body.get(whole.len()) == Some(&b'.')) {
         return None;
     }
     Some(whole.iter().chain(fraction).all(|&b| b == b'0'))
 }
 
-/// The digits at the start, and the rest.
+/// Splits off the digits at the start.
 #[inline]
 fn run(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     text.split_at_checked(end).unwrap_or((text, &[]))
 }
 
-/// `[+-]digits[.digits]` of at most eight and seven digits: sign, the digits as one number, how many follow the point.
+/// Reads `[+-]digits[.digits]` with at most eight and seven digits. Returns the sign, all digits as one number, and the
+/// number of digits behind the point.
 ///
-/// The number is below 2^53 and so is the power of ten, so one division rounds once, correctly.
+/// The number is below 2^53, and so is the power of ten. So one division rounds once, correctly.
 #[inline(always)]
 fn short(field: &[u8]) -> Option<(bool, u64, usize)> {
     let (negative, whole, fraction) = numeric::split(field)?;
     let places = fraction.len();
-    // The point itself is part of the field, so `5.` is seen here.
+    // The point is a part of the field, which shows that this is `5.`.
     if !(1..=8).contains(&whole.len()) || places > 7 || (places == 0 && field.last() == Some(&b'.')) {
         return None;
     }
@@ -64,7 +66,7 @@ fn short(field: &[u8]) -> Option<(bool, u64, usize)> {
     Some((negative, digits::value(x) * unit + digits::value(y), places))
 }
 
-/// The powers of ten that can stand behind the point of a short number.
+/// The powers of ten for the decimal places of a short number.
 const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 /// float8
@@ -79,13 +81,13 @@ pub(super) fn float8(field: &[u8]) -> Option<Datum> {
     (v.is_finite() && (v != 0.0 || zero)).then(|| v.to_bits())
 }
 
-/// float4, whose bits are sign-extended as those of an int4.
+/// float4, sign-extended in the datum as an int4 is.
 #[inline]
 pub(super) fn float4(field: &[u8]) -> Option<Datum> {
     if let Some((negative, number, places)) = short(field)
         && number < 1 << 24
     {
-        // Both are exact in single precision, too.
+        // Both operands are exact in single precision, too.
         let v = number as f32 / *POWERS.get(places)? as f32;
         return Some((if negative { -v } else { v }).to_bits() as i32 as Datum);
     }
@@ -119,7 +121,7 @@ mod tests {
         assert_eq!(float8(b"1e308"), Some(1e308f64.to_bits()));
         assert_eq!(float8(b"5e-324"), Some(1));
         assert_eq!(float4(b"1e-45"), Some(1));
-        // Rounding to a double first would end one bit lower.
+        // Rounding to a double first would make the result one bit lower.
         assert_eq!(float4(b"1.00000017881393432617187499"), Some(0x3f80_0001));
         assert_eq!(float4(b"1.00000017881393432617187501"), Some(0x3f80_0002));
     }

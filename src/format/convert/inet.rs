@@ -1,7 +1,7 @@
 //! inet: an IPv4 address of four decimal octets, with or without a mask length.
 //!
-//! The value is the address family, the mask length and the address. cidr, IPv6, leading zeros and shorter forms
-//! are network_in's.
+//! The value is the address family, the mask length and the address. cidr, IPv6, leading zeros and shorter forms are
+//! left to network_in.
 
 use super::{Datum, varlena};
 use crate::arena::Arena;
@@ -29,7 +29,7 @@ pub(super) fn inet(field: &[u8], arena: &mut Arena) -> Option<Datum> {
     Some(datum)
 }
 
-/// A number up to 255 without leading zeros, and what follows it.
+/// Reads a number up to 255 without leading zeros. Returns it and the bytes behind it.
 #[inline(always)]
 fn number(text: &[u8]) -> Option<(u8, &[u8])> {
     let (&first, mut rest) = text.split_first()?;

@@ -1,7 +1,7 @@
-//! int2, int4, int8 and oid: a sign, digits, nothing else.
+//! int2, int4, int8 and oid: an optional sign and digits.
 //!
-//! From 16 on the input functions also take hexadecimal, octal, binary and underscores, and all of them take white
-//! space around: those go to them. Integers are sign-extended in a datum, oid is not.
+//! The input functions also accept white space at both ends and, from 16 on, hexadecimal, octal, binary and
+//! underscores. Such texts are left to them. In a datum, integers are sign-extended and oid is not.
 
 use super::{Datum, digits};
 
@@ -34,8 +34,8 @@ pub(super) fn int8(field: &[u8]) -> Option<Datum> {
     signed(field).map(|v| v as Datum)
 }
 
-/// oid: unlike the integers it wraps negative numbers and is left to oidin there. So it is with a leading zero, which from 16 on stands
-/// for octal digits (uint32in_subr, numutils.c).
+/// oid. Negative numbers, which wrap, are left to oidin. So are leading zeros, which mean octal digits from 16 on
+/// (uint32in_subr, numutils.c).
 #[inline]
 pub(super) fn oid(field: &[u8]) -> Option<Datum> {
     if matches!(field, [b'0', _, ..]) {
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(int8(b"9223372036854775807"), Some(i64::MAX as Datum));
         assert_eq!(oid(b"4294967295"), Some(4_294_967_295));
         assert_eq!(oid(b"0"), Some(0));
-        // 71 until 15, 57 later.
+        // 71 up to 15, 57 from 16 on.
         assert_eq!(oid(b"0071"), None);
         assert_eq!(oid(b"+071"), None);
     }

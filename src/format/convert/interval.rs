@@ -1,14 +1,14 @@
-//! interval as interval_out writes it in the style `postgres`: `1 year -2 mons +3 days -04:05:06.789`.
+//! interval in the style `postgres` of interval_out: `1 year -2 mons +3 days -04:05:06.789`.
 //!
-//! Every part is optional and has its own sign, but they come in this order and each at most once. The style
-//! sql_standard spreads a leading sign over all parts, so under it there is no decoder; nor is there one for a
-//! typmod, which rounds and cuts. The value is microseconds, days and months, each for itself.
+//! Every part is optional and has its own sign. The parts come in this order, each at most once. In the style
+//! sql_standard a leading sign applies to all parts, so there is no decoder for it. A typmod,
+//! which rounds and truncates, has no decoder either. The value has separate microseconds, days and months.
 
 use super::time::{self, SECOND};
 use super::{Datum, digits, varlena};
 use crate::arena::Arena;
 
-/// Digits of a count; more would come near the limits of the fields.
+/// The most digits of a count; longer counts could exceed the limits of the fields.
 const MAX_COUNT: usize = 6;
 
 /// interval
@@ -16,7 +16,7 @@ const MAX_COUNT: usize = 6;
 pub(super) fn interval(field: &[u8], arena: &mut Arena) -> Option<Datum> {
     let (mut micros, mut days, mut months) = (0i64, 0i32, 0i32);
     let mut rest = field;
-    // What must not come again: years and what is before them, and so on.
+    // Rank of the last part. The next one must have a higher rank.
     let mut passed = 0;
     loop {
         let (negative, count, behind) = count(rest)?;
@@ -69,7 +69,7 @@ pub(super) fn interval(field: &[u8], arena: &mut Arena) -> Option<Datum> {
     Some(varlena::address(out))
 }
 
-/// A sign, one to six digits, and what follows.
+/// Reads a sign and one to six digits. Returns them and the bytes behind them.
 #[inline(always)]
 fn count(text: &[u8]) -> Option<(bool, &[u8], &[u8])> {
     let (negative, text) = match text {
@@ -85,7 +85,7 @@ fn count(text: &[u8]) -> Option<(bool, &[u8], &[u8])> {
     Some((negative, digits, rest))
 }
 
-/// `HH:MM:SS[.f]` to the end of the text, its hours already found.
+/// Reads `HH:MM:SS[.f]`, which must end the text. `hours`: its hours, which are already found.
 #[inline(always)]
 fn clock(text: &[u8], negative: bool, hours: &[u8]) -> Option<i64> {
     let signed = usize::from(text.first().is_some_and(|b| !b.is_ascii_digit()));

@@ -1,10 +1,10 @@
-//! json: the text itself, once it is known to be well formed.
+//! json: the text itself, if it is valid JSON.
 
 use super::json_text::{self, Scalar, Sink, Text};
 use super::{Datum, varlena};
 use crate::arena::Arena;
 
-/// Wants to know nothing but the verdict.
+/// A sink that only validates.
 pub(crate) struct Check;
 
 impl<'a> Sink<'a> for Check {
@@ -68,7 +68,7 @@ pub(crate) mod tests {
         assert!(json(deep(65).as_bytes(), a).is_none());
     }
 
-    /// Not JSON, or not sure.
+    /// Texts that are not JSON, or that only the server can decide on.
     pub(crate) const REFUSED: &[&str] = &[
         "",
         " ",
@@ -168,7 +168,7 @@ pub(crate) mod tests {
 
         #[test]
         fn broken(t in value(), at in any::<prop::sample::Index>()) {
-            // One structural character doubled is never JSON, outside of strings.
+            // Outside of strings, doubling one structural character makes the JSON invalid.
             let places: Vec<usize> = t.match_indices(['[', ']', '{', '}', ':']).map(|(i, _)| i).collect();
             if !t.contains('"') && !places.is_empty() {
                 let i = places[at.index(places.len())];

@@ -1,43 +1,44 @@
-//! JSON text, as the server's parser (common/jsonapi.c) reads it: tokens, and the grammar above them.
+//! Parses JSON text as the server's parser (common/jsonapi.c) does: tokens, and the grammar above them.
 //!
-//! [`parse`] walks a text once and tells a [`Sink`] what it finds; json only wants to know whether it is well formed,
-//! jsonb builds a value. It is as strict as the server and stricter in two points: `\u` escapes depend on the server
-//! encoding, unless that is known ([`Unicode`]), and nesting depends on the stack, so both are left to the server.
+//! [`parse`] walks a text once and passes each item to a [`Sink`]; json only validates the text, jsonb builds a value.
+//! The parser is as strict as the server's, and stricter in two cases, which are left to the server. `\u` escapes
+//! depend on the server encoding, unless that is known ([`Unicode`]). Nesting depends on the stack depth.
 
-/// Objects and arrays within each other; the open ones are kept as bits of one word.
+/// The deepest nesting of objects and arrays; the open ones are bits of one word.
 const MAX_DEPTH: u32 = 64;
 
 /// A value that contains no other.
 pub(crate) enum Scalar<'a> {
     Null,
     Bool(bool),
-    /// Digits, sign and point, and whether there is an exponent.
+    /// Digits, sign and point, and whether it has an exponent.
     Number(&'a [u8], bool),
     Text(Text<'a>),
 }
 
-/// What stands between two quotes.
+/// The contents of a string, between its quotes.
 pub(crate) struct Text<'a> {
-    /// Where it starts in the whole text.
+    /// Offset of its start in the whole text.
     pub(crate) at: usize,
     pub(crate) raw: &'a [u8],
-    /// Whether there are escapes in it: of two characters, but for those of [`Unicode`].
+    /// Whether it has escapes. They have two characters, except those of [`Unicode`].
     pub(crate) escaped: bool,
 }
 
-/// Which `\u` escapes are sure to be good. None that the server's parser refuses as such is: zero, half of a pair.
+/// The `\u` escapes that are certainly valid. Escapes that the server's parser always rejects never are: zero, half of
+/// a pair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Unicode {
     /// None.
     #[default]
     Unsure,
-    /// Of characters that each server encoding has.
+    /// Those of ASCII characters, which every server encoding has.
     Ascii,
     /// All.
     Any,
 }
 
-/// Receives what [`parse`] finds, and may end it with None.
+/// Receives the items that [`parse`] finds. Each method may end parsing with `None`.
 pub(crate) trait Sink<'a> {
     fn open(&mut self, object: bool) -> Option<()>;
     fn close(&mut self) -> Option<()>;
@@ -67,7 +68,7 @@ impl<'a> Tokens<'a> {
         Tokens { text, at: 0, unicode }
     }
 
-    /// Is there nothing left but blanks?
+    /// Whether only blanks are left.
     #[inline]
     pub(crate) fn at_end(&mut self) -> bool {
         self.skip_blanks();
@@ -109,8 +110,8 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// The rest of a word. What the server would read as a longer one (`truex`, `true1`) fails in the grammar, which
-    /// wants a comma, a closing bracket or the end here.
+    /// Reads the rest of a word. A longer word (`truex`, `true1`) fails in the grammar, which requires a comma, a
+    /// closing bracket or the end behind it.
     fn word(&mut self, rest: &[u8], tail: &[u8], value: Scalar<'a>) -> Option<Token<'a>> {
         if !rest.starts_with(tail) {
             return None;
@@ -119,7 +120,7 @@ impl<'a> Tokens<'a> {
         Some(Token::Scalar(value))
     }
 
-    /// The rest of a string, its opening quote already read.
+    /// Reads the rest of a string behind its opening quote.
     #[inline]
     pub(crate) fn string(&mut self) -> Option<Text<'a>> {
         let (at, mut escaped) = (self.at, false);
@@ -143,7 +144,7 @@ impl<'a> Tokens<'a> {
                     escaped = true;
                     self.at += length;
                 }
-                // Ended, a control character, or an escape that is wrong or unsure.
+                // The end of the text, a control character, or an escape that is invalid or left to the server.
                 _ => return None,
             }
         }
@@ -170,7 +171,7 @@ impl<'a> Tokens<'a> {
         Some(Token::Scalar(Scalar::Number(self.text.get(start..self.at)?, exponent)))
     }
 
-    /// Pass one or more digits.
+    /// Skips one or more digits.
     #[inline]
     fn digits(&mut self) -> Option<usize> {
         let count = self.rest().iter().take_while(|b| b.is_ascii_digit()).count();
@@ -179,7 +180,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// The character of the `\u` escape at the start, or of the pair of them that it takes, and how long that is.
+/// Returns the character of the `\u` escape, or pair of escapes, at the start, and the length of the escape.
 pub(crate) fn code_point(text: &[u8]) -> Option<(u32, usize)> {
     let unit = |at: usize| {
         let [b'\\', b'u', digits @ ..] = text.get(at..at + 6)? else { return None };
@@ -195,7 +196,7 @@ pub(crate) fn code_point(text: &[u8]) -> Option<(u32, usize)> {
     }
 }
 
-/// How many bytes at the start are neither quote, backslash nor control character.
+/// Number of bytes at the start that are neither quote, backslash nor control character.
 #[inline(always)]
 fn plain(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -205,8 +206,8 @@ fn plain(text: &[u8]) -> usize {
     for eight in eights {
         let w = u64::from_le_bytes(*eight);
         let (quote, backslash) = (w ^ (0x22 * ONES), w ^ (0x5c * ONES));
-        // Zero bytes of the two, and bytes below 0x20. A borrow may mark a byte above the first real one, never one
-        // below it, and the first is all that counts.
+        // Zero bytes of the two, and bytes below 0x20. A borrow may mark a byte above the first real one, but never one
+        // below it, and only the first one is used.
         let hit = (quote.wrapping_sub(ONES) & !quote)
             | (backslash.wrapping_sub(ONES) & !backslash)
             | (w.wrapping_sub(0x20 * ONES) & !w);
@@ -218,7 +219,7 @@ fn plain(text: &[u8]) -> usize {
     done + rest.iter().take_while(|&&b| b >= 0x20 && b != b'"' && b != b'\\').count()
 }
 
-/// Walk a text that is exactly one JSON value.
+/// Walks a text that must be exactly one JSON value.
 #[inline]
 pub(crate) fn parse<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) -> Option<()> {
     let mut tokens = Tokens::new(text, Unicode::Unsure);
@@ -227,10 +228,10 @@ pub(crate) fn parse<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) -> Option<()> 
     tokens.at_end().then_some(())
 }
 
-/// Walk a value whose first token is this one.
+/// Walks a value that begins with `token`.
 #[inline]
 pub(crate) fn value<'a>(mut token: Token<'a>, tokens: &mut Tokens<'a>, sink: &mut impl Sink<'a>) -> Option<()> {
-    // The open containers, the innermost lowest: one for an object.
+    // The open containers as bits, the innermost lowest; 1 is an object.
     let (mut open, mut depth) = (0u64, 0u32);
     loop {
         match token {
@@ -274,7 +275,7 @@ pub(crate) fn value<'a>(mut token: Token<'a>, tokens: &mut Tokens<'a>, sink: &mu
     }
 }
 
-/// A key and its colon; what starts the value is given back.
+/// Reads a key and its colon. Returns the first token of the value.
 #[inline]
 fn member<'a>(key: Token<'a>, tokens: &mut Tokens<'a>, sink: &mut impl Sink<'a>) -> Option<Token<'a>> {
     let (Token::Scalar(Scalar::Text(key)), Token::Colon) = (key, tokens.next()?) else { return None };

@@ -1,13 +1,13 @@
-//! jsonb: JSON text to the tree of containers that jsonb_util.c's convertToJsonb lays out.
+//! jsonb: converts JSON text to the tree of containers that convertToJsonb (jsonb_util.c) makes.
 //!
-//! A container is a word with its kind and number of children, one JEntry word a child, then the children's bytes:
-//! an array's elements, or an object's keys in order of length and bytes, then the values in the same order; of equal
-//! keys the last one's value. A JEntry holds the child's kind and its length, or in every 32nd the offset of its end.
-//! Numbers and containers are aligned to four bytes with zeros, which count as theirs. A scalar alone is dressed up
-//! as an array of one.
+//! A container is a word with its kind and number of children, one JEntry word for each child, then the children's
+//! bytes. These are an array's elements, or an object's keys sorted by length and bytes, and then the values in the
+//! same order. Of equal keys, the last one's value is kept. A JEntry has the child's kind and its length; every 32nd
+//! one has the offset of its end instead. Numbers and containers are aligned to four bytes with zeros, which count as
+//! part of them. A single scalar is stored as an array of one element.
 //!
-//! Because every container starts at a multiple of four, its bytes do not depend on where it ends up. So each one is
-//! built when it closes, children first, and from then on is bytes like a string or a number:
+//! Every container starts at a multiple of four, so its bytes do not depend on its position. So each one is built when
+//! it closes, children first. From then on it is a child with bytes, like a string or a number:
 //!
 //! ```text
 //! entries   [a] [1] [b] | ["x"] [2]        the children so far, of every open container
@@ -22,10 +22,10 @@ use super::numeric::Number;
 use super::{Datum, varlena};
 use crate::arena::Arena;
 
-/// Longer texts go to jsonb_in. With this no container comes near the limits of an entry (256 MB) or of jsonb_in's
-/// own arrays (8M pairs), so neither needs a check.
+/// The longest text, in bytes; longer ones go to jsonb_in. With this limit no container reaches the limit of an entry
+/// (256 MB) or of jsonb_in's own arrays (8M pairs), so neither needs a check.
 const MAX_TEXT: usize = 16 << 20;
-/// What the scratch memory keeps from one value to the next, in bytes.
+/// The most scratch memory that is kept between values, in bytes.
 const KEEP: usize = 1 << 20;
 
 const IS_STRING: u32 = 0;
@@ -35,18 +35,18 @@ const IS_TRUE: u32 = 0x3000_0000;
 const IS_NULL: u32 = 0x4000_0000;
 const IS_CONTAINER: u32 = 0x5000_0000;
 const HAS_OFFSET: u32 = 0x8000_0000;
-/// An offset instead of a length every so many children (JB_OFFSET_STRIDE).
+/// Every child with an index divisible by this has an offset instead of a length (JB_OFFSET_STRIDE).
 const STRIDE: usize = 32;
 
 const SCALAR: u32 = 0x1000_0000;
 const OBJECT: u32 = 0x2000_0000;
 const ARRAY: u32 = 0x4000_0000;
 
-/// One child: its kind and where its bytes are.
+/// One child: its kind and the position of its bytes.
 #[derive(Clone, Copy)]
 struct Entry {
     kind: u32,
-    /// In the text, else in the data.
+    /// The bytes are in the text; otherwise in the data.
     in_text: bool,
     start: u32,
     len: u32,
@@ -59,15 +59,15 @@ struct Frame {
     data: usize,
 }
 
-/// Memory that is used again for every value.
+/// Memory that is reused for every value.
 #[derive(Default)]
 struct Scratch {
     frames: Vec<Frame>,
     entries: Vec<Entry>,
     data: Vec<u8>,
-    /// Pairs of the closing object, in order.
+    /// Indexes of the pairs of the closing object, sorted by key.
     order: Vec<u32>,
-    /// The closing container.
+    /// The bytes of the closing container.
     container: Vec<u8>,
 }
 
@@ -104,7 +104,7 @@ fn build(builder: &mut Builder<'_>, arena: &mut Arena) -> Option<Datum> {
     json_text::parse(builder.text, builder)?;
     let scratch = &mut builder.scratch;
     if let [scalar] = scratch.entries[..] {
-        // Nothing was closed, or it would not be among the entries.
+        // No container was closed: it would be the entry.
         container(ARRAY | SCALAR | 1, std::iter::once(scalar), builder.text, &scratch.data, &mut scratch.container)?;
     }
     varlena::copy(&scratch.container, arena)
@@ -143,7 +143,7 @@ impl Builder<'_> {
         self.push_data(IS_STRING, start)
     }
 
-    /// A child whose bytes are the data from `start` on.
+    /// Adds a child whose bytes are the data from `start` on.
     fn push_data(&mut self, kind: u32, start: usize) -> Option<()> {
         let len = (self.scratch.data.len() - start) as u32;
         push(&mut self.scratch.entries, Entry { kind, in_text: false, start: start as u32, len })
@@ -192,7 +192,7 @@ impl<'a> Sink<'a> for Builder<'a> {
             Scalar::Bool(false) => self.push_data(IS_FALSE, start),
             Scalar::Bool(true) => self.push_data(IS_TRUE, start),
             Scalar::Number(_, true) => None,
-            // Also those that a later equal key hides: jsonb_in reads every number.
+            // Numbers of keys that a later equal key replaces are parsed, too: jsonb_in reads every number.
             Scalar::Number(text, false) => {
                 let number = Number::parse(text, None)?;
                 let size = varlena::HEADER + number.size();
@@ -208,7 +208,8 @@ impl<'a> Sink<'a> for Builder<'a> {
     }
 }
 
-/// One more, if there is memory. What is built of a text is a multiple of its length, so nobody has asked for that before.
+/// Appends an element; `None` if memory is exhausted. The result is several times as long as the text, so this memory
+/// is not reserved before.
 #[inline]
 fn push<T>(to: &mut Vec<T>, one: T) -> Option<()> {
     to.try_reserve(1).ok()?;
@@ -216,7 +217,7 @@ fn push<T>(to: &mut Vec<T>, one: T) -> Option<()> {
     Some(())
 }
 
-/// The same for bytes.
+/// Appends bytes; `None` if memory is exhausted.
 #[inline]
 fn append(to: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     to.try_reserve(bytes.len()).ok()?;
@@ -224,7 +225,7 @@ fn append(to: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// A child's bytes.
+/// Returns the bytes of a child.
 #[inline]
 fn bytes<'a>(entry: &Entry, text: &'a [u8], data: &'a [u8]) -> &'a [u8] {
     let start = entry.start as usize;
@@ -232,7 +233,7 @@ fn bytes<'a>(entry: &Entry, text: &'a [u8], data: &'a [u8]) -> &'a [u8] {
     from.get(start..start + entry.len as usize).unwrap_or_default()
 }
 
-/// The pairs in the order of their keys, without those that a later equal key replaces.
+/// Sorts the pairs by key, without those that a later equal key replaces.
 fn sort(pairs: &[[Entry; 2]], text: &[u8], data: &[u8], order: &mut Vec<u32>) -> Option<()> {
     order.clear();
     order.try_reserve(pairs.len()).ok()?;
@@ -246,7 +247,7 @@ fn sort(pairs: &[[Entry; 2]], text: &[u8], data: &[u8], order: &mut Vec<u32>) ->
     Some(())
 }
 
-/// Lay out a container; `header` has its kind and number of children.
+/// Writes a container; `header` has its kind and number of children.
 fn container(
     header: u32,
     children: impl Iterator<Item = Entry> + Clone,

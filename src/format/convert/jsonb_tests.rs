@@ -25,7 +25,7 @@ fn scalars_are_arrays_of_one() {
 fn containers() {
     assert_eq!(words(&read("[]").unwrap()), [0x4000_0000]);
     assert_eq!(words(&read("{}").unwrap()), [0x2000_0000]);
-    // Aligned behind the one byte of the string, and the padding is counted.
+    // Aligned behind the one byte of the string; the padding counts as part of the value.
     let expected = [0x4000_0002, 0x8000_0001, 0x1000_000b, 0x61, 0x20, 0x0007_8000];
     assert_eq!(words(&read("[\"a\", 7]").unwrap()), expected);
     let expected = [0x4000_0002, 0x8000_0001, 0x5000_0007, 0x61, 0x2000_0000];
@@ -40,7 +40,7 @@ fn keys_by_length_and_the_last_one_wins() {
     assert_eq!(words(&one)[..4], [0x2000_0003, 0x8000_0001, 2, 2]);
     assert_eq!(words(&one)[4..7], [0x2000_0000, 0x4000_0000, 0x3000_0000]);
     assert_eq!(one[28..], *b"aabbb");
-    // Equal only once their escapes are read.
+    // Keys that are equal only after their escapes are replaced.
     assert_eq!(read("{\"\\/\":1,\"/\":2}"), read("{\"/\":2}"));
 }
 
@@ -62,7 +62,7 @@ fn refused() {
     for t in ["1e5", "[1E0]", "{\"a\":1e1,\"a\":2}", &"1".repeat(80), &"[".repeat(65)] {
         assert_eq!(read(t), None, "{t}");
     }
-    // What was left over by a text that broke off does not show in the next value.
+    // The remains of a text that ended early do not affect the next value.
     assert_eq!(read("{\"a\":[1,\"\\n\",{\"b\":"), None);
     assert_eq!(words(&read("[]").unwrap()), [0x4000_0000]);
 }
@@ -74,7 +74,7 @@ fn huge_values_leave_nothing_behind() {
     assert_eq!(SCRATCH.take().data.capacity(), 0);
 }
 
-/// An independent reader of the format: back to text with sorted keys and no blanks.
+/// An independent reader of the format: makes text with sorted keys and without blanks.
 fn show(container: &[u8], out: &mut String) {
     let word = |i: usize| u32::from_le_bytes(container[4 * i..4 * i + 4].try_into().unwrap());
     let count = (word(0) & 0x0fff_ffff) as usize;
@@ -123,7 +123,7 @@ fn show(container: &[u8], out: &mut String) {
     }
 }
 
-/// The same by recursion over the text, which is known to be well formed.
+/// Makes the text that `show` makes, by recursion over valid JSON text.
 fn naive(text: &[u8], at: &mut usize, out: &mut String) {
     let blanks = |at: &mut usize| *at += text[*at..].iter().take_while(|b| b" \t\n\r".contains(b)).count();
     blanks(at);
@@ -196,7 +196,7 @@ fn naive(text: &[u8], at: &mut usize, out: &mut String) {
     }
 }
 
-/// The string that a debug-quoted key stands for.
+/// Returns the string of a key in Rust's debug format.
 fn unquote(quoted: &str) -> String {
     let mut out = String::new();
     let mut chars = quoted[1..quoted.len() - 1].chars();
@@ -224,7 +224,7 @@ proptest! {
         let (mut expected, mut got) = (String::new(), String::new());
         naive(t.as_bytes(), &mut 0, &mut expected);
         show(&read(&t).unwrap(), &mut got);
-        // A scalar shows as the array it is dressed up as.
+        // A scalar is stored as an array of one element.
         let scalar = !t.trim_start().starts_with(['[', '{']);
         prop_assert_eq!(got, if scalar { format!("[{expected}]") } else { expected });
     }

@@ -1,13 +1,13 @@
-//! Field bytes to datums, for the types that make up most files.
+//! Decoders: convert the bytes of fields to datums, for the most frequent types.
 //!
-//! Every decoder is *sure or silent*: it returns exactly what PostgreSQL's own input function would, or `None`,
-//! and then the caller asks that function: same answer, same error. So a decoder never raises, never guesses, and
-//! may be as narrow as it likes; it must only never be wrong.
+//! Every decoder is *sure or silent*: it returns exactly the datum that PostgreSQL's input function would return, or
+//! `None`. After `None` the caller calls the input function, which returns its value or raises its error. So a decoder
+//! raises no errors. It may support any subset of the values but must never be wrong.
 //!
-//! [`Decoder::for_type`] is asked once per column and [`Decoder::decode`] once per field. What depends on the
-//! session (encoding, TimeZone, IntervalStyle) is settled in the former and carried in the decoder, so a decoder must
-//! not outlive a change of those settings. By-reference values live in the [`Arena`] until it is reset. Everything is
-//! laid out for a 64-bit little-endian server.
+//! [`Decoder::for_type`] is called once per column and [`Decoder::decode`] once per field. The former stores the
+//! settings of the session (encoding, TimeZone, IntervalStyle) in the decoder, so a decoder must not outlive a change
+//! of those settings. By-reference values live in the [`Arena`] until it is reset. All values have the layout of a
+//! 64-bit little-endian server.
 
 mod array;
 mod bit;
@@ -45,31 +45,32 @@ pub type Datum = u64;
 const _: () =
     assert!(cfg!(target_endian = "little") && size_of::<usize>() == 8, "datums are laid out for 64-bit little endian");
 
-/// What is known of the server encoding's characters.
+/// Properties of the characters of the server encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charset {
-    /// UTF-8, and it is valid.
+    /// UTF-8, verified.
     Utf8,
-    /// One byte, one character (also SQL_ASCII).
+    /// Each byte is one character (also SQL_ASCII).
     SingleByte,
-    /// Any other, or what may not be valid; ASCII bytes stand for themselves only, as in every server encoding.
+    /// Any other encoding, or bytes that may be invalid. ASCII bytes are always ASCII characters, as in every server
+    /// encoding.
     MultiByte,
 }
 
-/// What decoders need to know of the session.
+/// Settings of the session that decoders depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Session {
-    /// Of the server encoding.
+    /// Characters of the server encoding.
     pub charset: Charset,
-    /// The letters T and Z can be names of time zones, of TimeZone's own, as they can from PostgreSQL 18 on.
+    /// The letters T and Z may be names of time zones in the session's TimeZone, as is possible from PostgreSQL 18 on.
     pub zone_letters: bool,
     /// TimeZone is exactly UTC or GMT, without an offset.
     pub utc: bool,
-    /// IntervalStyle is sql_standard, which reads a leading sign differently.
+    /// IntervalStyle is sql_standard, which changes the meaning of a leading sign.
     pub interval_sql_standard: bool,
 }
 
-/// How to build values of one type.
+/// A decoder for values of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decoder {
@@ -89,12 +90,12 @@ pub enum Decoder {
     Interval,
     /// bit
     Bit {
-        /// Bits, if declared.
+        /// Number of bits, if declared.
         length: Option<usize>,
     },
     /// varbit
     Varbit {
-        /// Bits at most, if declared.
+        /// The most bits, if declared.
         length: Option<usize>,
     },
     /// int2
@@ -116,21 +117,21 @@ pub enum Decoder {
     Varchar {
         /// n
         max_chars: usize,
-        /// Of the server encoding.
+        /// Characters of the server encoding.
         charset: Charset,
     },
     /// bpchar(n)
     Bpchar {
         /// n
         chars: usize,
-        /// Of the server encoding.
+        /// Characters of the server encoding.
         charset: Charset,
     },
     /// "char"
     Char,
     /// Arrays of some types.
     Array {
-        /// What they are of.
+        /// The element type.
         element: Element,
     },
     /// int4range
@@ -145,32 +146,32 @@ pub enum Decoder {
     Date,
     /// time
     Time {
-        /// Fractional digits kept.
+        /// Number of fractional digits kept.
         precision: usize,
     },
     /// timestamp
     Timestamp {
-        /// Fractional digits kept.
+        /// Number of fractional digits kept.
         precision: usize,
     },
     /// timestamptz
     Timestamptz {
-        /// Fractional digits kept.
+        /// Number of fractional digits kept.
         precision: usize,
         /// TimeZone is UTC.
         utc: bool,
-        /// The letters T and Z cannot be the session's own names of zones.
+        /// The letters T and Z cannot be time zones of the session.
         letters: bool,
     },
 }
 
 impl Decoder {
-    /// The decoder for a type, if there is one; `type_oid` and `typmod` as in pg_attribute. Without one PostgreSQL's
-    /// own input function does it all.
+    /// Returns the decoder for a type, if there is one. `type_oid` and `typmod` are as in pg_attribute. For other
+    /// types, PostgreSQL's input function converts all values.
     #[must_use]
     pub fn for_type(type_oid: u32, typmod: i32, session: &Session) -> Option<Decoder> {
         let charset = session.charset;
-        // varchar and bpchar count the varlena header in; anything below it is no length at all.
+        // The typmod of varchar and bpchar includes the varlena header; a smaller value means no length.
         let length = usize::try_from(typmod).ok().and_then(|t| t.checked_sub(varlena::HEADER));
         let bits = usize::try_from(typmod).ok().filter(|&t| t > 0);
         let precision = time::precision(typmod);
@@ -211,8 +212,8 @@ impl Decoder {
         })
     }
 
-    /// The datum of a field, if this is sure what PostgreSQL would make of it. `field`: its bytes after unescaping,
-    /// valid in the server encoding, without NUL bytes, and not SQL's NULL.
+    /// Returns the datum of a field, or `None` if only PostgreSQL's input function can decide. `field`: its bytes after
+    /// unescaping, valid in the server encoding, without NUL bytes, and not SQL's NULL.
     #[inline]
     #[must_use]
     pub fn decode(&self, field: &[u8], arena: &mut Arena) -> Option<Datum> {
@@ -221,12 +222,12 @@ impl Decoder {
         one.datum
     }
 
-    /// Are values the bytes of their fields, behind a header?
+    /// Whether a value is the bytes of its field behind a header.
     pub(crate) fn is_bytes(&self) -> bool {
         matches!(self, Decoder::Text | Decoder::Varchar { .. } | Decoder::Bpchar { .. })
     }
 
-    /// Bytes that a value has at least, however short its field.
+    /// Minimum size of a value in bytes, even for a short field.
     pub(crate) fn least_size(&self) -> usize {
         match *self {
             Decoder::Bpchar { chars, .. } => chars,
@@ -234,7 +235,7 @@ impl Decoder {
         }
     }
 
-    /// Decode many fields: which decoder it is, is asked once for all of them.
+    /// Decodes many fields. The decoder is selected once for all of them.
     #[inline(always)]
     pub(crate) fn decode_all(&self, fields: &mut impl Fields) {
         match *self {
@@ -292,23 +293,23 @@ impl Decoder {
 
 /// Fields of one column.
 pub(crate) trait Fields {
-    /// Let `decode` make a datum of each.
+    /// Calls `decode` for each field.
     fn decode(&mut self, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>);
 
-    /// The same, where most fields are short enough for `_short`.
+    /// As [`Fields::decode`], for types whose fields are mostly short enough for `_short`.
     #[inline(always)]
     fn decode_words(&mut self, _short: &impl Short, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
         self.decode(decode);
     }
 
-    /// The same, where a value is a varlena, and that of its field's own bytes if `fits` says so.
+    /// As [`Fields::decode`], for varlena types whose value is the bytes of the field if `fits` returns true.
     #[inline(always)]
     fn decode_bytes(&mut self, _fits: impl Fn(&[u8]) -> bool, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
         self.decode(decode);
     }
 }
 
-/// One field.
+/// A single field.
 struct One<'a> {
     field: &'a [u8],
     arena: &'a mut Arena,

@@ -1,17 +1,17 @@
 //! numeric: decimal text to NumericData.
 //!
 //! On disk a numeric is a varlena of base-10000 digits, aligned at the decimal point, without zero digits at either
-//! end, behind a header word (short form) or two (long form) that hold sign, display scale and the weight of the
-//! first digit. So integer and fraction are cut into eights from the point outwards, each eight folds into two
-//! digits, and no wide arithmetic is needed.
+//! end. The header of one word (short form) or two (long form) has the sign, the display scale and the weight of the
+//! first digit. So the integer part and the fraction are divided into eights from the point outwards, and each eight
+//! becomes two digits. No wide arithmetic is needed.
 //!
-//! A typmod sets the display scale and rounds half away from zero, which looks at one decimal digit only. Exponents,
-//! NaN and infinities, overflow, and from 16 on hexadecimal and underscores are numeric_in's.
+//! A typmod sets the display scale and rounds half away from zero, which depends on one decimal digit only. Exponents,
+//! NaN and infinities, overflow, and (from 16 on) hexadecimal and underscores are left to numeric_in.
 
 use super::{Datum, digits, varlena};
 use crate::arena::Arena;
 
-/// Decimal digits taken on either side of the point; longer numbers are rare and go to numeric_in.
+/// The most decimal digits on either side of the point; longer numbers are rare and go to numeric_in.
 const MAX_SIDE: usize = 72;
 /// One digit for the carry of rounding, then both sides in base 10000, each rounded up to an even count.
 const MAX_DIGITS: usize = 1 + 2 * (MAX_SIDE / 4);
@@ -27,25 +27,25 @@ pub struct NumericTypmod {
 }
 
 impl NumericTypmod {
-    /// From pg_attribute's typmod: `Some(None)` without one, None for a scale below zero or above the precision.
+    /// Decodes pg_attribute's typmod. `Some(None)` without one; `None` for a scale below zero or above the precision.
     pub(super) fn decode(typmod: i32) -> Option<Option<Self>> {
-        // As is_valid_numeric_typmod: the header's size is added so that 0 stays free.
+        // As is_valid_numeric_typmod: the header's size is added so that valid typmods are not 0.
         if typmod < varlena::HEADER as i32 {
             return Some(None);
         }
         let packed = typmod - varlena::HEADER as i32;
         let precision = (packed >> 16) as u16;
-        // Eleven bits, signed.
+        // A signed number of eleven bits.
         let scale = u16::try_from(((packed & 0x7ff) ^ 1024) - 1024).ok()?;
         (scale <= precision).then_some(Some(NumericTypmod { precision, scale }))
     }
 
-    /// Decimal places, and digits before them.
+    /// Number of decimal places, and of digits before them.
     pub(super) fn sides(self) -> (usize, usize) {
         (usize::from(self.scale), usize::from(self.precision - self.scale))
     }
 
-    /// Whether a number with this first digit, not zero, has few enough digits before the point.
+    /// Whether the precision allows a number with this weight and first digit, which is not zero.
     #[inline(always)]
     pub(super) fn holds(self, weight: i32, first: u16) -> bool {
         let in_first = 1 + i32::from(first >= 10) + i32::from(first >= 100) + i32::from(first >= 1000);
@@ -53,12 +53,12 @@ impl NumericTypmod {
     }
 }
 
-/// A number taken apart, ready to be written.
+/// A parsed number, ready to be written.
 pub(super) struct Number {
     digits: [u16; MAX_DIGITS],
-    /// First digit that is not zero.
+    /// Index of the first nonzero digit.
     start: usize,
-    /// One past the last digit that is not zero.
+    /// Index behind the last nonzero digit.
     end: usize,
     weight: i32,
     scale: u32,
@@ -66,7 +66,7 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// Read the text, and fit it to the typmod if there is one.
+    /// Parses the text and applies the typmod if there is one.
     #[inline]
     pub(super) fn parse(field: &[u8], typmod: Option<NumericTypmod>) -> Option<Number> {
         let (negative, whole, mut fraction) = split(field)?;
@@ -135,10 +135,10 @@ impl Number {
         Some(())
     }
 
-    /// Add one in the last of `decimals` places after the point, which is before digit `point`.
+    /// Adds one unit in the last of `decimals` decimal places. The point is before digit `point`.
     #[cold]
     fn increment(&mut self, point: usize, decimals: usize) -> Option<()> {
-        // The decimal place's digit, and its place in it.
+        // The base-10000 digit of the decimal place, and the unit within it.
         let mut at = (point + decimals.div_ceil(4)).checked_sub(1)?;
         let mut add = match decimals % 4 {
             1 => 1000,
@@ -153,7 +153,7 @@ impl Number {
                 return Some(());
             }
             *d -= 10_000;
-            // Digit 0 is spare, so a carry always finds room.
+            // Digit 0 is spare, so a carry never overflows.
             at = at.checked_sub(1)?;
             add = 1;
         }
@@ -164,13 +164,13 @@ impl Number {
         self.scale <= SHORT_SCALE_MAX && (-64..=63).contains(&self.weight)
     }
 
-    /// Bytes of the value without its varlena header.
+    /// Size of the value without its varlena header, in bytes.
     #[inline(always)]
     pub(super) fn size(&self) -> usize {
         2 + 2 * usize::from(!self.is_short()) + 2 * (self.end - self.start)
     }
 
-    /// Write the value into `size()` bytes.
+    /// Writes the value into `size()` bytes.
     #[inline(always)]
     pub(super) fn write(&self, out: &mut [u8]) {
         let words = if self.is_short() {
@@ -187,7 +187,7 @@ impl Number {
     }
 }
 
-/// Sign, and the two sides of the point, which may be empty and anything.
+/// Splits a field into its sign and the two sides of the point, which may be empty and are not checked.
 #[inline(always)]
 pub(super) fn split(field: &[u8]) -> Option<(bool, &[u8], &[u8])> {
     let (negative, body) = match field {
@@ -201,8 +201,8 @@ pub(super) fn split(field: &[u8]) -> Option<(bool, &[u8], &[u8])> {
     })
 }
 
-/// A number of at most sixteen digits on either side that needs no rounding: as [`Number`] makes it, but without a
-/// loop. None also if it is not that.
+/// Reads a number of at most sixteen digits on either side that needs no rounding: the result of [`Number`], without a
+/// loop. `None` for all others.
 #[inline(always)]
 fn short(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut Arena) -> Option<Datum> {
     let (negative, whole, fraction) = split(field)?;
@@ -210,7 +210,8 @@ fn short(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut Arena) -> Opti
     if fraction.len() > scale || scale > SHORT_SCALE_MAX as usize || whole.len() + fraction.len() == 0 {
         return None;
     }
-    // Most numbers have one eight on either side, and of one column all have: the branches are foreseen.
+    // Most numbers have at most eight digits on either side, and numbers of one column are alike: the branches are
+    // predicted.
     let packed = if whole.len() <= 8 && fraction.len() <= 8 {
         u128::from(four(digits::at_end(whole), digits::at_start(fraction))?) << 32
     } else {
@@ -227,20 +228,20 @@ fn short(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut Arena) -> Opti
         u128::from(four(w0, w1)?) | u128::from(four(f0, f1)?) << 64
     };
     let (fits, value) = pack(packed, negative, scale as u32, typmod);
-    // Every byte of the room is written, so none of the copies depends on the size.
+    // All bytes of the slot are written, so the size of no copy depends on the value.
     let room = arena.alloc(VALUE)?.first_chunk_mut::<VALUE>()?;
     *room = value;
     fits.then(|| varlena::address(room))
 }
 
-/// Bytes that [`pack`] makes.
+/// Size of the array that [`pack`] makes, in bytes.
 const VALUE: usize = 24;
 
-/// A value of eight digits in base 10000, the first one lowest and the point in their middle, as it is stored. False if
-/// the typmod does not allow it.
+/// Makes the stored form of a value of eight base-10000 digits, the first one lowest and the point in their middle. The
+/// flag is false if the typmod does not allow the value.
 #[inline(always)]
 fn pack(packed: u128, negative: bool, scale: u32, typmod: Option<NumericTypmod>) -> (bool, [u8; VALUE]) {
-    // Zero has neither digits nor sign nor weight.
+    // Zero has no digits, no sign and weight 0.
     let start = if packed == 0 { 3 } else { packed.trailing_zeros() / 16 };
     let end = if packed == 0 { 3 } else { 8 - packed.leading_zeros() / 16 };
     let stripped = packed >> (16 * start);
@@ -256,7 +257,7 @@ fn pack(packed: u128, negative: bool, scale: u32, typmod: Option<NumericTypmod>)
     (fits, value)
 }
 
-/// Two eights as four digits, the first one lowest, if they are digits.
+/// Converts two eights to four base-10000 digits, the first one lowest; `None` if they are not digits.
 #[inline(always)]
 fn four(x: u64, y: u64) -> Option<u64> {
     if !digits::are_digits(x) || !digits::are_digits(y) {
@@ -269,7 +270,7 @@ fn four(x: u64, y: u64) -> Option<u64> {
 /// The header word of the short form.
 #[inline(always)]
 pub(super) fn short_header(negative: bool, scale: u32, weight: i32) -> u16 {
-    // The weight has six bits and their sign.
+    // The weight has six bits and a sign bit.
     0x8000 | u16::from(negative) << 13 | (scale as u16) << 7 | weight as u16 & 0x7f
 }
 
@@ -282,7 +283,7 @@ pub(super) fn numeric(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut A
     long(field, typmod, arena)
 }
 
-/// Everything that is not short, and what is refused.
+/// Reads numbers that are not short, and rejects invalid ones.
 fn long(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut Arena) -> Option<Datum> {
     let n = Number::parse(field, typmod)?;
     let (datum, body) = varlena::alloc(n.size(), arena)?;

@@ -12,7 +12,7 @@ fn words(text: &str, typmod: Option<NumericTypmod>) -> Option<Vec<u16>> {
     Some(bytes.chunks(2).map(|w| u16::from_le_bytes([w[0], w[1]])).collect())
 }
 
-/// What the words say, as text: an independent reader of the format.
+/// Makes text of the words of a value: an independent reader of the format.
 fn show(words: &[u16]) -> String {
     let (negative, scale, weight, digits) = if words[0] & 0x8000 != 0 {
         let weight = (words[0] & 0x3f) as i32 - if words[0] & 0x40 != 0 { 64 } else { 0 };
@@ -111,7 +111,7 @@ fn typmods() {
 
 #[test]
 fn both_headers() {
-    // 63 fractional digits are the most of the short header.
+    // 63 is the largest number of fractional digits in a short header.
     let text = |n: usize| format!("1.{}1", "0".repeat(n - 1));
     assert!(words(&text(63), None).unwrap()[0] & 0x8000 != 0);
     assert_eq!(words(&text(64), None).unwrap()[..2], [64, 0]);
@@ -162,7 +162,7 @@ proptest! {
     fn anything(field in prop::collection::vec(prop::sample::select(b"0123456789.-+e\xe9 ".to_vec()), 0..40)) {
         let a = &mut Arena::new();
         let plain = numeric(&field, None, a).is_some();
-        // A typmod can only refuse more.
+        // A typmod can only reject more.
         prop_assert!(plain || numeric(&field, typmod(38, 6), a).is_none());
     }
 }

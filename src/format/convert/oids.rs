@@ -1,4 +1,4 @@
-//! The type OIDs of pg_type.dat that have a decoder. They are part of the catalog and never change.
+//! OIDs of the types in pg_type.dat that have a decoder. They never change.
 
 pub(super) const BOOL: u32 = 16;
 pub(super) const BYTEA: u32 = 17;
@@ -25,7 +25,7 @@ pub(super) const NUMERIC: u32 = 1700;
 pub(super) const UUID: u32 = 2950;
 pub(super) const JSONB: u32 = 3802;
 
-/// Arrays, and their elements.
+/// Array types and their element types.
 pub(super) const ARRAYS: &[(u32, u32)] = &[
     (1000, BOOL),
     (1005, INT2),

@@ -1,8 +1,8 @@
-//! int4range and int8range: from one integer up to another, as they are printed.
+//! int4range and int8range in the form in which the server prints them: `[lower,upper)`.
 //!
-//! A range is a varlena of its type's oid, its bounds, and a byte of flags at the end. Ranges of integers are kept in one
-//! form, with the lower bound in and the upper one out; what is written in it and is not empty need not be looked at by
-//! the canonical function. All others are range_in's.
+//! A range is a varlena of its type's oid, its bounds, and a byte of flags at the end. Integer ranges have one
+//! canonical form, with an inclusive lower bound and an exclusive upper bound. A nonempty range in this form needs no
+//! call of the canonical function. All others are left to range_in.
 
 use super::{Datum, integer, oids, varlena};
 use crate::arena::Arena;
@@ -10,7 +10,7 @@ use crate::arena::Arena;
 /// RANGE_LB_INC (rangetypes.h)
 const LOWER_INCLUSIVE: u8 = 0x02;
 
-/// The two integers of `[a,b)`.
+/// Returns the two integers of `[a,b)`.
 #[inline(always)]
 fn bounds(field: &[u8]) -> Option<(&[u8], &[u8])> {
     let [b'[', inner @ .., b')'] = field else { return None };

@@ -1,8 +1,8 @@
-//! What tests use to look at by-reference values.
+//! Helpers of tests that read by-reference values.
 
 use super::Datum;
 
-/// `len` bytes at a datum. The arena they are in must still be there.
+/// Returns the `len` bytes at a datum. Their arena must still exist.
 #[allow(unsafe_code, reason = "the server reads values by their address, and so must a test")]
 pub(crate) fn bytes_at(datum: Datum, len: usize) -> Vec<u8> {
     assert_eq!(datum % 8, 0, "aligned");
@@ -10,14 +10,14 @@ pub(crate) fn bytes_at(datum: Datum, len: usize) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(datum as *const u8, len) }.to_vec()
 }
 
-/// A whole varlena with its header.
+/// Returns a whole varlena with its header.
 pub(crate) fn varlena_bytes(datum: Datum) -> Vec<u8> {
     let header = u32::from_le_bytes(bytes_at(datum, 4).try_into().unwrap());
     assert_eq!(header & 3, 0, "a plain four-byte header");
     bytes_at(datum, (header >> 2) as usize)
 }
 
-/// A varlena without its header.
+/// Returns a varlena without its header.
 pub(crate) fn body(datum: Datum) -> Vec<u8> {
     varlena_bytes(datum).split_off(4)
 }

@@ -1,18 +1,18 @@
-//! text, varchar, bpchar and "char": the bytes themselves.
+//! text, varchar, bpchar and "char": the bytes of the field.
 //!
-//! Lengths are in characters. A field that is short enough in bytes is short enough in characters, which is all
-//! that most fields ask; otherwise characters are counted where that is certain. What is too long may still be
-//! right after its trailing blanks are cut: varchar's and bpchar's own functions know.
+//! Lengths are in characters. A field that is short enough in bytes is also short enough in characters, which decides
+//! most fields. Otherwise characters are counted if this needs no table of the encoding. A longer text may still be
+//! valid after its trailing blanks are removed. varchar's and bpchar's input functions decide that.
 
 use super::{Charset, Datum, varlena};
 use crate::arena::Arena;
 
-/// How many characters, if that can be told without the encoding's own tables.
+/// Number of characters; `None` if counting them needs the encoding's tables.
 #[inline]
 fn characters(bytes: &[u8], charset: Charset) -> Option<usize> {
     match charset {
         Charset::SingleByte => Some(bytes.len()),
-        // Every byte that is not a continuation byte starts a character of valid UTF-8.
+        // In valid UTF-8, every byte but a continuation byte starts a character.
         Charset::Utf8 => Some(bytes.iter().filter(|&&b| b & 0xc0 != 0x80).count()),
         Charset::MultiByte => bytes.is_ascii().then_some(bytes.len()),
     }
@@ -27,13 +27,13 @@ pub(super) fn varchar(field: &[u8], max_chars: usize, charset: Charset, arena: &
     varlena::copy(field, arena)
 }
 
-/// Is it sure that a field has no more characters than that?
+/// Whether a field certainly has at most `max_chars` characters.
 #[inline(always)]
 pub(super) fn fits(field: &[u8], max_chars: usize, charset: Charset) -> bool {
     field.len() <= max_chars || characters(field, charset).is_some_and(|n| n <= max_chars)
 }
 
-/// Is it sure that a field has exactly so many characters?
+/// Whether a field certainly has exactly `chars` characters.
 #[inline(always)]
 pub(super) fn fills(field: &[u8], chars: usize, charset: Charset) -> bool {
     field.len() == chars && (charset == Charset::SingleByte || field.is_ascii())
@@ -51,7 +51,7 @@ pub(super) fn bpchar(field: &[u8], chars: usize, charset: Charset, arena: &mut A
     Some(datum)
 }
 
-/// "char": one byte. A backslash may start an octal escape from 16 on; a byte above ASCII is sign-extended.
+/// "char": one byte. From 16 on, a backslash may start an octal escape. A byte above ASCII is sign-extended.
 #[inline]
 pub(super) fn char(field: &[u8]) -> Option<Datum> {
     match *field {
@@ -95,7 +95,7 @@ mod tests {
         ] {
             let v = varchar(text.as_bytes(), n, charset, a).map(body);
             assert_eq!(v, fits.then(|| text.as_bytes().to_vec()), "varchar({n}) {text}");
-            // Padding needs the count itself, not only a bound.
+            // Padding needs the exact count, not only an upper bound.
             let fits = fits && (charset != MultiByte || text.is_ascii());
             let v = bpchar(text.as_bytes(), n, charset, a).map(body);
             let chars = if charset == Utf8 { text.chars().count() } else { text.len() };

@@ -1,6 +1,6 @@
 //! time: `HH:MM:SS` with up to six fractional digits, or `HH:MM`.
 //!
-//! 24:00:00, second 60 and more than six digits are legal and rounded or carried over by time_in; it does them.
+//! 24:00:00, second 60 and more than six digits are valid but must be rounded or carried. They are left to time_in.
 
 use super::Datum;
 use super::digits::{self, Layout};
@@ -10,19 +10,19 @@ pub(super) const SECOND: i64 = 1_000_000;
 
 const CLOCK: Layout = Layout::new(b"00:00:00");
 
-/// How many fractional digits a type with this typmod keeps.
+/// Number of fractional digits that a type with this typmod keeps.
 pub(super) fn precision(typmod: i32) -> usize {
     usize::try_from(typmod).map_or(6, |p| p.min(6))
 }
 
-/// Seconds of the day from an hour and a minute.
+/// Returns the seconds of the day for an hour and a minute.
 #[inline(always)]
 pub(super) fn minutes(hour: u32, minute: u32) -> Option<i64> {
     (hour < 24 && minute < 60).then(|| i64::from(hour * 3600 + minute * 60))
 }
 
-/// Microseconds of one to six digits, and how many there were, from what follows the seconds. What comes after
-/// them is given back.
+/// Reads one to six fractional digits behind the seconds. Returns them as microseconds, their number, and the bytes
+/// behind them.
 #[inline(always)]
 pub(super) fn fraction(rest: &[u8]) -> Option<(i64, usize, &[u8])> {
     let Some((b'.', rest)) = rest.split_first() else { return Some((0, 0, rest)) };

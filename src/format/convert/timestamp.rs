@@ -1,10 +1,11 @@
-//! timestamp and timestamptz: `YYYY-MM-DD[( |T)HH:MM[:SS[.f]]]`, and for the latter an offset right behind.
+//! timestamp and timestamptz: `YYYY-MM-DD[( |T)HH:MM[:SS[.f]]]`, and for timestamptz an offset directly behind it.
 //!
-//! Both are microseconds since 2000-01-01, the latter in UTC. Names of zones, and the session's own zone unless it
-//! is UTC, need the server's tables. The letters `T` and `Z` are such names, too: timestamptz_in looks them up among
-//! the abbreviations first. Up to 17 that is the set named by timezone_abbreviations, and every set the server comes
-//! with agrees; from 18 on the session's TimeZone comes before it, and `SET timezone = 'Z-3'` is allowed. So there
-//! the letters are left alone unless TimeZone is UTC. (timestamp_in ignores zones, so its `T` is always safe.)
+//! Both are microseconds since 2000-01-01; a timestamptz is in UTC. Names of zones, and the session's own zone unless
+//! it is UTC, need the server's tables. The letters `T` and `Z` are such names, too: timestamptz_in looks them up among
+//! the abbreviations first. Up to 17 these are the set named by timezone_abbreviations, and all sets of the server
+//! agree on the letters. From 18 on, the session's TimeZone takes precedence, and `SET timezone = 'Z-3'` is allowed. So
+//! there the letters are left to the server unless TimeZone is UTC. (timestamp_in ignores zones, so its `T` is always
+//! safe.)
 
 use super::digits::{self, Layout};
 use super::time::{self, SECOND};
@@ -14,15 +15,15 @@ use super::{Datum, date};
 const BLANK: Layout = Layout::new(b"00 00:00");
 const LETTER_T: Layout = Layout::new(b"00T00:00");
 
-/// What a timestamp's text says before its zone is looked at.
+/// The parts of a timestamp before its zone.
 struct Local<'a> {
     /// Microseconds since 2000-01-01 on the local clock.
     micros: i64,
-    /// Fractional digits of the seconds.
+    /// Number of fractional digits of the seconds.
     precision: usize,
-    /// Whether a `T` stood between date and time.
+    /// Whether a `T` separates date and time.
     letter: bool,
-    /// Whatever follows.
+    /// The bytes behind them.
     zone: &'a [u8],
 }
 
@@ -62,7 +63,8 @@ pub(super) fn timestamp(field: &[u8], precision: usize) -> Option<Datum> {
     (t.zone.is_empty() && t.precision <= precision).then_some(t.micros as Datum)
 }
 
-/// timestamptz(precision). `utc`: what has no zone is UTC; `letters`: `T` and `Z` mean what ISO 8601 says.
+/// timestamptz(precision). `utc`: a text without a zone is in UTC; `letters`: `T` and `Z` have their meaning in ISO
+/// 8601.
 #[inline]
 pub(super) fn timestamptz(field: &[u8], precision: usize, utc: bool, letters: bool) -> Option<Datum> {
     let t = local(field)?;
@@ -80,7 +82,7 @@ pub(super) fn timestamptz(field: &[u8], precision: usize, utc: bool, letters: bo
     Some((t.micros - ahead * SECOND) as Datum)
 }
 
-/// Seconds east of Greenwich.
+/// Reads an offset. Returns seconds east of Greenwich.
 #[inline]
 fn offset(sign: u8, [a, b, c, d]: [u8; 4]) -> Option<i64> {
     let (hour, minute) = (digits::two(a, b)?, digits::two(c, d)?);
@@ -211,14 +213,14 @@ mod tests {
 
         #[test]
         fn anything(field in prop::collection::vec(prop::sample::select(b"0123456789-: T.+Z\xe9".to_vec()), 0..30)) {
-            // Neither panics, and timestamptz in UTC agrees with timestamp wherever that is sure.
+            // Neither panics, and timestamptz in UTC agrees with timestamp if both are sure.
             if let Some(v) = timestamp(&field, 6) {
                 prop_assert_eq!(timestamptz(&field, 6, true, true), Some(v));
             }
         }
     }
 
-    /// A day's date, by walking the years and months.
+    /// Returns a day's date by walking the years and months.
     fn calendar(day: i64) -> (i64, i64, i64) {
         let leap = |y: i64| y % 4 == 0 && y % 100 != 0 || y % 400 == 0;
         let (mut y, mut left) = (1, day + 730_119);

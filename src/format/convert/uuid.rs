@@ -1,6 +1,6 @@
-//! uuid: the form that uuid_out writes, `8-4-4-4-12` hexadecimal digits of either case.
+//! uuid in the form of uuid_out: `8-4-4-4-12` hexadecimal digits of either case.
 //!
-//! uuid_in also takes braces, and hyphens after any group of four digits or none at all.
+//! uuid_in itself also accepts braces, and hyphens behind any group of four digits or none at all.
 
 use super::{Datum, digits, varlena};
 use crate::arena::Arena;

@@ -1,16 +1,16 @@
-//! Values as the types' send functions write them: mostly what is stored, in network byte order.
+//! Decodes values in the binary form of the types' send functions: mostly the stored bytes in network byte order.
 //!
-//! As with text, a decoder is sure or silent: what its type's receive function would not take, or not take as it is, is left to that
-//! function. A size that is not the type's is such a thing, and so are the ranges of `date_recv`, `time_recv` and
-//! `timestamp_recv`. Strings are verified here, since nobody has looked at the bytes of the file before; where they would have
-//! to be converted, only those of ASCII are taken, which stand for themselves in every encoding.
+//! As with text, a decoder is sure or silent. Values that the type's receive function would reject or change are left
+//! to that function. These include values of another size than the type's, and values out of the ranges of `date_recv`,
+//! `time_recv` and `timestamp_recv`. Strings are verified here, because the bytes of the file were not verified before.
+//! If strings must be converted, only ASCII ones are accepted, which have the same bytes in every encoding.
 
 use super::{Charset, Datum, Decoder, oids, text, varlena};
 use crate::arena::Arena;
 use crate::fixed::is_plain;
 use crate::verify::utf8_valid_up_to;
 
-/// Julian days, from which dates are counted in the tables of valid ones (datatype/timestamp.h).
+/// Julian day of 2000-01-01. The tables of valid dates count Julian days (datatype/timestamp.h).
 const EPOCH: i32 = 2_451_545;
 /// `DATE_END_JULIAN`
 const DATES_END: i32 = 2_147_483_494;
@@ -21,11 +21,11 @@ const TIMESTAMPS_BEGIN: i64 = -211_813_488_000_000_000;
 /// `END_TIMESTAMP`
 const TIMESTAMPS_END: i64 = 9_223_371_331_200_000_000;
 
-/// How to build values of one type.
+/// A decoder for values of one type in binary form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
     kind: Kind,
-    /// Strings of the file are UTF-8, and stay what they are.
+    /// Strings of the file are UTF-8 and need no conversion.
     utf8: bool,
 }
 
@@ -33,9 +33,9 @@ pub struct Wire {
 enum Kind {
     Bool,
     Int2,
-    /// Also float4: the bits are the same.
+    /// Also float4, whose bits are copied.
     Int4,
-    /// Also float8.
+    /// Also float8, whose bits are copied.
     Int8,
     Oid,
     Bytea,
@@ -55,12 +55,12 @@ enum Kind {
 }
 
 impl Wire {
-    /// The decoder for a type, if there is one. `charset`: of the server's encoding; `utf8`: the file's is UTF-8, and nothing
-    /// is converted.
+    /// Returns the decoder for a type, if there is one. `charset`: characters of the server encoding; `utf8`: the file
+    /// is UTF-8 and needs no conversion.
     #[must_use]
     pub fn for_type(type_oid: u32, typmod: i32, charset: Charset, utf8: bool) -> Option<Wire> {
         let length = usize::try_from(typmod).ok().and_then(|t| t.checked_sub(varlena::HEADER));
-        // Others are rounded (AdjustTimeForTypmod, AdjustTimestampForTypmod).
+        // With other typmods, values are rounded (AdjustTimeForTypmod, AdjustTimestampForTypmod).
         let is_exact = typmod == -1 || typmod == 6;
         let kind = match type_oid {
             oids::BOOL => Kind::Bool,
@@ -81,7 +81,7 @@ impl Wire {
         Some(Wire { kind, utf8 })
     }
 
-    /// The datum of a field, if this is sure what PostgreSQL would make of it.
+    /// Returns the datum of a field, or `None` if only PostgreSQL's receive function can decide.
     #[inline]
     #[must_use]
     pub fn decode(&self, field: &[u8], arena: &mut Arena) -> Option<Datum> {
@@ -121,7 +121,7 @@ impl Wire {
     }
 }
 
-/// The bytes of a value that has so many.
+/// Returns the bytes of a value that must have exactly N.
 #[inline]
 fn one<const N: usize>(field: &[u8]) -> Option<[u8; N]> {
     field.try_into().ok()

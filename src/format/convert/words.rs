@@ -1,59 +1,59 @@
 //! Short integers and numerics in one vector of sixteen bytes.
 //!
 //! ```text
-//!  - 1 2 3 . 4 5 6 7 , x ...     the field, and whatever is behind it
-//!  0 0 0 0 0 1 2 3 4 5 6 7 0 0 0 0     shuffled: the point in the middle, zeros where there is nothing
+//!  - 1 2 3 . 4 5 6 7 , x ...     the field and the bytes behind it
+//!  0 0 0 0 0 1 2 3 4 5 6 7 0 0 0 0     shuffled: the point in the middle, zeros in unused bytes
 //!   0   0   1   23  45  67   0   0     pairs
 //!     0      123     4567      0       fours: the digits of a numeric
 //! ```
 //!
-//! There is no branch: not for the sign, nor the length, nor the place of the point, all of which are as good as random.
-//! Whether the result can be used is one more result. What is not sure is for the functions next door; they are the
-//! judges of these.
+//! The code has no branches on the sign, the length or the position of the point, which are as good as random. Whether
+//! the result is valid is one more result. Any other text is left to the decoders in [`super::integer`] and
+//! [`super::numeric`], against which tests compare these.
 #![allow(unsafe_code, reason = "SIMD loads and intrinsics")]
 
 use super::numeric::NumericTypmod;
 use super::{Datum, varlena};
 use crate::scan::Level;
 
-/// Bytes that are looked at, from a field's first one on.
+/// Number of bytes that are read from a field's first one on.
 pub(crate) const WINDOW: usize = 32;
-/// Bytes that are written where a datum needs memory.
+/// Number of bytes that are written for a datum that needs memory.
 pub(crate) const SLOT: usize = 16;
 
-/// A way to decode short fields.
+/// A decoder for short fields.
 pub(crate) trait Short {
-    /// Its datums need memory.
+    /// Whether its datums need memory.
     const NEEDS_SLOT: bool;
 
-    /// The datum of a window's first `len` bytes, and whether it is sure; the bytes behind them may be any. If it is not
-    /// sure, the datum is one that can be looked at, or a number.
+    /// Returns whether the result is sure, and the datum of a window's first `len` bytes. The bytes behind them are
+    /// arbitrary. If the result is not sure, the datum is still a number or the address of readable memory.
     ///
     /// # Safety
-    /// [`available`] said yes, and the caller is compiled for such a machine.
+    /// [`available`] returned true, and the caller is compiled for such a machine.
     unsafe fn decode(&self, window: &[u8; WINDOW], len: usize, slot: &mut [u8; SLOT]) -> (bool, Datum);
 }
 
-/// Are a window's first bytes those of a marker?
+/// Whether a window begins with a marker.
 ///
 /// # Safety
 /// As [`Short::decode`].
 #[inline(always)]
 pub(crate) unsafe fn starts_with(window: &[u8; WINDOW], marker: Marker) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's contract.
     unsafe { isa::starts_with(window, marker) }
 }
 
-/// At most sixteen bytes to compare with.
+/// A marker of at most sixteen bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marker {
     bytes: [u8; 16],
-    /// How many.
+    /// Number of bytes.
     pub(crate) len: usize,
 }
 
 impl Marker {
-    /// None if they are more.
+    /// Creates a marker; `None` if it has more than sixteen bytes.
     pub(crate) fn new(marker: &[u8]) -> Option<Marker> {
         let mut bytes = [0; 16];
         bytes.get_mut(..marker.len())?.copy_from_slice(marker);
@@ -61,12 +61,12 @@ impl Marker {
     }
 }
 
-/// Can a machine of this level do it?
+/// Whether a machine of this level supports these decoders.
 pub(crate) fn available(level: Level) -> bool {
     cfg!(target_arch = "x86_64") && matches!(level, Level::Avx2 | Level::Avx512)
 }
 
-/// An integer of so many bytes: an optional minus and at most fifteen digits.
+/// An integer of `BYTES` bytes: an optional minus and at most fifteen digits.
 pub(crate) struct Integer<const BYTES: u8>;
 
 impl<const BYTES: u8> Short for Integer<BYTES> {
@@ -74,7 +74,7 @@ impl<const BYTES: u8> Short for Integer<BYTES> {
 
     #[inline(always)]
     unsafe fn decode(&self, window: &[u8; WINDOW], len: usize, _: &mut [u8; SLOT]) -> (bool, Datum) {
-        // SAFETY: the caller's promise.
+        // SAFETY: this function's contract.
         let (sure, value) = unsafe { isa::integer(window, len) };
         let fits = match BYTES {
             2 => value == i64::from(value as i16),
@@ -85,10 +85,10 @@ impl<const BYTES: u8> Short for Integer<BYTES> {
     }
 }
 
-/// A numeric: an optional minus, at most eight digits on either side of the point, nothing to be rounded.
+/// A numeric: an optional minus, at most eight digits on either side of the point, no rounding.
 pub(crate) struct Numeric {
     typmod: Option<NumericTypmod>,
-    /// Digits that a typmod may forbid before the point.
+    /// Whether the typmod may limit the digits before the point.
     checks: bool,
     /// The display scale, if declared, and the most decimal places.
     scale: Option<usize>,
@@ -99,7 +99,7 @@ impl Numeric {
     pub(crate) fn new(typmod: Option<NumericTypmod>) -> Numeric {
         let scale = typmod.map(|t| t.sides().0);
         let checks = typmod.is_some_and(|t| t.sides().1 < 8);
-        // The short header cannot hold a larger scale; then nothing is sure.
+        // The short header cannot hold a larger scale; then no result is sure.
         let fits = scale.is_none_or(|scale| scale <= super::numeric::SHORT_SCALE_MAX as usize);
         Numeric { typmod, checks, scale, places: if fits { scale.unwrap_or(8).min(8) } else { 0 } }
     }
@@ -110,10 +110,10 @@ impl Short for Numeric {
 
     #[inline(always)]
     unsafe fn decode(&self, window: &[u8; WINDOW], len: usize, slot: &mut [u8; SLOT]) -> (bool, Datum) {
-        // SAFETY: the caller's promise.
+        // SAFETY: this function's contract.
         let n = unsafe { isa::numeric(window, len) };
         let scale = self.scale.unwrap_or(n.places);
-        // Of four digits the point is in the middle; zero has neither digits nor sign nor weight.
+        // The point is in the middle of four base-10000 digits. Zero has no digits, no sign and weight 0.
         let zero = n.digits == 0;
         let start = if zero { 1 } else { n.digits.trailing_zeros() / 16 };
         let end = if zero { 1 } else { 4 - n.digits.leading_zeros() / 16 };
@@ -129,12 +129,12 @@ impl Short for Numeric {
     }
 }
 
-/// A numeric's parts.
+/// The parts of a numeric.
 struct Parts {
-    /// Four in base 10000, the first one lowest and the point in the middle.
+    /// Four base-10000 digits, the first one lowest and the point in the middle.
     digits: u64,
     negative: bool,
-    /// Decimal places in the text.
+    /// Number of decimal places in the text.
     places: usize,
     sure: bool,
 }
@@ -149,28 +149,30 @@ mod isa {
 
     use super::{Marker, Parts, WINDOW};
 
-    /// A shuffle that puts the first n bytes of a vector last is 16 bytes from the nth on.
+    /// The 16 bytes from index n on are a shuffle that moves the first n bytes of a vector to its end.
     static LAST: [u8; 32] = [
         128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9,
         10, 11, 12, 13, 14, 15,
     ];
 
+    /// Loads 16 bytes of the window.
+    ///
     /// # Safety
-    /// At most 16.
+    /// `at` is at most 16.
     #[inline(always)]
     unsafe fn load(window: &[u8; WINDOW], at: usize) -> __m128i {
         debug_assert!(at + 16 <= WINDOW);
-        // SAFETY: 16 bytes behind the first 16 at most.
+        // SAFETY: this function's contract keeps the 16 bytes within the window.
         unsafe { _mm_loadu_si128(window.as_ptr().add(at).cast()) }
     }
 
-    /// Fours of decimal digits, the first one lowest, and whether they are digits.
+    /// Returns four base-10000 digits, the first one lowest, and whether all bytes were digits.
     ///
     /// # Safety
     /// The machine has SSE4.1.
     #[inline(always)]
     unsafe fn fours(text: __m128i, shuffle: __m128i) -> (u64, bool) {
-        // SAFETY: the caller's promise.
+        // SAFETY: this function's contract.
         unsafe {
             let digits = _mm_shuffle_epi8(_mm_sub_epi8(text, _mm_set1_epi8(b'0'.cast_signed())), shuffle);
             let above = _mm_subs_epu8(digits, _mm_set1_epi8(9));
@@ -187,7 +189,7 @@ mod isa {
     pub(super) unsafe fn integer(window: &[u8; WINDOW], len: usize) -> (bool, i64) {
         let negative = window[0] == b'-';
         let n = len.wrapping_sub(usize::from(negative));
-        // SAFETY: both loads are within what is there; the instructions are the caller's promise.
+        // SAFETY: both loads are within their arrays; this function's contract covers the instructions.
         let (fours, digits) = unsafe {
             let text = load(window, usize::from(negative));
             fours(text, _mm_loadu_si128(LAST.as_ptr().add(n & 15).cast()))
@@ -205,11 +207,11 @@ mod isa {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let negative = window[0] == b'-';
         let n = len.wrapping_sub(usize::from(negative));
-        // SAFETY: all loads are within what is there; the instructions are the caller's promise.
+        // SAFETY: all loads are within their arrays; this function's contract covers the instructions.
         unsafe {
             let text = load(window, usize::from(negative));
             let points = _mm_movemask_epi8(_mm_cmpeq_epi8(text, _mm_set1_epi8(b'.'.cast_signed()))).cast_unsigned();
-            // The end stands for the point of a number without one.
+            // Without a point, the end of the number counts as its position.
             let whole = (points | 1 << (n & 15)).trailing_zeros() as usize;
             let places = n.saturating_sub(whole + 1);
             // Bytes `whole - 8..whole` and `whole + 1..n` of the text; the top bit makes a zero.
@@ -228,7 +230,7 @@ mod isa {
     /// As [`integer`].
     #[inline(always)]
     pub(super) unsafe fn starts_with(window: &[u8; WINDOW], marker: Marker) -> bool {
-        // SAFETY: within what is there.
+        // SAFETY: both loads are within their arrays; this function's contract covers the instructions.
         let equal = unsafe {
             let text = load(window, 0);
             _mm_movemask_epi8(_mm_cmpeq_epi8(text, _mm_loadu_si128(marker.bytes.as_ptr().cast()))).cast_unsigned()
@@ -238,7 +240,7 @@ mod isa {
     }
 }
 
-/// Never asked.
+/// Stubs for other machines, where [`available`] is false.
 #[cfg(not(target_arch = "x86_64"))]
 mod isa {
     use super::{Marker, Parts, WINDOW};
@@ -273,11 +275,11 @@ mod tests {
         window
     }
 
-    /// As a caller that is compiled for it.
+    /// Calls a decoder from code compiled for it, as its callers are.
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     unsafe fn decode(short: &impl Short, window: &[u8; WINDOW], len: usize, a: &mut Arena) -> Option<Datum> {
         let slot = a.alloc(SLOT)?.first_chunk_mut()?;
-        // SAFETY: the test asked whether it is available.
+        // SAFETY: the test has checked that it is available.
         let (sure, datum) = unsafe { short.decode(window, len, slot) };
         sure.then_some(datum)
     }
@@ -304,7 +306,7 @@ mod tests {
                 ]
             };
             for (short, judge) in results {
-                // Sure or silent, and silent only about what is long or not plain.
+                // Sure or silent, and silent only about long or unusual texts.
                 prop_assert!(short == judge || short.is_none() && (t.len() > 15 || t[0] == b'+'), "{}: {:?}", text, short);
             }
             let typmod = NumericTypmod::decode((precision << 16 | scale.min(precision)) + 4).flatten();

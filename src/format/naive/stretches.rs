@@ -1,12 +1,12 @@
-//! A load's processes, one after the other in one thread: a file in stretches, and the same file in order.
+//! Simulates the processes of a load in one thread: a file in chunks, and the same file in order.
 //!
 //! ```text
-//!   leader: first records | stretch 0 | stretch 1 | stretch 2 | ...
+//!   leader: first records | range 0   | range 1   | range 2   | ...
 //!                           reader 0    reader 1    reader 0        cut, begin_chunk, or resume and read the rest
 //! ```
 //!
-//! What [`in_stretches`] makes of a file must be what [`in_order`] does. Chunks behind a record that fails are read,
-//! too, as other processes would, and what they say is forgotten.
+//! The result of [`in_stretches`] must equal that of [`in_order`]. Chunks behind a record that fails are read, too, as
+//! other processes would do, and their results are dropped.
 
 use super::{Row, row};
 use crate::chunk::{Cutter, Edge};
@@ -14,49 +14,49 @@ use crate::line::LINE_LIMIT;
 use crate::reader::{Event, LOOKAHEAD, ReadError, Reader, Settings};
 use crate::scan::{Needles, Scanner};
 
-/// How a file is to be read.
+/// Parameters of one simulation.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Settings of every reader.
     pub settings: Settings,
-    /// Records that the leader reads before there are stretches.
+    /// Number of records that the leader reads before the first chunk.
     pub first: usize,
-    /// Length of a stretch.
+    /// Length of a range of the file.
     pub len: usize,
-    /// Room for the beginning of a chunk's first record, before what follows is moved.
+    /// Space for the beginning of a chunk's first record, before the other bytes must be moved.
     pub room: usize,
-    /// Readers that take turns.
+    /// Number of readers, which take the chunks in turn.
     pub readers: usize,
-    /// A stretch from which on the file is read in order in any case.
+    /// The first range that is read in order in any case.
     pub resume: Option<usize>,
 }
 
-/// What there is in a file.
+/// The contents of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Its records.
+    /// The records.
     pub rows: Vec<Row>,
-    /// Why there are no more.
+    /// The error that ends the records.
     pub failure: Option<Failure>,
 }
 
-/// An error, and what COPY's message says of it.
+/// An error with the details of COPY's message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Which.
+    /// The error.
     pub error: ReadError,
     /// COPY's number of the line.
     pub number: u64,
-    /// Where it starts.
+    /// Offset of the line's start.
     pub offset: u64,
-    /// The line, if it was read to its end.
+    /// The line, if its end was found.
     pub line: Option<Vec<u8>>,
-    /// What is not valid, as far as a message shows it (`report_invalid_encoding`): as long as its first byte says.
+    /// The invalid bytes as a message shows them (`report_invalid_encoding`): as many as the first byte announces.
     pub invalid: Vec<u8>,
 }
 
 impl Reading {
-    /// Take the reader's next record, reading `source` if it may. False if there is none.
+    /// Adds the reader's next record. Reads from `source` if there is one. Returns false at the end.
     fn step(&mut self, reader: &mut Reader, source: &mut Option<&[u8]>) -> bool {
         loop {
             match reader.advance() {
@@ -89,7 +89,7 @@ impl Reading {
         }
     }
 
-    /// Take all the records that the reader has, or finds in `source` if it asks for bytes.
+    /// Adds all records of the reader, and those of `source` if there is one.
     pub fn rest(&mut self, reader: &mut Reader, mut source: Option<&[u8]>) {
         while self.step(reader, &mut source) {}
     }
@@ -102,7 +102,7 @@ impl Reading {
     }
 }
 
-/// How long the character that begins `bytes` would be (`pg_utf_mblen`).
+/// Length of the character that begins `bytes`, from its first byte (`pg_utf_mblen`).
 fn announced(bytes: &[u8]) -> usize {
     match bytes.first().map_or(0, |byte| byte.leading_ones()) {
         ones @ 2..=4 => ones as usize,
@@ -110,7 +110,7 @@ fn announced(bytes: &[u8]) -> usize {
     }
 }
 
-/// The file read by one reader.
+/// Reads the file with one reader.
 #[must_use]
 pub fn in_order(settings: &Settings, data: &[u8]) -> Reading {
     let mut reading = Reading::default();
@@ -118,7 +118,7 @@ pub fn in_order(settings: &Settings, data: &[u8]) -> Reading {
     reading
 }
 
-/// The file read in stretches. Panics where a promise of the parts is not kept.
+/// Reads the file in chunks. Panics if one of the parts violates its contract.
 #[must_use]
 pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
     let Settings { dialect, level, .. } = &plan.settings;

@@ -1,4 +1,4 @@
-//! The slow twin of a reader that passes lines with errors ([`Reader::tolerate`]).
+//! The naive twin of a reader that continues behind lines with errors ([`Reader::tolerate`]).
 
 use super::{Row, record, row};
 use crate::dialect::{Dialect, Eol};
@@ -6,28 +6,28 @@ use crate::line::{self, Line};
 use crate::reader::{Event, ReadError, Reader, Settings};
 use crate::verify::utf8_valid_up_to;
 
-/// What there is of a line.
+/// One line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
     /// A record.
     Row(Row),
-    /// Something is wrong with it.
+    /// A line with an error.
     Wrong {
-        /// What.
+        /// The error.
         error: ReadError,
-        /// COPY's number of the line, and of that which is passed.
+        /// COPY's number of the line, plus the line ends within the skipped bytes.
         number: u64,
-        /// Where it starts.
+        /// Offset of the line's start.
         offset: u64,
-        /// As much as is passed, if anything is.
+        /// The skipped bytes, if any are skipped.
         line: Option<Vec<u8>>,
     },
 }
 
-/// COPY's blocks.
+/// Size of the blocks in which COPY reads.
 const BLOCK: usize = 65536;
 
-/// What the lines of `data` say, if those of `limit` bytes are too long. Dialects have line ends.
+/// Returns the lines of `data`, where lines of `limit` bytes are too long. The dialect must have line ends.
 #[must_use]
 pub fn lines(d: &Dialect, limit: usize, data: &[u8]) -> Vec<Said> {
     let mut all = Vec::new();
@@ -46,7 +46,7 @@ pub fn lines(d: &Dialect, limit: usize, data: &[u8]) -> Vec<Said> {
             }
         };
         if next >= limit {
-            // COPY has seen it up to the end of the block in which it gets too long.
+            // COPY notices at the end of the block in which the line gets too long.
             let noticed = (at + limit).div_ceil(BLOCK) * BLOCK - at;
             let (seen, containing) = (next.min(noticed), noticed.saturating_sub(BLOCK));
             let error = ReadError::TooLong { containing: containing as u64, more: (seen - containing) as u64 };
@@ -65,13 +65,13 @@ pub fn lines(d: &Dialect, limit: usize, data: &[u8]) -> Vec<Said> {
     }
 }
 
-/// Line ends within a line that COPY counts.
+/// Number of line ends within a line that COPY counts.
 fn line_ends(d: &Dialect, eol: Option<Eol>, line: &[u8]) -> u64 {
     if d.is_csv() { line.iter().filter(|&&b| b == Eol::counted(eol)).count() as u64 } else { 0 }
 }
 
-/// The same from a [`Reader`] that is fed `piece` bytes at a time, for which lines of `limit` bytes are too long. The most
-/// bytes behind a line's start that it asked for comes with it.
+/// Reads with a [`Reader`] that gets `piece` bytes at a time, where lines of `limit` bytes are too long. Also returns
+/// the largest number of bytes behind a line's start that the reader requested.
 #[must_use]
 pub fn read_in_pieces(settings: Settings, limit: usize, data: &[u8], piece: usize) -> (Vec<Said>, usize) {
     let mut reader = Reader::new(settings);

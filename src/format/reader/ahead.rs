@@ -1,20 +1,22 @@
-//! Records are split where nobody has looked for the last line end before: a kernel leaves alone what has no end yet.
+//! Splits records without a search for the last line end: the kernels skip a record whose end has not arrived.
 //!
-//! To look for it first would be to go over all bytes once more. It is done only for a record that is not complete, since
-//! that search goes on where it has stopped, however long the record gets.
+//! Such a search would be one more pass over all bytes. It is done only for an incomplete record, because it continues
+//! where it has stopped, for a record of any length.
 
 use super::{Current, Reader};
 use crate::scan::{CutState, Scanner};
 
-/// So many bytes are split when most records are going to be passed by.
+/// Number of bytes to split at a time if most records are skipped by counting.
 const GLANCE: usize = 4096;
 
 impl Reader {
-    /// Split records behind `chunk_end`, where the next record starts. False if none is complete there, or none is regular.
+    /// Splits the records behind `chunk_end`, where the next record starts. Returns false if no record there is
+    /// complete, or none is regular.
     pub(super) fn split_ahead(&mut self, scanner: Scanner) -> bool {
         let end = self.complete_end();
         let len = end.saturating_sub(self.pos);
-        // What had none is not looked at again before there is twice as much, so that all such looks take no more than one.
+        // Bytes without a record are split again only after they have doubled, so all attempts together cost at most
+        // one more pass.
         if len <= 2 * self.nothing_in || len >= self.line_limit || self.pos < self.dirty_end {
             return false;
         }
@@ -24,14 +26,14 @@ impl Reader {
             self.nothing_in = len;
             return false;
         }
-        // That the record behind is odd may be due to its missing end.
+        // An odd record at the end may only lack its end.
         self.go_to(self.batch.resume);
-        // `advance` takes a record's start from the end of the one before.
+        // `advance` takes a record's start from the end of the one before it.
         self.current = Current { next: self.batch.start, ..Current::default() };
         true
     }
 
-    /// A record starts at `pos`, which is not before the next one of the batch.
+    /// Sets the start of the next record to `pos`, which is not before the next record of the batch.
     pub(super) fn go_to(&mut self, pos: usize) {
         self.pos = pos;
         self.nothing_in = 0;

@@ -1,4 +1,4 @@
-//! Records of COPY's binary format: where they end, their fields say.
+//! Frames records of COPY's binary format by the sizes of their fields.
 
 use super::{BATCH_RECORDS, Current, Event, ReadError, Reader};
 use crate::binary::{self, HEADER, HeaderError, Next, Preamble};
@@ -6,19 +6,19 @@ use crate::scan::RecordEnd;
 use crate::scan::kernel::FLAG;
 
 impl Reader {
-    /// Records of the binary format have so many fields: of others, no more is read than it takes to see that.
+    /// Sets the number of fields of each record. Of a record with another number, only the count is read.
     pub fn expect_fields(&mut self, fields: usize) {
         self.dialect.record_length = Some(fields);
     }
 
-    /// The records that are there become a batch.
+    /// Makes a batch of the complete records in the window.
     #[inline(never)]
     pub(super) fn frame(&mut self) -> Event {
         if let Some(event) = self.pass_preamble() {
             return event;
         }
         let bytes = self.window.bytes();
-        // Offsets share their word with FLAG.
+        // An offset and FLAG share a word.
         let bytes = bytes.get(..FLAG as usize - 1).unwrap_or(bytes);
         let start = self.pos;
         let (mut at, mut count, mut last) = (start, 0, Next::Partial);
@@ -36,7 +36,7 @@ impl Reader {
         }
         (self.batch.start, self.batch.len, self.batch.resume, self.batch.odd) = (start, count, at, false);
         self.go_behind(at);
-        // `advance` takes a record's start from the end of the one before.
+        // `advance` takes a record's start from the end of the one before it.
         self.current = Current { next: start, ..Current::default() };
         self.advance()
     }
@@ -45,7 +45,7 @@ impl Reader {
         (self.pos, self.chunk_end, self.line_pos) = (pos, pos, pos);
     }
 
-    /// Go behind the header. Says what keeps it from that.
+    /// Skips the header. Returns the event that prevents this, if any.
     fn pass_preamble(&mut self) -> Option<Event> {
         let closed = self.window.is_closed();
         if self.preamble == Preamble::Ahead {
@@ -71,7 +71,7 @@ impl Reader {
         None
     }
 
-    /// No record is complete.
+    /// Handles the bytes from which no complete record can be framed.
     fn frame_rest(&mut self, next: Next) -> Event {
         let closed = self.window.is_closed();
         let (start, end) = (self.pos, self.window.bytes().len());
@@ -81,7 +81,7 @@ impl Reader {
             }
             Next::Broken(length) => length,
             _ if !closed => return Event::NeedData,
-            // COPY takes one byte for none.
+            // COPY ignores a single byte at the end.
             Next::Partial if end - start >= 2 => end - start,
             _ => {
                 self.finished = true;
@@ -89,7 +89,7 @@ impl Reader {
                 return Event::End;
             }
         };
-        // Fields that are there come before what is wrong.
+        // Fields before the damage are converted before its error is raised.
         self.finished = true;
         self.go_behind(start + length);
         self.line_base += 1;

@@ -1,7 +1,7 @@
-//! The reader's slow path: one line through the exact readers, and every error.
+//! The reader's slow path: reads one line with the exact readers, and raises all errors.
 //!
-//! What comes out looks as if a kernel had made it, field ends with the flag set; and the positions are left so that the
-//! kernels can go on behind it.
+//! The result has the same form as a kernel's: field ends with the flag set. The positions are left so that the kernels
+//! can continue behind the line.
 
 use super::lines::count;
 use super::{COPY_BLOCK, Current, Event, Invalid, ReadError, Reader};
@@ -13,7 +13,7 @@ use crate::scan::{CutState, Needles, Scanner};
 use crate::verify::utf8_valid_up_to;
 
 impl Reader {
-    /// One line through the exact reader.
+    /// Reads one line with the exact reader.
     #[cold]
     pub(super) fn exact(&mut self) -> Event {
         let closed = self.window.is_closed();
@@ -56,8 +56,8 @@ impl Reader {
             && let Some(eol) = self.eol
         {
             self.scanner = Needles::new(&self.dialect, eol).map(|n| Scanner::new(n, self.level));
-            // Now that it is known how lines end, the kernels may have the line after all, unless line ends within
-            // it count for COPY as they did while it was not known.
+            // Now that the line end is known, the kernels can read the line after all. The exception is a line with
+            // line ends in it, which COPY has counted while the line end was not known.
             let line = self.window.bytes().get(self.pos..self.pos + content).unwrap_or_default();
             if self.scanner.is_some() && self.header_left == 0 && memchr::memchr2(b'\n', b'\r', line).is_none() {
                 self.exact_next = false;
@@ -68,9 +68,10 @@ impl Reader {
         self.finish_exact(content, next, number(embedded), last)
     }
 
-    /// A line's first `length` bytes do not tell where it ends, whatever is wrong with it; `number` is COPY's up to there.
+    /// Waits for more bytes: the first `length` bytes of a line do not show its end. `number` is COPY's line number up
+    /// to there. If the line has an error already, returns that.
     fn wait(&mut self, length: usize, number: u64) -> Event {
-        // How many lines one that is too long has is known at the end of COPY's block.
+        // The lines within a line that is too long are known only at the end of COPY's block.
         let noticed = self.noticed();
         if length >= noticed
             && let Some(event) = self.too_long(length, length)
@@ -85,7 +86,7 @@ impl Reader {
         Event::NeedData
     }
 
-    /// A line of `content` bytes was read; make a record of it.
+    /// Makes a record of a line of `content` bytes.
     fn finish_exact(&mut self, content: usize, next: usize, number: u64, last: bool) -> Event {
         let start = self.pos;
         if start < self.dirty_end && self.header_left == 0 && self.invalid == Invalid::Reported {
@@ -115,7 +116,8 @@ impl Reader {
                 Err(e) if self.tolerant && !is_header => return Event::Error(ReadError::Field(e)),
                 Err(e) => return self.fail(start, number, Some(start + content), ReadError::Field(e)),
             }
-            // As the kernels leave them: offsets in the buffer, and none is taken for plain, unless nothing else can be.
+            // As the kernels leave them: offsets in the buffer. No field is marked plain, except in dialects where
+            // each one is.
             let flag = if self.dialect.is_literal() { 0 } else { FLAG };
             for end in &mut self.exact_ends {
                 *end = (*end + start as u32) | flag;
@@ -125,7 +127,7 @@ impl Reader {
         if is_header { Event::Header } else { Event::Record }
     }
 
-    /// Go behind a line.
+    /// Moves behind a line.
     fn pass(&mut self, next: usize, number: u64, last: bool) {
         self.retry_at = 0;
         self.nothing_in = 0;
@@ -141,7 +143,7 @@ impl Reader {
         }
     }
 
-    /// Say what is wrong with a line, and go on behind it.
+    /// Returns the error of a line, and moves behind the line.
     fn leave_out(&mut self, content: usize, next: usize, number: u64, last: bool, error: ReadError) -> Event {
         let start = self.pos;
         self.pass(next, number, last);
@@ -150,8 +152,8 @@ impl Reader {
         Event::Error(error)
     }
 
-    /// Raise an error about the line at `start`; the data end with it. `content` is where its data end, if it was
-    /// read so far.
+    /// Raises an error of the line at `start`, which ends the data. `content` is the end of the line's data, if it was
+    /// found.
     pub(super) fn fail(&mut self, start: usize, number: u64, content: Option<usize>, error: ReadError) -> Event {
         self.finished = true;
         self.exact_line = Some(number);
@@ -159,17 +161,17 @@ impl Reader {
         Event::Error(error)
     }
 
-    /// The length of which a line that does not fit COPY's line buffer has been read when COPY notices.
+    /// Length of a line up to the point at which COPY notices that the line does not fit its line buffer.
     ///
-    /// It appends its input block by block, and notices when it appends the block that is too much.
+    /// COPY appends its input block by block, and notices when it appends the block that does not fit.
     fn noticed(&self) -> usize {
         let start = self.window.stream_offset(self.pos);
         let end = (start + self.line_limit as u64).div_ceil(COPY_BLOCK) * COPY_BLOCK;
         usize::try_from(end - start).unwrap_or(usize::MAX)
     }
 
-    /// The error for a line if its first `len` bytes do not fit COPY's line buffer; `content` without its end. COPY
-    /// appends them when it has found the end, if it has not noticed before.
+    /// Returns the error of a line whose first `len` bytes do not fit COPY's line buffer; `content` excludes the line
+    /// end. COPY appends the last bytes after it has found the end of the line, unless it notices before.
     fn too_long(&mut self, content: usize, len: usize) -> Option<Event> {
         if len < self.line_limit {
             return None;

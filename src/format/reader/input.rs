@@ -1,4 +1,4 @@
-//! Bytes on their way in: space for them, and which of them are valid.
+//! Input of the reader: space for new bytes, and their verification.
 
 use std::ops::Range;
 
@@ -6,20 +6,21 @@ use super::{Current, Invalid, Reader};
 use crate::verify::utf8_valid_around;
 
 impl Reader {
-    /// Where the source writes the next bytes. Ends the life of the current record.
+    /// Returns the space for the source's next bytes. Ends the life of the current record.
     ///
     /// # Panics
-    /// If there is no memory: who reads what may not fit calls [`Reader::try_space`].
+    /// If memory is exhausted. Callers whose records may not fit use [`Reader::try_space`].
     #[doc(hidden)]
     #[expect(clippy::expect_used, reason = "for tests, fuzzing and benchmarks")]
     pub fn space(&mut self) -> &mut [u8] {
         self.try_space().expect("memory")
     }
 
-    /// Where the source writes the next bytes. Ends the life of the current record. `None` if there is no memory.
+    /// Returns the space for the source's next bytes. Ends the life of the current record. `None` if memory is
+    /// exhausted.
     pub fn try_space(&mut self) -> Option<&mut [u8]> {
         self.settle_lines();
-        // A source that raises an error does so while the next line is being read.
+        // If the source raises an error, it is an error of the next line.
         self.exact_line = Some(self.line_base + 1);
         self.current = Current { start: self.pos, next: self.pos, ..Current::default() };
         let moved = self.window.make_space(self.pos)?;
@@ -31,8 +32,8 @@ impl Reader {
         Some(self.window.space())
     }
 
-    /// The source wrote `n` bytes; 0 means that it has ended. Where the reader does not verify by itself, the caller
-    /// goes on with [`Reader::unverified`] and [`Reader::verified`].
+    /// The source wrote `n` bytes; 0 means that it has ended. Unless the reader verifies the encoding itself, the
+    /// caller continues with [`Reader::unverified`] and [`Reader::verified`].
     pub fn filled(&mut self, n: usize) {
         self.window.fill(n);
         if self.utf8 {
@@ -44,7 +45,7 @@ impl Reader {
         self.verify_around(0..0);
     }
 
-    /// Verify what is not yet verified; those in `plain` of these bytes are known to be ASCII, without a NUL.
+    /// Verifies the unverified bytes. Those in `plain` are known to be ASCII without a NUL.
     pub(super) fn verify_around(&mut self, plain: Range<usize>) {
         if self.dialect.lacks_line_ends() {
             let all = self.window.unverified().len();
@@ -62,14 +63,14 @@ impl Reader {
         }
     }
 
-    /// Bytes not verified yet; after [`ReadError::Encoding`], the invalid ones.
+    /// The unverified bytes; after [`ReadError::Encoding`], the invalid ones.
     #[must_use]
     pub fn unverified(&self) -> &[u8] {
         self.window.unverified()
     }
 
-    /// Where the caller verifies: put this byte in place of the first invalid one, if there is one. There is more to be verified
-    /// then.
+    /// If the caller verifies: replaces the first invalid byte with `byte`. Returns true if there was one; the bytes
+    /// behind it must then be verified.
     pub fn mend(&mut self, byte: u8) -> bool {
         let fails = self.window.is_failed();
         if fails {
@@ -78,12 +79,12 @@ impl Reader {
         fails
     }
 
-    /// The data end in bytes that cannot be converted to the server's encoding.
+    /// Ends the data at bytes that cannot be converted to the server encoding.
     pub fn fail_encoding(&mut self) {
         self.window.fail();
     }
 
-    /// The first `valid` bytes of [`Reader::unverified`] are valid.
+    /// Marks the first `valid` bytes of [`Reader::unverified`] as valid.
     pub fn verified(&mut self, valid: usize) {
         self.window.verify(valid);
     }

@@ -1,14 +1,14 @@
-//! Which line the reader is at, and what stands there.
+//! The number and the text of the current line.
 //!
-//! Lines are counted when somebody asks, from the last position where their number was known (`line_pos`, `line_base`); in CSV that is
-//! a search for line ends, of bytes that must still be there.
+//! Lines are counted on request, from the last position with a known number (`line_pos`, `line_base`). In CSV this is a
+//! search for line ends in bytes that must still be in the window.
 
 use super::Reader;
 use crate::dialect::Eol;
 use crate::scan::kernel::FLAG;
 
 impl Reader {
-    /// Bring `line_base` up to `pos`.
+    /// Counts the lines up to `pos` into `line_base`.
     pub(super) fn settle_lines(&mut self) {
         if self.dialect.is_csv() {
             match self.chunk_lines.take() {
@@ -19,7 +19,7 @@ impl Reader {
         self.line_pos = self.pos;
     }
 
-    /// CSV: lines between `line_pos` and `position`.
+    /// Number of lines between `line_pos` and `position`, for CSV.
     pub(super) fn lines_before(&self, position: usize) -> u64 {
         let bytes = self.window.bytes().get(self.line_pos..position).unwrap_or_default();
         count(Eol::counted(self.eol), bytes)
@@ -35,12 +35,12 @@ impl Reader {
         }
     }
 
-    /// What is looked at is no record of this reader's, and has this number.
+    /// Sets the line number of a record that the caller reads without this reader.
     pub fn set_line_number(&mut self, number: u64) {
         self.exact_line = Some(number);
     }
 
-    /// Remember the number of the current line, so that the next one to be asked for is counted from here.
+    /// Stores the number of the current line, so that the next request counts from here.
     pub fn settle_line_number(&mut self) {
         if self.exact_line.is_none() && self.dialect.is_csv() {
             let lines = self.lines_before(self.current.next);
@@ -50,7 +50,7 @@ impl Reader {
         }
     }
 
-    /// The current line without its end; `None` if it was not read to its end.
+    /// The current line without its end; `None` if its end was not found.
     #[must_use]
     pub fn raw_line(&self) -> Option<&[u8]> {
         let end = match self.current.content {
@@ -65,14 +65,14 @@ impl Reader {
         self.window.bytes().get(self.current.start..end)
     }
 
-    /// Position in the stream of the current line's first byte.
+    /// Offset of the current line's first byte in the stream.
     #[must_use]
     pub fn record_offset(&self) -> u64 {
         self.window.stream_offset(self.current.start)
     }
 }
 
-/// How often there is a byte.
+/// Number of occurrences of a byte.
 pub(super) fn count(byte: u8, bytes: &[u8]) -> u64 {
     memchr::memchr_iter(byte, bytes).count() as u64
 }

@@ -1,12 +1,14 @@
-//! Records that nobody wants to look at: they are passed by, and counted.
+//! Skips records that the caller only counts.
 
 use super::{Current, Reader};
 use crate::scan::kernel::FLAG;
 
 impl Reader {
-    /// Pass by the records behind the current one, as long as they are known and have `fields` fields (at least one), none
-    /// of which [`Reader::advance`]'s caller would have to look at: no escapes in text, no DEFAULT marker. Returns how many
-    /// there were. The next call of [`Reader::advance`] goes to the one behind them; there is no current one until then.
+    /// Skips the records behind the current one. It stops at the first record that is incomplete, has another number of
+    /// fields than `fields` (at least one), or must be looked at: escapes in text, a DEFAULT marker.
+    ///
+    /// Returns the number of skipped records. There is no current record then; the next call of [`Reader::advance`]
+    /// goes to the record behind them.
     pub fn pass_by(&mut self, fields: usize) -> u64 {
         if self.dialect.default.is_some() || self.dialect.lacks_line_ends() {
             return 0;
@@ -25,7 +27,7 @@ impl Reader {
         if tally.records > 0 {
             let done = self.drop_batch();
             if self.dialect.is_csv() {
-                // Not by way of `chunk_lines`, which would no longer be those up to the chunk's end.
+                // Without `chunk_lines`, which would no longer be the lines up to the chunk's end.
                 self.line_base += self.lines_before(self.pos) + tally.lines;
                 self.line_pos = tally.resume;
                 self.chunk_lines = None;
@@ -39,14 +41,14 @@ impl Reader {
         count + tally.records
     }
 
-    /// Is the next record in the batch, and has it so many fields, and in text no escapes?
+    /// Whether the next record is in the batch and has `fields` fields, and no escapes in text.
     fn next_is_plain(&self, fields: usize) -> bool {
         let Some(end) = self.batch.records.get(self.cursor).filter(|_| self.has_next()) else { return false };
         let ends = self.batch.ends.get(self.current.last..end.fields as usize).unwrap_or_default();
         ends.len() == fields && (self.dialect.is_csv() || ends.iter().all(|&end| end & FLAG == 0))
     }
 
-    /// Go behind so many records of the batch, which has them, and has the current one.
+    /// Skips `records` records of the batch. It has them and the current record.
     pub(crate) fn pass_known(&mut self, records: usize) {
         for _ in 0..records {
             let Some(end) = self.batch.records.get(self.cursor) else { return };

@@ -1,15 +1,15 @@
-//! Records of the same length without anything between them: where they end is known without a look at them.
+//! Frames records of equal length without line ends, without reading their bytes.
 
 use super::{BATCH_RECORDS, Current, Event, ReadError, Reader};
 use crate::scan::RecordEnd;
 use crate::scan::kernel::FLAG;
 
 impl Reader {
-    /// The records that are there become a batch.
+    /// Makes a batch of the complete records in the window.
     #[inline(never)]
     pub(super) fn measure(&mut self, length: usize) -> Event {
         let end = self.window.bytes().len();
-        // Offsets share their word with FLAG.
+        // An offset and FLAG share a word.
         let there = end.min(FLAG as usize - 1).saturating_sub(self.pos);
         let count = (there / length).min(BATCH_RECORDS);
         if count == 0 {
@@ -23,12 +23,12 @@ impl Reader {
         }
         (self.batch.len, self.batch.resume, self.batch.odd) = (count, self.pos, false);
         (self.chunk_end, self.line_pos) = (self.pos, self.pos);
-        // `advance` takes a record's start from the end of the one before.
+        // `advance` takes a record's start from the end of the one before it.
         self.current = Current { next: self.batch.start, ..Current::default() };
         self.advance()
     }
 
-    /// No record is complete.
+    /// Handles the bytes of an incomplete record.
     fn measure_rest(&mut self, end: usize, length: usize) -> Event {
         if !self.window.is_closed() {
             return Event::NeedData;

@@ -1,4 +1,4 @@
-//! The reader somewhere within a file: in a stream that goes on at a record's place, or in a chunk that was cut out of the file.
+//! Starts the reader within a file: in a stream that continues at a record, or in a chunk of the file.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::dialect::Eol;
 use crate::scan::{CutState, Needles, Scanner};
 
 impl Reader {
-    /// Start anew within a stream: the next byte is the first of a record, at `place`.
+    /// Restarts the reader within a stream: the next byte is the first of a record, at `place`.
     pub fn resume(&mut self, place: Place) {
         self.window.restart(place.offset);
         self.place(place, 0);
@@ -34,8 +34,10 @@ impl Reader {
         self.dirty_end = 0;
     }
 
-    /// The buffer, at least `len` bytes long, in which a chunk is put together; then comes [`Reader::begin_chunk`].
-    /// Ends the life of the current record; the reader has nothing to read until then. `None` if there is no memory.
+    /// Returns the buffer, at least `len` bytes long, in which the caller assembles a chunk before it calls
+    /// [`Reader::begin_chunk`].
+    ///
+    /// Ends the life of the current record. The reader has no data until then. `None` if memory is exhausted.
     pub fn chunk_space(&mut self, len: usize) -> Option<&mut [u8]> {
         self.finished = true;
         self.drop_batch();
@@ -45,17 +47,18 @@ impl Reader {
         self.window.chunk_space(len)
     }
 
-    /// Give back what a chunk with a huge record took.
+    /// Frees the memory that a chunk with a huge record took.
     pub fn shrink_chunk_space(&mut self, len: usize) {
         self.window.shrink(len);
     }
 
-    /// The bytes `start..end` of the chunk's buffer are records, complete but for the last one at the end of the data;
-    /// the first one is at `place`. Behind them the buffer holds what follows in the file, up to `known`, which is
-    /// [`LOOKAHEAD`] bytes further or where the file ends: invalid bytes at the end are shown with what follows them, and
-    /// COPY looks at the byte behind some line ends (see `complete_end`). Those in `plain` are known to be ASCII, without a
-    /// NUL. Where the reader does not verify by itself, the caller goes on with [`Reader::unverified`] and
-    /// [`Reader::verified`].
+    /// Starts to read a chunk: the records in the bytes `start..end` of the buffer, the first one at `place`. All are
+    /// complete, except perhaps the last one at the end of the data.
+    ///
+    /// Behind them the buffer holds the following bytes of the file, up to `known`: [`LOOKAHEAD`] bytes, or fewer at
+    /// the end of the file. Messages about invalid bytes show the bytes behind them, and COPY looks at the byte behind
+    /// some line ends (see `complete_end`). Bytes in `plain` are known to be ASCII without a NUL. Unless the reader
+    /// verifies the encoding itself, the caller continues with [`Reader::unverified`] and [`Reader::verified`].
     pub fn begin_chunk(&mut self, start: usize, end: usize, known: usize, plain: Range<usize>, place: Place) {
         self.window.take_chunk(start, end, known.min(end + LOOKAHEAD), place.offset);
         self.place(place, start);
@@ -65,14 +68,14 @@ impl Reader {
         }
     }
 
-    /// How lines end, once that is known.
+    /// How lines end, if it is known.
     #[must_use]
     pub fn eol(&self) -> Option<Eol> {
         self.eol
     }
 
-    /// Where the record behind the current one begins. `None` while it is not known how lines end, and where one of the binary format says
-    /// that there is none.
+    /// Start of the record behind the current one. `None` as long as the line end is not known, and behind a broken or
+    /// last record of the binary format.
     #[must_use]
     pub fn place_behind(&self) -> Option<Place> {
         if self.finished && self.dialect.is_binary() {

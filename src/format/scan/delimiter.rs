@@ -1,17 +1,18 @@
-//! Delimiters that are more than a comparison: longer ones, and those that end a line and begin no field.
+//! Delimiters that need more than one comparison: longer ones, and those that end a line without beginning a field.
 //!
-//! A bitmap has the first bytes of delimiters; what follows each is compared for a whole block at once, by loading the block
-//! that begins one byte further, and so on. A delimiter that ends a line takes the place of the line's end: its field was the
-//! last one. Both know from the block before what reaches over its edge. All of this is left out of kernels for others.
+//! A bitmap has the first bytes of delimiters. The further bytes are compared for a whole block at once, by loading the
+//! block that begins one byte further, and so on. A delimiter that ends a line replaces the line end as the end of the
+//! last field. In both cases, state from the block before is needed at the block's edge. Kernels for other delimiters
+//! omit all of this.
 
 use super::Isa;
 use super::marks::{Marks, load};
 use super::needles::Needles;
 use crate::dialect::Eol;
 
-/// What the block before has left, and how far a line's end is behind the delimiter that ends the line.
+/// State from the block before, and the distance from a delimiter that ends a line to the line end.
 pub(super) struct Delimiters {
-    /// Bytes that belong to a delimiter of the block before, where others may seem to begin within one.
+    /// Number of bytes that belong to a delimiter of the block before. No other delimiter can begin within them.
     taken: u32,
     before: u64,
     distance: u32,
@@ -24,11 +25,11 @@ impl Delimiters {
         Delimiters { taken: 0, before: 0, distance }
     }
 
-    /// Leave in `m`, the marks of the block at `at`, those delimiters that are whole. Returns the line ends that end no field,
-    /// since a delimiter has ended it.
+    /// Removes incomplete delimiters from `m`, the marks of the block at `at`. Returns the line ends that end no field,
+    /// because a delimiter has ended it.
     ///
     /// # Safety
-    /// `I`'s instructions are there.
+    /// The machine has the instructions of `I`.
     #[inline(always)]
     pub(super) unsafe fn sort_out<I: Isa>(&mut self, n: &Needles, data: &[u8], at: usize, m: &mut Marks) -> u64 {
         for number in 1..n.separator.len() {
@@ -46,13 +47,13 @@ impl Delimiters {
         if !n.trailing {
             return 0;
         }
-        // One to 17.
+        // The distance is 1 to 17.
         let behind = m.delimiter << self.distance | self.before >> (64 - self.distance);
         self.before = m.delimiter;
         m.line_end & behind
     }
 
-    /// Those that do not begin within one before them.
+    /// Returns the delimiters that do not begin within an earlier one.
     #[inline(never)]
     fn first(&mut self, mut delimiters: u64, len: u32) -> u64 {
         delimiters &= !0 << std::mem::take(&mut self.taken);

@@ -1,11 +1,11 @@
 //! The algorithm, generic over the instruction set.
 //!
-//! [`split`] turns the bytes of complete records into field ends; [`cut`] finds the last line end of a buffer;
-//! [`super::tally`] only counts records. All go through [`marks`], block by block.
+//! [`split`] finds the field ends of complete records; [`cut`] finds the last line end of a buffer; [`super::tally`]
+//! only counts records. All use [`marks`], block by block.
 //!
-//! A field is *plain* when its value is the raw bytes, or the raw bytes without the quotes at both ends. Only what
-//! is not plain gets [`FLAG`]: a quote that neither opens nor closes its field (a doubled one, one in mid-field), an
-//! escape. Most fields of most files are plain, so nothing looks at their bytes a second time.
+//! A field is *plain* if its value is the raw bytes, or the raw bytes without the quotes at both ends. Any other field
+//! gets [`FLAG`]: it has an escape, or a quote that neither opens nor closes it (doubled, or in the middle). Most
+//! fields of most files are plain, so their bytes are read only once.
 
 use super::Isa;
 use super::delimiter::Delimiters;
@@ -13,37 +13,37 @@ use super::marks::{Carry, load, marks};
 use super::needles::{CSV, CSV_ESCAPE, LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line};
 use crate::dialect::Eol;
 
-/// Set in a field's end: the field is not plain.
+/// Flag in a field's end: the field is not plain.
 pub const FLAG: u32 = 1 << 31;
 
-/// Where a record ends.
+/// The end of a record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecordEnd {
-    /// Index in the batch's field ends, one past the record's last.
+    /// Index behind the record's last field end in the batch.
     pub fields: u32,
     /// Offset of the next record.
     pub next: u32,
 }
 
-/// Some records, split: what [`split`] fills.
+/// Records that [`split`] has split into fields.
 #[derive(Debug)]
 pub struct Batch {
-    /// Where each field ends (offset of the delimiter or line end), with [`FLAG`] if it is not plain.
+    /// The end of each field (offset of the delimiter or line end), with [`FLAG`] if it is not plain.
     pub ends: Box<[u32]>,
-    /// Where each record ends.
+    /// The end of each record.
     pub records: Box<[RecordEnd]>,
-    /// How many records there are.
+    /// Number of records.
     pub len: usize,
-    /// Where the first record starts.
+    /// Start of the first record.
     pub start: usize,
-    /// Where the first record that is not in the batch starts.
+    /// Start of the first record that is not in the batch.
     pub resume: usize,
-    /// That record wants the exact reader.
+    /// The exact reader must read the record at `resume`.
     pub odd: bool,
 }
 
 impl Batch {
-    /// A batch of at most `fields` fields and `records` records (each at least 64).
+    /// Creates a batch of at most `fields` fields and `records` records (each at least 64).
     #[must_use]
     pub fn new(fields: usize, records: usize) -> Batch {
         Batch {
@@ -57,10 +57,10 @@ impl Batch {
     }
 }
 
-/// Split records into fields; see [`super::Scanner::split`].
+/// Splits records into fields; see [`super::Scanner::split`].
 ///
 /// # Safety
-/// `I`'s instructions are there.
+/// The machine has the instructions of `I`.
 #[inline(always)]
 pub(crate) unsafe fn split<I: Isa>(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
     // SAFETY: this function's contract covers the instruction set.
@@ -79,16 +79,16 @@ pub(crate) unsafe fn split<I: Isa>(n: &Needles, data: &[u8], from: usize, batch:
     }
 }
 
-/// Does a `\.`, or the first half of one, stand at `at`?
+/// Whether a `\.`, or the backslash of one at the end of the data, is at `at`.
 #[inline(always)]
 fn marker_at(data: &[u8], at: usize) -> bool {
     data.get(at) == Some(&b'\\') && data.get(at + 1).is_none_or(|&c| c == b'.')
 }
 
-/// `RICH`: with [`Delimiters`].
+/// [`split`] for one mode. `RICH`: with [`Delimiters`].
 ///
 /// # Safety
-/// `I`'s instructions are there.
+/// The machine has the instructions of `I`.
 #[inline(always)]
 unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
     n: &Needles,
@@ -96,7 +96,7 @@ unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
     from: usize,
     batch: &mut Batch,
 ) {
-    // Offsets share their word with FLAG.
+    // An offset and FLAG share a word.
     let data = data.get(..FLAG as usize - 64).unwrap_or(data);
     batch.len = 0;
     batch.start = from;
@@ -115,7 +115,7 @@ unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
     let mut at = from;
     while at < data.len() {
         if fields + 64 > batch.ends.len() || records + 64 > batch.records.len() {
-            // A full batch, or one record with more fields than any table has columns.
+            // The batch is full, or one record has more fields than a table can have columns.
             batch.odd = records == 0;
             break;
         }
@@ -127,13 +127,13 @@ unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
         if m.odd != 0 {
             ends &= (m.odd & m.odd.wrapping_neg()) - 1;
         }
-        // The ends of fields; the others are those of records only.
+        // The other ends are those of records only.
         let field_ends = ends & !no_ends;
         let count = field_ends.count_ones() as usize;
 
         let base = at as u32;
         let mut bits = field_ends;
-        // SAFETY: at least 64 places are left, checked above, and a word has at most 64 bits.
+        // SAFETY: at least 64 elements are left, checked above, and a word has at most 64 bits.
         let out = unsafe { batch.ends.as_mut_ptr().add(fields) };
         let mut i = 0;
         while bits != 0 {
@@ -158,7 +158,7 @@ unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
         };
         field_start = if RICH { m.delimiter >> (64 - n.separator.len()) | m.line_end >> 63 } else { ends >> 63 };
         if odd_bytes != 0 || unplain {
-            // SAFETY: the same places as above.
+            // SAFETY: the elements written above.
             let out = unsafe { std::slice::from_raw_parts_mut(out, count) };
             flag(out, field_ends, odd_bytes, &mut unplain);
         }
@@ -169,11 +169,11 @@ unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             let ends_field = !RICH || no_ends >> i & 1 == 0;
             let upto = (field_ends & ((1u64 << i) - 1)).count_ones() as usize + usize::from(ends_field);
             if n.eol == Eol::CrNl && ends_field {
-                // SAFETY: the place of this line end, written above. The `\r` is no data.
+                // SAFETY: the element of this line end, written above. The `\r` is not data.
                 unsafe { *out.add(upto - 1) -= 1 };
             }
             let next = at + i as usize + 1;
-            // SAFETY: at least 64 places are left, checked above.
+            // SAFETY: at least 64 elements are left, checked above.
             unsafe {
                 *batch.records.as_mut_ptr().add(records) =
                     RecordEnd { fields: (fields + upto) as u32, next: next as u32 };
@@ -197,7 +197,8 @@ unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
     batch.len = records;
 }
 
-/// Flag the fields that own a bit of `odd_bytes`; `unplain` says it of the field that goes on in the next block.
+/// Flags the fields that contain a bit of `odd_bytes`. `unplain`: the field that continues in the next block needs the
+/// flag.
 #[cold]
 #[inline(never)]
 fn flag(out: &mut [u32], mut ends: u64, odd_bytes: u64, unplain: &mut bool) {
@@ -215,19 +216,19 @@ fn flag(out: &mut [u32], mut ends: u64, odd_bytes: u64, unplain: &mut bool) {
     *unplain |= odd_bytes & !seen != 0;
 }
 
-/// The last block with a line end, as it was seen. What it comes to is worked out once, at the end, so that there is
-/// nothing to guess about each block on the way.
+/// The last block with a line end. The position is computed once, at the end, so that the loop over blocks has no
+/// branch that depends on line ends.
 #[derive(Clone, Copy, Default)]
 pub(super) struct LastEnd {
     at: usize,
     line_end: u64,
-    /// Counted line ends in it, and in the blocks before.
+    /// Counted line ends in it, and in the blocks before it.
     lines: u64,
     seen: u64,
 }
 
 impl LastEnd {
-    /// The block at `at` was seen, behind blocks with `seen` counted line ends.
+    /// Processes the block at `at`, which follows blocks with `seen` counted line ends.
     #[inline(always)]
     pub(super) fn see(&mut self, at: usize, line_end: u64, lines: u64, seen: u64) {
         let is_later = line_end != 0;
@@ -237,7 +238,7 @@ impl LastEnd {
         self.seen = if is_later { seen } else { self.seen };
     }
 
-    /// Offset just behind the line end, and lines up to there.
+    /// Offset behind the last line end, and the number of lines up to there.
     #[inline(always)]
     pub(super) fn end(&self) -> Option<(usize, u64)> {
         let top = self.line_end.checked_ilog2()?;
@@ -245,67 +246,67 @@ impl LastEnd {
     }
 }
 
-/// How far a buffer was searched for line ends, and what was found.
+/// State of a search for the last line end of a buffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CutState {
-    /// Bytes looked at, in whole blocks.
+    /// Number of searched bytes, in whole blocks.
     scanned: usize,
     carry: Carry,
-    /// Counted line ends among the bytes looked at.
+    /// Counted line ends in the searched bytes.
     seen: u64,
-    /// Offset just behind the last line end.
+    /// Offset behind the last line end.
     pub last: Option<usize>,
-    /// Lines up to there, as COPY counts them: line ends of the counted kind, quoted or not; in text, records.
+    /// COPY's number of lines up to there: line ends of the counted kind, quoted or not; in text, records.
     pub lines: u64,
-    /// Somebody wants to know of what is odd behind it.
+    /// The caller needs `odd`.
     watches: bool,
-    /// There is something odd behind it, among the bytes looked at in whole blocks.
+    /// The searched whole blocks have an odd byte behind the last line end.
     odd_before: bool,
-    /// There is something odd behind it, so that the exact reader need not wait for a line end.
+    /// An odd byte is behind the last line end, so the exact reader need not wait for the next line end.
     pub odd: bool,
 }
 
 impl CutState {
-    /// A search that also notices what is odd behind the last line end.
+    /// Starts a search that also finds odd bytes behind the last line end.
     #[must_use]
     pub fn watching() -> CutState {
         CutState { watches: true, ..CutState::default() }
     }
 
-    /// A search in bytes before which `carry` was reached.
+    /// Starts a search in bytes behind the edge with the state `carry`.
     #[must_use]
     pub fn behind(carry: Carry) -> CutState {
         CutState { carry, ..CutState::default() }
     }
 
-    /// A search in bytes before which `carry` was reached, and so many counted line ends were seen.
+    /// Starts a search in bytes behind the edge with the state `carry` and `seen` counted line ends before it.
     pub(super) fn behind_lines(carry: Carry, seen: u64) -> CutState {
         CutState { carry, seen, ..CutState::default() }
     }
 
-    /// What crosses the end of the bytes, if they were whole blocks.
+    /// State at the end of the bytes, if they were whole blocks.
     #[must_use]
     pub fn carry(&self) -> Carry {
         self.carry
     }
 
-    /// Counted line ends among the bytes, if they were whole blocks.
+    /// Counted line ends in the bytes, if they were whole blocks.
     #[must_use]
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// The bytes stand behind so many others.
+    /// Moves all offsets: the searched bytes follow `by` others.
     pub(super) fn moved(&mut self, by: usize) {
         self.scanned += by;
         self.last = self.last.map(|last| last + by);
     }
 
-    /// The bytes up to `self.last` have been taken away.
+    /// Removes the bytes up to `self.last` from the state.
     pub fn taken(&mut self) {
         let Some(last) = self.last.take() else { return };
         if last > self.scanned {
-            // Found in a partial block; what follows is looked at from the record's start.
+            // Found in a partial block: the bytes behind it are searched again from the start of their record.
             *self = CutState { watches: self.watches, ..CutState::default() };
         } else {
             self.scanned -= last;
@@ -315,10 +316,10 @@ impl CutState {
     }
 }
 
-/// Find the last line end; see [`super::Scanner::cut`].
+/// Finds the last line end; see [`super::Scanner::cut`].
 ///
 /// # Safety
-/// `I`'s instructions are there.
+/// The machine has the instructions of `I`.
 #[inline(always)]
 pub(crate) unsafe fn cut<I: Isa>(n: &Needles, data: &[u8], state: &mut CutState) {
     // SAFETY: this function's contract covers the instruction set.
@@ -336,10 +337,10 @@ pub(crate) unsafe fn cut<I: Isa>(n: &Needles, data: &[u8], state: &mut CutState)
     }
 }
 
-/// `WATCH`: what is odd matters.
+/// [`cut`] for one mode. `WATCH`: find odd bytes, too.
 ///
 /// # Safety
-/// `I`'s instructions are there.
+/// The machine has the instructions of `I`.
 #[inline(always)]
 unsafe fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(n: &Needles, data: &[u8], state: &mut CutState) {
     let counted = Eol::counted(Some(n.eol));
@@ -357,7 +358,7 @@ unsafe fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(n: &Needles, data:
         };
         last.see(at, m.line_end, lines, seen);
         if WATCH {
-            // What is before a line end is for whoever splits the record.
+            // Odd bytes before a line end are found when that record is split.
             let behind = m.line_end.checked_ilog2().map_or(!0, |top| (!0 << top) << 1);
             let there = if whole { !0 } else { !(!0 << (data.len() - at)) };
             odd = (odd && m.line_end == 0) || m.odd & behind & there != 0;

@@ -1,24 +1,25 @@
-//! One block of 64 bytes as bitmaps of what matters in it, and what crosses its edge: the quote state, an escape, a
+//! Bitmaps of the special bytes in one block of 64 bytes, and the state that crosses its edge: quotes, an escape, a
 //! carriage return.
 
 use super::Isa;
 use super::needles::{CSV_ESCAPE, LINES, Needles, TEXT, UNQUOTED};
 use crate::dialect::Eol;
 
-/// What crosses a block's edge. Plain numbers: between chunks it travels through shared memory.
+/// State at the edge of a block. Only plain numbers: between chunks it is copied through shared memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Carry {
     /// All ones inside quotes, else 0.
     in_quote: u64,
-    /// 1 if the block before ended in an escape that takes the next byte.
+    /// 1 if the block before ended in an escape character that escapes the next byte.
     escape: u64,
     /// 1 if the block before ended in a free carriage return.
     cr: u64,
 }
 
 impl Carry {
-    /// Nothing but a free carriage return, which the byte before was or was not, and quotes, which are open or not.
+    /// Creates a state without an escape: quotes are open or not, and the byte before was a free carriage return or
+    /// not.
     pub(super) fn of(in_quote: bool, cr: bool) -> Carry {
         Carry { in_quote: if in_quote { !0 } else { 0 }, escape: 0, cr: u64::from(cr) }
     }
@@ -27,33 +28,33 @@ impl Carry {
         self.in_quote != 0
     }
 
-    /// The bytes before ended in an escape character that takes the next byte.
+    /// Whether the bytes before ended in an escape character that escapes the next byte.
     #[must_use]
     pub fn escapes_next(&self) -> bool {
         self.escape != 0
     }
 }
 
-/// The bitmaps of one block. "Free" is what is neither quoted nor escaped.
+/// Bitmaps of one block. A byte is "free" if it is neither quoted nor escaped.
 #[derive(Clone, Copy)]
 pub(super) struct Marks {
     /// Free delimiters.
     pub(super) delimiter: u64,
     /// Free line ends of the file's kind (the `\n` of `\r\n`).
     pub(super) line_end: u64,
-    /// Free `\r` and `\n`, whatever they are.
+    /// All free `\r` and `\n`.
     pub(super) any_end: u64,
-    /// Where the exact reader must look.
+    /// Bytes that only the exact reader can decide on.
     pub(super) odd: u64,
-    /// Quotes that open or close (escaped ones are not among them).
+    /// Quotes that open or close (escaped ones are left out).
     pub(super) quote: u64,
     /// Bytes inside quotes, the opening quote included.
     pub(super) inside: u64,
-    /// Escape characters that take part in an escape.
+    /// Escape characters that are part of an escape.
     pub(super) escape: u64,
 }
 
-/// Bits whose byte is taken by an unescaped backslash before it; `carry` runs from block to block.
+/// Returns the bits of bytes that an unescaped backslash before them escapes. `carry` is the state between blocks.
 #[inline(always)]
 fn escaped(backslash: u64, carry: &mut u64) -> u64 {
     if backslash == 0 {
@@ -68,7 +69,8 @@ fn escaped(backslash: u64, carry: &mut u64) -> u64 {
     (EVEN ^ (sequences << 1)) & follows
 }
 
-/// The quotes that toggle, where escape and quote differ: as `CopyReadLineText` does it, over the set bits only.
+/// Returns the quotes that open or close, for an escape other than the quote. Mirrors `CopyReadLineText`, over the set
+/// bits only.
 #[cold]
 #[inline(never)]
 fn toggling(quote: u64, escape: u64, carry: &mut Carry) -> u64 {
@@ -99,13 +101,13 @@ fn toggling(quote: u64, escape: u64, carry: &mut Carry) -> u64 {
     toggles
 }
 
-/// The bitmaps of one block.
+/// Makes the bitmaps of one block.
 ///
 /// # Safety
-/// `I`'s instructions are there.
+/// The machine has the instructions of `I`.
 #[inline(always)]
 pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block, carry: &mut Carry) -> Marks {
-    // A macro, for a closure would not be inlined into code of another instruction set before its own callees are.
+    // A macro: a closure would not be inlined into code for another instruction set before its own callees are.
     macro_rules! eq {
         ($needle:expr) => {
             // SAFETY: this function's contract covers the instruction set.
@@ -160,10 +162,10 @@ pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block,
     Marks { delimiter, line_end, any_end: newline | cr, odd, quote, inside, escape }
 }
 
-/// Load the 64 bytes at `at`, padded with NULs, which are never a needle, where `data` ends.
+/// Loads the 64 bytes at `at`. Bytes behind the end of `data` become NULs, which are never a needle.
 ///
 /// # Safety
-/// `I`'s instructions are there, and `at < data.len()`.
+/// The machine has the instructions of `I`, and `at < data.len()`.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "less than a block is left")]
 pub(super) unsafe fn load<I: Isa>(data: &[u8], at: usize) -> I::Block {

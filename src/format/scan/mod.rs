@@ -1,4 +1,4 @@
-//! The structural scan: bitmaps of the bytes that matter, 64 at a time.
+//! The structural scan: bitmaps of the special bytes, 64 bytes at a time.
 //!
 //! ```text
 //!  bytes      1 , " a , b " , 3 \n 4 ...
@@ -8,12 +8,12 @@
 //!  ends         1             1     1         (delimiter | line end) & !inside      -> offsets
 //! ```
 //!
-//! Four layers: [`Isa`] says how to load 64 bytes and compare them with one byte; [`kernel`], [`tally`] and [`survey`] are
-//! the algorithms, generic over it; one thin file per instruction set; [`Level::best`] picks one at run time. The scalar twin is
-//! always built, and every test runs through every level that the machine has.
+//! [`Isa`] loads 64 bytes and compares them with one byte. The algorithms in [`kernel`], [`tally`] and [`survey`] are
+//! generic over it, and each instruction set has one thin file. [`Level::best`] selects one at run time. The scalar
+//! twin is always built, and every test runs on every level of the machine.
 //!
-//! The kernel decides nothing that is not certain. A carriage return where lines end in newlines, a `\.`, a record
-//! with too many fields: it stops before that record and lets the exact reader ([`crate::line`]) have it.
+//! The kernels only decide unambiguous cases. They stop before a record with a carriage return where lines end in
+//! newlines, a `\.`, or too many fields, and leave it to the exact reader ([`crate::line`]).
 #![allow(unsafe_code, reason = "SIMD loads and intrinsics")]
 
 mod delimiter;
@@ -35,32 +35,32 @@ use survey::Sums;
 pub use survey::Survey;
 pub use tally::Tally;
 
-/// An instruction set: 64 bytes and one comparison.
+/// An instruction set that loads 64 bytes and compares them.
 ///
 /// # Safety
-/// The methods may use instructions that not every machine has: whoever calls them is compiled for, and runs on, a
-/// machine that has them.
+/// The methods may use instructions that not every machine has. Their caller is compiled for, and runs on, a machine
+/// with these instructions.
 pub(crate) trait Isa {
     /// 64 loaded bytes.
     type Block: Copy;
-    /// Load 64 bytes.
+    /// Loads 64 bytes.
     ///
     /// # Safety
     /// `p` points to 64 readable bytes.
     unsafe fn load(p: *const u8) -> Self::Block;
-    /// Bit i is set where byte i equals `needle`.
+    /// Returns a bitmap: bit i is set if byte i equals `needle`.
     ///
     /// # Safety
     /// See the trait.
     unsafe fn eq(block: Self::Block, needle: u8) -> u64;
-    /// Bit i is the parity of bits 0..=i of `bits`.
+    /// Returns a bitmap: bit i is the parity of bits 0..=i of `bits`.
     ///
     /// # Safety
     /// See the trait.
     unsafe fn prefix_xor(bits: u64) -> u64;
-    /// Is [`Isa::compress`] one instruction? Else nobody calls it.
+    /// Whether [`Isa::compress`] is one instruction. Otherwise it must not be called.
     const COMPRESSES: bool = false;
-    /// The bits at the places that `mask` has, put together.
+    /// Collects the bits of `bits` at the positions set in `mask` into the low bits.
     ///
     /// # Safety
     /// See the trait.
@@ -69,7 +69,7 @@ pub(crate) trait Isa {
     }
 }
 
-/// The parity of all bits up to each, without special instructions.
+/// [`Isa::prefix_xor`] without special instructions.
 #[inline(always)]
 pub(crate) fn prefix_xor_shift(mut bits: u64) -> u64 {
     bits ^= bits << 1;
@@ -81,23 +81,23 @@ pub(crate) fn prefix_xor_shift(mut bits: u64) -> u64 {
     bits
 }
 
-/// The instruction sets there are, best last.
+/// The instruction sets with kernels, the best last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Plain integer code; runs everywhere.
+    /// Plain integer code, for all machines.
     Scalar,
-    /// x86-64's base vectors.
+    /// 128-bit vectors, on all x86-64 machines.
     Sse2,
     /// 256-bit vectors, with carry-less multiplication and bit manipulation.
     Avx2,
     /// 512-bit vectors with byte masks.
     Avx512,
-    /// AArch64's vectors.
+    /// Vectors of AArch64.
     Neon,
 }
 
 impl Level {
-    /// Every level this machine can run.
+    /// Returns the levels that this machine supports.
     #[must_use]
     pub fn available() -> Vec<Level> {
         let mut levels = vec![Level::Scalar];
@@ -116,7 +116,7 @@ impl Level {
         levels
     }
 
-    /// The fastest level this machine can run.
+    /// Returns the fastest level that this machine supports.
     #[must_use]
     pub fn best() -> Level {
         #[cfg(target_arch = "x86_64")]
@@ -145,7 +145,7 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// A scanner for `needles` at `level`, or at the scalar level where this machine does not have it.
+    /// Creates a scanner for `needles` at `level`, or at the scalar level if this machine lacks it.
     #[must_use]
     pub fn new(needles: Needles, level: Level) -> Scanner {
         let (split, cut, tally, sums): (SplitFn, CutFn, TallyFn, SumsFn) = match level {
@@ -164,26 +164,28 @@ impl Scanner {
         Scanner { needles, split, cut, tally, sums }
     }
 
-    /// Split the records of `data` that start at `from` into fields, as many as fit into `batch`.
+    /// Splits the records of `data` from `from` on into fields, as many as fit into `batch`.
     ///
-    /// `data[..]` beyond the last line end is left alone. See [`Batch`] for what comes out.
+    /// Bytes behind the last line end of `data` are left out. See [`Batch`] for the result.
     pub fn split(&self, data: &[u8], from: usize, batch: &mut Batch) {
-        // SAFETY: `new` took a function whose instructions this machine has.
+        // SAFETY: `new` has selected a function whose instructions this machine has.
         unsafe { (self.split)(&self.needles, data, from, batch) }
     }
 
-    /// Count the records of `data` from `from` on that have `fields` fields (at least one), up to the first one that is not
-    /// beyond doubt: with another number of fields, with an escape in text, or one that is not for the kernels. What follows
-    /// the last line end of `data` is left alone. What fields say is not looked at.
+    /// Counts the records of `data` from `from` on that have `fields` fields (at least one).
+    ///
+    /// It stops at the first record with another number of fields, with an escape in text, or with bytes that the exact
+    /// reader must read. Bytes behind the last line end of `data` are left out. The contents of fields are not
+    /// examined.
     #[must_use]
     pub fn tally(&self, data: &[u8], from: usize, fields: usize) -> Tally {
-        // SAFETY: `new` took a function whose instructions this machine has.
+        // SAFETY: `new` has selected a function whose instructions this machine has.
         unsafe { (self.tally)(&self.needles, data, from, fields) }
     }
 
-    /// Go on looking for the last line end in `data`; `state` says how far it was looked at.
+    /// Continues the search for the last line end in `data`. `state` is that of the search so far.
     pub fn cut(&self, data: &[u8], state: &mut CutState) {
-        // SAFETY: `new` took a function whose instructions this machine has.
+        // SAFETY: `new` has selected a function whose instructions this machine has.
         unsafe { (self.cut)(&self.needles, data, state) }
     }
 }

@@ -1,22 +1,22 @@
-//! What the kernels look for: a dialect's bytes, and which of the kernels is for it.
+//! The bytes that the kernels search for, and the selection of the kernel for a dialect.
 
 use crate::dialect::{Dialect, EndMarker, Eol, Format};
 use crate::separator::Separator;
 
-/// What the kernels look for; a regular dialect whose line end is known.
+/// The special bytes of a regular dialect with a known line end.
 #[derive(Debug, Clone, Copy)]
 pub struct Needles {
     pub(super) mode: Mode,
     /// The delimiter's first byte.
     pub(super) delimiter: u8,
-    /// All of the delimiter.
+    /// The whole delimiter.
     pub(super) separator: Separator,
-    /// One that ends a line begins no field.
+    /// A delimiter at the end of a line does not begin another field.
     pub(super) trailing: bool,
     pub(super) quote: u8,
     pub(super) escape: u8,
     pub(super) eol: Eol,
-    /// A `\.` at the start of a CSV record matters.
+    /// A `\.` at the start of a CSV record ends the data.
     pub(super) marker: bool,
 }
 
@@ -35,13 +35,13 @@ pub(super) const CSV_ESCAPE: u8 = 2;
 pub(super) const LINES: u8 = 3;
 pub(super) const UNQUOTED: u8 = 4;
 
-/// Is each line end one of a record, so that no others need to be counted?
+/// Whether each line end ends a record, so that no other line ends need to be counted.
 pub(super) const fn has_a_record_a_line(mode: u8) -> bool {
     mode == TEXT || mode == LINES || mode == UNQUOTED
 }
 
 impl Needles {
-    /// The needles of a dialect; `None` if it is not regular.
+    /// Returns the needles of a dialect; `None` if it is not regular.
     #[must_use]
     pub fn new(d: &Dialect, eol: Eol) -> Option<Needles> {
         let mode = match (d.format, d.quote == d.escape) {
@@ -57,7 +57,7 @@ impl Needles {
         d.is_regular().then_some(Needles { mode, delimiter, separator, trailing, quote, escape, eol, marker })
     }
 
-    /// Is it for kernels that know of [`Delimiters`](super::delimiter::Delimiters)?
+    /// Whether it needs the kernels with [`Delimiters`](super::delimiter::Delimiters).
     pub(super) fn is_rich(&self) -> bool {
         self.separator.is_long() || self.trailing
     }

@@ -1,4 +1,5 @@
-//! AArch64: no movemask, so each byte of a comparison keeps one bit and pairwise additions gather them.
+//! Kernels for AArch64. It has no movemask, so each byte of a comparison keeps one bit and pairwise additions collect
+//! them.
 
 use std::arch::aarch64::{
     uint8x16_t, vandq_u8, vceqq_u8, vdupq_n_u8, vgetq_lane_u64, vld1q_u8, vpaddq_u8, vreinterpretq_u64_u8,
@@ -17,7 +18,7 @@ impl Isa for Neon {
 
     #[inline(always)]
     unsafe fn load(p: *const u8) -> Self::Block {
-        // SAFETY: the caller gives 64 readable bytes; NEON is part of AArch64.
+        // SAFETY: the contract covers 64 readable bytes; NEON is part of AArch64.
         unsafe { [vld1q_u8(p), vld1q_u8(p.add(16)), vld1q_u8(p.add(32)), vld1q_u8(p.add(48))] }
     }
 
@@ -41,24 +42,30 @@ impl Isa for Neon {
     }
 }
 
+/// [`kernel::split`] for NEON.
+///
 /// # Safety
 /// None beyond the kernel's: NEON is part of AArch64.
 pub(super) unsafe fn split(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    // SAFETY: as above.
+    // SAFETY: NEON is part of AArch64.
     unsafe { kernel::split::<Neon>(n, data, from, batch) }
 }
 
+/// [`kernel::cut`] for NEON.
+///
 /// # Safety
 /// None beyond the kernel's: NEON is part of AArch64.
 pub(super) unsafe fn cut(n: &Needles, data: &[u8], state: &mut CutState) {
-    // SAFETY: as above.
+    // SAFETY: NEON is part of AArch64.
     unsafe { kernel::cut::<Neon>(n, data, state) }
 }
 
+/// [`tally::tally`] for NEON.
+///
 /// # Safety
 /// None beyond the kernel's: NEON is part of AArch64.
 pub(super) unsafe fn tally(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    // SAFETY: as above.
+    // SAFETY: NEON is part of AArch64.
     unsafe { tally::tally::<Neon>(n, data, from, fields) }
 }
 

@@ -1,4 +1,4 @@
-//! The scalar twin: eight 64-bit words, and the classic zero-byte test.
+//! The scalar twin of the vector kernels: eight 64-bit words, and the classic test for zero bytes.
 
 use super::kernel::{self, Batch, CutState};
 use super::needles::Needles;
@@ -15,7 +15,7 @@ impl Isa for Scalar {
     unsafe fn load(p: *const u8) -> Self::Block {
         let mut block = [0u64; 8];
         for (i, word) in block.iter_mut().enumerate() {
-            // SAFETY: the caller gives 64 readable bytes; the read is unaligned.
+            // SAFETY: the contract covers 64 readable bytes; the read is unaligned.
             *word = u64::from_le(unsafe { p.add(i * 8).cast::<u64>().read_unaligned() });
         }
         block
@@ -28,7 +28,7 @@ impl Isa for Scalar {
         let mut bits = 0;
         for (i, word) in block.iter().enumerate() {
             let x = word ^ pattern;
-            // The exact form: no borrow runs from one byte into the next.
+            // The exact form of the test: no borrow crosses from one byte into the next.
             let zero = !(((x & LOW) + LOW) | x | LOW);
             bits |= ((zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (i * 8);
         }

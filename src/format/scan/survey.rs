@@ -1,15 +1,15 @@
-//! What a stretch says by itself, whatever was before it.
+//! Surveys a range of the file without knowing the bytes before it.
 //!
-//! Where the last record of a stretch ends depends on whether its first byte is quoted. But that is a matter of one bit:
-//! an odd number of quotes changes it, an even one does not. So quotes and line ends are counted first, which takes a
-//! comparison for each of them and nothing else; and when it is known what was before, what is behind follows. Then the
-//! stretch is searched from its end backwards, no further than to the last line end. On the way it is seen whether there is
-//! anything but ASCII, so that most stretches need not be verified.
+//! The last record end of a range depends on whether its first byte is quoted. That is one bit, which an odd number of
+//! quotes flips. So quotes and line ends are counted first, with one comparison for each. When the state before the
+//! range is known, the state behind it follows. The range is then searched backwards from its end, no further than to
+//! the last line end. The survey also finds out whether the range is all ASCII, so that most ranges need no
+//! verification.
 //!
-//! Escapes are not counted: whether a quote or a line end is one depends on the byte before it. In text that concerns one byte
-//! at the edge, so a stretch with backslashes is searched as if nothing crossed its edge, and once more should something do so.
-//! In CSV with an escape of its own, which byte is one depends on quotes again, and the stretch is searched when its turn
-//! comes.
+//! Escapes are not counted: an escape changes the meaning of the byte behind it. In text this matters for one byte at
+//! the edge. So a range with backslashes is searched as if nothing crossed its edge, and again if something does. In
+//! CSV with a separate escape character, escapes depend on quotes as well. Such a range is searched once the state
+//! before it is known.
 
 use super::Scanner;
 use super::kernel::CutState;
@@ -17,23 +17,23 @@ use super::marks::Carry;
 use super::needles::{Mode, Needles};
 use crate::dialect::Eol;
 
-/// Bytes of a stretch that are searched at a time, from its end.
+/// Number of bytes to search at a time, from the end of the range.
 const PIECE: usize = 4096;
 
 /// Sums over blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Is the number of quotes odd?
+    /// Whether the number of quotes is odd.
     odd_quotes: bool,
-    /// Line ends of the counted kind.
+    /// Number of line ends of the counted kind.
     lines: u64,
-    /// Is there an escape, or the backslash of what may be an end marker?
+    /// Whether there is an escape character, or a backslash of a possible end marker.
     special: bool,
-    /// Is nothing but ASCII in it, and no NUL?
+    /// Whether all bytes are ASCII, without a NUL.
     plain: bool,
 }
 
-/// What is known of a stretch before it is known what was before it.
+/// Facts about a range that do not depend on the bytes before it.
 #[derive(Debug, Clone, Copy)]
 pub struct Survey {
     sums: Sums,
@@ -43,30 +43,30 @@ pub struct Survey {
 /// How the last line end is found.
 #[derive(Debug, Clone, Copy)]
 enum Search {
-    /// By the sums, if no escape crosses the edge.
+    /// Backwards, with the sums, if no escape crosses the edge.
     Backwards,
-    /// It was, if nothing crosses the edge.
+    /// It is found already, provided that nothing crosses the edge.
     Done(CutState),
-    /// By a look at all bytes.
+    /// By searching all bytes.
     All,
 }
 
 impl Needles {
-    /// Which special byte a survey looks for.
+    /// The special byte that a survey searches for.
     fn special(&self) -> u8 {
         if self.mode == Mode::CsvEscape { self.escape } else { b'\\' }
     }
 }
 
 impl Scanner {
-    /// Look at a stretch without knowing what was before it.
+    /// Surveys a range without knowing the bytes before it.
     #[must_use]
     pub fn survey(&self, data: &[u8]) -> Survey {
         let sums = self.sums(data);
         let has_escapes = sums.special && matches!(self.needles.mode, Mode::Text | Mode::CsvEscape);
         let search = match self.needles.mode {
             Mode::CsvEscape if has_escapes => Search::All,
-            // A newline by itself ends no line there, but is one of those that are counted.
+            // A lone newline ends no line with `\r\n`, but it is a counted line end.
             Mode::Text | Mode::Unquoted | Mode::Lines if has_escapes || self.needles.eol == Eol::CrNl => {
                 let mut state = CutState::default();
                 self.cut(data, &mut state);
@@ -77,7 +77,7 @@ impl Scanner {
         Survey { sums, search }
     }
 
-    /// [`Scanner::cut`] of a stretch before which `carry` was reached.
+    /// [`Scanner::cut`] of a surveyed range behind the edge with the state `carry`.
     #[must_use]
     pub fn cut_surveyed(&self, data: &[u8], survey: &Survey, carry: Carry) -> CutState {
         match survey.search {
@@ -91,24 +91,24 @@ impl Scanner {
         }
     }
 
-    /// Is the stretch nothing but ASCII, without a NUL? Then it is valid, whatever is around it.
+    /// Whether the range is all ASCII without a NUL. Then it is valid in any encoding.
     #[must_use]
     pub fn is_plain(&self, survey: &Survey) -> bool {
         survey.sums.plain
     }
 
-    /// May there be a backslash in the stretch?
+    /// Whether the range may have a backslash.
     #[must_use]
     pub fn has_backslash(&self, survey: &Survey) -> bool {
         survey.sums.special || self.needles.special() != b'\\'
     }
 
     fn sums(&self, data: &[u8]) -> Sums {
-        // SAFETY: `new` took a function whose instructions this machine has.
+        // SAFETY: `new` has selected a function whose instructions this machine has.
         unsafe { (self.sums)(&self.needles, data) }
     }
 
-    /// Search piece by piece from the end.
+    /// Searches for the last line end from the end of the range, a part at a time.
     fn cut_backwards(&self, data: &[u8], sums: Sums, carry: Carry) -> CutState {
         let is_quoted = carry.is_in_quote() ^ sums.odd_quotes;
         let (mut end, mut is_quoted, mut seen) = (data.len(), is_quoted, sums.lines);
@@ -133,7 +133,7 @@ impl Scanner {
             }
             end = start;
             if data.len() - end >= IN_VAIN {
-                // A long record: what is left is looked at once, not twice.
+                // A long record: the rest is searched forwards, so that it is read once only.
                 let mut rest = CutState::behind(carry_before);
                 self.cut(data.get(..end).unwrap_or_default(), &mut rest);
                 (found.last, found.lines) = (rest.last, rest.lines);
@@ -143,16 +143,16 @@ impl Scanner {
     }
 }
 
-/// Bytes that are searched backwards before all before them are searched forwards.
+/// Number of bytes to search backwards before the rest is searched forwards.
 const IN_VAIN: usize = 16 * PIECE;
 
-/// Blocks of which a byte of each can be added up in a byte.
+/// The most blocks of which a count per byte position fits into a byte.
 const MOST: usize = 255;
 
-/// Sums over the whole blocks of `data`; what is special or not plain counts behind them, too. See [`Scanner::survey`].
+/// Adds up the whole blocks of `data`. The special and non-ASCII bytes behind them count, too. See [`Scanner::survey`].
 ///
-/// There is a sum for each byte of a block, so that one comparison and one addition do for as many bytes as the machine's
-/// vectors have; each of its instruction sets gets a copy of this.
+/// Each byte position of a block has its own sum, so one comparison and one addition process a whole vector. Each
+/// instruction set has a compiled copy of this function.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "each array is as long as a block")]
 pub(crate) fn sums(n: &Needles, data: &[u8]) -> Sums {

@@ -1,9 +1,9 @@
-//! Records that are only counted.
+//! Counts records without splitting them.
 //!
-//! A record counts if it has as many fields as it should. Where ends of fields and line ends of a block stand, is of no
-//! matter: their order is. Of the ends in a row every so manieth is a line end and no other, so a block is compared with
-//! what is expected of it at once, without a look at one record after the other ([`Isa::compress`]). The block where that
-//! fails, and all on a machine that cannot gather bits, are gone through record by record.
+//! A record counts if it has the expected number of fields. The positions of field and line ends do not matter, only
+//! their order: every n-th end must be a line end, and no other. So a whole block is compared with the expected order
+//! at once ([`Isa::compress`]). A block that does not match is processed record by record, as are all blocks on a
+//! machine without such an instruction.
 
 use super::Isa;
 use super::delimiter::Delimiters;
@@ -12,21 +12,21 @@ use super::marks::{load, marks};
 use super::needles::{CSV, CSV_ESCAPE, LINES, Mode, Needles, TEXT, UNQUOTED};
 use crate::dialect::Eol;
 
-/// Records that were counted: what [`tally`] finds.
+/// The result of [`tally`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
-    /// How many.
+    /// Number of counted records.
     pub records: u64,
-    /// Where the first record that was not counted starts.
+    /// Start of the first record that was not counted.
     pub resume: usize,
-    /// Lines up to there, as COPY counts them in CSV: line ends of the counted kind, quoted or not.
+    /// COPY's number of lines up to there in CSV: line ends of the counted kind, quoted or not.
     pub lines: u64,
 }
 
-/// Count records of so many fields; see [`super::Scanner::tally`].
+/// Counts records of `fields` fields; see [`super::Scanner::tally`].
 ///
 /// # Safety
-/// `I`'s instructions are there.
+/// The machine has the instructions of `I`.
 #[inline(always)]
 pub(crate) unsafe fn tally<I: Isa>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
     // SAFETY: this function's contract covers the instruction set.
@@ -45,16 +45,16 @@ pub(crate) unsafe fn tally<I: Isa>(n: &Needles, data: &[u8], from: usize, fields
     }
 }
 
-/// What is expected of the ends in a block, by the number of fields that have ended of the record that goes on.
+/// The expected ends in a block, by the number of ended fields of the record that continues from the block before.
 struct Rhythm {
-    /// Which ends are line ends.
+    /// Bitmaps of the ends that are line ends.
     line_ends: [u64; 64],
-    /// How many fields will have ended, by the sum of those and the block's ends.
+    /// Number of ended fields at the end of a block, by their number at its start plus the block's ends.
     ended: [u8; 128],
 }
 
 impl Rhythm {
-    /// That of records of so many fields. `None` if there are too few or too many of them.
+    /// Creates it for records of `fields` fields. `None` if there are none or more than 64.
     fn new(fields: usize) -> Option<Rhythm> {
         if !(1..=64).contains(&fields) {
             return None;
@@ -67,11 +67,13 @@ impl Rhythm {
     }
 }
 
-/// Whatever [`super::kernel::split`] would flag is no matter in CSV; in text it ends the count. So does a backslash at the
-/// start of a record where `\.` matters. `RICH`: with [`Delimiters`].
+/// [`tally`] for one mode. `RICH`: with [`Delimiters`].
+///
+/// Fields that [`super::kernel::split`] would flag count in CSV; in text they end the count. A backslash at the start
+/// of a record ends it, too, if `\.` ends the data.
 ///
 /// # Safety
-/// `I`'s instructions are there.
+/// The machine has the instructions of `I`.
 #[inline(always)]
 unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
     n: &Needles,
@@ -81,7 +83,7 @@ unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
 ) -> Tally {
     let check_marker = MODE != TEXT && MODE != LINES && MODE != UNQUOTED && n.marker;
     let counted = Eol::counted(Some(n.eol));
-    // Line ends that end no field are not expected in it.
+    // The expected order does not include line ends that end no field.
     let mut rhythm = if I::COMPRESSES && !(RICH && n.trailing) { Rhythm::new(fields) } else { None };
     let mut delimiters = Delimiters::new(n);
     let mut carry = super::Carry::default();
@@ -89,7 +91,7 @@ unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
     let mut start = 1;
     let mut records = 0;
     let mut last = LastEnd::default();
-    // Counted line ends in the blocks before, and fields that have ended of the record that goes on.
+    // Counted line ends in the blocks before, and the number of ended fields of the record that continues.
     let (mut seen, mut ended) = (0u64, 0usize);
     let mut at = from;
     'blocks: while at < data.len() {
@@ -111,7 +113,7 @@ unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
         if let Some(expected) = &rhythm {
             // SAFETY: this function's contract covers the instruction set.
             let found = unsafe { I::compress(m.line_end, ends) };
-            // `ended` is below `fields`, which is not above 64, and so is `count`.
+            // `ended` is below `fields`; `fields` and `count` are at most 64.
             #[expect(clippy::indexing_slicing, reason = "masked to their lengths")]
             let expected =
                 (expected.line_ends[ended & 63] & low(count), expected.ended[(ended + count as usize) & 127]);
@@ -146,7 +148,7 @@ unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
     Tally { records, resume, lines }
 }
 
-/// So many of the lowest bits.
+/// Returns a word with the lowest `bits` bits set.
 #[inline(always)]
 fn low(bits: u32) -> u64 {
     1u64.checked_shl(bits).map_or(!0, |bit| bit - 1)

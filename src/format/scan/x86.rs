@@ -1,5 +1,7 @@
-//! x86-64: SSE2 is always there; AVX2 comes with carry-less multiplication and the bit manipulation sets on every
-//! machine worth the name, and is taken only when all of them are there; AVX-512 compares straight into a mask.
+//! Kernels for x86-64.
+//!
+//! SSE2 is part of it. The AVX2 kernels also use carry-less multiplication and the bit manipulation sets, which nearly
+//! all machines with AVX2 have, and require all of them. AVX-512 compares directly into a mask.
 
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_clmulepi64_si128, _mm_cmpeq_epi8, _mm_cvtsi128_si64, _mm_loadu_si128,
@@ -26,7 +28,7 @@ pub(super) fn has_avx512() -> bool {
     has_avx2() && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
 }
 
-/// Carry-less multiplication by all ones is a prefix xor.
+/// [`Isa::prefix_xor`] as a carry-less multiplication by all ones.
 ///
 /// # Safety
 /// The machine has PCLMULQDQ.
@@ -46,7 +48,7 @@ impl Isa for Sse2 {
 
     #[inline(always)]
     unsafe fn load(p: *const u8) -> Self::Block {
-        // SAFETY: the caller gives 64 readable bytes; the loads are unaligned.
+        // SAFETY: the contract covers 64 readable bytes; the loads are unaligned.
         unsafe {
             let p = p.cast::<__m128i>();
             [_mm_loadu_si128(p), _mm_loadu_si128(p.add(1)), _mm_loadu_si128(p.add(2)), _mm_loadu_si128(p.add(3))]
@@ -79,7 +81,7 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     unsafe fn load(p: *const u8) -> Self::Block {
-        // SAFETY: the caller gives 64 readable bytes and the instruction set; the loads are unaligned.
+        // SAFETY: the contract covers 64 readable bytes and the instruction set; the loads are unaligned.
         unsafe {
             let p = p.cast::<__m256i>();
             [_mm256_loadu_si256(p), _mm256_loadu_si256(p.add(1))]
@@ -99,7 +101,7 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     unsafe fn prefix_xor(bits: u64) -> u64 {
-        // SAFETY: the level is taken only with PCLMULQDQ.
+        // SAFETY: the level requires PCLMULQDQ.
         unsafe { prefix_xor_clmul(bits) }
     }
 
@@ -107,7 +109,7 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     unsafe fn compress(bits: u64, mask: u64) -> u64 {
-        // SAFETY: the level is taken only with BMI2.
+        // SAFETY: the level requires BMI2.
         unsafe { _pext_u64(bits, mask) }
     }
 }
@@ -119,7 +121,7 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     unsafe fn load(p: *const u8) -> Self::Block {
-        // SAFETY: the caller gives 64 readable bytes and the instruction set; the load is unaligned.
+        // SAFETY: the contract covers 64 readable bytes and the instruction set; the load is unaligned.
         unsafe { _mm512_loadu_si512(p.cast::<__m512i>()) }
     }
 
@@ -131,7 +133,7 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     unsafe fn prefix_xor(bits: u64) -> u64 {
-        // SAFETY: the level is taken only with PCLMULQDQ.
+        // SAFETY: the level requires PCLMULQDQ.
         unsafe { prefix_xor_clmul(bits) }
     }
 
@@ -139,7 +141,7 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     unsafe fn compress(bits: u64, mask: u64) -> u64 {
-        // SAFETY: the level is taken only with BMI2.
+        // SAFETY: the level requires BMI2.
         unsafe { _pext_u64(bits, mask) }
     }
 }
@@ -147,14 +149,14 @@ impl Isa for Avx512 {
 /// # Safety
 /// None beyond the kernel's: SSE2 is part of x86-64.
 pub(super) unsafe fn split_sse2(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    // SAFETY: as above.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe { kernel::split::<Sse2>(n, data, from, batch) }
 }
 
 /// # Safety
 /// None beyond the kernel's: SSE2 is part of x86-64.
 pub(super) unsafe fn cut_sse2(n: &Needles, data: &[u8], state: &mut CutState) {
-    // SAFETY: as above.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe { kernel::cut::<Sse2>(n, data, state) }
 }
 
@@ -162,7 +164,7 @@ pub(super) unsafe fn cut_sse2(n: &Needles, data: &[u8], state: &mut CutState) {
 /// [`has_avx2`] holds.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) unsafe fn split_avx2(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    // SAFETY: the caller checked the instruction set.
+    // SAFETY: this function's contract covers the instruction set.
     unsafe { kernel::split::<Avx2>(n, data, from, batch) }
 }
 
@@ -170,7 +172,7 @@ pub(super) unsafe fn split_avx2(n: &Needles, data: &[u8], from: usize, batch: &m
 /// [`has_avx2`] holds.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) unsafe fn cut_avx2(n: &Needles, data: &[u8], state: &mut CutState) {
-    // SAFETY: the caller checked the instruction set.
+    // SAFETY: this function's contract covers the instruction set.
     unsafe { kernel::cut::<Avx2>(n, data, state) }
 }
 
@@ -178,7 +180,7 @@ pub(super) unsafe fn cut_avx2(n: &Needles, data: &[u8], state: &mut CutState) {
 /// [`has_avx512`] holds.
 #[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) unsafe fn split_avx512(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    // SAFETY: the caller checked the instruction set.
+    // SAFETY: this function's contract covers the instruction set.
     unsafe { kernel::split::<Avx512>(n, data, from, batch) }
 }
 
@@ -186,14 +188,14 @@ pub(super) unsafe fn split_avx512(n: &Needles, data: &[u8], from: usize, batch: 
 /// [`has_avx512`] holds.
 #[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) unsafe fn cut_avx512(n: &Needles, data: &[u8], state: &mut CutState) {
-    // SAFETY: the caller checked the instruction set.
+    // SAFETY: this function's contract covers the instruction set.
     unsafe { kernel::cut::<Avx512>(n, data, state) }
 }
 
 /// # Safety
 /// None beyond the kernel's: SSE2 is part of x86-64.
 pub(super) unsafe fn tally_sse2(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    // SAFETY: as above.
+    // SAFETY: SSE2 is part of x86-64.
     unsafe { tally::tally::<Sse2>(n, data, from, fields) }
 }
 
@@ -201,7 +203,7 @@ pub(super) unsafe fn tally_sse2(n: &Needles, data: &[u8], from: usize, fields: u
 /// [`has_avx2`] holds.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) unsafe fn tally_avx2(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    // SAFETY: the caller checked the instruction set.
+    // SAFETY: this function's contract covers the instruction set.
     unsafe { tally::tally::<Avx2>(n, data, from, fields) }
 }
 
@@ -209,7 +211,7 @@ pub(super) unsafe fn tally_avx2(n: &Needles, data: &[u8], from: usize, fields: u
 /// [`has_avx512`] holds.
 #[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) unsafe fn tally_avx512(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    // SAFETY: the caller checked the instruction set.
+    // SAFETY: this function's contract covers the instruction set.
     unsafe { tally::tally::<Avx512>(n, data, from, fields) }
 }
 

@@ -1,12 +1,12 @@
-//! Which dialect a file is in: candidates are tried out, and the one whose records agree most is taken.
+//! Detects the dialect of a file: reads a sample with each candidate and takes the one whose records agree most.
 //!
-//! What somebody says of the file is not guessed. Of the rest each combination is read with the reader of loads: a dialect is
-//! good if nearly all records have the same number of fields, more than one. Between those that are equally good, the delimiter
-//! decides that is least likely to be in values by chance, and the number of fields.
+//! Explicit options override detection. For the others, the sample is read in each combination, with the reader of
+//! loads. A dialect is good if nearly all records have the same number of fields, more than one. Among equally good
+//! dialects, the delimiter that is least likely to be in values by chance wins, and then the number of fields.
 //!
-//! Two files look like records and are none: one whose lines are all values by themselves (`10:00:00`), and lines of JSON, whose
-//! quotes and commas are JSON's. They have one column; JSON is then read with characters for quote and delimiter that
-//! do not occur in it.
+//! Two kinds of files look like records but have one column only: lines that are a single value (`10:00:00`), and lines
+//! of JSON, whose quotes and commas belong to JSON. Lines of JSON are read with a quote and a delimiter that do not
+//! occur in them.
 
 use super::preamble::{comments, may_be_titles};
 use super::shape::{Shape, Type, Types};
@@ -14,7 +14,7 @@ use super::{each_record, is_quoted, raw_fields};
 use crate::dialect::{Dialect, EndMarker, Format};
 use crate::separator::Separator;
 
-/// What is known of the dialect.
+/// The options that are given explicitly.
 #[derive(Debug, Clone)]
 pub struct Given {
     /// Text or CSV.
@@ -27,40 +27,40 @@ pub struct Given {
     pub escape: Option<u8>,
     /// The NULL marker.
     pub null: Option<Vec<u8>>,
-    /// What `\.` means.
+    /// The meaning of `\.`.
     pub end_marker: EndMarker,
 }
 
-/// Bytes that are tried out.
+/// The most bytes of the sample to try.
 const MOST_BYTES: usize = 256 * 1024;
-/// Records that are.
+/// The most records of the sample to try.
 const MOST_RECORDS: u64 = 5000;
-/// Lines that are looked at as values.
+/// The most lines to test as single values.
 const MOST_LINES: usize = 200;
-/// Delimiters, with what a field counts: the first one wins where all is equal.
+/// Delimiters and the weight of a field with each. The first one wins if all else is equal.
 const DELIMITERS: [(u8, usize); 5] = [(b'\t', 4), (b';', 3), (b'|', 3), (b',', 2), (b':', 1)];
-/// A character that stands for no quote at all.
+/// A character used as the quote to mean that there is no quote.
 const NO_QUOTE: u8 = 1;
-/// A character that stands for no delimiter at all.
+/// A character used as the delimiter to mean that there is no delimiter.
 const NO_DELIMITER: u8 = 2;
-/// Less than this share of records that agree are no records.
+/// A candidate must have at least this fraction of records that agree.
 const LEAST_AGREEMENT: f64 = 0.7;
 
-/// How a candidate did.
+/// The result of trying one candidate.
 #[derive(Debug, Clone)]
 struct Trial {
     dialect: Dialect,
-    /// Fields of most records.
+    /// Number of fields of most records.
     width: usize,
-    /// The share of records that have so many, less where bytes were left.
+    /// Fraction of records with `width` fields; reduced if part of the sample could not be read.
     agreement: f64,
-    /// Fields in quotes.
+    /// Number of quoted fields.
     quoted: u64,
-    /// Fields with quotes of which none is at their beginning.
+    /// Number of fields with quotes, but none at the start.
     inner: u64,
-    /// Fields that begin with one, but for blanks.
+    /// Number of fields that begin with a quote after blanks.
     outer: u64,
-    /// Fields that are `\N`.
+    /// Number of fields that are `\N`.
     nulls: u64,
     failed: bool,
 }
@@ -86,27 +86,27 @@ impl Trial {
             records += 1;
             records < MOST_RECORDS
         });
-        // Of those that are equally frequent the widest: a title above two records has one field.
+        // Of equally frequent widths, the largest: a title above two records has one field.
         let (width, count) = widths.into_iter().max_by_key(|&(width, count)| (count, width)).unwrap_or((0, 0));
-        // Titles are no records.
+        // Titles do not count as records.
         let others = records - ahead as u64;
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let records = if may_be_titles(ahead, width, size(count), size(others)) { others } else { records };
         let share = count as f64 / records.max(1) as f64;
-        // The last record is cut off somewhere, but it is not as long as all the others.
+        // The sample may cut the last record, but that record is not longer than half the sample.
         let is_lost = read.failed || read.unread > sample.len() / 2;
         let read_share = (sample.len() - read.unread) as f64 / sample.len().max(1) as f64;
         let agreement = if is_lost { share * read_share * 0.9 } else { share };
         Trial { dialect, width, agreement, quoted, inner, outer, nulls, failed: is_lost }
     }
 
-    /// Of candidates, the greatest is taken.
+    /// Rank of the candidate; the greatest one wins.
     fn rank(&self, weight: usize) -> (u64, usize) {
         ((self.agreement * 200.0) as u64, self.width * weight)
     }
 }
 
-/// The dialect of a file that begins with `sample`, and ends with it if that is the `whole` file.
+/// Detects the dialect of a file that begins with `sample`. `whole`: the sample is the whole file.
 #[must_use]
 pub fn dialect(sample: &[u8], whole: bool, given: &Given) -> Dialect {
     let cut = sample.len() > MOST_BYTES;
@@ -136,7 +136,7 @@ pub fn dialect(sample: &[u8], whole: bool, given: &Given) -> Dialect {
                 && trial.agreement >= LEAST_AGREEMENT
                 && (delimiter != b':' || is_table(&trial, sample)));
         if passes && best.as_ref().is_none_or(|(best, than)| trial.rank(weight) > best.rank(*than)) {
-            // Colons are in values of all kinds.
+            // Colons occur in values of many types.
             if delimiter == b':' && best.is_some() {
                 continue;
             }
@@ -153,7 +153,7 @@ pub fn dialect(sample: &[u8], whole: bool, given: &Given) -> Dialect {
     }
 }
 
-/// Colons as delimiters: at least three fields, and all records agree.
+/// Whether a colon is the delimiter: at least three fields, and all records agree.
 fn is_table(trial: &Trial, sample: &[u8]) -> bool {
     trial.width > 2 && trial.agreement > 0.999 && memchr::memchr_iter(b'\n', sample).take(2).count() == 2
 }
@@ -175,7 +175,7 @@ fn csv(given: &Given, delimiter: u8, quote: u8, escape: u8) -> Dialect {
     }
 }
 
-/// The best dialect with this delimiter.
+/// Tries the dialects with this delimiter and returns the best.
 fn best_of(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
     let text = || {
         let null = given.null.clone().unwrap_or_else(|| b"\\N".to_vec());
@@ -188,7 +188,7 @@ fn best_of(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
         return text();
     }
     let csv = best_csv(sample, whole, given, delimiter);
-    // Quotes and escapes are CSV's.
+    // Quotes and escapes are options of CSV.
     let may_be_text = given.format.is_none()
         && given.quote.is_none()
         && given.escape.is_none()
@@ -212,7 +212,7 @@ fn best_of(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
     }
 }
 
-/// The best of CSV with this delimiter: which quotes, if any.
+/// Tries CSV with this delimiter, with each quote and without, and returns the best.
 fn best_csv(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
     let trial = |quote: u8, escape: u8| Trial::of(sample, whole, csv(given, delimiter, quote, escape));
     let with = |quote: u8| {
@@ -235,7 +235,7 @@ fn best_csv(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
             best = other;
         }
     }
-    // Quotes that do not come in pairs are no quotes, and neither are those that stand only within values, where they would be lost.
+    // An unpaired quote is data. So is one that occurs only within values, where it would be lost.
     let within = best.inner > 0 && best.outer == 0;
     if (best.agreement < 0.99 || within) && memchr::memchr(NO_QUOTE, sample).is_none() && given.escape.is_none() {
         let other = trial(NO_QUOTE, NO_QUOTE);
@@ -247,7 +247,7 @@ fn best_csv(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
     best
 }
 
-/// The types that each line is written like, but for the first one, which may be a header.
+/// Returns the types of all lines but the first one, which may be a header.
 fn types_of_lines(sample: &[u8], whole: bool) -> Types {
     let end = if memchr::memchr(b'\n', sample).is_some() { b'\n' } else { b'\r' };
     let mut lines: Vec<&[u8]> = sample.split(|&b| b == end).take(MOST_LINES).collect();
@@ -262,9 +262,9 @@ fn types_of_lines(sample: &[u8], whole: bool) -> Types {
     let types = others.fold(Types::ALL, |types, line| types.and(shape(line)));
     match () {
         () if is_alone => first,
-        // JSON has no header.
+        // Lines of JSON have no header.
         () if types.has(Type::Json) && !first.has(Type::Json) => Types::NONE,
-        // Blank lines only.
+        // All lines are blank.
         () if types == Types::ALL => Types::NONE,
         () => types,
     }
@@ -337,7 +337,7 @@ mod tests {
         assert!(!dialect(b"a,b\n1,2\n", true, &text).is_csv());
         let null = Given { null: Some(b"NA".to_vec()), ..given() };
         assert_eq!(dialect(b"a,b\n1,NA\n", true, &null).null, b"NA");
-        // Also where nothing is in quotes.
+        // Also without quoted fields.
         let escape = Given { escape: Some(b'\\'), ..given() };
         assert_eq!(dialect(b"a,b\n1,2\n", true, &escape).escape, b'\\');
         assert_eq!(dialect(b"{\"a\": 1}\n{\"a\": 2}\n", true, &escape).escape, b'\\');

@@ -1,20 +1,25 @@
-//! Is the first record a header?
+//! Detects whether the first record is a header.
 //!
-//! A header that is taken for data makes every column text, and is there to be seen. Data that are taken for a header are a
-//! row that is missing. So there must be evidence: a column whose values are all written like a type's, but for the first
-//! one, which could be a name, and none whose first value is like the others. Where all columns are text, names that are
-//! commonly columns', or that have an underscore, which nothing below them has. One record alone is one of data; but names above nothing
-//! but empty fields are names. Records with more or fewer fields than the first one are looked at where there are no others.
+//! A header that is loaded as data makes every column text, which the user sees. Data that are skipped as a header are
+//! a lost row. So a header needs evidence:
+//!
+//! - The values of one column are all in the form of some type, except the first one, which could be a name. In no
+//!   column is the first value of the same type as the others.
+//! - If all columns are text: the first record has common column names, or names with an underscore that no value below
+//!   them has.
+//!
+//! A single record is data. But names above rows of empty fields only are a header. Records with another number of
+//! fields than the first one are examined only if there are no others.
 
 use super::shape::{Shape, Types};
 use super::{MOST_FIELDS, each_record};
 use crate::dialect::Dialect;
 use crate::record::Value;
 
-/// Records that are looked at.
+/// The most records to examine.
 const MOST_RECORDS: usize = 2000;
 
-/// Words that columns are called by.
+/// Common names of columns.
 const COMMON: &[&str] = &[
     "id",
     "name",
@@ -63,24 +68,24 @@ const COMMON: &[&str] = &[
     "firstname",
 ];
 
-/// What stands for no value, and names nothing.
+/// Words for a missing value. They are not names.
 const MISSING: &[&str] = &["na", "n/a", "n.a.", "null", "none", "nil", "unknown", "missing", "-", "?"];
 
-/// What speaks for a header.
+/// The evidence for a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// Values of this column are of some type below the first one.
+    /// The values of this column are of a type that the first one is not of.
     Column(usize),
-    /// The first record has words that columns are called by.
+    /// The first record has common column names.
     Words,
-    /// Nothing does.
+    /// No evidence.
     None,
 }
 
 /// Values of a record.
 type Fields = Vec<Option<Vec<u8>>>;
 
-/// The values of a record; None for NULL.
+/// Returns the values of a record; `None` for NULL.
 #[must_use]
 pub fn fields(reader: &crate::reader::Reader) -> Fields {
     (0..reader.fields().min(MOST_FIELDS))
@@ -96,28 +101,29 @@ pub fn fields(reader: &crate::reader::Reader) -> Fields {
         .collect()
 }
 
-/// What is known of a column below the first record.
+/// The values of a column below the first record.
 #[derive(Clone, Copy)]
 struct Below {
     types: Types,
     values: usize,
-    /// The first record's value is among them.
+    /// They include the first record's value.
     repeats: bool,
-    /// Some of them have an underscore.
+    /// Some have an underscore.
     underscores: bool,
 }
 
-/// Look at the first records of a file, behind those that are in front of its table.
+/// Examines the first records of a file, behind `ahead` records in front of its table.
 #[must_use]
 pub fn header(sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> Header {
     match look(sample, whole, dialect, ahead, |width, first| width == first) {
-        // A field alone is hardly one of a row.
+        // A single field is rarely a row of a table with several columns.
         None => look(sample, whole, dialect, ahead, |width, first| width != first && width > 1).unwrap_or(Header::None),
         Some(found) => found,
     }
 }
 
-/// Look at the records whose fields, compared with those of the first one, are as they should be. None if there are none.
+/// Examines the records whose number of fields, compared with the first one's, passes `is_good`. `None` if there are
+/// none.
 fn look(
     sample: &[u8],
     whole: bool,
@@ -155,7 +161,7 @@ fn look(
     first.filter(|_| records > 0).map(|first| judge(&first, &below))
 }
 
-/// Of a record that others follow.
+/// Decides whether a record is a header, given the values below it.
 fn judge(first: &Fields, below: &[Below]) -> Header {
     let mut evidence = None;
     for (i, (name, column)) in first.iter().zip(below).enumerate() {
@@ -163,7 +169,8 @@ fn judge(first: &Fields, below: &[Below]) -> Header {
         if column.values == 0 || column.types.is_empty() {
             continue;
         }
-        // A value that stands for nothing, an amount with its currency: something of what is below that is none of its type.
+        // A word for a missing value, or an amount with its currency, is a value like those below, but not of their
+        // type.
         let could_be_name = name.as_ref().is_some_and(|name| {
             let name = name.trim_ascii();
             is_name(name) && !is_currency(name) && !is_one_of(MISSING, name)
@@ -181,7 +188,7 @@ fn judge(first: &Fields, below: &[Below]) -> Header {
     names.sort_unstable();
     names.dedup();
     let unique = names.len() == count;
-    // What stands for no value may do so in several columns.
+    // A word for a missing value may be in several columns.
     let is_alone = |column: usize| {
         let name = first.get(column).and_then(Option::as_ref);
         first.iter().filter(|other| other.as_ref() == name).count() == 1
@@ -207,18 +214,18 @@ fn is_one_of(words: &[&str], name: &[u8]) -> bool {
     words.iter().any(|word| name.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Does it begin with the sign of a currency that is no ASCII, in UTF-8 or in one byte?
+/// Whether a value begins with a currency sign beyond ASCII, in UTF-8 or in a single-byte encoding.
 fn is_currency(name: &[u8]) -> bool {
     match name {
         [0xc2, 0xa2..=0xa5, ..] | [0xe2, 0x82, 0xa0..=0xbf, ..] | [0xe2, 0x83, 0x80..=0x8f, ..] => true,
-        // In encodings of several bytes the next one would be none of ASCII.
+        // In a multibyte encoding, the next byte would not be ASCII.
         [0x80 | 0xa2..=0xa5] => true,
         [0x80 | 0xa2..=0xa5, next, ..] => next.is_ascii(),
         _ => false,
     }
 }
 
-/// Letters, digits and what else there is in names, beginning with a letter.
+/// Whether a value consists of letters, digits and other characters of names, and begins with a letter.
 fn is_name(name: &[u8]) -> bool {
     let is_letter = |b: &u8| b.is_ascii_alphabetic() || *b == b'_' || *b >= 0x80;
     name.len() <= 63

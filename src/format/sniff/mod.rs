@@ -1,13 +1,13 @@
-//! What a file looks like: its dialect, whether it has a header, what its values are written like.
+//! Detects the properties of a file: its dialect, its header, the types of its values.
 //!
 //! ```text
 //!   first bytes ─► dialect ─► header ─► names        guesses, made once
-//!   records     ─► shape of each value               evidence, as long as somebody reads on
+//!   records     ─► shape of each value               evidence, for as many records as the caller reads
 //! ```
 //!
-//! Nothing here is a reader of its own: each guess is tried out with the [`Reader`](crate::reader::Reader) that a load of the
-//! file would use, so what is sniffed is what is loaded. A wrong guess costs a wrong proposal; it is the caller who reads all of
-//! the file and asks the server where a proposal has to hold.
+//! This module has no reader of its own. It tries each guess with the [`Reader`](crate::reader::Reader) that a load of
+//! the file would use, so a load reads the same records. A wrong guess costs a wrong proposal. If a proposal must be
+//! correct, the caller reads the whole file and validates the values with the server.
 
 pub mod dialect;
 pub mod header;
@@ -21,10 +21,10 @@ use crate::reader::{Event, Reader, Settings};
 use crate::record::Record;
 use crate::scan::Level;
 
-/// Most fields of a record that are looked at.
+/// The most fields of a record to examine.
 pub const MOST_FIELDS: usize = 4096;
 
-/// A reader of a sample, whose bytes are not verified.
+/// Creates a reader of a sample, without verification of its bytes.
 fn reader(dialect: &Dialect) -> Reader {
     Reader::new(Settings {
         dialect: dialect.clone(),
@@ -39,15 +39,16 @@ fn reader(dialect: &Dialect) -> Reader {
     })
 }
 
-/// How a sample was read.
+/// Result of reading a sample.
 struct Read {
-    /// Bytes behind the last record.
+    /// Number of bytes behind the last record.
     unread: usize,
-    /// It ended with an error.
+    /// Reading ended with an error.
     failed: bool,
 }
 
-/// Show each record of a sample, and how many fields it has, until somebody has seen enough. The last one is none if the data go on behind it.
+/// Calls `look` with each record of a sample and its number of fields, until it returns false. Unless the sample is the
+/// `whole` file, its last record is left out, because the sample may cut it.
 fn each_record(sample: &[u8], whole: bool, dialect: &Dialect, mut look: impl FnMut(&Reader, usize) -> bool) -> Read {
     let mut reader = reader(dialect);
     let (mut rest, mut known, mut failed) = (sample, 0, false);
@@ -74,7 +75,7 @@ fn each_record(sample: &[u8], whole: bool, dialect: &Dialect, mut look: impl FnM
                 reader.filled(now.len());
                 reader.verified(now.len());
             }
-            // Nothing is read behind an end-of-data marker.
+            // Bytes behind an end-of-data marker are not read.
             Event::End => {
                 known = sample.len();
                 break;
@@ -88,12 +89,12 @@ fn each_record(sample: &[u8], whole: bool, dialect: &Dialect, mut look: impl FnM
     Read { unread: sample.len().saturating_sub(known), failed }
 }
 
-/// Is a raw field a value in quotes, and nothing else?
+/// Whether a raw field begins and ends with a quote.
 fn is_quoted(raw: &[u8], dialect: &Dialect) -> bool {
     raw.len() >= 2 && raw.first() == Some(&dialect.quote) && raw.last() == Some(&dialect.quote)
 }
 
-/// Do quotes stand where they belong: at the borders of a field, and in it only doubled or escaped?
+/// Whether quotes are only at the ends of a field, or doubled or escaped within it.
 fn has_its_quotes(raw: &[u8], dialect: &Dialect) -> bool {
     if !is_quoted(raw, dialect) {
         return memchr::memchr(dialect.quote, raw).is_none();

@@ -1,10 +1,10 @@
-//! Names of columns, as SQL can have them.
+//! Makes valid column names of a header.
 
 /// Names that columns cannot have (SystemAttributeByName).
 const SYSTEM: [&[u8]; 6] = [b"ctid", b"xmin", b"cmin", b"xmax", b"cmax", b"tableoid"];
 
-/// A name for each of `columns` columns, all different: what the header calls it without blanks around it, or else its number. `clip` says how
-/// many bytes of a name remain if it is to have no more than so many.
+/// Returns a distinct name for each of `columns` columns: the header's name without blanks around it, or else one made
+/// of the column's number. `clip` returns how many bytes of a name to keep if it must not be longer than a limit.
 pub fn names(
     header: Option<&[Option<Vec<u8>>]>,
     columns: usize,

@@ -1,21 +1,23 @@
-//! Where in the middle of a file a record begins.
+//! Finds the start of a record in the middle of a file.
 //!
-//! A line end there may be inside quotes. Whether it is, only the whole file before it could tell; but if it were, all that follows would be
-//! a value's text, and would hardly look like records. So a place is taken only if everything behind it does: each record has
-//! as many fields as those at the start of the file, more than one, and each quote is where quotes belong. A file of one
-//! column has nothing to go by unless it has no quotes at all. In text a line end counts that no backslash is before.
+//! A line end there may be inside quotes, which only all bytes before it could show. But if it were, all that follows
+//! would be text of a value, and would hardly look like records. So a line end is accepted only if all bytes behind it
+//! look like records: each record has as many fields as those at the start of the file, more than one, and each quote
+//! is at a valid position. A file of one column passes only if it has no quotes. In text, a line end counts unless a
+//! backslash precedes it.
 //!
-//! Where this is wrong all the same, values of a sample were read that are none.
+//! If the guess is wrong, the sample contains values that are not in the file.
 
 use super::{each_record, has_its_quotes, raw_fields};
 use crate::dialect::{Dialect, Eol};
 
-/// Line ends that are tried.
+/// The most line ends to try.
 const MOST_TRIED: usize = 8;
-/// Records that must be as expected, at least.
+/// The fewest records that must look right.
 const FEWEST: usize = 2;
 
-/// The first byte of a record in `bytes`, which are from the middle of a file whose records have `width` fields.
+/// Returns the offset of the first record in `bytes`, which are from the middle of a file whose records have `width`
+/// fields.
 #[must_use]
 pub fn first_record(bytes: &[u8], dialect: &Dialect, eol: Eol, width: usize) -> Option<usize> {
     let end = if eol == Eol::Cr { b'\r' } else { b'\n' };

@@ -1,20 +1,21 @@
-//! Records in front of a table: blank lines, comments, a title.
+//! Finds records in front of a table: blank lines, comments, a title.
 //!
-//! Such a record has one field, and the table behind it has more, so a load that does not pass over it fails there. What is passed over
-//! by mistake is a row that nobody misses; so it must be blank, or begin with `#`, or have a table of at least three columns below it,
-//! of which nearly each row is whole. A record of the table itself that has lost its other fields is not told from a title when it is the first one.
+//! Such a record has one field and the table has more, so a load fails there unless it skips the record. But a record
+//! that is skipped by mistake is a lost row that no error reports. So a skipped record must be blank, or begin with
+//! `#`, or be above a table of at least three columns of which nearly all rows are complete. A first row of the table
+//! that has lost its other fields cannot be distinguished from a title.
 
 use super::each_record;
 use crate::dialect::Dialect;
 
-/// Records in front of a table, at most.
+/// The most records in front of a table.
 const MOST: usize = 32;
-/// Records of the table that are looked at.
+/// The most records of the table to examine.
 const MOST_RECORDS: usize = 1000;
-/// Rows below a title, at least.
+/// The fewest rows below a title.
 const FEWEST: usize = 3;
 
-/// The length of the blank lines and comments that a sample begins with. 0 if there is nothing else.
+/// Length of the blank lines and comments at the start of a sample, in bytes. 0 if the sample has no other lines.
 #[must_use]
 pub fn comments(sample: &[u8]) -> usize {
     let end = if memchr::memchr(b'\n', sample).is_some() { b'\n' } else { b'\r' };
@@ -35,13 +36,14 @@ fn is_comment(line: &[u8]) -> bool {
     line.first() == Some(&b'#') || line.trim_ascii().is_empty()
 }
 
-/// May so many records of one field each be titles? Nearly all of the others, and of them enough, have `width` fields.
+/// Whether `ahead` records of one field each may be titles: enough of the other records, and nearly all of them, have
+/// `width` fields.
 #[must_use]
 pub fn may_be_titles(ahead: usize, width: usize, agreeing: usize, others: usize) -> bool {
     ahead <= MOST && width > 2 && agreeing > FEWEST && agreeing * 20 >= others * 19
 }
 
-/// How many records are in front of the table that a file is, each of them a line.
+/// Number of records in front of the file's table. Each is one line.
 #[must_use]
 pub fn preamble(sample: &[u8], whole: bool, dialect: &Dialect) -> usize {
     let (mut ahead, mut titles) = (0, 0);

@@ -1,14 +1,15 @@
-//! What a value looks like: the types that it speaks for.
+//! The shape of a value: the types that a column with such a value may have.
 //!
-//! A shape is stricter than a type's input function. `007` is an integer to the server, but whoever wrote it meant no number;
-//! `NO` is a boolean, and mostly Norway. So a value speaks for a type only if it is written as a value of that type is
-//! written. Whether the server accepts it, too (`2024-02-30`, `99999999999` as an integer) is for who asks to find out.
+//! A shape is stricter than a type's input function. The server accepts `007` as an integer, but its author did not
+//! mean a number. It accepts `NO` as a boolean, but `NO` is mostly Norway. So a value supports a type only in the usual
+//! form of that type. The caller must still find out whether the server accepts it (`2024-02-30`, or `99999999999` as
+//! an integer).
 //!
-//! Some shapes do not say enough by themselves: `nan` may be a name, and `F` a code. They go with a type that other values of
-//! the column prove ([`Shape::proves`]). `03/04/2024` is two dates: which one, only a value that has the year at its end, too,
-//! and a part that is no month can tell ([`Day`]).
+//! Some shapes are weak evidence: `nan` may be a name, and `F` a code. They only support a type that other values of
+//! the column prove ([`Shape::proves`]). `03/04/2024` is one of two dates. Another value with the year at its end and a
+//! number above 12 decides which one ([`Day`]).
 
-/// A type that a column may be of, the narrowest first.
+/// A type that a column may have, the narrowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     /// `t`, `f`, `true`, `false`
@@ -37,13 +38,13 @@ pub enum Type {
     Json,
 }
 
-/// Significant digits that float8 keeps of any decimal number (DBL_DIG).
+/// Number of significant digits that float8 keeps of any decimal number (DBL_DIG).
 const DOUBLE_DIGITS: usize = 15;
-/// Deeper ones are left to those who know that they have them: the server's parser recurses.
+/// The deepest nesting to accept. The server's parser recurses, so the user must choose JSON for deeper values.
 const MOST_DEPTH: usize = 200;
 
 impl Type {
-    /// All of them.
+    /// All types.
     pub const ALL: [Type; 12] = [
         Type::Boolean,
         Type::Integer,
@@ -59,7 +60,7 @@ impl Type {
         Type::Json,
     ];
 
-    /// What SQL calls it.
+    /// Its name in SQL.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,68 +80,68 @@ impl Type {
     }
 }
 
-/// Some of the types.
+/// A set of types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Types(u16);
 
 impl Types {
-    /// None of them.
+    /// The empty set.
     pub const NONE: Types = Types(0);
-    /// All of them.
+    /// The set of all types.
     pub const ALL: Types = Types((1 << Type::ALL.len()) - 1);
 
-    /// These types.
+    /// The set of these types.
     #[must_use]
     pub fn of(types: &[Type]) -> Types {
         Types(types.iter().fold(0, |all, &one| all | 1 << one as u16))
     }
 
-    /// Is it one of them?
+    /// Whether the set contains a type.
     #[must_use]
     pub fn has(self, one: Type) -> bool {
         self.0 & 1 << one as u16 != 0
     }
 
-    /// Is none in it?
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those that are in both.
+    /// The intersection.
     #[must_use]
     pub fn and(self, other: Types) -> Types {
         Types(self.0 & other.0)
     }
 
-    /// Those that are in either.
+    /// The union.
     #[must_use]
     pub fn or(self, other: Types) -> Types {
         Types(self.0 | other.0)
     }
 
-    /// Without that one.
+    /// The set without one type.
     #[must_use]
     pub fn without(self, one: Type) -> Types {
         Types(self.0 & !(1 << one as u16))
     }
 
-    /// One by one, the narrowest first.
+    /// The types, the narrowest first.
     pub fn iter(self) -> impl Iterator<Item = Type> {
         Type::ALL.into_iter().filter(move |&one| self.has(one))
     }
 }
 
-/// What a value says of its column.
+/// The evidence of one value for the type of its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shape {
-    /// It is written as values of these types are.
+    /// The value is in the form of these types.
     pub types: Types,
-    /// Those of them that it proves.
+    /// The types that the value proves.
     pub proves: Types,
-    /// How its date is written, if it has one.
+    /// The form of its date, if it has one.
     pub day: Option<Day>,
-    /// It is one letter, the first one of true or of false. Both together are a boolean; one alone is any code.
+    /// The value is the first letter of true or of false. A column with both letters is boolean; one alone is any code.
     pub letter: Option<bool>,
 }
 
@@ -150,12 +151,12 @@ impl Shape {
         Shape { types, proves: types, ..Shape::default() }
     }
 
-    /// What goes with a type, and proves none.
+    /// Supports a type without proving it.
     fn hint(one: Type) -> Shape {
         Shape { types: Types::of(&[one]), ..Shape::default() }
     }
 
-    /// The shape of a value that is not NULL.
+    /// Returns the shape of a value that is not NULL.
     #[must_use]
     pub fn of(value: &[u8]) -> Shape {
         let trimmed = trim(value);
@@ -187,7 +188,7 @@ impl Shape {
     }
 }
 
-/// Without blanks around it, which input functions of numbers and moments do not mind.
+/// Removes blanks at both ends, which input functions of numbers, dates and times ignore.
 fn trim(value: &[u8]) -> &[u8] {
     let start = value.iter().take_while(|&&b| b == b' ').count();
     let rest = value.get(start..).unwrap_or_default();
@@ -200,12 +201,12 @@ fn is_no_number(word: &[u8]) -> bool {
     words.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// So many digits at the start.
+/// Number of digits at the start.
 fn digits(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|b| b.is_ascii_digit()).count()
 }
 
-/// What follows so many bytes.
+/// The bytes behind the first `n`.
 fn behind(bytes: &[u8], n: usize) -> &[u8] {
     bytes.get(n..).unwrap_or_default()
 }
@@ -218,11 +219,11 @@ fn number(value: &[u8]) -> Shape {
     let whole = digits(unsigned);
     let rest = behind(unsigned, whole);
     let mantissa = unsigned.split(|b| b.eq_ignore_ascii_case(&b'e')).next().unwrap_or_default();
-    // A zero has no sign: it would be lost.
+    // Reading a zero as a number would lose its sign.
     if unsigned.len() < value.len() && !mantissa.iter().any(|b| matches!(b, b'1'..=b'9')) {
         return Shape::default();
     }
-    // A zero in front of digits is no number's: it would be lost.
+    // Reading it as a number would lose the leading zero.
     if whole > 1 && unsigned.first() == Some(&b'0') {
         return Shape::default();
     }
@@ -235,7 +236,7 @@ fn number(value: &[u8]) -> Shape {
         Some(rest) => (digits(rest), behind(rest, digits(rest))),
         None => (0, rest),
     };
-    // `1.` and `.` are ends of sentences.
+    // `1.` and `.` are rather the end of a sentence.
     if whole + fraction == 0 || (behind(unsigned, whole).first() == Some(&b'.') && fraction == 0) {
         return Shape::default();
     }
@@ -252,7 +253,7 @@ fn number(value: &[u8]) -> Shape {
     Shape::proof(&[Type::Double])
 }
 
-/// Canonical, with hexadecimal digits of either case.
+/// Whether a value is a UUID in canonical form, with hexadecimal digits of either case.
 fn is_uuid(value: &[u8]) -> bool {
     value.len() == 36
         && value.iter().enumerate().all(|(i, b)| match i {
@@ -261,20 +262,20 @@ fn is_uuid(value: &[u8]) -> bool {
         })
 }
 
-/// How a date is written.
+/// The form of a date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Day {
-    /// Year, month, day: the same to everybody.
+    /// Year, month, day: not ambiguous.
     Iso,
-    /// With the year at the end, and a part that is no month: so it is known which one comes first.
+    /// The year at the end, and a number above 12: the order of day and month is known.
     Ordered,
-    /// With the year at the end, and one number as day and month: the same date either way, of which nothing is to be learnt.
+    /// The year at the end, and equal numbers as day and month: one date in either order, without evidence for one.
     Same,
-    /// With the year at the end, and two dates, one to those who have the day first and one to the others.
+    /// The year at the end, and two possible dates: day first or month first.
     Either,
 }
 
-/// A date at the start, and what follows it.
+/// Splits off a date at the start; returns it and the bytes behind it.
 fn day(value: &[u8]) -> Option<(Day, &[u8])> {
     let first = digits(value);
     let separator = *value.get(first)?;
@@ -304,7 +305,7 @@ fn day(value: &[u8]) -> Option<(Day, &[u8])> {
     }
 }
 
-/// A time of day at the start, and what follows it.
+/// Skips a time of day at the start; returns the bytes behind it.
 fn clock(value: &[u8]) -> Option<&[u8]> {
     let hours = digits(value);
     if hours == 0 || hours > 2 || value.get(hours) != Some(&b':') {
@@ -316,14 +317,14 @@ fn clock(value: &[u8]) -> Option<&[u8]> {
     }
     let mut rest = behind(rest, 2);
     if let Some(seconds) = rest.strip_prefix(b":") {
-        // A leap second would be the next minute's first.
+        // The server reads a leap second as the first second of the next minute.
         if digits(seconds) != 2 || seconds.starts_with(b"6") {
             return None;
         }
         rest = behind(seconds, 2);
         if let Some(fraction) = rest.strip_prefix(b".") {
             let n = digits(fraction);
-            // The server keeps microseconds, and would round.
+            // The server would round more digits to microseconds.
             if n == 0 || n > 6 {
                 return None;
             }
@@ -338,7 +339,7 @@ fn clock(value: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Is it a time zone, and nothing else?
+/// Whether the bytes are a time zone.
 fn is_zone(rest: &[u8]) -> bool {
     let rest = rest.strip_prefix(b" ").unwrap_or(rest);
     if matches!(rest, b"Z" | b"z" | b"UTC" | b"GMT") {
@@ -352,7 +353,7 @@ fn is_zone(rest: &[u8]) -> bool {
     }
 }
 
-/// Dates and times.
+/// The shape of a date or a time.
 fn moment(value: &[u8]) -> Shape {
     if clock(value).is_some_and(<[u8]>::is_empty) {
         return Shape::proof(&[Type::Time]);
@@ -371,7 +372,7 @@ fn moment(value: &[u8]) -> Shape {
     Shape { types, proves: types, day: Some(day), letter: None }
 }
 
-/// An object or an array, as far as its brackets tell.
+/// The shape of a JSON object or array, judged by its brackets.
 fn json(value: &[u8]) -> Shape {
     let closing = if value.first() == Some(&b'{') { b'}' } else { b']' };
     if value.len() < 2 || value.last() != Some(&closing) {
@@ -380,7 +381,7 @@ fn json(value: &[u8]) -> Shape {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
     for (i, &byte) in value.iter().enumerate() {
         match byte {
-            // `{1},{2}` are two.
+            // `{1},{2}` are two values.
             _ if depth == 0 && i > 0 => return Shape::default(),
             _ if escaped => escaped = false,
             b'\\' => escaped = in_string,

@@ -1,5 +1,5 @@
-//! An error about a line is raised when the bytes are there that show it, as COPY does, and not when the line ends: who sends
-//! them may wait for that.
+//! An error of a line is raised as soon as the bytes that show it have arrived, as in COPY, and not at the end of the
+//! line: the sender may wait for the error.
 
 mod dialects;
 
@@ -10,11 +10,11 @@ use pg_bulk_format::reader::{Event, ReadError, Reader, Settings};
 use pg_bulk_format::scan::Level;
 use proptest::prelude::*;
 
-/// What a reader says before it is told that the data end.
+/// The results of a reader before it learns that the data end.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     records: usize,
-    /// The error, and how many bytes it had then.
+    /// The error, and the number of bytes that had arrived.
     error: Option<(ReadError, usize)>,
 }
 
@@ -48,13 +48,13 @@ fn say(d: &Dialect, level: Level, data: &[u8], piece: usize) -> Said {
     }
 }
 
-/// How many bytes show the error about the last line, if there is one.
+/// Returns the error of the last line, if it has one, and the number of bytes that show it.
 fn shown_by(d: &Dialect, data: &[u8]) -> Option<(ReadError, usize)> {
     let (mut eol, mut at) = (None, 0);
     loop {
         match line::read_line(d, &mut eol, &data[at..], false) {
             Line::End { content: 0, .. } => return None,
-            // COPY reads on behind an end marker that is not alone.
+            // COPY continues behind an end marker that is not alone on its line.
             Line::Complete { next, .. } | Line::End { next, .. } => at += next,
             Line::NeedMore { .. } | Line::Error { .. } => break,
         }
@@ -65,10 +65,10 @@ fn shown_by(d: &Dialect, data: &[u8]) -> Option<(ReadError, usize)> {
     })
 }
 
-/// As many bytes at the end may be waited behind: they may begin an end marker, or what COPY itself waits behind.
+/// The error may come this many bytes late: they may begin an end marker, or be bytes behind which COPY itself waits.
 const OPEN: usize = 3;
 
-/// In pieces of any size, the error is there with the piece that shows it, or hardly later.
+/// With reads of any size, the error comes with the read that shows it, or at most `OPEN` bytes later.
 fn check(d: &Dialect, data: &[u8], pieces: &[usize]) {
     let expected = shown_by(d, data);
     for level in levels() {
@@ -89,7 +89,7 @@ fn check(d: &Dialect, data: &[u8], pieces: &[usize]) {
     }
 }
 
-/// A line end of another kind, near a record's start and far from it, in and out of quotes.
+/// Another kind of line end, near a record's start and far from it, in and out of quotes.
 #[test]
 fn other_line_ends() {
     for d in regular() {
@@ -108,7 +108,7 @@ fn other_line_ends() {
     }
 }
 
-/// The plain case, with what it must be.
+/// One plain line, with the expected result.
 #[test]
 fn one_line_of_a_client() {
     let d = &regular()[0];
@@ -118,7 +118,7 @@ fn one_line_of_a_client() {
     }
 }
 
-/// What may yet become a line is waited for.
+/// Bytes that may still become a line do not raise an error.
 #[test]
 fn lines_that_are_not_complete() {
     for d in regular() {

@@ -1,4 +1,4 @@
-//! Records of COPY's binary format: whatever arrives together, they are what a loop over all of the file says.
+//! Records of COPY's binary format, read in parts of any size, equal those of a loop over the whole file.
 
 use pg_bulk_format::binary::{Fault, Fields, SIGNATURE};
 use pg_bulk_format::dialect::Dialect;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 /// A value, or NULL.
 type Field = Option<Vec<u8>>;
 
-/// A record: its number, where it begins, and the fields of it that are there.
+/// A record: its number, its offset, and the fields that it contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Row {
     number: u64,
@@ -18,7 +18,7 @@ struct Row {
     fields: Vec<Field>,
 }
 
-/// What ends the data.
+/// The end of the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum End {
     Good,
@@ -48,7 +48,7 @@ fn reader(fields: usize, read_size: usize) -> Reader {
     reader
 }
 
-/// The rest of `data`, `piece` bytes at a time.
+/// Reads the rest of `data`, `piece` bytes at a time.
 fn read(reader: &mut Reader, count: usize, mut data: &[u8], piece: usize) -> (Vec<Row>, End) {
     let (mut rows, mut fields) = (Vec::new(), Fields::default());
     loop {
@@ -82,7 +82,7 @@ fn read(reader: &mut Reader, count: usize, mut data: &[u8], piece: usize) -> (Ve
     }
 }
 
-/// As `NextCopyFrom` does it: a number, a value, a number.
+/// Reads as `NextCopyFrom` does: a number, a value, a number.
 fn naive(count: usize, data: &[u8]) -> (Vec<Row>, End) {
     fn take<'a>(data: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = data.split_at_checked(n)?;
@@ -140,14 +140,14 @@ fn check(count: usize, data: &[u8], pieces: &[usize]) -> (Vec<Row>, End) {
     for &piece in pieces {
         assert_eq!(read(&mut reader(count, piece), count, data, piece), expected, "{piece}");
     }
-    // By several processes, with stretches of any length.
+    // By several processes, with ranges of any length.
     let settings = Settings { dialect: Dialect { record_length: Some(count), ..Dialect::binary() }, ..settings(100) };
     let reading = in_order(&settings, data);
     for len in pieces.iter().map(|piece| 1 + piece % 61).chain([2, 64]) {
         let plan = Plan { settings: settings.clone(), first: 1, len, room: 3, readers: 2, resume: None };
         assert_eq!(in_stretches(&plan, data), reading, "{len}");
     }
-    // From any record on.
+    // From each record on.
     for row in expected.0.iter().step_by(1 + expected.0.len() / 8) {
         let mut reader = reader(count, 100);
         let eol = pg_bulk_format::dialect::Eol::Nl;
@@ -177,7 +177,7 @@ fn file(extension: &[u8], records: &[Vec<Field>], marker: bool) -> Vec<u8> {
     file
 }
 
-/// Cut off anywhere, with a byte more, with each byte changed.
+/// Files cut at any byte, with a surplus byte, and with each byte changed.
 #[test]
 fn damaged_anywhere() {
     let records = [vec![Some(b"ab".to_vec()), None], vec![Some(Vec::new()), Some(vec![0xff; 5])], vec![None, None]];
@@ -198,7 +198,7 @@ fn damaged_anywhere() {
     check(0, &file(b"", &vec![Vec::new(); 3], true), &pieces);
 }
 
-/// More records than a batch has, and one that is longer than what is read at once.
+/// More records than a batch holds, and one that is longer than a read.
 #[test]
 fn many_and_long_records() {
     let mut records: Vec<Vec<Field>> = (0..5000u32).map(|n| vec![Some(n.to_string().into_bytes())]).collect();

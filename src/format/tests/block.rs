@@ -1,5 +1,5 @@
-//! Rows that are decoded together against rows that are decoded one by one: the same tuples, from every kind of file and
-//! at every level, and no row is odd without a reason.
+//! Rows that are decoded in blocks equal rows that are decoded one by one: the same tuples, for all kinds of files and
+//! at every level. No row is odd without a reason.
 
 #![allow(unsafe_code, reason = "datums are addresses")]
 
@@ -13,7 +13,7 @@ use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-/// Oid, typmod, and how a value is stored.
+/// Oid, typmod, and storage of a value.
 const TYPES: &[(u32, i32, Attribute)] = {
     const fn by_value(len: i16) -> Attribute {
         Attribute { len, align: len as u8, by_value: true, packable: false }
@@ -37,7 +37,7 @@ const TYPES: &[(u32, i32, Attribute)] = {
     ]
 };
 
-/// What each of them likes, or NULL, or sometimes anything.
+/// A text that the column's type accepts, or NULL, or sometimes any text.
 fn field(column: usize, odd: u32) -> BoxedStrategy<String> {
     let good = match TYPES[column].0 {
         23 | 20 => "-?[0-9]{1,9}",
@@ -54,7 +54,7 @@ fn field(column: usize, odd: u32) -> BoxedStrategy<String> {
     prop_oneof![600 => good, 200 => "NULL", odd => "[-a-z0-9.\"\\\\ ]{0,20}"].boxed()
 }
 
-/// A record. Now and then, if it may be `odd`, it has a field less.
+/// A record. With `odd`, it sometimes lacks a field.
 fn record(odd: u32) -> impl Strategy<Value = Vec<String>> {
     let fields: Vec<_> = (0..TYPES.len()).map(|column| field(column, odd)).collect();
     (fields, 0..60u32).prop_map(move |(mut fields, chance)| {
@@ -65,14 +65,14 @@ fn record(odd: u32) -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-/// CSV with or without quotes, text, CSV with a digit for a quote, with a long delimiter, or with none for a quote and a
-/// delimiter at the end.
+/// Writes CSV with or without quotes, text, CSV with a digit as the quote, with a long delimiter, or with no quote and
+/// a delimiter at the end of lines.
 fn spell(records: &[Vec<String>], style: usize) -> Vec<u8> {
     let spell_field = |f: &String| match style {
         0 | 4 if f == "NULL" => String::new(),
         0 | 4 => format!("\"{}\"", f.replace('"', "\"\"")),
         1 => f.replace('"', ""),
-        // Here 5 is the quote, and opens and closes anywhere, so there must be an even number of them.
+        // Here 5 is the quote and may open and close at any position, so its number must be even.
         3 if f.matches('5').count() % 2 == 1 => format!("{f}5"),
         3 | 5 => f.clone(),
         _ if f == "NULL" => "\\N".into(),
@@ -81,7 +81,7 @@ fn spell(records: &[Vec<String>], style: usize) -> Vec<u8> {
     let delimiter = DELIMITERS[style];
     let end = if style == 5 { "\t\n" } else { "\n" };
     let line = |r: &Vec<String>| r.iter().map(spell_field).collect::<Vec<_>>().join(delimiter) + end;
-    // A first record that tells how lines end.
+    // The first record shows how lines end.
     records.iter().map(line).collect::<String>().into_bytes()
 }
 
@@ -116,10 +116,11 @@ fn tuple(formed: Formed<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Which columns are wanted, a bit each.
+/// The columns that are needed, one bit each.
 const ALL: u32 = u32::MAX;
 
-/// Read a file, and compare each row that the block has. Returns how many it has, and how many it might have.
+/// Reads a file and compares each row of a block. Returns the number of these rows, and of all rows that could be in a
+/// block.
 fn compare(
     data: &[u8],
     style: usize,
@@ -202,7 +203,8 @@ fn compare(
                 assert!(good, "a row that should be odd: {:?}", reader.raw_line().map(String::from_utf8_lossy));
                 there += 1;
                 let (together, row_nulls) = (row.values.as_mut_ptr(), row.nulls.as_ptr());
-                // SAFETY: values of these types, which live long enough; the row's are what its sources say.
+                // SAFETY: values of these types, which live long enough; those of the row have the forms in its
+                // sources.
                 unsafe {
                     let expected = tuple(layout.form(values.as_ptr(), nulls.as_ptr(), &mut buffer));
                     let formed = tuple(layout.form_decoded(&sources, together, row_nulls, &mut buffer));
@@ -245,7 +247,7 @@ fn no_row_is_odd_without_a_reason() {
         for level in Level::available() {
             for wanted in [ALL, 0] {
                 let (there, possible) = compare(&data, style, level, 1 << 20, None, wanted);
-                // The first record and the last ones are not read by the kernels, or have too little behind them.
+                // The kernels do not read the first record, and the last ones have too few bytes behind them.
                 assert!(
                     possible > 150 && there + 12 >= possible,
                     "{there} of {possible} rows, style {style}, {level:?}"

@@ -1,4 +1,4 @@
-//! Trees that have been built, read back page by page: what nbtree's README asks of them, and that all entries are there.
+//! Reads built trees back page by page and checks the invariants of nbtree's README, and that all entries are there.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -37,7 +37,7 @@ fn u32_at(page: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(page[at..at + 4].try_into().unwrap())
 }
 
-/// An index tuple, in the words of nbtree.h.
+/// An index tuple with the fields of nbtree.h.
 #[derive(Clone, Debug)]
 struct Tuple {
     block: u32,
@@ -61,7 +61,7 @@ impl Tuple {
         self.alternative && self.offset & 0x2000 != 0
     }
 
-    /// Columns of a pivot.
+    /// Number of columns of a pivot.
     fn columns(&self) -> usize {
         assert!(self.alternative && !self.is_posting());
         usize::from(self.offset & 0xfff)
@@ -76,7 +76,7 @@ impl Tuple {
         (0..count).map(|i| Tid::from_bytes(self.bytes[start + 6 * i..][..6].try_into().unwrap())).collect()
     }
 
-    /// The TID of a pivot that has one.
+    /// The TID of a pivot, if it has one.
     fn heap_tid(&self) -> Option<Tid> {
         (self.offset & 0x1000 != 0).then(|| Tid::from_bytes(self.bytes[self.bytes.len() - 6..].try_into().unwrap()))
     }
@@ -151,7 +151,7 @@ fn node(page: &[u8]) -> Node {
     }
 }
 
-/// A pivot's place in the order of keys and TIDs.
+/// Compares a pivot with an entry, by key and TID.
 fn compare_pivot<W: Word>(columns: &[KeyColumn], shape: &KeyShape, pivot: &Tuple, entry: Entry<W>) -> Ordering {
     let values = pivot.attributes(columns, pivot.columns());
     for (i, value) in values.iter().enumerate() {
@@ -159,7 +159,7 @@ fn compare_pivot<W: Word>(columns: &[KeyColumn], shape: &KeyShape, pivot: &Tuple
         if *value == other {
             continue;
         }
-        // Words compare as keys do; that is checked elsewhere.
+        // Words have the order of keys, as another test shows.
         let one = KeyShape::new(&columns[i..=i]).unwrap();
         return one.encode::<u128>(&[*value]).cmp(&one.encode::<u128>(&[other]));
     }
@@ -169,7 +169,7 @@ fn compare_pivot<W: Word>(columns: &[KeyColumn], shape: &KeyShape, pivot: &Tuple
     pivot.heap_tid().map_or(Ordering::Less, |tid| tid.cmp(&entry.tid()))
 }
 
-/// Reads a tree and checks it. The entries of its leaves, and how many items they are.
+/// Reads and checks a tree. Returns the entries of its leaves, and the number of their items.
 fn check<W: Word>(pages: &Pages, columns: &[KeyColumn], shape: &KeyShape, built: Built) -> (Vec<Entry<W>>, usize) {
     let meta = &pages.0[&0];
     assert_eq!((u32_at(meta, 24), u32_at(meta, 28)), (MAGIC, 4));
@@ -198,7 +198,7 @@ fn check<W: Word>(pages: &Pages, columns: &[KeyColumn], shape: &KeyShape, built:
             assert_eq!(node.next, blocks.get(i + 1).map_or(0, |next| next.0));
             let leaf = if level == 0 { BTP_LEAF } else { 0 };
             assert_eq!(node.flags, leaf | if *block == root { BTP_ROOT } else { 0 });
-            // The next page's pivot is this one's high key, but for the block it leads to.
+            // The next page's pivot equals this page's high key, except for the block.
             if let (Some(high), Some((_, next))) = (&node.high_key, blocks.get(i + 1)) {
                 let next = next.as_ref().unwrap();
                 if next.bytes.len() > 8 {
@@ -211,7 +211,7 @@ fn check<W: Word>(pages: &Pages, columns: &[KeyColumn], shape: &KeyShape, built:
                     assert_eq!(i == 0, item.columns() == 0);
                     below.push((item.block, Some(item.clone())));
                 }
-                // What leads to the first page below is known above: it is the key of this page.
+                // The pivot of the first page below is known: it is the key of this page.
                 if let Some(first) = below.len().checked_sub(node.items.len()) {
                     below[first].1 = pivot.clone();
                 }
@@ -292,7 +292,7 @@ fn check_build<W: Word>(columns: &[KeyColumn], shape: &KeyShape, options: Option
     }
 }
 
-/// Blocks that several builders take turns at.
+/// Blocks that several builders draw from.
 #[derive(Clone, Debug)]
 struct Turns(Rc<Cell<u32>>);
 
@@ -303,7 +303,7 @@ impl BlockSource for Turns {
     }
 }
 
-/// The same in as many parts, which grow side by side. No key is in two of them.
+/// Builds the same tree in several parts, alternately. No key is in two parts.
 fn build_in_parts<W: Word>(
     shape: &KeyShape,
     options: Options,
@@ -351,7 +351,7 @@ fn column() -> impl Strategy<Value = KeyColumn> {
     })
 }
 
-/// Keys with this many values in each column; about as many nulls as each of them.
+/// Makes keys with `spread` different values in each column, and about as many nulls as each value.
 fn keys<W: Word>(columns: &[KeyColumn], shape: &KeyShape, count: usize, spread: u64, seed: u64) -> Vec<Entry<W>> {
     let mut state = seed | 1;
     let mut random = || {
@@ -446,7 +446,7 @@ fn three_levels() {
     let (pages, built) = build(&shape, options, &entries, 10_000);
     let (read, _) = check::<u64>(&pages, &[int4(false)], &shape, built);
     assert!(read == entries);
-    // What CREATE INDEX has of 120,000 rows: 366 items on a leaf, 285 on the page above.
+    // A leaf of CREATE INDEX has 366 items; the page above has 285.
     assert_eq!((built.levels, built.pages), (3, 1 + 328 + 2 + 1));
 }
 
@@ -501,12 +501,12 @@ fn leaves_say_what_is_dead() {
     let entries = ascending(400);
     let mut page = leaf_of(&entries);
     assert_eq!(read(&page).unwrap().len(), 366);
-    // LP_DEAD for the third line pointer, which is the second item, for the first one is the high key.
+    // LP_DEAD for the third line pointer, which is the second item, because the first one is the high key.
     page[24 + 2 * 4 + 1] |= 0x80;
     page[24 + 2 * 4 + 2] |= 1;
     let dead: Vec<usize> = read(&page).unwrap().iter().enumerate().filter(|(_, e)| e.2).map(|(i, _)| i).collect();
     assert_eq!(dead, [1]);
-    // A high key where an item should be.
+    // A high key in place of an item.
     let mut rightmost = page.clone();
     rightmost[PAGE_SIZE - 12..PAGE_SIZE - 8].fill(0);
     assert_eq!(read(&rightmost), Err(LeafError::Item(1)));
@@ -552,18 +552,18 @@ fn items_are_whole() {
         }
         read(&page)
     };
-    // The number of TIDs: one, and more than there is room for. Where they begin: before the key, and behind the end.
+    // The number of TIDs: one, and more than fit. The start of the list: before the key, and behind the end.
     assert_eq!(changed(&[(at + 4, 1)]), Err(LeafError::Item(1)));
     assert_eq!(changed(&[(at + 4, 60)]), Err(LeafError::Item(1)));
     assert_eq!(changed(&[(at + 2, 7)]), Err(LeafError::Item(1)));
     assert_eq!(changed(&[(at + 3, 7)]), Err(LeafError::Item(1)));
-    // Its size: less than its header's, less than its list's, and more than the line pointer says.
+    // Its size: less than its header's, less than its list's, and more than the line pointer's.
     assert_eq!(changed(&[(at + 6, 4), (at + 7, 0)]), Err(LeafError::Item(1)));
     assert_eq!(changed(&[(at + 7, 0x20)]), Err(LeafError::Item(1)));
     assert_eq!(changed(&[(at + 7, 0x3f)]), Err(LeafError::Item(1)));
     // Its line pointer: behind the end of items.
     assert_eq!(changed(&[(24, 0xf0)]), Err(LeafError::Item(1)));
-    // The key ends where the list begins.
+    // The key ends at the start of the list.
     assert_eq!(changed(&[(at + 2, 8)]), Err(LeafError::Key(1)));
 }
 
@@ -573,7 +573,7 @@ fn posting_lists_are_in_order() {
     let mut page = leaf_of(&entries);
     assert_eq!(read(&page).unwrap().len(), 50);
     let end = PAGE_SIZE - 16;
-    // The last TID, behind which there are four zeros for alignment, gets the block number of the one before it.
+    // The last TID, which four zero bytes of padding follow, gets the block number of the one before it.
     let last = end - 4 - 6;
     page.copy_within(last - 6..last, last);
     assert_eq!(read(&page), Err(LeafError::Item(1)));

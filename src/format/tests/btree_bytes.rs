@@ -1,5 +1,5 @@
-//! Keys that are bytes: their order, stores and merges of them against std's sort, trees against a reading of their own,
-//! and what is told of keys that are none.
+//! Keys that are bytes: their order, stores and merges of them compared with std's sort, trees compared with an
+//! independent reader, and the detection of values without a key.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -35,8 +35,8 @@ fn text() -> ByteShape {
     ByteShape::new(&[column(TEXT)]).unwrap()
 }
 
-/// Letters first, with bits that are left out; then what two of these bits are. Some letters are none. `lies` about all but
-/// the letters when it compares.
+/// Compares letters first, which lose some bits, and then two of these bits. Some letters are ignored. With `lies`,
+/// comparing inverts the order except for letters.
 #[derive(Debug, Default)]
 struct Folding {
     lies: bool,
@@ -99,7 +99,7 @@ fn decode(shape: &ByteShape, columns: &[ByteColumn], key: &[u8]) -> Vec<Datum> {
     row
 }
 
-/// As ApplySortComparator.
+/// Compares rows as ApplySortComparator does.
 fn compare(columns: &[ByteColumn], a: &[Datum], b: &[Datum]) -> Ordering {
     columns.iter().zip(a.iter().zip(b)).fold(Ordering::Equal, |order, (column, pair)| {
         order.then_with(|| {
@@ -179,7 +179,7 @@ fn drain<R: Run<Error = Infallible>>(run: &mut R) -> Vec<u8> {
     }
 }
 
-/// What a store makes of keys, run by run.
+/// Returns the runs that a store makes of keys.
 fn runs(limit: usize, keys: &[(Vec<u8>, Tid)]) -> Vec<Vec<u8>> {
     let (shape, mut store, mut runs) = (text(), Store::new(limit), Vec::new());
     let spill = |store: &mut Store, runs: &mut Vec<Vec<u8>>| {
@@ -218,7 +218,7 @@ fn merged(runs: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn numbered(keys: Vec<Vec<u8>>, shuffle: u32) -> Vec<(Vec<u8>, Tid)> {
-    // An odd number makes another order of the rows of it, distinct ones.
+    // An odd factor permutes the rows, which stay distinct.
     let tid = |row: usize| Tid::new((row as u32).wrapping_mul(shuffle) % (1 << 20), 1 + (row >> 20) as u16);
     keys.into_iter().enumerate().map(|(row, key)| (key, tid(row))).collect()
 }
@@ -271,7 +271,7 @@ proptest! {
         };
         let mut keys = numbered(keys.iter().map(key).collect(), 1);
         keys.sort();
-        // Of equal keys the first row remains, and the last one.
+        // The first and the last row of equal keys are kept.
         let mut expected: Vec<(Vec<u8>, Tid)> = Vec::new();
         let mut asked = 0;
         for (key, tid) in &keys {
@@ -344,7 +344,8 @@ impl PageSink for Pages {
 
 #[test]
 fn long_shared_beginnings_are_sorted() {
-    // More of them than are sorted by comparison, sharing much, at each depth, with ends and zeros everywhere.
+    // More keys than are sorted by comparison, with long common prefixes at each depth, and with ends and zeros at all
+    // positions.
     let mut keys = Vec::new();
     for length in 0..300usize {
         keys.push(vec![0; length]);
@@ -353,7 +354,7 @@ fn long_shared_beginnings_are_sorted() {
         keys.push([&vec![b'x'; 150][..], &(length as u32 * 77_777).to_be_bytes(), b"tail"].concat());
     }
     keys = [keys.clone(), keys].concat();
-    // Many rows with one key, too, which nothing is like.
+    // Also many rows of one key that shares no prefix with others.
     keys.extend(vec![b"unlike all others".to_vec(); 60]);
     for shuffle in [1, 3, 99_991] {
         let order: Vec<usize> = (0..keys.len()).map(|i| i * 7919 % keys.len()).collect();
@@ -369,7 +370,7 @@ fn long_shared_beginnings_are_sorted() {
 #[test]
 fn what_came_in_order_is_a_run_when_memory_is_scarce() {
     let key = |n: u32| n.to_be_bytes().to_vec();
-    // 20 bytes a record while they are in order, 52 when they are not.
+    // 20 bytes for a record in order, 52 for one out of order.
     let limit = 64 * 1024 + 20_000 * 12 + 10_000;
     let ascending: Vec<Vec<u8>> = (0..19_000).map(key).collect();
     assert_eq!(runs(limit, &numbered(ascending.clone(), 1)).len(), 1, "nothing but records is needed");
@@ -434,7 +435,7 @@ fn strings_that_compare_otherwise_than_their_sort_keys_are_told() {
 
 #[test]
 fn strings_may_have_no_sort_keys() {
-    /// As long as it is asked for, with that byte in the middle.
+    /// Makes sort keys of this length, with this byte in the middle.
     #[derive(Debug)]
     struct Made(usize, u8);
     impl Collator for Made {
@@ -460,7 +461,7 @@ fn strings_may_have_no_sort_keys() {
     assert_eq!(encode(20, 0), None, "a zero byte");
     assert_eq!(encode(4 * 4 + 64, 7), Some(80 + 1 + 4));
     assert_eq!(encode(4 * 4 + 65, 7), None, "too long");
-    // A store's room for a page is enough for the longest.
+    // The room for a page in a store is enough for the longest keys.
     let column = ByteColumn { collator: Some(Rc::new(Made(64, 7))), ..column(TEXT) };
     let shape = ByteShape::new(&[column]).unwrap();
     assert!(shape.page_room() >= text().page_room() + 4 * PAGE_SIZE + 65 * MAX_TUPLES);
@@ -495,7 +496,7 @@ fn some_values_are_no_keys() {
     assert!(!encode(&text(), &[Value::Bytes(&vec![0; MAX_KEY + 1])]));
     assert!(ByteShape::new(&[]).is_none());
     assert!(ByteShape::new(&vec![column(TEXT); 33]).is_none());
-    // Keys that were damaged are none.
+    // Damaged keys are rejected.
     let down = ByteShape::new(&[ByteColumn { descending: true, ..column(TEXT) }]).unwrap();
     assert!(down.decode(&[!b'x', 0xff, 0xff], |_, value| assert_eq!(value, Value::Bytes(b"x"))));
     for damaged in [&[!b'x'][..], &[!b'x', 0xff], &[!b'x', 0xff, 0xfd], &[!b'x', 0xff, 0xff, 1]] {
@@ -503,7 +504,7 @@ fn some_values_are_no_keys() {
     }
 }
 
-/// A heap tuple of one text, whose bytes with header these are.
+/// A heap tuple of one text. `text`: its bytes with their header.
 fn heap_tuple(text: &[u8]) -> Vec<u8> {
     let mut tuple = vec![0; 24];
     (tuple[18], tuple[20], tuple[22]) = (1, 2, 24);
@@ -544,7 +545,7 @@ fn a_leaf_whose_keys_are_none_is_told() {
     let mut records = Vec::new();
     assert_eq!(Leaf::new(page).unwrap().records(&text(), &mut records), Ok(2));
     assert_eq!(read(&records), [(b"a".to_vec(), Tid::new(1, 1)), (b"b".to_vec(), Tid::new(1, 2))]);
-    // A value that is stored elsewhere, or longer than its tuple.
+    // An external value, or one longer than its tuple.
     for header in [1, 0xff] {
         page[at - 1] = header;
         assert_eq!(Leaf::new(page).unwrap().records(&text(), &mut records), Err(LeafError::Key(2)));

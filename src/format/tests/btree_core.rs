@@ -1,7 +1,7 @@
-//! Indexes that a server has built, built again from their tables' files, and compared byte for byte.
+//! Builds indexes of a server again from their tables' files, and compares them byte for byte.
 //!
-//! `pg_test/btree/run` makes the server, the tables and the list of indexes (`pg_test/btree/list.sql`), and runs this.
-//! Only pd_lsn and pd_checksum may differ, and the hole, where core leaves remains of moved items.
+//! `pg_test/btree/run` creates the server, the tables and the list of indexes (`pg_test/btree/list.sql`), and runs this
+//! test. Only pd_lsn, pd_checksum and the hole may differ, because core leaves remains of moved items in the hole.
 #![cfg(target_endian = "little")]
 
 use std::cmp::Ordering;
@@ -38,7 +38,7 @@ impl PageSink for Pages {
     }
 }
 
-/// A column's strings, and their places in the order of its collation: what is as good as ICU's sort keys.
+/// A column's strings with their ranks in its collation, used in place of ICU's sort keys.
 #[derive(Debug, Default)]
 struct Ranks(HashMap<Vec<u8>, u32>);
 
@@ -59,7 +59,7 @@ impl Collator for Ranks {
     }
 }
 
-/// Those of each attribute that has some.
+/// The ranks of each attribute that has a collation.
 fn ranks(lines: &str) -> HashMap<u16, Rc<Ranks>> {
     let mut all: HashMap<u16, Ranks> = HashMap::new();
     for line in lines.lines() {
@@ -119,7 +119,7 @@ fn attribute(text: &str) -> Attribute {
 }
 
 fn index(line: &str, data: &Path, ranks: &HashMap<u16, Rc<Ranks>>) -> Index {
-    // A type's name may have spaces in it, and it is in the last part.
+    // A type's name may have spaces; it is in the last part.
     let parts: Vec<_> = line.splitn(8, ' ').collect();
     let read = |name: &str| fs::read(data.join(name)).unwrap();
     let (mut numbers, mut columns) = (Vec::new(), Vec::new());
@@ -164,7 +164,7 @@ fn masked(page: &[u8]) -> Vec<u8> {
     page
 }
 
-/// All leaves.
+/// Returns all leaves of an index.
 fn leaves(index: &Index) -> Vec<Leaf<'_>> {
     let page = |block: u32| index.file[block as usize * PAGE_SIZE..].first_chunk().unwrap();
     let meta = Metapage::new(page(0)).unwrap();
@@ -205,7 +205,7 @@ fn check<W: Word>(index: &Index, shape: &KeyShape) -> Result<String, String> {
     })
 }
 
-/// The same with keys that are bytes. The store has so little memory that there are several runs.
+/// Builds the index again with keys that are bytes. The store has so little memory that there are several runs.
 fn check_bytes(index: &Index, shape: &ByteShape) -> Result<String, String> {
     let reader = bytes::read::Reader::new(&index.attributes, &index.numbers, shape).unwrap();
     let (mut store, mut runs) = (Store::new(700_000), Vec::new());
@@ -252,7 +252,7 @@ fn check_bytes(index: &Index, shape: &ByteShape) -> Result<String, String> {
     Ok(format!("{what}, as bytes in {count} runs"))
 }
 
-/// Builds an index again.
+/// Builds an index again and compares it.
 fn compare(index: &Index, entries: usize, build: impl FnOnce(Options, &mut Pages) -> Built) -> Result<String, String> {
     if index.name.starts_with("read_") {
         return Ok(format!("{entries} entries"));
@@ -304,7 +304,7 @@ fn indexes_are_the_ones_of_the_server() {
     let mut different = 0;
     for line in list.lines() {
         let index = index(line, Path::new(&data), &ranks);
-        // Whatever is a word can be bytes, too.
+        // A key with a word can be encoded as bytes, too.
         let result = match words(&index.columns) {
             Some(shape) if shape.width() == Width::Narrow => check::<u64>(&index, &shape),
             Some(shape) => check::<u128>(&index, &shape),

@@ -1,4 +1,5 @@
-//! Leaves for the end of a tree: linked, in order, and each entry once; the border to what is before them.
+//! Leaves for the end of a tree: they are linked and in order, each entry occurs once, and the border to the leaf
+//! before is valid.
 
 use pg_bulk_format::btree::build::{BuildError, Options, border_size};
 use pg_bulk_format::btree::entry::{Entry, Tid};
@@ -75,11 +76,11 @@ fn the_border_lies_between() {
     lead_to(&mut to[..length], 77);
     let place = Tid::from_bytes(*to.first_chunk().unwrap());
     assert_eq!((place.block(), place.offset()), (77, 1));
-    // Equal keys are told apart by their rows.
+    // Equal keys are distinguished by their rows.
     let twin = Entry::new(500, Tid::new(4, 99));
     let length = leaves.border::<u64>(&shape(), &tuple(twin), &mut to).unwrap();
     assert_eq!(Tid::from_bytes(*to[length - 6..].first_chunk().unwrap()), twin.tid());
-    // Not before the leaves, no tuple, no room.
+    // Not before the leaves, not a tuple, too little room.
     assert_eq!(leaves.border::<u64>(&shape(), &tuple(entry(500)), &mut to), None);
     assert_eq!(leaves.border::<u64>(&shape(), &tuple(entry(501)), &mut to), None);
     assert_eq!(leaves.border::<u64>(&shape(), &[1, 2, 3], &mut to), None);

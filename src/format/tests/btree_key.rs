@@ -1,4 +1,4 @@
-//! Words of keys against the order of their columns, and keys out of heap tuples.
+//! Words of keys compared with the order of their columns, and keys read from heap tuples.
 
 use std::cmp::Ordering;
 
@@ -31,7 +31,7 @@ fn column() -> impl Strategy<Value = KeyColumn> {
     })
 }
 
-/// The datum of a type: of its values those at the ends, and those next to each other, are often wanted.
+/// Makes a value of a type. Extreme and adjacent values are frequent.
 fn value(kind: KeyKind, number: u64) -> KeyValue {
     let few = |n: u64| -> i64 {
         match n % 8 {
@@ -74,14 +74,14 @@ fn value(kind: KeyKind, number: u64) -> KeyValue {
         KeyKind::Bool => number & 1,
         KeyKind::Char => int as i8 as u64,
         KeyKind::Uuid => {
-            // Not the two that a nullable column has no place for.
+            // Without the two that have no word in a nullable column.
             let uuid = u128::from(int as u64) << 64 | u128::from(few(number / 5) as u64);
             return KeyValue::Uuid(uuid.clamp(1, u128::MAX - 1).to_be_bytes());
         }
     })
 }
 
-/// A comparison function of the type: btint4cmp and its like.
+/// A comparison function of the type, such as btint4cmp.
 fn compare_values(kind: KeyKind, a: KeyValue, b: KeyValue) -> Ordering {
     let (a, b) = match (a, b) {
         (KeyValue::Uuid(a), KeyValue::Uuid(b)) => return a.cmp(&b),
@@ -203,12 +203,12 @@ fn what_does_not_fit_has_no_shape() {
     assert_eq!((shape.width(), shape.tuple_size()), (Width::Narrow, 40));
 }
 
-/// An attribute of a table, and a value of it.
+/// An attribute of a table with a value.
 #[derive(Clone, Debug)]
 enum Cell {
     Key(KeyKind, KeyValue),
     Text(Option<Vec<u8>>),
-    /// Never with a header of one byte.
+    /// Never gets a header of one byte.
     PlainText(Option<Vec<u8>>),
     Name(u8),
 }
@@ -271,7 +271,7 @@ fn tuple(cells: &[Cell]) -> PageBatch {
     let nulls: Vec<bool> = values.iter().map(Option::is_none).collect();
     let values: Vec<u64> = values.iter().map(|value| value.unwrap_or_default()).collect();
     let mut buffer = FormBuffer::new();
-    // SAFETY: a value for each attribute, and the bytes they point to are kept.
+    // SAFETY: there is a value for each attribute, and the bytes that they point to are kept.
     #[allow(unsafe_code, reason = "datums are addresses")]
     let formed = unsafe { layout.form(values.as_ptr(), nulls.as_ptr(), &mut buffer) };
     let Formed::Tuple(tuple) = formed else { panic!("{formed:?}") };
@@ -303,7 +303,7 @@ fn tuples_of_other_tables_have_no_keys() {
 
     let mut page: [u8; PAGE_SIZE] = batch.pages().try_into().unwrap();
     let mut entries = Vec::new();
-    // LP_DEAD: the line pointer of a tuple that is not there.
+    // LP_DEAD: a line pointer without a tuple.
     page[25] |= 0x80;
     page[26] |= 1;
     assert_eq!(reader.read_page::<u64>(&page, 9, &mut entries), Some(1));

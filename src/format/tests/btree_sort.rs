@@ -1,4 +1,4 @@
-//! Sorting and merging against the standard library, and equal keys against a naive judge.
+//! Sorting and merging compared with the standard library, and equal keys compared with a naive implementation.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ fn check_alternating<W: Word>(mut all: Vec<Entry<W>>, runs: u64, stretch: u64, b
     check_merge(&parts, blocks, &all);
 }
 
-/// Merges runs with blocks of these sizes, then the same with the first one in memory.
+/// Merges runs with blocks of these sizes, then again with the first run in memory.
 fn check_merge<W: Word>(parts: &[Vec<Entry<W>>], blocks: &[usize], expected: &[Entry<W>]) {
     let in_blocks = |(entries, size): (&Vec<Entry<W>>, &usize)| Either::Blocks(Blocks::new(entries.clone(), *size));
     let mut runs: Vec<_> = parts.iter().zip(blocks).map(in_blocks).collect();
@@ -211,7 +211,7 @@ impl<W: Word> Run<W> for Blocks<W> {
     }
 }
 
-/// Entries that are collected at once, and as many as may come with the last one.
+/// The most entries that are collected at once, with those that may come with the last one.
 const COLLECTED: usize = 1024 + 63;
 
 fn collect<W: Word, R: Run<W>>(mut merge: Merge<W, R>) -> Vec<Entry<W>>
@@ -228,7 +228,7 @@ where
         }
         all.extend_from_slice(entries);
         let (start, count) = (entries.as_ptr(), entries.len());
-        // What is handed out where it lies is as long as it is there.
+        // Entries that are returned in place are valid as long as the block.
         let lies_in_run = merge.runs().iter().any(|run| run.block().as_ptr_range().contains(&start));
         assert!(lies_in_run || count <= COLLECTED, "{count} entries were collected");
     }
@@ -242,7 +242,7 @@ fn order_is_found() {
     let mut descending: Vec<_> = ascending.iter().rev().copied().collect();
     assert_eq!(sort(&mut descending, &mut scratch), Order::Reversed);
     assert!(descending == ascending);
-    // One that is not in order is enough, wherever it is.
+    // One entry out of order is enough, at any position.
     for at in [1, 63, 64, 65, 128, 4999] {
         let mut entries = ascending.clone();
         entries.swap(at - 1, at);
@@ -250,7 +250,7 @@ fn order_is_found() {
         assert_eq!(sort(&mut entries, &mut scratch), Order::Mixed);
         assert!(entries == ascending);
     }
-    // Equal entries, which there should not be, do no harm.
+    // Equal entries, which should not occur, do no harm.
     let mut same = vec![Entry::new(7u64, Tid::new(1, 1)); 100];
     assert_eq!(sort(&mut same, &mut scratch), Order::Mixed);
 }
@@ -271,14 +271,14 @@ fn errors_of_runs_come_through() {
     assert_eq!(Merge::<u64, Slice<u64>>::new(vec![]).next(), Ok(&[][..]));
 }
 
-/// Entries whose keys are these.
+/// Makes entries with these keys.
 fn with_keys(keys: impl Iterator<Item = u64>) -> Vec<Entry<u64>> {
     keys.map(|key| Entry::new(key, Tid::new(key as u32, 1))).collect()
 }
 
 #[test]
 fn errors_of_runs_that_alternate_come_through() {
-    /// It has one block.
+    /// A run with one block.
     struct OneBlock(Blocks<u64>);
     impl Run<u64> for OneBlock {
         type Error = &'static str;
@@ -357,13 +357,13 @@ proptest! {
             entries.push(Entry::new(shape.encode::<u64>(&[value]).unwrap(), Tid::new(i as u32, 1)));
         }
         entries.sort();
-        // All rows with a key that may be there once.
+        // All rows of each key that may occur only once.
         let mut expected = BTreeMap::<u64, Vec<Tid>>::new();
         for entry in &entries {
             expected.entry(entry.key()).or_default().push(entry.tid());
         }
         let judge = |key: u64, tids: &mut Vec<Tid>, next: Tid| match (key ^ keep) % 4 {
-            // The first one, the last one, all of them, every other one.
+            // Keeps the first one, the last one, all of them, or every other one.
             0 => {}
             1 => *tids = vec![next],
             2 => tids.push(next),

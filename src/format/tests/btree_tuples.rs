@@ -1,4 +1,4 @@
-//! Trees of tuples that somebody else formed and compares: the same pages as of the same entries as integers.
+//! Trees of formed tuples that the caller compares: their pages equal those of the same entries as integers.
 
 use std::collections::BTreeMap;
 

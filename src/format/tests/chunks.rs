@@ -1,8 +1,8 @@
-//! The search for line ends against the exact line reader, for every prefix of a file.
+//! The search for line ends compared with the exact line reader, for every prefix of a file.
 //!
-//! The search may stop and go on at any byte. Whatever the pieces, what it has found so far must be the last of the
-//! line ends that [`line::read_line`] finds among the bytes seen, and its count COPY's. Files are those of regular
-//! dialects up to the first thing that is an error to COPY or the end of its data: what lies behind is never asked for.
+//! The search may stop and continue at any byte. With any division, its result must be the last of the line ends that
+//! [`line::read_line`] finds in the same bytes, with COPY's count of lines. Files are those of regular dialects, up to
+//! the first error of COPY or the end of its data: bytes behind that are never searched.
 
 mod dialects;
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 /// A line end, and COPY's count of lines up to it.
 type Found = (usize, u64);
 
-/// The line ends of the file, and how much of it COPY reads as lines.
+/// Returns the line ends of the file, and the number of bytes that COPY reads as lines.
 fn by_read_line(d: &Dialect, eol: Eol, file: &[u8]) -> (Vec<Found>, usize) {
     let (mut known, mut at, mut lines) = (Some(eol), 0, 0);
     let mut ends = Vec::new();
@@ -26,7 +26,7 @@ fn by_read_line(d: &Dialect, eol: Eol, file: &[u8]) -> (Vec<Found>, usize) {
                 lines += 1 + embedded;
                 ends.push((at, lines));
             }
-            // An unterminated line is there to be passed over; what follows an end marker is not.
+            // The search covers an unterminated line, but not the bytes behind an end marker.
             Line::End { content, .. } if at + content == file.len() => return (ends, file.len()),
             Line::End { .. } | Line::Error { .. } => return (ends, at),
             Line::NeedMore { .. } => unreachable!("all there is was given"),
@@ -38,7 +38,7 @@ fn last_within(ends: &[Found], seen: usize) -> Option<Found> {
     ends.iter().copied().take_while(|&(end, _)| end <= seen).last()
 }
 
-/// Each prefix, looked at from its start.
+/// Searches each prefix from its start.
 fn check_prefixes(d: &Dialect, eol: Eol, file: &[u8]) {
     let (ends, readable) = by_read_line(d, eol, file);
     for level in levels() {
@@ -52,7 +52,7 @@ fn check_prefixes(d: &Dialect, eol: Eol, file: &[u8]) {
     }
 }
 
-/// The file in pieces, as the reader does it: what ends in a line end is taken away.
+/// Searches the file in parts, as the reader does: complete lines are removed.
 fn check_pieces(d: &Dialect, eol: Eol, file: &[u8], pieces: &[usize]) {
     let (ends, readable) = by_read_line(d, eol, file);
     for level in levels() {
@@ -78,13 +78,13 @@ fn shown(file: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(file))
 }
 
-/// The file's line ends, outside and inside quotes, become `eol`, but where it says otherwise.
+/// Replaces line ends, outside and inside quotes, by `eol`, unless they are marked otherwise.
 fn with_line_ends(tokens: &[&'static [u8]], eol: Eol) -> Vec<u8> {
     let line_end = dialects::line_end(eol);
     tokens.iter().flat_map(|&token| if token == b"EOL" { line_end } else { token }).copied().collect()
 }
 
-/// Two structural bytes at each place around the edges of two blocks, in and out of quotes, cut at every byte.
+/// Two structural bytes at each position around the edges of two blocks, in and out of quotes, cut at every byte.
 #[test]
 fn block_edges() {
     let bytes: &[u8] = if cfg!(miri) { b"\"\n" } else { b"\"\\\n\r,e'" };
@@ -114,7 +114,7 @@ fn block_edges() {
     }
 }
 
-/// Lines whose ends lie on, before and behind the edges of blocks.
+/// Line ends on, before and behind the edges of blocks.
 #[test]
 fn every_length() {
     for d in dialects::regular() {

@@ -1,8 +1,8 @@
-//! The reader against csv-core, wherever RFC 4180 and COPY mean the same.
+//! The reader compared with csv-core, where RFC 4180 and COPY agree.
 //!
-//! Files are written from random tables, so there are three witnesses: the table, csv-core and the reader. Left out is
-//! what COPY reads in its own way: empty lines, quotes in mid-field, `\.` (data in CSV from 18 on), the NULL marker
-//! (one that no field can be).
+//! Files are written from random tables, so that the table, csv-core and the reader can be compared. The files contain
+//! nothing that only COPY reads in its own way: empty lines, quotes in the middle of a field, `\.` (data in CSV from 18
+//! on), and the NULL marker (no field can equal the one used).
 
 use csv_core::ReadFieldResult;
 use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
@@ -45,7 +45,7 @@ fn write(records: &[Vec<(String, bool)>], style: Style) -> (Table, Vec<u8>) {
             if j > 0 {
                 file.push(char::from(style.delimiter));
             }
-            // A lone empty field would make an empty line.
+            // A single empty field would make an empty line.
             let lone = record.len() == 1 && value.is_empty();
             if *quoted || lone || value.contains(special) {
                 let doubled = value.replace(quote, &format!("{quote}{quote}"));
@@ -70,7 +70,7 @@ fn by_csv_core(file: &[u8], style: Style) -> Table {
         let (result, read, written) = reader.read_field(input, &mut value);
         input = &input[read..];
         match result {
-            // An empty input says that the file has ended. Nothing was written: the value fits by its size.
+            // An empty input means that the file has ended. No bytes were written: the value fits by its size.
             ReadFieldResult::InputEmpty => {
                 assert!(input.is_empty());
                 let (result, _, more) = reader.read_field(&[], &mut value[written..]);

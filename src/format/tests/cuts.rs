@@ -1,4 +1,5 @@
-//! The rules of a cut, one by one: where records end, how many there are, what crosses an edge, what may be an end marker.
+//! The rules of a cut, one by one: the record ends, the number of records, the state that crosses an edge, possible end
+//! markers.
 
 mod dialects;
 
@@ -8,7 +9,7 @@ use pg_bulk_format::dialect::{Dialect, EndMarker, Eol};
 use pg_bulk_format::reader::Place;
 use pg_bulk_format::scan::{Needles, Scanner};
 
-/// The cuts of a file's stretches, which begins at byte 1000 of a larger one, behind its 7th line.
+/// Cuts the ranges of a file that begins at byte 1000 of a larger one, behind its 7th line.
 fn cuts(d: &Dialect, eol: Eol, file: &[u8]) -> Vec<Cut> {
     let mut edge = Edge::at(Place { eol, offset: 1000, lines: 7 });
     let mut offset = 1000;
@@ -36,7 +37,7 @@ fn text() -> Dialect {
     dialect(false, "\t", "", "", "\\N", EndMarker::Until17)
 }
 
-/// Offset behind the last record, records, position of the record at the next edge, lines before it.
+/// Offset behind the last record, number of records, start of the record at the next edge, lines before it.
 fn said(cut: &Cut) -> (Option<usize>, u64, u64, u64) {
     (cut.end, cut.most_records, cut.edge.record, cut.edge.lines_before_record)
 }
@@ -52,7 +53,7 @@ fn a_cut_is_behind_the_last_line_end() {
     }
 }
 
-/// A stretch within a record says nothing; the lines in it count where the record ends.
+/// A range within a record has no record end; the lines in it count where the record ends.
 #[test]
 fn a_record_may_be_longer_than_a_stretch() {
     let file = [&b"1\n\""[..], &b"x\n".repeat(80), b"\"\n2\n"].concat();
@@ -63,7 +64,8 @@ fn a_record_may_be_longer_than_a_stretch() {
     assert_eq!(said(&cuts[2]), (Some(39), 82, 1167, 90));
 }
 
-/// The edge knows whether it is in quotes, whether the byte behind it is taken, and whether half a line end is before.
+/// The state at an edge: whether it is in quotes, whether the byte behind it is escaped, and whether half a line end is
+/// before it.
 #[test]
 fn edges_carry_what_crosses_them() {
     let after = |d: &Dialect, eol: Eol, before: &[u8], behind: &[u8]| {
@@ -86,7 +88,8 @@ fn edges_carry_what_crosses_them() {
     assert_eq!(after(&text, Eol::CrNl, b"\\\r", b"\ny"), None);
 }
 
-/// A carriage return at the edge is a line before it, for CSV counts bytes; the record behind is where it was.
+/// A carriage return at the edge is a line before it, because the count in CSV is one of bytes. The next record's start
+/// stays.
 #[test]
 fn a_line_end_in_two_stretches_counts_once() {
     let file = [&[b'x'; BLOCK - 1], &b"\r\ny\r\n"[..]].concat();
@@ -97,7 +100,7 @@ fn a_line_end_in_two_stretches_counts_once() {
     }
 }
 
-/// What a survey says holds if nothing crosses the edge. If something does, the cut says what is so.
+/// A survey is valid if nothing crosses the edge. Otherwise the cut corrects it.
 #[test]
 fn what_crosses_an_edge_counts() {
     let behind = |d: &Dialect, eol: Eol, before: &[u8], behind: &[u8]| {
@@ -105,7 +108,7 @@ fn what_crosses_an_edge_counts() {
         let cut = cuts(d, eol, &file)[1];
         (cut.end, cut.most_records, cut.edge.lines_before_record)
     };
-    // A newline that is taken ends no line, and the backslashes behind it make the survey search by itself.
+    // An escaped newline ends no line. The backslashes behind it make the survey search the range itself.
     assert_eq!(behind(&text(), Eol::Nl, b"", b"\nA\\N\nB\n"), (Some(7), 3, 10));
     assert_eq!(behind(&text(), Eol::Nl, b"\\", b"\nA\\N\nB\n"), (Some(7), 2, 9));
     assert_eq!(behind(&text(), Eol::Nl, b"\\", b"\nA\nB\n"), (Some(5), 2, 9));
@@ -115,11 +118,11 @@ fn what_crosses_an_edge_counts() {
         assert_eq!(behind(&d, Eol::CrNl, b"\r", b"\nA\r\nB\r\n"), (Some(7), 3, 10));
         assert_eq!(behind(&d, Eol::CrNl, b"", b"A\r\nB\r\n").0, Some(6));
     }
-    // Quotes turn around what is quoted; the lines count all the same.
+    // A quote before the edge swaps quoted and unquoted bytes; the lines count in both cases.
     let old = csv(EndMarker::Until17);
     assert_eq!(behind(&old, Eol::Nl, b"", b"A\n\"B\n\"\n\"C\n"), (Some(7), 3, 10));
     assert_eq!(behind(&old, Eol::Nl, b"\"", b"A\n\"B\n\"\n\"C\n"), (Some(10), 4, 11));
-    // An escape that takes a quote, or does not.
+    // An escape character that escapes a quote, and one that does not.
     let escaping = dialect(true, ",", "\"", "e", "", EndMarker::Until17);
     assert_eq!(behind(&escaping, Eol::Nl, b"\"e", b"\"\n\"\n"), (Some(4), 2, 9));
     assert_eq!(behind(&escaping, Eol::Nl, b"\"ee", b"\"\n\"\n"), (Some(2), 1, 8));
@@ -127,7 +130,7 @@ fn what_crosses_an_edge_counts() {
     assert_eq!(behind(&escaping, Eol::Nl, b"e", b"\"\n\"\n"), (Some(4), 2, 9));
 }
 
-/// Which stretches may hold an end marker. A stretch too many costs time, so these are the rules to the letter.
+/// The ranges that may contain an end marker. A wrong positive costs time, so this test is exact.
 #[test]
 fn suspicions() {
     let suspicious = |d: &Dialect, eol: Eol, before: &[u8], behind: &[u8]| {
@@ -140,14 +143,14 @@ fn suspicions() {
     let new_text = dialect(false, "\t", "", "", "\\N", EndMarker::Since18);
     for d in [&old_text, &new_text] {
         let suspicious = |before: &[u8], behind: &[u8]| suspicious(d, Eol::Nl, before, behind);
-        // Anywhere on a line, if no backslash takes the marker's own.
+        // At any position of a line, unless a backslash escapes the marker's own.
         assert_eq!(suspicious(b"x\\.", b"x\n"), before);
         assert_eq!(suspicious(b"\n\\.", b"\n"), before);
         assert_eq!(suspicious(b"x\\\\.", b"x\n"), nothing);
         assert_eq!(suspicious(b"x\\\\\\.", b"x\n"), before);
         assert_eq!(suspicious(b"\\\\.\\.", b"x\n"), before);
         assert_eq!(suspicious(b"x.", b"\\.\n"), behind);
-        // Across the edge, and behind a run of backslashes across it.
+        // Across the edge, and behind backslashes across it.
         assert_eq!(suspicious(b"\\", b".\n"), behind);
         assert_eq!(suspicious(b"\\\\", b".\n"), nothing);
         assert_eq!(suspicious(b"\\", b"\\.\n"), nothing);
@@ -157,7 +160,7 @@ fn suspicions() {
     }
     let old = csv(EndMarker::Until17);
     let suspicious = |before: &[u8], behind: &[u8]| suspicious(&old, Eol::Nl, before, behind);
-    // At the start of a line only.
+    // Only at the start of a line.
     assert_eq!(suspicious(b"\n\\.", b"\n"), before);
     assert_eq!(suspicious(b"\r\\.", b"\n"), before);
     assert_eq!(suspicious(b"x\\.", b"\n"), nothing);
@@ -166,12 +169,12 @@ fn suspicions() {
     assert_eq!(suspicious(b"\n\\", b".\n"), behind);
     assert_eq!(suspicious(b"\nx\\", b".\n"), nothing);
     assert_eq!(suspicious(b"x", b"\n\\."), behind);
-    // Where the file's records begin, too.
+    // Also at the start of the file's records.
     let start = |d: &Dialect, bytes: &[u8]| cuts(d, Eol::Nl, bytes)[0].suspicious;
     assert!(start(&old, b"\\.\n"));
     assert!(start(&old_text, b"\\.\n"));
     assert!(!start(&old, b"x\\.\n"));
-    // To CSV as of 18 it is data.
+    // In CSV from 18 on it is data.
     let new = csv(EndMarker::Since18);
     assert!(!start(&new, b"\\.\n") && !start(&new, b"1\n\\.\n"));
 }

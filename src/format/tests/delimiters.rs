@@ -1,8 +1,8 @@
-//! Delimiters of more than one byte, lines without quotes, and delimiters that end lines: against ways to say the same with
-//! one byte between fields and none behind them, which is COPY's, and against what a program would do that only splits.
+//! Delimiters of several bytes, lines without quotes, and delimiters at the end of lines.
 //!
-//! The other tests of records take dialects that have them ([`dialects::regular`]) and hold the reader against its twin,
-//! which asks the same functions where a field ends. Here nothing of the kind is asked.
+//! Each file is compared with an equivalent file in COPY's form, which has one-byte delimiters and none at the end of
+//! lines, or with a program that only splits. The other tests include such dialects ([`dialects::regular`]), but they
+//! compare the reader with its twin, which finds field ends with the same functions. These tests do not use them.
 
 mod dialects;
 
@@ -12,11 +12,11 @@ use pg_bulk_format::naive::{self, Cell, Row};
 use pg_bulk_format::reader::{ReadError, Settings};
 use proptest::prelude::*;
 
-/// Delimiters, and a byte that is in none of them, nor in fields.
+/// Delimiters, and a byte that is neither in them nor in fields.
 const LONG: &[&str] = &["||", "~|~", "aa", "€", "\u{1}\u{2}", ", ", "aba", "-0123456789abcd-"];
 const SHORT: &str = "\u{1f}";
 
-/// All that the reader says, at every level, in pieces of so many bytes.
+/// Reads the file at every level, `size` bytes at a time. All results must be equal.
 fn read(d: &Dialect, file: &[u8], size: usize) -> (Vec<Row>, Option<(u64, ReadError)>) {
     let settings = |level| Settings {
         dialect: d.clone(),
@@ -40,7 +40,7 @@ fn cells(rows: &[Row]) -> Vec<&[Cell]> {
     rows.iter().map(|row| row.cells.as_slice()).collect()
 }
 
-/// Records of fields, each made of pieces. A piece may be the beginning of the delimiter.
+/// Records of fields; each field is a list of parts. A part may be the beginning of the delimiter.
 type Table = Vec<Vec<Vec<u8>>>;
 
 fn table() -> impl Strategy<Value = Table> {
@@ -48,12 +48,12 @@ fn table() -> impl Strategy<Value = Table> {
     proptest::collection::vec(proptest::collection::vec(field, 1..6), 1..30)
 }
 
-/// What a piece is. In a field without quotes no delimiter comes to be, and none at its end together with the one behind it:
-/// there its beginning stands only before a letter that no delimiter has.
+/// Returns the bytes of a part. A field without quotes must not contain a delimiter, not even together with the
+/// delimiter behind it. So a beginning of the delimiter is only used before a letter that no delimiter has.
 fn piece(d: &Dialect, delimiter: &str, piece: u8) -> Vec<u8> {
     let beginning = |bytes: usize| {
         let mut beginning = delimiter.as_bytes()[..bytes.min(delimiter.len())].to_vec();
-        // Not half a character.
+        // Not a part of a character.
         if std::str::from_utf8(&beginning).is_err() {
             beginning.clear();
         }
@@ -76,8 +76,8 @@ fn piece(d: &Dialect, delimiter: &str, piece: u8) -> Vec<u8> {
     }
 }
 
-/// A file with `put` between fields, and at the end of records where `ends` says so. Pieces that are beginnings are those of
-/// `delimiter`, whatever is put.
+/// Writes a file with `put` between fields, and also at the end of records for which `ends` returns true. Parts that
+/// are beginnings are those of `delimiter`.
 fn file(d: &Dialect, table: &Table, delimiter: &str, put: &str, eol: Eol, ends: impl Fn(usize) -> bool) -> Vec<u8> {
     let mut out = b"z".to_vec();
     out.extend(line_end(eol));
@@ -88,7 +88,7 @@ fn file(d: &Dialect, table: &Table, delimiter: &str, put: &str, eol: Eol, ends: 
             }
             for &one in field {
                 out.extend(piece(d, delimiter, one));
-                // What ends here and goes on there would be another delimiter.
+                // Otherwise the end of this part and the start of the next could form a delimiter.
                 if one < 2 {
                     out.push(b'z');
                 }
@@ -102,7 +102,7 @@ fn file(d: &Dialect, table: &Table, delimiter: &str, put: &str, eol: Eol, ends: 
     out
 }
 
-/// A dialect with one of [`LONG`], and the same with [`SHORT`].
+/// A dialect with one of [`LONG`], and the same dialect with [`SHORT`].
 fn pair(kind: usize, delimiter: &str) -> (Dialect, Dialect) {
     let of = |delimiter: &str| match kind {
         0 => dialect(true, delimiter, "\"", "\"", "z", EndMarker::Until17),
@@ -116,7 +116,7 @@ fn pair(kind: usize, delimiter: &str) -> (Dialect, Dialect) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 10 } else { 1500 }))]
 
-    /// A long delimiter says what a short one says.
+    /// A long delimiter gives the same records as a short one.
     #[test]
     fn as_with_one_byte(
         table in table(),
@@ -124,9 +124,9 @@ proptest! {
         eol in prop::sample::select(&EOLS),
         size in 1usize..300,
     ) {
-        // The text format has other uses for some of them; its escapes, too, are not those of the pieces.
+        // The text format reserves some of these delimiters, and its escapes differ from those of the parts.
         let delimiter = if kind == 3 { "||" } else { LONG[which] };
-        // A newline within quotes is one more line, of which kind is no matter here.
+        // A newline within quotes is one more line; the kind of line end does not matter here.
         let eol = if kind < 2 { Eol::Nl } else { eol };
         let (long, short) = pair(kind, delimiter);
         let with = |d: &Dialect, put: &str| file(d, &table, delimiter, put, eol, |_| false);
@@ -138,7 +138,7 @@ proptest! {
         prop_assert_eq!(numbers(&rows), numbers(&expected));
     }
 
-    /// Delimiters at the ends of lines, of all or of some, say nothing where they may be.
+    /// Delimiters at the end of all or some lines do not change the records.
     #[test]
     fn as_without_the_last_one(
         table in table(),
@@ -159,7 +159,8 @@ proptest! {
         prop_assert_eq!(cells(&rows), cells(&expected));
     }
 
-    /// Without quotes, lines and fields are what splitting at line ends and delimiters makes, whatever else is in them.
+    /// Without quotes, a file's lines and fields are the result of splitting at line ends and delimiters, with any
+    /// other bytes in them.
     #[test]
     fn as_if_only_split(
         tokens in proptest::collection::vec((0usize..9, 0u8..12), 0..150),
@@ -194,7 +195,7 @@ proptest! {
     }
 }
 
-/// A delimiter on each side of the edges of blocks, whole and in halves that are none.
+/// A delimiter on each side of the edges of blocks, whole and in incomplete halves.
 #[test]
 fn around_the_edges_of_blocks() {
     for delimiter in LONG {
@@ -221,7 +222,7 @@ fn around_the_edges_of_blocks() {
     }
 }
 
-/// A character like others, whichever it is, between fields of a file without quotes.
+/// Every byte as the delimiter of a file without quotes.
 #[test]
 fn any_byte_as_delimiter() {
     for byte in (1u8..128).filter(|&byte| byte != b'\n' && byte != b'\r' && byte != b'z') {

@@ -1,7 +1,7 @@
-//! The functions of the fuzz targets on some thousand random inputs, the same ones every time.
+//! Runs the functions of the fuzz targets on some thousand random inputs, which are the same in every run.
 //!
-//! Random bytes would hardly ever be a file or a number. So files are made of the pieces that matter to the reader, and
-//! texts are ones that some decoder takes, with a byte or two changed.
+//! Random bytes would rarely be a file or a number. So files are made of parts with special meaning, and texts are ones
+//! that some decoder accepts, with a byte or two changed.
 
 #[path = "../../../fuzz/src/lib.rs"]
 #[allow(dead_code, reason = "what targets within a server take")]
@@ -26,7 +26,7 @@ impl Random {
         of[self.below(of.len())]
     }
 
-    /// One of the texts, with up to three bytes changed, taken out or put in.
+    /// Returns one of the texts, with up to three bytes changed, removed or inserted.
     fn like(&mut self, texts: &[&str], bytes: &[u8]) -> Vec<u8> {
         let mut text = self.one(texts).as_bytes().to_vec();
         for _ in 0..self.below(4) {
@@ -77,7 +77,7 @@ const PIECES: &[&[u8]] = &[
     b" ",
     b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
 ];
-// Rare, since hardly anything is read behind them.
+// Rare, because the reader stops behind most of them.
 const BREAKS: &[&[u8]] = &[b"\n", b"\r", b"\r\n", b"\\.", b"\\.\n", b"\xff", b"\xe2\x82", b"\0", b"\n\\.\n"];
 
 const TEXTS: &[&str] = &[
@@ -150,7 +150,7 @@ const TEXTS: &[&str] = &[
     "",
 ];
 
-/// A head of `head` bytes, and a file of at most so many pieces.
+/// A head of `head` bytes, and a file of at most `pieces` parts.
 fn file(random: &mut Random, head: usize, pieces: usize) -> Vec<u8> {
     let mut input = random.number().to_le_bytes()[..head].to_vec();
     let line_end: &[u8] = random.one(&[b"\n", b"\n", b"\r\n", b"\r"]);
@@ -192,7 +192,7 @@ fn count() {
     }
 }
 
-/// Titles, names and values of a few kinds, mostly in records of one length.
+/// Titles, names and values of a few types, mostly in records of equal length.
 #[test]
 fn sniff() {
     for seed in 0..INPUTS / 4 {
@@ -220,7 +220,7 @@ fn sniff() {
     }
 }
 
-/// Numbers and dates as they are written elsewhere, most of them with some bytes changed.
+/// Numbers and dates in other forms, most of them with some bytes changed.
 #[test]
 fn forms() {
     const TEXTS: &[&str] = &[
@@ -252,7 +252,7 @@ fn forms() {
     }
 }
 
-/// Lines of some members, with a byte or two changed in half of them.
+/// Lines of some members; in half of them a byte or two is changed.
 #[test]
 fn json() {
     const KEYS: &[&str] = &["a", "b", "", "ab", "\u{e9}", "c", "\\u0061", "\\u00e9", "a\\n"];
@@ -300,7 +300,7 @@ fn json() {
     }
 }
 
-/// Some records, in half of the files with a byte or two changed, or cut off.
+/// Some records; in half of the files a byte or two is changed or the end is cut off.
 #[test]
 fn binary() {
     const VALUES: &[&[u8]] = &[
@@ -317,7 +317,7 @@ fn binary() {
     for seed in 0..INPUTS {
         let random = &mut Random(seed);
         let mut input = random.number().to_le_bytes()[..fuzz::binary::HEAD].to_vec();
-        // With the header of the target's, mostly.
+        // Mostly with the header that the target makes.
         input[0] &= if random.below(8) == 0 { 7 } else { 3 };
         let count = input[0] & 3;
         for _ in 0..random.below(30) {
@@ -358,14 +358,14 @@ fn page() {
     }
 }
 
-/// Records of fields that some decoder takes, most of them in a line of their own.
+/// Records of fields that some decoder accepts, most of them on a line of their own.
 #[test]
 fn block() {
     for seed in 0..INPUTS / 4 {
         let random = &mut Random(seed);
         let mut input = [random.number().to_le_bytes(), random.number().to_le_bytes()].concat();
         input.truncate(fuzz::block::HEAD);
-        // Text, or CSV, in their own characters.
+        // Text or CSV, with their usual characters.
         input[0] &= 1;
         let (fields, delimiter) = (1 + usize::from(input[5] & 3), if input[0] == 1 { b',' } else { b'\t' });
         let columns: Vec<&[&str]> =
@@ -380,7 +380,7 @@ fn block() {
     }
 }
 
-/// What fuzzing has found worth keeping.
+/// Runs the inputs that fuzzing has found and that are kept.
 #[test]
 fn corpus() {
     type Target = (&'static str, fn(&[u8]));

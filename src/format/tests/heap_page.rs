@@ -1,7 +1,7 @@
-//! A page that a server has made, made again.
+//! Makes a page that equals one made by a server.
 //!
-//! `data/heap_page.hex` is block 0 of this table in PostgreSQL 15 on x86-64 after a COPY of the rows below (offset and
-//! bytes of what is not zero, from pageinspect's get_raw_page, before anything read it):
+//! `data/heap_page.hex` is block 0 of this table in PostgreSQL 15 on x86-64 after a COPY of the rows below. It has the
+//! nonzero bytes with their offsets, from pageinspect's get_raw_page, before any query read the page:
 //!
 //! ```text
 //! CREATE TABLE t (i2 int2, flag bool, t text, i8 int8, plain text, padded char(140), u uuid, c "char", n name,
@@ -33,7 +33,7 @@ fn server_page() -> Vec<u8> {
 enum Value {
     Null,
     Word(u64),
-    /// A varlena's bytes without its header.
+    /// The bytes of a varlena without its header.
     Varlena(Vec<u8>),
     Fixed(Vec<u8>),
 }
@@ -84,7 +84,7 @@ fn rows() -> Vec<[Value; 11]> {
             Null, Word(1), Null, Word(5), Null, Null, Null, Word(u64::from(b'z')), name("last"), Null,
             Varlena(vec![255]),
         ],
-        // The longest text that gets a header of one byte, and the shortest that does not.
+        // The longest text with a header of one byte, and the shortest without.
         wide(126),
         wide(127),
     ]

@@ -1,4 +1,4 @@
-//! Heap pages against pages that are built byte by byte, and against what a standby makes of their WAL.
+//! Heap pages compared with pages that are built byte by byte, and with those that a standby makes of their WAL.
 
 use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
 use pg_bulk_format::tuple::MAX_TUPLE_SIZE;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const XID: u32 = 0x0a0b_0c0d;
 
-/// A tuple that says which one it is; nothing in it is zero except what replay sets to zero.
+/// A tuple that is identified by its bytes. No byte is zero except those that replay sets to zero.
 fn tuple(number: usize, length: usize) -> Vec<u8> {
     let mut tuple = vec![(number % 255) as u8 + 1; length];
     tuple[..4].copy_from_slice(&XID.to_ne_bytes());
@@ -67,7 +67,7 @@ fn with_tid(tuple: &[u8], block: u32, offset: usize) -> Vec<u8> {
     tuple
 }
 
-/// Pages as heap_multi_insert fills them, from block `first` on.
+/// Fills pages as heap_multi_insert does, from block `first` on.
 fn twin(tuples: &[Vec<u8>], reserve: usize, first: u32) -> Vec<Vec<u8>> {
     let mut pages: Vec<Vec<u8>> = Vec::new();
     for tuple in tuples {
@@ -82,7 +82,7 @@ fn twin(tuples: &[Vec<u8>], reserve: usize, first: u32) -> Vec<Vec<u8>> {
     pages
 }
 
-/// What heap_xlog_multi_insert makes of a record that initialises its page.
+/// Returns the page that heap_xlog_multi_insert makes of a record that initializes it.
 fn replay(data: &[u8], tuples: u16, block: u32, lsn: u64) -> Vec<u8> {
     let mut page = empty_page();
     let mut at = 0usize;
@@ -121,7 +121,7 @@ fn any_tuples() -> impl Strategy<Value = Vec<Vec<u8>>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 200 }))]
 
-    /// Any number of batches, the last page of each carried over to the next, are the pages of one.
+    /// Several batches, with the last page of each carried over to the next, give the same pages as one batch.
     #[test]
     fn pages_are_the_twins(
         tuples in any_tuples(),
@@ -144,7 +144,7 @@ proptest! {
                 batch.set_lsn(page, lsn);
                 assert_eq!(batch.as_ptr(page).cast_const(), batch.pages()[page * PAGE_SIZE..].as_ptr());
                 let bytes = &batch.pages()[page * PAGE_SIZE..][..PAGE_SIZE];
-                // Other pages' data comes before it, of any length.
+                // The data follow those of other pages, of any length.
                 let mut data = vec![0; page];
                 let tuples = batch.wal_data(page, &mut data);
                 assert_eq!(usize::from(tuples), batch.page_rows(page));
@@ -204,7 +204,7 @@ fn places_are_told_and_read_back() {
     assert_eq!((batch.pages().len(), batch.rows(), batch.finish()), (0, 0, 0));
 }
 
-/// A tuple with another header is one that has it, and goes to the current page or nowhere.
+/// Adding a tuple with another header equals adding a tuple that has this header, but only to the current page.
 #[test]
 fn headers_are_exchanged() {
     let (mut one, mut other) = (PageBatch::new(2, 0, false).unwrap(), PageBatch::new(2, 0, false).unwrap());
@@ -228,7 +228,7 @@ fn headers_are_exchanged() {
 #[test]
 fn line_pointers_have_a_limit() {
     let mut batch = PageBatch::new(2, 0, false).unwrap();
-    // 24 bytes and a line pointer: so many fill a page to the last 20 bytes.
+    // With 24 bytes and a line pointer each, this many tuples leave 20 bytes free.
     assert!((1..=291).all(|i| batch.add(&tuple(0, 24)) == Some((0, i))));
     assert_eq!(batch.add(&tuple(0, 24)), Some((1, 1)));
 }
@@ -244,7 +244,7 @@ fn tuples_that_are_none() {
     assert_eq!(batch.finish(), 2);
 }
 
-/// A reserve of the whole page leaves each tuple a page of its own.
+/// With a reserve of the whole page, each tuple gets its own page.
 #[test]
 fn an_empty_page_takes_any_tuple() {
     let mut batch = PageBatch::new(3, PAGE_SIZE, false).unwrap();

@@ -1,15 +1,15 @@
-//! Plain fields are found to be plain.
+//! Plain fields are recognized as plain.
 //!
-//! A field that the scan flags without need is still read right, only slowly, so no comparison of values notices. Here
-//! fields of every length are put at every place around the edges of blocks, and each must be [`Value::Plain`] unless
-//! it holds an escape. The first record is left out: it tells how lines end.
+//! A field that the scan flags without need is still read correctly, only more slowly, so comparing values does not
+//! find the mistake. Here fields of every length are put at every position around the edges of blocks. Each must be
+//! [`Value::Plain`] unless it contains an escape. The first record is left out, because the exact reader reads it.
 
 use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_format::reader::{Event, Reader, Settings, Value};
 use pg_bulk_format::scan::Level;
 use pg_bulk_format::separator::Separator;
 
-/// What each field of each record but the first is, in a file that is read in one piece.
+/// Whether each field of each record but the first is plain, in a file that is read at once.
 fn kinds(dialect: &Dialect, file: &[u8], level: Level) -> Vec<bool> {
     let mut reader = Reader::new(Settings {
         dialect: dialect.clone(),
@@ -53,13 +53,13 @@ fn csv(escape: Option<&[u8]>) -> Dialect {
     Dialect::check(&options, EndMarker::Until17).unwrap()
 }
 
-/// The same with a long delimiter, or one more at the end of a line.
+/// The same dialect with a long delimiter, and with one more delimiter at the end of lines.
 fn others(dialect: &Dialect) -> [Dialect; 2] {
     let separator = Separator::new(b",-,").unwrap();
     [Dialect { separator, ..dialect.clone() }, Dialect { separator, trailing: true, ..dialect.clone() }]
 }
 
-/// Records of three fields; the middle one is what is looked at, the others are plain.
+/// Records of three fields: the middle one is examined, the others are plain.
 fn check(dialect: &Dialect, middle: &str, is_plain: bool) {
     for line_end in ["\n", "\r\n", "\r"] {
         for before in 0..130 {
@@ -96,7 +96,7 @@ fn plain_fields() {
 fn escaped_fields() {
     for dialect in [csv(None), csv(Some(b"'"))] {
         for middle in ["\"a\"b", "a\"b\"", "a\"b\"c", "\"\"\"\"", "\"a\"\"b\""] {
-            // The last two have another meaning where the escape is another character, and the same answer.
+            // With another escape character the last two have another meaning, but the result is the same.
             check(&dialect, middle, false);
         }
         check(&dialect, &format!("\"a\"{}", "b".repeat(64)), false);

@@ -1,5 +1,5 @@
-//! The reader against its slow twin: every file of a table, and random ones, in every dialect, at every buffer size,
-//! at every level of the structural scan.
+//! The reader compared with the naive reader: a table of files and random ones, in every dialect, at every buffer size
+//! and level.
 
 mod dialects;
 
@@ -11,7 +11,7 @@ use pg_bulk_format::reader::{Event, ReadError, Reader, Settings, Value};
 use pg_bulk_format::scan::Level;
 use proptest::prelude::*;
 
-/// The regular ones, and irregular ones, which are for the exact reader alone.
+/// Regular dialects, and irregular ones, which only the exact reader supports.
 fn all_dialects() -> Vec<Dialect> {
     let old = EndMarker::Until17;
     let irregular = [
@@ -109,7 +109,7 @@ fn hand_written() {
     }
 }
 
-/// Each structural byte at each place around the edges of a block.
+/// Each structural byte at each position around the edges of a block.
 #[test]
 fn block_edges() {
     let bytes = [b'"', b'\\', b'\n', b'\r', b',', b'\t', b'.', b'\''];
@@ -173,7 +173,7 @@ fn invalid_bytes_end_the_data_where_they_stand() {
     }
 }
 
-/// The first record decides how lines end; after that the kernels have it like any other.
+/// The first record shows how lines end; after that, the kernels read it like any other.
 #[test]
 fn a_plain_first_record_is_plain() {
     let mut s = settings(&all_dialects()[0], 1000, Level::best());
@@ -198,7 +198,7 @@ fn a_plain_first_record_is_plain() {
     assert_eq!(reader.line_number(), 1);
 }
 
-/// COPY looks past a carriage return, in CSV even where it ends a line, and finds what is invalid there.
+/// COPY looks past a carriage return, in CSV even if it ends a line, and finds invalid bytes there.
 #[test]
 fn invalid_bytes_behind_a_carriage_return() {
     for d in all_dialects() {
@@ -219,7 +219,7 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(token, 0..120).prop_map(|v| v.concat())
 }
 
-/// Soup whose line ends are of one kind, so that more than the first line is read.
+/// Random tokens whose line ends are all of one kind, so that more than the first line is read.
 fn orderly() -> impl Strategy<Value = Vec<u8>> {
     (soup(), prop_oneof![Just(&b"\n"[..]), Just(&b"\r\n"[..]), Just(&b"\r"[..])]).prop_map(|(v, eol)| {
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Records without line ends: cut at every place, by any number of readers, they are what arithmetic says.
+//! Records without line ends: read in parts of any size, by any number of readers, they equal the computed ones.
 
 mod dialects;
 
@@ -39,7 +39,7 @@ fn check(length: usize, data: &[u8], sizes: &[usize], first: usize, resume: Opti
     }
 }
 
-/// Whatever the bytes are: line ends, quotes, what ends a file in other formats.
+/// No byte has a meaning: line ends, quotes, end markers of other formats.
 #[test]
 fn no_byte_means_anything() {
     let data = b"\xef\xbb\xbf\n\r\n\"\\.\n,\\N\t\r\r\"x\n\n";
@@ -52,7 +52,7 @@ fn no_byte_means_anything() {
     assert_eq!(error, Some((3, ReadError::Partial { bytes: 2, length: 5 })));
 }
 
-/// More records than a batch has.
+/// More records than a batch holds.
 #[test]
 fn many_records() {
     let data: Vec<u8> = (0..5000u32).map(|n| b'a' + (n % 26) as u8).collect();

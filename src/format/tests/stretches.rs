@@ -1,4 +1,4 @@
-//! Files read in stretches, by several readers, against the same files read in order by one.
+//! Files read in chunks by several readers, compared with the same files read in order by one.
 
 mod dialects;
 mod pieces;
@@ -13,7 +13,7 @@ use pg_bulk_format::scan::Level;
 use pieces::{Piece, beginning, body, file};
 use proptest::prelude::*;
 
-/// A plan whose readers take what they read in order 4 KiB at a time.
+/// A plan whose readers read 4 KiB at a time if they read in order.
 fn plan(d: &Dialect, len: usize) -> Plan {
     let settings = Settings {
         dialect: d.clone(),
@@ -29,7 +29,7 @@ fn plan(d: &Dialect, len: usize) -> Plan {
     Plan { settings, first: 1, len, room: 64, readers: 2, resume: None }
 }
 
-/// At every level, the file says the same however it is read.
+/// At every level, both ways of reading give the same result.
 fn check(plan: &Plan, file: &[u8]) {
     for level in levels() {
         let mut plan = plan.clone();
@@ -60,7 +60,7 @@ proptest! {
     }
 }
 
-/// A record, then up to `before` bytes of the first edge are filled, then `bytes`, then more records.
+/// A file with a record, filled up to `before` bytes ahead of the first edge, then `bytes`, then more records.
 fn at_edge(d: &Dialect, eol: Eol, opened: bool, before: usize, bytes: &[u8]) -> Vec<u8> {
     let mut out = file(d, eol, &[Piece::Bytes(b"1"), Piece::Eol], &[Piece::Edge(before % BLOCK)]);
     if opened && out.len() > 3 {
@@ -76,7 +76,7 @@ fn at_edge(d: &Dialect, eol: Eol, opened: bool, before: usize, bytes: &[u8]) -> 
     out
 }
 
-/// Two bytes that matter at each place around an edge, in and out of quotes.
+/// Two special bytes at each position around an edge, in and out of quotes.
 #[test]
 fn around_an_edge() {
     for d in dialects::regular() {
@@ -95,7 +95,7 @@ fn around_an_edge() {
     }
 }
 
-/// A run of escapes that ends before, on or behind an edge, and what it takes or does not take.
+/// Escape characters that end before, on or behind an edge, and the bytes that they escape or do not escape.
 #[test]
 fn runs_of_escapes() {
     for d in dialects::regular() {
@@ -113,7 +113,7 @@ fn runs_of_escapes() {
     }
 }
 
-/// `\.`, alone and not alone on its line, everywhere in a file of short records.
+/// `\.`, alone on its line or not, at every position of a file of short records.
 #[test]
 fn markers_everywhere() {
     for d in dialects::regular() {
@@ -131,8 +131,8 @@ fn markers_everywhere() {
     }
 }
 
-/// What is not valid, near the end of a chunk and behind it, is shown as COPY shows it; and COPY looks past a carriage
-/// return even where it ends a line.
+/// Messages about invalid bytes near the end of a chunk, or behind it, equal COPY's. COPY looks past a carriage return
+/// even if it ends a line.
 #[test]
 fn invalid_bytes_near_a_chunks_end() {
     for d in dialects::regular() {
@@ -150,7 +150,7 @@ fn invalid_bytes_near_a_chunks_end() {
     }
 }
 
-/// The beginning of a chunk's first record finds room, or has room made, whatever lies there.
+/// The beginning of a chunk's first record fits into the room before the chunk, or room is made for it.
 #[test]
 fn long_records_in_little_room() {
     for d in dialects::regular() {
@@ -168,7 +168,7 @@ fn long_records_in_little_room() {
     }
 }
 
-/// COPY's error about a line that it has no room for, from whoever finds it; and the longest line that it has room for.
+/// COPY's error for a line that is too long, from any of the readers, and the longest valid line.
 #[test]
 #[ignore = "takes gigabytes"]
 fn huge_records() {
@@ -178,7 +178,7 @@ fn huge_records() {
     // COPY's blocks end at multiples of 64 KiB; the line begins at 2.
     let block = 0x4001_0000 - 2;
     let (start, before) = (LINE_LIMIT - 1, block - 65536);
-    // The line's length with its end; as much of it as COPY has seen.
+    // The line's length with its end, and the number of its bytes that COPY has read.
     let lengths = [
         (start, None),
         (start + 1, Some(start + 1)),
@@ -207,7 +207,7 @@ fn huge_records() {
     }
 }
 
-/// Any stretch may be the one from which the rest is read in order.
+/// The rest of the file can be read in order from any chunk on.
 #[test]
 fn resuming_anywhere() {
     for d in dialects::regular() {
@@ -221,7 +221,7 @@ fn resuming_anywhere() {
     }
 }
 
-/// Whatever a reader was at, it reads from any record on as if it had come there in order, and with the kernels.
+/// A reader in any state can continue at any record as if it had read up to it, and with the kernels.
 #[test]
 fn from_anything_to_anywhere() {
     let records: &[Piece] = &[Piece::Quotes, Piece::Eol, Piece::Lines, Piece::Eol, Piece::Edge(5), Piece::Eol];
@@ -267,7 +267,7 @@ fn from_anything(d: &Dialect, eol: Eol, data: &[u8]) {
     }
 }
 
-/// A reader that was called so often.
+/// Returns a reader after this many calls.
 fn after(settings: &Settings, data: &[u8], calls: usize) -> Reader {
     let mut reader = Reader::new(settings.clone());
     let mut rest = data;
@@ -283,7 +283,7 @@ fn after(settings: &Settings, data: &[u8], calls: usize) -> Reader {
     reader
 }
 
-/// The kernels say of a field in quotes that it is plain, the exact reader does not.
+/// The kernels mark a quoted field as plain; the exact reader does not.
 #[test]
 fn the_first_record_of_a_chunk_is_for_the_kernels() {
     let place = Place { eol: Eol::Nl, offset: 1000, lines: 7 };
@@ -293,7 +293,7 @@ fn the_first_record_of_a_chunk_is_for_the_kernels() {
     reader.begin_chunk(0, 6, 6, 0..0, place);
     assert_eq!(reader.advance(), Event::Record);
     assert_eq!(reader.value(0), Value::Plain(b"a"));
-    // A reader that waits for the rest of a line that is not for the kernels.
+    // A reader that waits for the rest of a line that only the exact reader reads.
     let mut reader = after(&Settings { read_size: 4, ..plan(&d, BLOCK).settings }, b"\"aaaaaaaa", 2);
     reader.resume(place);
     assert_eq!(reader.advance(), Event::NeedData);
@@ -303,7 +303,7 @@ fn the_first_record_of_a_chunk_is_for_the_kernels() {
     assert_eq!(reader.value(0), Value::Plain(b"a"));
 }
 
-/// A reader that waited for a long line asks for nothing behind the end of the data.
+/// A reader that has waited for a long line does not read behind the end of the data.
 #[test]
 fn nothing_is_asked_for_behind_the_end() {
     let d = dialects::regular().remove(0);

@@ -1,5 +1,5 @@
-//! What a scanner adds up at once, against what it finds step by step: a surveyed cut against the search through all bytes,
-//! and records counted by blocks against records counted one by one.
+//! Sums over blocks compared with step-by-step results: a surveyed cut with the search through all bytes, and records
+//! counted by blocks with records counted one by one.
 
 mod dialects;
 
@@ -12,7 +12,7 @@ fn check_cuts(d: &Dialect, eol: Eol, file: &[u8], len: usize) {
     check_stretches(d, eol, &file.chunks(len).collect::<Vec<_>>());
 }
 
-/// Each stretch of a file, behind what was before it, and behind nothing.
+/// Checks each range of a file, behind the bytes before it, and alone.
 fn check_stretches(d: &Dialect, eol: Eol, stretches: &[&[u8]]) {
     for level in levels() {
         let scanner = Scanner::new(Needles::new(d, eol).unwrap(), level);
@@ -43,7 +43,7 @@ fn with_line_ends(tokens: &[Vec<u8>], eol: Eol) -> Vec<u8> {
     tokens.iter().flat_map(|token| if token == b"EOL" { line_end(eol) } else { token }).copied().collect()
 }
 
-/// Little that matters, and much that does not: a survey looks for the last line end 4,096 bytes at a time.
+/// Few special bytes and many others: a survey searches for the last line end 4,096 bytes at a time.
 fn tokens() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let token = prop_oneof![
         4 => Just(b"\"".to_vec()), 4 => Just(b"EOL".to_vec()), 2 => Just(b",".to_vec()), 1 => Just(b"\\".to_vec()),
@@ -56,7 +56,7 @@ fn tokens() -> impl Strategy<Value = Vec<Vec<u8>>> {
     proptest::collection::vec(token, 0..30)
 }
 
-/// Of a stretch whose end is one long record, what is before is searched forwards.
+/// If a range ends with one long record, the bytes before the record are searched forwards.
 #[test]
 fn long_records() {
     for eol in EOLS {
@@ -115,7 +115,7 @@ proptest! {
     }
 }
 
-/// Where quotes are even and where they are odd, the last line end is found behind it, as far before as it may be.
+/// With an even or odd number of quotes, the last line end is found at any distance from the end.
 #[test]
 fn far_from_the_end() {
     for d in dialects::regular() {
@@ -133,7 +133,7 @@ fn far_from_the_end() {
     }
 }
 
-/// What an escape before the edge takes counts in a stretch that has none, and is searched at its end only.
+/// An escape before the edge matters in a range without escapes, which is searched at its end only.
 #[test]
 fn an_escape_far_from_the_end() {
     for d in dialects::regular() {
@@ -154,7 +154,7 @@ fn an_escape_far_from_the_end() {
     }
 }
 
-/// Half a line end at the end of the bytes that are not looked at, in and out of quotes.
+/// Half a line end at the end of the bytes that are not searched, in and out of quotes.
 #[test]
 fn a_line_end_at_the_edge_of_a_piece() {
     for d in dialects::regular() {
@@ -171,7 +171,7 @@ fn a_line_end_at_the_edge_of_a_piece() {
     }
 }
 
-/// More line ends at one place of the blocks than a byte counts.
+/// More line ends at one byte position of the blocks than a byte can count.
 #[test]
 #[cfg_attr(miri, ignore = "slow")]
 fn many_line_ends() {

@@ -1,4 +1,5 @@
-//! The reader that passes lines with errors: where such a line ends, and how much of it is read before that is known.
+//! The reader that continues behind lines with errors: where such a line ends, and how many bytes are read until this
+//! is known.
 
 mod dialects;
 
@@ -10,7 +11,7 @@ use pg_bulk_format::reader::{ReadError, Reader, Settings};
 use pg_bulk_format::scan::Level;
 use proptest::prelude::*;
 
-/// Lines of so many bytes are too long.
+/// Lines of this many bytes are too long.
 const LIMIT: usize = 20_000;
 
 fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
@@ -35,26 +36,26 @@ fn csv() -> Dialect {
     dialect(true, ",", "\"", "\"", "", EndMarker::Until17)
 }
 
-/// An irregular one, for the exact reader alone.
+/// An irregular dialect, which only the exact reader supports.
 fn odd() -> Dialect {
     dialect(true, ",", "\"", ",", "", EndMarker::Until17)
 }
 
-/// What the lines say, which is the same at every level and in pieces of these sizes.
+/// Returns the lines, which must be equal at every level and with reads of these sizes.
 fn said(d: &Dialect, data: &[u8], limit: usize, sizes: &[usize]) -> Vec<Said> {
     let expected = lines(d, limit, data);
     for level in levels() {
         for &size in sizes {
             let (found, most) = read_in_pieces(settings(d, size, level), limit, data, size);
             assert!(found == expected, "{level:?}, {size} bytes at a time, {d:?}, {found:?}, not {expected:?}");
-            // No more than COPY has of a line that it has no room for, and what is read at a time.
+            // At most the bytes that COPY has read of a line that is too long, plus one read.
             assert!(most <= limit + 65536 + size, "{most} bytes, {size} at a time");
         }
     }
     expected
 }
 
-/// A line, or the number of one and what is wrong with it.
+/// A line, or the number of one and its error.
 type Short<'a, E> = Result<&'a str, (u64, E)>;
 
 fn short(said: &[Said]) -> Vec<Short<'_, ReadError>> {
@@ -71,7 +72,7 @@ fn short(said: &[Said]) -> Vec<Short<'_, ReadError>> {
 fn a_wrong_line_ends_at_the_next_end_of_the_files_kind() {
     use LineError::{CarriageReturn, Newline};
     for d in [text(), csv(), odd()] {
-        // Where lines end in two bytes, COPY counts the first one of lines in quotes.
+        // If lines end in two bytes, COPY counts the first byte of line ends in quotes.
         let second = if d.is_csv() { 3 } else { 2 };
         let cases: [(&[u8], Vec<Short<'_, LineError>>); 7] = [
             (b"1\r\n2\n3\r\n4\r\n", vec![Ok("1"), Err((2, Newline)), Ok("4")]),
@@ -89,10 +90,10 @@ fn a_wrong_line_ends_at_the_next_end_of_the_files_kind() {
             assert_eq!(short(&found), expected, "{d:?} {:?}", String::from_utf8_lossy(data));
         }
     }
-    // A quote behind what is wrong takes line ends away, up to the next one.
+    // Line ends between quotes behind the error do not end the line.
     let found = said(&csv(), b"1\n2\r\"3\n4\n\"5\n6\n", LIMIT, &[1, 2, 3, 5, 100]);
     assert_eq!(short(&found), [Ok("1"), Err((4, ReadError::Line(CarriageReturn))), Ok("6")]);
-    // So does a backslash in text.
+    // In text, neither does an escaped line end.
     let found = said(&text(), b"1\n2\r\\\n3\n4\n", LIMIT, &[1, 2, 3, 5, 100]);
     assert_eq!(short(&found), [Ok("1"), Err((2, ReadError::Line(CarriageReturn))), Ok("4")]);
 }
@@ -122,7 +123,7 @@ fn what_a_wrong_line_is_passed_to() {
     }
 }
 
-/// A line with an error that does not end either is too long like any other, and no more of it is read.
+/// A line with an error and without an end becomes too long as any other, and no more of it is read.
 #[test]
 fn a_wrong_line_without_an_end_is_too_long() {
     let body = |line: &[u8]| line.repeat(100_000 / line.len());
@@ -152,7 +153,7 @@ fn a_wrong_line_without_an_end_is_too_long() {
     }
 }
 
-/// The longest line that there is room for, and the first that there is none for, with an error in it and without.
+/// The longest valid line, and the shortest that is too long, with and without an error in it.
 #[test]
 fn the_longest_line() {
     for d in [text(), csv(), odd()] {

@@ -1,7 +1,7 @@
-//! Heap tuples against a twin that forms them as the manual's chapter on page layout describes them.
+//! Heap tuples compared with a twin that forms them as the manual's chapter on page layout describes.
 //!
-//! The twin takes one attribute at a time, and builds a new vector for each row. The buffer of the other one has held
-//! another row before, so that what is left of that must not shine through.
+//! The twin processes one attribute at a time and builds a new vector for each row. The buffer of the tested code has
+//! held another row before, whose bytes must not appear in the tuple.
 
 #![allow(unsafe_code, reason = "datums are addresses")]
 
@@ -10,7 +10,7 @@ use pg_bulk_format::tuple::{
 };
 use proptest::prelude::*;
 
-/// A value as the tests know it. The bytes of one by reference are all there is of its memory.
+/// A value in the tests. The memory of a by-reference value has exactly its bytes.
 #[derive(Clone, Debug)]
 enum Value {
     Null,
@@ -32,7 +32,7 @@ enum Kind {
 impl Value {
     fn datum(&self) -> u64 {
         match self {
-            // An address that nothing may look at.
+            // An address that must not be read.
             Value::Null => 1,
             Value::Word(word) => *word,
             Value::Bytes(_, bytes) => bytes.as_ptr().expose_provenance() as u64,
@@ -51,7 +51,7 @@ fn form<'b>(row: &[(Attribute, Value)], stamp: Stamp, limit: usize, buffer: &'b 
     unsafe { layout.form(values.as_ptr(), nulls.as_ptr(), buffer) }
 }
 
-// Varlenas, spelled for both byte orders.
+// Varlenas in both byte orders.
 
 fn long(bytes: &[u8]) -> Value {
     let size = bytes.len() as u32 + 4;
@@ -83,7 +83,7 @@ fn external(tag: u8) -> Value {
     Value::Bytes(Kind::External, pointer.into())
 }
 
-/// None if one of the values is external.
+/// Forms a tuple; `None` if a value is external.
 fn twin(row: &[(Attribute, Value)], stamp: Stamp) -> Option<Vec<u8>> {
     let nulls = row.iter().any(|(_, value)| matches!(value, Value::Null));
     let mut bitmap = vec![0u8; if nulls { row.len().div_ceil(8) } else { 0 }];
@@ -132,7 +132,7 @@ fn twin(row: &[(Attribute, Value)], stamp: Stamp) -> Option<Vec<u8>> {
     Some(tuple)
 }
 
-/// The tuple is the twin's, or there is none for a reason that holds.
+/// Checks that the tuple equals the twin's, or that a missing tuple has a valid reason.
 fn check(row: &[(Attribute, Value)], stamp: Stamp, limit: usize, formed: Formed) {
     let expected = twin(row, stamp);
     match formed {
@@ -145,7 +145,7 @@ fn check(row: &[(Attribute, Value)], stamp: Stamp, limit: usize, formed: Formed)
         Formed::TooBig => match expected {
             Some(tuple) => assert!(tuple.len() > limit),
             None => {
-                // What comes before the external value is too big, but for another size of the bitmap.
+                // The columns before the external value are too big, except that the bitmap may have another size.
                 let external = |(_, value): &(Attribute, Value)| matches!(value, Value::Bytes(Kind::External, _));
                 let before = &row[..row.iter().position(external).unwrap()];
                 assert!(twin(before, stamp).unwrap().len() + 8 > limit);
@@ -158,7 +158,7 @@ fn attribute(len: i16, align: u8, by_value: bool, packable: bool) -> Attribute {
     Attribute { len, align, by_value, packable }
 }
 
-/// Real types' and those that CREATE TYPE allows.
+/// Attributes of real types, and of types that CREATE TYPE allows.
 fn any_attribute() -> impl Strategy<Value = Attribute> {
     prop_oneof![
         4 => prop::sample::select(vec![1u8, 2, 4, 8]).prop_map(|n| attribute(i16::from(n), n, true, false)),
@@ -172,7 +172,7 @@ fn any_attribute() -> impl Strategy<Value = Attribute> {
     ]
 }
 
-/// So many bytes, none of them zero.
+/// Makes bytes of which none is zero.
 fn some_bytes(length: impl Strategy<Value = usize>) -> impl Strategy<Value = Vec<u8>> {
     (length, any::<u8>()).prop_map(|(length, seed)| (0..length).map(|i| seed.wrapping_add(i as u8) | 1).collect())
 }
@@ -195,7 +195,7 @@ fn value_of(attribute: Attribute, big: bool) -> BoxedStrategy<Value> {
     }
 }
 
-/// Columns, some of which are null if there are any, and big or external only if they may be.
+/// Columns, some of which are null in some rows; big and external ones only in some rows.
 fn any_row() -> impl Strategy<Value = Row> {
     let nulls = prop_oneof![2 => Just(0.0), 1 => Just(0.1), 1 => Just(0.9)];
     (nulls, prop::bool::weighted(0.2), 0usize..if cfg!(miri) { 9 } else { 40 }).prop_flat_map(|(nulls, big, count)| {
@@ -223,13 +223,13 @@ proptest! {
     }
 }
 
-/// A tuple that somebody has formed, with our header, if it can be stored.
+/// Replaces the header of a formed tuple, if the tuple can be stored.
 fn given(row: &[(Attribute, Value)], tuple: &[u8], limit: usize) -> Option<Vec<u8>> {
     let attributes: Vec<Attribute> = row.iter().map(|(attribute, _)| *attribute).collect();
     let layout = Layout::new(&attributes, STAMP, limit).unwrap();
-    // In memory that ends where the tuple does.
+    // In memory that ends at the end of the tuple.
     let exact: Box<[u8]> = tuple.into();
-    // SAFETY: it has so many bytes.
+    // SAFETY: the slice has this many bytes.
     let header = unsafe { layout.header_for(exact.as_ptr(), exact.len()) }.ok()?;
     Some([&header[..], &exact[23..]].concat())
 }
@@ -237,7 +237,8 @@ fn given(row: &[(Attribute, Value)], tuple: &[u8], limit: usize) -> Option<Vec<u
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 1000 }))]
 
-    /// A tuple comes out as it went in; one of other columns, one that ends too early or too late, or any bytes at all do not.
+    /// A tuple is stored unchanged. A tuple of other columns, one that ends too early or too late, or random bytes are
+    /// rejected.
     #[test]
     fn given_tuples_are_stored_as_they_are(
         row in any_row(), other in any_row(), cut in 0usize..40, place in any::<prop::sample::Index>(), byte: u8,
@@ -264,7 +265,7 @@ proptest! {
         } else {
             given(&other, &tuple, MAX_TUPLE_SIZE);
         }
-        // Whatever is in it, nothing is read that is not there.
+        // With any contents, no byte outside of the tuple is read.
         let mut wrong = tuple;
         let place = place.index(wrong.len());
         wrong[place] = byte;
@@ -272,15 +273,15 @@ proptest! {
     }
 }
 
-/// A row as a value like another one with this header, or none.
+/// Forms a row as a composite value with the header of another value; `None` if that fails.
 fn value(row: &[(Attribute, Value)], other: &[u8; 23], buffer: &mut FormBuffer) -> Option<Vec<u8>> {
     let attributes: Vec<Attribute> = row.iter().map(|(attribute, _)| *attribute).collect();
-    // Decoded rows have zeros for what is NULL.
+    // Decoded rows have zeros in place of NULLs.
     let values: Vec<u64> = row.iter().map(|(_, v)| if matches!(v, Value::Null) { 0 } else { v.datum() }).collect();
     let nulls: Vec<bool> = row.iter().map(|(_, value)| matches!(value, Value::Null)).collect();
     let layout = Layout::of_values(&attributes, other).unwrap();
     let sources = vec![Source::Exact; row.len()];
-    // SAFETY: the values are those of the attributes, and live until the end of the test; the buffer has what its size says.
+    // SAFETY: the values are those of the attributes, and live until the end of the test; the buffer has `size` bytes.
     unsafe {
         let value = layout.form_value(&sources, values.as_ptr(), nulls.as_ptr(), buffer)?;
         assert!(value.addr().is_multiple_of(8));
@@ -293,11 +294,12 @@ fn value(row: &[(Attribute, Value)], other: &[u8; 23], buffer: &mut FormBuffer) 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 1000 }))]
 
-    /// A value is the table's tuple but for the head of its header, and what a function has made of it can be stored as that.
+    /// A value equals the table's tuple except for the start of its header, and a value made by a function can be
+    /// stored as a tuple.
     #[test]
     fn values_are_tuples(before in any_row(), row in any_row(), other: [u8; 23]) {
         let mut buffer = FormBuffer::new();
-        // Flags beside the number of attributes, and beside what depends on the row.
+        // Flags besides the number of attributes, and besides those that depend on the row.
         let header = |row: &[(Attribute, Value)]| {
             let mut header = other;
             let natts = u16::from_ne_bytes([other[18], other[19]]) & !0x07ff | row.len() as u16;
@@ -318,7 +320,7 @@ proptest! {
             if row.iter().all(|(attribute, _)| attribute.len != -2) {
                 prop_assert_eq!(given(&row, &formed, MAX_TUPLE_SIZE), Some(expected.clone()));
             }
-            // Whether there are NULLs, and values of variable width, is about this row.
+            // The flags for NULLs and variable width are those of this row.
             let infomask = |tuple: &[u8]| u16::from_ne_bytes([tuple[20], tuple[21]]);
             let flags = infomask(&other) & !3 | infomask(&expected) & 3;
             expected[20..22].copy_from_slice(&flags.to_ne_bytes());
@@ -327,7 +329,7 @@ proptest! {
     }
 }
 
-/// Values that are elsewhere are not stored as they are, whatever the header says of them.
+/// External values are rejected, whatever the header's flags are.
 #[test]
 fn given_values_are_in_line() {
     let text = attribute(-1, 4, false, true);
@@ -361,7 +363,7 @@ fn a_row_of_the_table_test() {
     assert_eq!(tuple[64..], 0x1112_1314_1516_1718u64.to_ne_bytes());
 }
 
-/// The limit is the last length that is formed, however the tuple gets there, and for as many columns as there can be.
+/// The limit is exact, for any kind of attribute and for the largest number of columns.
 #[test]
 fn limits_are_exact() {
     let mut buffer = FormBuffer::new();
@@ -381,7 +383,7 @@ fn limits_are_exact() {
             check(&row, STAMP, limit, formed);
         }
     }
-    // Many that are small: each is checked before it is written.
+    // Many small attributes: each is checked before it is written.
     let fixed = (attribute(100, 1, false, false), Value::Bytes(Kind::NoVarlena, vec![1; 100].into()));
     for column in [(text, long(&[b'x'; 126])), (text, short(&[b'x'; 126])), fixed] {
         assert_eq!(form(&vec![column; 1600], STAMP, MAX_TUPLE_SIZE, &mut buffer), Formed::TooBig);

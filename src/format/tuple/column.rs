@@ -1,16 +1,16 @@
-//! One attribute of a tuple: what its storage asks for, and how a value is written behind the ones before it.
+//! Writes one attribute of a tuple behind the ones before it.
 //!
-//! What fill_val (heaptuple.c) finds out for each value from the catalog's terms is found out once per table, as far as
-//! it does not depend on the value: a [`Column`] says what to do. The rest is in a varlena's first byte.
+//! fill_val (heaptuple.c) derives the steps from the catalog for each value. Here a [`Column`] holds them, derived once
+//! per table, as far as they do not depend on the value. The rest depends on a varlena's first byte.
 //!
-//! Most values are short, and to call memcpy for one takes longer than to copy it. So two moves that overlap copy
-//! whatever is not longer than both.
+//! Most values are short, and a call of memcpy takes longer than copying them. So a value is copied with two
+//! overlapping moves if they are long enough.
 
 use std::ptr;
 
 use super::Attribute;
 
-/// How to write an attribute.
+/// How an attribute is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// By value, and not longer than its alignment, so that a store of 8 bytes reaches the next multiple of 8.
@@ -26,17 +26,17 @@ pub(super) enum Kind {
     Fixed,
 }
 
-/// An attribute, in the terms of writing it.
+/// The storage of an attribute, in the form that writing needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) kind: Kind,
-    /// Alignment less one.
+    /// Alignment minus one.
     pub(super) mask: u8,
-    /// By value: bits of a datum that are not stored.
+    /// By value: number of bits of a datum that are not stored.
     shift: u8,
-    /// By value or fixed: bytes.
+    /// By value or fixed: length in bytes.
     pub(super) len: u16,
-    /// Among the leading columns by value: where it is in the data of a row without nulls.
+    /// For a leading by-value column: offset in the data of a row without nulls.
     pub(super) offset: u16,
 }
 
@@ -46,7 +46,7 @@ pub(super) enum Stop {
     TooBig,
 }
 
-/// Bytes behind the end of an attribute that writing it may touch, but for one.
+/// Number of bytes behind an attribute, minus one, that writing the attribute may overwrite.
 pub(super) const SLACK: usize = 64;
 
 impl Column {
@@ -68,13 +68,13 @@ impl Column {
         Some(Self { kind, mask: align - 1, shift: if by_value { 64 - 8 * len as u8 } else { 0 }, len, offset: 0 })
     }
 
-    /// Of variable width, as HEAP_HASVARWIDTH means it.
+    /// Whether it has variable width in the sense of HEAP_HASVARWIDTH.
     #[inline(always)]
     pub(super) fn varying(self) -> bool {
         matches!(self.kind, Kind::Packable | Kind::Plain | Kind::Cstring)
     }
 
-    /// The bytes that a column takes at most if its length is not checked before it is written.
+    /// Upper bound of the bytes of a column whose length is not checked before it is written.
     pub(super) fn align_and_width(&self) -> usize {
         match self.kind {
             Kind::ByValue | Kind::ByValueLoose => usize::from(self.mask) + usize::from(self.len),
@@ -82,12 +82,12 @@ impl Column {
         }
     }
 
-    /// Writes a value behind the attributes that end at `at`, and zeros behind it. Returns where it ends.
+    /// Writes a value behind the attributes that end at `at`, and zeros behind it. Returns the value's end.
     ///
     /// # Safety
-    /// The value is as [`Layout::form`](super::Layout::form) wants it. `tuple` points to so many bytes that SLACK more
-    /// can be written behind this value if it is by value, and behind `limit` otherwise. From `at` on there are zeros
-    /// up to a multiple of 8.
+    /// The value satisfies the contract of [`Layout::form`](super::Layout::form). `tuple` has SLACK writable bytes
+    /// behind this value if it is by value, and behind `limit` otherwise. From `at` on there are zeros up to a multiple
+    /// of 8.
     #[inline(always)]
     pub(super) unsafe fn put(self, value: u64, tuple: *mut u8, at: usize, limit: usize) -> Result<usize, Stop> {
         let mask = usize::from(self.mask);
@@ -110,7 +110,7 @@ impl Column {
             }
             Kind::Packable | Kind::Plain => {
                 let from: *const u8 = ptr::with_exposed_provenance(value as usize);
-                // SAFETY: the value is a varlena, and has as many bytes as its header says.
+                // SAFETY: the value is a varlena, with as many bytes as its header says.
                 unsafe {
                     let (at, size) = match Varlena::read(from) {
                         Varlena::Long(size) if size <= LONGEST_TO_SHORTEN && self.kind == Kind::Packable => {
@@ -139,17 +139,17 @@ impl Column {
         }
     }
 
-    /// The bytes that are stored of a datum, first in memory, and zeros.
+    /// The stored bytes of a datum, first in memory, then zeros.
     #[inline(always)]
     pub(super) fn first_bytes(self, value: u64) -> u64 {
         if cfg!(target_endian = "big") { value << self.shift } else { value << self.shift >> self.shift }
     }
 }
 
-/// The longest varlena, header of four bytes included, that fits behind a header of one: VARATT_CAN_MAKE_SHORT.
+/// The longest varlena, with its header of four bytes, that can have a header of one byte: VARATT_CAN_MAKE_SHORT.
 pub(super) const LONGEST_TO_SHORTEN: usize = 0x7f - 1 + 4;
 
-/// What a varlena's header says, and its size with the header.
+/// The kind of a varlena by its header, and its size with the header.
 pub(super) enum Varlena {
     /// With a header of four bytes.
     Long(usize),
@@ -160,19 +160,21 @@ pub(super) enum Varlena {
 }
 
 impl Varlena {
-    /// Is this the first byte of a header of one byte, or of a value that is elsewhere?
+    /// Whether this is the first byte of a header of one byte, or of an external value.
     #[inline(always)]
     pub(super) fn is_short(first: u8) -> bool {
         if cfg!(target_endian = "big") { first & 0x80 != 0 } else { first & 1 != 0 }
     }
 
+    /// Reads the header of a varlena.
+    ///
     /// # Safety
     /// `from` is the address of a varlena.
     #[inline(always)]
     pub(super) unsafe fn read(from: *const u8) -> Self {
         // SAFETY: a varlena has at least one byte.
         let first = unsafe { *from };
-        // SAFETY: asked for only where the first byte says that there are four.
+        // SAFETY: called only if the first byte shows that the header has four.
         let word = || unsafe { from.cast::<u32>().read_unaligned() };
         if cfg!(target_endian = "big") {
             match first {
@@ -197,7 +199,7 @@ pub(super) fn short_header(size: usize) -> u8 {
     if cfg!(target_endian = "big") { size as u8 | 0x80 } else { (size as u8) << 1 | 1 }
 }
 
-/// Writes a varlena of `size` bytes, header of four bytes included, with a header of one.
+/// Writes a varlena with a header of one byte. `size`: its size with its header of four bytes.
 ///
 /// # Safety
 /// `from` points to `size` bytes, not less than 4, and `tuple` to SLACK more than `limit`.
@@ -216,7 +218,7 @@ unsafe fn put_shortened(from: *const u8, size: usize, tuple: *mut u8, at: usize,
     Ok(end)
 }
 
-/// Writes a value as it is.
+/// Copies a value unchanged.
 ///
 /// # Safety
 /// `from` points to `bytes` bytes, and `tuple` to SLACK more than `limit`.
@@ -233,23 +235,24 @@ unsafe fn put_bytes(from: *const u8, bytes: usize, tuple: *mut u8, at: usize, li
     Ok(at + bytes)
 }
 
-/// Zeros from `at` to the next multiple of 8 at least.
+/// Writes zeros from `at` at least up to the next multiple of 8.
 ///
 /// # Safety
 /// 8 bytes can be written there.
 #[inline(always)]
 pub(super) unsafe fn clear_behind(tuple: *mut u8, at: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's contract.
     unsafe { tuple.add(at).cast::<u64>().write_unaligned(0) };
 }
 
-/// Copies a value of less than 64 bytes without a call: its first bytes and its last, which overlap.
+/// Copies a value of less than 64 bytes without a call: its first and last bytes, which overlap. Longer ones go to
+/// memcpy.
 ///
 /// # Safety
 /// `bytes` bytes can be read at `from` and written at `to`, and these are different memory.
 #[inline(always)]
 pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise, and `bytes` is at least what is copied at once.
+    // SAFETY: this function's contract; `bytes` is at least the size of one move.
     unsafe {
         if bytes >= 64 {
             ptr::copy_nonoverlapping(from, to, bytes);
@@ -270,11 +273,11 @@ pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
 }
 
 /// # Safety
-/// As [`copy_short`]; `bytes` is not less than the size of T and not more than twice that.
+/// As [`copy_short`]; `bytes` is at least the size of T and at most twice the size.
 #[inline(always)]
 unsafe fn copy_ends<T: Copy>(from: *const u8, to: *mut u8, bytes: usize) {
     let last = bytes - size_of::<T>();
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's contract.
     unsafe {
         let first = from.cast::<T>().read_unaligned();
         let second = from.add(last).cast::<T>().read_unaligned();

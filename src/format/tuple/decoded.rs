@@ -1,9 +1,9 @@
-//! Tuples of rows that were decoded together: without a branch that depends on a value, where that can be.
+//! Forms tuples of rows that were decoded together, mostly without branches that depend on a value.
 //!
-//! Which values are NULL, and how long short ones are, is as good as random in many files, and a guess that was wrong
-//! costs more than to write an attribute. So nothing is passed over: the bytes of a value are written, NULL or not, and
-//! only how far the end of the tuple moves on depends on it. Short values are copied in one length, with whatever is
-//! behind them, and zeros over that; this is what their memory must have room for.
+//! In many files, NULLs and the lengths of short values are as good as random, and a mispredicted branch costs more
+//! than writing an attribute. So the bytes of every value are written, NULL or not, and only the end of the tuple
+//! depends on whether it is NULL. Short values are copied at one fixed length, together with the bytes behind them,
+//! which zeros then overwrite. So the memory behind each value must be readable.
 
 use std::slice;
 
@@ -12,20 +12,20 @@ use super::{FormBuffer, Formed, HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, T_HOFF, 
 use super::{any_null, max_align, present};
 use crate::raw;
 
-/// What the values of a column are, in rows that were decoded together.
+/// The form of a column's values in rows that were decoded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Datums, as everywhere.
+    /// Datums as the server has them.
     Exact,
-    /// A varlena has a header of four bytes and is not compressed, and [`SLACK`](crate::arena::SLACK) bytes can be read
-    /// from its first one on. That holds for NULLs, too, which have at most sixteen bytes.
+    /// Addresses of varlenas with a header of four bytes, not compressed. [`SLACK`](crate::arena::SLACK) bytes can be
+    /// read from the start of each. This includes NULLs, which have at most sixteen bytes.
     Padded,
-    /// The bytes of a varlena without a header, as [`raw::pack`] makes it; as many bytes as above can be read from its
-    /// first one on. A NULL is empty.
+    /// The bytes of a varlena without a header, packed by [`raw::pack`]. [`SLACK`](crate::arena::SLACK) bytes can be
+    /// read from the start of each. A NULL is empty.
     Raw,
 }
 
-/// The shorter length that is copied.
+/// The shorter one of the two fixed lengths of a copy, in bytes.
 const SHORT: usize = 16;
 
 const _: () = assert!(crate::arena::SLACK >= SLACK && SLACK >= 4 + SHORT);
@@ -34,7 +34,7 @@ impl Layout {
     /// Forms the tuple of a row, as [`Layout::form`] does.
     ///
     /// # Safety
-    /// As [`Layout::form`], but that the values are what `sources`, one for each attribute, says.
+    /// As [`Layout::form`], except that the values have the forms in `sources`, one for each attribute.
     #[inline]
     pub unsafe fn form_decoded<'b>(
         &self,
@@ -44,7 +44,7 @@ impl Layout {
         out: &'b mut FormBuffer,
     ) -> Formed<'b> {
         let tuple = out.reserve(self.capacity);
-        // SAFETY: the caller's promise for values and nulls; `tuple` points to `capacity` bytes.
+        // SAFETY: this function's contract covers values and nulls; `tuple` points to `capacity` bytes.
         match unsafe { self.put_decoded(sources, values, nulls, tuple) } {
             // SAFETY: the buffer's words are initialised, and the tuple has been written into them.
             Ok(length) if length <= self.limit => Formed::Tuple(unsafe { slice::from_raw_parts(tuple, length) }),
@@ -68,7 +68,7 @@ impl Layout {
         let has_null = unsafe { any_null(nulls, count) };
         let hoff = max_align(TUPLE_HEADER + if has_null { count.div_ceil(8) } else { 0 });
         // The last 8 bytes first: the header and the bitmap, written over them, leave the zeros behind the bitmap.
-        // SAFETY: the capacity allows for the longest header there is, and hoff is not below 24.
+        // SAFETY: the capacity includes the longest possible header, and hoff is not below 24.
         unsafe {
             clear_behind(tuple, hoff - 8);
             tuple.cast::<[u8; 24]>().write(self.header);
@@ -81,7 +81,7 @@ impl Layout {
         let mut at = hoff;
         let mut varying = false;
         for (i, (column, &source)) in self.columns.iter().zip(sources).enumerate() {
-            // SAFETY: there is a value and a null for each column; `at` is the end of what has been written.
+            // SAFETY: there is a value and a null for each column; `at` is the end of the written bytes.
             unsafe {
                 let null = *nulls.add(i);
                 varying |= column.varying() & !null;
@@ -102,10 +102,10 @@ impl Layout {
 }
 
 impl Column {
-    /// As [`Column::put`]; a NULL leaves zeros where the next value may be.
+    /// As [`Column::put`]; a NULL leaves zeros at the start of the next value.
     ///
     /// # Safety
-    /// As [`Column::put`], and the value is what `source` says.
+    /// As [`Column::put`], and the value has the form `source`.
     #[inline(always)]
     unsafe fn put_decoded(
         self,
@@ -130,7 +130,7 @@ impl Column {
             (Kind::Packable, Source::Raw) => {
                 let (from, len) = raw::unpack(value);
                 if len <= SLACK {
-                    // SAFETY: the caller's promise for the bytes; `at` is not behind the limit.
+                    // SAFETY: this function's contract covers the bytes; `at` is not behind the limit.
                     return unsafe { put_short::<SLACK>(from, len, keep, tuple, at, limit) };
                 }
                 // SAFETY: `from` points to `len` bytes.
@@ -143,7 +143,7 @@ impl Column {
             }
             (Kind::Packable, Source::Padded) => {
                 let from: *const u8 = std::ptr::with_exposed_provenance(value as usize);
-                // SAFETY: the caller's promise: four bytes of header, and what may be read behind them.
+                // SAFETY: this function's contract covers the header of four bytes and the readable bytes behind it.
                 unsafe {
                     let len = (from.cast::<u32>().read_unaligned() >> 2) as usize - 4;
                     if len <= SHORT {
@@ -153,17 +153,17 @@ impl Column {
                 }
             }
             _ if null => Ok(at),
-            // SAFETY: the caller's promise.
+            // SAFETY: this function's contract.
             _ => unsafe { self.put(value, tuple, at, limit) },
         }
     }
 }
 
-/// Writes a value of at most `N` bytes with a header of one, unless `keep` is 0 instead of all ones.
+/// Writes a value of at most `N` bytes with a header of one byte if `keep` is all ones; leaves it out if `keep` is 0.
 ///
 /// # Safety
-/// `N` bytes can be read at `from`, and `tuple` has SLACK bytes and one behind `limit`, and the capacity for all that is
-/// by value behind that.
+/// `N` bytes can be read at `from`. Behind `limit`, `tuple` has SLACK bytes and one, and then the capacity for all
+/// by-value columns.
 #[inline(always)]
 unsafe fn put_short<const N: usize>(
     from: *const u8,
@@ -177,7 +177,7 @@ unsafe fn put_short<const N: usize>(
         return Err(Stop::TooBig);
     }
     let end = at + ((len + 1) & keep);
-    // SAFETY: what is written behind the limit is within the slack.
+    // SAFETY: all bytes that are written behind the limit are within the slack.
     unsafe {
         *tuple.add(at) = short_header(len + 1);
         tuple.add(at + 1).cast::<[u8; N]>().write(from.cast::<[u8; N]>().read());
@@ -186,7 +186,7 @@ unsafe fn put_short<const N: usize>(
     Ok(end)
 }
 
-/// Writes bytes with a header of one, if `shortened`, or of four.
+/// Writes bytes with a header of one byte, if `shortened`, or of four.
 ///
 /// # Safety
 /// `from` points to `len` bytes, and `tuple` to SLACK more than `limit`.
@@ -219,7 +219,7 @@ unsafe fn put_raw(
     Ok(end)
 }
 
-/// Values that are decoded are laid out for little endian.
+/// Header of a varlena. Blocks of decoded values exist on little-endian machines only.
 fn long_header(size: usize) -> u32 {
     (size as u32) << 2
 }

@@ -1,8 +1,8 @@
-//! Tuples that somebody else has formed: they need not be taken apart to be stored, if they are laid out as ours are.
+//! Stores tuples that a function has formed, without taking them apart, if their layout is that of this table.
 //!
-//! A function that makes a row has called heap_form_tuple, so all that is left to write is the header. But who says what a
-//! tuple's type is may be wrong, and what is stored is read for years: so the attributes are walked from end to end, and the
-//! tuple must end where the last one does. To walk takes a look at the header of each varlena, and nothing else.
+//! A function that returns a row has called heap_form_tuple, so only the header must be replaced. But the declared type
+//! of such a tuple may be wrong, and the stored bytes are read for years. So all attributes are walked, and the tuple
+//! must end at the end of the last one. The walk only reads the header of each varlena.
 
 use super::column::{Column, Kind, LONGEST_TO_SHORTEN, Varlena};
 use super::{HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, T_HOFF, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER, max_align};
@@ -12,21 +12,22 @@ pub(super) const NATTS: u16 = 0x07ff;
 /// HEAP_HASEXTERNAL and HEAP_HASOID_OLD
 const OUTLANDISH: u16 = 0x0004 | 0x0008;
 
-/// Why a tuple is not stored as it is.
+/// Why a tuple cannot be stored unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
-    /// It is to be taken apart: it is too long, it has another number of attributes, some are elsewhere or could be shorter.
+    /// The row must be formed anew: the tuple is too long or has another number of attributes, or an attribute is
+    /// external or could be shorter.
     Apart,
-    /// It has as many attributes, but does not end where they do: it is one of other columns.
+    /// The tuple has as many attributes but does not end where they do: it is of another type.
     Malformed,
 }
 
 impl Layout {
-    /// Our header for a tuple that can be stored as it is: it has these attributes, all of them in line, and is no longer than the
-    /// limit. It goes to where the tuple's own is; the null bitmap behind it is the tuple's.
+    /// Returns the table's header for a tuple that can be stored unchanged: it has these attributes, all inline, and is
+    /// no longer than the limit. The header replaces the tuple's own one; the null bitmap behind it stays.
     ///
     /// # Errors
-    /// If it is none, why.
+    /// Why the tuple cannot be stored unchanged.
     ///
     /// # Safety
     /// `given` points to `length` bytes, at least [`TUPLE_HEADER`] of them.
@@ -78,10 +79,11 @@ impl Layout {
 }
 
 impl Column {
-    /// Where the value ends that is behind the attributes that end at `at`, if that is not behind `end`, and if it is in line.
+    /// Returns the end of the value behind the attributes that end at `at`. The value must be inline and must not end
+    /// behind `end`.
     ///
     /// # Safety
-    /// `tuple` points to `end` bytes, and `at` is not more than that.
+    /// `tuple` points to `end` bytes, and `at` is at most `end`.
     #[inline(always)]
     unsafe fn pass(self, tuple: *const u8, at: usize, end: usize) -> Result<usize, Unfit> {
         let mask = usize::from(self.mask);
@@ -89,8 +91,8 @@ impl Column {
         let after = match self.kind {
             Kind::ByValue | Kind::ByValueLoose | Kind::Fixed => aligned + usize::from(self.len),
             Kind::Packable | Kind::Plain => {
-                // att_align_pointer (tupmacs.h): no header of one byte is zero, as what is passed over is.
-                // SAFETY: before the end.
+                // att_align_pointer (tupmacs.h): a header of one byte is never zero, but padding is. SAFETY: before the
+                // end.
                 let is_short = at < end && unsafe { *tuple.add(at) } != 0;
                 let start = if is_short { at } else { aligned };
                 // A header of one byte, or of four.
@@ -102,12 +104,12 @@ impl Column {
                 if !Varlena::is_short(first) && start + 4 > end {
                     return Err(Unfit::Malformed);
                 }
-                // SAFETY: the header is there.
+                // SAFETY: all bytes of the header are before the end.
                 match unsafe { Varlena::read(tuple.add(start)) } {
                     Varlena::Short(size) => start + size,
-                    // Where it can have a header of one byte, it gets that (fill_val, heaptuple.c).
+                    // A table would store it with a header of one byte (fill_val, heaptuple.c).
                     Varlena::Long(4..=LONGEST_TO_SHORTEN) if self.kind == Kind::Packable => return Err(Unfit::Apart),
-                    // One that is not aligned is not one.
+                    // A header of four bytes must be aligned.
                     Varlena::Long(size) | Varlena::Compressed(size) if size >= 4 && start == aligned => {
                         start.checked_add(size).ok_or(Unfit::Malformed)?
                     }
@@ -115,7 +117,7 @@ impl Column {
                     _ => return Err(Unfit::Malformed),
                 }
             }
-            // No table has one.
+            // No table has a C string.
             Kind::Cstring => return Err(Unfit::Apart),
         };
         if after <= end { Ok(after) } else { Err(Unfit::Malformed) }

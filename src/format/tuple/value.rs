@@ -1,22 +1,25 @@
-//! Rows as values of a composite type: what heap_form_tuple and the executor would make of them.
+//! Forms rows as values of a composite type: the bytes that heap_form_tuple and the executor would make.
 //!
-//! Such a value is a tuple, in whose header other things stand where a table's says who has inserted it, and where it is:
+//! Such a value is a tuple. Its header has other fields in place of the inserting transaction and the position in the
+//! table:
 //!
 //! ```text
 //!  0      4               8              12                                    18
 //!  size | datum_typmod | datum_typeid | t_ctid: perhaps more about the type | as in a table, but for flags
 //! ```
 //!
-//! What all values of a type have there is the server's business, and differs with its version. So the header of one that the server
-//! has made is taken for all of them.
+//! The contents of these fields are equal for all values of a type and differ between server versions. So the header of
+//! one value that the server has made is used for all of them.
 
 use super::given::NATTS;
 use super::{Attribute, FormBuffer, Formed, HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, MAX_TUPLE_SIZE, Source, Stamp};
 use super::{T_HOFF, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER};
 
 impl Layout {
-    /// The layout of values of a type with these attributes, of which another value has this header. None if no tuple descriptor has
-    /// such attributes, or that value has not.
+    /// Creates the layout of values of a type with these attributes. `other` is the header of a value of the type that
+    /// the server has made.
+    ///
+    /// Returns `None` if no tuple descriptor can have such attributes, or if that value has another number of them.
     #[must_use]
     #[expect(clippy::indexing_slicing, reason = "parts of a header, whose length is a constant")]
     pub fn of_values(attributes: &[Attribute], other: &[u8; TUPLE_HEADER]) -> Option<Self> {
@@ -33,8 +36,10 @@ impl Layout {
         Some(layout)
     }
 
-    /// Forms the value of a row of a layout [of values](Layout::of_values), and returns where it is: in the buffer, at a multiple of 8.
-    /// None if one of its attributes is external, or if it is longer than a page.
+    /// Forms the value of a row with a layout [of values](Layout::of_values). Returns its address in the buffer, a
+    /// multiple of 8.
+    ///
+    /// Returns `None` if an attribute is external, or if the value is longer than a page.
     ///
     /// # Safety
     /// As [`Layout::form_decoded`].
@@ -46,13 +51,13 @@ impl Layout {
         nulls: *const bool,
         out: &mut FormBuffer,
     ) -> Option<*mut u8> {
-        // SAFETY: passed on.
+        // SAFETY: this function has the contract of `form_decoded`.
         let Formed::Tuple(tuple) = (unsafe { self.form_decoded(sources, values, nulls, out) }) else { return None };
         let size = tuple.len() as u32;
         let value: *mut u8 = out.words.as_mut_ptr().cast();
         // SET_VARSIZE (varatt.h)
         let size = if cfg!(target_endian = "big") { size } else { size << 2 };
-        // SAFETY: the tuple's first bytes, at a multiple of 8.
+        // SAFETY: the first bytes of the tuple, at a multiple of 8.
         unsafe { value.cast::<u32>().write(size) };
         Some(value)
     }

@@ -1,7 +1,7 @@
-//! The tree of sorted records, as [`crate::btree::build`] makes it of integers.
+//! Builds the tree of sorted records, as [`crate::btree::build`] does for integers.
 //!
-//! The tricky point is that tuples have sizes of their own: a page may be full long before its fillfactor is reached, a
-//! posting list has room for less if its key is long, and a tuple may be too long for any page.
+//! The tricky point is that tuples differ in size. A page may be full long before its fillfactor is reached, a posting
+//! list holds fewer rows if its key is long, and a tuple may be too long for any page.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -22,19 +22,19 @@ pub struct Builder {
     deduplicate: bool,
     levels: Levels,
     entries: u64,
-    /// The latest record's key and row.
+    /// Key and row of the last record.
     last: Vec<u8>,
     last_tid: Tid,
-    /// Its tuple.
+    /// The tuple of the last record.
     formed: Formed,
-    /// Rows with that key that are not in the tree yet. Only with `deduplicate`.
+    /// Rows of that key that are not in the tree yet. Only with `deduplicate`.
     pending: Vec<Tid>,
-    /// Rows that a posting list of the key has at most.
+    /// The most rows of a posting list of that key.
     most: usize,
 }
 
 impl Builder {
-    /// A tree of keys of this shape.
+    /// Creates a tree of keys of this shape.
     #[must_use]
     pub fn new(shape: &ByteShape, options: Options) -> Self {
         Self {
@@ -50,10 +50,11 @@ impl Builder {
         }
     }
 
-    /// Adds records, which are behind all that have been added.
+    /// Adds records, which must be in order and behind all earlier ones.
     ///
     /// # Errors
-    /// The sink's, and if they are not, or not to the server, or if one is too long.
+    /// An error of the sink; the records are out of order, or the server's collation orders them differently; or one is
+    /// too long.
     pub fn push<S: PageSink>(&mut self, records: &[u8], sink: &mut S) -> Result<(), BuildError<S::Error>> {
         if records.is_empty() {
             return Ok(());
@@ -99,7 +100,7 @@ impl Builder {
     /// Completes the open pages and adds the metapage.
     ///
     /// # Errors
-    /// The sink's, and if the last record is too long.
+    /// An error of the sink, or the last record is too long.
     pub fn finish<S: PageSink>(mut self, sink: &mut S) -> Result<Built, BuildError<S::Error>> {
         self.flush_pending(sink)?;
         self.levels.finish(self.entries, sink)

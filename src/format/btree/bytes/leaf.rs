@@ -1,4 +1,4 @@
-//! The entries of a leaf page of an index that exists, as records.
+//! Reads the entries of a leaf page of an existing index as records.
 
 use std::cell::RefCell;
 
@@ -8,10 +8,10 @@ use crate::btree::MAX_KEYS;
 use crate::btree::leaf::{Leaf, LeafError};
 
 impl Leaf<'_> {
-    /// Appends the page's entries, those of items that are marked as dead too, and returns how many there are.
+    /// Appends the page's entries, including those whose items are marked as dead, and returns their number.
     ///
     /// # Errors
-    /// The first item that is none, or whose key is none of this shape: a value that is compressed, say.
+    /// The first invalid item, or the first one whose key is not of this shape: a compressed value, for example.
     pub fn records(&self, shape: &ByteShape, records: &mut Vec<u8>) -> Result<u64, LeafError> {
         let (key, mut count) = (RefCell::new(Vec::new()), 0);
         let read = |tuple| {

@@ -1,25 +1,25 @@
-//! Several sorted runs of records as one.
+//! Merges several sorted runs of records.
 //!
-//! As with keys that are integers ([`crate::btree::merge`]), the run that is ahead is followed until it is behind the
-//! first record of all others. What was passed meanwhile is handed out where it lies, if it is long; short stretches are
-//! collected. Records have no places that can be computed, so each of them is looked at: mostly at eight bytes of its key.
+//! As in [`crate::btree::merge`], the current run is followed until it is behind the first record of all other runs.
+//! The followed part is returned in place if it is long; short parts are collected. Records have different sizes, so
+//! each one must be read, but mostly only eight bytes of its key.
 
 use std::mem;
 
 use super::record::{Record, first, window};
 
-/// A run: records in ascending order, a block at a time.
+/// A sorted run: records in ascending order, a block at a time.
 pub trait Run {
-    /// Why a block cannot be had.
+    /// Why reading a block fails.
     type Error;
 
-    /// The current block, of complete records; empty before the first one and after the last one.
+    /// The current block of complete records; empty before the first block and after the last one.
     fn block(&self) -> &[u8];
 
-    /// Goes on to the next block, whose records follow those of the current one. At the end the block is empty.
+    /// Reads the next block. Its records follow those of the current one. After the last block it is empty.
     ///
     /// # Errors
-    /// The run's own.
+    /// An error of the run.
     fn advance(&mut self) -> Result<(), Self::Error>;
 }
 
@@ -31,7 +31,7 @@ pub struct Slice<'r> {
 }
 
 impl<'r> Slice<'r> {
-    /// The run of these records.
+    /// Creates a run of these records.
     #[must_use]
     pub fn new(records: &'r [u8]) -> Self {
         Self { records: Some(records), block: &[] }
@@ -55,9 +55,9 @@ impl Run for Slice<'_> {
 #[derive(Debug)]
 pub struct Merge<R> {
     runs: Vec<R>,
-    /// The next record of each run that has one; a heap, the first one on top.
+    /// The next record of each run that is not at its end: a heap, with the first one on top.
     heads: Vec<Head>,
-    /// The run whose block is used up, to be advanced before anything else.
+    /// The run whose block is used up. It must be advanced before anything else.
     spent: Option<usize>,
     begun: bool,
     collected: Vec<u8>,
@@ -65,30 +65,30 @@ pub struct Merge<R> {
 
 #[derive(Clone, Copy, Debug)]
 struct Head {
-    /// What its key begins with.
+    /// The first eight bytes of its key.
     window: u64,
     run: usize,
-    /// Where it is in the run's block.
+    /// Offset in the run's block.
     at: usize,
 }
 
-/// Bytes that are collected at most.
+/// The most bytes to collect.
 const COLLECT: usize = 32 * 1024;
-/// The shortest stretch that is handed out by itself.
+/// The shortest part that is returned in place, in bytes.
 const STRETCH: usize = 2048;
 
 impl<R: Run> Merge<R> {
-    /// The merge of these runs.
+    /// Creates the merge of these runs.
     #[must_use]
     pub fn new(runs: Vec<R>) -> Self {
         let heads = Vec::with_capacity(runs.len());
         Self { runs, heads, spent: None, begun: false, collected: Vec::new() }
     }
 
-    /// The next records; none at the end. Not to be called after an error.
+    /// Returns the next records; none at the end. Must not be called after an error.
     ///
     /// # Errors
-    /// A run's.
+    /// An error of a run.
     #[allow(clippy::should_implement_trait, reason = "what is returned is borrowed")]
     pub fn next(&mut self) -> Result<&[u8], R::Error> {
         self.collected.clear();
@@ -133,7 +133,7 @@ impl<R: Run> Merge<R> {
         Ok(&self.collected)
     }
 
-    /// The runs, to be asked for what they know.
+    /// Returns the runs.
     #[must_use]
     pub fn runs(&self) -> &[R] {
         &self.runs
@@ -143,7 +143,7 @@ impl<R: Run> Merge<R> {
         first(rest(&self.runs, head))
     }
 
-    /// A run's next block, and its place among the heads.
+    /// Reads a run's next block and adds its first record to the heads.
     fn advance(&mut self, run: usize) -> Result<(), R::Error> {
         let Some(source) = self.runs.get_mut(run) else { return Ok(()) };
         source.advance()?;
@@ -161,7 +161,7 @@ impl<R: Run> Merge<R> {
         Ok(())
     }
 
-    /// Puts another head in place of the first one.
+    /// Replaces the first head.
     fn replace(&mut self, head: Head) {
         if let Some(first) = self.heads.first_mut() {
             *first = head;
@@ -199,12 +199,12 @@ impl<R: Run> Merge<R> {
     }
 }
 
-/// What is left of a head's block.
+/// The unread bytes of a head's block.
 fn rest<R: Run>(runs: &[R], head: Head) -> &[u8] {
     runs.get(head.run).and_then(|run| run.block().get(head.at..)).unwrap_or_default()
 }
 
-/// Bytes of the records of a block, the first one of which is, that are before another one.
+/// Length of the records at the start of a block that are before the record `rival`. The first one is known to be.
 #[inline]
 fn stretch(block: &[u8], rival_window: u64, rival: Option<Record<'_>>) -> usize {
     let mut at = 0;

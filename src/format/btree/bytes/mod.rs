@@ -1,22 +1,21 @@
-//! B-trees of keys that are bytes: bytea, text whose order is that of its bytes or that has sort keys, and columns of fixed
-//! width beside them.
+//! B-trees whose keys are bytes: bytea, text with a memcmp order or with sort keys, and columns of fixed width beside
+//! them.
 //!
 //! ```text
 //!   heap pages ──► read ──► store ──► runs ──► merge ──► unique ──► build ──► pages
-//!                  Reader   records   sorted             judge      Builder   (block, bytes)
+//!                  Reader   records   sorted             check      Builder   (block, bytes)
 //!   leaf pages ──► leaf ────────────────┘
 //! ```
 //!
-//! A key of several columns is one string of bytes whose order, that of memcmp, is the index's order, and from which the
-//! columns' bytes can be had back: [`shape::ByteShape`]. So nothing between the heap and the index's pages knows of columns.
-//! Keys travel with their rows in *records*, one after the other: [`record`]. What is in memory, in a temporary file and
-//! between the steps are records.
+//! A key of several columns is one string of bytes whose memcmp order is the index's order, and from which the columns'
+//! bytes can be restored: [`shape::ByteShape`]. So no step between the heap and the index pages deals with columns.
+//! Keys and their rows are consecutive *records* ([`record`]), in memory, in temporary files and between the steps.
 //!
-//! The tricky point is memory. Only records gather; what is needed to sort them is made when they are sorted, and counted
-//! from the start ([`store::Store`]). Where keys come in order nothing of it is needed.
+//! The tricky point is memory. Only records are collected. The memory to sort them is allocated when they are sorted,
+//! and is counted from the start ([`store::Store`]). If keys come in order, it is not needed.
 //!
-//! Not every key is taken: core compresses long ones, and fetches those that are stored elsewhere. They are no keys here,
-//! and the index is for others to build.
+//! Not every key is supported. Core compresses long values and fetches those that are stored out of line. Such values
+//! make the caller build the index without this module.
 
 pub mod build;
 pub mod collator;

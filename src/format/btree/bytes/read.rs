@@ -1,4 +1,4 @@
-//! Keys out of heap tuples.
+//! Reads keys from heap tuples.
 
 use super::shape::{ByteShape, Storage, Value};
 use super::store::Store;
@@ -8,22 +8,22 @@ use crate::btree::read::{Step, data, steps, tuples, varlena};
 use crate::page::PAGE_SIZE;
 use crate::tuple::{Attribute, TUPLE_HEADER};
 
-/// TOAST_INDEX_TARGET: longer values are compressed, with their headers.
+/// TOAST_INDEX_TARGET: longer values, with their headers, are compressed.
 const TOAST_INDEX_TARGET: usize = 510;
 
-/// How to read keys from a table's tuples.
+/// A reader of keys from a table's tuples.
 #[derive(Clone, Debug)]
 pub struct Reader {
     shape: ByteShape,
-    /// The columns, as they are in the key, in the order of their attributes; and where they are in the data of a tuple
-    /// without nulls, if that is a constant.
+    /// The columns of the key, in the order of their attributes, with their offsets in the data of a tuple without
+    /// nulls, if constant.
     wanted: Box<[Wanted]>,
-    /// Attributes up to the last one that is wanted.
+    /// The attributes from the first one to the last key column.
     steps: Box<[Step]>,
-    /// How many of them, from the first one on, are where they are whatever the values; and where those end.
+    /// Number of attributes at the start with constant offsets, and where they end.
     fixed: usize,
     fixed_end: usize,
-    /// How many columns are among them.
+    /// Number of key columns among them.
     fixed_wanted: usize,
 }
 
@@ -35,8 +35,10 @@ struct Wanted {
 }
 
 impl Reader {
-    /// A reader of keys whose columns are the attributes with these numbers, counted from 1, of a table that has these
-    /// attributes at least. None if there are no such attributes, or not of the shape's types.
+    /// Creates a reader of keys. `numbers`: the attribute numbers of the columns, counted from 1; `attributes`: the
+    /// table's first attributes.
+    ///
+    /// Returns `None` if an attribute does not exist or is not of the shape's type.
     #[must_use]
     pub fn new(attributes: &[Attribute], numbers: &[u16], shape: &ByteShape) -> Option<Self> {
         if numbers.len() != shape.len() {
@@ -86,14 +88,14 @@ impl Reader {
         })
     }
 
-    /// The shape of its keys.
+    /// The shape of the keys.
     #[must_use]
     pub fn shape(&self) -> &ByteShape {
         &self.shape
     }
 
-    /// Puts the columns of a heap tuple into their places. None if one of them is not stored as it would be in the index,
-    /// or if the tuple is not one of this table.
+    /// Puts the columns of a heap tuple into `values`. `None` if one is not stored as it would be in the index, or if
+    /// the tuple is not from this table.
     #[inline]
     fn read<'t>(&self, tuple: &'t [u8], values: &mut [Value<'t>; MAX_KEYS]) -> Option<()> {
         let (data, nulls) = data(tuple, self.steps.len())?;
@@ -117,7 +119,7 @@ impl Reader {
         Some(())
     }
 
-    /// Takes the key of a heap tuple, for which the store has room. False if it has none: see [`super`].
+    /// Adds the key of a heap tuple to the store, which must have room. False if the tuple has no key: see [`super`].
     #[inline]
     #[must_use]
     pub fn read_tuple(&self, tuple: &[u8], tid: Tid, store: &mut Store) -> bool {
@@ -126,8 +128,8 @@ impl Reader {
             && store.push(&self.shape, values.get(..self.shape.len()).unwrap_or_default(), tid)
     }
 
-    /// Takes the keys of all tuples of a heap page, with the TIDs they have if it is this block, for which the store has
-    /// room ([`ByteShape::page_room`]). Returns how many there are; None if one of them has none.
+    /// Adds the keys of all tuples of a heap page, which is block `block`, to the store, which must have room
+    /// ([`ByteShape::page_room`]). Returns their number; `None` if a tuple has no key.
     #[must_use]
     pub fn read_page(&self, page: &[u8; PAGE_SIZE], block: u32, store: &mut Store) -> Option<usize> {
         let before = store.count();

@@ -1,11 +1,11 @@
-//! Keys and their rows, one after the other.
+//! Records: keys and their rows, one after the other.
 //!
 //! ```text
 //!  0                        8
 //!  TID << 16 | key's length | key ... | next record
 //! ```
 //!
-//! Records are not aligned, and their numbers are of this machine's byte order: they live as long as a load.
+//! Records are not aligned, and their numbers are in this machine's byte order: they only exist during a load.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use crate::btree::entry::Tid;
 
 /// Bytes before the key.
 pub const HEADER: usize = 8;
-/// The longest key that a record can have.
+/// The longest key of a record, in bytes.
 pub const MAX_KEY: usize = u16::MAX as usize;
 
 /// A key and its row.
@@ -26,7 +26,7 @@ pub struct Record<'r> {
 }
 
 impl Record<'_> {
-    /// Its bytes as a record.
+    /// Size of the record, in bytes.
     #[inline(always)]
     #[must_use]
     pub fn size(&self) -> usize {
@@ -48,20 +48,20 @@ impl PartialOrd for Record<'_> {
     }
 }
 
-/// What is before a key.
+/// The bytes ahead of a key.
 #[inline(always)]
 pub(super) fn header(tid: Tid, length: usize) -> [u8; HEADER] {
     (tid.to_u64() << 16 | length as u64 & 0xffff).to_ne_bytes()
 }
 
-/// Appends a record, whose key is not longer than [`MAX_KEY`].
+/// Appends a record. Its key must not be longer than [`MAX_KEY`].
 #[inline(always)]
 pub fn append(records: &mut Vec<u8>, record: Record<'_>) {
     records.extend_from_slice(&header(record.tid, record.key.len()));
     records.extend_from_slice(record.key);
 }
 
-/// The record that begins here; None if there is no complete one.
+/// Returns the record at the start; `None` if it is incomplete.
 #[inline(always)]
 #[must_use]
 pub fn first(bytes: &[u8]) -> Option<Record<'_>> {
@@ -71,12 +71,12 @@ pub fn first(bytes: &[u8]) -> Option<Record<'_>> {
     Some(Record { key, tid: Tid::new((header >> 32) as u32, (header >> 16) as u16) })
 }
 
-/// One record after the other.
+/// Iterates over consecutive records.
 #[derive(Clone, Copy, Debug)]
 pub struct Records<'r>(pub &'r [u8]);
 
 impl<'r> Records<'r> {
-    /// What has not been passed yet. At the end of the iteration it is what is not a complete record.
+    /// The bytes that are not read yet. After the iteration, an incomplete record.
     #[must_use]
     pub fn rest(&self) -> &'r [u8] {
         self.0
@@ -94,7 +94,7 @@ impl<'r> Iterator for Records<'r> {
     }
 }
 
-/// Eight bytes of a key as a number; what is beyond its end is zero.
+/// Returns eight bytes of a key from `depth` on as a number; bytes beyond its end count as zero.
 #[inline(always)]
 #[must_use]
 pub fn window(key: &[u8], depth: usize) -> u64 {
@@ -107,7 +107,7 @@ pub fn window(key: &[u8], depth: usize) -> u64 {
     }
 }
 
-/// How many bytes two keys have in common, at least so many.
+/// Length of the common prefix of two keys, which is at least `least`.
 pub(super) fn common(a: &[u8], b: &[u8], least: usize) -> usize {
     let (a, b) = (a.get(least..).unwrap_or_default(), b.get(least..).unwrap_or_default());
     let equal = |(a, b): &(&[u8; 8], &[u8; 8])| a == b;

@@ -1,4 +1,4 @@
-//! Keys as strings of bytes whose order is the order of an index.
+//! Encodes keys as strings of bytes whose memcmp order is the order of an index.
 //!
 //! ```text
 //!   (a int4 DESC, b text)           b is "xyz"       DESC is NULLS FIRST by default, else NULLS LAST
@@ -7,15 +7,14 @@
 //!   └ 00: a is null, and b follows at once                                      └ 01: b is null
 //! ```
 //!
-//! A column that may be null has a byte in front that tells. A column of fixed width is its rank
-//! ([`crate::btree::key`]). A string that is the last column, and ascending, is what it is: a string that is another
-//! one's beginning is before it, and so it is with keys. Elsewhere a string has an end, two zero bytes; a zero byte of the
-//! string is followed by a one. What is descending has all bits inverted, those of its end too.
+//! A nullable column has a byte in front that is different for null. A column of fixed width is encoded as its rank
+//! ([`crate::btree::key`]). A string in the last column, if ascending, is stored unchanged: a prefix of a string is
+//! less than the string, and that holds for keys as well. In any other column a string ends with two zero bytes, and a
+//! zero byte within it is followed by a one. A descending column has all bits inverted, with those of its end.
 //!
-//! A string whose collation is not the order of bytes has its sort key in front, with a zero byte as its end: no sort key has
-//! one. Strings with the same sort key are told apart by their own bytes then, which is what the server does if its
-//! collation is a deterministic one. So keys are equal only if their strings are the same, byte for byte, and the strings
-//! can be had back.
+//! A string whose collation has another order than memcmp is preceded by its sort key, which has no zero bytes and ends
+//! with one. So strings with equal sort keys are ordered by their bytes, as the server does for a deterministic
+//! collation. Keys are equal only if their strings are equal byte for byte, and the strings can be restored.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -32,12 +31,12 @@ use crate::page::{MAX_TUPLES, PAGE_SIZE};
 /// How the values of a column are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteKind {
-    /// With the same number of bytes each.
+    /// All values have the same number of bytes.
     Fixed(KeyKind),
-    /// A varlena of the alignment of an int4, whose values are compared as memcmp does, or by a collation first, and are the
-    /// same only if they are so byte for byte.
+    /// A varlena with the alignment of int4. Its values are compared by memcmp, or first by a collation, and are equal
+    /// only if their bytes are.
     Varlena {
-        /// attstorage is not plain: it may have a header of one byte.
+        /// attstorage is not plain: the header may have one byte.
         packable: bool,
         /// attstorage is extended or main: long values are compressed.
         compressible: bool,
@@ -49,36 +48,36 @@ pub enum ByteKind {
 pub struct ByteColumn {
     /// Its type.
     pub kind: ByteKind,
-    /// What compares its varlenas, if it is not memcmp.
+    /// The collation of its varlenas, unless it is memcmp.
     pub collator: Option<Rc<dyn Collator>>,
     /// DESC
     pub descending: bool,
     /// NULLS FIRST
     pub nulls_first: bool,
-    /// There may be nulls.
+    /// The column may have nulls.
     pub nullable: bool,
 }
 
-/// A value of a column, as it is stored.
+/// The stored value of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'v> {
     /// NULL
     Null,
-    /// The bytes of a value of fixed width; of a varlena those behind its header.
+    /// The bytes of a value of fixed width, or those of a varlena behind its header.
     Bytes(&'v [u8]),
 }
 
-/// A column, in the terms of its bytes.
+/// The encoding of a column.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) storage: Storage,
-    /// Strings have sort keys in front.
+    /// Strings are preceded by sort keys.
     collator: Option<Rc<dyn Collator>>,
     descending: bool,
     nullable: bool,
-    /// The byte in front of a key's part that is null.
+    /// The byte in front of a null.
     null: u8,
-    /// It is the last column, and ascending.
+    /// The last column, if ascending: strings have no end.
     plain: bool,
 }
 
@@ -88,16 +87,16 @@ pub(super) enum Storage {
     Varlena { packable: bool, compressible: bool },
 }
 
-/// What the keys of an index look like.
+/// The shape of the keys of an index.
 #[derive(Clone, Debug)]
 pub struct ByteShape {
     parts: Box<[Part]>,
     nullable: bool,
-    /// A column has a collator.
+    /// Some column has a collator.
     collated: bool,
 }
 
-/// Where a column's value is made of a key.
+/// Buffers to restore a column's value from a key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
     fixed: [u8; 16],
@@ -105,7 +104,7 @@ pub(super) struct Scratch {
 }
 
 impl ByteShape {
-    /// The shape of keys with these columns; None if there are none, or too many.
+    /// Creates the shape of keys with these columns; `None` if there are none, or too many.
     #[must_use]
     pub fn new(columns: &[ByteColumn]) -> Option<Self> {
         if columns.is_empty() || columns.len() > MAX_KEYS {
@@ -116,7 +115,7 @@ impl ByteShape {
             let collator = collator.clone();
             let storage = match kind {
                 ByteKind::Fixed(kind) => {
-                    // Nulls are told by a byte of ours.
+                    // A byte of this encoding marks nulls.
                     let column = KeyColumn { kind, descending, nulls_first, nullable: false };
                     Storage::Fixed(*KeyShape::new(&[column])?.columns().first()?)
                 }
@@ -130,13 +129,13 @@ impl ByteShape {
         Some(Self { parts, nullable, collated: columns.iter().any(|column| column.collator.is_some()) })
     }
 
-    /// How many columns it has.
+    /// Number of columns.
     #[must_use]
     pub fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// It has at least one.
+    /// Always false.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
@@ -147,18 +146,20 @@ impl ByteShape {
         &self.parts
     }
 
-    /// Bytes of records that the rows of a heap page make at most.
+    /// Upper bound of the size of the records for one heap page, in bytes.
     #[must_use]
     pub fn page_room(&self) -> usize {
-        // A column's bytes are the page's, each of which may become two; with what tells nulls and ends.
+        // A column has at most the bytes of the page. Each may become two, and there are bytes that mark nulls and
+        // ends.
         let collated = self.parts.iter().filter(|part| part.collator.is_some()).count();
         MAX_TUPLES * (super::record::HEADER + 3 * self.len())
             + 2 * PAGE_SIZE * self.len()
             + collator::PAGE_ROOM * collated
     }
 
-    /// Appends a key. False if there is none: a null where there can be none, a value without a rank
-    /// ([`crate::btree::key`]), a string without a sort key, a key that is too long. What has been appended then is of no use.
+    /// Appends a key. Returns false for values without a key: a null in a column that is not nullable, a value without
+    /// a rank ([`crate::btree::key`]), a string without a sort key, or a key that is too long. The appended bytes are
+    /// garbage then.
     #[inline]
     #[must_use]
     pub fn encode(&self, values: &[Value<'_>], key: &mut Vec<u8>) -> bool {
@@ -168,7 +169,7 @@ impl ByteShape {
             && key.len() - start <= MAX_KEY
     }
 
-    /// Is any column of this key null?
+    /// Whether any column of this key is null.
     #[inline]
     #[must_use]
     pub fn has_null(&self, key: &[u8]) -> bool {
@@ -182,7 +183,7 @@ impl ByteShape {
         self.parts.iter().any(|part| part.decode(&mut rest, &mut scratch) == Some(Value::Null))
     }
 
-    /// A key is before another one: are its values, also to those who compare strings without sort keys? See
+    /// Whether the order of two keys, `a` before `b`, is confirmed by comparing their strings without sort keys. See
     /// [`Collator::trusted_until`].
     #[inline]
     #[must_use]
@@ -198,17 +199,17 @@ impl ByteShape {
         !self.parts.iter().any(doubts) || self.confirms_strings(a, b, same).is_some()
     }
 
-    /// The same, with a look at the values. So many bytes of the keys are the same.
+    /// Decodes the values for [`Self::confirms`]. The keys have `same` bytes in common.
     fn confirms_strings(&self, a: &[u8], b: &[u8], same: usize) -> Option<()> {
         let (mut a_rest, mut scratch, mut other) = (a, Scratch::default(), Scratch::default());
         for (number, part) in self.parts.iter().enumerate() {
             let start = a.len() - a_rest.len();
             let a_value = part.decode(&mut a_rest, &mut scratch)?;
-            // The last one may be an empty string, of which there is nothing in the key.
+            // The last one may be an empty string, which has no bytes in the key.
             if same >= a.len() - a_rest.len() && number + 1 < self.parts.len() {
                 continue;
             }
-            // It is here that they differ.
+            // This is the first column that differs.
             let Some(collator) = &part.collator else { break };
             let b_value = part.decode(&mut b.get(start..)?, &mut other)?;
             let (Value::Bytes(a), Value::Bytes(b)) = (a_value, b_value) else { break };
@@ -219,7 +220,7 @@ impl ByteShape {
         Some(())
     }
 
-    /// Gives the values of a key's columns to `take`, in their order. False if it is no key of this shape.
+    /// Passes the values of a key's columns to `take`, in order. Returns false if the key is not of this shape.
     pub fn decode(&self, key: &[u8], mut take: impl FnMut(usize, Value<'_>)) -> bool {
         let (mut rest, mut scratch) = (key, Scratch::default());
         let decoded = self.parts.iter().enumerate().all(|(i, part)| match part.decode(&mut rest, &mut scratch) {
@@ -271,7 +272,8 @@ impl Part {
         true
     }
 
-    /// Appends a string and its end. What it has from `start` on has bits of its column's.
+    /// Appends a string and its end. The bits from `start` on belong to this column and are inverted if it is
+    /// descending.
     fn escape(&self, bytes: &[u8], key: &mut Vec<u8>, start: usize) {
         let mut rest = bytes;
         while let Some((before, [_, after @ ..])) = memchr(0, rest).and_then(|at| rest.split_at_checked(at)) {
@@ -286,7 +288,7 @@ impl Part {
         }
     }
 
-    /// The value whose part of a key is at the beginning of what is left of it. None if there is none.
+    /// Decodes this column's value at the start of the remaining key. `None` if the key is not of this shape.
     #[inline(always)]
     pub(super) fn decode<'k: 'v, 'v>(&self, key: &mut &'k [u8], scratch: &'v mut Scratch) -> Option<Value<'v>> {
         if self.nullable {
@@ -317,12 +319,12 @@ impl Part {
         }
     }
 
-    /// A zero byte, as it is in a key.
+    /// Returns the encoding of a zero byte.
     fn zero(&self) -> u8 {
         if self.descending { 0xff } else { 0 }
     }
 
-    /// What follows the end of a string.
+    /// Decodes a string. Returns the bytes behind its end.
     fn unescape<'k>(&self, key: &'k [u8], string: &mut Vec<u8>) -> Option<&'k [u8]> {
         let inverted = self.zero();
         string.clear();
@@ -345,7 +347,7 @@ impl Part {
     }
 }
 
-/// Appends a string's sort key, and its end. None if there is none.
+/// Appends a string's sort key and its end. `None` if it has none.
 fn append_sort_key(collator: &dyn Collator, string: &[u8], key: &mut Vec<u8>) -> Option<()> {
     let start = key.len();
     key.resize(start + collator::longest(string.len()), 0);
@@ -360,7 +362,7 @@ fn append_sort_key(collator: &dyn Collator, string: &[u8], key: &mut Vec<u8>) ->
     Some(())
 }
 
-/// The value of a rank.
+/// Returns the value of a rank.
 #[inline(always)]
 fn restore(column: &Column, rank: &[u8]) -> Option<u128> {
     Some(match column.kind {

@@ -1,13 +1,13 @@
-//! One process's keys, until they are a sorted run.
+//! Collects the keys of one process and sorts them into a run.
 //!
-//! Records gather in the order in which rows come. Often that is the index's order, and nothing remains to be done: each key
-//! is compared with the one before it. Otherwise they are sorted by way of pairs, the first eight bytes of a key and the
-//! record's place, which is what [`crate::btree::sort`] moves about; keys that have these bytes in common are sorted by
-//! the bytes after the ones that all of them share, and so on.
+//! Records are collected in the order in which rows come. Often this is the index's order already: each key is compared
+//! with the one before it. Otherwise the records are sorted by pairs of a key's first eight bytes and the record's
+//! position, with [`crate::btree::sort`]. Keys with equal first bytes are then sorted by the eight bytes behind their
+//! common prefix, and so on.
 //!
-//! The tricky point is to stay within the memory that is granted. Records that are in order need none but their own; what
-//! is not needs two pairs for each, so whether there is room depends on what comes. When keys cease to come in order and
-//! there is no memory to sort them all, those that are in order are a run by themselves.
+//! The tricky point is the memory limit. Records in order need no memory but their own; others need two pairs each. So
+//! how many records fit depends on the keys that follow. If keys are no longer in order and there is no memory to sort
+//! them all, those in order become a run of their own.
 
 use std::cmp::Ordering;
 
@@ -18,18 +18,18 @@ use crate::btree::entry::{Entry, Tid};
 use crate::btree::sort::sort;
 use crate::page::MAX_TUPLES;
 
-/// What a record's pair is, and its place when pairs are sorted.
+/// Memory of a record's pair, and of the pair's copy while pairs are sorted, in bytes.
 const PAIRS: usize = 2 * size_of::<Entry<u64>>();
-/// Records that are handed out at once, if they are not in order where they lie.
+/// Number of bytes to return at once if the records are not stored in order.
 const BLOCK: usize = 64 * 1024;
-/// Keys that are not worth a pass.
+/// Up to this number of keys, comparisons are faster than a pass.
 const FEW: usize = 24;
 
-/// There is no memory.
+/// Memory is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// So many records, in so many bytes.
+/// A number of records and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Span {
     bytes: usize,
@@ -41,21 +41,21 @@ struct Span {
 pub struct Store {
     records: Vec<u8>,
     count: usize,
-    /// Bytes that it may have.
+    /// Memory limit in bytes.
     limit: usize,
-    /// Records that are in order, from the first one on.
+    /// The records in order, from the first one on.
     ordered: Span,
-    /// Where the last record is, and its row.
+    /// Position of the last record, and its row.
     last: usize,
     last_tid: Tid,
-    /// Rows have come in their order.
+    /// Rows have come in ascending order.
     tids_ascend: bool,
-    /// What [`Store::sort`] has made a run of, and its order if that is not the one in which it lies.
+    /// The run that [`Store::sort`] has made, and its order if that differs from the order of storage.
     run: Span,
     order: Vec<Entry<u64>>,
 }
 
-/// A record's place, as what a sort moves along with a number.
+/// Makes an entry of a number and a record's position, for the sort.
 #[inline(always)]
 fn pair(number: u64, place: usize) -> Entry<u64> {
     Entry::new(number, Tid::new((place >> 16) as u32, place as u16))
@@ -67,7 +67,7 @@ fn place(pair: Entry<u64>) -> usize {
 }
 
 impl Store {
-    /// An empty one, with so many bytes. It takes the keys of a page or two in any case.
+    /// Creates an empty store with a memory limit. It holds the keys of a page or two in any case.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -83,35 +83,35 @@ impl Store {
         }
     }
 
-    /// Records that it has.
+    /// Number of records.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// It has none.
+    /// Whether it has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Do all of its keys come in order?
+    /// Whether all keys are in order.
     #[must_use]
     pub fn is_in_order(&self) -> bool {
         self.ordered.count == self.count
     }
 
-    /// Bytes that it has, and that it will have when it is sorted and read.
+    /// Memory in bytes that the store has or will need to sort and read its records.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.records.capacity() + BLOCK + if self.is_in_order() { 0 } else { self.count * PAIRS }
     }
 
-    /// Makes room for the records of one heap page, of so many bytes. False if there is none: then a run is to be made
-    /// and taken out.
+    /// Makes room for the records of one heap page, `bytes` long. Returns false if the limit does not allow it: the
+    /// caller must then make a run and remove it.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// Memory is exhausted.
     pub fn make_room(&mut self, bytes: usize) -> Result<bool, NoMemory> {
         let needed = self.records.len() + bytes;
         let memory = self.limit.saturating_sub(BLOCK);
@@ -120,7 +120,7 @@ impl Store {
             return Ok(false);
         }
         if needed > self.records.capacity() {
-            // Records and their pairs have the memory in the proportion that they have now.
+            // Keep the present ratio of records and pairs within the memory.
             let most = (memory as u128 * needed as u128 / (needed + pairs).max(1) as u128) as usize;
             let wanted = (self.records.capacity() * 2).min(most).max(needed);
             self.records.try_reserve_exact(wanted - self.records.len()).map_err(|_| NoMemory)?;
@@ -128,8 +128,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Takes a row's key, for which room has been made. False if there is none for these values
-    /// ([`ByteShape::encode`]); the store is then of no use.
+    /// Adds a row's key, for which room was made. Returns false if the values have no key ([`ByteShape::encode`]); the
+    /// store must not be used any more then.
     #[inline]
     #[must_use]
     pub fn push(&mut self, shape: &ByteShape, values: &[Value<'_>], tid: Tid) -> bool {
@@ -146,7 +146,7 @@ impl Store {
         true
     }
 
-    /// Counts a record, which begins and ends here.
+    /// Counts a record with this start and end.
     #[inline(always)]
     fn note(&mut self, start: usize, end: usize, tid: Tid) {
         if self.count > 0 {
@@ -161,10 +161,10 @@ impl Store {
         self.count += 1;
     }
 
-    /// Makes a run of all that it has; or only of what came in order, if there is no memory to sort the rest along with it.
+    /// Makes a run of all records. If there is no memory to sort them all, makes it of those that came in order.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// Memory is exhausted.
     pub fn sort(&mut self) -> Result<(), NoMemory> {
         self.order = Vec::new();
         self.run = Span { bytes: self.records.len(), count: self.count };
@@ -193,34 +193,34 @@ impl Store {
         Ok(())
     }
 
-    /// The run that was made.
+    /// Returns the run.
     #[must_use]
     pub fn run(&self) -> StoreRun<'_> {
         let records = self.records.get(..self.run.bytes).unwrap_or_default();
         StoreRun { records, order: &self.order, read: 0, gathered: Vec::new(), whole: false }
     }
 
-    /// Records of the run, and their bytes.
+    /// Number of records of the run, and their bytes.
     #[must_use]
     pub fn run_size(&self) -> (usize, usize) {
         (self.run.count, self.run.bytes)
     }
 
-    /// Removes the run that was made. What was not in it remains, to be a run later.
+    /// Removes the run. Other records stay, for a later run.
     pub fn remove_run(&mut self) {
         let rest = self.run.bytes..self.records.len();
         let left = rest.len();
         self.records.copy_within(rest, 0);
         self.records.truncate(left);
         if !self.is_in_order() {
-            // It may have been needed for records alone; from now on there will be pairs.
+            // Records alone may have filled the memory; from now on pairs are needed as well.
             self.records.shrink_to(self.limit / 4);
         }
         self.order = Vec::new();
         (self.run, self.ordered, self.count, self.last, self.tids_ascend) =
             (Span::default(), Span::default(), 0, 0, true);
         let mut at = 0;
-        // It is less than a page's, unless memory is scarce.
+        // These are fewer than a page's records, unless memory is scarce.
         while let Some(record) = self.records.get(at..).and_then(record::first) {
             let (tid, end) = (record.tid, at + record.size());
             self.note(at, end, tid);
@@ -229,13 +229,14 @@ impl Store {
     }
 }
 
-/// The record at a place, where there is one.
+/// Returns the record at a position, which must be valid.
 #[inline(always)]
 fn record_at(records: &[u8], place: usize) -> Record<'_> {
     records.get(place..).and_then(record::first).unwrap_or(Record { key: &[], tid: const { Tid::new(0, 0) } })
 }
 
-/// Sorts records among those that have the same number. Up to here keys are the same, but for zeros beyond their ends.
+/// Sorts the records within each group of equal numbers. Their keys are equal up to here, except for zero bytes where a
+/// shorter key has ended.
 fn settle_groups(records: &[u8], pairs: &mut [Entry<u64>], scratch: &mut [Entry<u64>], depth: usize, ascend: bool) {
     let mut start = 0;
     while let Some(first) = pairs.get(start) {
@@ -251,14 +252,14 @@ fn settle_groups(records: &[u8], pairs: &mut [Entry<u64>], scratch: &mut [Entry<
     }
 }
 
-/// Sorts records whose keys are the same up to `depth`, but for zeros beyond their ends. They lie in the order of their
-/// places. With `ascend` this is also the one of their rows.
+/// Sorts records whose keys are equal up to `depth`, except for zero bytes where a shorter key has ended. They are in
+/// the order of their positions; with `ascend`, this is also the order of their rows.
 fn settle(records: &[u8], group: &mut [Entry<u64>], scratch: &mut [Entry<u64>], depth: usize, ascend: bool) {
     let record = |pair: &Entry<u64>| record_at(records, place(*pair));
     if group.len() <= FEW {
         return group.sort_unstable_by(|a, b| record(a).cmp(&record(b)));
     }
-    // Whose end was reached is before others, which begin with it.
+    // A key that has ended is a prefix of the others, so it is before them.
     let ended = group.iter().filter(|pair| record(pair).key.len() <= depth).count();
     if ended > 0 && ended < group.len() {
         group.sort_unstable_by_key(|pair| (record(pair).key.len().min(depth + 1), place(*pair)));
@@ -292,15 +293,15 @@ fn settle(records: &[u8], group: &mut [Entry<u64>], scratch: &mut [Entry<u64>], 
     settle_groups(records, rest, scratch, shared, ascend);
 }
 
-/// The records of a run, in order.
+/// Reads the records of a run in order.
 #[derive(Debug)]
 pub struct StoreRun<'s> {
     records: &'s [u8],
     order: &'s [Entry<u64>],
-    /// Pairs that were passed.
+    /// Number of pairs that were read.
     read: usize,
     gathered: Vec<u8>,
-    /// The records lie in order, and are the current block.
+    /// The records are stored in order, and all of them are the current block.
     whole: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Index tuples of keys: formed as index_form_tuple does, cut as _bt_truncate does, and read back.
+//! Index tuples of keys: formed as by index_form_tuple, truncated as by _bt_truncate, and read back.
 //!
 //! ```text
 //!  0       6        8                         8 or 16
@@ -18,7 +18,7 @@ use crate::btree::{
 };
 use crate::tuple::max_align;
 
-/// A tuple under construction. Attributes begin where those of a tuple with nulls do; what is before `start` is not its.
+/// A tuple under construction. Attributes begin at their offset in a tuple with nulls; bytes before `start` are unused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Formed {
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl Formed {
         self.bytes.extend_from_slice(&[0; TUPLE_HEADER_WITH_NULLS]);
     }
 
-    /// t_tid, t_info and the bitmap, which has a bit for each column that is not null.
+    /// Writes t_tid, t_info and the bitmap, which has a bit for each column that is not null.
     #[inline(always)]
     fn end(&mut self, tid: Tid, bitmap: u32, nulls: bool, varlenas: bool) {
         self.bytes.resize(max_align(self.bytes.len()), 0);
@@ -53,7 +53,7 @@ impl Formed {
         put(&mut self.bytes, self.start, &header(tid, info));
     }
 
-    /// The tuple of several rows: _bt_form_posting.
+    /// Makes the tuple of several rows: _bt_form_posting.
     pub(super) fn posting(&mut self, tids: &[Tid]) -> (&[u8], usize) {
         let base = self.bytes.len() - self.start;
         for tid in tids {
@@ -68,7 +68,7 @@ impl Formed {
 }
 
 impl ByteShape {
-    /// The tuple of a key: index_form_tuple. False if it is no key of this shape.
+    /// Forms the tuple of a key: index_form_tuple. False if the key is not of this shape.
     #[inline]
     pub(super) fn form(&self, key: &[u8], tid: Tid, formed: &mut Formed) -> bool {
         formed.begin();
@@ -98,7 +98,8 @@ impl ByteShape {
         rest.is_empty()
     }
 
-    /// The high key between two items of a leaf level: _bt_truncate. Its t_tid has the block number of the right one's.
+    /// Makes the high key between two items of a leaf level: _bt_truncate. Its t_tid has the block number of the right
+    /// item.
     pub(super) fn high_key(&self, left: &[u8], right: &[u8]) -> Vec<u8> {
         let (mut left_walk, mut right_walk) = (Walk::new(left), Walk::new(right));
         let (mut kept, mut end) = (0, right_walk.at);
@@ -106,7 +107,7 @@ impl ByteShape {
         while let Some(part) = self.parts().get(kept)
             && equal
         {
-            // What is on the page has been made of keys.
+            // The items on the page are made of keys, so reading them succeeds.
             let (Some(a), Some(b)) = (left_walk.next(part), right_walk.next(part)) else { break };
             equal = a == b;
             match b {
@@ -138,7 +139,7 @@ impl ByteShape {
         tuple
     }
 
-    /// The values of a tuple that has all columns. False if it has not, or if one of them is not stored as it is.
+    /// Reads the values of a tuple with all columns. False if it has not all, or if one is compressed or external.
     #[inline]
     pub(super) fn read_tuple<'t>(&self, tuple: &'t [u8], values: &mut [Value<'t>]) -> bool {
         let mut walk = Walk::new(tuple);
@@ -156,7 +157,7 @@ fn align(bytes: &mut Vec<u8>, to: usize) {
     bytes.resize(bytes.len().next_multiple_of(to), 0);
 }
 
-/// As heap_fill_tuple.
+/// Writes a varlena as heap_fill_tuple does.
 #[inline(always)]
 fn put_varlena(to: &mut Vec<u8>, packable: bool, payload: &[u8]) {
     let big = cfg!(target_endian = "big");
@@ -171,14 +172,14 @@ fn put_varlena(to: &mut Vec<u8>, packable: bool, payload: &[u8]) {
     to.extend_from_slice(payload);
 }
 
-/// A tuple's attributes, one after the other.
+/// Reads a tuple's attributes one after the other.
 struct Walk<'t> {
     tuple: &'t [u8],
     nulls: bool,
-    /// Where attributes begin.
+    /// Offset of the first attribute.
     start: usize,
     at: usize,
-    /// Columns that were passed.
+    /// Number of columns that were read.
     passed: usize,
 }
 

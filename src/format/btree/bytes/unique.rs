@@ -1,4 +1,4 @@
-//! Equal keys of a unique index, as [`crate::btree::unique`] finds them among integers.
+//! Finds equal keys of a unique index among records, as [`crate::btree::unique`] does among integers.
 
 use super::record::{Record, Records, append};
 use super::shape::ByteShape;
@@ -10,26 +10,26 @@ pub struct Unique {
     shape: ByteShape,
     /// NULLs are equal to each other.
     nulls_equal: bool,
-    /// The latest key, and its rows that remain; none if it has been handed on.
+    /// The last key, and its rows that are kept so far; none if they were passed on.
     key: Vec<u8>,
     tids: Vec<Tid>,
-    /// There is a key that was kept back.
+    /// There is a key that was held back.
     kept: bool,
     out: Vec<u8>,
 }
 
 impl Unique {
-    /// For an index of this shape. With `nulls_equal`, NULLS NOT DISTINCT, nulls are equal to each other; otherwise a key
-    /// with a null in it equals none.
+    /// Creates it for an index of this shape. With `nulls_equal` (NULLS NOT DISTINCT), nulls are equal to each other.
+    /// Otherwise a key with a null is not equal to any key.
     #[must_use]
     pub fn new(shape: &ByteShape, nulls_equal: bool) -> Self {
         Self { shape: shape.clone(), nulls_equal, key: Vec::new(), tids: Vec::new(), kept: false, out: Vec::new() }
     }
 
-    /// Takes a block of records and hands on, in their order, those that remain.
+    /// Takes a block of records and passes on, in order, those that are kept.
     ///
-    /// `judge` is given a key, the rows that have remained so far of those that have it, ascending, and the next row that
-    /// has it. It removes rows or adds that one. It is not called for a key's first row.
+    /// `judge` is called for each further row of a key. It gets the key, the rows that are kept so far, ascending, and
+    /// the new row. It removes rows or adds the new one.
     ///
     /// # Errors
     /// Those of `judge` and of `pass`.
@@ -42,7 +42,7 @@ impl Unique {
     ) -> Result<(), E> {
         let mut rest = records;
         loop {
-            // Equal to what was kept back?
+            // Is the key equal to the one that was held back?
             while self.kept
                 && let Some(record) = Records(rest).next()
                 && record.key == self.key
@@ -55,7 +55,7 @@ impl Unique {
                 return Ok(());
             }
             self.finish(&mut pass)?;
-            // All that are followed by another key go on at once.
+            // Records that are followed by another key are passed on at once.
             let mut all = Records(rest);
             let Some(mut last) = all.next() else { return Ok(()) };
             let mut distinct = 0;
@@ -78,7 +78,7 @@ impl Unique {
         }
     }
 
-    /// Hands on what has been kept back.
+    /// Passes on the key that was held back.
     ///
     /// # Errors
     /// Those of `pass`.

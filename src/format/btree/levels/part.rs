@@ -1,4 +1,4 @@
-//! Parts of a tree, which several processes build side by side, and the tree that is made of them.
+//! Parts of a tree that several processes build in parallel, and the tree that is made of them.
 //!
 //! ```text
 //!   process 1:   first ─ leaf ─ leaf ─ last          first ─ leaf ─ last           written, but for first and last
@@ -6,12 +6,12 @@
 //!                                 links ─┴─► join: first and last of each, the levels above, metapage
 //! ```
 //!
-//! A leaf knows its neighbours' blocks, and its own high key when the leaf behind it is begun. Only at the borders of a part
-//! are they not known: so its first and its last leaf are kept back, and written by whoever joins.
+//! A leaf needs the blocks of its neighbors, and its high key, which is known when the next leaf is begun. At the
+//! borders of a part they are unknown. So its first and last leaf are held back and written when the parts are joined.
 //!
-//! The tricky point is the high key of a last leaf: there must be room for it, whatever it turns out to be. Inside of a part
-//! it takes the place of an item that moves to the next leaf. A leaf that is too full at the end of a part is therefore ended
-//! in the same way, and the leaf behind it has that one item.
+//! The tricky point is the high key of the last leaf: the leaf must have room for any possible one. Within a part, the
+//! high key replaces an item that moves to the next leaf. A leaf that is too full at the end of a part is ended
+//! likewise, and a further leaf gets that one item.
 
 use super::super::entry::Tid;
 use super::super::sink::{BlockSource, BuildError, Built, Options, Page, PageSink};
@@ -21,21 +21,21 @@ use super::super::{
 use super::{Level, Levels, lead_to, new_page, put};
 use crate::page::{LINE_POINTER, PAGE_HEADER};
 
-/// Leaves in order.
+/// A part of a tree: leaves in order.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// The first leaf, if it is not the last one. It has no left neighbour yet.
+    /// The first leaf, unless it is also the last one. Its left neighbor is not set.
     pub first: Option<Box<Page>>,
-    /// The last leaf. It has no right neighbour and no high key yet. None without entries.
+    /// The last leaf. Its right neighbor and its high key are not set. `None` without entries.
     pub last: Option<Box<Page>>,
-    /// For each leaf the tuple of the level above: its block and the high key of the leaf before it; of the first one, only
-    /// the block.
+    /// For each leaf the tuple of the level above: its block, and the high key of the leaf before it. The first one has
+    /// only the block.
     pub links: Vec<u8>,
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
 }
 
-/// What is known of a part that is not at its end.
+/// State of a part under construction.
 #[derive(Debug, Default)]
 pub(super) struct Unlinked {
     pub(super) first: Option<Box<Page>>,
@@ -50,7 +50,7 @@ impl Unlinked {
     }
 }
 
-/// The tuples that lie one after the other.
+/// Iterates over consecutive tuples.
 pub(in super::super) struct Links<'a>(pub(in super::super) &'a [u8]);
 
 impl<'a> Iterator for Links<'a> {
@@ -69,12 +69,12 @@ fn block_of(link: &[u8]) -> u32 {
 }
 
 impl Part {
-    /// The leaf that others come before.
+    /// The leaf that needs a left neighbor.
     fn head(&self) -> Option<&Page> {
         self.first.as_deref().or(self.last.as_deref())
     }
 
-    /// Its first item. While the place of the high key is empty or taken, the items are behind it.
+    /// Its first item, behind the line pointer of the high key, which may be unused.
     fn first_item(&self) -> &[u8] {
         let Some(page) = self.head() else { return &[] };
         let (at, _, length) = item_id(u32_at(&page.0, PAGE_HEADER + (P_FIRSTKEY - 1) * LINE_POINTER));
@@ -87,7 +87,7 @@ impl Part {
 }
 
 impl Level {
-    /// A last leaf, to be gone on with.
+    /// Opens a last leaf, to complete it.
     pub(in super::super) fn reopen(page: Box<Page>, link: &[u8]) -> Level {
         let (lower, upper) = (usize::from(u16_at(&page.0, 12)), usize::from(u16_at(&page.0, 14)));
         let (prev, low_key) = (u32_at(&page.0, SPECIAL_START), link.to_vec());
@@ -101,7 +101,7 @@ impl Levels {
         Self { part: Some(Unlinked::default()), ..Self::with_blocks(options, blocks) }
     }
 
-    /// Ends a part. So many bytes are for the high key of its last leaf.
+    /// Ends a part. Leaves `room` bytes for the high key of its last leaf.
     pub(in super::super) fn finish_part<S: PageSink>(
         mut self,
         entries: u64,
@@ -132,7 +132,7 @@ impl Levels {
         let Some(only) = parts.peek().map(|part| part.first.is_none()) else { return levels.finish(0, sink) };
         let (mut entries, mut prev, mut border): (_, _, Option<Vec<u8>>) = (0, NO_BLOCK, None);
         let mut above = false;
-        // The place of the last leaf.
+        // A placeholder for the last leaf.
         levels.levels.push(Level::reopen(new_page(), &[]));
         while let Some(part) = parts.next() {
             entries += part.entries;
@@ -181,7 +181,7 @@ impl Levels {
     }
 }
 
-/// A high key as the tuple of the level above that leads to a block.
+/// Makes the tuple of the level above that leads to a block, of a high key.
 fn with_block(key: &[u8], block: u32) -> Vec<u8> {
     let mut link = key.to_vec();
     lead_to(&mut link, block);

@@ -1,4 +1,4 @@
-//! What the tests of records have in common: dialects, and the levels of the structural scan.
+//! Shared by the tests of records: dialects, and the levels of the structural scan.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use pg_bulk_format::dialect::{Dialect, EndMarker, Eol, FormatOptions};
@@ -31,12 +31,12 @@ pub fn unquoted(delimiter: &str, null: &str, trailing: bool) -> Dialect {
     Dialect::check(&o, EndMarker::Until17).unwrap()
 }
 
-/// One in which a delimiter that ends a line begins no field.
+/// A dialect in which a delimiter at the end of a line begins no field.
 pub fn trailing(d: Dialect) -> Dialect {
     Dialect { trailing: true, ..d }
 }
 
-/// Dialects that the kernels read.
+/// Dialects that the kernels support.
 pub fn regular() -> Vec<Dialect> {
     let (old, new) = (EndMarker::Until17, EndMarker::Since18);
     let mut regular = copys();
@@ -54,7 +54,7 @@ pub fn regular() -> Vec<Dialect> {
     regular
 }
 
-/// Those among them that are COPY's, and lines.
+/// The dialects of COPY among them, and lines.
 pub fn copys() -> Vec<Dialect> {
     let (old, new) = (EndMarker::Until17, EndMarker::Since18);
     vec![

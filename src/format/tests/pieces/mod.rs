@@ -1,7 +1,7 @@
-//! Files out of pieces that each dialect writes in its own characters.
+//! Files made of parts that each dialect writes with its own characters.
 //!
-//! What decides at an edge is put there: a piece may be filled up to so many bytes before the next one. Some files have
-//! something wrong in them, at most twice, since nothing is read behind it.
+//! Special bytes are put near edges: a part may fill the file up to some bytes before the next edge. Some files have an
+//! error, or two at most, because the reader stops behind them.
 
 use pg_bulk_format::chunk::BLOCK;
 use pg_bulk_format::dialect::{Dialect, Eol};
@@ -15,23 +15,23 @@ pub enum Piece {
     Quote,
     Escape,
     Delimiter,
-    /// What may be one.
+    /// The first byte of the delimiter, which may not be a delimiter.
     FirstOfDelimiter,
     Null,
     Eol,
     /// A field with doubled quotes.
     Quotes,
-    /// An escape and what it takes.
+    /// An escape character and the bytes that it escapes.
     Escaped,
     /// Line ends that end no record.
     Lines,
     Backslashes(usize),
-    /// As many bytes as there are to the next edge, but for so many; edges are multiples of [`BLOCK`] from the first
-    /// record's end.
+    /// Fills up to this many bytes before the next edge. Edges are at multiples of [`BLOCK`] bytes behind the end of
+    /// the first record.
     Edge(usize),
 }
 
-/// The bytes of `pieces`; edges are counted from the end of `first`.
+/// Returns the bytes of `pieces`; edges are counted from the end of `first`.
 pub fn file(d: &Dialect, eol: Eol, first: &[Piece], pieces: &[Piece]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut base = 0;
@@ -47,7 +47,7 @@ pub fn file(d: &Dialect, eol: Eol, first: &[Piece], pieces: &[Piece]) -> Vec<u8>
             Piece::FirstOfDelimiter => out.push(d.delimiter),
             Piece::Null => out.extend(&d.null),
             Piece::Eol => out.extend(line_end(eol)),
-            // There a line end is always one.
+            // In these dialects, each line end ends a record.
             Piece::Lines if d.is_literal() => out.extend(b"\"in side"),
             Piece::Lines if !d.is_csv() => out.extend(b"in\\\n\\\r\\\nside"),
             Piece::Lines => out.extend([&[d.quote], &b"in"[..], line_end(eol), b"\n\r\r\nside", &[d.quote]].concat()),
@@ -64,7 +64,7 @@ pub fn file(d: &Dialect, eol: Eol, first: &[Piece], pieces: &[Piece]) -> Vec<u8>
     out
 }
 
-/// What ends the data, or is wrong.
+/// Bytes that end the data or are errors.
 const BREAKS: &[&[u8]] = &[
     b"\n",
     b"\r",
@@ -104,7 +104,7 @@ fn piece() -> impl Strategy<Value = Piece> {
     ]
 }
 
-/// Pieces without what is likely to be an error.
+/// Parts that are unlikely to be errors.
 fn calm() -> impl Strategy<Value = Piece> {
     use Piece::{Backslashes, Bytes, Delimiter, Edge, Eol, Escaped, FirstOfDelimiter, Lines, Null, Quotes};
     prop_oneof![
@@ -126,7 +126,7 @@ pub fn body() -> impl Strategy<Value = Vec<Piece>> {
         3 => prop::collection::vec(calm(), 0..100),
         1 => prop::collection::vec(piece(), 0..100),
     ];
-    // Where it falls, or before an edge, perhaps on a line of its own.
+    // At any position, or before an edge, perhaps on a line of its own.
     let edge = prop_oneof![
         Just(vec![]),
         (0usize..4).prop_map(|n| vec![Piece::Edge(n)]),
