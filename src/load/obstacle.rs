@@ -1,9 +1,10 @@
-//! What speaks against building a table's pages ourselves.
+//! Obstacles: properties of a target that keep rows out of the direct writer. The input is an open relation, the output one sentence
+//! for each obstacle.
 //!
-//! The direct writer does what heap_insert, the index access methods and AFTER triggers do. What happens to a row
-//! before it is stored, or instead, is the executor's: rules, policies, BEFORE triggers, access methods other than
-//! heap, foreign tables. For a partitioned table the same is asked of each leaf, since rows are written there; but
-//! rules, policies and transition tables of a leaf do not apply to rows that come through its parent.
+//! The direct writer does the work of heap_insert, of the index access methods and of AFTER triggers. The executor handles everything
+//! that comes before or replaces storing a row: rules, policies, BEFORE triggers, access methods other than heap, foreign tables.
+//! Leaves of a partitioned table are checked one by one, since rows are written there. Rules, policies and transition tables of a
+//! leaf do not apply to rows that come through its parent.
 
 use std::ffi::CStr;
 
@@ -32,13 +33,13 @@ pub unsafe fn of_target(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
     }
 }
 
-/// The same, but for the leaves. Guarded.
+/// Obstacles of the relation itself, without its leaves. Guarded.
 ///
 /// # Safety
 /// An open relation.
 pub unsafe fn of_named(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
     let mut found = Vec::new();
-    // SAFETY: this function's contract covers the relation; guarded calls, and structures that an open relation has.
+    // SAFETY: this function's contract covers the relation; guarded calls; an open relation has these structures.
     unsafe {
         let name = name_of(relation);
         let form = (*relation).rd_rel;
@@ -81,7 +82,7 @@ pub unsafe fn of_named(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
 
 unsafe fn of_leaves(relid: pg_sys::Oid, keep: Keep, found: &mut Vec<String>) {
     let lock = pg_sys::RowExclusiveLock.cast_signed();
-    // SAFETY: guarded calls; what is opened is locked, and the locks are kept.
+    // SAFETY: guarded calls; each relation is locked before it is opened, and the locks are kept.
     unsafe {
         let all = PgList::<pg_sys::Oid>::from_pg(pg_guard_ffi_boundary(|| {
             find_all_inheritors(relid, lock, std::ptr::null_mut())
@@ -98,8 +99,8 @@ unsafe fn of_leaves(relid: pg_sys::Oid, keep: Keep, found: &mut Vec<String>) {
     }
 }
 
-/// Obstacles of leaves that rows will go to, once these are known for good: since the first look somebody may have attached one
-/// (which takes no lock that a load's would stand against), or a trigger for statements have changed one. Guarded.
+/// Obstacles of the leaves after the BEFORE statement triggers. Since the first check a session may have attached a leaf, whose lock
+/// does not conflict with the load's, or a trigger may have changed one. Guarded.
 ///
 /// # Safety
 /// Open relations that are locked.
@@ -114,15 +115,15 @@ pub unsafe fn of_open_leaves(leaves: &[pg_sys::Relation], options: &LoadOptions)
     found
 }
 
-/// Obstacles of leaves, for who must not wait for a lock that only some rows would need: that somebody has such a lock is
-/// one, too. Returns the leaves that it has locked; if anything was found, none is kept locked. Guarded.
+/// Obstacles of leaves, without waiting for a lock that only some rows would need. A leaf that another session has locked is an
+/// obstacle, too. Returns the leaves that this function has locked; it releases all if it has found an obstacle. Guarded.
 ///
 /// # Safety
 /// An open relation.
 pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) -> Vec<pg_sys::Oid> {
     let (lock, no_lock) = (pg_sys::RowExclusiveLock.cast_signed(), pg_sys::NoLock.cast_signed());
     let mut locked = Vec::new();
-    // SAFETY: guarded calls; what is opened is locked.
+    // SAFETY: guarded calls; each relation is locked before it is opened.
     unsafe {
         if (*(*root).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
             return locked;
@@ -136,7 +137,7 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) ->
                 break;
             }
             locked.push(leaf);
-            // One that is gone since the catalog was read (find_inheritance_children, pg_inherits.c).
+            // Null if the leaf is gone since the catalog was read (find_inheritance_children, pg_inherits.c).
             let relation = pg_sys::try_relation_open(leaf, no_lock);
             if !relation.is_null() {
                 if (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
@@ -154,20 +155,20 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) ->
     locked
 }
 
-/// Let go of leaves that [`of_free_leaves`] has locked: who has held such a lock before still does. Guarded.
+/// Releases the locks that [`of_free_leaves`] has taken. A lock that the transaction held before stays. Guarded.
 pub fn release(locked: &[pg_sys::Oid]) {
     // SAFETY: guarded calls.
     locked.iter().for_each(|&leaf| unsafe { pg_sys::UnlockRelationOid(leaf, pg_sys::RowExclusiveLock.cast_signed()) });
 }
 
-/// Conditions (WHEN) of row triggers that call anything but built-in immutable functions, or look at the session or at system columns.
-/// COPY evaluates them as it inserts each row, the direct writer when all rows are in: any other condition could see the
+/// Conditions (WHEN) of row triggers that call a function that is not both built in and immutable, or read the session or system
+/// columns. COPY evaluates them as it inserts each row, the direct writer after the last row. Such a condition could see the
 /// difference, or change rows that are still to come.
 ///
 /// # Safety
 /// An open relation. Guarded.
 unsafe fn of_conditions(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<String>) {
-    // SAFETY: this function's contract covers the relation; guarded calls on an expression as the catalog has it.
+    // SAFETY: this function's contract covers the relation; guarded calls on an expression of the catalog.
     unsafe {
         let is_other = |trigger: &pg_sys::Trigger| {
             let is_row = trigger.tgtype.cast_unsigned() & ROW != 0;
@@ -181,7 +182,7 @@ unsafe fn of_conditions(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<
     }
 }
 
-/// What a function may have brought upon a partition before its first row comes. Guarded.
+/// An obstacle that a function of the load has created on a partition before its first row. Guarded.
 ///
 /// # Safety
 /// An open relation that is locked.
@@ -228,11 +229,11 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
         }
         of_index_methods(relation, &name, found);
         if keep == Keep::New {
-            // A row that takes another's place is an update: if a publication has updates of the table, its rows must be known by something.
+            // Replacing a row is an update. If a publication has updates of the table, the table needs a replica identity.
             pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
         }
         if keep != Keep::Error && Traits::of(relation).logical {
-            // A row that loses has been inserted and deleted again: a subscriber would fail at the first of the two.
+            // A duplicate is inserted and deleted again. A subscriber would fail at the insertion.
             found.push(format!("Changes of table \"{name}\" are decoded."));
         }
         of_conditions(relation, keep, found);
@@ -241,7 +242,7 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
     }
 }
 
-/// Indexes of a relation whose access method is not one of the server's own: what it does when a row comes is not known.
+/// Indexes of a relation whose access method is not one of the server's own. Such a method may do anything with a new row.
 ///
 /// # Safety
 /// An open relation. Guarded.
@@ -254,7 +255,7 @@ unsafe fn of_index_methods(relation: pg_sys::Relation, name: &str, found: &mut V
         pg_sys::BRIN_AM_OID,
         pg_sys::SPGIST_AM_OID,
     ];
-    // SAFETY: this function's contract covers the relation; guarded catalog lookups, and strings that they return.
+    // SAFETY: this function's contract covers the relation; guarded catalog lookups; the strings are copied.
     unsafe {
         for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
             let cache = pg_sys::SysCacheIdentifier::RELOID.cast_signed();
@@ -295,7 +296,7 @@ fn events_of(keep: Keep) -> u16 {
     if keep == Keep::New { INSERT | UPDATE } else { INSERT }
 }
 
-/// Is there an enabled trigger that runs before an INSERT's rows come?
+/// Whether an enabled BEFORE statement trigger on INSERT exists.
 ///
 /// # Safety
 /// An open relation.
@@ -309,9 +310,9 @@ pub unsafe fn has_before_statement(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// Is there an enabled trigger on this event like this?
+/// Whether an enabled trigger on this event passes the test.
 unsafe fn has_trigger(relation: pg_sys::Relation, event: u16, like: impl Fn(&pg_sys::Trigger) -> bool) -> bool {
-    // SAFETY: an open relation, whose trigger descriptor has so many triggers.
+    // SAFETY: an open relation, whose trigger descriptor has `numtriggers` triggers.
     unsafe {
         let Some(descriptor) = (*relation).trigdesc.as_ref() else { return false };
         let len = usize::try_from(descriptor.numtriggers).unwrap_or(0);

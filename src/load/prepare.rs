@@ -1,7 +1,7 @@
-//! Everything of a load between its lock and its first row: what is in the way of the direct writer, who writes, the load's number, the
+//! The part of a load between its lock and its first row: obstacles of the direct writer, the choice of the writer, the load's id, the
 //! open file.
 //!
-//! The order matters. What a caller may not do is said before what he cannot do, and the file is opened last.
+//! The order matters. Missing privileges are reported before unsupported options, and the file is opened last.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::pg::soft::OnError;
 use crate::pg::source::Location;
 use crate::pg::unguarded::nextval_internal;
 
-/// Open the relation again.
+/// Opens the relation again.
 ///
 /// # Safety
 /// A valid load.
@@ -35,13 +35,13 @@ pub(super) unsafe extern "C-unwind" fn reopen(load: *mut Load) {
     unsafe { (*load).target.reopen() }
 }
 
-/// Everything before the first row. The file is opened last: whoever may not insert learns nothing of it.
+/// Prepares the first row. The file is opened last: a caller without the INSERT privilege learns nothing of it.
 ///
 /// # Safety
 /// A valid load whose relation is open, and whose memory context is current.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
-    // SAFETY: this function's contract covers the argument, and nobody else uses the load meanwhile.
+    // SAFETY: this function's contract covers the argument, and no other reference to the load exists meanwhile.
     let load = unsafe { &mut *load };
     let relation = load.target.relation;
     let mapping = source::by_position(relation, &load.options).or_raise();
@@ -50,11 +50,11 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     // SAFETY: the relation is open.
     load.target.obstacles = unsafe { obstacle::of_target(relation, load.options.duplicates.keep) };
     let dialect = &load.options.copy.dialect;
-    // A column gets its default, too, where an object lacks its key, or a field asks for it.
+    // A column also gets its default if an object lacks its key, or if a field is the default marker.
     let set = mapping.as_ref().filter(|_| !dialect.json && dialect.default.is_none());
     // SAFETY: the relation is open, and the condition was analyzed.
     let volatile = unsafe { volatile::obstacles(relation, set, load.where_clause.conditions) };
-    // SAFETY: nodes that were analyzed.
+    // SAFETY: the nodes were analyzed.
     let computed = load.projection.and_then(|nodes| unsafe {
         match load.options.function {
             Some(function) => filter::obstacle(function, relation, nodes).or_raise(),
@@ -124,7 +124,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     load.begin_rows();
 }
 
-/// What the rows are read for, as hooks of other libraries see it. Guarded.
+/// The statement that the rows are read for, as hooks of other libraries see it. Guarded.
 fn caller(load: &Load) -> CString {
     match load.attempt {
         Some(_) => to_server(&format!("pg_bulk job {}", load.id)),
@@ -133,8 +133,8 @@ fn caller(load: &Load) -> CString {
     }
 }
 
-/// How the server would insert into the table, if not by a plain plan: an obstacle, which comes first. An error if that plan does not
-/// do what the options demand. Guarded.
+/// Adds an obstacle, as the first one, if the server would insert into the table by another plan than a plain one. Fails if that
+/// plan cannot do what the options demand. Guarded.
 ///
 /// # Safety
 /// A load whose relation is open and locked.
@@ -162,7 +162,7 @@ unsafe fn ask_planner(load: &mut Load) -> Result<()> {
     Ok(())
 }
 
-/// Who is to write; what that means for the options becomes a note or an error.
+/// Chooses the writer. Options that it cannot follow become a note or an error.
 fn choose_writer(load: &mut Load) -> Result<Writer> {
     let obstacles = &load.target.obstacles;
     let unsupported = |message: String, obstacle: Option<&String>| {
@@ -198,7 +198,7 @@ fn choose_writer(load: &mut Load) -> Result<Writer> {
     Ok(Writer::Buffered)
 }
 
-/// A number for a load. Nobody needs rights on the sequence for that. Guarded.
+/// An id for a load. The caller needs no privilege on the sequence. Guarded.
 pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
     let name = c"bulk_load_id_seq";
     // SAFETY: guarded calls.
@@ -212,13 +212,13 @@ pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
     }
 }
 
-/// Learn from the header which columns there are.
+/// Reads the columns from the header.
 ///
 /// # Safety
 /// As [`prepare`], afterwards.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn read_header(load: *mut Load) {
-    // SAFETY: this function's contract covers the argument; error context callbacks only look.
+    // SAFETY: this function's contract covers the argument; error context callbacks only read.
     let load = unsafe { &mut *load };
     let Some(rows) = &mut load.rows else { return };
     load.reading = true;
@@ -229,13 +229,13 @@ pub(super) unsafe extern "C-unwind" fn read_header(load: *mut Load) {
     load.target.check_copy(Some(&mapping), load.where_clause.rights, &load.options.location, &by);
     load.mapping = mapping;
     if let Some(files) = &load.files {
-        // What was read of them for that is read again.
+        // The records that were read for the header are read again.
         files.by_file().clear();
     }
 }
 
 impl Load {
-    /// The file is open: whoever watches is to see it. Guarded.
+    /// Reports the open file to the progress view. Guarded.
     pub(super) fn begin_rows(&mut self) {
         let size = self.rows.as_ref().and_then(|rows| rows.stream().file_size());
         let more = self.more.iter().map(|source| source.options.location.size()).sum::<Option<u64>>();

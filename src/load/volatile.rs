@@ -1,13 +1,15 @@
 //! Functions that may look at the table, or write to it, while it is being loaded.
 //!
-//! COPY inserts row by row where a default or the condition calls a volatile function: the function may query the table and must
-//! find the rows before. Pages that are still being built cannot be found. A few of the server's own volatile functions look at
-//! nothing. All others are taken to look at a table (query_to_xml), at its file (pg_relation_size), at ids, of which a load takes
-//! many at a time (currval), or at settings by which it reads fields (set_config).
+//! The input is expressions, types, indexes and partition keys of a load; the output is the calls that keep rows out of the direct
+//! writer.
 //!
-//! A label STABLE or IMMUTABLE proves nothing, since the server does not hold a function to it. It does hold functions that run in
-//! parallel mode to writing nothing. So the direct writer runs a function that is not the server's own only if its owner has
-//! declared it PARALLEL SAFE or PARALLEL RESTRICTED.
+//! COPY inserts row by row where a default or the condition calls a volatile function: the function may query the table and must
+//! find the earlier rows. No query finds rows on pages that are still being built. A few volatile functions of the server read no
+//! state of the table. Every other one may read a table (query_to_xml), its file (pg_relation_size) or ids, of which a load takes
+//! many at a time (currval). It may also change the settings by which the load reads fields (set_config).
+//!
+//! A label STABLE or IMMUTABLE proves nothing, since the server does not enforce it. The server does stop a function that writes in
+//! parallel mode. So the direct writer runs a user-defined function only if it is declared PARALLEL SAFE or PARALLEL RESTRICTED.
 
 use std::ffi::{CStr, c_void};
 
@@ -20,10 +22,10 @@ use crate::pg::index_functions;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{RelationGetPartitionQual, find_all_inheritors, guard};
 
-/// Volatile functions that look at nothing: nextval too, for whoever asks it gets another id.
+/// Volatile functions that read no state of the table. nextval is one of them: each caller gets another id.
 const HARMLESS: [u32; 6] = [
     pg_sys::F_NEXTVAL,
-    // random(), whose name is another one where it has siblings.
+    // random(). The binding's name differs between server versions.
     1598,
     pg_sys::F_GEN_RANDOM_UUID,
     pg_sys::F_CLOCK_TIMESTAMP,
@@ -42,7 +44,7 @@ const IMMUTABLE: u8 = b'i';
 pub enum UserCall {
     /// Of a volatile function.
     Volatile,
-    /// Of this function, which may write for all that its owner has declared.
+    /// Of this function, whose declaration allows it to write.
     Unsafe(pg_sys::Oid),
 }
 
@@ -60,7 +62,7 @@ impl std::fmt::Display for UserCall {
     }
 }
 
-/// Does this function keep rows out? Guarded.
+/// The call, if this function keeps rows out. Guarded.
 fn call_of(function: pg_sys::Oid) -> Option<UserCall> {
     if HARMLESS.contains(&function.to_u32()) {
         return None;
@@ -80,7 +82,7 @@ fn call_of(function: pg_sys::Oid) -> Option<UserCall> {
 /// # Safety
 /// An open relation.
 pub unsafe fn of_constraints(relation: pg_sys::Relation, found: &mut Vec<String>) {
-    // SAFETY: this function's contract covers the relation; what its descriptor says of itself; guarded calls.
+    // SAFETY: this function's contract covers the relation and its descriptor; guarded calls.
     unsafe {
         let descriptor = (*relation).rd_att;
         if let Some(constraints) = (*descriptor).constr.as_ref() {
@@ -106,12 +108,12 @@ pub unsafe fn of_constraints(relation: pg_sys::Relation, found: &mut Vec<String>
     }
 }
 
-/// Do constraints of the relation call such functions, or those of one of its partitions? Guarded.
+/// Whether a constraint of the relation or of one of its partitions calls a function that keeps rows out. Guarded.
 ///
 /// # Safety
 /// An open relation, whose partitions are locked.
 pub unsafe fn in_constraints(relation: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the relation; guarded calls, and a list of as many elements as it says.
+    // SAFETY: this function's contract covers the relation; guarded calls; a list has `length` elements.
     unsafe {
         let calls = |relation| {
             let mut found = Vec::new();
@@ -133,7 +135,7 @@ pub unsafe fn in_constraints(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// A call by a domain in the type, however deep, or by a function that makes a value of the type from a field. Guarded.
+/// A call by a domain in the type, at any depth, or by a function that makes a value of the type from a field. Guarded.
 pub fn call_in_type(type_oid: pg_sys::Oid) -> Option<UserCall> {
     // SAFETY: guarded catalog lookups; attributes below natts exist.
     unsafe {
@@ -148,7 +150,7 @@ pub fn call_in_type(type_oid: pg_sys::Oid) -> Option<UserCall> {
                 kept.find_map(|attribute| call_in_type(attribute.atttypid))
             }
             pg_sys::TYPTYPE_RANGE => {
-                // Bounds are compared, and may be brought into a canonical form, by functions of the type's.
+                // Functions of the type compare its bounds and bring them into canonical form.
                 let entry = pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
                 let functions = [(*entry).rng_cmp_proc_finfo.fn_oid, (*entry).rng_canonical_finfo.fn_oid];
                 let mut functions = functions.into_iter().filter(|&function| function != pg_sys::InvalidOid);
@@ -166,7 +168,7 @@ pub fn call_in_type(type_oid: pg_sys::Oid) -> Option<UserCall> {
     }
 }
 
-/// [`call_of`], but a volatile function passes: conversions of fields may well look at the time or at settings. Guarded.
+/// [`call_of`], but a volatile function passes: COPY does not look at the labels of these functions. Guarded.
 fn unsafe_call_of(function: pg_sys::Oid) -> Option<UserCall> {
     call_of(function).filter(|call| *call != UserCall::Volatile)
 }
@@ -200,8 +202,8 @@ unsafe fn call_in_domain(domain: pg_sys::Oid) -> Option<UserCall> {
     }
 }
 
-/// Calls by what the server computes of a row: generated columns, bounds of a partition, indexes. None of it may be labelled
-/// VOLATILE. Guarded.
+/// Calls by generated columns, by the bound of a partition and by indexes. The server does not allow volatile functions there.
+/// Guarded.
 ///
 /// # Safety
 /// An open relation that rows are written to.
@@ -294,8 +296,8 @@ pub unsafe fn of_partition_key(relation: pg_sys::Relation, found: &mut Vec<Strin
     }
 }
 
-/// One sentence for each default that rows get, and for the condition, that calls such a function. Without a mapping,
-/// every column may get its default. Guarded.
+/// One sentence for each default, and for the condition, that calls a function that keeps rows out. Without a mapping, every
+/// column may get its default. Guarded.
 ///
 /// # Safety
 /// An open relation; a list of expressions, or null.
@@ -372,8 +374,8 @@ unsafe extern "C-unwind" fn note_call(function: pg_sys::Oid, context: *mut c_voi
     call.is_some()
 }
 
-/// Does an expression call anything but functions that are built in and immutable, or look at the session (`current_user`) or at
-/// a system column other than tableoid? Comparing a row, an array or a range calls the comparison functions of its parts.
+/// Whether an expression calls a function that is not both built in and immutable, reads the session (`current_user`), or reads a
+/// system column other than tableoid. Comparing a row, an array or a range calls the comparison functions of its elements.
 ///
 /// # Safety
 /// An expression, or a list of such. Guarded.
@@ -394,7 +396,7 @@ unsafe extern "C-unwind" fn walk_users(node: *mut pg_sys::Node, context: *mut c_
 }
 
 /// # Safety
-/// A node of an expression, whose tag says what it is.
+/// A node of an expression; its tag is set.
 unsafe fn looks_around(node: *const pg_sys::Node) -> bool {
     use pg_sys::NodeTag::*;
     // SAFETY: this function's contract covers the node.
