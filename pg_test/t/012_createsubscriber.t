@@ -1,5 +1,5 @@
 
-# pg_createsubscriber makes a subscriber of a standby, with the queue of its primary: what docs/operating.md says of it.
+# pg_createsubscriber makes a subscriber of a standby, with the queue of its primary: what docs/operations/replication-and-backup.md says of it.
 # Each job is run by the publisher, and its rows are there once.
 
 use strict;

@@ -1,5 +1,5 @@
 
-# pg_bulk and the engines, preloaded in each order. What a server starts with, and which COPYs are loads then: docs/operating.md has this table.
+# pg_bulk and the engines, preloaded in each order. What a server starts with, and which COPYs are loads then: docs/operations/install.md has this table.
 # Libraries that a session loads by itself are loaded by a job, too.
 
 use strict;
