@@ -1,4 +1,4 @@
-# The figures that README.md shows: between two marks, a picture and a line for each workload, of one report.
+# The figures in README.md: between two marks, a picture and a line for each workload, from one report.
 package Readme;
 use strict;
 use warnings;
