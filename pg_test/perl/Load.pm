@@ -284,7 +284,7 @@ BEGIN
 			AND (amname IN ('hash', 'gin') OR indpred IS NOT NULL)
 		ORDER BY 3
 	LOOP
-		-- Of many values, some.
+		-- Only some of many values.
 		query := format(CASE index.method
 			WHEN 'hash' THEN 'SELECT count(*) FROM (SELECT DISTINCT %1$s AS wanted FROM ONLY %2$s WHERE %3$s) w, LATERAL (SELECT FROM ONLY %2$s WHERE %1$s = wanted AND %3$s) found'
 			WHEN 'gin' THEN 'SELECT count(*) FROM (SELECT DISTINCT ON (md5(%1$s::text)) %1$s AS wanted FROM ONLY %2$s WHERE %3$s ORDER BY md5(%1$s::text) LIMIT 300) w, LATERAL (SELECT FROM ONLY %2$s WHERE %1$s @> wanted AND %3$s) found'

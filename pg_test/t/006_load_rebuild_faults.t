@@ -27,7 +27,7 @@ BEGIN
 	WHILE id > 0 AND (pg_stat_file('pg_bulk_hold', true)).size = 0 LOOP
 		PERFORM pg_sleep(0.005);
 	END LOOP;
-	-- Two bytes: the backend fails, one: whoever works for it.
+	-- At two bytes the backend fails, at one byte a worker.
 	IF id > 0 AND (pg_stat_file('pg_bulk_hold', true)).size = (SELECT 1 + (leader_pid IS NULL)::int FROM pg_stat_activity WHERE pid = pg_backend_pid()) THEN
 		RAISE 'not this one';
 	END IF;
@@ -38,7 +38,7 @@ CREATE FUNCTION compare(int, int) RETURNS int LANGUAGE internal IMMUTABLE AS 'bt
 CREATE OPERATOR CLASS unsafe_ops FOR TYPE int USING btree AS
 	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare(int, int);
 CREATE INDEX t_hold ON t (hold(id) unsafe_ops);
--- Its keys are index tuples, which the processes of the load sort.
+-- Its keys are index tuples, which all processes of the load sort.
 CREATE INDEX t_tuples ON t ((id % 100), left(body, 20)) WHERE id > 0;
 SQL
 is($faults->trouble, '', 'without faults');

@@ -35,11 +35,11 @@ CREATE TYPE altered AS (a int, b text);
 CREATE FUNCTION tuples(relation regclass) RETURNS TABLE (infomask int, infomask2 int, hoff int, bits text, data bytea) LANGUAGE sql AS \$\$
 	SELECT t_infomask & (15 | 2048), t_infomask2, t_hoff, t_bits, CASE WHEN t_infomask & 4 = 0 THEN t_data END
 	FROM generate_series(0, pg_relation_size(\$1) / 8192 - 1) block, heap_page_items(get_raw_page(\$1::text, block::int)) \$\$;
--- How many tuples of one are not the other's.
+-- The numbers of tuples of each that the other lacks.
 CREATE FUNCTION differ(a regclass, b regclass) RETURNS text LANGUAGE sql AS \$\$
 	SELECT concat_ws('+', (SELECT count(*) FROM (SELECT * FROM tuples(a) EXCEPT ALL SELECT * FROM tuples(b)) x),
 		(SELECT count(*) FROM (SELECT * FROM tuples(b) EXCEPT ALL SELECT * FROM tuples(a)) x), (SELECT count(*) FROM tuples(a)) > 0) \$\$;
--- NULLs, values that are empty, short, long, compressed and elsewhere.
+-- NULLs, and values that are empty, short, long, compressed and out of line.
 COPY (SELECT i, CASE WHEN i % 7 = 0 THEN NULL WHEN i % 1001 = 0 THEN repeat(md5(i::text), 90) WHEN i % 1013 = 0 THEN (SELECT string_agg(md5((i + j)::text), '') FROM generate_series(1, 200) j)
 		ELSE left(repeat(md5(i::text), 5), i % 160) END, CASE WHEN i % 5 < 4 THEN timestamp '2024-01-01' + i * interval '1 s' END FROM generate_series(1, 40000) i) TO '$directory/rows' (FORMAT csv);
 COPY (SELECT i, 'x' || i, NULL FROM generate_series(1, 9) i) TO '$directory/few' (FORMAT csv);

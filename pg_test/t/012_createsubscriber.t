@@ -1,5 +1,5 @@
 
-# pg_createsubscriber turns a standby into a subscriber, with the queue of its primary, as docs/operating.md describes.
+# pg_createsubscriber turns a standby into a subscriber, with the queue of its primary: docs/operations/replication-and-backup.md describes this.
 # The publisher runs each job, and each row is there once.
 
 use strict;
