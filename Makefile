@@ -20,7 +20,7 @@
 #   make faults              plants faults into a copy of the code, and requires that the tests find each: pg_test/faults/run; FAULTS="lost-page"
 #   make schema              writes sql/schema.sql
 #
-#   make test-all            make test PG=NN for each version that has all test tools: VERSIONS="15 17 18"; make compiles PG=NN for others: HEADERS="16"
+#   make test-all            make test PG=NN for versions with all test tools: VERSIONS="15 17 18"; make compiles PG=NN for others: HEADERS="16"
 #   make compiles            compiles for that server, with test points and without
 #
 # As with PGXS, PG_CONFIG chooses the server, and its major version determines the cargo feature: pg15 .. pg18. PG=17 instead is

@@ -1,4 +1,4 @@
-# The figures in README.md: between two marks, a picture and a line for each workload, from one report.
+# The figures that README.md shows: between two marks, the chart of one report and the conditions of its run.
 package Readme;
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
 
-# pg_bulk and the engines, preloaded in each order: the orders in which a server starts, and in which COPY is a load. docs/operating.md has this
-# table. A job, too, loads the libraries of session_preload_libraries.
+# pg_bulk and the engines, preloaded in each order: the orders in which a server starts, and in which COPY is a load.
+# docs/operations/install.md has this table. A job, too, loads the libraries of session_preload_libraries.
 
 use strict;
 use warnings FATAL => 'all';
