@@ -3,7 +3,6 @@
 --
 -- Statements have SCHEMA in place of the table's schema, `ours` or `model`. Each row has a number `n`, which no other
 -- row that was ever inserted has.
--- row that was ever inserted has.
 
 \set schema proof
 \getenv data PGB_DATA

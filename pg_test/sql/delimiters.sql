@@ -14,7 +14,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- More than one byte, in CSV: the first match counts, and there is none in quotes. Markers, and NULL where columns say so.
+-- More than one byte, in CSV: the first match counts, and quoted text has no match. Markers, and NULL where columns say so.
 CALL make_table('bars', $$a int, b text, c text$$, $$format 'csv', delimiter '||'$$, E'1||one|two||"x||y"\n2||"||"||"a ""b""|"\n3||||""\n4|||x||y"||"z\n');
 SELECT to_json(t) FROM bars t;
 CALL make_table('forced', $$a text, b text OPTIONS (force_not_null 'true'), c text OPTIONS (force_null 'true')$$, $$format 'csv', delimiter '~|~', null '-', default '*', header 'match'$$, E'a~|~b~|~c\n-~|~-~|~"-"\n"-"~|~~~|~|~\n');

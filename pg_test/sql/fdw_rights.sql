@@ -81,7 +81,7 @@ SELECT count(*) > 0 AS analyzed FROM pg_stats WHERE tablename = 'secret';
 RESET ROLE;
 REVOKE SELECT ON secret FROM fdw_reader;
 
--- Through a view and a SECURITY DEFINER function the owner's rights count.
+-- In a view and a SECURITY DEFINER function the owner's privileges count.
 SET ROLE fdw_owner;
 CREATE VIEW revealed AS SELECT * FROM secret WHERE a = 2;
 CREATE FUNCTION reveal() RETURNS SETOF text LANGUAGE sql SECURITY DEFINER AS 'SELECT b FROM fdw_rights.secret';

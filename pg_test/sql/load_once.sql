@@ -159,7 +159,7 @@ ALTER TABLE other RENAME TO another;
 CREATE TABLE other (LIKE t);
 SELECT once('once/a.csv', '{}', 'another'), once('once/good.csv', '{}', 'another'), once('once/a.csv', '{}', 'other');
 SELECT bulk_forget('other'), bulk_forget('another'), bulk_forget('renamed');
--- The same for a dump that is restored into its own database: the tables have other OIDs then.
+-- A dump that is restored into its own database: the tables have other OIDs then, and the name counts again.
 SELECT once('once/a.csv', '{}', 'other');
 CREATE TEMP TABLE dumped AS SELECT * FROM bulk_loaded;
 DELETE FROM bulk_loaded;

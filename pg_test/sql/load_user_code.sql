@@ -114,7 +114,7 @@ SELECT rows_loaded, rows_rejected FROM bulk_load(convert_to(E'2\n5\n4\nx\n', 'UT
 SELECT line_number, message FROM bulk_rejects ORDER BY line_number;
 SELECT current_user, current_setting('search_path');
 TABLE judged ORDER BY a;
--- The same for partitions, rows without a partition, and NULL.
+-- Partitions, rows without a partition, and NULL are rejects, too.
 CREATE TABLE parted (a int NOT NULL, b int CHECK (looks(b))) PARTITION BY LIST (a);
 CREATE TABLE part PARTITION OF parted FOR VALUES IN (1);
 SELECT rows_loaded, rows_rejected FROM bulk_load(convert_to(E'1,2\n2,2\n1,5\n,7\n1,4\n', 'UTF8'), 'parted', '{"format": "csv", "on_error": "table"}');

@@ -1,8 +1,8 @@
 
 # Random tables with random indexes, into which random batches are loaded, with
 # all options and all values of on_duplicate. The content must equal the result of
-# core's INSERT, with or without ON CONFLICT, for the same rows one after the other;
-# every index must find these rows; on a standby, and after a crash, too.
+# core's INSERT of the same rows one after the other, with or without ON CONFLICT.
+# Every index must find these rows, also on a standby and after a crash.
 # See perl/RandomTables.pm and perl/model.sql.
 #
 # PG_BULK_SEED sets another seed. PG_BULK_ROUNDS sets the number of tables or, as FIRST-LAST,

@@ -1,9 +1,9 @@
 
 # Faults are planted into B-trees that a load has built: TIDs of equal keys in the
 # wrong order, a posting list without its last TID, a page without its high key,
-# a leaf without a downlink. The checks that other tests rely on must find each of them:
-# amcheck, the comparison with an index that the server builds, and, except for
-# a wrong order, an index scan compared with a sequential scan.
+# a leaf without a downlink. Each of the checks that other tests rely on must find each
+# fault. These are amcheck, the comparison with an index that the server builds, and, except
+# for a wrong order, an index scan compared with a sequential scan.
 
 use strict;
 use warnings FATAL => 'all';

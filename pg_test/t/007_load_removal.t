@@ -108,7 +108,7 @@ for my $keep (qw(keep_old keep_new))
 point_clear($primary);
 $primary->safe_psql('postgres', statement('keep_new'));
 
-# The same for orphans.
+# Orphans are removed in the same way.
 my $good = grep { /^(\d+)/ && $1 % 41 } split /\n/, slurp_file($twice);
 my $load = "SET pg_bulk.chunk_size = '8kB'; " . load_sql($twice, 'referring', workers => 2, truncate => 'true', on_error => 'table');
 point_set($primary, 'remove.helper', 'sleep=1 once');

@@ -1,7 +1,7 @@
 
 # INSERT … SELECT from a foreign table as a load, for cases that need a server of their
-# own: fresh connections, the corpus compared with COPY, statistics and counters,
-# standbys and subscribers, processes that end during it.
+# own. These are fresh connections, the corpus compared with COPY, statistics and counters,
+# standbys and subscribers, and processes that end during the load.
 
 use strict;
 use warnings FATAL => 'all';
@@ -116,7 +116,7 @@ my $logged = slurp_file($node->logfile, $log);
 like($logged, qr/Custom Scan \(Direct Insert\) .*Workers Launched: 2.*Rows Inserted: 30000/s, 'auto_explain tells of it');
 my ($bytes) = $logged =~ /Rows Inserted: 30000.*?WAL: records=\d+.*? bytes=(\d+)/s;
 cmp_ok($bytes // 0, '>', 0.8 * $written, '... and of its WAL');
-# The same for CREATE TABLE AS, in either order of preloaded libraries.
+# CREATE TABLE AS has the same counts, in either order of preloaded libraries.
 $node->safe_psql('postgres', 'SELECT pg_stat_statements_reset()');
 for my $libraries ("LOAD 'auto_explain'; LOAD 'pg_bulk'", "LOAD 'pg_bulk'; LOAD 'auto_explain'")
 {

@@ -74,7 +74,7 @@ for my $workers (0, 2)
 }
 healthy($node, 'tuples of a filter');
 
-# The same for filters that take the table's row, which is stored if the filter returns it.
+# Filters that take the table's row: it is stored unchanged if the filter returns it.
 $node->safe_psql('postgres', filter('whole', 't', 't') . filter('whole_some', 't', 't') . filter('whole_anew', 't', 't'));
 for my $workers (0, 2)
 {

@@ -1,7 +1,7 @@
 
-# An error in a file has the same message for each source of its bytes:
-# each bad file in each source, by each way to read it, jobs included, compared with COPY
-# of the plain file. Afterwards the target is unchanged, and the backend has no more descriptors, temporary
+# An error in a file has the same message for each source of its bytes. Each bad file is
+# read from each source, in each way, jobs included, and compared with COPY of the plain file.
+# Afterwards the target is unchanged, and the backend has no more descriptors, temporary
 # files and locks.
 
 use strict;

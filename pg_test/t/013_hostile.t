@@ -30,7 +30,7 @@ my @cases = (
 	[ 'check', 'delete undone', [ 'plain', 'parts' ], 'good', 'fired 1000 t' ],
 	[ 'select list', 'delete undone', [ 'plain', 'empty', 'parts' ], 'good', 'STATE 00000' ],
 
-	# The same for new versions of rows that a function updates.
+	# New versions of rows that a function updates keep them, too.
 	[ 'where', 'update kept', [ 'plain', 'parts' ], 'good', 'fired 1000 t' ],
 	[ 'where', 'update of keys kept', [ 'plain', 'parts' ], 'good', 'fired 1000 t' ],
 	[ 'where', 'lock kept', ['plain'], 'orphans', 'STATE 23503' ],

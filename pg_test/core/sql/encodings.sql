@@ -94,7 +94,7 @@ COPY found FROM :'file' (FORMAT csv, ENCODING 'LATIN1');
 SELECT count(*), sum(octet_length(word)) FROM found;
 TRUNCATE found;
 
--- What has no place in the encoding.
+-- Characters that the encoding lacks.
 COPY kana TO :'file' (ENCODING 'LATIN1');
 COPY words TO :'file' (ENCODING 'SJIS');
 COPY words TO '/no file' (ENCODING 'nonsense');
