@@ -232,7 +232,7 @@ BEGIN
     ELSE
         given := options;
     END IF;
-    -- Errors of CREATE TABLE are raised before the file is read.
+    -- An existing table, or a missing privilege, is an error before the file is read.
     IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.>) 1 AND pg_catalog.to_regclass(made) IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'duplicate_table',
             MESSAGE = pg_catalog.format('relation "%s" already exists', parts[pg_catalog.cardinality(parts)]);

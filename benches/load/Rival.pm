@@ -1,5 +1,5 @@
-# The rivals: a way to load. All are timed by the same clock and load into the same table, which was truncated in an earlier
-# transaction: its file is not new.
+# A rival: one way to load. All rivals are timed by the same clock and load into the same table, which was truncated in an
+# earlier transaction: its file is not new.
 #
 # A rival is a list of statements, one for each session, or a program. Before the clock starts, sessions have connected, opened
 # the table and loaded their library. The time of a program includes its start. The clock stops

@@ -88,7 +88,7 @@ DELETE FROM words WHERE id % 70 = 0;
 SELECT ways('more_words', 'words', '{"workers": 2}');
 RESET maintenance_work_mem;
 RESET pg_bulk.chunk_size;
--- Keys are equal if their bytes are equal: strings that only the collation does not distinguish are no duplicates.
+-- Keys are equal only if their bytes are: strings that only the collation does not distinguish are no duplicates.
 CREATE TABLE same (b text COLLATE bases UNIQUE, t text);
 CALL write_file('same', series($$concat_ws(E'\t', CASE a WHEN 7000 THEN 'ÉTÉ 9' WHEN 7001 THEN 'Été 9' WHEN 7002 THEN U&'\0301' WHEN 7003 THEN '' ELSE 'été ' || a END, a)$$, 12000));
 SELECT built('same', 'same');

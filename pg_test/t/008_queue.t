@@ -107,7 +107,7 @@ for my $table ('checked', 'fired', 'secure')
 		'1 2', "$table: code of the table's owner ends the process");
 }
 is($queue->sql("SELECT count(*), count(*) FILTER (WHERE mem = '4MB') FROM seen"), '3|3', '... and leaves nothing to the next job');
-# Settings of a job separate them, too. A setting of an unknown name stays defined, and is empty.
+# Settings of a job end its process, too: otherwise a setting with an unknown name would stay defined, and be empty.
 $queue->sql('SELECT bulk_pause()');
 is(in_turn('settings', $queue->enqueue($one, 'other_seen', q('{"columns": ["a"], "settings": {"app.job": "1"}}')),
 	$queue->enqueue($one, 'other_seen', q('{"columns": ["a"]}'))), '1 2', 'settings of a job end the process');
