@@ -291,8 +291,8 @@ sub step
 	return;
 }
 
-# Canceled, terminated by an administrator, a crash of another process, no server, a lock timeout, a deadlock, or
-# a concurrent change.
+# Is it an error that a schedule may cause? These are: a cancel request, termination by an administrator, a crash of another
+# process, a server that starts or stops, too many connections, a lock timeout, a deadlock, and a concurrent change.
 sub expected_error
 {
 	my ($err) = @_;
