@@ -235,7 +235,7 @@ SQL
 	return $outcome eq $expected ? '' : "expected\n${expected}but\n$outcome";
 }
 
-# The table with its first rows, whose pages are in the WAL and not yet on disk.
+# Loads the first rows again. Their pages are then in the WAL and not yet on disk.
 sub renew
 {
 	my ($self) = @_;

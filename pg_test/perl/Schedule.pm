@@ -118,7 +118,7 @@ sub write_source
 	}
 	my @lines = split /^/, $content;
 	my $parts = one_of(1, 2, 3);
-	# Some are empty if there are fewer lines.
+	# If there are fewer lines than parts, some parts are empty.
 	my @edges = map { int($_ * @lines / $parts) } 0 .. $parts;
 	write_bytes("$path.part.$_", $squeeze->(join '', @lines[ $edges[$_] .. $edges[ $_ + 1 ] - 1 ])) for 0 .. $parts - 1;
 	return "$path.part.*";
