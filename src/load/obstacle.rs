@@ -164,9 +164,9 @@ pub fn release(locked: &[pg_sys::Oid]) {
     locked.iter().for_each(|&leaf| unsafe { pg_sys::UnlockRelationOid(leaf, pg_sys::RowExclusiveLock.cast_signed()) });
 }
 
-/// Conditions (WHEN) of row triggers that call a function that is not both built in and immutable, or read the session or system
-/// columns. COPY evaluates them as it inserts each row, the direct writer after the last row. Such a condition could see the
-/// difference, or change rows that are still to come.
+/// Conditions (WHEN) of row triggers that call a function that is not both built in and immutable, or read the session
+/// or system columns. COPY evaluates them as it inserts each row, the direct writer after the last row. Such a
+/// condition could see the difference, or change rows that are still to come.
 ///
 /// # Safety
 /// An open relation. Guarded.
@@ -233,7 +233,8 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
         }
         of_index_methods(relation, &name, found);
         if keep == Keep::New {
-            // Replacing a row is an update. If a publication has updates of the table, the table needs a replica identity.
+            // Replacing a row is an update. If a publication has updates of the table, the table needs a replica
+            // identity.
             pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
         }
         if keep != Keep::Error && Traits::of(relation).logical {
@@ -246,7 +247,8 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
     }
 }
 
-/// Indexes of a relation whose access method is not one of the server's own. Such a method may do anything with a new row.
+/// Indexes of a relation whose access method is not one of the server's own. Such a method may do anything with a new
+/// row.
 ///
 /// # Safety
 /// An open relation. Guarded.

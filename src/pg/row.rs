@@ -396,7 +396,8 @@ impl Rows {
                 && let Some(datum) = decoder.decode(bytes, &mut self.arena)
             {
                 self.strings.truncate(start);
-                // SAFETY: this function's contract covers the arrays; the server is a 64-bit one, so a datum is a usize.
+                // SAFETY: this function's contract covers the arrays; the server is a 64-bit one, so a datum is a
+                // usize.
                 unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
                 continue;
             }

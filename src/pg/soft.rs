@@ -246,7 +246,7 @@ impl Rows {
 
     fn leave_out(&mut self, column: usize, tolerance: &mut Tolerance) -> Result<()> {
         if tolerance.on_error == OnError::Table {
-            // The caller keeps it, and then checks the limit.
+            // The caller keeps the record as a reject, and then checks the limit.
             tolerance.bad_rows += 1;
             return Ok(());
         }
