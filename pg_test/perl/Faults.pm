@@ -287,7 +287,7 @@ sub say
 	return;
 }
 
-# Whether it prints this within the given number of seconds.
+# Whether the session prints text that matches the pattern, within the given number of seconds.
 sub prints
 {
 	my ($self, $pattern, $seconds) = @_;

@@ -123,7 +123,7 @@ impl Shared {
 
     /// The shared states of the files.
     fn states(&self) -> *const FileState {
-        // SAFETY: they follow the struct if there are files.
+        // SAFETY: the states follow the struct if there are files.
         unsafe { std::ptr::from_ref(self).add(1).cast() }
     }
 

@@ -89,7 +89,7 @@ impl Store {
         self.count
     }
 
-    /// Whether it has no records.
+    /// Whether the store has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0

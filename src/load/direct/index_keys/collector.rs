@@ -124,7 +124,7 @@ impl Collector {
         Collector { index: planned.index, keys: Keys::Tuples(sort) }
     }
 
-    /// Does it hold the index open?
+    /// Does the collector hold the index open?
     pub fn holds_index(&self) -> bool {
         matches!(self.keys, Keys::Tuples(_))
     }
@@ -149,7 +149,7 @@ impl Collector {
         };
     }
 
-    /// Can it take every key? Strings may be too long, and some floats have no integer form.
+    /// Can the collector take every key? Strings may be too long, and some floats have no integer form.
     pub fn has_all(&self) -> bool {
         match &self.keys {
             Keys::Narrow(keys) => keys.reader.shape().has_all(),
