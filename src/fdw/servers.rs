@@ -154,7 +154,8 @@ fn check(server: pg_sys::Oid, named: &Named) -> Result<()> {
         ("program", None) => Ok(()),
         (_, Some(directory)) => {
             check_usage(server, named.by)?;
-            // A name outside the directory is an error even here: if the server lost the option, the table would read it.
+            // A name outside the directory is an error even here: if the server lost the option, the table would read
+            // it.
             let name = CString::new(named.value.as_slice()).unwrap_or_default();
             Below::new(server, &directory, &name).check_spelling()
         }

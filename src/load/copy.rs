@@ -159,7 +159,8 @@ unsafe extern "C-unwind" fn decided(statement: *const pg_sys::CopyStmt, is_few: 
 /// A COPY.
 unsafe fn tell(statement: *const pg_sys::CopyStmt, why: Option<&str>) {
     let level = pg_sys::DEBUG1.cast_signed();
-    // SAFETY: compares settings; the statement's own strings; those that are made here outlive the message.
+    // SAFETY: message_level_is_interesting only compares settings. The name belongs to the statement, and the text
+    // outlives the message.
     unsafe {
         if !pg_sys::message_level_is_interesting(level) {
             return;

@@ -137,7 +137,7 @@ pub struct Load {
     pub files: Option<Files>,
     /// With option `once`, the files to record as loaded.
     pub met: Vec<Met>,
-    /// With `on_error` `table`, the spool of the rejects; else null.
+    /// With `on_error = table`, the spool of the rejects; else null.
     pub spool: *mut Spool,
     /// Rows are being read, and errors are about the last one.
     pub reading: bool,

@@ -1,5 +1,5 @@
-//! The part of a load between its lock and its first row: obstacles of the direct writer, the choice of the writer, the load's id, the
-//! open file.
+//! The part of a load between its lock and its first row: the eligibility check, the choice of the writer, the load's
+//! id, the open file.
 //!
 //! The order matters. Missing privileges are reported before unsupported options, and the file is opened last.
 
@@ -133,8 +133,8 @@ fn caller(load: &Load) -> CString {
     }
 }
 
-/// Adds an obstacle, as the first one, if the server would insert into the table by another plan than a plain one. Fails if that
-/// plan cannot do what the options demand. Guarded.
+/// Adds a reason against the direct writer, as the first one, if the server would insert into the table by another plan
+/// than a plain one. Fails if that plan cannot do what the options demand. Guarded.
 ///
 /// # Safety
 /// A load whose relation is open and locked.

@@ -192,7 +192,7 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
                     break;
                 }
                 match attribute_number(relid(relation), name) {
-                    // It is an input of expressions, which are analyzed later.
+                    // The name may be an input of expressions, which are analyzed later.
                     Err(error)
                         if error.sqlstate() == Code::ERRCODE_UNDEFINED_COLUMN && !options.computed.is_empty() =>
                     {

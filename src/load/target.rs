@@ -1,8 +1,8 @@
 //! The target of a load: privileges, lock, and the kind of relation.
 //!
 //! TRUNCATE and ownership rights are checked before the lock is requested, because a lock without them would do harm.
-//! The INSERT privilege is checked on the columns, as COPY checks it, once these are known. All reasons against
-//! building pages for the table are collected as [obstacles](super::obstacle), for either writer.
+//! The INSERT privilege is checked on the columns, as COPY checks it, once these are known. The [eligibility
+//! check](super::obstacle) collects all reasons against building pages for the table, for either writer.
 
 use std::ffi::{CStr, CString};
 

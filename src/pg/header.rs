@@ -4,7 +4,7 @@
 //! same names in another order is read in that order. A file that has only some of these names at other positions is an
 //! error: values would otherwise get into the wrong column, unnoticed where the types are equal. Names that the first
 //! header lacks are ignored, as in COPY. The process that opens a file reads its header, and the first file's header
-//! before it. So the result does not depend on which process reads which file. With `match_by` `position` no header is
+//! before it. So the result does not depend on which process reads which file. With `match_by = position` no header is
 //! read.
 
 use std::ffi::CString;

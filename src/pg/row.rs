@@ -38,7 +38,7 @@ use super::line_parts::LineParts;
 use super::stream::{Header, Stream};
 use crate::error::{self, Result};
 
-/// Bytes of a buffer that are kept from row to row.
+/// Capacity in bytes that a buffer keeps from row to row. A larger buffer is shrunk to it.
 const KEPT: usize = 1 << 20;
 
 /// The part of a message's CONTEXT after the line number.
@@ -396,7 +396,8 @@ impl Rows {
                 && let Some(datum) = decoder.decode(bytes, &mut self.arena)
             {
                 self.strings.truncate(start);
-                // SAFETY: this function's contract covers the arrays; the server is a 64-bit one, so a datum is a usize.
+                // SAFETY: this function's contract covers the arrays; the server is a 64-bit one, so a datum is a
+                // usize.
                 unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
                 continue;
             }

@@ -1,7 +1,8 @@
-//! Converts rows and survives bad values, for `on_error` `ignore` and `set_null`.
+//! Converts rows and survives bad values, unless `on_error = stop`.
 //!
 //! Bad values are those of COPY of PostgreSQL 17 and later: a value that its type's input function rejects. A wrong
-//! number of fields, invalid bytes, and errors of default expressions are still errors.
+//! number of fields, invalid bytes, and errors of default expressions are still errors here. With `on_error = table`,
+//! the caller rejects their records.
 //!
 //! From 16 on, input functions report such values softly. On 15 they raise, and an error may only be caught in a
 //! subtransaction. The exceptions are functions that leave no state behind: the input functions of built-in scalar
@@ -245,7 +246,7 @@ impl Rows {
 
     fn leave_out(&mut self, column: usize, tolerance: &mut Tolerance) -> Result<()> {
         if tolerance.on_error == OnError::Table {
-            // The caller keeps it, and then checks the limit.
+            // The caller keeps the record as a reject, and then checks the limit.
             tolerance.bad_rows += 1;
             return Ok(());
         }

@@ -45,9 +45,9 @@ struct Place {
 #[derive(Debug, Clone, Copy)]
 pub struct Sorted<'s> {
     pub tuple: &'s [u8],
-    /// It has identical values.
+    /// Its values are identical to those of the previous tuple.
     pub same: bool,
-    /// A unique index cannot contain the keys of both.
+    /// A unique index cannot contain the keys of both tuples.
     pub equal: bool,
 }
 

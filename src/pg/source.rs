@@ -263,7 +263,7 @@ impl Source {
         if fd < 0 {
             return Ok(());
         }
-        // Its thread, if there is one, ends by itself.
+        // The thread that decompresses, if there is one, ends by itself.
         self.decoding = Decoding::Plain;
         if pipe.is_null() {
             // SAFETY: an open transient file.

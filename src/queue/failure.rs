@@ -82,8 +82,8 @@ pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys
 /// Guarded.
 fn keep_rejects(queue: &Queue, id: i64) -> u64 {
     let mut rejected = 0u64;
-    // SAFETY: the body is a guard, and its argument outlives it; in a transaction. A returned error lives in memory
-    // that does, too.
+    // SAFETY: the body is guarded, and its argument outlives it; in a transaction. A returned error lives in the memory
+    // context of this call.
     let why = unsafe {
         let error = in_subtransaction(write_rejects, (&raw mut rejected).cast());
         (!error.is_null()).then(|| text((*error).message).unwrap_or_default())
@@ -128,8 +128,8 @@ fn remember(job: &Job, end: End, failure: &Failure, rejected: u64, files: Option
             files,
         },
     );
-    // SAFETY: the body is a guard, and its argument outlives it; in a transaction. A returned error lives in memory
-    // that does, too.
+    // SAFETY: the body is guarded, and its argument outlives it; in a transaction. A returned error lives in the memory
+    // context of this call.
     let why = unsafe {
         let error = in_subtransaction(write_history, (&raw mut failed).cast());
         (!error.is_null()).then(|| text((*error).message).unwrap_or_default())

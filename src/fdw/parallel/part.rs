@@ -57,7 +57,7 @@ pub struct Shared {
     rows: AtomicU64,
 }
 
-// SAFETY: only the process that sets the state to OPENING writes the stretches, and the others read them after they
+// SAFETY: only the process that sets the state to OPENING writes the chunks, and the others read them after they
 // have seen OPEN. The rest is atomic, made to be shared, or not written once there are workers.
 unsafe impl Sync for Shared {}
 
@@ -123,7 +123,7 @@ impl Shared {
 
     /// The shared states of the files.
     fn states(&self) -> *const FileState {
-        // SAFETY: they follow the struct if there are files.
+        // SAFETY: the states follow the struct if there are files.
         unsafe { std::ptr::from_ref(self).add(1).cast() }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!                      ┌──────────────┐
-//!   level 1            │ 3: -∞ k2 k4  │        first child without a key, of the others the left one's high key
-//!                      └──────────────┘
+//!   level 1            │ 3: -∞ k2 k4  │        entries of children: the first has no key, and
+//!                      └──────────────┘        the next ones have the high key of the page to their left
 //!   level 0   ┌─────────────┐ ┌────────────┐ ┌───────
 //!             │ 1: k2│k0 k1 │ │ 2: k4│k2 k3│ │ 4: ...       high key │ items
 //!             └─────────────┘ └────────────┘ └───────

@@ -121,7 +121,7 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
             }
             let next = block.get(length).copied();
             if length < STRETCH {
-                // They are few, often one.
+                // The entries are few, often one.
                 for entry in block.get(..length).unwrap_or_default() {
                     self.collected.push(*entry);
                 }

@@ -118,7 +118,7 @@ pub fn in_order(settings: &Settings, data: &[u8]) -> Reading {
     reading
 }
 
-/// Reads the file in chunks. Panics if one of the parts violates its contract.
+/// Reads the file in chunks. Panics if the cutter or a reader violates its contract.
 #[must_use]
 pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
     let Settings { dialect, level, .. } = &plan.settings;

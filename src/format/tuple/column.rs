@@ -68,7 +68,7 @@ impl Column {
         Some(Self { kind, mask: align - 1, shift: if by_value { 64 - 8 * len as u8 } else { 0 }, len, offset: 0 })
     }
 
-    /// Whether it has variable width in the sense of HEAP_HASVARWIDTH.
+    /// Whether the column has variable width in the sense of HEAP_HASVARWIDTH.
     #[inline(always)]
     pub(super) fn varying(self) -> bool {
         matches!(self.kind, Kind::Packable | Kind::Plain | Kind::Cstring)

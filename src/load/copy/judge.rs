@@ -88,7 +88,7 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Ans
         }
         let mut found = obstacle::of_named(relation, Keep::Error);
         if obstacle::has_before_statement(relation) {
-            // It may change the settings that fields are read by.
+            // The trigger may change settings that affect how fields are read.
             found.push("The table has a BEFORE statement trigger.".into());
         }
         if found.is_empty() {

@@ -42,7 +42,7 @@ struct Known {
 impl Known {
     const NONE: Known = Known { type_oid: pg_sys::InvalidOid, typmod: -1, number: 0, entry: std::ptr::null() };
 
-    /// Is it this type, and unaltered? As in get_cached_rowtype (execExprInterp.c).
+    /// Is this known type the given one, and unaltered since? As in get_cached_rowtype (execExprInterp.c).
     ///
     /// # Safety
     /// A plain frame.

@@ -414,7 +414,7 @@ impl Leader {
 /// A valid leader; the current context is the one that the order lives in.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory: i32) -> *mut Order {
-    // SAFETY: this function's contract covers the argument; dropped with the memory context.
+    // SAFETY: this function's contract covers the argument; the order is dropped with the memory context.
     unsafe {
         let sort = (*leader).file_order(number, memory).or_raise();
         let order = Order { sort: Some(sort), stretch: None };

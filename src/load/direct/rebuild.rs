@@ -136,7 +136,7 @@ unsafe extern "C-unwind" fn reword(error: *mut pg_sys::ErrorData, build: *const 
     }
 }
 
-/// Is it a build's error about equal keys?
+/// Is the error that of an index build about equal keys?
 ///
 /// # Safety
 /// See [`reword`].

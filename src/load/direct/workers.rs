@@ -206,7 +206,7 @@ impl Leader {
             if let Some(parallel) = &self.parallel {
                 parallel.wait();
             }
-            // SAFETY: an element for each worker, and they are gone.
+            // SAFETY: an element for each worker, and the workers have ended.
             let cpu = unsafe { usage::take_shares(self.shares, self.launched) };
             self.counts.others.add(cpu);
             if let Some(join) = &self.process.join {

@@ -453,7 +453,7 @@ unsafe fn of_target(insertion: &Insertion, leaves: bool) -> Answer<()> {
         }
         found.extend(volatile::obstacles(relation, Some(&mapping), std::ptr::null_mut()));
         if obstacle::has_before_statement(relation) {
-            // It may change the settings that fields are read by, and the foreign table.
+            // The trigger may change settings that affect how fields are read, and the foreign table.
             found.push("The table has a BEFORE statement trigger.".into());
         }
         let form = (*relation).rd_rel;

@@ -1,4 +1,4 @@
-//! Records that a load leaves out with `on_error` `table`, each with its error.
+//! Records that a load leaves out with `on_error = table`, each with its error.
 //!
 //! ```text
 //!   worker: reject ─► queue ─┐

@@ -190,7 +190,8 @@ unsafe fn is_plain_scalar(type_oid: pg_sys::Oid) -> bool {
     unsafe {
         let (mut category, mut preferred) = (0, false);
         pg_sys::get_type_category_preferred(type_oid, &raw mut category, &raw mut preferred);
-        // Arrays (A), composites (C), enums (E), pseudo-types (P), ranges (R) and unknown categories are excluded.
+        // Excluded are arrays (A), composites (C), enums (E), pseudo-types (P), ranges (R), `unknown` (X), internal
+        // types (Z) and categories that users define.
         let scalar = matches!(category.cast_unsigned(), b'B' | b'D' | b'G' | b'I' | b'N' | b'S' | b'T' | b'V' | b'U');
         type_oid.to_u32() < pg_sys::FirstGenbkiObjectId
             && scalar

@@ -98,12 +98,13 @@ impl LeafWriter {
         }
     }
 
-    /// Adds leaves at the end, and these tuples to the current last leaf, which has room for them. `border` writes the
+    /// Adds `leaves` at the end, and `tuples` to the current last leaf, which has room for them. `border` writes the
     /// high key between that leaf's last item and the new leaves. All tuples are in the index's order, beginning with
     /// `first`. Returns false without a change if the end has changed or does not allow it.
     ///
     /// # Safety
-    /// As [`LeafWriter::put`]; leaves of the index, [`MOST_PAGES`] at most, and `border` raises nothing.
+    /// As [`LeafWriter::put`]; `leaves` has at most [`MOST_PAGES`] leaf pages, made for this index; `border` raises
+    /// nothing.
     pub unsafe fn grow(
         &mut self,
         end: &End,

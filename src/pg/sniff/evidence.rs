@@ -96,7 +96,7 @@ impl Evidence {
         self.empty_quotes && self.column_type().is_some()
     }
 
-    /// May it have NULLs?
+    /// May the column have NULLs?
     pub fn is_nullable(&self) -> bool {
         self.has_nulls || self.values == 0 || self.wants_force_null()
     }

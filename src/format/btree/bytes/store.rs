@@ -89,7 +89,7 @@ impl Store {
         self.count
     }
 
-    /// Whether it has no records.
+    /// Whether the store has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -220,7 +220,7 @@ impl Store {
         (self.run, self.ordered, self.count, self.last, self.tids_ascend) =
             (Span::default(), Span::default(), 0, 0, true);
         let mut at = 0;
-        // These are fewer than a page's records, unless memory is scarce.
+        // The remaining records are fewer than a page's, unless memory is scarce.
         while let Some(record) = self.records.get(at..).and_then(record::first) {
             let (tid, end) = (record.tid, at + record.size());
             self.note(at, end, tid);

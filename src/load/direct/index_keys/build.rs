@@ -47,7 +47,7 @@ pub fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
     Tid::new(u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
 }
 
-/// Decides whether a row may stay in the index in spite of a clash; otherwise the clash is an error.
+/// Decides whether a row may stay in the index in spite of a key conflict; otherwise the conflict is an error.
 pub type Judge<'a> = dyn FnMut(Clash<'_>, Tid) -> bool + 'a;
 
 /// Builds an index of a relation from its keys.

@@ -124,7 +124,7 @@ impl Collector {
         Collector { index: planned.index, keys: Keys::Tuples(sort) }
     }
 
-    /// Does it hold the index open?
+    /// Does the collector hold the index open?
     pub fn holds_index(&self) -> bool {
         matches!(self.keys, Keys::Tuples(_))
     }
@@ -149,7 +149,7 @@ impl Collector {
         };
     }
 
-    /// Can it take every key? Strings may be too long, and some floats have no integer form.
+    /// Can the collector take every key? Strings may be too long, and some floats have no integer form.
     pub fn has_all(&self) -> bool {
         match &self.keys {
             Keys::Narrow(keys) => keys.reader.shape().has_all(),
@@ -346,7 +346,8 @@ impl<W: Word> Collected<W> {
         if needed > self.entries.capacity() {
             let wanted = (self.entries.capacity() * 2).clamp(FEWEST, most.max(FEWEST)).max(needed);
             if !self.is_within(if is_in_order { wanted } else { wanted * 2 }) {
-                // Packed entries are written fast, and are read only from their start anyway.
+                // The packed run in memory goes to the file. This costs little: packed entries are written fast, and
+                // they are read from first to last in any case.
                 self.runs.spill()?;
             }
             self.entries.try_reserve_exact(wanted - self.entries.len()).map_err(|_| out_of_memory())?;

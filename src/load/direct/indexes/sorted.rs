@@ -351,7 +351,7 @@ impl Previous {
         }
     }
 
-    /// Is it equal to a key in the key columns, by the index's comparison function? Allocates in `memory`.
+    /// Is this key equal to another one in the key columns, by the index's comparison function? Allocates in `memory`.
     ///
     /// # Safety
     /// A plain frame, and a valid key of the same index.

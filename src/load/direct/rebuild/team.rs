@@ -124,7 +124,7 @@ impl Together {
         Together { relation, indexes, workers, team: std::ptr::null_mut(), cpu: Cpu::default() }
     }
 
-    /// Is this index one of them?
+    /// Is this index among those that are built at the same time?
     pub fn has(&self, number: usize) -> bool {
         // SAFETY: null, or valid as long as `self`.
         unsafe { self.team.as_ref() }.is_some_and(|team| team.members.iter().any(|member| member.number == number))
@@ -456,7 +456,7 @@ impl Together {
     }
 }
 
-/// Is it an error that [`reword_for_all`] changes?
+/// Does [`reword_for_all`] change this error?
 ///
 /// # Safety
 /// The error was caught while the team built, or before it was made.

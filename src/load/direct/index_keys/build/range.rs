@@ -187,9 +187,10 @@ pub struct Between<W: Word> {
     reader: LeafReader<KeyShape, Entry<W>>,
     from: Option<W>,
     to: Option<W>,
-    /// The part of the reader's block that is in the range; and the end of the range was reached.
+    /// Entries `start` to `end` of the reader's block are in the range.
     start: usize,
     end: usize,
+    /// The end of the range was reached.
     is_over: bool,
     latest: Option<Entry<W>>,
     seen: Seen<W>,

@@ -188,7 +188,7 @@ pub unsafe fn build<W: Word>(
     drop(work);
     parallel.wait();
     point!("index.joined");
-    // SAFETY: an element for each worker, and they are gone.
+    // SAFETY: an element for each worker, and the workers have ended.
     let cpu = unsafe { usage::take_shares(shares, launched) };
     help.set(Help { workers: launched, cpu });
     let (given_up, options, size) = (task.over.load(Relaxed) != 0, task.options, task.extent_size);
