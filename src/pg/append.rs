@@ -30,7 +30,7 @@ use std::ffi::c_char;
 use pg_bulk_format::page::PageBatch;
 use pgrx::pg_sys;
 
-use super::baton::Baton;
+use super::append_lock::AppendLock;
 use super::compat;
 use super::points::{point, point_quiet};
 use super::section::{Redo, Section};
@@ -157,13 +157,13 @@ impl Appender {
 
     /// Appends the complete pages of a batch and sets the positions of their tuples. Returns the block number of the
     /// first page. Guarded.
-    pub fn append(&mut self, batch: &mut PageBatch, baton: &Baton) -> Result<u32> {
+    pub fn append(&mut self, batch: &mut PageBatch, append_lock: &AppendLock) -> Result<u32> {
         let count = batch.complete();
         point!("append.begin");
         let mut watch = self.appended.stages.watch();
-        let held = baton.take();
+        let held = append_lock.take();
         self.contended |= held.waited;
-        self.appended.stages.lap(&mut watch, Stage::Baton);
+        self.appended.stages.lap(&mut watch, Stage::WaitToAppend);
         point!("append.baton");
         if self.traits.needs_wal {
             self.redo.let_checkpoint_pass();

@@ -85,7 +85,7 @@ impl Chunks {
                 shared.rest(process);
                 return Ok(false);
             };
-            stages.lap(&mut watch, Stage::Turn);
+            stages.lap(&mut watch, Stage::WaitToCut);
             point!("chunk.turn");
             let place = edge.place(shared.eol());
             mark(claimed, place);

@@ -16,10 +16,10 @@
 //! * All code that depends on the server version is in [`compat`].
 
 pub mod append;
+pub mod append_lock;
 pub mod attempt;
 pub mod background;
 pub mod backtrace;
-pub mod baton;
 pub mod build_id;
 pub mod changed;
 pub mod chunk;

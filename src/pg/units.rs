@@ -217,7 +217,7 @@ impl Listed {
         point!("unit.counted");
         stages.lap(&mut watch, Stage::Read);
         let Some(edge) = shared.wait_turn(self.number) else { return Ok(Step::Over) };
-        stages.lap(&mut watch, Stage::Turn);
+        stages.lap(&mut watch, Stage::WaitToCut);
         mark(self.number, Place { eol: Eol::Nl, offset: 0, lines: 0 });
         reserve(most)?;
         shared.pass_turn(self.number, edge);
@@ -285,7 +285,7 @@ impl Listed {
         let survey = stream.survey(&mut stretch, cutter);
         stages.lap(&mut watch, Stage::Cut);
         let Some(edge) = shared.wait_turn(unit) else { return Ok(Step::Over) };
-        stages.lap(&mut watch, Stage::Turn);
+        stages.lap(&mut watch, Stage::WaitToCut);
         point!("chunk.turn");
         // SAFETY: as in `state`; `self.open` is not part of the state.
         let state = unsafe { &*self.states.add(file) };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader::Place;
 
-use crate::pg::baton::Baton;
+use crate::pg::append_lock::AppendLock;
 use crate::pg::chunk::Identity;
 use crate::pg::source::Descriptor;
 use crate::pg::stages::{STAGES, Stage, Stages};
@@ -40,7 +40,7 @@ pub struct Shared {
     /// The ring buffer through which processes share a compressed file.
     pub ring: Descriptor,
     stretches: Stretches,
-    pub baton: Baton,
+    pub append_lock: AppendLock,
     /// For progress: rows made, records left out, bytes read.
     pub rows: AtomicU64,
     pub filtered: AtomicU64,
@@ -79,7 +79,7 @@ impl Shared {
             leaders: Descriptor::NONE,
             ring: Descriptor::NONE,
             stretches: Stretches::new(grid, place),
-            baton: Baton::new(),
+            append_lock: AppendLock::new(),
             rows: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
             bytes: AtomicU64::new(0),

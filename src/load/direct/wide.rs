@@ -17,7 +17,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::heap::Heap;
 use super::origin::{self, Origin, Stretch};
 use crate::error::{Error, Result};
-use crate::pg::baton::Baton;
+use crate::pg::append_lock::AppendLock;
 use crate::pg::points::point;
 use crate::pg::row::RowArrays;
 use crate::pg::toast::Toaster;
@@ -110,14 +110,20 @@ impl Wide {
     ///
     /// # Safety
     /// The arrays are a row of the heap's relation.
-    pub unsafe fn add(&mut self, heap: &mut Heap, arrays: RowArrays, origin: Origin, baton: &Baton) -> Result<()> {
+    pub unsafe fn add(
+        &mut self,
+        heap: &mut Heap,
+        arrays: RowArrays,
+        origin: Origin,
+        append_lock: &AppendLock,
+    ) -> Result<()> {
         point!("wide.insert");
         // SAFETY: guarded calls; this function's contract covers the arrays. The row's memory is freed with the
         // context.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
             self.toaster.load(heap.relation, arrays.values, arrays.nulls);
-            self.store(heap, origin, baton)?;
+            self.store(heap, origin, append_lock)?;
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);
         }
@@ -128,7 +134,7 @@ impl Wide {
     ///
     /// # Safety
     /// The toaster contains a row of the heap's relation.
-    unsafe fn store(&mut self, heap: &mut Heap, origin: Origin, baton: &Baton) -> Result<()> {
+    unsafe fn store(&mut self, heap: &mut Heap, origin: Origin, append_lock: &AppendLock) -> Result<()> {
         let relation = heap.relation;
         let is_leader = matches!(self.way, Way::Leader(_));
         let elsewhere = (is_leader && !heap.is_logical()).then(|| heap.insert_options());
@@ -138,8 +144,8 @@ impl Wide {
             let (values, nulls) = (&mut self.toaster.values, &mut self.toaster.nulls);
             let tuple = pg_sys::heap_form_tuple((*relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
             match self.way {
-                _ if fits => heap.add_tuple(tuple, origin, baton),
-                Way::Leader(_) => heap.insert(tuple, origin, (*self.memory).parent, baton),
+                _ if fits => heap.add_tuple(tuple, origin, append_lock),
+                Way::Leader(_) => heap.insert(tuple, origin, (*self.memory).parent, append_lock),
                 Way::Worker(queue) => send(queue, (*relation).rd_id, origin.position, tuple),
             }
         }
@@ -219,7 +225,12 @@ impl Wide {
     ///
     /// # Safety
     /// `message` is the last result of [`Wide::receive`], and the heap is of its relation.
-    pub unsafe fn store_received(&mut self, heap: &mut Heap, message: *mut c_void, baton: &Baton) -> Result<()> {
+    pub unsafe fn store_received(
+        &mut self,
+        heap: &mut Heap,
+        message: *mut c_void,
+        append_lock: &AppendLock,
+    ) -> Result<()> {
         // SAFETY: this function's contract covers the message: an envelope, then a tuple with the same alignment.
         unsafe {
             let envelope = message.cast::<Envelope>().read();
@@ -233,7 +244,7 @@ impl Wide {
             };
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
             self.toaster.load_tuple(heap.relation, &raw mut tuple);
-            self.store(heap, origin, baton)?;
+            self.store(heap, origin, append_lock)?;
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);
         }

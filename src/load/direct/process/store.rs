@@ -63,7 +63,7 @@ impl Process {
             };
             if let Some(heap) = self.heaps.get_mut(index) {
                 // SAFETY: the message was received last.
-                unsafe { self.wide.store_received(heap, message, &shared.baton) }?;
+                unsafe { self.wide.store_received(heap, message, &shared.append_lock) }?;
             }
         }
         Ok(Sent::More)
@@ -98,10 +98,10 @@ impl Process {
         let Some(destination) = self.heaps.get_mut(heap) else { return Ok(()) };
         let before = destination.bytes();
         // SAFETY: this function's contract covers the arrays.
-        let added = unsafe { destination.add(arrays, origin, &mut self.form, &shared.baton) }?;
+        let added = unsafe { destination.add(arrays, origin, &mut self.form, &shared.append_lock) }?;
         if added == Added::Wide {
             // SAFETY: as above.
-            unsafe { self.wide.add(destination, arrays, origin, &shared.baton) }?;
+            unsafe { self.wide.add(destination, arrays, origin, &shared.append_lock) }?;
         }
         let after = destination.bytes();
         self.follow_bytes(before, after)
@@ -117,13 +117,14 @@ impl Process {
         let Some(destination) = self.heaps.first_mut() else { return Ok(()) };
         let before = destination.bytes();
         // SAFETY: the rows' arrays with their sources.
-        let added =
-            unsafe { destination.add_decoded(self.rows.sources(), arrays, origin, &mut self.form, &shared.baton) }?;
+        let added = unsafe {
+            destination.add_decoded(self.rows.sources(), arrays, origin, &mut self.form, &shared.append_lock)
+        }?;
         if added == Added::Wide {
             // SAFETY: as above; the arrays then contain datums.
             unsafe {
                 self.rows.make_datums(arrays)?;
-                self.wide.add(destination, arrays, origin, &shared.baton)?;
+                self.wide.add(destination, arrays, origin, &shared.append_lock)?;
             }
         }
         let after = destination.bytes();
@@ -181,7 +182,7 @@ impl Process {
                 break;
             }
             let before = heap.bytes();
-            heap.append(&shared.baton)?;
+            heap.append(&shared.append_lock)?;
             heap.shrink();
             self.page_bytes -= before - heap.bytes();
         }
@@ -204,9 +205,9 @@ impl Process {
         let mut watch = self.stages.watch();
         for heap in &mut self.heaps {
             if alone {
-                heap.finish_small(memory, &shared.baton)?;
+                heap.finish_small(memory, &shared.append_lock)?;
             } else {
-                heap.finish(&shared.baton)?;
+                heap.finish(&shared.append_lock)?;
             }
         }
         self.tell_origins(0)?;

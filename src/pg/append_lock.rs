@@ -14,7 +14,7 @@ use pgrx::pg_sys;
 /// The append lock, in shared memory.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Baton {
+pub struct AppendLock {
     held: AtomicU32,
     passed: pg_sys::ConditionVariable,
 }
@@ -22,18 +22,18 @@ pub struct Baton {
 /// The append lock is held by this process, until this guard is dropped.
 #[derive(Debug)]
 pub struct Held<'a> {
-    baton: &'a Baton,
+    lock: &'a AppendLock,
     /// Another process held the lock when this one asked for it.
     pub waited: bool,
 }
 
-impl Baton {
+impl AppendLock {
     /// Creates a free append lock. Guarded.
-    pub fn new() -> Baton {
-        let mut baton = Baton { held: AtomicU32::new(0), passed: pg_sys::ConditionVariable::default() };
+    pub fn new() -> AppendLock {
+        let mut lock = AppendLock { held: AtomicU32::new(0), passed: pg_sys::ConditionVariable::default() };
         // SAFETY: a valid condition variable without waiters.
-        unsafe { pg_sys::ConditionVariableInit(&raw mut baton.passed) };
-        baton
+        unsafe { pg_sys::ConditionVariableInit(&raw mut lock.passed) };
+        lock
     }
 
     fn passed(&self) -> *mut pg_sys::ConditionVariable {
@@ -60,14 +60,14 @@ impl Baton {
                 pg_sys::ConditionVariableCancelSleep();
             }
         }
-        Held { baton: self, waited }
+        Held { lock: self, waited }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.baton.held.store(0, Ordering::Release);
+        self.lock.held.store(0, Ordering::Release);
         // SAFETY: as in `take`; raises nothing.
-        unsafe { pg_sys::ConditionVariableSignal(self.baton.passed()) };
+        unsafe { pg_sys::ConditionVariableSignal(self.lock.passed()) };
     }
 }
