@@ -97,13 +97,13 @@ fn sorts<W: Word>(bench: &Bench, name: &str, entries: &[Entry<W>]) {
     assert!(is_ascending(&sorted) && sorted.len() == entries.len());
 }
 
-fn merges(bench: &Bench, runs: usize, stretch: usize) {
+fn merges(bench: &Bench, runs: usize, slice: usize) {
     let mut parts = vec![Vec::new(); runs];
     for row in 0..bench.rows {
-        parts[row / stretch % runs].push(Entry::new(row as u64, tid(row)));
+        parts[row / slice % runs].push(Entry::new(row as u64, tid(row)));
     }
     bench.time(
-        &format!("merge {runs} runs, stretches of {stretch}"),
+        &format!("merge {runs} runs, stretches of {slice}"),
         bench.rows,
         || (),
         |()| {

@@ -7,7 +7,7 @@
 //!
 //! Only a process that reads the file from its start finds the line ends, checks the header, and knows where the first
 //! row begins. That is the process that requests a row first, leader or worker. So an error there is raised with COPY's
-//! context, and no row is lost if the leader does not take part. The rest is read as in a load (`pg::stretches`).
+//! context, and no row is lost if the leader does not take part. The rest is read as in a load (`pg::chunk_order`).
 //!
 //! **No process waits for one that may be waiting itself.** A row goes to the plan node above, which may request the
 //! next one late or never: its queue is full, it builds a hash table, or there is a LIMIT. So a process that holds an
@@ -38,10 +38,10 @@ use super::scan::Scan;
 use super::scan::open::open_in_worker;
 use crate::error::OrRaise;
 use crate::pg::build_id::check_build;
+use crate::pg::file_chunks::{FileChunks, FileState};
 use crate::pg::files::FileList;
 use crate::pg::parallel::at_detach;
 use crate::pg::points::point;
-use crate::pg::units::{FileState, Units};
 use crate::pg::worker_errors;
 
 /// # Safety
@@ -64,7 +64,7 @@ fn shared_list(scan: &mut Scan) -> Option<(Rc<FileList>, Vec<u8>)> {
     if stream.files().is_none() || !stream.tells_bytes() {
         return None;
     }
-    stream.mark_splits(Units::is_large);
+    stream.mark_splits(FileChunks::is_large);
     let list = Rc::clone(stream.files()?);
     let bytes = list.write();
     Some((list, bytes))

@@ -59,13 +59,13 @@ impl Walk {
 
     /// Continues through the range at `offset` of the file, into which the record at `record` reaches. `fields`: the
     /// number of fields of each record, if it is known.
-    pub fn pass(&mut self, stretch: &[u8], offset: u64, record: u64, fields: Option<usize>) -> Walked {
+    pub fn pass(&mut self, range: &[u8], offset: u64, record: u64, fields: Option<usize>) -> Walked {
         let mut found = Walked { records: 0, record, ended: false, is_odd: false };
-        if self.ended && !stretch.is_empty() {
+        if self.ended && !range.is_empty() {
             found.is_odd = true;
             return found;
         }
-        let end = offset + stretch.len() as u64;
+        let end = offset + range.len() as u64;
         loop {
             if self.left == 0 && self.at > found.record && self.at <= end {
                 found.record = self.at;
@@ -73,13 +73,13 @@ impl Walk {
             }
             // Fast path: most records begin and end in this range.
             while self.at == found.record && self.held_len == 0 {
-                let rest = usize::try_from(self.at.wrapping_sub(offset)).ok().and_then(|at| stretch.get(at..));
+                let rest = usize::try_from(self.at.wrapping_sub(offset)).ok().and_then(|at| range.get(at..));
                 let Next::Record(length) = next(rest.unwrap_or_default(), fields) else { break };
                 self.at += length as u64;
                 found.record = self.at;
                 found.records += 1;
             }
-            match self.step(stretch, offset, found.record, fields) {
+            match self.step(range, offset, found.record, fields) {
                 Step::On => (),
                 Step::Edge => {
                     found.ended = self.ended;
@@ -94,7 +94,7 @@ impl Walk {
     }
 
     /// Goes to the next number.
-    fn step(&mut self, stretch: &[u8], offset: u64, record: u64, fields: Option<usize>) -> Step {
+    fn step(&mut self, range: &[u8], offset: u64, record: u64, fields: Option<usize>) -> Step {
         let is_count = self.left == 0;
         if is_count && self.at > record {
             // The last value of the record continues in the next range.
@@ -103,7 +103,7 @@ impl Walk {
         let size = if is_count { 2 } else { 4 };
         let held = usize::from(self.held_len);
         let from = (self.at + held as u64).checked_sub(offset).and_then(|at| usize::try_from(at).ok());
-        let rest = from.and_then(|from| stretch.get(from..)).unwrap_or_default();
+        let rest = from.and_then(|from| range.get(from..)).unwrap_or_default();
         let mut number = [0; 4];
         let there = self.held.iter().take(held).chain(rest).take(size);
         let count = number.iter_mut().zip(there).map(|(to, byte)| *to = *byte).count();
@@ -153,8 +153,8 @@ mod tests {
     /// Walks in ranges of `len` bytes. Returns the records' ends, and whether a record was odd.
     fn ends(file: &[u8], fields: Option<usize>, len: usize) -> (Vec<u64>, bool) {
         let (mut walk, mut record, mut ends) = (Walk::at(100), 100, Vec::new());
-        for (i, stretch) in file.chunks(len).enumerate() {
-            let found = walk.pass(stretch, 100 + (i * len) as u64, record, fields);
+        for (i, range) in file.chunks(len).enumerate() {
+            let found = walk.pass(range, 100 + (i * len) as u64, record, fields);
             if found.records > 0 {
                 ends.push(found.record - 100);
             }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_ends_anywhere() {
+    fn a_range_ends_anywhere() {
         for fields in [None, Some(2)] {
             for len in 1..=FILE.len() {
                 let (found, is_odd) = ends(FILE, fields, len);

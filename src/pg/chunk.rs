@@ -12,10 +12,10 @@ use pg_bulk_format::reader::{LOOKAHEAD, Place};
 use pg_bulk_format::scan::{Level, Needles, Scanner};
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
+use super::chunk_order::ChunkOrder;
 use super::encoding::{Encodings, Treatment};
 use super::ring::{Arrival, NAP, Ring};
 use super::stream::Stream;
-use super::stretches::Stretches;
 use crate::error::{Error, Result, out_of_memory};
 
 /// Room for the beginning of a chunk's first record. A longer beginning moves the bytes that were read.
@@ -80,7 +80,7 @@ impl Identity {
 
 /// A chunk that was read and not yet cut.
 #[derive(Debug)]
-pub struct Stretch {
+pub struct UncutChunk {
     offset: u64,
     /// Position in the buffer.
     at: usize,
@@ -105,13 +105,13 @@ impl Stream {
 
     /// Waits until a chunk of the decompressed data is there. `None` if no process needs the chunk any more. Guarded,
     /// and interruptible.
-    pub fn wait_for_stretch(&self, shared: &Stretches, number: u64, offset: u64, len: usize) -> Option<Arrival> {
+    pub fn wait_for_chunk(&self, shared: &ChunkOrder, ticket: u64, offset: u64, len: usize) -> Option<Arrival> {
         let ring = self.source().ring()?;
         loop {
-            if shared.is_over(number) {
+            if shared.is_over(ticket) {
                 return None;
             }
-            if let Some(arrival) = ring.look(offset, len, shared.is_turn(number)) {
+            if let Some(arrival) = ring.look(offset, len, shared.may_cut(ticket)) {
                 return Some(arrival);
             }
             check_for_interrupts!();
@@ -143,33 +143,33 @@ impl Stream {
     }
 
     /// Reads the `len` bytes at `offset` of the file, and the lookahead behind them. Guarded.
-    pub fn read_stretch(&mut self, offset: u64, len: usize) -> Result<Stretch> {
+    pub fn read_chunk(&mut self, offset: u64, len: usize) -> Result<UncutChunk> {
         let size = self.source().ring().map_or_else(|| self.source().size().unwrap_or(0), Ring::filled);
         let left = size.saturating_sub(offset);
         let known = (len + LOOKAHEAD).min(usize::try_from(left).unwrap_or(usize::MAX)).max(len);
         let (source, reader) = self.source_and_reader();
         let buffer = reader.chunk_space(ROOM + known).ok_or_else(out_of_memory)?;
         source.read_exactly(buffer.get_mut(ROOM..ROOM + known).unwrap_or_default(), offset)?;
-        Ok(Stretch { offset, at: ROOM, len, known, is_plain: false })
+        Ok(UncutChunk { offset, at: ROOM, len, known, is_plain: false })
     }
 
     /// Surveys a chunk before its ticket is next.
-    pub fn survey(&mut self, stretch: &mut Stretch, cutter: &Cutter) -> Survey {
-        let survey = cutter.survey(self.stretch(stretch));
-        stretch.is_plain = cutter.is_plain(&survey);
+    pub fn survey(&mut self, uncut: &mut UncutChunk, cutter: &Cutter) -> Survey {
+        let survey = cutter.survey(self.chunk_bytes(uncut));
+        uncut.is_plain = cutter.is_plain(&survey);
         survey
     }
 
     /// Returns the bytes of a chunk.
-    pub fn stretch(&mut self, stretch: &Stretch) -> &[u8] {
+    pub fn chunk_bytes(&mut self, uncut: &UncutChunk) -> &[u8] {
         let buffer = self.reader.chunk_space(0).unwrap_or_default();
-        buffer.get(stretch.at..stretch.at + stretch.len).unwrap_or_default()
+        buffer.get(uncut.at..uncut.at + uncut.len).unwrap_or_default()
     }
 
     /// Makes the records from `place` to byte `end` of the chunk the next and last records of the stream. `place` is
     /// not behind the chunk. Guarded.
-    pub fn begin_chunk(&mut self, stretch: Stretch, place: Place, end: usize) -> Result<()> {
-        let Stretch { offset, mut at, len, known, is_plain } = stretch;
+    pub fn begin_chunk(&mut self, uncut: UncutChunk, place: Place, end: usize) -> Result<()> {
+        let UncutChunk { offset, mut at, len, known, is_plain } = uncut;
         // Where a chunk begins with the end of a record, the next record may begin inside the chunk.
         let inside = usize::try_from(place.offset.saturating_sub(offset)).unwrap_or(usize::MAX).min(end);
         let head = usize::try_from(offset.saturating_sub(place.offset)).unwrap_or(0);

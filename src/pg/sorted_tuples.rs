@@ -26,8 +26,8 @@ const ORDER: u16 = 1;
 /// Offset of the flags in BTPageOpaqueData (nbtree.h).
 const FLAGS: usize = 12;
 /// Bytes and tuples of a batch.
-const STRETCH: usize = 128 * 1024;
-const MOST: usize = 2048;
+const BATCH_BYTES: usize = 128 * 1024;
+const BATCH_TUPLES: usize = 2048;
 /// More than the bytes of the longest tuple.
 const LONGEST: usize = SIZE_MASK as usize + 1;
 
@@ -145,8 +145,8 @@ impl SortedTuples {
                 all_equal_image,
                 memory,
                 scratch,
-                buffer: pg_sys::palloc(STRETCH).cast(),
-                places: pg_sys::palloc(MOST * size_of::<Place>()).cast(),
+                buffer: pg_sys::palloc(BATCH_BYTES).cast(),
+                places: pg_sys::palloc(BATCH_TUPLES * size_of::<Place>()).cast(),
                 count: 0,
                 previous: pg_sys::palloc(LONGEST).cast(),
                 has_previous: false,
@@ -181,7 +181,7 @@ impl SortedTuples {
     }
 
     /// The tuples of the batch.
-    pub fn stretch(&self) -> impl Iterator<Item = Sorted<'_>> {
+    pub fn batch(&self) -> impl Iterator<Item = Sorted<'_>> {
         // SAFETY: `count` entries are filled, with tuples of the buffer.
         let place = |i| unsafe {
             let Place { at, len, same, equal } = *self.places.add(i);
@@ -272,7 +272,7 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
         let this = this.cast::<SortedTuples>();
         let (mut used, mut count) = (0, 0);
         let mut before = if (*this).has_previous { (*this).previous.cast_const() } else { std::ptr::null() };
-        while used + LONGEST <= STRETCH && count < MOST {
+        while used + LONGEST <= BATCH_BYTES && count < BATCH_TUPLES {
             c::check_for_interrupts();
             point_plain!("index.sorted");
             let tuple = c::tuplesort_getindextuple((*this).sort, true);

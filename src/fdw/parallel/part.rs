@@ -12,14 +12,14 @@ use crate::error::Result;
 use crate::pg::build_id::build_id;
 use crate::pg::changed::Changed;
 use crate::pg::chunk::{Identity, changed};
+use crate::pg::chunk_order::{ChunkOrder, Grid};
 use crate::pg::chunks::Chunks;
+use crate::pg::file_chunks::{FileChunks, FileState, Listed};
 use crate::pg::files::FileList;
 use crate::pg::points::point;
 use crate::pg::row::Rows;
 use crate::pg::source::Descriptor;
 use crate::pg::stages::Stages;
-use crate::pg::stretches::{Grid, Stretches};
-use crate::pg::units::{FileState, Listed, Units};
 
 /// No process has arrived yet.
 const NEW: u32 = 0;
@@ -51,13 +51,13 @@ pub struct Shared {
     places: u32,
     came: AtomicU32,
     /// Initialized when the state becomes [`OPEN`].
-    stretches: UnsafeCell<MaybeUninit<Stretches>>,
+    order: UnsafeCell<MaybeUninit<ChunkOrder>>,
     /// Totals of the workers.
     bytes: AtomicU64,
     rows: AtomicU64,
 }
 
-// SAFETY: only the process that sets the state to OPENING writes the stretches, and the others read them after they
+// SAFETY: only the process that sets the state to OPENING writes the order, and the others read it after they
 // have seen OPEN. The rest is atomic, made to be shared, or not written once there are workers.
 unsafe impl Sync for Shared {}
 
@@ -68,10 +68,10 @@ impl Shared {
         // The size that the leader saw, since it opened the file first: other processes may not see the same later
         // size.
         file.size = stream.size().unwrap_or(file.size);
-        let mut stretches = MaybeUninit::uninit();
+        let mut order = MaybeUninit::uninit();
         if let Some(list) = list {
             let start = Place { eol: Eol::Nl, offset: 0, lines: 0 };
-            stretches.write(Stretches::new(Units::of(list).grid(), start));
+            order.write(ChunkOrder::new(FileChunks::of(list).grid(), start));
         }
         Shared {
             build: build_id(),
@@ -84,7 +84,7 @@ impl Shared {
             changed: Changed::new(),
             places,
             came: AtomicU32::new(0),
-            stretches: UnsafeCell::new(stretches),
+            order: UnsafeCell::new(order),
             bytes: AtomicU64::new(0),
             rows: AtomicU64::new(0),
         }
@@ -113,9 +113,9 @@ impl Shared {
         let stream = rows.stream();
         let place = rows.reader().place_behind().filter(|_| stream.has_chunks() && self.file != Identity::default());
         if let Some(place) = place {
-            let stretches = Stretches::new(Grid::of_scan(place.offset, self.file.size), place);
+            let order = ChunkOrder::new(Grid::of_scan(place.offset, self.file.size), place);
             // SAFETY: this process has set the state to OPENING.
-            unsafe { (*self.stretches.get()).write(stretches) };
+            unsafe { (*self.order.get()).write(order) };
         }
         self.become_state(if place.is_some() { OPEN } else { ALONE });
         place.is_some()
@@ -128,9 +128,9 @@ impl Shared {
     }
 
     /// The chunks, once the state is [`OPEN`].
-    fn stretches(&self) -> Option<&Stretches> {
+    fn order(&self) -> Option<&ChunkOrder> {
         // SAFETY: written before the state was set.
-        (self.state.load(SeqCst) == OPEN).then(|| unsafe { (*self.stretches.get()).assume_init_ref() })
+        (self.state.load(SeqCst) == OPEN).then(|| unsafe { (*self.order.get()).assume_init_ref() })
     }
 }
 
@@ -221,7 +221,7 @@ impl Part {
                     if *is_new {
                         rows.take_names()?;
                     }
-                    let place = shared.stretches().map(|s| pg_bulk_format::reader::Place {
+                    let place = shared.order().map(|s| pg_bulk_format::reader::Place {
                         eol: s.eol(),
                         offset: s.grid.base,
                         lines: 0,
@@ -230,14 +230,14 @@ impl Part {
                         return Err(changed(rows.stream().source().name()));
                     };
                     rows.end_stream();
-                    self.step = Step::Chunks(Chunks::Shared { cutter: Box::new(cutter), number: 0 });
+                    self.step = Step::Chunks(Chunks::Shared { cutter: Box::new(cutter), ticket: 0 });
                 }
                 Step::Chunks(chunks) => {
-                    let Some(stretches) = shared.stretches() else { return Ok(false) };
+                    let Some(order) = shared.order() else { return Ok(false) };
                     point!("scan.chunk");
                     pgrx::check_for_interrupts!();
                     let mut stages = Stages::default();
-                    if !chunks.next(rows, stretches, self.number, &mut stages, |_| Ok(()), |_, _| ())? {
+                    if !chunks.next(rows, order, self.number, &mut stages, |_| Ok(()), |_, _| ())? {
                         self.step = Step::Over;
                     }
                     self.report(rows);

@@ -40,15 +40,15 @@ pub fn order<W: Word>(entries: &[Entry<W>]) -> Order {
 pub fn is_ascending<W: Word>(entries: &[Entry<W>]) -> bool {
     // In groups, so that the loop tests for its early exit once per group and not at each entry.
     let mut last = None;
-    entries.chunks(STRETCH).all(|stretch| {
-        let border = last.is_none_or(|last: Entry<W>| stretch.first().is_some_and(|first| last.before(*first)));
-        last = stretch.last().copied();
+    entries.chunks(GROUP).all(|group| {
+        let border = last.is_none_or(|last: Entry<W>| group.first().is_some_and(|first| last.before(*first)));
+        last = group.last().copied();
         let ascending = |all: bool, pair: &[Entry<W>]| all & matches!(pair, [a, b] if a.is_before(*b));
-        border & stretch.windows(2).fold(true, ascending)
+        border & group.windows(2).fold(true, ascending)
     })
 }
 
-const STRETCH: usize = 64;
+const GROUP: usize = 64;
 
 /// Sorts entries, which must have distinct TIDs. `scratch` has room for as many entries; it is used unless they are in
 /// ascending or descending order. With a shorter one they are sorted in place, which takes some three times as long.

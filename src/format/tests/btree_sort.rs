@@ -123,23 +123,23 @@ proptest! {
     fn merges_runs_that_alternate(
         count in 0usize..4000,
         runs in 1u64..5,
-        stretch in 1u64..80,
+        slice in 1u64..80,
         blocks in vec(1usize..3000, 4),
         kind in 0u64..16,
         seed in any::<u64>(),
     ) {
-        check_alternating::<u64>(entries(count, kind, seed), runs, stretch, &blocks, seed);
-        check_alternating::<u128>(entries(count, kind, seed), runs, stretch, &blocks, seed);
+        check_alternating::<u64>(entries(count, kind, seed), runs, slice, &blocks, seed);
+        check_alternating::<u128>(entries(count, kind, seed), runs, slice, &blocks, seed);
     }
 }
 
-fn check_alternating<W: Word>(mut all: Vec<Entry<W>>, runs: u64, stretch: u64, blocks: &[usize], seed: u64) {
+fn check_alternating<W: Word>(mut all: Vec<Entry<W>>, runs: u64, slice: u64, blocks: &[usize], seed: u64) {
     all.sort();
     let mut parts = vec![Vec::new(); 4];
     let mut run = 0;
     for (entry, i) in all.iter().zip(0u64..) {
         // A change after each entry, or after several.
-        if mix(i ^ seed).is_multiple_of(stretch) {
+        if mix(i ^ seed).is_multiple_of(slice) {
             run = (mix(seed.wrapping_add(i)) % runs) as usize;
         }
         parts[run].push(*entry);

@@ -15,9 +15,9 @@ fn cuts(d: &Dialect, eol: Eol, file: &[u8]) -> Vec<Cut> {
     let mut offset = 1000;
     let all = levels().into_iter().map(|level| {
         let cutter = Cutter::new(d, Scanner::new(Needles::new(d, eol).unwrap(), level));
-        let cut = |stretch: &[u8]| {
-            let cut = cutter.cut(stretch, &cutter.survey(stretch), offset, edge);
-            (edge, offset) = (cut.edge, offset + stretch.len() as u64);
+        let cut = |range: &[u8]| {
+            let cut = cutter.cut(range, &cutter.survey(range), offset, edge);
+            (edge, offset) = (cut.edge, offset + range.len() as u64);
             cut
         };
         let cuts: Vec<Cut> = file.chunks(BLOCK).map(cut).collect();
@@ -55,7 +55,7 @@ fn a_cut_is_behind_the_last_line_end() {
 
 /// A range within a record has no record end; the lines in it count where the record ends.
 #[test]
-fn a_record_may_be_longer_than_a_stretch() {
+fn a_record_may_be_longer_than_a_chunk() {
     let file = [&b"1\n\""[..], &b"x\n".repeat(80), b"\"\n2\n"].concat();
     let cuts = cuts(&csv(EndMarker::Until17), Eol::Nl, &file);
     assert_eq!(said(&cuts[0]), (Some(2), 1, 1002, 8));
@@ -91,7 +91,7 @@ fn edges_carry_what_crosses_them() {
 /// A carriage return at the edge is a line before it, because the count in CSV is one of bytes. The next record's start
 /// stays.
 #[test]
-fn a_line_end_in_two_stretches_counts_once() {
+fn a_line_end_in_two_ranges_counts_once() {
     let file = [&[b'x'; BLOCK - 1], &b"\r\ny\r\n"[..]].concat();
     for d in [text(), csv(EndMarker::Until17)] {
         let cuts = cuts(&d, Eol::CrNl, &file);

@@ -271,21 +271,21 @@ impl Leader {
         reverse: bool,
     ) -> Result<NumberSort<6>> {
         // Merges rows and ranges of tuple positions, both in heap order.
-        let mut stretches = NumberSort::<4>::new(memory);
+        let mut ranges = NumberSort::<4>::new(memory);
         self.process.origins.for_each(number, |block, first, count, place| {
             let first = (u64::from(block) << 16) | u64::from(first);
-            stretches.put([first, u64::from(count), place.position, place.behind]);
+            ranges.put([first, u64::from(count), place.position, place.behind]);
         })?;
         rows.sort();
-        stretches.sort();
+        ranges.sort();
         let mut sorted = NumberSort::new(memory);
-        let mut stretch = stretches.take();
+        let mut range = ranges.take();
         while let Some([row, index, group, holder]) = rows.take() {
             pgrx::check_for_interrupts!();
-            while stretch.is_some_and(|[first, count, ..]| first + count <= row) {
-                stretch = stretches.take();
+            while range.is_some_and(|[first, count, ..]| first + count <= row) {
+                range = ranges.take();
             }
-            let Some([first, _, position, behind]) = stretch.filter(|[first, ..]| *first <= row) else {
+            let Some([first, _, position, behind]) = range.filter(|[first, ..]| *first <= row) else {
                 let message = "a row of the load came from nowhere";
                 return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
             };
@@ -294,7 +294,7 @@ impl Leader {
             sorted.put([position, behind, row, index, group, holder]);
         }
         rows.end();
-        stretches.end();
+        ranges.end();
         sorted.sort();
         Ok(sorted)
     }
@@ -417,7 +417,7 @@ pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory
     // SAFETY: this function's contract covers the argument; dropped with the memory context.
     unsafe {
         let sort = (*leader).file_order(number, memory).or_raise();
-        let order = Order { sort: Some(sort), stretch: None };
+        let order = Order { sort: Some(sort), range: None };
         pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(order)
     }
 }
@@ -427,7 +427,7 @@ pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory
 pub struct Order {
     sort: Option<NumberSort<4>>,
     /// The rest of the current range.
-    stretch: Option<[u64; 4]>,
+    range: Option<[u64; 4]>,
 }
 
 /// Goes to the next row; false at the end.
@@ -440,8 +440,8 @@ pub unsafe extern "C-unwind" fn next(order: *mut Order, row: *mut pg_sys::ItemPo
     unsafe {
         let order = &mut *order;
         let Some(sort) = &mut order.sort else { return false };
-        let stretch = order.stretch.filter(|stretch| stretch[3] > 0).or_else(|| sort.take());
-        let Some([position, behind, first, count]) = stretch else {
+        let range = order.range.filter(|range| range[3] > 0).or_else(|| sort.take());
+        let Some([position, behind, first, count]) = range else {
             if let Some(sort) = order.sort.take() {
                 sort.end();
             }
@@ -449,7 +449,7 @@ pub unsafe extern "C-unwind" fn next(order: *mut Order, row: *mut pg_sys::ItemPo
         };
         *row = row_of(first);
         *place = Place { file: 0, position, behind };
-        order.stretch = Some([position, behind + 1, first + 1, count - 1]);
+        order.range = Some([position, behind + 1, first + 1, count - 1]);
         true
     }
 }

@@ -279,7 +279,7 @@ impl Process {
     ///
     /// An error may have stopped any expression in the middle, so all expressions are made anew
     /// ([`expression`](crate::pg::expression)). `inserted` is as for the executor. Guarded.
-    pub fn look_again(&mut self, stretch: u64, place: Place, inserted: &[i16]) -> Result<()> {
+    pub fn look_again(&mut self, ticket: u64, place: Place, inserted: &[i16]) -> Result<()> {
         // SAFETY: the executor's own memory, which stays.
         let old = unsafe { pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt) };
         self.pins.forget();
@@ -307,7 +307,7 @@ impl Process {
         self.heaps.clear();
         self.wide.set_queues(Vec::new());
         if let Chunks::Listed(listed) = chunks {
-            self.rows.turn_to(listed.units().file_of(stretch))?;
+            self.rows.turn_to(listed.chunks().file_of(ticket))?;
             if place.offset == 0 {
                 return Ok(());
             }

@@ -13,9 +13,9 @@ use pg_bulk_format::reader::Place;
 
 use crate::pg::append_lock::AppendLock;
 use crate::pg::chunk::Identity;
+use crate::pg::chunk_order::{ChunkOrder, Grid};
 use crate::pg::source::Descriptor;
 use crate::pg::stages::{STAGES, Stage, Stages};
-use crate::pg::stretches::{Grid, Stretches};
 
 /// Keys of the objects in shared memory.
 pub const KEY_SHARED: u64 = 1;
@@ -39,7 +39,7 @@ pub struct Shared {
     pub leaders: Descriptor,
     /// The ring buffer through which processes share a compressed file.
     pub ring: Descriptor,
-    stretches: Stretches,
+    order: ChunkOrder,
     pub append_lock: AppendLock,
     /// For progress: rows made, records left out, bytes read.
     pub rows: AtomicU64,
@@ -57,10 +57,10 @@ pub struct Shared {
 }
 
 impl Deref for Shared {
-    type Target = Stretches;
+    type Target = ChunkOrder;
 
-    fn deref(&self) -> &Stretches {
-        &self.stretches
+    fn deref(&self) -> &ChunkOrder {
+        &self.order
     }
 }
 
@@ -78,7 +78,7 @@ impl Shared {
             file,
             leaders: Descriptor::NONE,
             ring: Descriptor::NONE,
-            stretches: Stretches::new(grid, place),
+            order: ChunkOrder::new(grid, place),
             append_lock: AppendLock::new(),
             rows: AtomicU64::new(0),
             filtered: AtomicU64::new(0),

@@ -15,7 +15,7 @@ use std::ffi::c_void;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::heap::Heap;
-use super::origin::{self, Origin, Stretch};
+use super::origin::{self, Origin, TidRange};
 use crate::error::{Error, Result};
 use crate::pg::append_lock::AppendLock;
 use crate::pg::points::point;
@@ -26,7 +26,7 @@ use crate::pg::toast::Toaster;
 pub const QUEUE: usize = 1 << 20;
 
 /// Ranges of tuple positions in one message.
-const STRETCHES: usize = 2000;
+const RANGES: usize = 2000;
 
 /// Header of a message in a queue. A multiple of MAXALIGN in length.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ struct Envelope {
 enum Kind {
     Row,
     Reject,
-    Stretches,
+    Ranges,
     Anchors,
 }
 
@@ -159,11 +159,11 @@ impl Wide {
     }
 
     /// In a worker: sends tuple positions of a relation's rows to the leader. Guarded.
-    pub fn send_stretches(&mut self, relation: pg_sys::Oid, stretches: &[Stretch]) -> Result<()> {
+    pub fn send_ranges(&mut self, relation: pg_sys::Oid, ranges: &[TidRange]) -> Result<()> {
         let Way::Worker(queue) = self.way else { return Ok(()) };
-        for some in stretches.chunks(STRETCHES) {
+        for some in ranges.chunks(RANGES) {
             // SAFETY: the queue is attached.
-            unsafe { send_bytes(queue, Kind::Stretches, relation, 0, origin::bytes_of(some)) }?;
+            unsafe { send_bytes(queue, Kind::Ranges, relation, 0, origin::bytes_of(some)) }?;
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Wide {
         let Way::Worker(queue) = self.way else { return Ok(()) };
         let bytes: Vec<u8> =
             anchors.iter().flat_map(|&(offset, lines)| [offset, lines]).flat_map(u64::to_ne_bytes).collect();
-        for some in bytes.chunks(STRETCHES * 16) {
+        for some in bytes.chunks(RANGES * 16) {
             // SAFETY: the queue is attached.
             unsafe { send_bytes(queue, Kind::Anchors, pg_sys::InvalidOid, 0, some) }?;
         }
@@ -206,11 +206,11 @@ impl Wide {
                         (data.cast::<Envelope>().read(), content)
                     };
                     const REJECT: u64 = Kind::Reject as u64;
-                    const STRETCHES: u64 = Kind::Stretches as u64;
+                    const RANGES: u64 = Kind::Ranges as u64;
                     const ANCHORS: u64 = Kind::Anchors as u64;
                     return match envelope.kind {
                         REJECT => Received::Reject(content),
-                        STRETCHES => Received::Stretches(envelope.relation, content),
+                        RANGES => Received::Ranges(envelope.relation, content),
                         ANCHORS => Received::Anchors(content),
                         _ => Received::Row(envelope.relation, data),
                     };
@@ -303,7 +303,7 @@ pub enum Received {
     /// A reject. Valid until the next call.
     Reject(*const [u8]),
     /// Tuple positions of this relation's rows. Valid until the next call.
-    Stretches(pg_sys::Oid, *const [u8]),
+    Ranges(pg_sys::Oid, *const [u8]),
     /// Positions from which the file can be read again. Valid until the next call.
     Anchors(*const [u8]),
     /// No message at the moment.

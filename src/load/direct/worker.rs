@@ -38,6 +38,7 @@ use crate::pg::attempt::attempt;
 use crate::pg::build_id::check_build;
 use crate::pg::chunks::Chunks;
 use crate::pg::context::copy_context;
+use crate::pg::file_chunks::{FileState, Listed};
 use crate::pg::file_figures::ByFile;
 use crate::pg::files::FileList;
 use crate::pg::parallel::lookup;
@@ -49,7 +50,6 @@ use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self, Opaque};
-use crate::pg::units::{FileState, Listed};
 use crate::pg::usage::{self, Share};
 
 /// Entry point, called by ParallelWorkerMain in a transaction with the leader's xid.
@@ -309,7 +309,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
                 let states = unsafe { lookup(toc, KEY_FILES) }.cast::<FileState>();
                 Chunks::Listed(Box::new(Listed::new(list, states, defaults.takes_ids())))
             }
-            None => Chunks::Shared { cutter: Box::new(cutter), number: 0 },
+            None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
         },
         shared,
         number,

@@ -18,7 +18,9 @@ use super::wide::QUEUE;
 use crate::error::{Error, Result};
 use crate::load::report::Counts;
 use crate::pg::build_id::build_id;
+use crate::pg::chunk_order::Grid;
 use crate::pg::chunks::Chunks;
+use crate::pg::file_chunks::{FileChunks, FileState, Listed};
 use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::parallel::Parallel;
 use crate::pg::points::point;
@@ -27,8 +29,6 @@ use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
 use crate::pg::source::Descriptor;
-use crate::pg::stretches::Grid;
-use crate::pg::units::{FileState, Listed, Units};
 use crate::pg::usage::{self, Share};
 
 impl Leader {
@@ -44,7 +44,7 @@ impl Leader {
         let Some(cutter) = stream.cutter(place) else { return Ok(()) };
         let is_compressed = list.is_none() && stream.size().is_none();
         let mut grid = match &list {
-            Some(list) => Units::of(list).grid(),
+            Some(list) => FileChunks::of(list).grid(),
             None if is_compressed => Grid::endless(place.offset),
             None => Grid::from(place.offset, file.size),
         };
@@ -65,8 +65,8 @@ impl Leader {
         parallel.estimate(spec.len() + 8);
         parallel.estimate(wanted * QUEUE);
         let has_limit = self.process.rejects.limit.is_some();
-        let stretches = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
-        parallel.estimate(stretches * size_of::<Tally>());
+        let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
+        parallel.estimate(chunks * size_of::<Tally>());
         parallel.estimate(wanted * size_of::<Share>());
         let nodes = self.process.join.as_ref().map_or(0, figures::nodes);
         parallel.estimate(wanted * nodes * size_of::<pg_sys::Instrumentation>());
@@ -84,9 +84,9 @@ impl Leader {
             // SAFETY: reads a setting.
             let most = usize::try_from(unsafe { pg_sys::max_parallel_workers }).unwrap_or(0);
             let processes = wanted.min(most) + 1;
-            let stretch = ring::fitting(processes, usize::try_from(grid.len).unwrap_or(0));
-            grid.len = stretch as u64;
-            match self.process.rows.stream_mut().source_mut().share(place.offset, processes, stretch) {
+            let chunk_len = ring::fitting(processes, usize::try_from(grid.len).unwrap_or(0));
+            grid.len = chunk_len as u64;
+            match self.process.rows.stream_mut().source_mut().share(place.offset, processes, chunk_len) {
                 Some(shared) => descriptor = shared,
                 None => {
                     parallel.finish();
@@ -99,7 +99,7 @@ impl Leader {
         let counts = parallel.insert(KEY_COUNTERS, counters * size_of::<AtomicU64>()).cast::<AtomicU64>();
         let text = parallel.insert(KEY_SPEC, spec.len() + 8);
         let queues = parallel.insert(KEY_QUEUES, wanted * QUEUE);
-        let rejects = parallel.insert(KEY_REJECTS, stretches * size_of::<Tally>()).cast::<Tally>();
+        let rejects = parallel.insert(KEY_REJECTS, chunks * size_of::<Tally>()).cast::<Tally>();
         let bad = self.alone.bad.swap(0, Relaxed);
         let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
         let figures = parallel.insert(KEY_FIGURES, wanted * nodes * size_of::<pg_sys::Instrumentation>());
@@ -111,7 +111,7 @@ impl Leader {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
             ((*shared).leaders, (*shared).ring) = (leaders, descriptor);
             (*shared).kept.store(self.alone.kept.load(Relaxed), Relaxed);
-            for i in 0..stretches {
+            for i in 0..chunks {
                 rejects.add(i).write(Tally::new());
             }
             for i in 0..files {
@@ -158,7 +158,7 @@ impl Leader {
         }
         self.process.chunks = match &list {
             Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.defaults.takes_ids()))),
-            None => Chunks::Shared { cutter: Box::new(cutter), number: 0 },
+            None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
         };
         self.process.rows.stream_mut().wait_for_turns();
         self.process.rows.end_stream();
@@ -234,7 +234,7 @@ impl Leader {
     pub fn note_whole_files(&self) {
         if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.parallel) {
             let open = self.process.shared().first_open();
-            self.process.by_file.note_whole(listed.units().file_of(open));
+            self.process.by_file.note_whole(listed.chunks().file_of(open));
         }
     }
 
@@ -249,7 +249,7 @@ impl Leader {
         if self.looked_again {
             return Ok(false);
         }
-        let Some(TooMuch { stretch, place, before }) = self.too_much.or_else(|| self.find_too_much()) else {
+        let Some(TooMuch { ticket, place, before }) = self.too_much.or_else(|| self.find_too_much()) else {
             return Ok(false);
         };
         self.looked_again = true;
@@ -266,7 +266,7 @@ impl Leader {
         }
         process.rejects = process.rejects.again(before);
         self.alone.bad.store(0, Relaxed);
-        process.look_again(stretch, place, &self.spec.inserted)?;
+        process.look_again(ticket, place, &self.spec.inserted)?;
         Ok(true)
     }
 

@@ -21,11 +21,11 @@ use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::source::{self, Source};
+use crate::pg::file_chunks::FileChunks;
 use crate::pg::hazard::Hazards;
 use crate::pg::progress::Figures;
 use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
-use crate::pg::units::Units;
 
 /// A file that is still to be read.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Leader {
         // SAFETY: open as long as the executor's state is.
         let relation = unsafe { (*executor.target).ri_RelationDesc };
         let mut rows = source::open_rows(relation, &options, Some(&mapping))?;
-        rows.stream_mut().mark_splits(Units::is_large);
+        rows.stream_mut().mark_splits(FileChunks::is_large);
         let traces = if self.process.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
         self.most_workers = most_workers(&rows, &options, self.process.defaults.takes_ids()).min(workers);

@@ -34,14 +34,14 @@ use crate::load::options::IndexesOption;
 use crate::load::report::Counts;
 use crate::load::source;
 use crate::pg::append::Traits;
+use crate::pg::chunk_order::MOST_PROCESSES;
 use crate::pg::chunks::Chunks;
 use crate::pg::compat;
+use crate::pg::file_chunks::FileChunks;
 use crate::pg::file_figures::ByFile;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Tolerance};
-use crate::pg::stretches::MOST_PROCESSES;
-use crate::pg::units::Units;
 
 impl Leader {
     pub(in super::super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -50,7 +50,7 @@ impl Leader {
         let (options, mapping) = (&load.options, &load.mapping);
         let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
         let mut rows = load.rows.take().ok_or_else(no_rows)?;
-        rows.stream_mut().mark_splits(Units::is_large);
+        rows.stream_mut().mark_splits(FileChunks::is_large);
         let more = std::mem::take(&mut load.more);
         // SAFETY: guarded calls.
         let (xmin, command) = unsafe {

@@ -192,8 +192,8 @@ impl Process {
         let began = Cell::new(None);
         // SAFETY: as in `shared`.
         let shared = unsafe { &**shared };
-        let mark = |stretch, place: Place| {
-            rejects.mark(stretch, place);
+        let mark = |ticket, place: Place| {
+            rejects.mark(ticket, place);
             began.set(Some(place));
         };
         let more = chunks.next(rows, shared, *number, stages, |n| defaults.reserve(n), mark)?;

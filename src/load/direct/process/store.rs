@@ -41,7 +41,7 @@ impl Process {
                     self.rejects.keep_bytes(unsafe { &*reject });
                     continue;
                 }
-                other @ (Received::Stretches(..) | Received::Anchors(_)) => {
+                other @ (Received::Ranges(..) | Received::Anchors(_)) => {
                     self.remember(other);
                     continue;
                 }

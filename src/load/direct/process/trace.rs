@@ -61,12 +61,12 @@ impl Process {
             if trail.len() <= least {
                 continue;
             }
-            let stretches = trail.take();
+            let ranges = trail.take();
             if self.wide.is_worker() {
                 // SAFETY: the relation is open.
-                self.wide.send_stretches(unsafe { (*heap.relation).rd_id }, &stretches)?;
+                self.wide.send_ranges(unsafe { (*heap.relation).rd_id }, &ranges)?;
             } else {
-                self.origins.add(heap.index, &stretches);
+                self.origins.add(heap.index, &ranges);
             }
         }
         if least == 0 || self.anchors.len() > least {
@@ -83,7 +83,7 @@ impl Process {
     /// In the leader: stores tuple positions that a worker has sent. Guarded.
     pub(super) fn remember(&mut self, received: Received) {
         match received {
-            Received::Stretches(relation, bytes) => {
+            Received::Ranges(relation, bytes) => {
                 if let Some(index) = self.traits.iter().position(|(oid, _)| *oid == relation) {
                     // SAFETY: the bytes were received last.
                     self.origins.add_bytes(index, unsafe { &*bytes });

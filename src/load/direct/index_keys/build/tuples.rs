@@ -75,7 +75,7 @@ unsafe fn write_pages(
     let mut file = IndexFile::new(index)?;
     let mut before = Tid::default();
     while tuples.advance() {
-        for sorted in tuples.stretch() {
+        for sorted in tuples.batch() {
             let row = sorted.tuple.first_chunk().map_or(before, |tid| Tid::from_bytes(*tid));
             if sorted.equal && !may_stay(Clash::Twin { before, begins: true }, row) {
                 // SAFETY: this function's contract covers the relations.
