@@ -190,7 +190,7 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
             Ok(false) => return END,
             Ok(true) => (),
         }
-        if s.rows.take_turn().is_some() {
+        if s.rows.take_change().is_some() {
             s.all = s.rows.all();
         }
         if s.skip_left > 0 {

@@ -359,7 +359,7 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
             if !more {
                 return END;
             }
-            if rows.take_turn().is_some() {
+            if rows.take_change().is_some() {
                 feed.all = rows.all();
             }
             if feed.skip_left > 0 {

@@ -291,7 +291,7 @@ unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
             Ok(false) => return END,
             Ok(true) => (),
         }
-        if r.rows.take_turn().is_some() {
+        if r.rows.take_change().is_some() {
             r.fit();
         }
         if r.skip_left > 0 {

@@ -212,7 +212,7 @@ impl Listed {
     ) -> Result<Step> {
         self.open = None;
         let mut watch = stages.watch();
-        rows.turn_to(file)?;
+        rows.switch_to_file(file)?;
         let most = if self.takes_ids { most_records(rows, 0)? } else { 0 };
         point!("unit.counted");
         stages.lap(&mut watch, Stage::Read);
@@ -239,7 +239,7 @@ impl Listed {
         let ticket = self.ticket;
         if part == 0 {
             self.open = None;
-            rows.turn_to(file)?;
+            rows.switch_to_file(file)?;
             let begin = first_record(rows)?;
             let state = self.state(file);
             match begin {
@@ -270,7 +270,7 @@ impl Listed {
         let len = usize::try_from((size - offset).min(self.chunks.len)).unwrap_or(0);
         if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
             if part > 0 {
-                rows.turn_to(file)?;
+                rows.switch_to_file(file)?;
                 rows.take_names()?;
             }
             let Some(cutter) = rows.stream().cutter(begin) else { return Ok(self.pass_by(shared)) };

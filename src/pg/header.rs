@@ -14,7 +14,7 @@ use pgrx::PgSqlErrorCode as Code;
 
 use super::column::{Column, Taken};
 use super::encoding::verify_in_server_encoding;
-use super::row::{Rows, Turn};
+use super::row::{Rows, RowsChange};
 use super::server_text::from_server;
 use super::source::Location;
 use super::stream::{Advance, MOST_FIELDS, Stream};
@@ -127,7 +127,7 @@ impl Rows {
         };
         columns.extend_from_slice(others);
         self.set_columns(columns);
-        self.note_turn(Turn::Columns);
+        self.note_change(RowsChange::Columns);
         first.order = order;
     }
 
@@ -210,7 +210,7 @@ impl Rows {
             columns.push(column);
         }
         self.set_columns(columns);
-        self.note_turn(Turn::Columns);
+        self.note_change(RowsChange::Columns);
         Ok(())
     }
 

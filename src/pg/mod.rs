@@ -45,6 +45,7 @@ pub mod expression;
 pub mod field_options;
 pub mod file_chunks;
 pub mod file_figures;
+pub mod file_switch;
 pub mod files;
 pub mod hazard;
 pub mod header;
@@ -105,7 +106,6 @@ pub mod toast;
 #[cfg(feature = "points")]
 pub mod trial_input;
 pub mod tuple_sort;
-pub mod turn;
 pub mod unguarded;
 pub mod usage;
 pub mod user_code;

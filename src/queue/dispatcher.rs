@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::Queue;
-use super::choice::{Slots, Targets, Turns, choose};
+use super::choice::{LastStarts, Slots, Targets, choose};
 use super::job::{End, Failure, Queued};
 use super::succession::{Place, Places};
 use super::wake::NO_LINGERING;
@@ -65,7 +65,7 @@ struct Dispatcher {
     queue: Queue,
     launched: Vec<Launched>,
     places: Places,
-    turns: Turns,
+    last_starts: LastStarts,
     /// Jobs that another session is changing in a transaction that continues, and until when they are skipped.
     left_alone: Vec<(i64, Instant)>,
     /// Time of the next clean-up of orphaned jobs, and of jobs that ended long ago.
@@ -113,8 +113,8 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
     let queue = in_transaction(|| Queue::of_database().or_raise());
     let Some(queue) = queue.filter(Queue::live) else { return };
     let places = Places::new();
-    let (launched, turns, left_alone) = (Vec::new(), Turns::default(), Vec::new());
-    let mut dispatcher = Dispatcher { queue, launched, places, turns, left_alone, sweep: None };
+    let (launched, last_starts, left_alone) = (Vec::new(), LastStarts::default(), Vec::new());
+    let mut dispatcher = Dispatcher { queue, launched, places, last_starts, left_alone, sweep: None };
     let mut linger = if background::numbers() == NO_LINGERING { Duration::ZERO } else { LINGER };
     let mut idle_since = None;
     loop {
@@ -195,7 +195,7 @@ impl Dispatcher {
             if full {
                 break;
             }
-            self.turns.take(job.owner);
+            self.last_starts.record(job.owner);
         }
         // A worker that has offered itself since then has woken this process again.
         for launched in self.launched.iter().filter(|l| outlook.over.contains(&l.job.id)) {
@@ -339,7 +339,7 @@ impl Dispatcher {
                 candidates.retain(|job| !known.contains(&job.id));
                 let may_start = |job: &Queued| self.left_alone.iter().all(|(id, _)| *id != job.id);
                 slots = before.clone();
-                start = choose(&candidates, may_start, &mut slots, busy.clone(), &self.turns);
+                start = choose(&candidates, may_start, &mut slots, busy.clone(), &self.last_starts);
                 // An owner with free slots may have more jobs.
                 let has_more =
                     |(owner, found): (&u32, &i64)| *found >= most && slots.may_start(pg_sys::Oid::from_u32(*owner));

@@ -213,7 +213,7 @@ impl Part {
                     let Some(list) = rows.stream().files().cloned() else {
                         return Err(changed(rows.stream().source().name()));
                     };
-                    rows.stream_mut().wait_for_turns();
+                    rows.stream_mut().let_caller_switch();
                     rows.end_stream();
                     self.step = Step::Chunks(Chunks::Listed(Box::new(Listed::new(&list, states, false))));
                 }

@@ -75,7 +75,7 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
         if !more {
             return END;
         }
-        if rows.take_turn().is_some() {
+        if rows.take_change().is_some() {
             scan.fit();
         }
         let Some(rows) = &mut scan.rows else { return END };

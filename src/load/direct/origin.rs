@@ -125,7 +125,7 @@ impl Trail {
     }
 
     /// Goes on with another file.
-    pub fn turn_to(&mut self, lines: bool, file: u32) {
+    pub fn switch_file(&mut self, lines: bool, file: u32) {
         (self.lines, self.file) = (lines, file);
     }
 
@@ -376,7 +376,7 @@ mod tests {
         let mut trail = Trail::new(false, 0);
         trail.follow(0, 1, origin(1, 0));
         trail.follow(0, 2, origin(2, 10));
-        trail.turn_to(false, 1);
+        trail.switch_file(false, 1);
         trail.follow(0, 3, origin(3, 0));
         trail.follow(0, 4, origin(4, 10));
         trail.place_each([(1, 1), (1, 2), (1, 3), (1, 4)].into_iter());

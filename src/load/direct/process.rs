@@ -5,10 +5,10 @@
 
 mod advance;
 mod at_once;
+mod file_switch;
 mod reject;
 mod store;
 mod trace;
-mod turn;
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -19,7 +19,7 @@ use pg_bulk_format::tuple::{FormBuffer, Stamp};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::at_once::InBlock;
-pub use self::turn::File;
+pub use self::file_switch::File;
 use super::defaults::Defaults;
 use super::executor::{Executor, set_up_again};
 use super::heap::Heap;
@@ -307,7 +307,7 @@ impl Process {
         self.heaps.clear();
         self.wide.set_queues(Vec::new());
         if let Chunks::Listed(listed) = chunks {
-            self.rows.turn_to(listed.chunks().file_of(ticket))?;
+            self.rows.switch_to_file(listed.chunks().file_of(ticket))?;
             if place.offset == 0 {
                 return Ok(());
             }

@@ -235,7 +235,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     // SAFETY: set above; the leader's memory outlives its workers.
     let shared_state = unsafe { &*shared };
     let mut rows = open(relation, &mut options, &mapping, shared_state)?;
-    rows.stream_mut().wait_for_turns();
+    rows.stream_mut().let_caller_switch();
     if list.is_none() {
         rows.take_names()?;
     }

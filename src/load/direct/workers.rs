@@ -160,7 +160,7 @@ impl Leader {
             Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.defaults.takes_ids()))),
             None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
         };
-        self.process.rows.stream_mut().wait_for_turns();
+        self.process.rows.stream_mut().let_caller_switch();
         self.process.rows.end_stream();
         self.process.wide.set_queues(queues.into_iter().take(launched).collect());
         Ok(())

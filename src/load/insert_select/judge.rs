@@ -281,7 +281,7 @@ unsafe fn of_columns(
         }
         pg_sys::table_close(relation, NO_LOCK);
         answer?;
-        if sequences.have_turns() {
+        if sequences.are_shared() {
             return no("Two columns take turns at the ids of a sequence.");
         }
         if columns.iter().all(|&number| number == DEFAULT) {
@@ -311,7 +311,7 @@ impl Sequences {
 
     /// Do several columns take ids from one sequence? A load takes ids for many rows of one column at a time; core
     /// alternates between the columns.
-    pub fn have_turns(&self) -> bool {
+    pub fn are_shared(&self) -> bool {
         let has_twin = |(i, sequence): (usize, &Option<pg_sys::Oid>)| {
             let mut others = self.0.iter().enumerate().filter(|(j, _)| *j != i);
             others.any(|(_, other)| sequence.is_none() || other.is_none() || other == sequence)

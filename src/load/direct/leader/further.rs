@@ -104,7 +104,7 @@ impl Leader {
         };
         // SAFETY: the load outlives its leader.
         unsafe { &mut *self.process.phases }.show(|figures| figures.workers = 0);
-        self.process.turn_to(File {
+        self.process.switch_to_file(File {
             rows,
             projection,
             tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },

@@ -85,7 +85,7 @@ fn find_in_files(target: &mut Target, source: &Source, rows: &mut Rows, place: P
     let mut at = match here {
         Some(at) => at,
         None => {
-            rows.turn_to(file)?;
+            rows.switch_to_file(file)?;
             next_of(rows)?
         }
     };

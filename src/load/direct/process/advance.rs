@@ -102,8 +102,8 @@ impl Process {
                 }
                 continue;
             }
-            if let Some(turn) = self.rows.take_turn() {
-                self.fit(turn);
+            if let Some(change) = self.rows.take_change() {
+                self.fit(change);
             }
             let arrays = self.arrays();
             self.records_left -= 1;
