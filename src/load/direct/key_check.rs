@@ -29,8 +29,8 @@ use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::indexes::Indexes;
 use super::origin::{Origin, Origins, Traces, Trail};
+use super::strategy::IndexStrategy;
 use super::suspects::{Bits, Suspects};
-use super::way::Way;
 use crate::error::Result;
 use crate::load::duplicate::Keep;
 use crate::load::options::LoadOptions;
@@ -161,8 +161,8 @@ impl KeyCheck {
             let offered = self.referenced.iter().filter(|(parent, _)| *parent == number);
             let offered: Vec<&Vec<i16>> = offered.map(|(_, columns)| columns).collect();
             // All sorts together get maintenance_work_mem, as one index build does.
-            let asked = indexes.list.iter().filter(|index| index.way == Way::Asked).count();
-            let sorts = (indexes.sorts() + asked + keys.len() + offered.len()) * self.tables.len();
+            let searched = indexes.list.iter().filter(|index| index.strategy == IndexStrategy::SearchOnly).count();
+            let sorts = (indexes.sorts() + searched + keys.len() + offered.len()) * self.tables.len();
             let all = pg_sys::maintenance_work_mem;
             let share = (all / i32::try_from(sorts.max(1)).unwrap_or(i32::MAX)).max(LEAST_MEMORY);
             indexes.begin_sorts(share);

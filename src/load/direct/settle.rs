@@ -45,8 +45,8 @@ use super::losers;
 use super::new_files::{PATIENCE, Rebuild};
 use super::new_rows::NewRows;
 use super::rebuild;
+use super::strategy::IndexStrategy;
 use super::suspects::Suspects;
-use super::way::Way;
 use crate::error::{OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
@@ -265,7 +265,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
             }
         }
         if (*table).refers {
-            if (*table).indexes.list.iter().any(|index| index.way == Way::Rebuilt) {
+            if (*table).indexes.list.iter().any(|index| index.strategy == IndexStrategy::Rebuild) {
                 enter((*settling).phases, Phase::Rebuild);
                 rebuild(settling, table);
             }
@@ -302,7 +302,12 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         if !survives || late {
             close_indexes(table);
         }
-        if (*table).indexes.list.iter().any(|index| matches!(index.way, Way::Rebuilt | Way::Merged)) {
+        if (*table)
+            .indexes
+            .list
+            .iter()
+            .any(|index| matches!(index.strategy, IndexStrategy::Rebuild | IndexStrategy::Merge))
+        {
             enter((*settling).phases, Phase::Rebuild);
             if !survives {
                 build(settling, written, table, false);
@@ -376,7 +381,7 @@ unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const Table) {
         let (written, indexes) = (&mut *written, &(*table).indexes.list);
         for collector in written.collectors.iter_mut().filter(|collector| collector.holds_index()) {
             let index = indexes.iter().find(|index| index.oid == collector.index);
-            if written.start > 0 || index.is_none_or(|index| index.way != Way::Rebuilt) {
+            if written.start > 0 || index.is_none_or(|index| index.strategy != IndexStrategy::Rebuild) {
                 collector.close();
             }
         }
@@ -572,11 +577,12 @@ fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedF
     let sources = sources_of(written, files, workers);
     let Written { collectors, .. } = written;
     for index in &mut indexes.list {
-        if matches!(index.way, Way::Sorted(_))
+        if matches!(index.strategy, IndexStrategy::InsertSorted(_))
             && let Some(collector) = collectors.iter_mut().find(|collector| collector.index == index.oid)
             && let Some(keys) = KeyStream::open(collector, sources)?
         {
-            index.way = Way::Keyed(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(keys));
+            index.strategy =
+                IndexStrategy::InsertKeys(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(keys));
         }
     }
     Ok(())
@@ -605,7 +611,7 @@ unsafe extern "C-unwind" fn close(settling: *mut Settling, table: *mut Table) {
             pg_sys::ExecDropSingleTupleTableSlot(table.slot);
             pg_sys::ExecDropSingleTupleTableSlot(table.other);
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-            table.rebuild.warn(&name, table.indexes.list.iter().map(|index| index.way));
+            table.rebuild.warn(&name, table.indexes.list.iter().map(|index| index.strategy));
             indexes.extend(table.indexes.reports());
             for note in table.rebuild.notes.drain(..) {
                 if !notes.contains(&note) {

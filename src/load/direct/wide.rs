@@ -53,7 +53,7 @@ enum Kind {
 /// Wide rows of a process.
 #[derive(Debug)]
 pub struct Wide {
-    way: Way,
+    role: Role,
     toaster: Toaster,
     /// Memory for one row.
     memory: pg_sys::MemoryContext,
@@ -61,7 +61,7 @@ pub struct Wide {
 
 /// Destination of rows whose values must be stored out of line.
 #[derive(Debug)]
-enum Way {
+enum Role {
     /// The leader stores them at once. The queues are the workers'.
     Leader(VecDeque<*mut pg_sys::shm_mq_handle>),
     /// A worker sends them to the leader.
@@ -71,15 +71,15 @@ enum Way {
 impl Wide {
     /// Wide rows of the leader. Guarded; the current memory context outlives it.
     pub fn leader() -> Wide {
-        Wide::new(Way::Leader(VecDeque::new()))
+        Wide::new(Role::Leader(VecDeque::new()))
     }
 
     /// Wide rows of a worker. Guarded; the current memory context outlives it.
     pub fn worker(queue: *mut pg_sys::shm_mq_handle) -> Wide {
-        Wide::new(Way::Worker(queue))
+        Wide::new(Role::Worker(queue))
     }
 
-    fn new(way: Way) -> Wide {
+    fn new(role: Role) -> Wide {
         // SAFETY: a guarded call.
         let memory = unsafe {
             pg_sys::AllocSetContextCreateInternal(
@@ -90,17 +90,17 @@ impl Wide {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             )
         };
-        Wide { way, toaster: Toaster::default(), memory }
+        Wide { role, toaster: Toaster::default(), memory }
     }
 
     /// Sets the queues of the workers that were started.
     pub fn set_queues(&mut self, queues: Vec<*mut pg_sys::shm_mq_handle>) {
-        self.way = Way::Leader(queues.into());
+        self.role = Role::Leader(queues.into());
     }
 
     /// In a worker: closes the queue, so that the leader receives its end. Guarded.
     pub fn detach(&mut self) {
-        if let Way::Worker(queue) = self.way {
+        if let Role::Worker(queue) = self.role {
             // SAFETY: the queue is attached.
             unsafe { pg_sys::shm_mq_detach(queue) };
         }
@@ -136,31 +136,31 @@ impl Wide {
     /// The toaster contains a row of the heap's relation.
     unsafe fn store(&mut self, heap: &mut Heap, origin: Origin, append_lock: &AppendLock) -> Result<()> {
         let relation = heap.relation;
-        let is_leader = matches!(self.way, Way::Leader(_));
+        let is_leader = matches!(self.role, Role::Leader(_));
         let elsewhere = (is_leader && !heap.is_logical()).then(|| heap.insert_options());
         // SAFETY: guarded calls; this function's contract covers the row.
         unsafe {
             let fits = self.toaster.shorten(relation, elsewhere);
             let (values, nulls) = (&mut self.toaster.values, &mut self.toaster.nulls);
             let tuple = pg_sys::heap_form_tuple((*relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
-            match self.way {
+            match self.role {
                 _ if fits => heap.add_tuple(tuple, origin, append_lock),
-                Way::Leader(_) => heap.insert(tuple, origin, (*self.memory).parent, append_lock),
-                Way::Worker(queue) => send(queue, (*relation).rd_id, origin.position, tuple),
+                Role::Leader(_) => heap.insert(tuple, origin, (*self.memory).parent, append_lock),
+                Role::Worker(queue) => send(queue, (*relation).rd_id, origin.position, tuple),
             }
         }
     }
 
     /// In a worker: sends a reject to the leader. Guarded.
     pub fn send_reject(&mut self, reject: &[u8]) -> Result<()> {
-        let Way::Worker(queue) = self.way else { return Ok(()) };
+        let Role::Worker(queue) = self.role else { return Ok(()) };
         // SAFETY: the queue is attached.
         unsafe { send_bytes(queue, Kind::Reject, pg_sys::InvalidOid, 0, reject) }
     }
 
     /// In a worker: sends tuple positions of a relation's rows to the leader. Guarded.
     pub fn send_ranges(&mut self, relation: pg_sys::Oid, ranges: &[TidRange]) -> Result<()> {
-        let Way::Worker(queue) = self.way else { return Ok(()) };
+        let Role::Worker(queue) = self.role else { return Ok(()) };
         for some in ranges.chunks(RANGES) {
             // SAFETY: the queue is attached.
             unsafe { send_bytes(queue, Kind::Ranges, relation, 0, origin::bytes_of(some)) }?;
@@ -170,7 +170,7 @@ impl Wide {
 
     /// In a worker: sends positions from which the file can be read again to the leader. Guarded.
     pub fn send_anchors(&mut self, anchors: &[(u64, u64)]) -> Result<()> {
-        let Way::Worker(queue) = self.way else { return Ok(()) };
+        let Role::Worker(queue) = self.role else { return Ok(()) };
         let bytes: Vec<u8> =
             anchors.iter().flat_map(|&(offset, lines)| [offset, lines]).flat_map(u64::to_ne_bytes).collect();
         for some in bytes.chunks(RANGES * 16) {
@@ -182,12 +182,12 @@ impl Wide {
 
     /// Is this process a worker?
     pub fn is_worker(&self) -> bool {
-        matches!(self.way, Way::Worker(_))
+        matches!(self.role, Role::Worker(_))
     }
 
     /// Receives a message of a worker without waiting. Guarded.
     pub fn receive(&mut self) -> Received {
-        let Way::Leader(queues) = &mut self.way else { return Received::Closed };
+        let Role::Leader(queues) = &mut self.role else { return Received::Closed };
         // The queue that is read first moves to the end of the list.
         for _ in 0..queues.len() {
             let Some(queue) = queues.pop_front() else { break };

@@ -3,40 +3,40 @@
 use pgrx::pg_sys;
 
 use crate::load::direct::new_files::Rebuild;
-use crate::load::direct::way::Way;
+use crate::load::direct::strategy::IndexStrategy;
 use crate::load::report::Why;
 
 /// The strategy, and the reason. Guarded.
 ///
 /// # Safety
 /// The index is open, and `info` is its info.
-pub(super) unsafe fn way(
+pub(super) unsafe fn strategy(
     index: pg_sys::Relation,
     info: *const pg_sys::IndexInfo,
     rebuild: &mut Rebuild,
     losses: Losses<'_>,
     builds: bool,
-) -> (Way, Why) {
+) -> (IndexStrategy, Why) {
     // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let form = (*index).rd_index;
         let constraint = if (*form).indisexclusion { Why::Exclusion } else { Why::Deferrable };
         if !(*info).ii_ReadyForInserts {
-            (Way::None, Why::Invalid)
+            (IndexStrategy::None, Why::Invalid)
         } else if !(*form).indimmediate && losses != Losses::None {
-            (Way::Late, constraint)
+            (IndexStrategy::InsertLate, constraint)
         } else if ((*form).indisunique || (*form).indisexclusion) && losses == Losses::Looked {
-            (Way::Careful, if (*form).indisexclusion { constraint } else { Why::OneByOne })
+            (IndexStrategy::InsertChecked, if (*form).indisexclusion { constraint } else { Why::OneByOne })
         } else if !(*form).indimmediate || (*form).indisexclusion {
-            (Way::RowByRow, constraint)
+            (IndexStrategy::InsertRows, constraint)
         } else {
             let certain = builds && losses.may_build(index);
             let (new_file, why) =
                 if certain { rebuild.choose(index) } else { (None, rebuild.insertion(Why::OneByOne)) };
             let inserted = if (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID {
-                Way::Sorted(std::ptr::null_mut())
+                IndexStrategy::InsertSorted(std::ptr::null_mut())
             } else {
-                Way::RowByRow
+                IndexStrategy::InsertRows
             };
             (new_file.unwrap_or(inserted), why)
         }
@@ -88,7 +88,7 @@ pub(super) unsafe fn is_unique(index: pg_sys::Relation) -> bool {
 ///
 /// # Safety
 /// The index is open.
-pub(super) unsafe fn wants_care(index: pg_sys::Relation) -> bool {
+pub(super) unsafe fn needs_checks(index: pg_sys::Relation) -> bool {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let form = (*index).rd_index;

@@ -2,8 +2,8 @@
 
 use pgrx::pg_sys;
 
+use super::super::strategy::IndexStrategy;
 use super::super::suspects::{self, Group, Suspects};
-use super::super::way::Way;
 use super::sorted::{Key, Previous};
 use super::{Indexes, MOST_KEYS};
 use crate::pg::compat;
@@ -20,7 +20,7 @@ impl Indexes {
         unsafe {
             (*self.econtext).ecxt_scantuple = slot;
             for index in &self.list {
-                let Way::Sorted(sort) = index.way else { continue };
+                let IndexStrategy::InsertSorted(sort) = index.strategy else { continue };
                 if c::exec_qual((*index.info).ii_PredicateState, self.econtext) {
                     let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
                     let mut nulls = [false; MOST_KEYS];
@@ -44,7 +44,7 @@ impl Indexes {
             let heap = (*self.relinfo).ri_RelationDesc;
             let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
             for number in 0..self.list.len() {
-                let Way::Sorted(sort) = (*self.list.as_ptr().add(number)).way else { continue };
+                let IndexStrategy::InsertSorted(sort) = (*self.list.as_ptr().add(number)).strategy else { continue };
                 let look = begin_look(self, number, slot);
                 let index = self.list.as_mut_ptr().add(number);
                 let keys = usize::try_from((*(*index).info).ii_NumIndexKeyAttrs).unwrap_or(0);

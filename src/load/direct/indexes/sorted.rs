@@ -13,8 +13,8 @@ use pgrx::pg_sys;
 
 use self::batch::Batch;
 use super::super::offender::Offender;
+use super::super::strategy::IndexStrategy;
 use super::super::suspects::{self, Group, Suspects};
-use super::super::way::Way;
 use super::{Index, Indexes, MOST_KEYS};
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
@@ -34,7 +34,11 @@ impl Indexes {
         suspects: *mut Suspects,
         slot: *mut pg_sys::TupleTableSlot,
     ) {
-        if !self.list.iter().any(|index| matches!(index.way, Way::Sorted(_) | Way::Keyed(_))) {
+        if !self
+            .list
+            .iter()
+            .any(|index| matches!(index.strategy, IndexStrategy::InsertSorted(_) | IndexStrategy::InsertKeys(_)))
+        {
             return;
         }
         // SAFETY: this function's contract covers the frame.
@@ -45,12 +49,12 @@ impl Indexes {
             let mut batch = Batch::new();
             let mut previous = Previous::new();
             for (number, index) in self.list.iter_mut().enumerate() {
-                let way = index.way;
-                if !matches!(way, Way::Sorted(_) | Way::Keyed(_)) {
+                let strategy = index.strategy;
+                if !matches!(strategy, IndexStrategy::InsertSorted(_) | IndexStrategy::InsertKeys(_)) {
                     continue;
                 }
                 let began = Instant::now();
-                if let Way::Sorted(sort) = way {
+                if let IndexStrategy::InsertSorted(sort) = strategy {
                     c::tuplesort_performsort(sort);
                 }
                 previous.forget();
@@ -68,9 +72,9 @@ impl Indexes {
                     per_tuple,
                     previous: &raw mut previous,
                 };
-                insertion.run(&raw mut batch, way);
+                insertion.run(&raw mut batch, strategy);
                 (*offender).row = None;
-                if let Way::Sorted(sort) = way {
+                if let IndexStrategy::InsertSorted(sort) = strategy {
                     c::tuplesort_end(sort);
                 }
                 index.took += began.elapsed();
@@ -125,8 +129,8 @@ impl Insertion {
     /// Inserts all keys.
     ///
     /// # Safety
-    /// A plain frame; `way` has the index's keys.
-    unsafe fn run(&mut self, batch: *mut Batch, way: Way) {
+    /// A plain frame; `strategy` has the index's keys.
+    unsafe fn run(&mut self, batch: *mut Batch, strategy: IndexStrategy) {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
             let mut writer = None;
@@ -134,7 +138,7 @@ impl Insertion {
             let (mut misses, mut left) = (0u32, 0u32);
             loop {
                 c::check_for_interrupts();
-                if let Way::Keyed(keys) = way {
+                if let IndexStrategy::InsertKeys(keys) = strategy {
                     pg_sys::CurrentMemoryContext = self.per_tuple;
                     let for_tuple = |any| {
                         pg_sys::CurrentMemoryContext = self.memory;
@@ -150,7 +154,7 @@ impl Insertion {
                         continue;
                     }
                 }
-                let mut tuples = (*batch).fill(way);
+                let mut tuples = (*batch).fill(strategy);
                 let Some(&any) = tuples.first() else { break };
                 let writer = writer.get_or_insert_with(|| self.writer(any));
                 while let [first, others @ ..] = tuples {

@@ -10,8 +10,8 @@ use pgrx::{pg_guard, pg_sys};
 
 use crate::load::direct::executor::Executor;
 use crate::load::direct::indexes::Indexes;
+use crate::load::direct::strategy::IndexStrategy;
 use crate::load::direct::suspects::{self, Bits, Suspects};
-use crate::load::direct::way::Way;
 use crate::pg::compat;
 use crate::pg::look::{self, Look};
 use crate::pg::removal::number_of;
@@ -69,10 +69,11 @@ impl Exclusion {
         slot: *mut pg_sys::TupleTableSlot,
         memory: i32,
     ) -> Vec<Exclusion> {
-        let asked = |&number: &usize| indexes.list.get(number).is_some_and(|index| index.way == Way::Asked);
+        let searched =
+            |&number: &usize| indexes.list.get(number).is_some_and(|index| index.strategy == IndexStrategy::SearchOnly);
         // SAFETY: this function's contract covers all arguments.
         let new = |number| unsafe { Exclusion::new(indexes, number, executor, relation, slot, memory) };
-        (0..indexes.list.len()).filter(asked).filter_map(new).collect()
+        (0..indexes.list.len()).filter(searched).filter_map(new).collect()
     }
 
     /// # Safety

@@ -34,7 +34,7 @@ use crate::guc;
 use crate::load::direct::failure;
 use crate::load::direct::index_keys::set_new_file;
 use crate::load::direct::indexes::{Index, Indexes};
-use crate::load::direct::way::Way;
+use crate::load::direct::strategy::IndexStrategy;
 use crate::pg::attempt::attempt;
 use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
@@ -137,7 +137,8 @@ impl Together {
     pub unsafe fn build(this: *mut Together) {
         // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
         unsafe {
-            let to_build = (*(*this).indexes).list.iter().filter(|index| index.way == Way::Rebuilt).count();
+            let to_build =
+                (*(*this).indexes).list.iter().filter(|index| index.strategy == IndexStrategy::Rebuild).count();
             if (*this).workers == 0 || to_build < 2 {
                 return;
             }

@@ -9,8 +9,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard};
 use super::{Settling, Table, Written, left_beside};
 use crate::error::{Error, OrRaise};
 use crate::load::direct::index_keys::{self, Clash, Collector, Help, Sources};
+use crate::load::direct::strategy::IndexStrategy;
 use crate::load::direct::suspects::Group;
-use crate::load::direct::way::Way;
 use crate::load::duplicate::Keep;
 use crate::load::report::Why;
 use crate::pg::holder;
@@ -42,9 +42,9 @@ pub(super) unsafe extern "C-unwind" fn build(
         let suspects = &mut table.suspects;
         let (relation, keep, arbiter) = (table.new.relation, table.indexes.keep(), table.indexes.arbiter());
         for (number, index) in table.indexes.list.iter_mut().enumerate() {
-            let merge = index.way == Way::Merged;
+            let merge = index.strategy == IndexStrategy::Merge;
             // Without a merge, collected keys are the whole index only if the table was empty.
-            if !merge && (index.way != Way::Rebuilt || start > 0) {
+            if !merge && (index.strategy != IndexStrategy::Rebuild || start > 0) {
                 continue;
             }
             let beside = written.collectors.iter().filter(|collector| collector.index != index.oid);
@@ -102,10 +102,10 @@ pub(super) unsafe extern "C-unwind" fn build(
                 true
             };
             let built = index_keys::build(table.new.relation, collector, sources, &mut judge).or_raise();
-            index.way = match (built, merge) {
-                (true, true) => Way::Merged,
-                (true, false) => Way::Built,
-                (false, _) => Way::Rebuilt,
+            index.strategy = match (built, merge) {
+                (true, true) => IndexStrategy::Merge,
+                (true, false) => IndexStrategy::Build,
+                (false, _) => IndexStrategy::Rebuild,
             };
             if merge && !built {
                 index.why = Why::Keys;

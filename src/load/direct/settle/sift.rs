@@ -27,7 +27,7 @@ pub(super) unsafe fn sift(leader: *mut Leader, table: *mut Table, econtext: *mut
             (*indexes).insert_sorted(offender, suspects, slot);
             return;
         }
-        if (*table).indexes.are_careful() {
+        if (*table).indexes.are_checked() {
             let order = losers::order(leader, number, (*table).share);
             let (mut row, mut place) = (pg_sys::ItemPointerData::default(), Place::default());
             while losers::next(order, &raw mut row, &raw mut place) {
