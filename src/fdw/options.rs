@@ -186,7 +186,7 @@ impl TableOptions {
 
     /// The stored options of a foreign table. Guarded.
     pub fn of_table(relid: pg_sys::Oid) -> Result<TableOptions> {
-        servers::settle()?;
+        servers::check_pending()?;
         // SAFETY: guarded catalog lookups.
         let (options, server) = unsafe {
             let table = pg_sys::GetForeignTable(relid);

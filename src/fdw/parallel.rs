@@ -61,7 +61,7 @@ pub unsafe extern "C-unwind" fn estimate_dsm(
 fn shared_list(scan: &mut Scan) -> Option<(Rc<FileList>, Vec<u8>)> {
     let skips_nothing = scan.skips_nothing();
     let stream = scan.rows.as_mut().filter(|_| skips_nothing)?.stream_mut();
-    if stream.files().is_none() || !stream.tells_bytes() {
+    if stream.files().is_none() || !stream.is_searchable() {
         return None;
     }
     stream.mark_splits(FileChunks::is_large);
@@ -138,11 +138,11 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
         }
         let shared = shared.cast::<Shared>();
         share(&mut *scan, shared);
-        let told = at_detach(context, gather, scan.cast());
-        if told {
+        let announces_end = at_detach(context, gather, scan.cast());
+        if announces_end {
             worker_errors::watch(context, (*(*node).ss.ps.state).es_query_cxt);
         }
-        (*scan).part = Some(Part::new(shared, 0, told));
+        (*scan).part = Some(Part::new(shared, 0, announces_end));
     }
 }
 

@@ -9,7 +9,7 @@ use super::options::TableOptions;
 use super::order::{self, Ordered};
 use super::private::Wanted;
 use crate::error::OrRaise;
-use crate::pg::chunk::bytes_tell;
+use crate::pg::chunk::is_searchable;
 use crate::pg::compat;
 use crate::pg::copy_options::Shape;
 use crate::pg::hazard::Hazards;
@@ -129,7 +129,7 @@ fn has_chunks(options: &TableOptions) -> bool {
     // A process does not know how many rows the others have read.
     options.copy.limit.is_none()
         && size.is_some()
-        && encodings.is_ok_and(|encodings| bytes_tell(&encodings, &options.copy.dialect))
+        && encodings.is_ok_and(|encodings| is_searchable(&encodings, &options.copy.dialect))
 }
 
 /// # Safety

@@ -31,7 +31,7 @@ pub unsafe fn begin(
     // SAFETY: this function's contract covers the datum; guarded calls.
     unsafe {
         let options = LoadOptions::parse(given.path().to_owned(), json, allowed, false).or_raise();
-        let mut options = given.settle(options).or_raise();
+        let mut options = given.complete(options).or_raise();
         let is_dry = matches!(purpose, Purpose::Check);
         if is_dry && options.query.is_some() {
             let message = "query is no option of bulk_check()";
@@ -50,7 +50,7 @@ pub unsafe fn begin(
             target::raise_exists(relid);
         }
         if is_dry {
-            options.settle_for_check();
+            options.adapt_to_check();
         }
         let job = match purpose {
             Purpose::Job(number) => Some(number),

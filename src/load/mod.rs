@@ -268,7 +268,7 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
             Writer::Direct => direct::load(load),
             Writer::None => (),
         }
-        judge(load);
+        check_limits(load);
     }
 }
 
@@ -277,14 +277,14 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
 /// # Safety
 /// A valid load whose rows are written.
 #[pg_guard]
-unsafe extern "C-unwind" fn judge(load: *const Load) {
+unsafe extern "C-unwind" fn check_limits(load: *const Load) {
     // SAFETY: this function's contract covers the argument.
     let Load { options, counts, .. } = unsafe { &*load };
     let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
     if let Some(percent) = options.copy.reject_percent {
         soft::check_share(options.copy.on_error, percent, counts.rejected, records).or_raise();
     }
-    options.duplicates.judge(counts.duplicate, records).or_raise();
+    options.duplicates.check_limit(counts.duplicate, records).or_raise();
 }
 
 /// COPY's error context, while rows are read.

@@ -76,7 +76,7 @@ const MADE_BY: usize = 14;
 /// Most files with a lock each. A load of more files locks out all other `once` loads of the table.
 const MOST_LOCKS: usize = 64;
 /// Most notices about skipped files. A last notice counts the others.
-const MOST_TOLD: usize = 10;
+const MOST_NOTICES: usize = 10;
 
 /// A file to be loaded.
 #[derive(Debug)]
@@ -148,11 +148,11 @@ impl Table {
 struct Known {
     load: i64,
     /// Details of that load; None if the caller may not see it in `bulk_history`.
-    told: Option<Told>,
+    details: Option<LoadDetails>,
 }
 
 /// Details of an earlier load of a file, as in `bulk_once`.
-struct Told {
+struct LoadDetails {
     at: pg_sys::TimestampTz,
     /// Its path then.
     path: CString,
@@ -249,8 +249,9 @@ fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<Known>
                 let load = number(values, LOAD);
                 if found.as_ref().is_none_or(|known| known.load < load) {
                     let is_visible = sees_all() || is_visible(values);
-                    let told = is_visible.then(|| Told { at: number(values, LOADED_AT), path: text(values, PATH) });
-                    found = Some(Known { load, told });
+                    let details =
+                        is_visible.then(|| LoadDetails { at: number(values, LOADED_AT), path: text(values, PATH) });
+                    found = Some(Known { load, details });
                 }
             }
         }
@@ -260,7 +261,7 @@ fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<Known>
 
 /// Reads the files, and leaves out those that were loaded before. True if none is left. Guarded, interruptible; the
 /// caller may insert.
-pub fn sift(load: &mut Load) -> Result<bool> {
+pub fn skip_loaded(load: &mut Load) -> Result<bool> {
     // SAFETY: a guarded catalog lookup.
     let persistence = unsafe { pg_sys::get_rel_persistence(load.target.relid) };
     if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP {
@@ -278,7 +279,7 @@ pub fn sift(load: &mut Load) -> Result<bool> {
     let table = Table { oid: load.target.relid, name: load.target.name.clone() };
     home::take_home(load.schema, Some(&table))?;
     let records = OwnTable::to_read(load.schema, TABLE, TABLE_COLUMNS)?;
-    let (count, mut told) = (met.len(), 0);
+    let (count, mut skipped) = (met.len(), 0);
     // Positions of the remaining files in the list.
     let mut stay: Vec<usize> = Vec::with_capacity(count);
     let mut first: HashMap<Digest, usize> = HashMap::new();
@@ -289,7 +290,7 @@ pub fn sift(load: &mut Load) -> Result<bool> {
         let twin = first.get(&file.digest).and_then(|&at| met.get(at)).filter(|twin| file.is_same(twin));
         let detail = match (&known, twin) {
             (Some(known), _) => {
-                loads.push(known.told.as_ref().map(|_| known.load));
+                loads.push(known.details.as_ref().map(|_| known.load));
                 known.detail(&file.path)
             }
             (None, Some(twin)) if !load.options.force => {
@@ -301,8 +302,8 @@ pub fn sift(load: &mut Load) -> Result<bool> {
                 continue;
             }
         };
-        told += 1;
-        if told <= MOST_TOLD {
+        skipped += 1;
+        if skipped <= MOST_NOTICES {
             let (path, target) = (shown(&file.path), load.target.display_name());
             let what = if known.is_some() { "was loaded before" } else { "is there twice" };
             let message = format!("file \"{path}\" {what}, and is not loaded into \"{target}\"");
@@ -315,15 +316,15 @@ pub fn sift(load: &mut Load) -> Result<bool> {
         }
     }
     records.close();
-    if told > MOST_TOLD {
-        let more = told - MOST_TOLD;
+    if skipped > MOST_NOTICES {
+        let more = skipped - MOST_NOTICES;
         Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, format!("{more} more files are not loaded")).notice();
     }
-    if told > 0 {
+    if skipped > 0 {
         load.counts.notes.push(match (&list, loads.first()) {
             (None, Some(Some(number))) => format!("The file was loaded before, by load {number}."),
             (None, Some(None)) => "The file was loaded before.".into(),
-            _ => format!("Left out, since loaded before: {told} of {count} files."),
+            _ => format!("Left out, since loaded before: {skipped} of {count} files."),
         });
     }
     if let Some(list) = list {
@@ -342,7 +343,7 @@ pub fn sift(load: &mut Load) -> Result<bool> {
 impl Known {
     /// Detail about the earlier load of a file, whose path is now `path`. Guarded.
     fn detail(&self, path: &CStr) -> Option<String> {
-        let Told { at, path: earlier } = self.told.as_ref()?;
+        let LoadDetails { at, path: earlier } = self.details.as_ref()?;
         // SAFETY: a guarded call; its string is valid until the next one.
         let at = unsafe { CStr::from_ptr(pg_sys::timestamptz_to_str(*at)) }.to_string_lossy().into_owned();
         let name = if earlier.as_c_str() == path { String::new() } else { format!(" as \"{}\"", shown(earlier)) };

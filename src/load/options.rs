@@ -356,7 +356,7 @@ impl LoadOptions {
     }
 
     /// Changes the options to COPY's behavior.
-    pub fn settle_for_copy(&mut self) {
+    pub fn adapt_to_copy(&mut self) {
         self.is_copy = true;
         self.copy.keeps_bom = true;
         self.writer = WriterOption::Direct;
@@ -368,7 +368,7 @@ impl LoadOptions {
     }
 
     /// Changes the options for a dry run: it looks for all records with errors.
-    pub fn settle_for_check(&mut self) {
+    pub fn adapt_to_check(&mut self) {
         let copy = &mut self.copy;
         (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
         (copy.reject_limit, copy.reject_percent) = (0, None);

@@ -77,7 +77,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     if load.id == 0 && !load.is_dry {
         load.id = next_id(load.schema).or_raise();
     }
-    if load.options.once && once::sift(load).or_raise() {
+    if load.options.once && once::skip_loaded(load).or_raise() {
         load.analyze_statement = None;
         load.writer = Writer::None;
         return;

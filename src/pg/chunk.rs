@@ -95,12 +95,12 @@ impl Stream {
     /// Whether several processes can read this stream at once: a regular file whose delimiters can be found without
     /// conversion.
     pub fn has_chunks(&self) -> bool {
-        self.size().is_some() && bytes_tell(self.encodings(), self.reader.dialect())
+        self.size().is_some() && is_searchable(self.encodings(), self.reader.dialect())
     }
 
     /// Whether several processes can read the decompressed data of this file, which one of them decompresses.
     pub fn can_share(&self) -> bool {
-        self.source().can_share() && bytes_tell(self.encodings(), self.reader.dialect())
+        self.source().can_share() && is_searchable(self.encodings(), self.reader.dialect())
     }
 
     /// Waits until a chunk of the decompressed data is there. `None` if no process needs the chunk any more. Guarded,
@@ -120,8 +120,8 @@ impl Stream {
     }
 
     /// Whether delimiters can be found anywhere in the stream's files without conversion.
-    pub fn tells_bytes(&self) -> bool {
-        bytes_tell(self.encodings(), self.reader.dialect())
+    pub fn is_searchable(&self) -> bool {
+        is_searchable(self.encodings(), self.reader.dialect())
     }
 
     /// Whether a worker would convert the records to the same values as the leader.
@@ -220,7 +220,7 @@ fn nap() {
 }
 
 /// Whether delimiters can be found anywhere in a file without conversion.
-pub fn bytes_tell(encodings: &Encodings, dialect: &Dialect) -> bool {
+pub fn is_searchable(encodings: &Encodings, dialect: &Dialect) -> bool {
     if dialect.is_binary() {
         // Receive functions convert from client_encoding, which is the server's encoding in a worker.
         return encodings.are_servers();

@@ -104,8 +104,8 @@ pub struct ChunkOrder {
     changed: Changed,
 }
 
-// SAFETY: all fields but `edge` are atomic or made for sharing. Only the process whose ticket is `cutting` uses the edge,
-// and `cutting` is advanced with sequential consistency.
+// SAFETY: all fields but `edge` are atomic or made for sharing. Only the process whose ticket is `cutting` uses the
+// edge, and `cutting` is advanced with sequential consistency.
 unsafe impl Sync for ChunkOrder {}
 
 pub(super) fn eol_number(eol: Eol) -> u32 {

@@ -259,7 +259,7 @@ unsafe fn ask(
         let mut question =
             Question { plan: plan.into_pg(), statement, text, insertion, is_answered: false, rights_hook };
         let error = put(&mut question);
-        let Some(end) = judge(&question, error) else {
+        let Some(end) = outcome_of(&question, error) else {
             if !error.is_null() {
                 c::guard::<()>(|| c::ReThrowError(error));
             }
@@ -465,7 +465,7 @@ unsafe extern "C-unwind" fn log_at_once() {
 ///
 /// # Safety
 /// The error that ended the question, or null. Guarded.
-unsafe fn judge(question: &Question, error: *const pg_sys::ErrorData) -> Option<End> {
+unsafe fn outcome_of(question: &Question, error: *const pg_sys::ErrorData) -> Option<End> {
     if question.is_answered {
         return Some(End::Answered);
     }

@@ -76,8 +76,8 @@ impl Rows {
 
     /// Reads the header of a file that was just opened, if the header decides about the columns.
     pub fn take_names(&mut self) -> Result<()> {
-        let tells = self.known.is_some() || (!self.match_header && self.stream.wants_names());
-        if tells && self.stream.advance()? == Advance::Header {
+        let decides = self.known.is_some() || (!self.match_header && self.stream.wants_names());
+        if decides && self.stream.advance()? == Advance::Header {
             self.take_header()?;
         }
         Ok(())

@@ -260,22 +260,22 @@ impl Rows {
                 parts.lay_out(&self.columns, self.stream.reader.dialect(), self.stream.encodings());
             }
             self.expect_fields();
-            self.settle_required();
+            self.count_required();
             return;
         }
         self.fields = fields.len();
         fields.extend(others);
         self.columns = fields;
-        self.settle_required();
+        self.count_required();
     }
 
     /// Let fields that are missing at the end of a record get the defaults of their columns, if these have defaults.
     pub fn fill_missing(&mut self) {
         self.fills = true;
-        self.settle_required();
+        self.count_required();
     }
 
-    fn settle_required(&mut self) {
+    fn count_required(&mut self) {
         let fields = self.columns.get(..self.fields).unwrap_or_default();
         let needs = |column: &Column| !self.fills || column.default.is_null();
         self.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);

@@ -214,7 +214,7 @@ impl Rows {
 
     fn note(&mut self, column: usize, doing: &str) {
         // Find the line number now. Otherwise each notice would count lines from the beginning of the chunk.
-        self.stream.reader.settle_line_number();
+        self.stream.reader.store_line_number();
         let name = self.columns.get(column).map(|c| c.display_name().into_owned()).unwrap_or_default();
         let value = if self.attention.value.is_null() {
             "null input".to_owned()
@@ -238,7 +238,7 @@ impl Rows {
 
     /// Report in a notice that the record is skipped because of its bytes. Guarded.
     pub fn note_record(&mut self, error: &Error) {
-        self.stream.reader.settle_line_number();
+        self.stream.reader.store_line_number();
         let message = format!("skipping row at line {}: {}", self.reader().line_number(), error.message());
         ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
     }

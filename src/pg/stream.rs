@@ -248,10 +248,10 @@ impl Stream {
     /// records only in UTF-8 without conversion.
     pub fn tolerate(&mut self, lines: bool, invalid: EncodingErrors) {
         (self.tolerant, self.invalid) = (lines, invalid);
-        self.tell_reader();
+        self.configure_reader();
     }
 
-    fn tell_reader(&mut self) {
+    fn configure_reader(&mut self) {
         if self.tolerant {
             self.reader.tolerate();
         }
@@ -422,7 +422,7 @@ impl Stream {
     /// Reset the reader for a source that is at its start.
     fn begin_anew(&mut self, header: Header, columns: usize) {
         self.reader = Stream::reader(self.reader.dialect().clone(), self.encodings, header, columns);
-        self.tell_reader();
+        self.configure_reader();
         self.raw.clear();
         self.raw_ended = false;
         self.bom_pending = self.encodings.has_bom();

@@ -164,7 +164,7 @@ impl Dispatcher {
                     self.queue.disown_copies()?;
                 }
                 for job in &ended {
-                    self.settle(job)?;
+                    self.record_end(job)?;
                 }
                 for job in self.queue.running()?.iter().filter(|job| !known.contains(&job.id)) {
                     self.queue.requeue_if_lost(job.id)?;
@@ -270,7 +270,7 @@ impl Dispatcher {
     }
 
     /// Records the end of a worker that did not start or finish its job.
-    fn settle(&mut self, job: &Queued) -> Result<()> {
+    fn record_end(&mut self, job: &Queued) -> Result<()> {
         match self.queue.look_up(job.id)? {
             Some((status, attempt)) if status == "queued" && attempt == job.attempt => {
                 let no_session = self.fail_if_no_session(job)?;
@@ -398,7 +398,7 @@ impl Dispatcher {
         let numbers = [database.to_u32(), job.owner.to_u32(), self.queue.table.to_u32(), places, index];
         let name = format!("pg_bulk job {}", job.id);
         let worker = Worker::new(&name, "pg_bulk job", c"pg_bulk_job_main", job.id);
-        match worker.with(numbers).telling_us().start() {
+        match worker.with(numbers).notifying_us().start() {
             Some(handle) => self.launched.push(Launched { job, handle, place, beginnings }),
             None => return false,
         }

@@ -151,7 +151,7 @@ fn bigint(n: u64) -> Argument {
 }
 
 /// Notifies listeners of the channel when this transaction commits. Guarded.
-fn tell(id: i64, status: &str) {
+fn notify(id: i64, status: &str) {
     let payload = CString::new(format!("{{\"job_id\":{id},\"status\":\"{status}\"}}")).unwrap_or_default();
     // SAFETY: a guarded call that copies the strings.
     unsafe { unguarded::guard(|| unguarded::Async_Notify(c"pg_bulk".as_ptr(), payload.as_ptr())) }
@@ -162,7 +162,7 @@ impl Queue {
     fn change(&self, id: i64, status: &str, statement: &str, arguments: &[Argument]) -> Result<bool> {
         let changed = self.run(statement, arguments, Access::Write)?.processed > 0;
         if changed {
-            tell(id, status);
+            notify(id, status);
         }
         Ok(changed)
     }
@@ -207,7 +207,7 @@ impl Queue {
         if outcome.rows.is_empty() {
             return Ok(None);
         }
-        tell(id, "running");
+        notify(id, "running");
         let value = |column| outcome.first(column);
         // SAFETY: the columns are of these types.
         unsafe {
@@ -353,7 +353,7 @@ impl Queue {
         let outcome = self.run(&statement, &arguments, Access::Write)?;
         if !outcome.rows.is_empty() {
             // SAFETY: the column is of type text.
-            tell(id, &unsafe { outcome.first(0).text() }.to_string_lossy());
+            notify(id, &unsafe { outcome.first(0).text() }.to_string_lossy());
         }
         Ok(())
     }

@@ -96,7 +96,7 @@ extern "C-unwind" fn begin(id: i64) -> *mut Job {
     }
     background::obey_signals();
     background::connect(pg_sys::Oid::from_u32(database), owner);
-    let lock_timeout = settle_settings();
+    let lock_timeout = override_settings();
     user_code::prepare();
     let process =
         Successor { place: Place::attach(places, place), jobs: 0, loaded: background::loaded(), is_changed: false };
@@ -128,7 +128,7 @@ unsafe extern "C-unwind" fn go_on(last: *mut Job) -> *mut Job {
 
 /// Overrides settings of the owner and the database that would change the behavior of the job. Returns lock_timeout,
 /// which applies to the load only.
-fn settle_settings() -> CString {
+fn override_settings() -> CString {
     // SAFETY: a setting.
     let lock_timeout = CString::new(unsafe { pg_sys::LockTimeout }.to_string()).unwrap_or_default();
     let forced = [

@@ -154,7 +154,7 @@ pub struct Part {
     /// Valid until the leader's workers have ended; then null.
     shared: *const Shared,
     /// A callback announces the end of the shared memory.
-    told: bool,
+    announces_end: bool,
     /// 0 for the leader.
     number: usize,
     step: Step,
@@ -163,8 +163,8 @@ pub struct Part {
 }
 
 impl Part {
-    pub(super) fn new(shared: *const Shared, number: usize, told: bool) -> Part {
-        Part { shared, told, number, step: Step::Arrive, reported: (0, 0) }
+    pub(super) fn new(shared: *const Shared, number: usize, announces_end: bool) -> Part {
+        Part { shared, announces_end, number, step: Step::Arrive, reported: (0, 0) }
     }
 
     /// Goes to this process's next record; false at the end. `skip` counts the file's records that are still to be left
@@ -289,7 +289,7 @@ impl Part {
     /// Ends the part: no more rows are requested, and the shared memory will be released.
     pub fn end(&mut self) {
         self.step = Step::Over;
-        if !self.told {
+        if !self.announces_end {
             self.shared = std::ptr::null();
         }
     }

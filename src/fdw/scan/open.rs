@@ -67,8 +67,8 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         // read unless a row is requested.
         let rechecks = !(*estate).es_epq_active.is_null();
         // A worker of a parallel scan receives the leader's file before it opens it.
-        let is_told = pg_sys::ParallelWorkerNumber >= 0 && (*plan).scan.plan.parallel_aware;
-        let rows = (!rechecks && !is_told).then(|| {
+        let receives_file = pg_sys::ParallelWorkerNumber >= 0 && (*plan).scan.plan.parallel_aware;
+        let rows = (!rechecks && !receives_file).then(|| {
             copy_question::may_read(options.location().or_raise());
             open_rows(relation, &options).or_raise()
         });

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_damage() {
+    fn detects_damage() {
         let all = entries::<u64>(500, |i| u128::from(i * 3 + i % 2), |i| ((i / 80) as u32, (i % 80 + 1) as u16));
         let mut block = Vec::new();
         assert!(pack(&all, &mut block).unwrap());

@@ -156,14 +156,14 @@ fn bits(entries: usize) -> u32 {
 
 /// Sorts `here` into `here` or `there`. With `stable`, TIDs of equal keys are in order and stay so.
 fn split<W: Word>(here: &mut [Entry<W>], there: &mut [Entry<W>], home: Home, stable: bool) {
-    let mut settle = |here: &[Entry<W>]| {
+    let mut finish = |here: &[Entry<W>]| {
         if home == Home::There {
             there.copy_from_slice(here);
         }
     };
     if here.len() <= FEW {
         insert(here, stable);
-        return settle(here);
+        return finish(here);
     }
     let Some(first) = here.first().copied() else { return };
     let keys = here.iter().fold(W::default(), |keys, entry| keys | (first.key() ^ entry.key()));
@@ -171,7 +171,7 @@ fn split<W: Word>(here: &mut [Entry<W>], there: &mut [Entry<W>], home: Home, sta
     if keys == W::default() {
         let tids = here.iter().fold(0, |tids, entry| tids | (first.tid().to_u64() ^ entry.tid().to_u64()));
         if stable || tids == 0 || is_ascending(here) {
-            return settle(here);
+            return finish(here);
         }
         let shift = (u64::BITS - tids.leading_zeros()).saturating_sub(bits);
         return scatter(here, there, home, stable, bits, |entry| entry.tid().to_u64() >> shift);

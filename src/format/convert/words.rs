@@ -286,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_the_judges_say(
+        fn as_the_references_say(
             text in "-?[0-9]{0,16}|-?[0-9]{0,9}\\.[0-9]{0,9}|[-+0-9. ,/:]{0,18}",
             behind in prop::array::uniform32(any::<u8>()),
             (precision, scale) in (1..=30i32, 0..=12i32),
@@ -305,18 +305,18 @@ mod tests {
                     (decode(&Integer::<8>, w, t.len(), a), integer::int8(t)),
                 ]
             };
-            for (short, judge) in results {
+            for (short, expected) in results {
                 // Sure or silent, and silent only about long or unusual texts.
-                prop_assert!(short == judge || short.is_none() && (t.len() > 15 || t[0] == b'+'), "{}: {:?}", text, short);
+                prop_assert!(short == expected || short.is_none() && (t.len() > 15 || t[0] == b'+'), "{}: {:?}", text, short);
             }
             let typmod = NumericTypmod::decode((precision << 16 | scale.min(precision)) + 4).flatten();
             for typmod in [None, typmod] {
                 // SAFETY: available.
                 let short = unsafe { decode(&Numeric::new(typmod), w, t.len(), a) }.map(body);
-                let judge = numeric::numeric(t, typmod, a).map(body);
+                let expected = numeric::numeric(t, typmod, a).map(body);
                 if short.is_some() {
-                    prop_assert_eq!(short, judge, "{}", text);
-                } else if judge.is_some() && t.len() < 16 && t[0] != b'+' {
+                    prop_assert_eq!(short, expected, "{}", text);
+                } else if expected.is_some() && t.len() < 16 && t[0] != b'+' {
                     let (_, whole, fraction) = numeric::split(t).unwrap();
                     let places = typmod.map_or(8, |t| t.sides().0.min(8));
                     prop_assert!(whole.len() > 8 || fraction.len() > places, "{} is not taken", text);

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn dialects_are_told() {
+    fn dialects_are_detected() {
         let cases = [
             ("a,b\n1,2\n", "csv ',' '\"' '\"'"),
             ("a;b\n1,5;2,5\n", "csv ';' '\"' '\"'"),

@@ -263,7 +263,7 @@ proptest! {
     }
 
     #[test]
-    fn a_judge_sees_equal_keys(keys in vec((0u8..6, any::<bool>()), 0..60), block in 1usize..50, equal in any::<bool>()) {
+    fn equal_keys_are_decided_on(keys in vec((0u8..6, any::<bool>()), 0..60), block in 1usize..50, equal in any::<bool>()) {
         let nullable = ByteColumn { nullable: true, ..column(TEXT) };
         let shape = ByteShape::new(&[nullable]).unwrap();
         let key = |(n, null): &(u8, bool)| {
@@ -284,9 +284,9 @@ proptest! {
             }
             expected.push((key.clone(), *tid));
         }
-        let (mut unique, mut passed, mut judged) = (Unique::new(&shape, equal), Vec::new(), 0);
-        let mut judge = |_: &[u8], tids: &mut Vec<Tid>, tid: Tid| {
-            judged += 1;
+        let (mut unique, mut passed, mut decided) = (Unique::new(&shape, equal), Vec::new(), 0);
+        let mut decide = |_: &[u8], tids: &mut Vec<Tid>, tid: Tid| {
+            decided += 1;
             tids.truncate(1);
             tids.push(tid);
             Ok::<_, Infallible>(())
@@ -296,11 +296,11 @@ proptest! {
             Ok(())
         };
         for keys in keys.chunks(block) {
-            let Ok(()) = unique.push(&records(keys), &mut judge, &mut pass);
+            let Ok(()) = unique.push(&records(keys), &mut decide, &mut pass);
         }
         let Ok(()) = unique.finish(&mut pass);
         prop_assert_eq!(passed, expected);
-        prop_assert_eq!(judged, asked);
+        prop_assert_eq!(decided, asked);
     }
 
     #[test]
@@ -383,7 +383,7 @@ fn what_came_in_order_is_a_run_when_memory_is_scarce() {
 }
 
 #[test]
-fn keys_that_are_too_long_are_told_with_their_row() {
+fn keys_that_are_too_long_are_reported_with_their_row() {
     let shape = ByteShape::new(&[column(ByteKind::Varlena { packable: true, compressible: false })]).unwrap();
     let most = MAX_ITEM - 8 - 4;
     for deduplicate in [false, true] {
@@ -401,7 +401,7 @@ fn keys_that_are_too_long_are_told_with_their_row() {
 }
 
 #[test]
-fn strings_that_compare_otherwise_than_their_sort_keys_are_told() {
+fn strings_that_compare_otherwise_than_their_sort_keys_are_reported() {
     let int = column(ByteKind::Fixed(KeyKind::Int4));
     for (lies, descending, nullable, behind) in [false, true]
         .into_iter()
@@ -468,7 +468,7 @@ fn strings_may_have_no_sort_keys() {
 }
 
 #[test]
-fn records_out_of_order_are_told() {
+fn records_out_of_order_are_reported() {
     let (a, b) = ((b"a".to_vec(), Tid::new(1, 2)), (b"a".to_vec(), Tid::new(1, 1)));
     for deduplicate in [false, true] {
         let options = Options { deduplicate, ..Options::default() };
@@ -536,7 +536,7 @@ fn what_core_would_compress_or_fetch_is_no_key() {
 }
 
 #[test]
-fn a_leaf_whose_keys_are_none_is_told() {
+fn a_leaf_whose_keys_are_none_is_reported() {
     let (mut pages, mut builder) = (Pages::default(), Builder::new(&text(), Options::default()));
     builder.push(&records(&[(b"a".to_vec(), Tid::new(1, 1)), (b"b".to_vec(), Tid::new(1, 2))]), &mut pages).unwrap();
     builder.finish(&mut pages).unwrap();

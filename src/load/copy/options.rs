@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgList, pg_sys};
 
-use crate::load::insert_select::judge::{Answer, no};
+use crate::load::insert_select::eligibility::{Answer, no};
 use crate::load::options::LoadOptions;
 use crate::pg::compat;
 use crate::pg::option_value::Value;
@@ -45,7 +45,7 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions,
         if statement.filename.is_null() {
             options.location = Location::Client(0);
         }
-        options.settle_for_copy();
+        options.adapt_to_copy();
         Ok((options, json(&values)))
     }
 }

@@ -6,11 +6,11 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{check_for_interrupts, pg_guard, pg_sys};
 
 use super::few::Few;
-use super::{judge, options};
+use super::{eligibility, options};
 use crate::error::OrRaise;
 use crate::guc;
 use crate::load::finish::finish;
-use crate::load::insert_select::judge::{Answer, no};
+use crate::load::insert_select::eligibility::{Answer, no};
 use crate::load::target::{Kind, Target};
 use crate::load::where_clause::WhereClause;
 use crate::load::{Load, Writer, load_context, memory_context, obstacle, source, summary, write};
@@ -39,7 +39,7 @@ pub unsafe fn begin(
         }
         let Ok(target) = Target::of_open(relation) else { return no("The target is not a table.") };
         target.check_insert(Some(&mapping), clause.rights).or_raise();
-        let locked = judge::of_rows(relation, &options, &clause, &mapping)?;
+        let locked = eligibility::of_rows(relation, &options, &clause, &mapping)?;
         let memory = memory_context();
         let caller = pg_sys::MemoryContextSwitchTo(memory);
         let rows = source::open_rows(relation, &options, Some(&mapping));

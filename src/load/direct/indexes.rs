@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-use self::choice::{Losses, is_unique, strategy, needs_checks};
+use self::choice::{ConflictSearch, is_unique, needs_checks, strategy};
 use super::new_files::Rebuild;
-use super::offender::Offender;
 use super::strategy::IndexStrategy;
+use super::violating_row::ViolatingRow;
 use crate::load::duplicate::{self, Keep};
 use crate::load::report::{IndexReport, Why};
 use crate::pg::compat;
@@ -107,25 +107,25 @@ impl Indexes {
             let is_arbiter = |i: usize| arbiter_oid.is_some_and(|oid| duplicate::is_part_of(*open.add(i), oid));
             let arbiter = (0..count).find(|&i| is_arbiter(i));
             let keep = survival.map_or(Keep::Error, |survival| survival.keep);
-            let losses = match survival {
-                None => Losses::None,
-                Some(_) if (0..count).any(|i| needs_checks(*open.add(i))) => Losses::Looked,
+            let search = match survival {
+                None => ConflictSearch::None,
+                Some(_) if (0..count).any(|i| needs_checks(*open.add(i))) => ConflictSearch::Searched,
                 // The result of other constraints depends on the rows that are present at that time.
                 Some(survival)
                     if keep != Keep::Error
                         && (keep == Keep::New || !survival.keeps)
                         && (0..count).any(|i| Some(i) != arbiter && is_unique(*open.add(i))) =>
                 {
-                    Losses::Looked
+                    ConflictSearch::Searched
                 }
-                Some(survival) => Losses::Sorted(survival.certain),
+                Some(survival) => ConflictSearch::Sorted(survival.certain),
             };
             // Constraints that are checked after it is known which rows stay need open indexes until then.
             let is_late = |i| !(*(*(*open.add(i))).rd_index).indimmediate;
             let builds = survival.is_none() || !(0..count).any(is_late);
             let index = |i| {
                 let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));
-                let (strategy, why) = strategy(relation, info, rebuild, losses, builds);
+                let (strategy, why) = strategy(relation, info, rebuild, search, builds);
                 let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
                 let is_exclusion = (*(*relation).rd_index).indisexclusion;
                 Index {
@@ -274,7 +274,11 @@ impl Indexes {
     ///
     /// # Safety
     /// A plain frame; a slot with a row of the relation. The current memory context lives until the last row.
-    pub unsafe fn add(&mut self, slot: *mut pg_sys::TupleTableSlot, offender: *mut Offender) -> *mut pg_sys::List {
+    pub unsafe fn add(
+        &mut self,
+        slot: *mut pg_sys::TupleTableSlot,
+        violating_row: *mut ViolatingRow,
+    ) -> *mut pg_sys::List {
         let mut recheck: *mut pg_sys::List = std::ptr::null_mut();
         let mut began = Instant::now();
         // SAFETY: this function's contract covers frame and slot. The arrays have room for the keys of any index.
@@ -294,12 +298,12 @@ impl Indexes {
                     }
                     IndexStrategy::InsertRows | IndexStrategy::InsertChecked => {
                         c::check_for_interrupts();
-                        (*offender).row = Some((*slot).tts_tid);
+                        (*violating_row).row = Some((*slot).tts_tid);
                         let shown = self.shown.add(i);
                         *shown = index.relation;
                         let again = compat::insert_index_tuples(self.relinfo, slot, self.estate);
                         *shown = std::ptr::null_mut();
-                        (*offender).row = None;
+                        (*violating_row).row = None;
                         if !again.is_null() {
                             recheck = c::list_concat(recheck, again);
                         }

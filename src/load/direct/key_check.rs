@@ -8,16 +8,17 @@
 //!        └─► foreign keys ─► sort ─► in the table, or among the rows that stay? ◄──────────────────────┘
 //! ```
 //!
-//! A load finds such rows by inserting them, and deletes them again ([`super::losers`], [`super::orphans`]). A dry run
-//! inserts nothing, locks no row and waits for no session; but it finds the same rows, with the same errors. Rows have
-//! numbers instead of heap positions. The numbers ascend in the order of the file, so one process reads the whole file.
+//! A load finds such rows by inserting them, and deletes them again ([`super::removed_rows`], [`super::orphans`]). A
+//! dry run inserts nothing, locks no row and waits for no session; but it finds the same rows, with the same errors.
+//! Rows have numbers instead of heap positions. The numbers ascend in the order of the file, so one process reads the
+//! whole file.
 //!
 //! The tricky point is that a row is compared only with earlier rows that stay, and whether these stay depends on other
 //! rows. A row that one index excludes conflicts with no row in another index, and cannot be a parent. So all keys are
 //! collected first.
 
+pub mod decide;
 mod exclusion;
-pub mod judge;
 mod offer;
 
 use pgrx::memcxt::PgMemoryContexts;
@@ -28,9 +29,9 @@ use self::offer::Offer;
 use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::indexes::Indexes;
+use super::key_conflicts::{Bits, KeyConflicts};
 use super::origin::{Origin, Origins, Traces, Trail};
 use super::strategy::IndexStrategy;
-use super::suspects::{Bits, Suspects};
 use crate::error::Result;
 use crate::load::duplicate::Keep;
 use crate::load::options::LoadOptions;
@@ -71,14 +72,14 @@ pub struct Table {
     trail: Trail,
     indexes: Indexes,
     exclusions: Vec<Exclusion>,
-    suspects: Suspects,
+    conflicts: KeyConflicts,
     keys: ForeignKeys,
     /// Rows that violate a foreign key, with the key.
     orphans: Option<NumberSort<4>>,
     /// Referenced columns, for rows that refer to this table.
     offers: Vec<Offer>,
     /// Rows that do not stay, by ordinal number.
-    lost: Bits,
+    removed: Bits,
     /// A slot for rows of the table itself.
     slot: *mut pg_sys::TupleTableSlot,
     /// Memory for each sort, in kB.
@@ -175,13 +176,13 @@ impl KeyCheck {
                 relation,
                 rows: 0,
                 trail: Trail::new(self.lines, 0),
-                suspects: Suspects::new(indexes.list.len(), share, false),
+                conflicts: KeyConflicts::new(indexes.list.len(), share, false),
                 indexes,
                 exclusions,
                 keys,
                 orphans: None,
                 offers,
-                lost: Bits::new(0),
+                removed: Bits::new(0),
                 slot,
                 share,
                 memory,
@@ -236,12 +237,12 @@ impl Table {
         (row >> 16) * PER_BLOCK + (row & 0xffff).saturating_sub(1)
     }
 
-    fn is_lost(&self, row: u64) -> bool {
-        self.lost.has(Table::ordinal(row))
+    fn is_removed(&self, row: u64) -> bool {
+        self.removed.has(Table::ordinal(row))
     }
 
-    fn lose(&mut self, row: u64) {
-        self.lost.add(Table::ordinal(row));
+    fn remove(&mut self, row: u64) {
+        self.removed.add(Table::ordinal(row));
     }
 }
 
@@ -256,7 +257,7 @@ pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
         pg_sys::CurrentMemoryContext = (*table).memory;
         (*table).indexes.gather(slot);
         for i in 0..(*table).exclusions.len() {
-            (*(*table).exclusions.as_mut_ptr().add(i)).add(&raw mut (*table).suspects, slot);
+            (*(*table).exclusions.as_mut_ptr().add(i)).add(&raw mut (*table).conflicts, slot);
         }
         let row = number_of(&(*slot).tts_tid);
         (*table).keys.add(slot, |key| missing(table, key, row));
@@ -276,7 +277,7 @@ unsafe extern "C-unwind" fn missing(table: *mut Table, key: usize, row: u64) {
     // SAFETY: this function's contract covers the argument; the sort lives as long as the table.
     unsafe {
         let table = &mut *table;
-        if table.is_lost(row) {
+        if table.is_removed(row) {
             return;
         }
         // Two more sorts start when this one is complete.

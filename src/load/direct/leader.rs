@@ -1,5 +1,5 @@
 //! The leader of a load: the state of its own process, of its workers, of the files, and of the rejects. The [steps of
-//! a load](super::course) are methods of this state, each in the module that it belongs to.
+//! a load](super::steps) are methods of this state, each in the module that it belongs to.
 
 mod further;
 pub mod line;
@@ -14,12 +14,12 @@ use pgrx::pg_sys;
 
 pub use self::further::Further;
 use super::held::Held;
-use super::offender::Offender;
 use super::origin::{Earlier, Target};
 use super::process::Process;
 use super::rejects::TooMuch;
 use super::shared::Shared;
 use super::spec::Spec;
+use super::violating_row::ViolatingRow;
 use crate::load::duplicate::Duplicates;
 use crate::load::options::LoadOptions;
 use crate::load::report::Counts;
@@ -75,14 +75,14 @@ pub struct Leader {
     pub arbiter: Option<pg_sys::Oid>,
     pub replaced: u64,
     /// The row for which an index raises an error.
-    pub offender: Offender,
+    pub violating_row: ViolatingRow,
     /// The record that was located last.
     pub target: Target,
     /// Header and name of the file, for reading it again.
     pub header: Header,
     pub name: String,
     /// The statistics contain the rows.
-    pub(super) told: bool,
+    pub(super) is_counted: bool,
     /// The relations that rows may go to, open until triggers have fired.
     pub held: Held,
 }

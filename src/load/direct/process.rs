@@ -415,7 +415,7 @@ impl Process {
         }
         let mut heaps = self.heaps.iter_mut().filter(|heap| heap.index == index);
         let mut collectors = heaps.next().map(|heap| std::mem::take(&mut heap.collectors)).unwrap_or_default();
-        collectors.iter_mut().for_each(Collector::settle);
+        collectors.iter_mut().for_each(Collector::sort);
         Ok(collectors)
     }
 

@@ -26,7 +26,7 @@ use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::row_violation::{RowViolation, judge};
+use crate::pg::row_violation::{RowViolation, set_checking};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::{compat, original};
@@ -278,9 +278,9 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             }
             let mut relinfo = e.target;
             if !e.routing.is_null() {
-                judge(violation, true);
+                set_checking(violation, true);
                 relinfo = unguarded::ExecFindPartition(e.mtstate, e.target, e.routing, slot, e.estate);
-                judge(violation, false);
+                set_checking(violation, false);
                 let map = compat::root_to_leaf(relinfo, e.estate);
                 if !map.is_null() {
                     slot = unguarded::execute_attr_map_slot((*map).attrMap, slot, (*relinfo).ri_PartitionTupleSlot);
@@ -295,16 +295,16 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 (*process).pins.note(relinfo);
                 // Memory of messages about a row is freed with the row.
                 pg_sys::CurrentMemoryContext = per_tuple;
-                judge(violation, true);
+                set_checking(violation, true);
                 unguarded::ExecConstraints(relinfo, slot, e.estate);
-                judge(violation, false);
+                set_checking(violation, false);
                 (*process).pins.forget();
             }
             if e.leaf {
                 pg_sys::CurrentMemoryContext = per_tuple;
-                judge(violation, true);
+                set_checking(violation, true);
                 unguarded::ExecPartitionCheck(relinfo, slot, e.estate, true);
-                judge(violation, false);
+                set_checking(violation, false);
             }
             pg_sys::CurrentMemoryContext = memory;
             if (*process).keys.is_null() {

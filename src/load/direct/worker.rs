@@ -205,10 +205,10 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
     };
     if spec.is_dry {
-        options.settle_for_check();
+        options.adapt_to_check();
     }
     if spec.is_copy {
-        options.settle_for_copy();
+        options.adapt_to_copy();
     }
     options.copy.encoding = Some(spec.encoding);
     let list = if spec.files.is_empty() { None } else { Some(FileList::read(&spec.files).ok_or_else(damaged)?) };

@@ -11,7 +11,7 @@
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
-use super::judge::{Answer, no, of_select};
+use super::eligibility::{Answer, no, of_select};
 use super::translate::{bare, through_subquery, to_row};
 use crate::error::OrRaise;
 use crate::load::wrapper::Wrapper;

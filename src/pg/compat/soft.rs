@@ -115,7 +115,7 @@ pub unsafe fn input_function_call_soft(
             pg_sys::error_context_stack = std::ptr::null_mut();
             let error = complaint(run, argument);
             pg_sys::error_context_stack = context;
-            return Ok(if error.is_null() { Soft::Good(call.datum) } else { judge(type_oid, error) });
+            return Ok(if error.is_null() { Soft::Good(call.datum) } else { classify(type_oid, error) });
         }
         if pg_sys::IsInParallelMode() {
             let message = "cannot survive bad values of this type during a parallel operation";
@@ -135,7 +135,7 @@ pub unsafe fn input_function_call_soft(
         }
         pg_sys::MemoryContextSwitchTo(context);
         pg_sys::CurrentResourceOwner = owner;
-        Ok(if error.is_null() { Soft::Good(call.datum) } else { judge(type_oid, error) })
+        Ok(if error.is_null() { Soft::Good(call.datum) } else { classify(type_oid, error) })
     }
 }
 
@@ -144,7 +144,7 @@ pub unsafe fn input_function_call_soft(
 /// # Safety
 /// An error that was caught.
 #[cfg(feature = "pg15")]
-unsafe fn judge(type_oid: pg_sys::Oid, error: *mut pg_sys::ErrorData) -> Soft {
+unsafe fn classify(type_oid: pg_sys::Oid, error: *mut pg_sys::ErrorData) -> Soft {
     use pgrx::PgSqlErrorCode as Code;
     // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
     const CLASS: i32 = (1 << 12) - 1;

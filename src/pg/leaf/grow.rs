@@ -153,7 +153,7 @@ impl LeafWriter {
                 c::PredicateLockPageSplit(self.index, end.leaf, block);
             }
             held.release();
-            self.tell_wal_writer();
+            self.wake_wal_writer();
             true
         }
     }

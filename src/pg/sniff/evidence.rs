@@ -120,7 +120,13 @@ impl Evidence {
     }
 
     /// Add a value that is not NULL. Guarded.
-    pub fn take(&mut self, judge: &mut Judge, value: &[u8], file: usize, place: impl Fn() -> Place) -> Result<()> {
+    pub fn take(
+        &mut self,
+        validator: &mut Validator,
+        value: &[u8],
+        file: usize,
+        place: impl Fn() -> Place,
+    ) -> Result<()> {
         self.values += 1;
         let shape = Shape::of(value);
         self.spoken_for = self.spoken_for.or(shape.types);
@@ -144,7 +150,7 @@ impl Evidence {
         for one in kept.iter() {
             // A value that jsonb accepts is valid json.
             let is_known = one == Type::Json && kept.has(Type::Jsonb);
-            if !is_known && !judge.accepts(one, value)? {
+            if !is_known && !validator.accepts(one, value)? {
                 kept = kept.without(one);
             }
         }
@@ -169,7 +175,7 @@ struct Known {
 
 /// Checks whether a value is valid for a type.
 #[derive(Debug)]
-pub struct Judge {
+pub struct Validator {
     known: Vec<Known>,
     arena: Arena,
     string: Vec<u8>,
@@ -193,9 +199,9 @@ fn oid_of(one: Type) -> pg_sys::Oid {
     }
 }
 
-impl Judge {
+impl Validator {
     /// Guarded. Input functions allocate in a memory context below the current one.
-    pub fn new(session: &Session) -> Judge {
+    pub fn new(session: &Session) -> Validator {
         let known = Type::ALL.into_iter().map(|one| {
             let oid = oid_of(one);
             // SAFETY: guarded catalog lookups that fill their arguments.
@@ -218,7 +224,7 @@ impl Judge {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             )
         };
-        Judge { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory }
+        Validator { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory }
     }
 
     /// Free its memory. After an error, the parent context frees it. Guarded.

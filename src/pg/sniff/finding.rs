@@ -26,7 +26,7 @@ impl Sniffer {
         files: Vec<CString>,
     ) -> Result<Sniffed> {
         let Some(known) = self.known.take() else { return self.nothing(request, draft, compression, files) };
-        self.judge.close();
+        self.validator.close();
         let d = &known.dialect;
         let mut options = request.given.clone();
         let mut propose = |name: &str, value: Vec<u8>| -> Result<()> {
@@ -119,7 +119,7 @@ impl Sniffer {
         compression: Option<&'static str>,
         files: Vec<CString>,
     ) -> Result<Sniffed> {
-        self.judge.close();
+        self.validator.close();
         let dialect = draft.finish()?.dialect;
         self.notes.push("there is no data".to_owned());
         Ok(Sniffed {

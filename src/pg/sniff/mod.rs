@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   first bytes ─► dialect, width, header      (pg_bulk_format::sniff: guesses)
-//!   records     ─► Evidence of each column     (Judge: the server accepts or rejects each value)
+//!   records     ─► Evidence of each column     (Validator: the server accepts or rejects each value)
 //!   elsewhere   ─► more records, where the beginning of one is certain
 //! ```
 //!
@@ -27,7 +27,7 @@ use pg_bulk_format::dialect::{Dialect, Eol, Format};
 use pg_bulk_format::sniff::dialect::Given;
 use pgrx::PgSqlErrorCode as Code;
 
-use self::evidence::Judge;
+use self::evidence::Validator;
 pub use self::evidence::{Evidence, Place, RuledOut};
 use self::feed::Feed;
 pub use self::proposal::{identifier, table_name};
@@ -144,7 +144,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         known: None,
         given,
         header_option: request.bytes_of("header").is_some().then_some(known.header),
-        judge: Judge::new(&column::session(encodings.charset())),
+        validator: Validator::new(&column::session(encodings.charset())),
         columns: Vec::new(),
         records: 0,
         complete: true,
@@ -195,7 +195,7 @@ struct Sniffer {
     known: Option<Known>,
     given: Given,
     header_option: Option<HeaderOption>,
-    judge: Judge,
+    validator: Validator,
     columns: Vec<Evidence>,
     records: u64,
     complete: bool,

@@ -186,7 +186,7 @@ impl Sniffer {
             if can_force && value.is_empty() {
                 evidence.take_empty_quotes();
             } else {
-                evidence.take(&mut self.judge, value, file, place)?;
+                evidence.take(&mut self.validator, value, file, place)?;
             }
         }
         Ok(())

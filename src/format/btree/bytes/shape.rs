@@ -292,9 +292,9 @@ impl Part {
     #[inline(always)]
     pub(super) fn decode<'k: 'v, 'v>(&self, key: &mut &'k [u8], scratch: &'v mut Scratch) -> Option<Value<'v>> {
         if self.nullable {
-            let (tells, rest) = key.split_first()?;
+            let (flag, rest) = key.split_first()?;
             *key = rest;
-            if *tells == self.null {
+            if *flag == self.null {
                 return Some(Value::Null);
             }
         }
@@ -332,9 +332,9 @@ impl Part {
         loop {
             let (before, after) = rest.split_at_checked(memchr(inverted, rest)?)?;
             string.extend_from_slice(before);
-            let (tells, after) = after.get(1..)?.split_first()?;
+            let (escape, after) = after.get(1..)?.split_first()?;
             rest = after;
-            match tells ^ inverted {
+            match escape ^ inverted {
                 0 => break,
                 1 => string.push(inverted),
                 _ => return None,

@@ -48,7 +48,7 @@ pub fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
 }
 
 /// Decides whether a row may stay in the index in spite of a clash; otherwise the clash is an error.
-pub type Judge<'a> = dyn FnMut(Clash<'_>, Tid) -> bool + 'a;
+pub type MayStay<'a> = dyn FnMut(Clash<'_>, Tid) -> bool + 'a;
 
 /// Builds an index of a relation from its keys.
 ///
@@ -62,17 +62,17 @@ pub unsafe fn build(
     relation: pg_sys::Relation,
     collector: &mut Collector,
     sources: Sources<'_>,
-    judge: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
 ) -> Result<bool> {
     let index = collector.index;
     let mut others = Vec::new();
     // SAFETY: this function's contract covers both arguments.
     let built = unsafe {
         match &mut collector.keys {
-            Keys::Narrow(keys) => build_words(relation, index, keys, &mut others, sources, judge),
-            Keys::Wide(keys) => build_words(relation, index, keys, &mut others, sources, judge),
-            Keys::Bytes(keys) => bytes::build(relation, index, keys, &mut others, sources, judge),
-            Keys::Tuples(keys) => tuples::build(relation, index, keys, sources, judge),
+            Keys::Narrow(keys) => build_words(relation, index, keys, &mut others, sources, may_stay),
+            Keys::Wide(keys) => build_words(relation, index, keys, &mut others, sources, may_stay),
+            Keys::Bytes(keys) => bytes::build(relation, index, keys, &mut others, sources, may_stay),
+            Keys::Tuples(keys) => tuples::build(relation, index, keys, sources, may_stay),
         }
     }?;
     collector.close();
@@ -88,7 +88,7 @@ unsafe fn build_words<W: Word>(
     keys: &mut Collected<W>,
     others: &mut Vec<Runs>,
     sources: Sources<'_>,
-    judge: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
 ) -> Result<bool> {
     let take_over = |worker, files: &SharedFiles| keys.take_over(files, worker, oid);
     if !all_runs(sources, others, take_over)? {
@@ -109,7 +109,7 @@ unsafe fn build_words<W: Word>(
                 Together::NotWorth => (),
             }
             let old = old.map(|old| old.reader(keys.shape().clone(), unfit));
-            write_pages(relation, index, keys, others, old, sources, judge)
+            write_pages(relation, index, keys, others, old, sources, may_stay)
         })?
     };
     if built {
@@ -262,7 +262,7 @@ unsafe fn write_pages<W: Word>(
     others: &[Runs],
     old: Option<LeafReader<KeyShape, Entry<W>>>,
     sources: Sources<'_>,
-    may_stay: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
 ) -> Result<Built> {
     let shape = keys.shape();
     let unfit = old.as_ref().map(LeafReader::unfit);
@@ -279,7 +279,7 @@ unsafe fn write_pages<W: Word>(
     };
     let mut builder = Builder::new(shape, options);
     let mut file = IndexFile::new(index)?;
-    let mut judge = unique.then(|| Unique::new(shape, nulls_equal));
+    let mut unique_keys = unique.then(|| Unique::new(shape, nulls_equal));
     let mut clashes = Clashes::new(relation, index, sources);
     let mut duplicate = |key: W, rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
         // SAFETY: this function's contract covers the relations.
@@ -293,7 +293,7 @@ unsafe fn write_pages<W: Word>(
         rows.push(row);
         Ok(())
     };
-    feed(&mut merge, &mut judge, &mut duplicate, &mut builder, &mut file, &unfit, || false)?;
+    feed(&mut merge, &mut unique_keys, &mut duplicate, &mut builder, &mut file, &unfit, || false)?;
     let built = builder.finish(&mut file).map_err(|error| failed(error, &unfit))?;
     check_built(built.entries.saturating_sub(seen_of(merge.runs()).count), keys.total)?;
     file.finish()?;

@@ -208,7 +208,7 @@ impl Collector {
     }
 
     /// Sorts the keys of all rows so far, while the workers sort theirs. Guarded.
-    pub fn settle(&mut self) {
+    pub fn sort(&mut self) {
         match &mut self.keys {
             Keys::Narrow(keys) => keys.sort(),
             Keys::Wide(keys) => keys.sort(),

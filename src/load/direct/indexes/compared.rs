@@ -2,8 +2,8 @@
 
 use pgrx::pg_sys;
 
+use super::super::key_conflicts::{self, Group, KeyConflicts};
 use super::super::strategy::IndexStrategy;
-use super::super::suspects::{self, Group, Suspects};
 use super::sorted::{Key, Previous};
 use super::{Indexes, MOST_KEYS};
 use crate::pg::compat;
@@ -36,9 +36,9 @@ impl Indexes {
     /// Compares the sorted keys, and notes the rows whose keys other rows have.
     ///
     /// # Safety
-    /// A plain frame; the indexes are of a dry run; `suspects` lives in the current memory context; the slot is for
+    /// A plain frame; the indexes are of a dry run; `conflicts` lives in the current memory context; the slot is for
     /// rows of the relation. All rows were added.
-    pub unsafe fn compare_sorted(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
+    pub unsafe fn compare_sorted(&mut self, conflicts: *mut KeyConflicts, slot: *mut pg_sys::TupleTableSlot) {
         // SAFETY: this function's contract covers the frame. A tuple of the sort is valid until the next call.
         unsafe {
             let heap = (*self.relinfo).ri_RelationDesc;
@@ -74,13 +74,13 @@ impl Indexes {
                     let equal = same || (!by_bytes && previous.is_equal(&key, keys, per_tuple));
                     let group = if equal && !distinct {
                         let before = previous.row();
-                        suspects::twin(suspects, number, &raw const before, previous.group, row)
+                        key_conflicts::twin(conflicts, number, &raw const before, previous.group, row)
                     } else {
                         let holder = (*look).find(values, nulls);
                         if holder.ip_posid == 0 {
                             Group::NONE
                         } else {
-                            suspects::taken(suspects, number, row, &raw const holder)
+                            key_conflicts::taken(conflicts, number, row, &raw const holder)
                         }
                     };
                     previous.set(tuple);

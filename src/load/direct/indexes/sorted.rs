@@ -12,9 +12,9 @@ use std::time::Instant;
 use pgrx::pg_sys;
 
 use self::batch::Batch;
-use super::super::offender::Offender;
+use super::super::key_conflicts::{self, Group, KeyConflicts};
 use super::super::strategy::IndexStrategy;
-use super::super::suspects::{self, Group, Suspects};
+use super::super::violating_row::ViolatingRow;
 use super::{Index, Indexes, MOST_KEYS};
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
@@ -23,15 +23,15 @@ use crate::pg::points::point_plain;
 use crate::pg::unguarded as c;
 
 impl Indexes {
-    /// Inserts the sorted or collected keys. Rows with conflicts are noted in `suspects`; if it is null, they are
+    /// Inserts the sorted or collected keys. Rows with conflicts are noted in `conflicts`; if it is null, they are
     /// errors.
     ///
     /// # Safety
     /// A plain frame, and a slot for rows of the relation. All rows were added.
     pub unsafe fn insert_sorted(
         &mut self,
-        offender: *mut Offender,
-        suspects: *mut Suspects,
+        violating_row: *mut ViolatingRow,
+        conflicts: *mut KeyConflicts,
         slot: *mut pg_sys::TupleTableSlot,
     ) {
         if !self
@@ -66,14 +66,14 @@ impl Indexes {
                     unique: (*(*index.relation).rd_index).indisunique,
                     replaces: self.keep == Keep::New && self.arbiter == Some(number),
                     index: &raw mut *index,
-                    offender,
-                    suspects,
+                    violating_row,
+                    conflicts,
                     memory,
                     per_tuple,
                     previous: &raw mut previous,
                 };
                 insertion.run(&raw mut batch, strategy);
-                (*offender).row = None;
+                (*violating_row).row = None;
                 if let IndexStrategy::InsertSorted(sort) = strategy {
                     c::tuplesort_end(sort);
                 }
@@ -108,8 +108,8 @@ struct Insertion {
     unique: bool,
     /// A row replaces the existing row with the same key.
     replaces: bool,
-    offender: *mut Offender,
-    suspects: *mut Suspects,
+    violating_row: *mut ViolatingRow,
+    conflicts: *mut KeyConflicts,
     memory: pg_sys::MemoryContext,
     per_tuple: pg_sys::MemoryContext,
     previous: *mut Previous,
@@ -160,7 +160,7 @@ impl Insertion {
                 while let [first, others @ ..] = tuples {
                     c::check_for_interrupts();
                     point_plain!("load.key");
-                    (*self.offender).row = None;
+                    (*self.violating_row).row = None;
                     pg_sys::CurrentMemoryContext = self.per_tuple;
                     let count = if left == 0 { writer.put(tuples) } else { 0 };
                     tuples = if let Some(last) = count.checked_sub(1) {
@@ -206,9 +206,9 @@ impl Insertion {
             }
             let previous = &mut *self.previous;
             let same = previous.is_same(tuple);
-            (*self.offender).other = same.then_some(previous.row());
-            (*self.offender).row = Some((*tuple).t_tid);
-            if self.suspects.is_null() {
+            (*self.violating_row).other = same.then_some(previous.row());
+            (*self.violating_row).row = Some((*tuple).t_tid);
+            if self.conflicts.is_null() {
                 previous.set(tuple);
                 key.insert(YES);
                 return;
@@ -223,13 +223,13 @@ impl Insertion {
             let row = &raw const (*tuple).t_tid;
             let group = if twin || (!fits && previous.is_equal(&key, keys, self.per_tuple)) {
                 let before = previous.row();
-                suspects::twin(self.suspects, self.number, &raw const before, previous.group, row)
+                key_conflicts::twin(self.conflicts, self.number, &raw const before, previous.group, row)
             } else if !fits {
                 let holder = key.holder(self.slot, self.per_tuple, self.replaces);
                 if holder.ip_posid == 0 {
                     Group::NONE
                 } else {
-                    suspects::taken(self.suspects, self.number, row, &raw const holder)
+                    key_conflicts::taken(self.conflicts, self.number, row, &raw const holder)
                 }
             } else {
                 Group::NONE

@@ -94,7 +94,7 @@ impl Offer {
                 c::check_for_interrupts();
                 c::slot_getsomeattrs_int(self.slot, number);
                 let row = (*(*self.slot).tts_values.add(self.columns.len())).value() as u64;
-                if !(*table).is_lost(row) {
+                if !(*table).is_removed(row) {
                     c::tuplestore_puttupleslot(self.rest, self.slot);
                 }
             }

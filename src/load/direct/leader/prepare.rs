@@ -19,7 +19,6 @@ use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
 use crate::load::direct::nodes::Nodes;
-use crate::load::direct::offender::Offender;
 use crate::load::direct::origin::{Target, Traces};
 use crate::load::direct::process::{Parts, Process};
 use crate::load::direct::projection::Projection;
@@ -27,6 +26,7 @@ use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::Spec;
 use crate::load::direct::statement::inserted_by;
+use crate::load::direct::violating_row::ViolatingRow;
 use crate::load::direct::wide::Wide;
 use crate::load::files::Files;
 use crate::load::obstacle;
@@ -267,11 +267,11 @@ impl Leader {
             duplicates: options.duplicates.clone(),
             arbiter: load.arbiter,
             replaced: 0,
-            offender: Offender::default(),
+            violating_row: ViolatingRow::default(),
             target: Target::default(),
             header: copy.header(),
             name: options.location.display().to_string(),
-            told: false,
+            is_counted: false,
             held,
         };
         if shares_now {

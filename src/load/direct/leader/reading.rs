@@ -50,7 +50,7 @@ pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) 
     let survives = || survives(copy, rows.columns()) && copy.limit.is_none() && !filters;
     if let Some(list) = stream.files() {
         // Skipped records may be those of several files.
-        let mut any = stream.tells_bytes() && survives() && copy.skip == 0;
+        let mut any = stream.is_searchable() && survives() && copy.skip == 0;
         // The number of records of a compressed file is not known when the ids are taken.
         let is_plain = |file: &Listed| {
             pgrx::check_for_interrupts!();

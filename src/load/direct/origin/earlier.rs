@@ -43,7 +43,7 @@ impl Earlier {
         }
         let mut origins = Origins::new(0);
         origins.anchors = std::mem::take(&mut self.anchors);
-        origins.settle();
+        origins.sort_anchors();
         origins.find(&mut Target::default(), &self.source, &mut rows, place)?;
         let found = (rows.reader().line_number(), rows.described.clone());
         rows.close()?;

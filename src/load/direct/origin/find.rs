@@ -32,7 +32,7 @@ impl Origins {
     }
 
     /// Sorts the positions when all are known.
-    pub fn settle(&mut self) {
+    pub fn sort_anchors(&mut self) {
         self.anchors.sort_unstable();
     }
 

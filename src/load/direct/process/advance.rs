@@ -185,7 +185,7 @@ impl Process {
     }
 
     pub(super) fn next_chunk(&mut self) -> Result<bool> {
-        self.tell_origins(SOME)?;
+        self.report_origins(SOME)?;
         self.gaps += 1;
         let Process { rows, chunks, shared, number, defaults, rejects, stages, .. } = self;
         self.round = ROUND;

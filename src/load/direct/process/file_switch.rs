@@ -69,7 +69,7 @@ impl Process {
         self.report();
         self.show();
         self.shared().rest(self.number);
-        self.tell_origins(0)
+        self.report_origins(0)
     }
 
     /// Goes on with another file. In the leader, when it has no workers. Guarded.

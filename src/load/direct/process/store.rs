@@ -210,13 +210,13 @@ impl Process {
                 heap.finish(&shared.append_lock)?;
             }
         }
-        self.tell_origins(0)?;
+        self.report_origins(0)?;
         for collector in self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors) {
             if self.number > 0 {
                 collector.hand_over()?;
             } else {
                 // Workers sort their keys at the same time.
-                collector.settle();
+                collector.sort();
             }
         }
         self.stages.lap(&mut watch, Stage::Rest);

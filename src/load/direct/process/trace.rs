@@ -27,7 +27,7 @@ impl Process {
             }
             Traces::Lines => {
                 let reader = &mut self.rows.stream_mut().reader;
-                reader.settle_line_number();
+                reader.store_line_number();
                 let position = reader.line_number();
                 Origin { number: self.rows.count() + self.gaps, position }
             }
@@ -37,7 +37,7 @@ impl Process {
     /// Notes that the file can be read again from the record after the current one.
     #[cold]
     fn anchor_here(&mut self) {
-        self.rows.stream_mut().reader.settle_line_number();
+        self.rows.stream_mut().reader.store_line_number();
         if let Some(place) = self.rows.reader().place_behind() {
             self.anchor(place);
         }
@@ -52,7 +52,7 @@ impl Process {
 
     /// Sends tuple positions to the leader, or, in the leader, stores them; only if there are more than `least`.
     /// Guarded; waits for room in the queue, so this process must hold neither the append lock nor the current ticket.
-    pub(super) fn tell_origins(&mut self, least: usize) -> Result<()> {
+    pub(super) fn report_origins(&mut self, least: usize) -> Result<()> {
         if self.traces == Traces::Nothing {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use pg_bulk_format::btree::bytes::unique::Unique;
 use pg_bulk_format::btree::entry::Tid;
 use pgrx::pg_sys;
 
-use super::{Judge, all_runs, check_built, check_total, failed, options, renew};
+use super::{MayStay, all_runs, check_built, check_total, failed, options, renew};
 use crate::error::{Error, Result};
 use crate::load::direct::index_keys::byte_keys::ByteKeys;
 use crate::load::direct::index_keys::clash::Clashes;
@@ -34,7 +34,7 @@ pub(super) unsafe fn build(
     keys: &mut ByteKeys,
     others: &mut Vec<Runs>,
     sources: Sources<'_>,
-    judge: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
 ) -> Result<bool> {
     let take_over = |worker, files: &SharedFiles| keys.take_over(files, worker, oid);
     if !all_runs(sources, others, take_over)? {
@@ -49,7 +49,7 @@ pub(super) unsafe fn build(
     let built = unsafe {
         renew(relation, oid, sources, &mut || (), |index, old, unfit| {
             let old = old.map(|old| old.reader(keys.shape().clone(), Rc::clone(&unfit)));
-            write_pages(relation, index, keys, others, old, sources, judge, &unfit)
+            write_pages(relation, index, keys, others, old, sources, may_stay, &unfit)
         })?
     };
     if built {
@@ -98,7 +98,7 @@ unsafe fn write_pages(
     others: &[Runs],
     old: Option<LeafReader<ByteShape, u8>>,
     sources: Sources<'_>,
-    may_stay: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
     unfit: &Cell<bool>,
 ) -> Result<Built> {
     let shape = keys.shape();
@@ -116,7 +116,7 @@ unsafe fn write_pages(
     };
     let mut builder = Builder::new(shape, options);
     let mut file = IndexFile::new(index)?;
-    let mut judge = Unique::new(shape, nulls_equal);
+    let mut unique_keys = Unique::new(shape, nulls_equal);
     let mut clashes = Clashes::new(relation, index, sources);
     let mut duplicate = |key: &[u8], rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
         // SAFETY: this function's contract covers the relations.
@@ -140,13 +140,13 @@ unsafe fn write_pages(
             break;
         }
         if unique {
-            judge.push(records, &mut duplicate, |rest| builder.push(rest, &mut file).map_err(failed))?;
+            unique_keys.push(records, &mut duplicate, |rest| builder.push(rest, &mut file).map_err(failed))?;
         } else {
             builder.push(records, &mut file).map_err(failed)?;
         }
     }
     if unique {
-        judge.finish(|rest| builder.push(rest, &mut file).map_err(failed))?;
+        unique_keys.finish(|rest| builder.push(rest, &mut file).map_err(failed))?;
     }
     let built = builder.finish(&mut file).map_err(failed)?;
     // The number of old entries is not known.

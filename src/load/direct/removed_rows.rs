@@ -26,9 +26,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::indexes::Indexes;
+use super::key_conflicts::{Bits, KeyConflicts};
 use super::leader::Leader;
 use super::origin::{Place, Source, Traces, file_of};
-use super::suspects::{Bits, Suspects};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::rejects::{Complaint, Reject};
@@ -59,23 +59,23 @@ fn complaint(name: &CStr, is_exclusion: bool) -> Complaint {
 /// A valid leader outside of parallel mode; an open relation of the load, its index in the load's list, and its
 /// indexes.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn judge(
+pub unsafe extern "C-unwind" fn remove_conflicts(
     leader: *mut Leader,
     relation: pg_sys::Relation,
     number: usize,
     indexes: *const Indexes,
-    suspects: *mut Suspects,
+    conflicts: *mut KeyConflicts,
 ) {
     // SAFETY: this function's contract covers all arguments.
-    unsafe { (*leader).judge(relation, number, &*indexes, &mut *suspects) }.or_raise();
+    unsafe { (*leader).remove_conflicts(relation, number, &*indexes, &mut *conflicts) }.or_raise();
 }
 
 /// Removes a row because of a conflict in an index.
 ///
 /// # Safety
-/// See [`judge`]; the row is in the relation.
+/// See [`remove_conflicts`]; the row is in the relation.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn lose(
+pub unsafe extern "C-unwind" fn remove_row(
     leader: *mut Leader,
     relation: pg_sys::Relation,
     row: *const pg_sys::ItemPointerData,
@@ -85,8 +85,8 @@ pub unsafe extern "C-unwind" fn lose(
 ) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
-        let (loss, complaint) = loss_to(&*indexes, index);
-        (*leader).lose(relation, *row, *place, loss, complaint).or_raise();
+        let (reason, complaint) = reason_for(&*indexes, index);
+        (*leader).remove_and_keep(relation, *row, *place, reason, complaint).or_raise();
     }
 }
 
@@ -103,25 +103,25 @@ pub struct Rivals {
 /// Lets a row replace another one with the same key. False if the other row is already deleted.
 ///
 /// # Safety
-/// See [`lose`].
+/// See [`remove_row`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn replace(
     leader: *mut Leader,
     relation: pg_sys::Relation,
     rivals: *const Rivals,
-    suspects: *mut Suspects,
+    conflicts: *mut KeyConflicts,
 ) -> bool {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
-        let (leader, suspects) = (&mut *leader, &mut *suspects);
+        let (leader, conflicts) = (&mut *leader, &mut *conflicts);
         let Rivals { row, other, is_own } = *rivals;
         let mut old = number_of(&other);
         if is_own {
-            leader.remove(relation, other, Loss::Duplicate).or_raise();
+            leader.remove(relation, other, RemovalReason::Duplicate).or_raise();
             if leader.process.rejects.has_room() || !leader.process.by_file.is_none() {
-                suspects.supersede(old);
+                conflicts.supersede(old);
             }
-            let Some(first) = suspects.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
+            let Some(first) = conflicts.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
                 return true;
             };
             old = first;
@@ -131,7 +131,7 @@ pub unsafe extern "C-unwind" fn replace(
             }
             leader.replaced += 1;
         }
-        suspects.replace(number_of(&row), old);
+        conflicts.replace(number_of(&row), old);
         true
     }
 }
@@ -139,36 +139,36 @@ pub unsafe extern "C-unwind" fn replace(
 /// Keeps the records of replaced rows of the load as rejects, when all are known, so that the file is read once.
 ///
 /// # Safety
-/// See [`judge`].
+/// See [`remove_conflicts`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn keep_superseded(
     leader: *mut Leader,
     number: usize,
     indexes: *const Indexes,
-    suspects: *mut Suspects,
+    conflicts: *mut KeyConflicts,
 ) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
-        let (indexes, suspects) = (&*indexes, &mut *suspects);
-        let (Some(rows), Some(arbiter)) = (suspects.superseded.take(), indexes.arbiter()) else { return };
-        (*leader).keep_superseded(number, rows, suspects.memory, &complaint_of(indexes, arbiter)).or_raise();
+        let (indexes, conflicts) = (&*indexes, &mut *conflicts);
+        let (Some(rows), Some(arbiter)) = (conflicts.superseded.take(), indexes.arbiter()) else { return };
+        (*leader).keep_superseded(number, rows, conflicts.memory, &complaint_of(indexes, arbiter)).or_raise();
     }
 }
 
 /// Why a row is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
+pub enum RemovalReason {
     Reject,
     Duplicate,
 }
 
-pub fn loss_to(indexes: &Indexes, index: usize) -> (Loss, Complaint) {
-    let loss = if indexes.arbiter() == Some(index) { Loss::Duplicate } else { Loss::Reject };
-    (loss, complaint_of(indexes, index))
+pub fn reason_for(indexes: &Indexes, index: usize) -> (RemovalReason, Complaint) {
+    let reason = if indexes.arbiter() == Some(index) { RemovalReason::Duplicate } else { RemovalReason::Reject };
+    (reason, complaint_of(indexes, index))
 }
 
-fn loss_of(losses: &[(Loss, Complaint)], index: usize) -> (Loss, Complaint) {
-    losses.get(index).cloned().unwrap_or((Loss::Reject, Complaint::default()))
+fn reason_at(reasons: &[(RemovalReason, Complaint)], index: usize) -> (RemovalReason, Complaint) {
+    reasons.get(index).cloned().unwrap_or((RemovalReason::Reject, Complaint::default()))
 }
 
 fn complaint_of(indexes: &Indexes, index: usize) -> Complaint {
@@ -176,25 +176,26 @@ fn complaint_of(indexes: &Indexes, index: usize) -> Complaint {
 }
 
 impl Leader {
-    fn judge(
+    fn remove_conflicts(
         &mut self,
         relation: pg_sys::Relation,
         number: usize,
         indexes: &Indexes,
-        suspects: &mut Suspects,
+        conflicts: &mut KeyConflicts,
     ) -> Result<()> {
-        let Some(rows) = suspects.sort.take() else { return Ok(()) };
-        let mut taken: Vec<Bits> = suspects.groups.iter().map(|&count| Bits::new(count + 1)).collect();
+        let Some(rows) = conflicts.sort.take() else { return Ok(()) };
+        let mut taken: Vec<Bits> = conflicts.groups.iter().map(|&count| Bits::new(count + 1)).collect();
         // Of equal keys, the first row stays, or the last one.
         let keep = indexes.keep();
-        let mut sort = self.in_file_order(number, rows, suspects.memory, keep == Keep::New)?;
-        // SAFETY: `judge`'s contract covers the relation.
+        let mut sort = self.in_file_order(number, rows, conflicts.memory, keep == Keep::New)?;
+        // SAFETY: `remove_conflicts`'s contract covers the relation.
         let mut removal = unsafe { Removal::new(relation, self.builders) };
-        let losses: Vec<_> = (0..indexes.list.len()).map(|index| loss_to(indexes, index)).collect();
+        let reasons: Vec<_> = (0..indexes.list.len()).map(|index| reason_for(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
         // The last rows come first here, but records are found fastest in the order of the file.
-        let mut late = (keep == Keep::New && self.process.rejects.has_room()).then(|| NumberSort::new(suspects.memory));
+        let mut late =
+            (keep == Keep::New && self.process.rejects.has_room()).then(|| NumberSort::new(conflicts.memory));
         while let Some([position, behind, row, ..]) = next {
             pgrx::check_for_interrupts!();
             keys.clear();
@@ -202,14 +203,14 @@ impl Leader {
                 keys.push((usize::try_from(index).unwrap_or(usize::MAX), group, holder));
                 next = sort.take();
             }
-            let is_lost = |&&(index, group, holder): &&(usize, u64, u64)| {
+            let is_taken = |&&(index, group, holder): &&(usize, u64, u64)| {
                 (holder != 0 && keep != Keep::New) || taken.get(index).is_some_and(|taken| taken.has(group))
             };
             // A conflict in the arbiter makes the row a duplicate, whatever its other conflicts are.
-            let is_duplicate = |key: &&(usize, u64, u64)| is_lost(key) && indexes.arbiter() == Some(key.0);
-            if let Some(&(index, _, holder)) = keys.iter().find(is_duplicate).or_else(|| keys.iter().find(is_lost)) {
-                let (loss, complaint) = loss_of(&losses, index);
-                if loss == Loss::Duplicate && holder != 0 {
+            let is_duplicate = |key: &&(usize, u64, u64)| is_taken(key) && indexes.arbiter() == Some(key.0);
+            if let Some(&(index, _, holder)) = keys.iter().find(is_duplicate).or_else(|| keys.iter().find(is_taken)) {
+                let (reason, complaint) = reason_at(&reasons, index);
+                if reason == RemovalReason::Duplicate && holder != 0 {
                     // SAFETY: the holder is a row of the open relation.
                     unsafe { holder::check_visible(relation, &row_of(holder)) };
                 }
@@ -219,13 +220,13 @@ impl Leader {
                 self.counts.loaded -= 1;
                 let place = Place { file: 0, position, behind };
                 let Some(late) = &mut late else {
-                    self.leave_out(place, loss, complaint)?;
+                    self.leave_out(place, reason, complaint)?;
                     continue;
                 };
                 late.put([position, behind, index as u64]);
-                self.move_figure(place, loss);
-                if let Err(error) = self.count_loss(loss) {
-                    self.keep_late(std::mem::replace(late, NumberSort::new(suspects.memory)), &losses)?;
+                self.move_figure(place, reason);
+                if let Err(error) = self.count_removed(reason) {
+                    self.keep_late(std::mem::replace(late, NumberSort::new(conflicts.memory)), &reasons)?;
                     return Err(error);
                 }
                 continue;
@@ -235,14 +236,14 @@ impl Leader {
                     taken.add(group);
                 }
                 if holder != 0 {
-                    suspects.replace(row, holder);
+                    conflicts.replace(row, holder);
                     self.replaced += 1;
                 }
             }
         }
         sort.end();
         if let Some(late) = late {
-            self.keep_late(late, &losses)?;
+            self.keep_late(late, &reasons)?;
         }
         removal.run()?;
         self.counts.others.add(removal.cpu);
@@ -250,11 +251,11 @@ impl Leader {
     }
 
     /// Keeps the records of rows that were counted.
-    fn keep_late(&mut self, mut late: NumberSort<3>, losses: &[(Loss, Complaint)]) -> Result<()> {
+    fn keep_late(&mut self, mut late: NumberSort<3>, reasons: &[(RemovalReason, Complaint)]) -> Result<()> {
         late.sort();
         while let Some([position, behind, index]) = late.take() {
             pgrx::check_for_interrupts!();
-            let (_, complaint) = loss_of(losses, usize::try_from(index).unwrap_or(usize::MAX));
+            let (_, complaint) = reason_at(reasons, usize::try_from(index).unwrap_or(usize::MAX));
             self.keep_record(Place { file: 0, position, behind }, complaint)?;
         }
         late.end();
@@ -300,31 +301,31 @@ impl Leader {
     }
 
     /// Deletes a row from its heap, and keeps its record as a reject.
-    pub fn lose(
+    pub fn remove_and_keep(
         &mut self,
         relation: pg_sys::Relation,
         row: pg_sys::ItemPointerData,
         place: Place,
-        loss: Loss,
+        reason: RemovalReason,
         complaint: Complaint,
     ) -> Result<()> {
-        self.remove(relation, row, loss)?;
-        self.move_figure(place, loss);
+        self.remove(relation, row, reason)?;
+        self.move_figure(place, reason);
         self.keep_record(place, complaint)
     }
 
     /// Moves a row of a file from the loaded rows to the duplicates or rejects.
-    fn move_figure(&self, place: Place, loss: Loss) {
+    fn move_figure(&self, place: Place, reason: RemovalReason) {
         let Some(figures) = self.process.by_file.of(file_of(place.position)) else { return };
         figures.loaded.fetch_sub(1, Relaxed);
-        let lost = if loss == Loss::Duplicate { &figures.duplicate } else { &figures.rejected };
-        lost.fetch_add(1, Relaxed);
+        let counter = if reason == RemovalReason::Duplicate { &figures.duplicate } else { &figures.rejected };
+        counter.fetch_add(1, Relaxed);
     }
 
     /// Counts a row that is in no heap, and keeps its record as a reject.
-    pub fn leave_out(&mut self, place: Place, loss: Loss, complaint: Complaint) -> Result<()> {
-        self.count_loss(loss)?;
-        self.move_figure(place, loss);
+    pub fn leave_out(&mut self, place: Place, reason: RemovalReason, complaint: Complaint) -> Result<()> {
+        self.count_removed(reason)?;
+        self.move_figure(place, reason);
         self.keep_record(place, complaint)
     }
 
@@ -347,7 +348,7 @@ impl Leader {
         while let Some([position, behind, ..]) = sort.take() {
             pgrx::check_for_interrupts!();
             let place = Place { file: 0, position, behind };
-            self.move_figure(place, Loss::Duplicate);
+            self.move_figure(place, RemovalReason::Duplicate);
             self.keep_record(place, complaint.clone())?;
         }
         sort.end();
@@ -355,25 +356,30 @@ impl Leader {
     }
 
     /// Deletes a row from its heap.
-    fn remove(&mut self, relation: pg_sys::Relation, row: pg_sys::ItemPointerData, loss: Loss) -> Result<()> {
+    fn remove(
+        &mut self,
+        relation: pg_sys::Relation,
+        row: pg_sys::ItemPointerData,
+        reason: RemovalReason,
+    ) -> Result<()> {
         // SAFETY: the row is the load's, in an open relation.
         unsafe { removal::delete(relation, number_of(&row))? };
         self.counts.loaded -= 1;
-        self.count_loss(loss)
+        self.count_removed(reason)
     }
 
-    fn count_loss(&mut self, loss: Loss) -> Result<()> {
-        if loss == Loss::Duplicate {
+    fn count_removed(&mut self, reason: RemovalReason) -> Result<()> {
+        if reason == RemovalReason::Duplicate {
             self.counts.duplicate += 1;
             if let Some(most) = self.duplicates.most() {
                 // Past the limit, the load fails, so the record is not needed.
-                self.duplicates.judge(self.counts.duplicate, most)?;
+                self.duplicates.check_limit(self.counts.duplicate, most)?;
             }
         } else {
             self.counts.rejected += 1;
         }
         let rejects = &self.process.rejects;
-        if loss == Loss::Reject && rejects.limit.is_some_and(|limit| self.counts.rejected > limit) {
+        if reason == RemovalReason::Reject && rejects.limit.is_some_and(|limit| self.counts.rejected > limit) {
             return Err(rejects.too_many());
         }
         Ok(())

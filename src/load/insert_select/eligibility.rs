@@ -41,7 +41,7 @@ pub fn no<T>(why: &str) -> Answer<T> {
 ///
 /// # Safety
 /// The planner's structures, while it makes paths for an INSERT.
-pub unsafe fn judge(
+pub unsafe fn check(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::ModifyTablePath,
@@ -89,7 +89,7 @@ pub unsafe fn judge(
 /// Checks an INSERT whose rows of one foreign table are joined with other tables. Guarded.
 ///
 /// # Safety
-/// As [`judge`]; the target.
+/// As [`check`]; the target.
 unsafe fn of_join(
     root: *mut pg_sys::PlannerInfo,
     path: *mut pg_sys::ModifyTablePath,
@@ -97,7 +97,7 @@ unsafe fn of_join(
 ) -> Answer<Vec<Insertion>> {
     // SAFETY: this function's contract covers the structures.
     unsafe {
-        let Joins { foreign, place, reach } = joins::judge(root, (*path).subpath, target)?;
+        let Joins { foreign, place, reach } = joins::check(root, (*path).subpath, target)?;
         let columns = of_columns((*root).processed_tlist, target, None)?;
         let reach = match joins::of_expressions(root, &columns)? {
             Reach::Everywhere => reach,
@@ -135,7 +135,7 @@ unsafe fn of_defaults(parts: &[Part], insertions: &mut [Insertion]) -> Answer<()
 }
 
 /// # Safety
-/// As [`judge`].
+/// As [`check`].
 unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::ModifyTablePath) -> Answer<()> {
     // SAFETY: this function's contract covers the structures.
     unsafe {
@@ -167,7 +167,7 @@ unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Modify
 /// Checks that a query or a subquery only reads rows. Guarded.
 ///
 /// # Safety
-/// As [`judge`].
+/// As [`check`].
 pub unsafe fn of_select(root: *mut pg_sys::PlannerInfo) -> Answer<()> {
     // SAFETY: this function's contract covers the structures.
     unsafe {
@@ -208,7 +208,7 @@ pub unsafe fn of_select(root: *mut pg_sys::PlannerInfo) -> Answer<()> {
 /// The foreign tables that the rows come from, one after the other. Guarded.
 ///
 /// # Safety
-/// As [`judge`].
+/// As [`check`].
 unsafe fn of_source(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
