@@ -25,14 +25,14 @@
 //! reads on from that line in order. If the file has been replaced since, a worker does not find it by name, and opens
 //! the leader's descriptor through the operating system.
 
-pub mod part;
+pub mod participant;
 
 use std::ffi::c_void;
 use std::rc::Rc;
 
 use pgrx::{pg_guard, pg_sys};
 
-use self::part::{Part, Shared};
+use self::participant::{Participant, Shared};
 use super::aggregate;
 use super::scan::Scan;
 use super::scan::open::open_in_worker;
@@ -142,7 +142,7 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
         if announces_end {
             worker_errors::watch(context, (*(*node).ss.ps.state).es_query_cxt);
         }
-        (*scan).part = Some(Part::new(shared, 0, announces_end));
+        (*scan).part = Some(Participant::new(shared, 0, announces_end));
     }
 }
 
@@ -190,7 +190,7 @@ pub unsafe extern "C-unwind" fn initialize_worker(
         open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, (*shared).file).or_raise();
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
-        scan.part = Some(Part::new(shared, number, true));
+        scan.part = Some(Participant::new(shared, number, true));
     }
 }
 

@@ -19,7 +19,7 @@
 //! row are not used; the caller decodes it as a single row, which handles all cases. A record with another number of
 //! fields ends the block.
 //!
-//! Values are made for [`crate::tuple::Layout::form_decoded`], see [`Source`].
+//! Values are made for [`crate::tuple::Layout::form_decoded`], see [`ColumnForm`].
 #![allow(unsafe_code, reason = "calls of what only some machines can do")]
 
 mod column;
@@ -32,7 +32,7 @@ use crate::convert::{Datum, Decoder, varlena};
 use crate::raw;
 use crate::reader::Reader;
 use crate::scan::RecordEnd;
-use crate::tuple::Source;
+use crate::tuple::ColumnForm;
 
 /// The most rows of a block.
 const ROWS: usize = 32;
@@ -62,7 +62,7 @@ pub struct Block {
     /// The target of each field of a record; `None` for a field that is not needed.
     columns: Box<[Option<Column>]>,
     /// The form of each attribute's values.
-    sources: Box<[Source]>,
+    sources: Box<[ColumnForm]>,
     /// Values of all rows, row by row.
     values: Box<[Datum]>,
     nulls: Box<[bool]>,
@@ -81,7 +81,7 @@ pub struct Block {
 /// A row of a block.
 #[derive(Debug)]
 pub struct Row<'a> {
-    /// The values; those of a [`Source::Raw`] attribute are made by [`raw::pack`].
+    /// The values; those of a [`ColumnForm::Raw`] attribute are made by [`raw::pack`].
     pub values: &'a mut [Datum],
     /// Whether each value is NULL.
     pub nulls: &'a mut [bool],
@@ -90,7 +90,7 @@ pub struct Row<'a> {
 /// Consecutive rows of a block.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// The values, row by row; those of a [`Source::Raw`] attribute are made by [`raw::pack`].
+    /// The values, row by row; those of a [`ColumnForm::Raw`] attribute are made by [`raw::pack`].
     pub values: &'a [Datum],
     /// Whether each value is NULL.
     pub nulls: &'a [bool],
@@ -108,13 +108,13 @@ impl Block {
     /// much larger than their fields: a block has many.
     #[must_use]
     pub fn new(columns: Vec<Option<Column>>, attributes: usize) -> Option<Block> {
-        let mut sources = vec![Source::Exact; attributes];
+        let mut sources = vec![ColumnForm::Exact; attributes];
         for column in columns.iter().flatten() {
             if column.decoder.least_size() > MOST_PADDED {
                 return None;
             }
-            let source = sources.get_mut(column.attribute).filter(|source| **source == Source::Exact)?;
-            *source = if column.decoder.is_bytes() { Source::Raw } else { Source::Padded };
+            let source = sources.get_mut(column.attribute).filter(|source| **source == ColumnForm::Exact)?;
+            *source = if column.decoder.is_bytes() { ColumnForm::Raw } else { ColumnForm::Padded };
         }
         (!columns.is_empty()).then(|| Block {
             columns: columns.into(),
@@ -133,7 +133,7 @@ impl Block {
 
     /// The form of each attribute's values.
     #[must_use]
-    pub fn sources(&self) -> &[Source] {
+    pub fn sources(&self) -> &[ColumnForm] {
         &self.sources
     }
 
@@ -195,7 +195,7 @@ impl Block {
     /// # Safety
     /// The arrays are those of the row that [`Block::row`] returned last, and this is the first call for that row.
     pub unsafe fn make_datums(&mut self, values: *mut Datum, nulls: *const bool) -> Option<()> {
-        for (i, _) in self.sources.iter().enumerate().filter(|&(_, &source)| source == Source::Raw) {
+        for (i, _) in self.sources.iter().enumerate().filter(|&(_, &source)| source == ColumnForm::Raw) {
             // SAFETY: this function's contract covers the arrays, which are as long as `sources`; the values were
             // packed, and their bytes live as long as the row.
             unsafe {

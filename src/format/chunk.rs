@@ -37,7 +37,7 @@
 use memchr::memmem;
 
 use crate::dialect::{Dialect, EndMarker, Eol};
-use crate::reader::Place;
+use crate::reader::RecordStart;
 use crate::scan::{self, Carry, Scanner};
 use crate::walk::Walk;
 
@@ -63,15 +63,15 @@ pub struct Edge {
 impl Edge {
     /// Returns the edge at the start of a record.
     #[must_use]
-    pub fn at(place: Place) -> Edge {
-        let Place { offset, lines, .. } = place;
+    pub fn at(place: RecordStart) -> Edge {
+        let RecordStart { offset, lines, .. } = place;
         Edge { carry: Carry::default(), record: offset, lines_before_record: lines, lines, walk: Walk::at(offset) }
     }
 
     /// Returns the start of the record at the edge.
     #[must_use]
-    pub fn place(&self, eol: Eol) -> Place {
-        Place { eol, offset: self.record, lines: self.lines_before_record }
+    pub fn place(&self, eol: Eol) -> RecordStart {
+        RecordStart { eol, offset: self.record, lines: self.lines_before_record }
     }
 }
 

@@ -127,7 +127,7 @@ pub struct Settings {
 
 /// The start of a record in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordStart {
     /// How lines end.
     pub eol: Eol,
     /// Offset of its first byte.

@@ -23,8 +23,8 @@ mod value;
 use std::slice;
 
 pub(crate) use column::copy_short;
-use column::{Column, Kind, SLACK, Stop, clear_behind};
-pub use decoded::Source;
+use column::{AttributeForm, Column, SLACK, Stop, clear_behind};
+pub use decoded::ColumnForm;
 pub use given::Unfit;
 
 /// MAXIMUM_ALIGNOF: alignment of a tuple and of the data within it.
@@ -180,7 +180,7 @@ impl Layout {
         }
         let mut columns = attributes.iter().map(Column::new).collect::<Option<Box<[Column]>>>()?;
         let (mut leading, mut leading_end) = (0, 0);
-        for column in columns.iter_mut().take_while(|column| column.kind == Kind::ByValue) {
+        for column in columns.iter_mut().take_while(|column| column.kind == AttributeForm::ByValue) {
             let mask = usize::from(column.mask);
             let offset = (leading_end + mask) & !mask;
             column.offset = offset as u16;

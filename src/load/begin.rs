@@ -62,7 +62,7 @@ pub unsafe fn begin(
         let command = |verb: &str| CString::new([verb.as_bytes(), b" ", target.name.as_bytes()].concat()).ok();
         // ONLY: the load empties the table that it loads, and not its inheritance children. The rows of an engine's
         // table are in tables that the engine has made.
-        let is_alone = target.kind == target::Kind::Plain && engine::owner_of(target.relation).is_none();
+        let is_alone = target.kind == target::TargetKind::Plain && engine::owner_of(target.relation).is_none();
         let truncate = if is_alone { "TRUNCATE ONLY" } else { "TRUNCATE" };
         let truncate_statement = if options.truncate { command(truncate) } else { None };
         let analyze_statement = if options.analyze { command("ANALYZE") } else { None };

@@ -84,7 +84,7 @@ use self::prepare::{prepare, read_header, reopen};
 use self::query::Query;
 use self::rejects::Spool;
 use self::report::Counts;
-use self::source::{Mapping, Source};
+use self::source::{FurtherFile, Mapping};
 use self::target::Target;
 use self::where_clause::WhereClause;
 use crate::error::OrRaise;
@@ -116,7 +116,7 @@ pub struct Load {
     /// The plan that the rows go through, if an INSERT joins them with other tables.
     pub joined: Option<direct::Joined>,
     /// The files that an INSERT reads after this one, and their names.
-    pub more: Vec<Source>,
+    pub more: Vec<FurtherFile>,
     also: Vec<String>,
     /// The INSERT that the load replaces.
     pub statement: Option<direct::Statement>,

@@ -22,7 +22,7 @@ use std::ffi::{CStr, CString};
 use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::Load;
-use super::target::{Kind, check_transaction};
+use super::target::{TargetKind, check_transaction};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::chunk::{self, Identity};
 use crate::pg::compat;
@@ -145,7 +145,7 @@ impl Table {
 }
 
 /// The row of a file that was loaded before.
-struct Known {
+struct EarlierLoad {
     load: i64,
     /// Details of that load; None if the caller may not see it in `bulk_history`.
     details: Option<LoadDetails>,
@@ -235,8 +235,8 @@ fn lock(schema: pg_sys::Oid, target: pg_sys::Oid, met: &[Met]) {
 }
 
 /// The last load of a file into a table.
-fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<Known>> {
-    let mut found: Option<Known> = None;
+fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<EarlierLoad>> {
+    let mut found: Option<EarlierLoad> = None;
     let mut is_seen = Ok(());
     records.for_each_of(met.digest.key(), |row, values| {
         let size = number(values, SIZE).cast_unsigned();
@@ -251,7 +251,7 @@ fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<Known>
                     let is_visible = sees_all() || is_visible(values);
                     let details =
                         is_visible.then(|| LoadDetails { at: number(values, LOADED_AT), path: text(values, PATH) });
-                    found = Some(Known { load, details });
+                    found = Some(EarlierLoad { load, details });
                 }
             }
         }
@@ -340,7 +340,7 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
     Ok(load.met.is_empty())
 }
 
-impl Known {
+impl EarlierLoad {
     /// Detail about the earlier load of a file, whose path is now `path`. Guarded.
     fn detail(&self, path: &CStr) -> Option<String> {
         let LoadDetails { at, path: earlier } = self.details.as_ref()?;
@@ -453,7 +453,7 @@ pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
             return;
         }
         let mut tables: Vec<Table> = Table::of(target.relid).into_iter().collect();
-        if target.kind == Kind::Partitioned {
+        if target.kind == TargetKind::Partitioned {
             let lock = pg_sys::NoLock.cast_signed();
             let list = guard(|| find_all_inheritors(target.relid, lock, std::ptr::null_mut()));
             let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));

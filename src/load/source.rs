@@ -29,7 +29,7 @@ use crate::pg::stream::Header;
 
 /// A further file that an INSERT reads.
 #[derive(Debug)]
-pub struct Source {
+pub struct FurtherFile {
     pub options: LoadOptions,
     pub path: CString,
     pub mapping: Mapping,

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 
 use pg_bulk_format::chunk::{Cutter, Survey};
 use pg_bulk_format::dialect::Dialect;
-use pg_bulk_format::reader::{LOOKAHEAD, Place};
+use pg_bulk_format::reader::{LOOKAHEAD, RecordStart};
 use pg_bulk_format::scan::{Level, Needles, Scanner};
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
@@ -136,7 +136,7 @@ impl Stream {
     }
 
     /// Creates a cutter for the chunks of this stream. `None` if its dialect is not regular.
-    pub fn cutter(&self, place: Place) -> Option<Cutter> {
+    pub fn cutter(&self, place: RecordStart) -> Option<Cutter> {
         let dialect = self.reader.dialect();
         let needles = Needles::new(dialect, place.eol)?;
         Some(Cutter::new(dialect, Scanner::new(needles, Level::best())))
@@ -168,7 +168,7 @@ impl Stream {
 
     /// Makes the records from `place` to byte `end` of the chunk the next and last records of the stream. `place` is
     /// not behind the chunk. Guarded.
-    pub fn begin_chunk(&mut self, uncut: UncutChunk, place: Place, end: usize) -> Result<()> {
+    pub fn begin_chunk(&mut self, uncut: UncutChunk, place: RecordStart, end: usize) -> Result<()> {
         let UncutChunk { offset, mut at, len, known, is_plain } = uncut;
         // Where a chunk begins with the end of a record, the next record may begin inside the chunk.
         let inside = usize::try_from(place.offset.saturating_sub(offset)).unwrap_or(usize::MAX).min(end);
@@ -195,7 +195,7 @@ impl Stream {
 
     /// Continues with the file in order, from a record on. A compressed file is decompressed again, so it must not have
     /// changed. Guarded.
-    pub fn resume(&mut self, place: Place) -> Result<()> {
+    pub fn resume(&mut self, place: RecordStart) -> Result<()> {
         if let Some(ring) = self.source().ring()
             && !self.identity().is_some_and(|now| now.continues(ring.file()))
         {

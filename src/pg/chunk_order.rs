@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use pg_bulk_format::chunk::{BLOCK, Edge};
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
 use super::changed::Changed;
 use crate::guc;
@@ -126,7 +126,7 @@ pub(super) fn eol_of_number(number: u32) -> Eol {
 
 impl ChunkOrder {
     /// Chunks of a file whose records are read from `place` on. Guarded.
-    pub fn new(grid: Grid, place: Place) -> ChunkOrder {
+    pub fn new(grid: Grid, place: RecordStart) -> ChunkOrder {
         ChunkOrder {
             grid,
             eol: eol_number(place.eol),

@@ -8,7 +8,7 @@
 
 use pg_bulk_format::chunk::Cutter;
 use pg_bulk_format::line::LINE_LIMIT;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
 use super::chunk_order::ChunkOrder;
 use super::file_chunks::Listed;
@@ -44,7 +44,7 @@ impl Chunks {
         process: usize,
         stages: &mut Stages,
         mut reserve: impl FnMut(u64) -> Result<()>,
-        mark: impl Fn(u64, Place),
+        mark: impl Fn(u64, RecordStart),
     ) -> Result<bool> {
         let (cutter, ticket) = match self {
             Chunks::InOrder => return Ok(false),

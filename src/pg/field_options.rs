@@ -10,7 +10,7 @@
 use pg_bulk_format::fixed::Trim;
 use pg_bulk_format::pattern::Pattern;
 use pg_bulk_format::refine::{Form, Refinement};
-use pg_bulk_format::template::{BadTemplate, Kind, Template};
+use pg_bulk_format::template::{BadTemplate, Template, TemplateType};
 use pgrx::pg_sys;
 
 use super::column::{Column, Taken};
@@ -57,7 +57,7 @@ impl FieldDraft {
             "date_format" => {
                 let given = value.one(name)?;
                 // Whether the template lacks a field depends on the column's type.
-                let known = Template::new(given, Kind::Timestamp);
+                let known = Template::new(given, TemplateType::Timestamp);
                 if let Err(why @ (BadTemplate::Unknown(_) | BadTemplate::Twice | BadTemplate::HalfDay)) = known {
                     return Err(bad_template(given, why));
                 }
@@ -123,9 +123,9 @@ impl FieldDraft {
         let of = format!("option date_format of column \"{}\"", column.display_name());
         // SAFETY: a guarded catalog lookup.
         let kind = match unsafe { pg_sys::getBaseType(column.type_oid) } {
-            pg_sys::DATEOID => Kind::Date,
-            pg_sys::TIMEOID => Kind::Time,
-            pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => Kind::Timestamp,
+            pg_sys::DATEOID => TemplateType::Date,
+            pg_sys::TIMEOID => TemplateType::Time,
+            pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => TemplateType::Timestamp,
             _ => return Err(invalid(format!("{of} requires the type date, time, timestamp or timestamptz"))),
         };
         Template::new(given, kind).map(Some).map_err(|why| bad_template(given, why))

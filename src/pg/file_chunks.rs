@@ -26,7 +26,7 @@ use pg_bulk_format::binary;
 use pg_bulk_format::chunk::{Cutter, Edge};
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::line::LINE_LIMIT;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 use pg_bulk_format::walk::Walk;
 
 use super::chunk::changed;
@@ -69,12 +69,12 @@ impl FileState {
         }
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> RecordStart {
         let (offset, lines) = (self.base.load(SeqCst), self.lines.load(SeqCst));
-        Place { eol: eol_of_number(self.eol.load(SeqCst)), offset, lines }
+        RecordStart { eol: eol_of_number(self.eol.load(SeqCst)), offset, lines }
     }
 
-    fn begin_at(&self, place: Place) {
+    fn begin_at(&self, place: RecordStart) {
         self.eol.store(eol_number(place.eol), SeqCst);
         self.lines.store(place.lines, SeqCst);
         self.base.store(place.offset, SeqCst);
@@ -177,7 +177,7 @@ impl Listed {
         process: usize,
         stages: &mut Stages,
         mut reserve: impl FnMut(u64) -> Result<()>,
-        mark: impl Fn(u64, Place),
+        mark: impl Fn(u64, RecordStart),
     ) -> Result<bool> {
         loop {
             let Some(ticket) = shared.claim(process) else { return Ok(false) };
@@ -208,7 +208,7 @@ impl Listed {
         shared: &ChunkOrder,
         stages: &mut Stages,
         reserve: &mut impl FnMut(u64) -> Result<()>,
-        mark: &impl Fn(u64, Place),
+        mark: &impl Fn(u64, RecordStart),
     ) -> Result<Step> {
         self.open = None;
         let mut watch = stages.watch();
@@ -218,7 +218,7 @@ impl Listed {
         stages.lap(&mut watch, Stage::Read);
         let Some(edge) = shared.wait_to_cut(self.ticket) else { return Ok(Step::Over) };
         stages.lap(&mut watch, Stage::WaitToCut);
-        mark(self.ticket, Place { eol: Eol::Nl, offset: 0, lines: 0 });
+        mark(self.ticket, RecordStart { eol: Eol::Nl, offset: 0, lines: 0 });
         reserve(most)?;
         shared.pass_edge(self.ticket, edge);
         Ok(Step::Records)
@@ -234,7 +234,7 @@ impl Listed {
         shared: &ChunkOrder,
         stages: &mut Stages,
         reserve: &mut impl FnMut(u64) -> Result<()>,
-        mark: &impl Fn(u64, Place),
+        mark: &impl Fn(u64, RecordStart),
     ) -> Result<Step> {
         let ticket = self.ticket;
         if part == 0 {
@@ -331,7 +331,7 @@ impl Listed {
 
 /// The beginning of a file's first record.
 enum Begin {
-    At(Place),
+    At(RecordStart),
     /// The file has no record.
     Nowhere,
     /// The record cannot be read, or nothing shows the line ends.
@@ -350,7 +350,7 @@ fn first_record(rows: &mut Rows) -> Result<Begin> {
             Ok(Advance::Record) => {
                 let offset = rows.reader().record_offset();
                 let eol = rows.reader().place_behind().map(|place| place.eol);
-                return Ok(eol.map_or(Begin::Broken, |eol| Begin::At(Place { eol, offset, lines })));
+                return Ok(eol.map_or(Begin::Broken, |eol| Begin::At(RecordStart { eol, offset, lines })));
             }
             Ok(Advance::End) => return Ok(Begin::Nowhere),
             Err(_) if rows.reader().goes_on() => return Ok(Begin::Broken),

@@ -38,7 +38,7 @@ const READ: usize = 256 << 10;
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 
 /// Several members, which one thread decodes at once.
-struct Part {
+struct MemberGroup {
     /// Position in the file.
     at: u64,
     bytes: Vec<u8>,
@@ -49,10 +49,10 @@ enum Outcome {
     Bytes(u64, Vec<u8>),
     /// The part at this position in the file is invalid.
     Wrong(u64),
-    TooMuch(Part),
+    TooMuch(MemberGroup),
 }
 
-type Task = (Part, SyncSender<Outcome>);
+type Task = (MemberGroup, SyncSender<Outcome>);
 
 /// Returns the limit for the decompressed bytes of a part; each of a few threads holds this many.
 pub fn bytes_ahead() -> usize {
@@ -159,7 +159,7 @@ pub fn begins_with_long_frame(input: &Input) -> Result<bool> {
     }
 }
 
-fn decode(compression: Compression, part: Part, most: usize) -> Outcome {
+fn decode(compression: Compression, part: MemberGroup, most: usize) -> Outcome {
     let consumed = Arc::new(AtomicU64::new(0));
     let mut bytes = Vec::new();
     let result = {
@@ -280,7 +280,7 @@ impl Members {
     }
 
     /// Returns the next members. `None` if one decoder reads the rest.
-    fn next_part(&mut self) -> Result<Option<Part>> {
+    fn next_part(&mut self) -> Result<Option<MemberGroup>> {
         let mut len = 0;
         while len < PART {
             let wanted = match self.length(len) {
@@ -302,7 +302,7 @@ impl Members {
             return Ok(None);
         }
         let later = self.waiting.split_off(len);
-        let part = Part { at: self.at, bytes: std::mem::replace(&mut self.waiting, later) };
+        let part = MemberGroup { at: self.at, bytes: std::mem::replace(&mut self.waiting, later) };
         self.at += len as u64;
         Ok(Some(part))
     }

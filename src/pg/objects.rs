@@ -13,7 +13,7 @@
 use std::ffi::{CStr, c_char};
 
 use pg_bulk_format::json_array::{self, Element};
-use pg_bulk_format::json_object::{self, Kind, Object};
+use pg_bulk_format::json_object::{self, Object, ValueKind};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::attempt::complaint;
@@ -171,15 +171,15 @@ impl Objects {
         let (kind, raw) = self.object.value(key, line);
         let inside = |raw: &'a [u8]| raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
         match (kind, form) {
-            (Kind::Missing, _) => Given::Missing,
-            (Kind::Null, _) => Given::Null,
-            (Kind::Text, Form::Text | Form::Array(_)) => Given::Value(inside(raw)),
-            (Kind::Escaped, Form::Text | Form::Array(_)) => {
+            (ValueKind::Missing, _) => Given::Missing,
+            (ValueKind::Null, _) => Given::Null,
+            (ValueKind::Text, Form::Text | Form::Array(_)) => Given::Value(inside(raw)),
+            (ValueKind::Escaped, Form::Text | Form::Array(_)) => {
                 self.text.clear();
                 json_object::unescape(inside(raw), &mut self.text, &mut encode);
                 Given::Value(&self.text)
             }
-            (Kind::Array, Form::Array(element)) => {
+            (ValueKind::Array, Form::Array(element)) => {
                 self.text.clear();
                 match json_array::write(raw, element, &mut self.text, &mut encode) {
                     Some(()) => Given::Value(&self.text),
@@ -187,7 +187,7 @@ impl Objects {
                 }
             }
             // An empty object would look like an empty array.
-            (Kind::Object, Form::Array(_)) if json_object::is_blank(inside(raw)) => Given::Value(b"\"{}\""),
+            (ValueKind::Object, Form::Array(_)) if json_object::is_blank(inside(raw)) => Given::Value(b"\"{}\""),
             _ => Given::Value(raw),
         }
     }

@@ -61,7 +61,8 @@ impl RelationFile {
             let (segment, within) = (block / SEGMENT, block % SEGMENT);
             let pages = (count - done).min((SEGMENT - within) as usize);
             let fd = self.open(segment, libc::O_CREAT)?;
-            let piece = Piece { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
+            let piece =
+                SegmentPages { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
             let (offset, len) = (piece.offset, (pages * BLCKSZ) as i64);
             pieces.list.push(piece);
             reserved &= allocate(fd, offset, len).map_err(|e| self.extend_error(&e))?;
@@ -119,7 +120,7 @@ impl RelationFile {
     /// Request a sync of a block's segment after a write through this descriptor. Raises nothing.
     pub fn was_written(&self, file: &File, block: u32, section: &Section) {
         if !self.temporary {
-            let piece = Piece { fd: file.as_raw_fd(), segment: block / SEGMENT, first: 0, count: 0, offset: 0 };
+            let piece = SegmentPages { fd: file.as_raw_fd(), segment: block / SEGMENT, first: 0, count: 0, offset: 0 };
             // As in `write`.
             section.critically(|| self.request_sync(&piece));
         }
@@ -139,7 +140,7 @@ impl RelationFile {
 
     /// Write the pages of these pieces, and request a sync of each segment after its write. Raises nothing. Returns the
     /// number of pages written, and the error.
-    pub fn write(&self, pieces: &[Piece], pages: &[u8], section: &Section) -> (usize, Result<()>) {
+    pub fn write(&self, pieces: &[SegmentPages], pages: &[u8], section: &Section) -> (usize, Result<()>) {
         let mut written = 0;
         for (number, piece) in pieces.iter().enumerate() {
             let bytes = pages.get(piece.first * BLCKSZ..(piece.first + piece.count) * BLCKSZ);
@@ -166,7 +167,7 @@ impl RelationFile {
     pub fn complete_segments(&self, segments: Range<u32>) -> Result<()> {
         for segment in segments {
             let fd = self.open(segment, libc::O_CREAT)?;
-            let piece = Piece { fd, segment, first: 0, count: 0, offset: 0 };
+            let piece = SegmentPages { fd, segment, first: 0, count: 0, offset: 0 };
             let pieces = Pieces { list: vec![piece], reserved: false };
             let whole = i64::from(SEGMENT) * BLCKSZ as i64;
             // SAFETY: system calls on an open descriptor. No segment is longer, so ftruncate cuts nothing off even if
@@ -205,7 +206,7 @@ impl RelationFile {
     }
 
     /// Request a sync as register_dirty_segment (md.c) does.
-    fn request_sync(&self, piece: &Piece) {
+    fn request_sync(&self, piece: &SegmentPages) {
         // SAFETY: a tag of the magnetic disk storage manager for a segment of the relation; raises nothing unless asked
         // to retry. A failed sync here stops the server, as in core, for the kernel may have dropped the data.
         unsafe {
@@ -233,9 +234,9 @@ impl Segment {
     }
 
     /// A piece of `count` pages, from this block of the segment on; they are the pages of a batch from `first` on.
-    pub fn piece(&self, block: u32, first: usize, count: usize) -> Piece {
+    pub fn piece(&self, block: u32, first: usize, count: usize) -> SegmentPages {
         let offset = i64::from(block % SEGMENT) * BLCKSZ as i64;
-        Piece { fd: self.fd, segment: self.number, first, count, offset }
+        SegmentPages { fd: self.fd, segment: self.number, first, count, offset }
     }
 
     /// Read pages from a block of this segment on. Returns the number of pages that exist.
@@ -265,7 +266,7 @@ impl Drop for Segment {
 
 /// The pages of a batch that lie in one segment.
 #[derive(Debug)]
-pub struct Piece {
+pub struct SegmentPages {
     pub fd: RawFd,
     pub segment: u32,
     /// The first page, as an index in the batch.
@@ -278,7 +279,7 @@ pub struct Piece {
 /// Open segments, closed when this is dropped.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    pub list: Vec<Piece>,
+    pub list: Vec<SegmentPages>,
     /// The file system has allocated the space; not every file system can.
     pub reserved: bool,
 }

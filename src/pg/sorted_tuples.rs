@@ -34,7 +34,7 @@ const LONGEST: usize = SIZE_MASK as usize + 1;
 /// A tuple of a batch.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-struct Place {
+struct BatchTuple {
     at: u32,
     len: u32,
     same: bool,
@@ -71,7 +71,7 @@ pub struct SortedTuples {
     /// Memory context for one call.
     scratch: pg_sys::MemoryContext,
     buffer: *mut u8,
-    places: *mut Place,
+    places: *mut BatchTuple,
     count: usize,
     /// The last tuple of the previous batch, if `has_previous`.
     previous: *mut u8,
@@ -146,7 +146,7 @@ impl SortedTuples {
                 memory,
                 scratch,
                 buffer: pg_sys::palloc(BATCH_BYTES).cast(),
-                places: pg_sys::palloc(BATCH_TUPLES * size_of::<Place>()).cast(),
+                places: pg_sys::palloc(BATCH_TUPLES * size_of::<BatchTuple>()).cast(),
                 count: 0,
                 previous: pg_sys::palloc(LONGEST).cast(),
                 has_previous: false,
@@ -184,7 +184,7 @@ impl SortedTuples {
     pub fn batch(&self) -> impl Iterator<Item = Sorted<'_>> {
         // SAFETY: `count` entries are filled, with tuples of the buffer.
         let place = |i| unsafe {
-            let Place { at, len, same, equal } = *self.places.add(i);
+            let BatchTuple { at, len, same, equal } = *self.places.add(i);
             Sorted { tuple: std::slice::from_raw_parts(self.buffer.add(at as usize), len as usize), same, equal }
         };
         (0..self.count).map(place)
@@ -291,7 +291,7 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
                     same = are_same(this, before.cast_mut().cast(), place.cast());
                 }
             }
-            (*this).places.add(count).write(Place { at: used as u32, len: len as u32, same, equal });
+            (*this).places.add(count).write(BatchTuple { at: used as u32, len: len as u32, same, equal });
             before = place;
             // Sizes are multiples of MAXALIGN.
             used += len;

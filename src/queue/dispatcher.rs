@@ -19,7 +19,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 use super::Queue;
 use super::choice::{LastStarts, Slots, Targets, choose};
 use super::job::{End, Failure, Queued};
-use super::succession::{Place, Places};
+use super::succession::{WorkerWord, WorkerWords};
 use super::wake::NO_LINGERING;
 use crate::error::{OrRaise, Result};
 use crate::guc;
@@ -48,7 +48,7 @@ struct Launched {
     job: Queued,
     handle: Handle,
     /// Its shared word, if it may go on to another job.
-    place: Option<Place>,
+    place: Option<WorkerWord>,
     /// The settings that its session began with.
     beginnings: String,
 }
@@ -64,7 +64,7 @@ impl Launched {
 struct Dispatcher {
     queue: Queue,
     launched: Vec<Launched>,
-    places: Places,
+    places: WorkerWords,
     last_starts: LastStarts,
     /// Jobs that another session is changing in a transaction that continues, and until when they are skipped.
     left_alone: Vec<(i64, Instant)>,
@@ -112,7 +112,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
     background::wait_for_starter();
     let queue = in_transaction(|| Queue::of_database().or_raise());
     let Some(queue) = queue.filter(Queue::live) else { return };
-    let places = Places::new();
+    let places = WorkerWords::new();
     let (launched, last_starts, left_alone) = (Vec::new(), LastStarts::default(), Vec::new());
     let mut dispatcher = Dispatcher { queue, launched, places, last_starts, left_alone, sweep: None };
     let mut linger = if background::numbers() == NO_LINGERING { Duration::ZERO } else { LINGER };

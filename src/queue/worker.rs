@@ -24,7 +24,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::failure::record_failure;
 use super::job::{Claimed, Figures};
 use super::run_job::{self, Statement};
-use super::succession::{Place, Successor};
+use super::succession::{Successor, WorkerWord};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
 use crate::load::{Load, settings};
@@ -98,8 +98,12 @@ extern "C-unwind" fn begin(id: i64) -> *mut Job {
     background::connect(pg_sys::Oid::from_u32(database), owner);
     let lock_timeout = override_settings();
     user_code::prepare();
-    let process =
-        Successor { place: Place::attach(places, place), jobs: 0, loaded: background::loaded(), is_changed: false };
+    let process = Successor {
+        place: WorkerWord::attach(places, place),
+        jobs: 0,
+        loaded: background::loaded(),
+        is_changed: false,
+    };
     // SAFETY: a variable of this process.
     let began = unsafe { pg_sys::MyStartTimestamp };
     lock_and_claim(id, lock_timeout, began, process)

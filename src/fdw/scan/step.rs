@@ -9,7 +9,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::Scan;
 use crate::error::OrRaise;
-use crate::fdw::parallel::part::Part;
+use crate::fdw::parallel::participant::Participant;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome};
 
@@ -69,7 +69,7 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
         let bytes = rows.stream().bytes_read();
         if bytes != scan.reported {
             scan.reported = bytes;
-            let (others_bytes, others_rows) = scan.part.as_ref().map_or((0, 0), Part::others);
+            let (others_bytes, others_rows) = scan.part.as_ref().map_or((0, 0), Participant::others);
             scan.progress.update(bytes + others_bytes, rows.count() + others_rows);
         }
         if !more {

@@ -1,16 +1,16 @@
 //! Files read in chunks by several readers, compared with the same files read in order by one.
 
 mod dialects;
-mod pieces;
+mod fragments;
 
 use dialects::{EOLS, levels, line_end};
+use fragments::{Fragment, beginning, body, file};
 use pg_bulk_format::chunk::BLOCK;
 use pg_bulk_format::dialect::{Dialect, Eol};
 use pg_bulk_format::line::LINE_LIMIT;
 use pg_bulk_format::naive::chunks::{Plan, Reading, in_chunks, in_order};
-use pg_bulk_format::reader::{Event, Place, ReadError, Reader, Settings, Value};
+use pg_bulk_format::reader::{Event, ReadError, Reader, RecordStart, Settings, Value};
 use pg_bulk_format::scan::Level;
-use pieces::{Piece, beginning, body, file};
 use proptest::prelude::*;
 
 /// A plan whose readers read 4 KiB at a time if they read in order.
@@ -62,7 +62,7 @@ proptest! {
 
 /// A file with a record, filled up to `before` bytes ahead of the first edge, then `bytes`, then more records.
 fn at_edge(d: &Dialect, eol: Eol, opened: bool, before: usize, bytes: &[u8]) -> Vec<u8> {
-    let mut out = file(d, eol, &[Piece::Bytes(b"1"), Piece::Eol], &[Piece::Edge(before % BLOCK)]);
+    let mut out = file(d, eol, &[Fragment::Bytes(b"1"), Fragment::Eol], &[Fragment::Edge(before % BLOCK)]);
     if opened && out.len() > 3 {
         out[3] = d.quote;
     }
@@ -70,8 +70,16 @@ fn at_edge(d: &Dialect, eol: Eol, opened: bool, before: usize, bytes: &[u8]) -> 
     out.extend(file(
         d,
         eol,
-        &[Piece::Bytes(b"y"), Piece::Eol, Piece::Quote, Piece::Eol, Piece::Delimiter, Piece::Bytes(b"z"), Piece::Eol],
-        &[Piece::Edge(3), Piece::Eol, Piece::Bytes(b"last")],
+        &[
+            Fragment::Bytes(b"y"),
+            Fragment::Eol,
+            Fragment::Quote,
+            Fragment::Eol,
+            Fragment::Delimiter,
+            Fragment::Bytes(b"z"),
+            Fragment::Eol,
+        ],
+        &[Fragment::Edge(3), Fragment::Eol, Fragment::Bytes(b"last")],
     ));
     out
 }
@@ -212,8 +220,9 @@ fn huge_records() {
 fn resuming_anywhere() {
     for d in dialects::regular() {
         for eol in EOLS {
-            let lines: &[Piece] = &[Piece::Bytes(b"a"), Piece::Delimiter, Piece::Lines, Piece::Eol, Piece::Edge(5)];
-            let file = file(&d, eol, &[Piece::Bytes(b"1"), Piece::Eol], &lines.repeat(8));
+            let lines: &[Fragment] =
+                &[Fragment::Bytes(b"a"), Fragment::Delimiter, Fragment::Lines, Fragment::Eol, Fragment::Edge(5)];
+            let file = file(&d, eol, &[Fragment::Bytes(b"1"), Fragment::Eol], &lines.repeat(8));
             for number in 0..12 {
                 check(&Plan { resume: Some(number), ..plan(&d, BLOCK) }, &file);
             }
@@ -224,14 +233,21 @@ fn resuming_anywhere() {
 /// A reader in any state can continue at any record as if it had read up to it, and with the kernels.
 #[test]
 fn from_anything_to_anywhere() {
-    let records: &[Piece] = &[Piece::Quotes, Piece::Eol, Piece::Lines, Piece::Eol, Piece::Edge(5), Piece::Eol];
+    let records: &[Fragment] =
+        &[Fragment::Quotes, Fragment::Eol, Fragment::Lines, Fragment::Eol, Fragment::Edge(5), Fragment::Eol];
     for d in dialects::regular() {
         for eol in EOLS {
-            let first = [Piece::Bytes(b"\xef\xbb\xbf"), Piece::Quote, Piece::Bytes(b"1"), Piece::Quote, Piece::Eol];
+            let first = [
+                Fragment::Bytes(b"\xef\xbb\xbf"),
+                Fragment::Quote,
+                Fragment::Bytes(b"1"),
+                Fragment::Quote,
+                Fragment::Eol,
+            ];
             // Records that begin like a file with a byte order mark.
             let records = [&first[..], records].concat().repeat(3);
             for wrong in [&b""[..], b"\xff", b"\r\n\r"] {
-                let data = file(&d, eol, &first, &[&records[..], &[Piece::Bytes(wrong)], &records].concat());
+                let data = file(&d, eol, &first, &[&records[..], &[Fragment::Bytes(wrong)], &records].concat());
                 from_anything(&d, eol, &data);
             }
         }
@@ -243,7 +259,7 @@ fn from_anything(d: &Dialect, eol: Eol, data: &[u8]) {
     let whole = in_order(&settings, data);
     for calls in 0..40 {
         for at in [1, 2, whole.rows.len() - 1] {
-            let place = Place { eol, offset: whole.rows[at].offset, lines: whole.rows[at - 1].number };
+            let place = RecordStart { eol, offset: whole.rows[at].offset, lines: whole.rows[at - 1].number };
             let rest = &data[usize::try_from(place.offset).unwrap()..];
             let expected = Reading { rows: whole.rows[at..].to_vec(), failure: whole.failure.clone() };
             for chunk in [false, true] {
@@ -286,7 +302,7 @@ fn after(settings: &Settings, data: &[u8], calls: usize) -> Reader {
 /// The kernels mark a quoted field as plain; the exact reader does not.
 #[test]
 fn the_first_record_of_a_chunk_is_for_the_kernels() {
-    let place = Place { eol: Eol::Nl, offset: 1000, lines: 7 };
+    let place = RecordStart { eol: Eol::Nl, offset: 1000, lines: 7 };
     let d = dialects::regular().remove(0);
     let mut reader = Reader::new(plan(&d, BLOCK).settings);
     reader.chunk_space(7).expect("memory")[..6].copy_from_slice(b"\"a\",b\n");
@@ -308,7 +324,7 @@ fn the_first_record_of_a_chunk_is_for_the_kernels() {
 fn nothing_is_asked_for_behind_the_end() {
     let d = dialects::regular().remove(0);
     let mut reader = after(&Settings { read_size: 100, ..plan(&d, BLOCK).settings }, &[b'x'; 200], 2);
-    reader.resume(Place { eol: Eol::Nl, offset: 1000, lines: 7 });
+    reader.resume(RecordStart { eol: Eol::Nl, offset: 1000, lines: 7 });
     assert_eq!(reader.advance(), Event::NeedData);
     reader.space()[..5].copy_from_slice(b"\\.\nx\n");
     reader.filled(5);

@@ -6,12 +6,12 @@ mod dialects;
 use dialects::{dialect, levels};
 use pg_bulk_format::chunk::{BLOCK, Cut, Cutter, Edge};
 use pg_bulk_format::dialect::{Dialect, EndMarker, Eol};
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 use pg_bulk_format::scan::{Needles, Scanner};
 
 /// Cuts the ranges of a file that begins at byte 1000 of a larger one, behind its 7th line.
 fn cuts(d: &Dialect, eol: Eol, file: &[u8]) -> Vec<Cut> {
-    let mut edge = Edge::at(Place { eol, offset: 1000, lines: 7 });
+    let mut edge = Edge::at(RecordStart { eol, offset: 1000, lines: 7 });
     let mut offset = 1000;
     let all = levels().into_iter().map(|level| {
         let cutter = Cutter::new(d, Scanner::new(Needles::new(d, eol).unwrap(), level));
@@ -21,7 +21,7 @@ fn cuts(d: &Dialect, eol: Eol, file: &[u8]) -> Vec<Cut> {
             cut
         };
         let cuts: Vec<Cut> = file.chunks(BLOCK).map(cut).collect();
-        (edge, offset) = (Edge::at(Place { eol, offset: 1000, lines: 7 }), 1000);
+        (edge, offset) = (Edge::at(RecordStart { eol, offset: 1000, lines: 7 }), 1000);
         cuts
     });
     let all: Vec<Vec<Cut>> = all.collect();
@@ -49,7 +49,7 @@ fn a_cut_is_behind_the_last_line_end() {
         let cuts = cuts(&d, Eol::Nl, &file);
         assert_eq!(said(&cuts[0]), (Some(4), 2, 1004, 9));
         assert_eq!(said(&cuts[1]), (Some(12), 2, 1076, 11));
-        assert_eq!(cuts[1].edge.place(Eol::Nl), Place { eol: Eol::Nl, offset: 1076, lines: 11 });
+        assert_eq!(cuts[1].edge.place(Eol::Nl), RecordStart { eol: Eol::Nl, offset: 1076, lines: 11 });
     }
 }
 

@@ -7,14 +7,14 @@
 
 use std::slice;
 
-use super::column::{Column, Kind, LONGEST_TO_SHORTEN, SLACK, Stop, clear_behind, short_header};
+use super::column::{AttributeForm, Column, LONGEST_TO_SHORTEN, SLACK, Stop, clear_behind, short_header};
 use super::{FormBuffer, Formed, HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, T_HOFF, T_INFOMASK, TUPLE_HEADER};
 use super::{any_null, max_align, present};
 use crate::raw;
 
 /// The form of a column's values in rows that were decoded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ColumnForm {
     /// Datums as the server has them.
     Exact,
     /// Addresses of varlenas with a header of four bytes, not compressed. [`SLACK`](crate::arena::SLACK) bytes can be
@@ -38,7 +38,7 @@ impl Layout {
     #[inline]
     pub unsafe fn form_decoded<'b>(
         &self,
-        sources: &[Source],
+        sources: &[ColumnForm],
         values: *const u64,
         nulls: *const bool,
         out: &'b mut FormBuffer,
@@ -58,7 +58,7 @@ impl Layout {
     #[inline(always)]
     unsafe fn put_decoded(
         &self,
-        sources: &[Source],
+        sources: &[ColumnForm],
         values: *const u64,
         nulls: *const bool,
         tuple: *mut u8,
@@ -109,7 +109,7 @@ impl Column {
     #[inline(always)]
     unsafe fn put_decoded(
         self,
-        source: Source,
+        source: ColumnForm,
         value: u64,
         null: bool,
         tuple: *mut u8,
@@ -118,7 +118,7 @@ impl Column {
     ) -> Result<usize, Stop> {
         let keep = usize::from(null).wrapping_sub(1);
         match (self.kind, source) {
-            (Kind::ByValue, _) => {
+            (AttributeForm::ByValue, _) => {
                 let mask = usize::from(self.mask);
                 let aligned = (at + mask) & !mask;
                 // SAFETY: 8 bytes are within the slack.
@@ -127,7 +127,7 @@ impl Column {
                 }
                 Ok(at + ((aligned + usize::from(self.len) - at) & keep))
             }
-            (Kind::Packable, Source::Raw) => {
+            (AttributeForm::Packable, ColumnForm::Raw) => {
                 let (from, len) = raw::unpack(value);
                 if len <= SLACK {
                     // SAFETY: this function's contract covers the bytes; `at` is not behind the limit.
@@ -136,12 +136,12 @@ impl Column {
                 // SAFETY: `from` points to `len` bytes.
                 unsafe { put_raw(from, len, len + 4 <= LONGEST_TO_SHORTEN, usize::from(self.mask), tuple, at, limit) }
             }
-            (Kind::Plain, Source::Raw) if !null => {
+            (AttributeForm::Plain, ColumnForm::Raw) if !null => {
                 let (from, len) = raw::unpack(value);
                 // SAFETY: `from` points to `len` bytes.
                 unsafe { put_raw(from, len, false, usize::from(self.mask), tuple, at, limit) }
             }
-            (Kind::Packable, Source::Padded) => {
+            (AttributeForm::Packable, ColumnForm::Padded) => {
                 let from: *const u8 = std::ptr::with_exposed_provenance(value as usize);
                 // SAFETY: this function's contract covers the header of four bytes and the readable bytes behind it.
                 unsafe {

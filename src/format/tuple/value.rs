@@ -12,7 +12,7 @@
 //! one value that the server has made is used for all of them.
 
 use super::given::NATTS;
-use super::{Attribute, FormBuffer, Formed, HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, MAX_TUPLE_SIZE, Source, Stamp};
+use super::{Attribute, ColumnForm, FormBuffer, Formed, HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, MAX_TUPLE_SIZE, Stamp};
 use super::{T_HOFF, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER};
 
 impl Layout {
@@ -46,7 +46,7 @@ impl Layout {
     #[inline]
     pub unsafe fn form_value(
         &self,
-        sources: &[Source],
+        sources: &[ColumnForm],
         values: *const u64,
         nulls: *const bool,
         out: &mut FormBuffer,

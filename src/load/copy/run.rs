@@ -11,7 +11,7 @@ use crate::error::OrRaise;
 use crate::guc;
 use crate::load::finish::finish;
 use crate::load::insert_select::eligibility::{Answer, no};
-use crate::load::target::{Kind, Target};
+use crate::load::target::{Target, TargetKind};
 use crate::load::where_clause::WhereClause;
 use crate::load::{Load, Writer, load_context, memory_context, obstacle, source, summary, write};
 use crate::pg::source::Location;
@@ -115,7 +115,7 @@ unsafe extern "C-unwind" fn few_of(load: *mut Load) -> Few {
     unsafe {
         // Core's CopyFrom would look up the partitions now, and might find one that was attached during the wait,
         // without an eligibility check. The load has looked them up before the wait, like an ordinary COPY.
-        if (*load).target.kind == Kind::Partitioned {
+        if (*load).target.kind == TargetKind::Partitioned {
             return Few::NONE;
         }
         let few = {

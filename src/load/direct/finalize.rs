@@ -195,7 +195,7 @@ struct Table {
     gathered: bool,
     conflicts: KeyConflicts,
     /// Memory for each sort, in kB.
-    share: i32,
+    sort_memory: i32,
     rebuild: Rebuild,
     /// Memory context of all of the table's state.
     memory: pg_sys::MemoryContext,
@@ -501,9 +501,9 @@ unsafe extern "C-unwind" fn look(
         let refers = refers && !keys.are_none();
         // All sorts together get what the held keys leave of maintenance_work_mem.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
-        let share = (left_beside(held_bytes) / sorts.max(1)).max(LEAST_MEMORY);
-        indexes.begin_sorts(share);
-        keys.prepare(share, false);
+        let sort_memory = (left_beside(held_bytes) / sorts.max(1)).max(LEAST_MEMORY);
+        indexes.begin_sorts(sort_memory);
+        keys.prepare(sort_memory, false);
         let table = Table {
             number: written.index,
             relinfo,
@@ -519,8 +519,12 @@ unsafe extern "C-unwind" fn look(
             },
             slot: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
             other: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
-            conflicts: KeyConflicts::new(indexes.list.len(), share, keep == Keep::New && has_update_triggers(relinfo)),
-            share,
+            conflicts: KeyConflicts::new(
+                indexes.list.len(),
+                sort_memory,
+                keep == Keep::New && has_update_triggers(relinfo),
+            ),
+            sort_memory,
             indexes,
             keys,
             rebuild,

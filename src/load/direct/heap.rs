@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
 use pg_bulk_format::tuple::{
-    Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Source, Stamp, TOAST_TUPLE_THRESHOLD, Unfit,
+    Attribute, ColumnForm, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD, Unfit,
 };
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -145,7 +145,7 @@ impl Heap {
     #[inline]
     pub unsafe fn add_decoded(
         &mut self,
-        sources: &[Source],
+        sources: &[ColumnForm],
         arrays: RowArrays,
         origin: Origin,
         form: &mut FormBuffer,

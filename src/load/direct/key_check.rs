@@ -83,7 +83,7 @@ pub struct Table {
     /// A slot for rows of the table itself.
     slot: *mut pg_sys::TupleTableSlot,
     /// Memory for each sort, in kB.
-    share: i32,
+    sort_memory: i32,
     /// Memory context of all of the table's state.
     memory: pg_sys::MemoryContext,
 }
@@ -165,18 +165,19 @@ impl KeyCheck {
             let searched = indexes.list.iter().filter(|index| index.strategy == IndexStrategy::SearchOnly).count();
             let sorts = (indexes.sorts() + searched + keys.len() + offered.len()) * self.tables.len();
             let all = pg_sys::maintenance_work_mem;
-            let share = (all / i32::try_from(sorts.max(1)).unwrap_or(i32::MAX)).max(LEAST_MEMORY);
-            indexes.begin_sorts(share);
-            keys.prepare(share, true);
+            let sort_memory = (all / i32::try_from(sorts.max(1)).unwrap_or(i32::MAX)).max(LEAST_MEMORY);
+            indexes.begin_sorts(sort_memory);
+            keys.prepare(sort_memory, true);
             let slot = pg_sys::table_slot_create(relation, std::ptr::null_mut());
-            let exclusions = Exclusion::all(&indexes, self.executor, relation, slot, share);
-            let offers = offered.into_iter().map(|columns| Offer::new(relation, columns.clone(), share)).collect();
+            let exclusions = Exclusion::all(&indexes, self.executor, relation, slot, sort_memory);
+            let offers =
+                offered.into_iter().map(|columns| Offer::new(relation, columns.clone(), sort_memory)).collect();
             let table = Table {
                 number,
                 relation,
                 rows: 0,
                 trail: Trail::new(self.lines, 0),
-                conflicts: KeyConflicts::new(indexes.list.len(), share, false),
+                conflicts: KeyConflicts::new(indexes.list.len(), sort_memory, false),
                 indexes,
                 exclusions,
                 keys,
@@ -184,7 +185,7 @@ impl KeyCheck {
                 offers,
                 removed: Bits::new(0),
                 slot,
-                share,
+                sort_memory,
                 memory,
             };
             pg_sys::MemoryContextSwitchTo(old);
@@ -281,7 +282,7 @@ unsafe extern "C-unwind" fn missing(table: *mut Table, key: usize, row: u64) {
             return;
         }
         // Two more sorts start when this one is complete.
-        let (memory, old) = (table.share / 3, pg_sys::MemoryContextSwitchTo(table.memory));
+        let (memory, old) = (table.sort_memory / 3, pg_sys::MemoryContextSwitchTo(table.memory));
         table.orphans.get_or_insert_with(|| NumberSort::new(memory)).put([row, key as u64, 0, 0]);
         pg_sys::MemoryContextSwitchTo(old);
     }

@@ -27,7 +27,7 @@ use crate::load::source::Mapping;
 use crate::pg::file_figures::ByFile;
 use crate::pg::parallel::Parallel;
 use crate::pg::stream::Header;
-use crate::pg::usage::Share;
+use crate::pg::usage::WorkerUsage;
 
 /// The state of a load.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Leader {
     /// Appended rows by relation of the spec, of workers that have ended.
     pub gathered: Vec<u64>,
     /// CPU usage of each worker.
-    pub shares: *mut Share,
+    pub usages: *mut WorkerUsage,
     /// Workers' counts for each file.
     pub by_file: ByFile,
     /// Workers' instrumentation of the plan that their rows went through.

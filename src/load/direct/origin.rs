@@ -29,7 +29,7 @@ mod find;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::earlier::Earlier;
-pub use self::find::{Source, Target};
+pub use self::find::{FileProperties, Target};
 use crate::error::{Error, Result};
 
 /// Ranges of a heap that are kept in memory; further ranges go to a temporary file.
@@ -89,7 +89,7 @@ pub struct TidRange {
 
 /// A record: the record at a position of a file, or the one that is `behind` records after it. Ordered by file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Place {
+pub struct RecordPosition {
     pub file: u32,
     pub position: u64,
     pub behind: u64,
@@ -97,10 +97,10 @@ pub struct Place {
 
 impl TidRange {
     /// The record of the row at this position of the range's block, if the row is in the range.
-    fn place(&self, block: u32, offset: u16) -> Option<Place> {
+    fn place(&self, block: u32, offset: u16) -> Option<RecordPosition> {
         let behind = offset.checked_sub(self.first).filter(|&behind| behind < self.count)?;
         let behind = u64::from(self.skip) + u64::from(behind);
-        let place = Place { file: self.file, position: self.position, behind };
+        let place = RecordPosition { file: self.file, position: self.position, behind };
         (self.block == block).then_some(place)
     }
 }
@@ -300,16 +300,16 @@ impl Origins {
 
     /// Visits all ranges of a relation: block, first offset number, number of rows, and the record of the first row.
     /// Guarded.
-    pub fn for_each(&mut self, relation: usize, mut look: impl FnMut(u32, u16, u16, Place)) -> Result<()> {
+    pub fn for_each(&mut self, relation: usize, mut look: impl FnMut(u32, u16, u16, RecordPosition)) -> Result<()> {
         let Some(tape) = self.tapes.get_mut(relation) else { return Ok(()) };
         tape.for_each(|range| {
-            let place = Place { file: range.file, position: range.position, behind: u64::from(range.skip) };
+            let place = RecordPosition { file: range.file, position: range.position, behind: u64::from(range.skip) };
             look(range.block, range.first, range.count, place);
         })
     }
 
     /// The record of a row of a relation. Guarded.
-    pub fn of_row(&mut self, relation: usize, block: u32, offset: u16) -> Result<Option<Place>> {
+    pub fn of_row(&mut self, relation: usize, block: u32, offset: u16) -> Result<Option<RecordPosition>> {
         let mut found = None;
         let Some(tape) = self.tapes.get_mut(relation) else { return Ok(None) };
         tape.for_each(|range| found = found.or_else(|| range.place(block, offset)))?;
@@ -382,7 +382,7 @@ mod tests {
         trail.place_each([(1, 1), (1, 2), (1, 3), (1, 4)].into_iter());
         let ranges = trail.take();
         let place = |offset| ranges.iter().find_map(|s| s.place(1, offset));
-        let at = |file, position, behind| Some(Place { file, position, behind });
+        let at = |file, position, behind| Some(RecordPosition { file, position, behind });
         assert_eq!([1, 2, 3, 4].map(place), [at(0, 0, 0), at(0, 0, 1), at(1, 0, 0), at(1, 0, 1)]);
     }
 }

@@ -25,7 +25,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::foreign_keys::ForeignKeys;
 use super::leader::Leader;
 use super::new_rows::NewRows;
-use super::origin::Place;
+use super::origin::RecordPosition;
 use super::removed_rows::RemovalReason;
 use crate::error::{OrRaise, Result};
 use crate::pg::number_sort::NumberSort;
@@ -158,7 +158,7 @@ impl Leader {
                 continue;
             }
             let complaint = usize::try_from(key).ok().and_then(|key| complaints.get(key)).cloned();
-            let place = Place { file: 0, position, behind };
+            let place = RecordPosition { file: 0, position, behind };
             // SAFETY: the row is the load's.
             unsafe { removal.put(row)? };
             self.counts.loaded -= 1;

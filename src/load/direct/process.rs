@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::atomic::AtomicU64;
 
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 use pg_bulk_format::tuple::{FormBuffer, Stamp};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -279,7 +279,7 @@ impl Process {
     ///
     /// An error may have stopped any expression in the middle, so all expressions are made anew
     /// ([`expression`](crate::pg::expression)). `inserted` is as for the executor. Guarded.
-    pub fn look_again(&mut self, ticket: u64, place: Place, inserted: &[i16]) -> Result<()> {
+    pub fn look_again(&mut self, ticket: u64, place: RecordStart, inserted: &[i16]) -> Result<()> {
         // SAFETY: the executor's own memory, which stays.
         let old = unsafe { pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt) };
         self.pins.forget();

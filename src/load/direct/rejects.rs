@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 use pgrx::pg_sys;
 
 use super::shared::Shared;
@@ -32,12 +32,12 @@ pub struct Tally {
     /// Rejects of the chunk.
     count: AtomicU64,
     /// Position of its first record. Written by the process that cuts the chunk.
-    place: UnsafeCell<Place>,
+    place: UnsafeCell<RecordStart>,
 }
 
 impl Tally {
     pub fn new() -> Tally {
-        Tally { count: AtomicU64::new(0), place: UnsafeCell::new(Place { eol: Eol::Nl, offset: 0, lines: 0 }) }
+        Tally { count: AtomicU64::new(0), place: UnsafeCell::new(RecordStart { eol: Eol::Nl, offset: 0, lines: 0 }) }
     }
 }
 
@@ -106,7 +106,7 @@ pub struct TooMuch {
     /// Its chunk.
     pub ticket: u64,
     /// Position to read from.
-    pub place: Place,
+    pub place: RecordStart,
     /// Rejects between that position and the record.
     pub before: u64,
 }
@@ -172,7 +172,7 @@ impl Rejects {
     }
 
     /// Notes the position of a chunk that is being cut.
-    pub fn mark(&self, ticket: u64, place: Place) {
+    pub fn mark(&self, ticket: u64, place: RecordStart) {
         if !self.tallies.is_null() {
             // SAFETY: only the process with the current ticket writes; none reads before the chunk is done.
             unsafe { *self.tally(ticket).place.get() = place };

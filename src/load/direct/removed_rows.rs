@@ -28,7 +28,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::indexes::Indexes;
 use super::key_conflicts::{Bits, KeyConflicts};
 use super::leader::Leader;
-use super::origin::{Place, Source, Traces, file_of};
+use super::origin::{FileProperties, RecordPosition, Traces, file_of};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::rejects::{Complaint, Reject};
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn remove_row(
     leader: *mut Leader,
     relation: pg_sys::Relation,
     row: *const pg_sys::ItemPointerData,
-    place: *const Place,
+    place: *const RecordPosition,
     indexes: *const Indexes,
     index: usize,
 ) {
@@ -218,7 +218,7 @@ impl Leader {
                 // SAFETY: the row is the load's.
                 unsafe { removal.put(row)? };
                 self.counts.loaded -= 1;
-                let place = Place { file: 0, position, behind };
+                let place = RecordPosition { file: 0, position, behind };
                 let Some(late) = &mut late else {
                     self.leave_out(place, reason, complaint)?;
                     continue;
@@ -256,7 +256,7 @@ impl Leader {
         while let Some([position, behind, index]) = late.take() {
             pgrx::check_for_interrupts!();
             let (_, complaint) = reason_at(reasons, usize::try_from(index).unwrap_or(usize::MAX));
-            self.keep_record(Place { file: 0, position, behind }, complaint)?;
+            self.keep_record(RecordPosition { file: 0, position, behind }, complaint)?;
         }
         late.end();
         Ok(())
@@ -305,7 +305,7 @@ impl Leader {
         &mut self,
         relation: pg_sys::Relation,
         row: pg_sys::ItemPointerData,
-        place: Place,
+        place: RecordPosition,
         reason: RemovalReason,
         complaint: Complaint,
     ) -> Result<()> {
@@ -315,7 +315,7 @@ impl Leader {
     }
 
     /// Moves a row of a file from the loaded rows to the duplicates or rejects.
-    fn move_figure(&self, place: Place, reason: RemovalReason) {
+    fn move_figure(&self, place: RecordPosition, reason: RemovalReason) {
         let Some(figures) = self.process.by_file.of(file_of(place.position)) else { return };
         figures.loaded.fetch_sub(1, Relaxed);
         let counter = if reason == RemovalReason::Duplicate { &figures.duplicate } else { &figures.rejected };
@@ -323,13 +323,13 @@ impl Leader {
     }
 
     /// Counts a row that is in no heap, and keeps its record as a reject.
-    pub fn leave_out(&mut self, place: Place, reason: RemovalReason, complaint: Complaint) -> Result<()> {
+    pub fn leave_out(&mut self, place: RecordPosition, reason: RemovalReason, complaint: Complaint) -> Result<()> {
         self.count_removed(reason)?;
         self.move_figure(place, reason);
         self.keep_record(place, complaint)
     }
 
-    fn keep_record(&mut self, place: Place, complaint: Complaint) -> Result<()> {
+    fn keep_record(&mut self, place: RecordPosition, complaint: Complaint) -> Result<()> {
         if self.process.rejects.has_room() {
             let reject = self.reject_at(place, complaint)?;
             self.process.rejects.keep_bytes(&reject.write());
@@ -347,7 +347,7 @@ impl Leader {
         let mut sort = self.in_file_order(number, rows, memory, false)?;
         while let Some([position, behind, ..]) = sort.take() {
             pgrx::check_for_interrupts!();
-            let place = Place { file: 0, position, behind };
+            let place = RecordPosition { file: 0, position, behind };
             self.move_figure(place, RemovalReason::Duplicate);
             self.keep_record(place, complaint.clone())?;
         }
@@ -386,7 +386,7 @@ impl Leader {
     }
 
     /// Reads the record at a place again.
-    fn reject_at(&mut self, place: Place, complaint: Complaint) -> Result<Reject> {
+    fn reject_at(&mut self, place: RecordPosition, complaint: Complaint) -> Result<Reject> {
         if self.process.traces == Traces::Lines {
             return Ok(Reject { path: None, line: place.position + place.behind, offset: None, raw: None, complaint });
         }
@@ -397,10 +397,10 @@ impl Leader {
     }
 
     /// The properties of the file, for reading it again.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> FileProperties {
         // Also known after the last record.
         let eol = self.process.rows.reader().eol();
-        Source { header: self.header, eol, name: self.name.clone() }
+        FileProperties { header: self.header, eol, name: self.name.clone() }
     }
 
     /// Rows of a relation in the order of the file: position, records after it, first row and number of rows.
@@ -441,7 +441,11 @@ pub struct Order {
 /// # Safety
 /// A valid order; `row` and `place` can be written to.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn next(order: *mut Order, row: *mut pg_sys::ItemPointerData, place: *mut Place) -> bool {
+pub unsafe extern "C-unwind" fn next(
+    order: *mut Order,
+    row: *mut pg_sys::ItemPointerData,
+    place: *mut RecordPosition,
+) -> bool {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
         let order = &mut *order;
@@ -454,7 +458,7 @@ pub unsafe extern "C-unwind" fn next(order: *mut Order, row: *mut pg_sys::ItemPo
             return false;
         };
         *row = row_of(first);
-        *place = Place { file: 0, position, behind };
+        *place = RecordPosition { file: 0, position, behind };
         order.range = Some([position, behind + 1, first + 1, count - 1]);
         true
     }

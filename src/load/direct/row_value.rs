@@ -6,7 +6,7 @@
 //!
 //! The call is the expression that all other rows use, except that its argument is the value instead of the slot's row.
 
-use pg_bulk_format::tuple::{FormBuffer, Layout, Source, TUPLE_HEADER};
+use pg_bulk_format::tuple::{ColumnForm, FormBuffer, Layout, TUPLE_HEADER};
 use pgrx::{PgList, pg_sys};
 
 use super::heap;
@@ -70,7 +70,7 @@ impl RowValue {
     /// # Safety
     /// The arrays have a value for each attribute of the row, in the form that `sources` names.
     #[inline]
-    pub unsafe fn form(&mut self, sources: &[Source], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
+    pub unsafe fn form(&mut self, sources: &[ColumnForm], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
         let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
         // SAFETY: this function's contract covers the arrays; a datum is a usize. The tuple has the alignment of its
         // header.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
 use crate::pg::append_lock::AppendLock;
 use crate::pg::chunk::Identity;
@@ -23,7 +23,7 @@ pub const KEY_COUNTERS: u64 = 2;
 pub const KEY_SPEC: u64 = 3;
 pub const KEY_QUEUES: u64 = 4;
 pub const KEY_REJECTS: u64 = 5;
-pub const KEY_SHARES: u64 = 6;
+pub const KEY_USAGES: u64 = 6;
 pub const KEY_FIGURES: u64 = 7;
 pub const KEY_FILES: u64 = 8;
 pub const KEY_BY_FILE: u64 = 9;
@@ -67,12 +67,12 @@ impl Deref for Shared {
 impl Shared {
     /// State for a file that one process reads in order. Guarded.
     pub fn alone() -> Shared {
-        let place = Place { eol: Eol::Nl, offset: 0, lines: 0 };
+        let place = RecordStart { eol: Eol::Nl, offset: 0, lines: 0 };
         Shared::new(Identity::default(), Grid { base: 0, end: 0, len: 1 }, place, 0, 0)
     }
 
     /// State for a file that is read from `place` on, after `bad` bad records. Guarded.
-    pub fn new(file: Identity, grid: Grid, place: Place, bad: u64, build: u64) -> Shared {
+    pub fn new(file: Identity, grid: Grid, place: RecordStart, bad: u64, build: u64) -> Shared {
         Shared {
             build,
             file,

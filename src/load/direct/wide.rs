@@ -34,7 +34,7 @@ const RANGES: usize = 2000;
 struct Envelope {
     relation: pg_sys::Oid,
     length: u32,
-    /// A [`Kind`].
+    /// A [`MessageKind`].
     kind: u64,
     /// The tuple position of a row.
     position: u64,
@@ -43,7 +43,7 @@ struct Envelope {
 /// Content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-enum Kind {
+enum MessageKind {
     Row,
     Reject,
     Ranges,
@@ -155,7 +155,7 @@ impl Wide {
     pub fn send_reject(&mut self, reject: &[u8]) -> Result<()> {
         let Role::Worker(queue) = self.role else { return Ok(()) };
         // SAFETY: the queue is attached.
-        unsafe { send_bytes(queue, Kind::Reject, pg_sys::InvalidOid, 0, reject) }
+        unsafe { send_bytes(queue, MessageKind::Reject, pg_sys::InvalidOid, 0, reject) }
     }
 
     /// In a worker: sends tuple positions of a relation's rows to the leader. Guarded.
@@ -163,7 +163,7 @@ impl Wide {
         let Role::Worker(queue) = self.role else { return Ok(()) };
         for some in ranges.chunks(RANGES) {
             // SAFETY: the queue is attached.
-            unsafe { send_bytes(queue, Kind::Ranges, relation, 0, origin::bytes_of(some)) }?;
+            unsafe { send_bytes(queue, MessageKind::Ranges, relation, 0, origin::bytes_of(some)) }?;
         }
         Ok(())
     }
@@ -175,7 +175,7 @@ impl Wide {
             anchors.iter().flat_map(|&(offset, lines)| [offset, lines]).flat_map(u64::to_ne_bytes).collect();
         for some in bytes.chunks(RANGES * 16) {
             // SAFETY: the queue is attached.
-            unsafe { send_bytes(queue, Kind::Anchors, pg_sys::InvalidOid, 0, some) }?;
+            unsafe { send_bytes(queue, MessageKind::Anchors, pg_sys::InvalidOid, 0, some) }?;
         }
         Ok(())
     }
@@ -205,9 +205,9 @@ impl Wide {
                         let content = std::ptr::slice_from_raw_parts(content, length - size_of::<Envelope>());
                         (data.cast::<Envelope>().read(), content)
                     };
-                    const REJECT: u64 = Kind::Reject as u64;
-                    const RANGES: u64 = Kind::Ranges as u64;
-                    const ANCHORS: u64 = Kind::Anchors as u64;
+                    const REJECT: u64 = MessageKind::Reject as u64;
+                    const RANGES: u64 = MessageKind::Ranges as u64;
+                    const ANCHORS: u64 = MessageKind::Anchors as u64;
                     return match envelope.kind {
                         REJECT => Received::Reject(content),
                         RANGES => Received::Ranges(envelope.relation, content),
@@ -265,7 +265,7 @@ unsafe fn send(
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let bytes = std::slice::from_raw_parts((*tuple).t_data.cast::<u8>().cast_const(), (*tuple).t_len as usize);
-        send_bytes(queue, Kind::Row, relation, position, bytes)
+        send_bytes(queue, MessageKind::Row, relation, position, bytes)
     }
 }
 
@@ -273,7 +273,7 @@ unsafe fn send(
 /// The queue is attached.
 unsafe fn send_bytes(
     queue: *mut pg_sys::shm_mq_handle,
-    kind: Kind,
+    kind: MessageKind,
     relation: pg_sys::Oid,
     position: u64,
     bytes: &[u8],

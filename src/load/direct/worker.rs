@@ -25,7 +25,7 @@ use super::projection::Projection;
 use super::rejects::{Rejects, Tally};
 use super::row_loop;
 use super::shared::{
-    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
+    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, KEY_USAGES,
     Shared,
 };
 use super::spec::{Spec, condition_node};
@@ -50,7 +50,7 @@ use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self, Opaque};
-use crate::pg::usage::{self, Share};
+use crate::pg::usage::{self, WorkerUsage};
 
 /// Entry point, called by ParallelWorkerMain in a transaction with the leader's xid.
 ///
@@ -82,7 +82,7 @@ unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut
     // SAFETY: this function's contract covers the argument. The process is dropped with the memory context.
     unsafe {
         point!("worker.begin");
-        usage::begin_share();
+        usage::begin_usage();
         let process = attach(segment, toc).or_raise();
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(process)
     }
@@ -152,7 +152,7 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     // SAFETY: opened in `attach`.
     unsafe { pg_sys::table_close(process.target, pg_sys::NoLock.cast_signed()) };
     // SAFETY: the array has an element for each worker.
-    unsafe { usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(process.number - 1)) };
+    unsafe { usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(process.number - 1)) };
 }
 
 /// Opens the leader's file, or the first file of its list. Guarded; memory as in [`source::open_rows`].
@@ -245,7 +245,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     // A worker without access to the shared ring has no chunks to load.
     let ring = shared_state.ring;
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
-    let place = pg_bulk_format::reader::Place { eol: shared_state.eol(), offset: 0, lines: 0 };
+    let place = pg_bulk_format::reader::RecordStart { eol: shared_state.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     // SAFETY: guarded calls on an open relation, which the executor was set up for.

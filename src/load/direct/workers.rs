@@ -4,14 +4,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::join::figures;
 use super::leader::Leader;
 use super::rejects::{Tally, TooMuch};
 use super::shared::{
-    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
+    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, KEY_USAGES,
     Shared,
 };
 use super::wide::QUEUE;
@@ -29,7 +29,7 @@ use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
 use crate::pg::source::Descriptor;
-use crate::pg::usage::{self, Share};
+use crate::pg::usage::{self, WorkerUsage};
 
 impl Leader {
     /// Starts workers on the records after the first one.
@@ -38,7 +38,7 @@ impl Leader {
         let list = stream.files().cloned();
         let Some(file) = stream.identity() else { return Ok(()) };
         let leaders = stream.descriptor();
-        let start = Place { eol: Eol::Nl, offset: 0, lines: 0 };
+        let start = RecordStart { eol: Eol::Nl, offset: 0, lines: 0 };
         let place = if list.is_some() { Some(start) } else { self.process.rows.reader().place_behind() };
         let Some(place) = place else { return Ok(()) };
         let Some(cutter) = stream.cutter(place) else { return Ok(()) };
@@ -67,7 +67,7 @@ impl Leader {
         let has_limit = self.process.rejects.limit.is_some();
         let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
         parallel.estimate(chunks * size_of::<Tally>());
-        parallel.estimate(wanted * size_of::<Share>());
+        parallel.estimate(wanted * size_of::<WorkerUsage>());
         let nodes = self.process.join.as_ref().map_or(0, figures::nodes);
         parallel.estimate(wanted * nodes * size_of::<pg_sys::Instrumentation>());
         parallel.estimate(files * size_of::<FileState>());
@@ -101,7 +101,7 @@ impl Leader {
         let queues = parallel.insert(KEY_QUEUES, wanted * QUEUE);
         let rejects = parallel.insert(KEY_REJECTS, chunks * size_of::<Tally>()).cast::<Tally>();
         let bad = self.alone.bad.swap(0, Relaxed);
-        let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
+        let usages = parallel.insert(KEY_USAGES, wanted * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
         let figures = parallel.insert(KEY_FIGURES, wanted * nodes * size_of::<pg_sys::Instrumentation>());
         let figures = figures.cast::<pg_sys::Instrumentation>();
         let states = parallel.insert(KEY_FILES, files * size_of::<FileState>()).cast::<FileState>();
@@ -122,7 +122,7 @@ impl Leader {
                 counts.add(i).write(AtomicU64::new(0));
             }
             for i in 0..wanted {
-                shares.add(i).write(Share::default());
+                usages.add(i).write(WorkerUsage::default());
             }
             for i in 0..wanted * nodes {
                 // Only figures that are asked for are added up.
@@ -141,7 +141,7 @@ impl Leader {
         unsafe { queues.iter().take(launched).enumerate().for_each(|(i, &queue)| parallel.belongs(queue, i)) };
         self.parallel = Some(parallel);
         self.counters = counts;
-        self.shares = shares;
+        self.usages = usages;
         // SAFETY: written above; the figures stay until they are added up.
         self.by_file = unsafe { ByFile::new(by_file, files) };
         self.figures = figures;
@@ -207,7 +207,7 @@ impl Leader {
                 parallel.wait();
             }
             // SAFETY: an element for each worker, and they are gone.
-            let cpu = unsafe { usage::take_shares(self.shares, self.launched) };
+            let cpu = unsafe { usage::take_usages(self.usages, self.launched) };
             self.counts.others.add(cpu);
             if let Some(join) = &self.process.join {
                 // SAFETY: as for the CPU usage.

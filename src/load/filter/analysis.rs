@@ -26,7 +26,7 @@ use crate::pg::unguarded as c;
 
 /// A column of the function's row, and its target.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct MappedColumn {
     /// Position in the row, from 0.
     from: usize,
     /// The type that the function declares.
@@ -48,7 +48,7 @@ pub(super) struct Analysis {
     /// The number of its columns, and those that are not dropped.
     pub(super) width: usize,
     pub(super) live: Vec<usize>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<MappedColumn>,
     /// The body, if it can be inlined.
     pub(super) body: Option<Body>,
     /// The columns' expressions, if it was inlined; else the row.
@@ -217,20 +217,22 @@ fn places(
     function: pg_sys::Oid,
     result: pg_sys::TupleDesc,
     result_type: pg_sys::Oid,
-) -> Result<Vec<Place>> {
+) -> Result<Vec<MappedColumn>> {
     // SAFETY: an open relation, and a valid descriptor or null; attributes below natts exist.
     unsafe {
         let own = (*relation).rd_att;
         let place = |from: usize, descriptor: pg_sys::TupleDesc, attribute: usize, to: i16| {
             let form = &*compat::attribute(descriptor, attribute);
             let (type_oid, typmod, collation) = (form.atttypid, form.atttypmod, form.attcollation);
-            Place { from, type_oid, typmod, collation, to }
+            MappedColumn { from, type_oid, typmod, collation, to }
         };
         let index = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(0);
         let targets: Vec<i16> = source::attributes(relation).map(|(attnum, _)| attnum).collect();
         if result.is_null() {
-            let places =
-                targets.iter().enumerate().map(|(from, &to)| Place { typmod: -1, ..place(from, own, index(to), to) });
+            let places = targets
+                .iter()
+                .enumerate()
+                .map(|(from, &to)| MappedColumn { typmod: -1, ..place(from, own, index(to), to) });
             return Ok(places.collect());
         }
         if result_type == (*(*relation).rd_rel).reltype {
@@ -265,7 +267,7 @@ unsafe fn live(descriptor: pg_sys::TupleDesc) -> Vec<usize> {
 /// # Safety
 /// A valid analysis, and one of its places.
 #[pg_guard]
-unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const Place) -> *mut pg_sys::Node {
+unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const MappedColumn) -> *mut pg_sys::Node {
     // SAFETY: this function's contract covers both arguments; a guarded call.
     unsafe {
         let (analysis, place) = (&*analysis, &*place);
@@ -279,7 +281,7 @@ unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const Place) 
 
 /// # Safety
 /// As [`value`]. The result lives as long as the relation is open. Raises nothing.
-unsafe fn target(analysis: *const Analysis, place: *const Place) -> *const pg_sys::FormData_pg_attribute {
+unsafe fn target(analysis: *const Analysis, place: *const MappedColumn) -> *const pg_sys::FormData_pg_attribute {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let attribute = usize::try_from((*place).to - 1).unwrap_or(0);
@@ -300,7 +302,11 @@ unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr
 /// # Safety
 /// As [`value`], with the value.
 #[pg_guard]
-unsafe extern "C-unwind" fn complain_of_body(analysis: *const Analysis, node: *mut pg_sys::Node, place: *const Place) {
+unsafe extern "C-unwind" fn complain_of_body(
+    analysis: *const Analysis,
+    node: *mut pg_sys::Node,
+    place: *const MappedColumn,
+) {
     // SAFETY: this function's contract covers all arguments; guarded calls, and strings that they return.
     unsafe {
         let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));

@@ -11,7 +11,7 @@ use std::ffi::{CString, c_char, c_int};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::analysis::{Analysis, Place};
+use super::analysis::{Analysis, MappedColumn};
 use super::signature::{argument, is_row};
 use super::{FUNCTION, SQL_LANGUAGE, text_of, with_row};
 use crate::load::expression::variable;
@@ -176,7 +176,7 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
             } else {
                 return;
             };
-            let is_alike = |(node, place): (*mut pg_sys::Node, &Place)| pg_sys::exprType(node) == place.type_oid;
+            let is_alike = |(node, place): (*mut pg_sys::Node, &MappedColumn)| pg_sys::exprType(node) == place.type_oid;
             if analysis.result_type != pg_sys::RECORDOID
                 || parts.len() != analysis.places.len()
                 || !parts.iter_ptr().zip(&analysis.places).all(is_alike)

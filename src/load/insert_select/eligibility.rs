@@ -16,7 +16,7 @@ use pgrx::{PgList, pg_sys};
 use super::expression::{asks_for_last_id, of_expression, takes_ids};
 use super::insertion::{DEFAULT, EXPRESSION, Insertion, Reach};
 use super::joins::{self, Joins};
-use super::parts::{self, Above, Part};
+use super::parts::{self, Above, ForeignInput};
 use super::translate::to_row;
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
@@ -59,7 +59,7 @@ pub unsafe fn check(
         let parts = of_source(root, input, path)?;
         let mut insertions = Vec::with_capacity(parts.len());
         for part in &parts {
-            let Part { foreign, place, .. } = *part;
+            let ForeignInput { foreign, place, .. } = *part;
             let columns = of_columns(part.targets, target, Some((place, foreign)))?;
             of_expression(part.quals.cast(), place, foreign)?;
             insertions.push(Insertion {
@@ -114,7 +114,7 @@ unsafe fn of_join(
 ///
 /// # Safety
 /// Parts that were checked, and their insertions.
-unsafe fn of_defaults(parts: &[Part], insertions: &mut [Insertion]) -> Answer<()> {
+unsafe fn of_defaults(parts: &[ForeignInput], insertions: &mut [Insertion]) -> Answer<()> {
     let attributes = insertions.first().map_or(0, |insertion| insertion.columns.len());
     for i in 0..attributes {
         let is_default = |insertion: &Insertion| insertion.columns.get(i) == Some(&DEFAULT);
@@ -213,7 +213,7 @@ unsafe fn of_source(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::ModifyTablePath,
-) -> Answer<Vec<Part>> {
+) -> Answer<Vec<ForeignInput>> {
     // SAFETY: this function's contract covers the structures.
     unsafe {
         let is_base = (*input).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL

@@ -11,8 +11,8 @@ use crate::guc::{self, DirectInsert};
 use crate::load::direct::{Joined, Nodes, Statement};
 use crate::load::finish::finish;
 use crate::load::options::LoadOptions;
-use crate::load::source::{Mapping, Source};
-use crate::load::target::{Kind, Target};
+use crate::load::source::{FurtherFile, Mapping};
+use crate::load::target::{Target, TargetKind};
 use crate::load::{Load, Writer, direct, load_context, memory_context, source, summary, write};
 use crate::pg::copy_question;
 
@@ -144,7 +144,7 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Inserti
             let (options, path) = options_of(insertion);
             let (mapping, projection) = mapping_of(insertion, plan);
             load.also.push(summary::described(&options.location));
-            load.more.push(Source { options, path, mapping, projection });
+            load.more.push(FurtherFile { options, path, mapping, projection });
         }
         for insertion in insertions {
             copy_question::may_read(&options_of(insertion).0.location);
@@ -166,7 +166,7 @@ unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
         let load = &mut *load;
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
         guc::direct_insert() == DirectInsert::Exclusive
-            && load.target.kind == Kind::Plain
+            && load.target.kind == TargetKind::Plain
             && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
             && direct::renew(load.target.relation, 1 + i32::from(load.statement.is_some())).or_raise()
     }

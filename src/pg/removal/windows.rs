@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::pg::compat;
 use crate::pg::points::point;
 use crate::pg::section::{Redo, Section};
-use crate::pg::segment::{Piece, RelationFile, Segment};
+use crate::pg::segment::{RelationFile, Segment, SegmentPages};
 
 /// Highest number of pages read and written at once, and how many pages without a row may lie between two pages of a
 /// window.
@@ -95,7 +95,7 @@ impl Windows {
         }
         point!("remove.looked");
         let there = segment.read(first, bytes_of(pages));
-        let (mut marks, mut pieces) = (Vec::new(), Vec::<Piece>::new());
+        let (mut marks, mut pieces) = (Vec::new(), Vec::<SegmentPages>::new());
         for of_page in rows.chunk_by_mut(|a, b| block_of(*a) == block_of(*b)) {
             let Some(&row) = of_page.first() else { continue };
             let (block, known) = (block_of(row), marks.len());
@@ -128,7 +128,7 @@ impl Windows {
     }
 
     /// Mark rows, and write their pages. Nothing may be raised here.
-    fn write(&mut self, first: u32, marks: &[Mark], pieces: &[Piece]) -> Result<()> {
+    fn write(&mut self, first: u32, marks: &[Mark], pieces: &[SegmentPages]) -> Result<()> {
         let (relation, needs_wal, xid) = (self.relation, self.needs_wal, self.deleter.xid);
         let section = Section::begin(needs_wal);
         section.critically(|| {

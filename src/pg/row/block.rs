@@ -11,7 +11,7 @@
 
 use pg_bulk_format::block::{self, Block, Run};
 use pg_bulk_format::convert::Datum;
-use pg_bulk_format::tuple::Source;
+use pg_bulk_format::tuple::ColumnForm;
 use pgrx::pg_sys;
 
 use super::session::SessionMark;
@@ -76,13 +76,13 @@ impl Rows {
 
     /// How the values of decoded rows are stored.
     #[inline]
-    pub fn sources(&self) -> &[Source] {
+    pub fn sources(&self) -> &[ColumnForm] {
         self.block.as_ref().map_or(&[], Block::sources)
     }
 
     /// Are there decoded values that [`Rows::make_datums`] must still convert?
     pub fn has_raw(&self) -> bool {
-        self.sources().contains(&Source::Raw)
+        self.sources().contains(&ColumnForm::Raw)
     }
 
     /// Convert the values of the current row, which was decoded together with others, that are not datums yet.

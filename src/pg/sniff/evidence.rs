@@ -18,7 +18,7 @@ use crate::pg::context::displayed;
 
 /// Position of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ValuePosition {
     Line(u64),
     /// The number of the line is unknown.
     Offset(u64),
@@ -30,7 +30,7 @@ pub struct RuledOut {
     pub of: Type,
     /// Index of the file, if there are several.
     pub file: usize,
-    pub place: Place,
+    pub place: ValuePosition,
     pub value: CString,
 }
 
@@ -125,7 +125,7 @@ impl Evidence {
         validator: &mut Validator,
         value: &[u8],
         file: usize,
-        place: impl Fn() -> Place,
+        place: impl Fn() -> ValuePosition,
     ) -> Result<()> {
         self.values += 1;
         let shape = Shape::of(value);
@@ -166,7 +166,7 @@ impl Evidence {
 
 /// A type's functions.
 #[derive(Debug)]
-struct Known {
+struct TypeFunctions {
     oid: pg_sys::Oid,
     decoder: Option<Decoder>,
     input: pg_sys::FmgrInfo,
@@ -176,7 +176,7 @@ struct Known {
 /// Checks whether a value is valid for a type.
 #[derive(Debug)]
 pub struct Validator {
-    known: Vec<Known>,
+    known: Vec<TypeFunctions>,
     arena: Arena,
     string: Vec<u8>,
     memory: pg_sys::MemoryContext,
@@ -212,7 +212,7 @@ impl Validator {
                 pg_sys::fmgr_info(function, &raw mut input);
                 (input, typioparam)
             };
-            Known { oid, decoder: Decoder::for_type(oid.to_u32(), -1, session), input, typioparam }
+            TypeFunctions { oid, decoder: Decoder::for_type(oid.to_u32(), -1, session), input, typioparam }
         });
         // SAFETY: a guarded call.
         let memory = unsafe {

@@ -6,7 +6,7 @@
 //! record.
 
 use pg_bulk_format::dialect::{Dialect, Eol};
-use pg_bulk_format::reader::{Event, Place, ReadError, Reader, Settings};
+use pg_bulk_format::reader::{Event, ReadError, Reader, RecordStart, Settings};
 use pg_bulk_format::scan::Level;
 use pg_bulk_format::sniff::MOST_FIELDS;
 
@@ -234,7 +234,7 @@ impl Feed {
         mut look: impl FnMut(&Reader) -> Result<()>,
     ) -> Result<()> {
         let mut reader = self.reader(dialect, 0);
-        reader.resume(Place { eol, offset, lines: 0 });
+        reader.resume(RecordStart { eol, offset, lines: 0 });
         loop {
             match reader.advance() {
                 Event::Record => look(&reader)?,

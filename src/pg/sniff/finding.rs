@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 use pg_bulk_format::sniff::names::names;
 
-use super::evidence::Place;
+use super::evidence::ValuePosition;
 use super::proposal::{LONGEST, clip};
 use super::request::Request;
 use super::{NAMES, Sniffed, SniffedColumn, Sniffer};
@@ -84,8 +84,8 @@ impl Sniffer {
         }
         if let Some((file, place, fields)) = self.odd {
             let line = match place {
-                Place::Line(line) => format!("line {line}"),
-                Place::Offset(offset) => format!("the line at byte {offset}"),
+                ValuePosition::Line(line) => format!("line {line}"),
+                ValuePosition::Offset(offset) => format!("the line at byte {offset}"),
             };
             let of = files.get(file).map(|file| format!(" of file \"{}\"", shown(file))).unwrap_or_default();
             let (all, expected) = (self.odd_records, columns.len());

@@ -28,7 +28,7 @@ use pg_bulk_format::sniff::dialect::Given;
 use pgrx::PgSqlErrorCode as Code;
 
 use self::evidence::Validator;
-pub use self::evidence::{Evidence, Place, RuledOut};
+pub use self::evidence::{Evidence, RuledOut, ValuePosition};
 use self::feed::Feed;
 pub use self::proposal::{identifier, table_name};
 use self::request::Amount;
@@ -183,7 +183,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
 
 /// The findings of the first file, for all files.
 #[derive(Debug, Clone)]
-struct Known {
+struct FileFindings {
     dialect: Dialect,
     header_lines: u64,
     /// The last header line has the names of the columns.
@@ -192,7 +192,7 @@ struct Known {
 }
 
 struct Sniffer {
-    known: Option<Known>,
+    known: Option<FileFindings>,
     given: Given,
     header_option: Option<HeaderOption>,
     validator: Validator,
@@ -201,7 +201,7 @@ struct Sniffer {
     complete: bool,
     eol: Option<Eol>,
     /// The first record with another number of fields: its file, its position, that number.
-    odd: Option<(usize, Place, usize)>,
+    odd: Option<(usize, ValuePosition, usize)>,
     odd_records: u64,
     notes: Vec<String>,
     /// The encoding for the result: the session's, in which the characters were read.

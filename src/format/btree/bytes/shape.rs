@@ -69,7 +69,7 @@ pub enum Value<'v> {
 
 /// The encoding of a column.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct ColumnEncoding {
     pub(super) storage: Storage,
     /// Strings are preceded by sort keys.
     collator: Option<Rc<dyn Collator>>,
@@ -90,7 +90,7 @@ pub(super) enum Storage {
 /// The shape of the keys of an index.
 #[derive(Clone, Debug)]
 pub struct ByteShape {
-    parts: Box<[Part]>,
+    parts: Box<[ColumnEncoding]>,
     nullable: bool,
     /// Some column has a collator.
     collated: bool,
@@ -122,7 +122,7 @@ impl ByteShape {
                 ByteKind::Varlena { packable, compressible } => Storage::Varlena { packable, compressible },
             };
             let plain = i + 1 == columns.len() && !descending;
-            Some(Part { storage, collator, descending, nullable, null: u8::from(!nulls_first), plain })
+            Some(ColumnEncoding { storage, collator, descending, nullable, null: u8::from(!nulls_first), plain })
         };
         let parts = columns.iter().enumerate().map(part).collect::<Option<_>>()?;
         let nullable = columns.iter().any(|column| column.nullable);
@@ -142,7 +142,7 @@ impl ByteShape {
     }
 
     #[inline(always)]
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[ColumnEncoding] {
         &self.parts
     }
 
@@ -193,7 +193,7 @@ impl ByteShape {
         }
         let same = common(a, b, 0);
         let shared = a.get(..same).unwrap_or_default();
-        let doubts = |part: &Part| {
+        let doubts = |part: &ColumnEncoding| {
             part.collator.as_ref().is_some_and(|to| memchr(to.trusted_until() ^ part.zero(), shared).is_some())
         };
         !self.parts.iter().any(doubts) || self.confirms_strings(a, b, same).is_some()
@@ -234,7 +234,7 @@ impl ByteShape {
     }
 }
 
-impl Part {
+impl ColumnEncoding {
     #[inline(always)]
     fn encode(&self, value: Value<'_>, key: &mut Vec<u8>) -> bool {
         let Value::Bytes(bytes) = value else {

@@ -7,7 +7,7 @@
 //!
 //! A varlena of up to 126 bytes has a header of one byte and no alignment; with a header of four bytes it is aligned.
 
-use super::shape::{ByteShape, Part, Scratch, Storage, Value};
+use super::shape::{ByteShape, ColumnEncoding, Scratch, Storage, Value};
 use crate::btree::entry::Tid;
 use crate::btree::levels::{HEAP_TID, max_tid, put};
 use crate::btree::read::{varlena, varlena_start};
@@ -191,7 +191,7 @@ impl<'t> Walk<'t> {
     }
 
     #[inline(always)]
-    fn next(&mut self, part: &Part) -> Option<Value<'t>> {
+    fn next(&mut self, part: &ColumnEncoding) -> Option<Value<'t>> {
         let i = self.passed;
         self.passed += 1;
         if self.nulls && self.tuple.get(TUPLE_HEADER + i / 8)? >> (i % 8) & 1 == 0 {

@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 
 use super::Table;
 use crate::load::direct::leader::Leader;
-use crate::load::direct::origin::Place;
+use crate::load::direct::origin::RecordPosition;
 use crate::load::direct::removed_rows::{self, Rivals};
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
@@ -28,8 +28,8 @@ pub(super) unsafe fn insert_checked(leader: *mut Leader, table: *mut Table, econ
             return;
         }
         if (*table).indexes.are_checked() {
-            let order = removed_rows::order(leader, number, (*table).share);
-            let (mut row, mut place) = (pg_sys::ItemPointerData::default(), Place::default());
+            let order = removed_rows::order(leader, number, (*table).sort_memory);
+            let (mut row, mut place) = (pg_sys::ItemPointerData::default(), RecordPosition::default());
             while removed_rows::next(order, &raw mut row, &raw mut place) {
                 (*table).new.visit(&row, slot, || {
                     take_or_leave(leader, table, &raw const place);
@@ -57,7 +57,7 @@ pub(super) unsafe fn insert_checked(leader: *mut Leader, table: *mut Table, econ
 ///
 /// # Safety
 /// See [`insert_checked`]; one of the rows is in the table's slot.
-unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, place: *const Place) {
+unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, place: *const RecordPosition) {
     // SAFETY: as in `insert_checked`.
     unsafe {
         let (slot, relation) = ((*table).slot, (*table).new.relation);

@@ -69,7 +69,8 @@ unsafe fn hunt(finalization: *const Finalization, table: *mut Table) -> u64 {
     // SAFETY: as in `check`.
     unsafe {
         let (rows, keys) = (&raw const (*table).new, &raw mut (*table).keys);
-        let mut hunt = Hunt::new((*finalization).leader, rows, (*table).slot, keys, (*table).number, (*table).share);
+        let mut hunt =
+            Hunt::new((*finalization).leader, rows, (*table).slot, keys, (*table).number, (*table).sort_memory);
         orphans::hunt(&raw mut hunt)
     }
 }

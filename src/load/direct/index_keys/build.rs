@@ -151,8 +151,8 @@ pub(super) fn check_built(new: u64, total: u64) -> Result<()> {
 }
 
 /// The old index's entries that were among the merged runs.
-fn seen_of<W: Word>(runs: &[Source<'_, W>]) -> Seen<W> {
-    let old = runs.iter().find_map(|run| if let Source::Old(old) = run { Some(old.seen()) } else { None });
+fn seen_of<W: Word>(runs: &[KeyRun<'_, W>]) -> Seen<W> {
+    let old = runs.iter().find_map(|run| if let KeyRun::Old(old) = run { Some(old.seen()) } else { None });
     old.unwrap_or_default()
 }
 
@@ -217,28 +217,28 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) 
 }
 
 /// The runs of all processes, in memory and in files.
-enum Source<'e, W: Word> {
+enum KeyRun<'e, W: Word> {
     Memory(Slice<'e, W>),
     File(RunReader<W>),
     Old(Between<W>),
 }
 
-impl<W: Word> Run<W> for Source<'_, W> {
+impl<W: Word> Run<W> for KeyRun<'_, W> {
     type Error = Error;
 
     fn block(&self) -> &[Entry<W>] {
         match self {
-            Source::Memory(run) => run.block(),
-            Source::File(run) => run.block(),
-            Source::Old(run) => run.block(),
+            KeyRun::Memory(run) => run.block(),
+            KeyRun::File(run) => run.block(),
+            KeyRun::Old(run) => run.block(),
         }
     }
 
     fn advance(&mut self) -> Result<()> {
         match self {
-            Source::Memory(run) => run.advance().map_err(|never| match never {}),
-            Source::File(run) => run.advance(),
-            Source::Old(run) => run.advance(),
+            KeyRun::Memory(run) => run.advance().map_err(|never| match never {}),
+            KeyRun::File(run) => run.advance(),
+            KeyRun::Old(run) => run.advance(),
         }
     }
 }
@@ -266,11 +266,11 @@ unsafe fn write_pages<W: Word>(
 ) -> Result<Built> {
     let shape = keys.shape();
     let unfit = old.as_ref().map(LeafReader::unfit);
-    let mut runs: Vec<Source<'_, W>> = vec![Source::Memory(Slice::new(keys.entries()))];
+    let mut runs: Vec<KeyRun<'_, W>> = vec![KeyRun::Memory(Slice::new(keys.entries()))];
     let files = || std::iter::once(&keys.runs).chain(others);
     let block = keys.block(files().map(|runs| runs.list.len()).sum());
-    runs.extend(files().flat_map(|runs| runs.readers(block)).map(Source::File));
-    runs.extend(old.map(|old| Source::Old(Between::new(old, None, None))));
+    runs.extend(files().flat_map(|runs| runs.readers(block)).map(KeyRun::File));
+    runs.extend(old.map(|old| KeyRun::Old(Between::new(old, None, None))));
     let mut merge = Merge::new(runs);
     // SAFETY: this function's contract covers the index.
     let (unique, nulls_equal, options) = unsafe {
@@ -305,7 +305,7 @@ type Duplicate<'a, W> = dyn FnMut(W, &mut Vec<Tid>, Tid) -> Result<()> + 'a;
 
 /// Passes merged entries to the builder, to their end or until `is_over`. Guarded, and interruptible.
 fn feed<W: Word>(
-    merge: &mut Merge<W, Source<'_, W>>,
+    merge: &mut Merge<W, KeyRun<'_, W>>,
     unique: &mut Option<Unique<W>>,
     duplicate: &mut Duplicate<'_, W>,
     builder: &mut Builder<W>,

@@ -10,7 +10,7 @@ use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
-use super::runs::{GIVEN_UP, Place, Runs};
+use super::runs::{GIVEN_UP, RunFileKind, Runs};
 use super::sources::file_name;
 use crate::error::{Error, Result, out_of_memory};
 use crate::pg::shared_files::SharedFiles;
@@ -33,7 +33,7 @@ pub struct ByteKeys {
 }
 
 impl ByteKeys {
-    pub fn new(reader: Reader, memory: usize, place: Place) -> ByteKeys {
+    pub fn new(reader: Reader, memory: usize, place: RunFileKind) -> ByteKeys {
         ByteKeys { reader, memory, store: Store::new(memory), total: 0, given_up: false, runs: Runs::new(place) }
     }
 

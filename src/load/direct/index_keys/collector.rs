@@ -19,7 +19,7 @@ use pg_bulk_format::tuple::Attribute;
 use pgrx::pg_sys;
 
 use super::byte_keys::ByteKeys;
-use super::runs::{GIVEN_UP, Place, Runs};
+use super::runs::{GIVEN_UP, RunFileKind, Runs};
 use super::sources::file_name;
 use super::{KeyForm, Planned, Shape};
 use crate::error::{Result, out_of_memory};
@@ -89,8 +89,8 @@ impl Collector {
         let number = |&attribute: &usize| u16::try_from(attribute + 1).ok();
         let numbers: Vec<u16> = shape.attributes.iter().map(number).collect::<Option<_>>()?;
         let place = match shared {
-            Some((files, worker)) => Place::Shared(files, file_name(index, worker)),
-            None => Place::Own,
+            Some((files, worker)) => RunFileKind::Shared(files, file_name(index, worker)),
+            None => RunFileKind::Own,
         };
         let keys = match &shape.keys {
             KeyForm::Words(words) => {
@@ -234,7 +234,7 @@ impl Collector {
 }
 
 impl<W: Word> Collected<W> {
-    fn new(reader: KeyReader, memory: usize, packs: bool, place: Place) -> Self {
+    fn new(reader: KeyReader, memory: usize, packs: bool, place: RunFileKind) -> Self {
         let most = (memory / size_of::<Entry<W>>() / 2).max(FEWEST);
         let runs = Runs::new(place);
         let (entries, in_order) = (Vec::new(), Some(0));

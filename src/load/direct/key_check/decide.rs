@@ -10,7 +10,7 @@ use super::offer::Offer;
 use super::{PER_BLOCK, Table};
 use crate::error::Result;
 use crate::load::direct::leader::Leader;
-use crate::load::direct::origin::Place;
+use crate::load::direct::origin::RecordPosition;
 use crate::load::phase::{Phase, enter};
 use crate::pg::number_sort::NumberSort;
 
@@ -104,9 +104,9 @@ unsafe fn leave_out(
     leader: &mut Leader,
     table: &mut Table,
     rows: NumberSort<4>,
-    mut record: impl FnMut(&mut Leader, u64, Place) -> Result<()>,
+    mut record: impl FnMut(&mut Leader, u64, RecordPosition) -> Result<()>,
 ) -> Result<u64> {
-    let mut sort = leader.in_file_order(table.number, rows, table.share / 3, false)?;
+    let mut sort = leader.in_file_order(table.number, rows, table.sort_memory / 3, false)?;
     let (mut count, mut last) = (0, None);
     while let Some([position, behind, row, what, ..]) = sort.take() {
         pgrx::check_for_interrupts!();
@@ -115,7 +115,7 @@ unsafe fn leave_out(
             continue;
         }
         table.remove(row);
-        record(leader, what, Place { file: 0, position, behind })?;
+        record(leader, what, RecordPosition { file: 0, position, behind })?;
         count += 1;
     }
     sort.end();

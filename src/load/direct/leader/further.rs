@@ -20,7 +20,7 @@ use crate::load::direct::process::File;
 use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
-use crate::load::source::{self, Source};
+use crate::load::source::{self, FurtherFile};
 use crate::pg::file_chunks::FileChunks;
 use crate::pg::hazard::Hazards;
 use crate::pg::progress::Figures;
@@ -30,14 +30,14 @@ use crate::pg::source::Location;
 /// A file that is still to be read.
 #[derive(Debug)]
 pub struct Further {
-    source: Source,
+    source: FurtherFile,
     /// Most workers for the file.
     pub workers: usize,
 }
 
 impl Further {
     /// Is it parallel safe to make rows of this file? Guarded.
-    pub fn is_safe(source: &Source, hazards: &Hazards) -> Result<bool> {
+    pub fn is_safe(source: &FurtherFile, hazards: &Hazards) -> Result<bool> {
         let Some(foreign) = source.options.foreign else { return Ok(false) };
         let (_, columns) = source::foreign_columns(foreign, &source.options, &source.mapping)?;
         // SAFETY: nodes of the INSERT's plan.
@@ -45,9 +45,9 @@ impl Further {
     }
 
     /// The files, with at most `workers` workers in all. Other properties of a file are read when it is opened.
-    pub fn of(sources: Vec<Source>, workers: usize) -> VecDeque<Further> {
+    pub fn of(sources: Vec<FurtherFile>, workers: usize) -> VecDeque<Further> {
         let mut left = workers;
-        let further = |source: Source| {
+        let further = |source: FurtherFile| {
             let size = source.options.location.divided_size(source.options.copy.compressed);
             let workers = size.map_or(0, |size| workers_for(source.options.workers, size)).min(left);
             left -= workers;
@@ -70,7 +70,7 @@ impl Leader {
         self.process.tolerance.report();
         self.keep_track();
         self.process.rows.close()?;
-        let Source { options, path, mapping, projection } = source;
+        let FurtherFile { options, path, mapping, projection } = source;
         let executor = self.process.executor;
         // SAFETY: open as long as the executor's state is.
         let relation = unsafe { (*executor.target).ri_RelationDesc };

@@ -247,7 +247,7 @@ impl Leader {
             parallel: None,
             counters: std::ptr::null(),
             gathered: Vec::new(),
-            shares: std::ptr::null_mut(),
+            usages: std::ptr::null_mut(),
             earlier: Vec::new(),
             by_file: ByFile::NONE,
             figures: std::ptr::null_mut(),

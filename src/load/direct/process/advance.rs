@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
 use pgrx::pg_sys;
 
@@ -192,7 +192,7 @@ impl Process {
         let began = Cell::new(None);
         // SAFETY: as in `shared`.
         let shared = unsafe { &**shared };
-        let mark = |ticket, place: Place| {
+        let mark = |ticket, place: RecordStart| {
             rejects.mark(ticket, place);
             began.set(Some(place));
         };

@@ -1,6 +1,6 @@
 //! Tuple positions that a process notes for its rows.
 
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
 use super::Process;
 use crate::error::Result;
@@ -43,7 +43,7 @@ impl Process {
         }
     }
 
-    pub(super) fn anchor(&mut self, place: Place) {
+    pub(super) fn anchor(&mut self, place: RecordStart) {
         if self.traces == Traces::Positions && self.rows.stream().files().is_none() {
             self.last_anchor = place.offset;
             self.anchors.push((place.offset, place.lines));

@@ -59,28 +59,28 @@ pub(super) unsafe fn build(
 }
 
 /// The runs of all processes, in memory and in files.
-enum Source<'s> {
+enum KeyRun<'s> {
     Memory(StoreRun<'s>),
     File(RecordReader),
     Old(LeafReader<ByteShape, u8>),
 }
 
-impl Run for Source<'_> {
+impl Run for KeyRun<'_> {
     type Error = Error;
 
     fn block(&self) -> &[u8] {
         match self {
-            Source::Memory(run) => run.block(),
-            Source::File(run) => run.block(),
-            Source::Old(run) => run.block(),
+            KeyRun::Memory(run) => run.block(),
+            KeyRun::File(run) => run.block(),
+            KeyRun::Old(run) => run.block(),
         }
     }
 
     fn advance(&mut self) -> Result<()> {
         match self {
-            Source::Memory(run) => run.advance().map_err(|never| match never {}),
-            Source::File(run) => run.advance(),
-            Source::Old(run) => run.advance(),
+            KeyRun::Memory(run) => run.advance().map_err(|never| match never {}),
+            KeyRun::File(run) => run.advance(),
+            KeyRun::Old(run) => run.advance(),
         }
     }
 }
@@ -103,11 +103,11 @@ unsafe fn write_pages(
 ) -> Result<Built> {
     let shape = keys.shape();
     let merges = old.as_ref().map(LeafReader::unfit);
-    let mut runs: Vec<Source<'_>> = vec![Source::Memory(keys.store.run())];
+    let mut runs: Vec<KeyRun<'_>> = vec![KeyRun::Memory(keys.store.run())];
     let files = || std::iter::once(&keys.runs).chain(others);
     let block = keys.block(files().map(|runs| runs.list.len()).sum());
-    runs.extend(files().flat_map(|runs| runs.record_readers(block)).map(Source::File));
-    runs.extend(old.map(Source::Old));
+    runs.extend(files().flat_map(|runs| runs.record_readers(block)).map(KeyRun::File));
+    runs.extend(old.map(KeyRun::Old));
     let mut merge = Merge::new(runs);
     // SAFETY: this function's contract covers the index.
     let (unique, nulls_equal, options) = unsafe {

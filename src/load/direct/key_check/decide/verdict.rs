@@ -113,7 +113,7 @@ unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Decisions {
         let keep = table.indexes.keep();
         let groups = &table.conflicts.groups;
         let arbiter = table.indexes.arbiter();
-        let mut removals = NumberSort::new(table.share / 3);
+        let mut removals = NumberSort::new(table.sort_memory / 3);
         // If rows can conflict by one key only, the last row of each key stays, and no other state is needed.
         let is_other = |(index, &count): (usize, &u64)| Some(index) != arbiter && count > 0;
         let one_key = table.exclusions.is_empty() && !groups.iter().enumerate().any(is_other);
@@ -121,7 +121,7 @@ unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Decisions {
             && one_key
             && let Some(rows) = conflicts.take()
         {
-            leave_last(rows, table.share / 3, &mut removals);
+            leave_last(rows, table.sort_memory / 3, &mut removals);
         }
         let next = conflicts.as_mut().and_then(NumberSort::take);
         let owners = |&count: &u64| vec![0; usize::try_from(count + 1).unwrap_or(0)];
@@ -192,7 +192,7 @@ unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut Table, decis
         if let Some(conflicts) = (*decisions).conflicts.take() {
             conflicts.end();
         }
-        let removals = std::mem::replace(&mut (*decisions).removals, NumberSort::new(table.share / 3));
+        let removals = std::mem::replace(&mut (*decisions).removals, NumberSort::new(table.sort_memory / 3));
         let reasons: Vec<_> = (0..table.indexes.list.len()).map(|index| reason_for(&table.indexes, index)).collect();
         leave_out(&mut *leader, table, removals, |leader, index, place| {
             let reason = usize::try_from(index).ok().and_then(|index| reasons.get(index));

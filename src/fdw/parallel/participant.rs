@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
 use crate::error::Result;
 use crate::pg::build_id::build_id;
@@ -70,7 +70,7 @@ impl Shared {
         file.size = stream.size().unwrap_or(file.size);
         let mut order = MaybeUninit::uninit();
         if let Some(list) = list {
-            let start = Place { eol: Eol::Nl, offset: 0, lines: 0 };
+            let start = RecordStart { eol: Eol::Nl, offset: 0, lines: 0 };
             order.write(ChunkOrder::new(FileChunks::of(list).grid(), start));
         }
         Shared {
@@ -150,7 +150,7 @@ enum Step {
 
 /// A process's part in a parallel scan.
 #[derive(Debug)]
-pub struct Part {
+pub struct Participant {
     /// Valid until the leader's workers have ended; then null.
     shared: *const Shared,
     /// A callback announces the end of the shared memory.
@@ -162,9 +162,9 @@ pub struct Part {
     reported: (u64, u64),
 }
 
-impl Part {
-    pub(super) fn new(shared: *const Shared, number: usize, announces_end: bool) -> Part {
-        Part { shared, announces_end, number, step: Step::Arrive, reported: (0, 0) }
+impl Participant {
+    pub(super) fn new(shared: *const Shared, number: usize, announces_end: bool) -> Participant {
+        Participant { shared, announces_end, number, step: Step::Arrive, reported: (0, 0) }
     }
 
     /// Goes to this process's next record; false at the end. `skip` counts the file's records that are still to be left
@@ -221,7 +221,7 @@ impl Part {
                     if *is_new {
                         rows.take_names()?;
                     }
-                    let place = shared.order().map(|s| pg_bulk_format::reader::Place {
+                    let place = shared.order().map(|s| pg_bulk_format::reader::RecordStart {
                         eol: s.eol(),
                         offset: s.grid.base,
                         lines: 0,
