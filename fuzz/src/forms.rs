@@ -152,7 +152,7 @@ fn tokens(template: &[u8]) -> Option<Vec<Token<'_>>> {
 
 /// Returns the date and time of a text, year first.
 fn moment(kind: TemplateType, tokens: &[Token], mut text: &[u8]) -> Result<String, Misfit> {
-    let mut said: HashMap<&str, usize> = HashMap::new();
+    let mut given: HashMap<&str, usize> = HashMap::new();
     for (i, token) in tokens.iter().enumerate() {
         let name = match token {
             Token::Literal(literal) => {
@@ -193,13 +193,13 @@ fn moment(kind: TemplateType, tokens: &[Token], mut text: &[u8]) -> Result<Strin
                 (digits.parse().unwrap_or(usize::MAX), length)
             }
         };
-        said.insert(name, value);
+        given.insert(name, value);
         text = &text[length..];
     }
     if !text.is_empty() {
         return Err(Misfit::Form);
     }
-    let of = |names: &[&str]| names.iter().find_map(|name| said.get(name).copied());
+    let of = |names: &[&str]| names.iter().find_map(|name| given.get(name).copied());
     let year = of(&["YYYY"]).or_else(|| of(&["YY"]).map(|year| if year < 70 { 2000 + year } else { 1900 + year }));
     let (month, day) = (of(&["MM", "MON", "MONTH"]), of(&["DD"]));
     let (minute, second, fraction) =

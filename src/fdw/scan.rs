@@ -59,7 +59,7 @@ pub struct Scan {
     /// Bytes read by scans before a rescan, by workers that have ended, and by a load that replaced the scan.
     pub bytes_before: u64,
     /// This process's part, in a parallel scan.
-    pub part: Option<Participant>,
+    pub participant: Option<Participant>,
     /// A load reads the file instead.
     pub is_replaced: bool,
 }
@@ -123,7 +123,7 @@ impl Scan {
 
     /// Are the reader's next records all rows of this process, with none to leave out?
     pub fn goes_on(&self) -> bool {
-        self.is_plain && self.skip_left == 0 && self.part.as_ref().is_none_or(Participant::goes_on)
+        self.is_plain && self.skip_left == 0 && self.participant.as_ref().is_none_or(Participant::goes_on)
     }
 
     /// Does the scan convert no column?
@@ -133,20 +133,20 @@ impl Scan {
 
     /// Adds the bytes of workers that have ended, before the shared state is released.
     pub fn add_others(&mut self) {
-        self.bytes_before += self.part.as_ref().map_or((0, 0), Participant::others).0;
+        self.bytes_before += self.participant.as_ref().map_or((0, 0), Participant::others).0;
     }
 
     /// Adds the bytes of the workers, and ends the sharing.
     pub fn take_others(&mut self) {
         self.add_others();
-        self.part = None;
+        self.participant = None;
     }
 
     /// Reports and ends this process's part, because the shared state will be released.
     pub fn stop_sharing(&mut self) {
-        if let (Some(part), Some(rows)) = (&mut self.part, &self.rows) {
-            part.report(rows);
-            part.end();
+        if let (Some(participant), Some(rows)) = (&mut self.participant, &self.rows) {
+            participant.report(rows);
+            participant.end();
         }
     }
 

@@ -62,7 +62,7 @@ pub struct Block {
     /// The target of each field of a record; `None` for a field that is not needed.
     columns: Box<[Option<Column>]>,
     /// The form of each attribute's values.
-    sources: Box<[ColumnForm]>,
+    column_forms: Box<[ColumnForm]>,
     /// Values of all rows, row by row.
     values: Box<[Datum]>,
     nulls: Box<[bool]>,
@@ -108,17 +108,18 @@ impl Block {
     /// much larger than their fields: a block has many.
     #[must_use]
     pub fn new(columns: Vec<Option<Column>>, attributes: usize) -> Option<Block> {
-        let mut sources = vec![ColumnForm::Exact; attributes];
+        let mut column_forms = vec![ColumnForm::Exact; attributes];
         for column in columns.iter().flatten() {
             if column.decoder.least_size() > MOST_PADDED {
                 return None;
             }
-            let source = sources.get_mut(column.attribute).filter(|source| **source == ColumnForm::Exact)?;
-            *source = if column.decoder.is_bytes() { ColumnForm::Raw } else { ColumnForm::Padded };
+            let column_form =
+                column_forms.get_mut(column.attribute).filter(|column_form| **column_form == ColumnForm::Exact)?;
+            *column_form = if column.decoder.is_bytes() { ColumnForm::Raw } else { ColumnForm::Padded };
         }
         (!columns.is_empty()).then(|| Block {
             columns: columns.into(),
-            sources: sources.into(),
+            column_forms: column_forms.into(),
             values: vec![0; ROWS * attributes].into(),
             nulls: vec![true; ROWS * attributes].into(),
             odd: [false; ROWS],
@@ -133,8 +134,8 @@ impl Block {
 
     /// The form of each attribute's values.
     #[must_use]
-    pub fn sources(&self) -> &[ColumnForm] {
-        &self.sources
+    pub fn column_forms(&self) -> &[ColumnForm] {
+        &self.column_forms
     }
 
     /// Whether the reader's current record is in the block, so that [`Block::row`] need not decode it.
@@ -172,7 +173,7 @@ impl Block {
         if self.odd.get(row).is_none_or(|&odd| odd) {
             return None;
         }
-        let attributes = self.sources.len();
+        let attributes = self.column_forms.len();
         let at = row * attributes..(row + 1) * attributes;
         Some(Row { values: self.values.get_mut(at.clone())?, nulls: self.nulls.get_mut(at)? })
     }
@@ -185,7 +186,7 @@ impl Block {
         let rest = self.odd.get(first..self.rows)?;
         let rows = rest.iter().take(most).take_while(|&&odd| !odd).count();
         reader.pass_known(rows.checked_sub(1)?);
-        let attributes = self.sources.len();
+        let attributes = self.column_forms.len();
         let at = first * attributes..(first + rows) * attributes;
         Some(Run { values: self.values.get(at.clone())?, nulls: self.nulls.get(at)?, attributes, rows })
     }
@@ -195,8 +196,8 @@ impl Block {
     /// # Safety
     /// The arrays are those of the row that [`Block::row`] returned last, and this is the first call for that row.
     pub unsafe fn make_datums(&mut self, values: *mut Datum, nulls: *const bool) -> Option<()> {
-        for (i, _) in self.sources.iter().enumerate().filter(|&(_, &source)| source == ColumnForm::Raw) {
-            // SAFETY: this function's contract covers the arrays, which are as long as `sources`; the values were
+        for (i, _) in self.column_forms.iter().enumerate().filter(|&(_, &column_form)| column_form == ColumnForm::Raw) {
+            // SAFETY: this function's contract covers the arrays, which are as long as `column_forms`; the values were
             // packed, and their bytes live as long as the row.
             unsafe {
                 if !*nulls.add(i) {
@@ -262,7 +263,7 @@ impl Block {
                 values: &mut [],
                 nulls: &mut [],
                 odd: &mut self.odd,
-                attributes: self.sources.len(),
+                attributes: self.column_forms.len(),
                 arena: &mut self.arena,
                 unescaped: &mut self.unescaped,
             };

@@ -379,20 +379,20 @@ fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
     let (mut walk, mut record) = (Walk::at(begin), begin);
     while offset < size {
         let len = usize::try_from((size - offset).min(COUNTED_AT_ONCE)).unwrap_or(0);
-        let piece = buffer.get_mut(..len).unwrap_or_default();
-        source.read_exactly(piece, offset)?;
+        let bytes = buffer.get_mut(..len).unwrap_or_default();
+        source.read_exactly(bytes, offset)?;
         if let Some(fields) = fields {
             if offset == 0 {
-                let Some(first) = binary::first_record(piece) else { break };
+                let Some(first) = binary::first_record(bytes) else { break };
                 (walk, record) = (Walk::at(first), first);
             }
-            let walked = walk.pass(piece, offset, record, fields);
+            let walked = walk.pass(bytes, offset, record, fields);
             (count, record) = (count + walked.records, walked.record);
             if walked.is_odd {
                 break;
             }
         } else {
-            count += line_ends(piece, &mut ends_in_cr);
+            count += line_ends(bytes, &mut ends_in_cr);
         }
         offset += len as u64;
     }
@@ -404,12 +404,12 @@ fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
     Ok(count)
 }
 
-/// Count line ends of any kind in a piece of a file. The previous piece may have ended between CR and LF.
-fn line_ends(piece: &[u8], ends_in_cr: &mut bool) -> u64 {
-    let mut count = memchr::memchr2_iter(b'\n', b'\r', piece).count();
-    count -= memchr::memchr_iter(b'\r', piece).filter(|at| piece.get(at + 1) == Some(&b'\n')).count();
-    count -= usize::from(*ends_in_cr && piece.first() == Some(&b'\n'));
-    *ends_in_cr = piece.last() == Some(&b'\r');
+/// Count line ends of any kind in a block of a file. The previous block may have ended between CR and LF.
+fn line_ends(bytes: &[u8], ends_in_cr: &mut bool) -> u64 {
+    let mut count = memchr::memchr2_iter(b'\n', b'\r', bytes).count();
+    count -= memchr::memchr_iter(b'\r', bytes).filter(|at| bytes.get(at + 1) == Some(&b'\n')).count();
+    count -= usize::from(*ends_in_cr && bytes.first() == Some(&b'\n'));
+    *ends_in_cr = bytes.last() == Some(&b'\r');
     count as u64
 }
 
@@ -419,9 +419,9 @@ mod tests {
 
     #[test]
     fn a_line_end_is_one_however_long() {
-        let count = |pieces: &[&[u8]]| {
+        let count = |blocks: &[&[u8]]| {
             let mut ends_in_cr = false;
-            pieces.iter().map(|piece| line_ends(piece, &mut ends_in_cr)).sum::<u64>()
+            blocks.iter().map(|bytes| line_ends(bytes, &mut ends_in_cr)).sum::<u64>()
         };
         assert_eq!(count(&[b"a\nb\n\n"]), 3);
         assert_eq!(count(&[b"a\r\nb\r\n"]), 2);

@@ -113,7 +113,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             progress,
             reported: 0,
             bytes_before: 0,
-            part: None,
+            participant: None,
             is_replaced: false,
         };
         if let Some(rows) = rows {

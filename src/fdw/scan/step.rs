@@ -50,9 +50,9 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
         if scan.limit_left == 0 {
             return END;
         }
-        let more = match &mut scan.part {
+        let more = match &mut scan.participant {
             None => rows.advance(),
-            Some(part) => part.advance(rows, &mut scan.skip_left),
+            Some(participant) => participant.advance(rows, &mut scan.skip_left),
         };
         let more = match more {
             Err(error) if scan.tolerance.survives(&error) => {
@@ -69,7 +69,7 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
         let bytes = rows.stream().bytes_read();
         if bytes != scan.reported {
             scan.reported = bytes;
-            let (others_bytes, others_rows) = scan.part.as_ref().map_or((0, 0), Participant::others);
+            let (others_bytes, others_rows) = scan.participant.as_ref().map_or((0, 0), Participant::others);
             scan.progress.update(bytes + others_bytes, rows.count() + others_rows);
         }
         if !more {

@@ -73,10 +73,10 @@ fn check(d: &Dialect, data: &[u8], pieces: &[usize]) {
     let expected = shown_by(d, data);
     for level in levels() {
         for &piece in pieces {
-            let said = read_at_once(d, level, data, piece);
+            let outcome = read_at_once(d, level, data, piece);
             let context =
-                || format!("{level:?} {piece} {said:?} {expected:?} {d:?} {:?}", String::from_utf8_lossy(data));
-            match (expected, said.error) {
+                || format!("{level:?} {piece} {outcome:?} {expected:?} {d:?} {:?}", String::from_utf8_lossy(data));
+            match (expected, outcome.error) {
                 (None, None) => (),
                 (Some((error, shown)), Some((found, fed))) => {
                     assert_eq!(found, error, "{}", context());
@@ -113,10 +113,10 @@ fn other_line_ends() {
 fn one_line_of_a_client() {
     let d = &regular()[0];
     for (data, fed) in [(&b"1\r\n2\n"[..], 5), (b"1\r\n2\rx", 6), (b"1\n2\rx", 5), (b"1\r2\n", 4)] {
-        let said = read_at_once(d, Level::best(), data, 1);
+        let outcome = read_at_once(d, Level::best(), data, 1);
         assert!(
-            matches!(said, ReaderResult { records: 1, error: Some((ReadError::Line(_), at)) } if at == fed),
-            "{said:?}"
+            matches!(outcome, ReaderResult { records: 1, error: Some((ReadError::Line(_), at)) } if at == fed),
+            "{outcome:?}"
         );
     }
 }
@@ -136,8 +136,8 @@ fn lines_that_are_not_complete() {
                 let data = [b"1", end, &record].concat();
                 for level in levels() {
                     for piece in [1, 64, 1000] {
-                        let said = read_at_once(&d, level, &data, piece);
-                        assert_eq!(said, ReaderResult { records: 1, error: None }, "{piece} {d:?} {eol:?}");
+                        let outcome = read_at_once(&d, level, &data, piece);
+                        assert_eq!(outcome, ReaderResult { records: 1, error: None }, "{piece} {d:?} {eol:?}");
                     }
                 }
             }

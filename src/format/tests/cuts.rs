@@ -38,7 +38,7 @@ fn text() -> Dialect {
 }
 
 /// Offset behind the last record, number of records, start of the record at the next edge, lines before it.
-fn said(cut: &Cut) -> (Option<usize>, u64, u64, u64) {
+fn summary(cut: &Cut) -> (Option<usize>, u64, u64, u64) {
     (cut.end, cut.most_records, cut.edge.record, cut.edge.lines_before_record)
 }
 
@@ -47,8 +47,8 @@ fn a_cut_is_behind_the_last_line_end() {
     let file = [&b"1\n2\n"[..], &[b'x'; 70], b"\n\n3"].concat();
     for d in [text(), csv(EndMarker::Until17)] {
         let cuts = cuts(&d, Eol::Nl, &file);
-        assert_eq!(said(&cuts[0]), (Some(4), 2, 1004, 9));
-        assert_eq!(said(&cuts[1]), (Some(12), 2, 1076, 11));
+        assert_eq!(summary(&cuts[0]), (Some(4), 2, 1004, 9));
+        assert_eq!(summary(&cuts[1]), (Some(12), 2, 1076, 11));
         assert_eq!(cuts[1].edge.place(Eol::Nl), RecordStart { eol: Eol::Nl, offset: 1076, lines: 11 });
     }
 }
@@ -58,10 +58,10 @@ fn a_cut_is_behind_the_last_line_end() {
 fn a_record_may_be_longer_than_a_chunk() {
     let file = [&b"1\n\""[..], &b"x\n".repeat(80), b"\"\n2\n"].concat();
     let cuts = cuts(&csv(EndMarker::Until17), Eol::Nl, &file);
-    assert_eq!(said(&cuts[0]), (Some(2), 1, 1002, 8));
-    assert_eq!(said(&cuts[1]), (None, 0, 1002, 8));
+    assert_eq!(summary(&cuts[0]), (Some(2), 1, 1002, 8));
+    assert_eq!(summary(&cuts[1]), (None, 0, 1002, 8));
     // Two records, and the lines in one of them.
-    assert_eq!(said(&cuts[2]), (Some(39), 82, 1167, 90));
+    assert_eq!(summary(&cuts[2]), (Some(39), 82, 1167, 90));
 }
 
 /// The state at an edge: whether it is in quotes, whether the byte behind it is escaped, and whether half a line end is
@@ -95,8 +95,8 @@ fn a_line_end_in_two_ranges_counts_once() {
     let file = [&[b'x'; BLOCK - 1], &b"\r\ny\r\n"[..]].concat();
     for d in [text(), csv(EndMarker::Until17)] {
         let cuts = cuts(&d, Eol::CrNl, &file);
-        assert_eq!(said(&cuts[0]), (None, 0, 1000, 7));
-        assert_eq!(said(&cuts[1]), (Some(4), 2, 1068, 9));
+        assert_eq!(summary(&cuts[0]), (None, 0, 1000, 7));
+        assert_eq!(summary(&cuts[1]), (Some(4), 2, 1068, 9));
     }
 }
 

@@ -283,10 +283,10 @@ fn value(row: &[(Attribute, Value)], other: &[u8; 23], buffer: &mut FormBuffer) 
     let values: Vec<u64> = row.iter().map(|(_, v)| if matches!(v, Value::Null) { 0 } else { v.datum() }).collect();
     let nulls: Vec<bool> = row.iter().map(|(_, value)| matches!(value, Value::Null)).collect();
     let layout = Layout::of_values(&attributes, other).unwrap();
-    let sources = vec![ColumnForm::Exact; row.len()];
+    let column_forms = vec![ColumnForm::Exact; row.len()];
     // SAFETY: the values are those of the attributes, and live until the end of the test; the buffer has `size` bytes.
     unsafe {
-        let value = layout.form_value(&sources, values.as_ptr(), nulls.as_ptr(), buffer)?;
+        let value = layout.form_value(&column_forms, values.as_ptr(), nulls.as_ptr(), buffer)?;
         assert!(value.addr().is_multiple_of(8));
         let size = value.cast::<u32>().read();
         let size = if cfg!(target_endian = "big") { size } else { size >> 2 } as usize;

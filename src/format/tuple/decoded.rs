@@ -34,18 +34,18 @@ impl Layout {
     /// Forms the tuple of a row, as [`Layout::form`] does.
     ///
     /// # Safety
-    /// As [`Layout::form`], except that the values have the forms in `sources`, one for each attribute.
+    /// As [`Layout::form`], except that the values have the forms in `column_forms`, one for each attribute.
     #[inline]
     pub unsafe fn form_decoded<'b>(
         &self,
-        sources: &[ColumnForm],
+        column_forms: &[ColumnForm],
         values: *const u64,
         nulls: *const bool,
         out: &'b mut FormBuffer,
     ) -> Formed<'b> {
         let tuple = out.reserve(self.capacity);
         // SAFETY: this function's contract covers values and nulls; `tuple` points to `capacity` bytes.
-        match unsafe { self.put_decoded(sources, values, nulls, tuple) } {
+        match unsafe { self.put_decoded(column_forms, values, nulls, tuple) } {
             // SAFETY: the buffer's words are initialised, and the tuple has been written into them.
             Ok(length) if length <= self.limit => Formed::Tuple(unsafe { slice::from_raw_parts(tuple, length) }),
             Ok(_) | Err(Stop::TooBig) => Formed::TooBig,
@@ -58,7 +58,7 @@ impl Layout {
     #[inline(always)]
     unsafe fn put_decoded(
         &self,
-        sources: &[ColumnForm],
+        column_forms: &[ColumnForm],
         values: *const u64,
         nulls: *const bool,
         tuple: *mut u8,
@@ -80,12 +80,12 @@ impl Layout {
         }
         let mut at = hoff;
         let mut varying = false;
-        for (i, (column, &source)) in self.columns.iter().zip(sources).enumerate() {
+        for (i, (column, &column_form)) in self.columns.iter().zip(column_forms).enumerate() {
             // SAFETY: there is a value and a null for each column; `at` is the end of the written bytes.
             unsafe {
                 let null = *nulls.add(i);
                 varying |= column.varying() & !null;
-                at = column.put_decoded(source, *values.add(i), null, tuple, at, self.limit)?;
+                at = column.put_decoded(column_form, *values.add(i), null, tuple, at, self.limit)?;
             }
         }
         if has_null {
@@ -105,11 +105,11 @@ impl Column {
     /// As [`Column::put`]; a NULL leaves zeros at the start of the next value.
     ///
     /// # Safety
-    /// As [`Column::put`], and the value has the form `source`.
+    /// As [`Column::put`], and the value has the form `column_form`.
     #[inline(always)]
     unsafe fn put_decoded(
         self,
-        source: ColumnForm,
+        column_form: ColumnForm,
         value: u64,
         null: bool,
         tuple: *mut u8,
@@ -117,7 +117,7 @@ impl Column {
         limit: usize,
     ) -> Result<usize, Stop> {
         let keep = usize::from(null).wrapping_sub(1);
-        match (self.kind, source) {
+        match (self.kind, column_form) {
             (AttributeForm::ByValue, _) => {
                 let mask = usize::from(self.mask);
                 let aligned = (at + mask) & !mask;

@@ -46,13 +46,15 @@ impl Layout {
     #[inline]
     pub unsafe fn form_value(
         &self,
-        sources: &[ColumnForm],
+        column_forms: &[ColumnForm],
         values: *const u64,
         nulls: *const bool,
         out: &mut FormBuffer,
     ) -> Option<*mut u8> {
         // SAFETY: this function has the contract of `form_decoded`.
-        let Formed::Tuple(tuple) = (unsafe { self.form_decoded(sources, values, nulls, out) }) else { return None };
+        let Formed::Tuple(tuple) = (unsafe { self.form_decoded(column_forms, values, nulls, out) }) else {
+            return None;
+        };
         let size = tuple.len() as u32;
         let value: *mut u8 = out.words.as_mut_ptr().cast();
         // SET_VARSIZE (varatt.h)

@@ -141,11 +141,11 @@ impl Heap {
     /// Adds a row that was decoded in a block. Guarded.
     ///
     /// # Safety
-    /// The arrays have a value for each attribute of the relation, in the form that `sources` names.
+    /// The arrays have a value for each attribute of the relation, in the form that `column_forms` names.
     #[inline]
     pub unsafe fn add_decoded(
         &mut self,
-        sources: &[ColumnForm],
+        column_forms: &[ColumnForm],
         arrays: RowArrays,
         origin: Origin,
         form: &mut FormBuffer,
@@ -155,7 +155,7 @@ impl Heap {
         let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
         let mut watch = self.stages.sample();
         // SAFETY: this function's contract covers the arrays; a datum is a usize.
-        let formed = unsafe { self.layout.form_decoded(sources, values, nulls, form) };
+        let formed = unsafe { self.layout.form_decoded(column_forms, values, nulls, form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         self.add_formed(formed, origin, append_lock, watch)
     }

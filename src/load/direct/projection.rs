@@ -242,14 +242,18 @@ impl Projection {
     /// # Safety
     /// See there.
     #[inline]
-    pub unsafe fn form_value(&mut self, sources: &[ColumnForm], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
+    pub unsafe fn form_value(
+        &mut self,
+        column_forms: &[ColumnForm],
+        arrays: RowArrays,
+    ) -> Option<pg_sys::HeapTupleHeader> {
         // The conditions need separate columns.
         if !self.quals.is_null() {
             return None;
         }
         let value = self.call.as_mut()?.value_mut()?;
         // SAFETY: `form` has this contract.
-        unsafe { value.form(sources, arrays) }
+        unsafe { value.form(column_forms, arrays) }
     }
 
     /// Are there columns to convert after the conditions?

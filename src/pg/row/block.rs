@@ -68,7 +68,7 @@ impl Rows {
     }
 
     /// The arrays of the current row, if it was decoded together with others: it has no error, and [`Rows::convert`]
-    /// has nothing to do. Its values last until the next row is asked for. [`Rows::sources`] describes them.
+    /// has nothing to do. Its values last until the next row is asked for. [`Rows::column_forms`] describes them.
     #[inline]
     pub fn decoded(&self) -> Option<RowArrays> {
         self.decoded
@@ -76,13 +76,13 @@ impl Rows {
 
     /// How the values of decoded rows are stored.
     #[inline]
-    pub fn sources(&self) -> &[ColumnForm] {
-        self.block.as_ref().map_or(&[], Block::sources)
+    pub fn column_forms(&self) -> &[ColumnForm] {
+        self.block.as_ref().map_or(&[], Block::column_forms)
     }
 
     /// Are there decoded values that [`Rows::make_datums`] must still convert?
     pub fn has_raw(&self) -> bool {
-        self.sources().contains(&ColumnForm::Raw)
+        self.column_forms().contains(&ColumnForm::Raw)
     }
 
     /// Convert the values of the current row, which was decoded together with others, that are not datums yet.

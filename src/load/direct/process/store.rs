@@ -116,9 +116,9 @@ impl Process {
         let origin = self.origin();
         let Some(destination) = self.heaps.first_mut() else { return Ok(()) };
         let before = destination.bytes();
-        // SAFETY: the rows' arrays with their sources.
+        // SAFETY: the rows' arrays with their column forms.
         let added = unsafe {
-            destination.add_decoded(self.rows.sources(), arrays, origin, &mut self.form, &shared.append_lock)
+            destination.add_decoded(self.rows.column_forms(), arrays, origin, &mut self.form, &shared.append_lock)
         }?;
         if added == Added::Wide {
             // SAFETY: as above; the arrays then contain datums.

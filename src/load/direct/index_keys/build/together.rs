@@ -176,10 +176,10 @@ pub unsafe fn build<W: Word>(
         bounds: &bounds,
         over: &task.over,
     };
-    let mut pieces = Vec::new();
+    let mut built_ranges = Vec::new();
     let mut range = 0;
-    while let Some(piece) = work.build(range, &mut file, &blocks)? {
-        pieces.push(piece);
+    while let Some(built_range) = work.build(range, &mut file, &blocks)? {
+        built_ranges.push(built_range);
         range = task.next.fetch_add(1, Relaxed) as usize;
         if range > bounds.len() {
             break;
@@ -198,24 +198,25 @@ pub unsafe fn build<W: Word>(
     // SAFETY: a local counter, which outlives the use of the remaining blocks.
     let mut left = Left { ranges: vec![blocks.left()], others: unsafe { Extents::new(&raw const extent, size) } };
     for worker in 1..=launched {
-        left.ranges.push(read_pieces(&files, &parts_name(oid, worker), &mut pieces)?);
+        left.ranges.push(read_built(&files, &parts_name(oid, worker), &mut built_ranges)?);
     }
-    pieces.sort_by_key(|piece| piece.range);
-    if !given_up && !are_all(&pieces, bounds.len() + 1) {
+    built_ranges.sort_by_key(|built_range| built_range.range);
+    if !given_up && !are_all(&built_ranges, bounds.len() + 1) {
         return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "a part of an index is missing"));
     }
     // If two ranges do not meet in the old index, it is not in order. The leader then reads all of it alone and finds
     // the error.
-    if given_up || !pieces.windows(2).all(|pair| matches!(pair, [a, b] if a.seen.next == b.seen.first)) {
+    if given_up || !built_ranges.windows(2).all(|pair| matches!(pair, [a, b] if a.seen.next == b.seen.first)) {
         // The keys written for the workers are all still in memory.
         keys.runs.list.truncate(known);
         help.set(Help { workers: 0, ..help.get() });
         return Ok(Together::GivenUp);
     }
-    let new: u64 = pieces.iter().map(|piece| piece.part.entries.saturating_sub(piece.seen.count)).sum();
+    let new: u64 =
+        built_ranges.iter().map(|built_range| built_range.part.entries.saturating_sub(built_range.seen.count)).sum();
     check_built(new, keys.total)?;
     keys.take_entries();
-    let parts = pieces.into_iter().map(|piece| piece.part).collect();
+    let parts = built_ranges.into_iter().map(|built_range| built_range.part).collect();
     left.ranges.sort_by_key(|range| range.start);
     let left = Remains(Rc::new(RefCell::new(left)));
     let built = join::<W, _>(keys.shape(), options, parts, Box::new(left.clone()), &mut file);
@@ -377,21 +378,21 @@ unsafe fn build_ranges<W: Word>(
         over: &task.over,
     };
     point!("index.helper");
-    let mut pieces = Vec::new();
+    let mut built_ranges = Vec::new();
     loop {
         let range = task.next.fetch_add(1, Relaxed) as usize;
         if range > bounds.len() {
             break;
         }
-        let Some(piece) = work.build(range, &mut file, &blocks)? else { break };
-        pieces.push(piece);
+        let Some(built_range) = work.build(range, &mut file, &blocks)? else { break };
+        built_ranges.push(built_range);
     }
     drop(work);
     file.finish()?;
     runs.iter_mut().for_each(Runs::close);
     // SAFETY: a variable of this process.
     let number = usize::try_from(unsafe { pg_sys::ParallelWorkerNumber }).unwrap_or(0) + 1;
-    write_pieces(&files, &parts_name(task.index, number), blocks.left(), &pieces);
+    write_built(&files, &parts_name(task.index, number), blocks.left(), &built_ranges);
     files.release();
     Ok(())
 }
@@ -401,8 +402,8 @@ fn damaged() -> Error {
 }
 
 /// Are these all ranges, in order?
-fn are_all<W: Word>(pieces: &[BuiltRange<W>], count: usize) -> bool {
-    pieces.len() == count && pieces.iter().enumerate().all(|(i, piece)| i == piece.range)
+fn are_all<W: Word>(built_ranges: &[BuiltRange<W>], count: usize) -> bool {
+    built_ranges.len() == count && built_ranges.iter().enumerate().all(|(i, built_range)| i == built_range.range)
 }
 
 /// An optional entry as numbers.
@@ -420,7 +421,7 @@ fn entry_of<W: Word>([is_there, low, high, tid]: [u64; 4]) -> Option<Entry<W>> {
 
 /// Writes the built ranges to a file: the unused blocks, then for each range its number, entries, [`Seen`], borders and
 /// links. Guarded.
-fn write_pieces<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, pieces: &[BuiltRange<W>]) {
+fn write_built<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, built_ranges: &[BuiltRange<W>]) {
     let file = files.make(name);
     // SAFETY: a guarded call on an open file, which does not change the bytes.
     let write = |bytes: &[u8]| unsafe {
@@ -428,7 +429,7 @@ fn write_pieces<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, 
     };
     write(&left.start.to_ne_bytes());
     write(&left.end.to_ne_bytes());
-    for BuiltRange { range, part, seen } in pieces {
+    for BuiltRange { range, part, seen } in built_ranges {
         let pages = [&part.first, &part.last];
         let [first, last] = pages.map(|page| u64::from(page.is_some()));
         let numbers = [*range as u64, part.entries, part.links.len() as u64, first, last, seen.count];
@@ -447,7 +448,11 @@ fn write_pieces<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, 
 }
 
 /// Reads the ranges of a worker. Returns its unused blocks. Guarded.
-fn read_pieces<W: Word>(files: &SharedFiles, name: &CString, pieces: &mut Vec<BuiltRange<W>>) -> Result<Range<u32>> {
+fn read_built<W: Word>(
+    files: &SharedFiles,
+    name: &CString,
+    built_ranges: &mut Vec<BuiltRange<W>>,
+) -> Result<Range<u32>> {
     let file = files.open(name);
     if file.is_null() {
         return Err(damaged());
@@ -484,7 +489,7 @@ fn read_pieces<W: Word>(files: &SharedFiles, name: &CString, pieces: &mut Vec<Bu
         whole(&mut links)?;
         let range = usize::try_from(range).map_err(|_| damaged())?;
         let seen = Seen { count: old, first: seen_first, next };
-        pieces.push(BuiltRange { range, part: TreePart { first, last, entries: count, links }, seen });
+        built_ranges.push(BuiltRange { range, part: TreePart { first, last, entries: count, links }, seen });
     }
     // SAFETY: a guarded call on an open file.
     unsafe { pg_sys::BufFileClose(file) };
