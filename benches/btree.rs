@@ -18,7 +18,7 @@ use pg_bulk_format::btree::build::{Builder, Options, Page, PageSink};
 use pg_bulk_format::btree::bytes;
 use pg_bulk_format::btree::bytes::merge::Run;
 use pg_bulk_format::btree::bytes::record::{Record, Records, append};
-use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, Value};
+use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, StoredValue};
 use pg_bulk_format::btree::bytes::store::Store;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
@@ -170,7 +170,7 @@ fn strings(bench: &Bench, name: &str, keys: &[Vec<u8>], deduplicate: bool) {
         let mut store = Store::new(usize::MAX / 4);
         for (row, key) in keys.iter().enumerate() {
             assert!(store.make_room(key.len() + 8).expect("memory"));
-            assert!(store.push(&shape, &[Value::Bytes(key)], tid(row)));
+            assert!(store.push(&shape, &[StoredValue::Bytes(key)], tid(row)));
         }
         store
     };

@@ -2,7 +2,7 @@
 //! tuples that are formed of both.
 
 use pg_bulk_format::arena::Arena;
-use pg_bulk_format::block::{Block, Column};
+use pg_bulk_format::block::{Block, FieldTarget};
 use pg_bulk_format::convert::{Charset, Decoder, Session};
 use pg_bulk_format::reader::{Event, Reader, Settings, Value};
 use pg_bulk_format::scan::Level;
@@ -83,7 +83,7 @@ pub fn run(input: &[u8]) {
     let is_wanted = |i: usize| how >> 4 != i as u8 + 1;
     let not_null = |i: usize| how & 4 != 0 && i == 0;
     let columns = decoders.iter().enumerate().map(|(attribute, &decoder)| {
-        is_wanted(attribute).then_some(Column { decoder, attribute, not_null: not_null(attribute) })
+        is_wanted(attribute).then_some(FieldTarget { decoder, attribute, not_null: not_null(attribute) })
     });
     let Some(mut block) = Block::new(columns.collect(), decoders.len()) else { return };
     let stamp = Stamp { xmin: 7, cid: 3, frozen: false };

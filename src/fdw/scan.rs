@@ -13,7 +13,7 @@ use pgrx::pg_sys;
 
 use super::aggregate::sums::Aggregation;
 use super::options::TableOptions;
-use super::order::Check;
+use super::order::OrderCheck;
 use super::parallel::participant::Participant;
 use super::private::Wanted;
 use crate::error::Result;
@@ -34,7 +34,7 @@ pub struct Scan {
     begun_in: pg_sys::SubTransactionId,
     wanted: Wanted,
     /// Check of the row order, if the plan relies on it.
-    order: Option<Check>,
+    order: Option<OrderCheck>,
     options: TableOptions,
     /// The function that makes the rows. With a filter, all columns of the file are in `first`.
     filter: Option<RowFilter>,

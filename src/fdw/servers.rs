@@ -120,7 +120,7 @@ pub fn check_pending() -> Result<()> {
     if AGAIN.get() {
         CHECKED.with_borrow(|checked| named.extend(checked.iter().cloned()));
     }
-    for (server, options) in written(Rows::Now) {
+    for (server, options) in written(CatalogRows::Now) {
         for (option, value) in &options {
             for named in named.iter().filter(|named| named.option == option && named.value == *value) {
                 check(server, named)?;
@@ -134,7 +134,7 @@ pub fn check_pending() -> Result<()> {
         remembered = CHECKED.with_borrow(|checked| checked.clone());
         remembered.extend(named);
         let options: HashSet<(String, Vec<u8>)> =
-            written(Rows::OnceMore).into_iter().flat_map(|(_, options)| options).collect();
+            written(CatalogRows::OnceMore).into_iter().flat_map(|(_, options)| options).collect();
         remembered.retain(|named| options.contains(&(named.option.to_string(), named.value.clone())));
     }
     PENDING.with_borrow_mut(Vec::clear);
@@ -173,7 +173,7 @@ pub fn no_programs(server: pg_sys::Oid) -> Error {
 
 /// The rows of a catalog to visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rows {
+enum CatalogRows {
     /// Rows as they are now, including the last command's.
     Now,
     /// Also dead rows, which may come back when a subtransaction is rolled back.
@@ -181,7 +181,7 @@ enum Rows {
 }
 
 /// Servers and options of foreign tables that this transaction has created or altered. Guarded.
-fn written(which: Rows) -> Vec<Written> {
+fn written(which: CatalogRows) -> Vec<Written> {
     let mut found = Vec::new();
     // SAFETY: guarded calls; the row of a table begins with its oid and its server's, and ends with its options.
     unsafe {
@@ -199,14 +199,18 @@ fn written(which: Rows) -> Vec<Written> {
 }
 
 /// Visits the rows of a catalog. Guarded.
-fn each_row(catalog: pg_sys::Oid, which: Rows, mut look: impl FnMut(pg_sys::HeapTuple, &[Option<pg_sys::Datum>])) {
+fn each_row(
+    catalog: pg_sys::Oid,
+    which: CatalogRows,
+    mut look: impl FnMut(pg_sys::HeapTuple, &[Option<pg_sys::Datum>]),
+) {
     // SAFETY: guarded calls on a catalog; there is room for each attribute.
     unsafe {
         let lock = pg_sys::AccessShareLock.cast_signed();
         let relation = pg_sys::table_open(catalog, lock);
         let snapshot = match which {
-            Rows::Now => &raw mut pg_sys::SnapshotSelfData,
-            Rows::OnceMore => &raw mut pg_sys::SnapshotAnyData,
+            CatalogRows::Now => &raw mut pg_sys::SnapshotSelfData,
+            CatalogRows::OnceMore => &raw mut pg_sys::SnapshotAnyData,
         };
         let none = std::ptr::null_mut();
         let scan = pg_sys::systable_beginscan(relation, pg_sys::InvalidOid, false, snapshot, 0, none);
@@ -316,7 +320,7 @@ extern "C-unwind" fn keep_directory(server: pg_sys::Oid) {
     // SAFETY: guarded calls; a row of the catalog has these attributes, the first one its oid, the last one its
     // options.
     unsafe {
-        each_row(pg_sys::ForeignServerRelationId, Rows::Now, |_, values| {
+        each_row(pg_sys::ForeignServerRelationId, CatalogRows::Now, |_, values| {
             let [Some(oid), .., options] = *values else { return };
             if oid.value() as u32 == server.to_u32() {
                 let options = options.map(|options| stored(pg_sys::untransformRelOptions(options))).unwrap_or_default();

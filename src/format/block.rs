@@ -47,7 +47,7 @@ const PAUSE: usize = 1000;
 
 /// The target of a field.
 #[derive(Debug, Clone, Copy)]
-pub struct Column {
+pub struct FieldTarget {
     /// Converts the field.
     pub decoder: Decoder,
     /// Index of the value in a row.
@@ -60,7 +60,7 @@ pub struct Column {
 #[derive(Debug)]
 pub struct Block {
     /// The target of each field of a record; `None` for a field that is not needed.
-    columns: Box<[Option<Column>]>,
+    columns: Box<[Option<FieldTarget>]>,
     /// The form of each attribute's values.
     column_forms: Box<[ColumnForm]>,
     /// Values of all rows, row by row.
@@ -80,7 +80,7 @@ pub struct Block {
 
 /// A row of a block.
 #[derive(Debug)]
-pub struct Row<'a> {
+pub struct BlockRow<'a> {
     /// The values; those of a [`ColumnForm::Raw`] attribute are made by [`raw::pack`].
     pub values: &'a mut [Datum],
     /// Whether each value is NULL.
@@ -107,7 +107,7 @@ impl Block {
     /// Returns `None` if a column names an attribute that does not exist or that another column has, or if values are
     /// much larger than their fields: a block has many.
     #[must_use]
-    pub fn new(columns: Vec<Option<Column>>, attributes: usize) -> Option<Block> {
+    pub fn new(columns: Vec<Option<FieldTarget>>, attributes: usize) -> Option<Block> {
         let mut column_forms = vec![ColumnForm::Exact; attributes];
         for column in columns.iter().flatten() {
             if column.decoder.least_size() > MOST_PADDED {
@@ -159,7 +159,7 @@ impl Block {
     /// addresses until this function is called for a record outside the block, provided that the reader gets no other
     /// bytes.
     #[inline]
-    pub fn row(&mut self, reader: &Reader) -> Option<Row<'_>> {
+    pub fn row(&mut self, reader: &Reader) -> Option<BlockRow<'_>> {
         let (batch, record) = reader.place_in_batch()?;
         if batch != self.batch || !(self.first..self.first + self.rows).contains(&record) {
             if self.pause > 0 {
@@ -175,7 +175,7 @@ impl Block {
         }
         let attributes = self.column_forms.len();
         let at = row * attributes..(row + 1) * attributes;
-        Some(Row { values: self.values.get_mut(at.clone())?, nulls: self.nulls.get_mut(at)? })
+        Some(BlockRow { values: self.values.get_mut(at.clone())?, nulls: self.nulls.get_mut(at)? })
     }
 
     /// Returns the reader's current record, which [`Block::row`] has returned before, and the rows behind it that are

@@ -108,15 +108,15 @@ impl Met {
 }
 
 /// A table, as rows refer to it.
-struct Table {
+struct LoadedTable {
     oid: pg_sys::Oid,
     /// Schema and name, quoted.
     name: CString,
 }
 
-impl Table {
+impl LoadedTable {
     /// None if there is no such table. Guarded.
-    fn of(oid: pg_sys::Oid) -> Option<Table> {
+    fn of(oid: pg_sys::Oid) -> Option<LoadedTable> {
         // SAFETY: guarded catalog lookups, and the strings that they return.
         unsafe {
             let name = pg_sys::get_rel_name(oid);
@@ -124,7 +124,7 @@ impl Table {
             if name.is_null() || schema.is_null() {
                 return None;
             }
-            Some(Table { oid, name: CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name)).to_owned() })
+            Some(LoadedTable { oid, name: CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name)).to_owned() })
         }
     }
 
@@ -235,7 +235,7 @@ fn lock(schema: pg_sys::Oid, target: pg_sys::Oid, met: &[Met]) {
 }
 
 /// The last load of a file into a table.
-fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<EarlierLoad>> {
+fn look_up(records: &OwnTable, table: &LoadedTable, met: &Met) -> Result<Option<EarlierLoad>> {
     let mut found: Option<EarlierLoad> = None;
     let mut is_seen = Ok(());
     records.for_each_of(met.digest.key(), |row, values| {
@@ -276,7 +276,7 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
     };
     point!("once.looked");
     lock(load.schema, load.target.relid, &met);
-    let table = Table { oid: load.target.relid, name: load.target.name.clone() };
+    let table = LoadedTable { oid: load.target.relid, name: load.target.name.clone() };
     home::take_home(load.schema, Some(&table))?;
     let records = OwnTable::to_read(load.schema, TABLE, TABLE_COLUMNS)?;
     let (count, mut skipped) = (met.len(), 0);
@@ -409,7 +409,7 @@ pub fn record(load: &Load) -> Result<()> {
 }
 
 /// Removes the rows of these tables, with this path or any. Returns the number of files. Guarded.
-fn forget(schema: pg_sys::Oid, tables: &[Table], path: Option<&CStr>) -> Result<usize> {
+fn forget(schema: pg_sys::Oid, tables: &[LoadedTable], path: Option<&CStr>) -> Result<usize> {
     let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
     let mut oids: Vec<u32> = tables.iter().map(|table| table.oid.to_u32()).collect();
     oids.sort_unstable();
@@ -452,13 +452,13 @@ pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
         if !OwnTable::is_there(schema, TABLE) {
             return;
         }
-        let mut tables: Vec<Table> = Table::of(target.relid).into_iter().collect();
+        let mut tables: Vec<LoadedTable> = LoadedTable::of(target.relid).into_iter().collect();
         if target.kind == TargetKind::Partitioned {
             let lock = pg_sys::NoLock.cast_signed();
             let list = guard(|| find_all_inheritors(target.relid, lock, std::ptr::null_mut()));
             let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
             let others = (0..count).map(|i| (*(*list).elements.add(i)).oid_value);
-            tables.extend(others.filter(|oid| *oid != target.relid).filter_map(Table::of));
+            tables.extend(others.filter(|oid| *oid != target.relid).filter_map(LoadedTable::of));
         }
         forget(schema, &tables, None).or_raise();
     }
@@ -553,7 +553,7 @@ pub unsafe extern "C-unwind" fn bulk_forget(fcinfo: pg_sys::FunctionCallInfo) ->
         };
         check_transaction(c"bulk_forget()");
         let target = pg_sys::Oid::from_u32(target.value() as u32);
-        let Some(table) = Table::of(target) else {
+        let Some(table) = LoadedTable::of(target) else {
             let message = format!("relation with OID {} does not exist", target.to_u32());
             Error::new(Code::ERRCODE_UNDEFINED_TABLE, message).raise();
         };

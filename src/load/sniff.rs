@@ -17,7 +17,7 @@ use crate::pg::copy_question;
 use crate::pg::directory::file_of;
 use crate::pg::encoding::shown;
 use crate::pg::jsonb;
-use crate::pg::option_value::{Caller, Value, invalid, text};
+use crate::pg::option_value::{Caller, OptionValue, invalid, text};
 use crate::pg::server_text::to_server;
 use crate::pg::sniff::{self, Request, Sniffed, ValuePosition, identifier, table_name};
 use crate::pg::source::Location;
@@ -176,7 +176,7 @@ impl<'a> Asked<'a> {
 }
 
 /// The name of a table, with or without a schema, quoted for SQL. Guarded.
-fn qualified(name: &str, value: &Value) -> Result<Vec<u8>> {
+fn qualified(name: &str, value: &OptionValue) -> Result<Vec<u8>> {
     let given = value.one(name)?;
     let Some(given) = datum(given) else { return Err(invalid(format!("{name} must be the name of a table"))) };
     // SAFETY: guarded calls: a text, and a list of nodes with strings, or an error.

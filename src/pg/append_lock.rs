@@ -21,7 +21,7 @@ pub struct AppendLock {
 
 /// The append lock is held by this process, until this guard is dropped.
 #[derive(Debug)]
-pub struct Held<'a> {
+pub struct AppendLockGuard<'a> {
     lock: &'a AppendLock,
     /// Another process held the lock when this one asked for it.
     pub waited: bool,
@@ -47,7 +47,7 @@ impl AppendLock {
     }
 
     /// Waits for the append lock and takes it. Guarded, and interruptible.
-    pub fn take(&self) -> Held<'_> {
+    pub fn take(&self) -> AppendLockGuard<'_> {
         let take = || self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         let waited = !take();
         if waited {
@@ -60,11 +60,11 @@ impl AppendLock {
                 pg_sys::ConditionVariableCancelSleep();
             }
         }
-        Held { lock: self, waited }
+        AppendLockGuard { lock: self, waited }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for AppendLockGuard<'_> {
     fn drop(&mut self) {
         self.lock.held.store(0, Ordering::Release);
         // SAFETY: as in `take`; raises nothing.

@@ -145,7 +145,7 @@ pub struct Listed {
 }
 
 /// Result of the start of a chunk.
-enum Step {
+enum ChunkStart {
     /// The chunk has records.
     Records,
     /// The chunk has no records.
@@ -190,9 +190,9 @@ impl Listed {
                 self.begin_part(file, part, rows, shared, stages, &mut reserve, &mark)?
             };
             match step {
-                Step::Records => return Ok(true),
-                Step::Empty => (),
-                Step::Over => {
+                ChunkStart::Records => return Ok(true),
+                ChunkStart::Empty => (),
+                ChunkStart::Over => {
                     shared.rest(process);
                     return Ok(false);
                 }
@@ -209,19 +209,19 @@ impl Listed {
         stages: &mut Stages,
         reserve: &mut impl FnMut(u64) -> Result<()>,
         mark: &impl Fn(u64, RecordStart),
-    ) -> Result<Step> {
+    ) -> Result<ChunkStart> {
         self.open = None;
         let mut watch = stages.watch();
         rows.switch_to_file(file)?;
         let most = if self.takes_ids { most_records(rows, 0)? } else { 0 };
         point!("unit.counted");
         stages.lap(&mut watch, Stage::Read);
-        let Some(edge) = shared.wait_to_cut(self.ticket) else { return Ok(Step::Over) };
+        let Some(edge) = shared.wait_to_cut(self.ticket) else { return Ok(ChunkStart::Over) };
         stages.lap(&mut watch, Stage::WaitToCut);
         mark(self.ticket, RecordStart { eol: Eol::Nl, offset: 0, lines: 0 });
         reserve(most)?;
         shared.pass_edge(self.ticket, edge);
-        Ok(Step::Records)
+        Ok(ChunkStart::Records)
     }
 
     /// Begin a chunk of a large file.
@@ -235,7 +235,7 @@ impl Listed {
         stages: &mut Stages,
         reserve: &mut impl FnMut(u64) -> Result<()>,
         mark: &impl Fn(u64, RecordStart),
-    ) -> Result<Step> {
+    ) -> Result<ChunkStart> {
         let ticket = self.ticket;
         if part == 0 {
             self.open = None;
@@ -259,7 +259,7 @@ impl Listed {
             (state.base.load(SeqCst) != UNKNOWN).then_some(true)
         });
         if !known {
-            return Ok(Step::Over);
+            return Ok(ChunkStart::Over);
         }
         let begin = state.place();
         let size = rows.stream().files().and_then(|list| list.files.get(file)).map_or(0, |file| file.identity.size);
@@ -276,7 +276,7 @@ impl Listed {
             let Some(cutter) = rows.stream().cutter(begin) else { return Ok(self.pass_by(shared)) };
             self.open = Some((file, Box::new(cutter)));
         }
-        let Some((_, cutter)) = &self.open else { return Ok(Step::Empty) };
+        let Some((_, cutter)) = &self.open else { return Ok(ChunkStart::Empty) };
         let stream = rows.stream_mut();
         stream.shrink(len);
         let mut watch = stages.watch();
@@ -284,14 +284,14 @@ impl Listed {
         stages.lap(&mut watch, Stage::Read);
         let survey = stream.survey(&mut uncut, cutter);
         stages.lap(&mut watch, Stage::Cut);
-        let Some(edge) = shared.wait_to_cut(ticket) else { return Ok(Step::Over) };
+        let Some(edge) = shared.wait_to_cut(ticket) else { return Ok(ChunkStart::Over) };
         stages.lap(&mut watch, Stage::WaitToCut);
         point!("chunk.turn");
         // SAFETY: as in `state`; `self.open` is not part of the state.
         let state = unsafe { &*self.states.add(file) };
         if state.ended.load(SeqCst) != 0 {
             shared.pass_edge(ticket, edge);
-            return Ok(Step::Empty);
+            return Ok(ChunkStart::Empty);
         }
         let edge = if part == 0 { Edge::at(begin) } else { edge };
         let place = edge.place(begin.eol);
@@ -305,26 +305,26 @@ impl Listed {
             reserve(if self.takes_ids { most_records(rows, place.offset)? } else { 0 })?;
             shared.pass_edge(ticket, edge);
             rows.stream_mut().resume(place)?;
-            return Ok(Step::Records);
+            return Ok(ChunkStart::Records);
         }
         let end = cut.end.unwrap_or(0);
         reserve(cut.most_records)?;
         shared.pass_edge(ticket, cut.edge);
         if end == 0 {
-            return Ok(Step::Empty);
+            return Ok(ChunkStart::Empty);
         }
         rows.stream_mut().begin_chunk(uncut, place, end)?;
-        Ok(Step::Records)
+        Ok(ChunkStart::Records)
     }
 
     /// Skip a chunk without records.
-    fn pass_by(&self, shared: &ChunkOrder) -> Step {
+    fn pass_by(&self, shared: &ChunkOrder) -> ChunkStart {
         match shared.wait_to_cut(self.ticket) {
             Some(edge) => {
                 shared.pass_edge(self.ticket, edge);
-                Step::Empty
+                ChunkStart::Empty
             }
-            None => Step::Over,
+            None => ChunkStart::Over,
         }
     }
 }

@@ -28,7 +28,7 @@ use pg_bulk_format::btree::{
 };
 use pgrx::pg_sys;
 
-pub use self::grow::{End, MOST_PAGES};
+pub use self::grow::{IndexEnd, MOST_PAGES};
 use super::compat;
 use super::unguarded as c;
 

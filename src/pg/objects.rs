@@ -19,7 +19,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::attempt::complaint;
 use super::column::{Column, Taken};
 use super::encoding::Encodings;
-use super::key_options::Key;
+use super::key_options::MemberKey;
 use super::line_parts::Given;
 use super::server_text::from_server;
 use super::unguarded::{self, Opaque};
@@ -92,7 +92,7 @@ fn form_of(type_oid: pg_sys::Oid) -> Form {
 
 /// Fails if a column with the option `rest` is not of type json or jsonb. Guarded.
 pub fn check_rest(columns: &[Column]) -> Result<()> {
-    match columns.iter().find(|column| column.key == Some(Key::Rest) && !is_json(column.type_oid)) {
+    match columns.iter().find(|column| column.key == Some(MemberKey::Rest) && !is_json(column.type_oid)) {
         Some(column) => {
             let message =
                 format!("column \"{}\" with the option rest must be of type json or jsonb", column.display_name());
@@ -106,16 +106,16 @@ impl Objects {
     /// Sets the columns whose values are taken from lines. Guarded.
     pub(super) fn lay_out(&mut self, columns: &[Column], encodings: &Encodings) {
         let key = |column: &'_ Column| match (&column.key, column.taken) {
-            (Some(Key::Named(key)), Taken::Part) => Some(key.clone()),
+            (Some(MemberKey::Named(key)), Taken::Part) => Some(key.clone()),
             (None, Taken::Part) => Some(column.name.as_bytes().to_vec()),
             _ => None,
         };
         let keys: Vec<Option<Vec<u8>>> = columns.iter().map(key).collect();
-        let rest = columns.iter().any(|column| column.key == Some(Key::Rest));
+        let rest = columns.iter().any(|column| column.key == Some(MemberKey::Rest));
         let named: Vec<&[u8]> = keys.iter().flatten().map(Vec::as_slice).collect();
         self.object = Object::new(&named, rest, encodings.charset());
         let take = |(column, key): (&Column, &Option<Vec<u8>>)| {
-            if column.taken == Taken::Part && column.key == Some(Key::Rest) {
+            if column.taken == Taken::Part && column.key == Some(MemberKey::Rest) {
                 return Take::Rest;
             }
             let key = key.as_ref().and_then(|key| self.object.key(key));

@@ -48,7 +48,7 @@ use super::decompressor::{Counted, Input, PATIENCE, failed, reserve, without_sig
 use super::members;
 use super::points::point_errno;
 use super::source::Descriptor;
-use super::zstd_frames::{Frames, Next, ROOM};
+use super::zstd_frames::{Frames, NextFrame, ROOM};
 use crate::guc;
 
 /// How long a process waits before it looks again.
@@ -246,7 +246,7 @@ impl Ring {
         }
         let (map, stop) = (Arc::new(map), Arc::new(AtomicBool::new(false)));
         let input = Input { file, offset: 0, stop: Arc::clone(&stop), ahead: members::bytes_ahead() };
-        let writer = Writer { map: Arc::clone(&map), stop: Arc::clone(&stop) };
+        let writer = RingWriter { map: Arc::clone(&map), stop: Arc::clone(&stop) };
         let (began, has_begun) = sync_channel(1);
         without_signals(|| {
             let work = move || {
@@ -365,12 +365,12 @@ impl Ring {
 }
 
 /// The thread's access to the ring.
-struct Writer {
+struct RingWriter {
     map: Arc<Map>,
     stop: Arc<AtomicBool>,
 }
 
-impl Drop for Writer {
+impl Drop for RingWriter {
     /// However the thread ends, also by a panic in a decoder, processes must not wait for more bytes.
     fn drop(&mut self) {
         let head = self.map.head();
@@ -398,7 +398,7 @@ impl Decoder {
     }
 }
 
-impl Writer {
+impl RingWriter {
     fn work(&self, decoder: Decoder, compression: Compression, consumed: &Arc<AtomicU64>, base: u64) {
         let head = self.map.head();
         let outcome = match decoder {
@@ -457,9 +457,9 @@ impl Writer {
             consumed.store(frames.consumed(), Relaxed);
             head.consumed.store(frames.consumed(), Relaxed);
             match next? {
-                Next::Bytes(n) => filled += n as u64,
-                Next::End => return Ok(filled.max(base)),
-                Next::Other => break,
+                NextFrame::Bytes(n) => filled += n as u64,
+                NextFrame::End => return Ok(filled.max(base)),
+                NextFrame::Other => break,
             }
             // The bytes before `base` are not shared.
             if filled > base {

@@ -44,7 +44,7 @@ pub enum Verbosity {
 
 /// Result of a row's conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Conversion {
     /// All values are converted.
     Good,
     /// The row is skipped.
@@ -139,10 +139,10 @@ impl Rows {
         tolerance: &mut Tolerance,
         arrays: RowArrays,
         econtext: *mut pg_sys::ExprContext,
-    ) -> Result<Outcome> {
+    ) -> Result<Conversion> {
         if self.binary.is_some() {
             // In no version do receive functions report errors softly.
-            return Ok(if self.has_queue() { Outcome::Raises } else { Outcome::Good });
+            return Ok(if self.has_queue() { Conversion::Raises } else { Conversion::Good });
         }
         let mut set_null = false;
         for at in 0..self.queue.len() {
@@ -190,7 +190,7 @@ impl Rows {
                 };
                 match converted {
                     Soft::Good(datum) => (!string.is_null()).then_some(datum),
-                    Soft::Raises => return Ok(Outcome::Raises),
+                    Soft::Raises => return Ok(Conversion::Raises),
                     Soft::Bad(_) if tolerance.on_error == OnError::SetNull => {
                         set_null = true;
                         self.set_to_null(queued.column, tolerance)?;
@@ -200,7 +200,7 @@ impl Rows {
                         if details {
                             tolerance.bad_value = Some(error);
                         }
-                        return self.leave_out(queued.column, tolerance).map(|()| Outcome::LeftOut);
+                        return self.leave_out(queued.column, tolerance).map(|()| Conversion::LeftOut);
                     }
                 }
             };
@@ -209,7 +209,7 @@ impl Rows {
         }
         self.attention = Attention::NONE;
         tolerance.bad_rows += u64::from(set_null);
-        Ok(Outcome::Good)
+        Ok(Conversion::Good)
     }
 
     fn note(&mut self, column: usize, doing: &str) {

@@ -18,7 +18,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::Queue;
 use super::choice::{LastStarts, Slots, Targets, choose};
-use super::job::{End, Failure, Queued};
+use super::job::{AttemptEnd, Failure, Queued};
 use super::succession::{WorkerWord, WorkerWords};
 use super::wake::NO_LINGERING;
 use crate::error::{OrRaise, Result};
@@ -74,7 +74,7 @@ struct Dispatcher {
 
 /// The action after a cycle.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum NextAction {
     Sleep(i64),
     /// There is no work.
     Idle,
@@ -119,11 +119,11 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
     let mut idle_since = None;
     loop {
         match dispatcher.lap() {
-            Next::Sleep(milliseconds) => {
+            NextAction::Sleep(milliseconds) => {
                 (linger, idle_since) = (LINGER, None);
                 dispatcher.sleep(milliseconds);
             }
-            Next::Idle => {
+            NextAction::Idle => {
                 // Any wake-up in between ends the sleep.
                 let left = linger.saturating_sub(idle_since.get_or_insert_with(Instant::now).elapsed());
                 if !left.is_zero() {
@@ -135,7 +135,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
                     dispatcher.sleep(milliseconds(LINGER));
                 }
             }
-            Next::Gone => return,
+            NextAction::Gone => return,
         }
     }
 }
@@ -146,7 +146,7 @@ fn milliseconds(duration: Duration) -> i64 {
 }
 
 impl Dispatcher {
-    fn lap(&mut self) -> Next {
+    fn lap(&mut self) -> NextAction {
         let ended = self.reap();
         let now = Instant::now();
         self.left_alone.retain(|(_, until)| *until > now);
@@ -183,7 +183,7 @@ impl Dispatcher {
         });
         match there {
             Ok(true) => (),
-            Ok(false) => return Next::Gone,
+            Ok(false) => return NextAction::Gone,
             Err(error) => error.raise(),
         }
         let outlook = in_transaction(|| self.look()).or_raise();
@@ -205,10 +205,10 @@ impl Dispatcher {
         }
         if forgets_more {
             self.sweep = None;
-            return Next::Sleep(1);
+            return NextAction::Sleep(1);
         }
         match outlook.next {
-            Next::Sleep(milliseconds) if full => Next::Sleep(milliseconds.min(RETRY)),
+            NextAction::Sleep(milliseconds) if full => NextAction::Sleep(milliseconds.min(RETRY)),
             next => next,
         }
     }
@@ -300,7 +300,7 @@ impl Dispatcher {
                 Failure::new(c"42501", &format!("role \"{role}\" may not connect to the database of the queue"))
             }
         };
-        if !self.queue.fail_if_free(job.id, job.attempt, End::Failed, &failure)? {
+        if !self.queue.fail_if_free(job.id, job.attempt, AttemptEnd::Failed, &failure)? {
             self.leave_alone(job.id);
         }
         Ok(true)
@@ -356,19 +356,19 @@ impl Dispatcher {
             }
             start.retain(|job| !failed.contains(&job.id));
             if !failed.is_empty() {
-                return Ok(Outlook { start: self.with_beginnings(start)?, over, next: Next::Sleep(1) });
+                return Ok(Outlook { start: self.with_beginnings(start)?, over, next: NextAction::Sleep(1) });
             }
         }
 
         let is_busy = !owners.is_empty() || !start.is_empty();
         if !is_busy && !self.queue.has_work()? {
-            return Ok(Outlook { start: Vec::new(), over, next: Next::Idle });
+            return Ok(Outlook { start: Vec::new(), over, next: NextAction::Idle });
         }
         let due = if slots.has_room() { self.queue.next_due()? } else { None };
         let longest = if strangers || !self.left_alone.is_empty() { RETRY } else { LONGEST };
         let longest = if is_busy { longest.min(WATCH) } else { longest };
         let start = self.with_beginnings(start)?;
-        Ok(Outlook { start, over, next: Next::Sleep(due.map_or(longest, |due| due.clamp(1, longest))) })
+        Ok(Outlook { start, over, next: NextAction::Sleep(due.map_or(longest, |due| due.clamp(1, longest))) })
     }
 
     /// Adds the settings that a session of each job's owner begins with. They are read before the session starts, so it
@@ -423,5 +423,5 @@ struct Outlook {
     start: Vec<(Queued, String)>,
     /// Jobs that their workers had finished when it began.
     over: HashSet<i64>,
-    next: Next,
+    next: NextAction,
 }

@@ -136,7 +136,7 @@ impl Shared {
 
 /// The next step of a process.
 #[derive(Debug)]
-enum Step {
+enum ScanStep {
     Arrive,
     /// Reads the file from its start, up to the first row.
     First,
@@ -157,21 +157,21 @@ pub struct Participant {
     announces_end: bool,
     /// 0 for the leader.
     number: usize,
-    step: Step,
+    step: ScanStep,
     /// Bytes and rows that were reported to the leader.
     reported: (u64, u64),
 }
 
 impl Participant {
     pub(super) fn new(shared: *const Shared, number: usize, announces_end: bool) -> Participant {
-        Participant { shared, announces_end, number, step: Step::Arrive, reported: (0, 0) }
+        Participant { shared, announces_end, number, step: ScanStep::Arrive, reported: (0, 0) }
     }
 
     /// Goes to this process's next record; false at the end. `skip` counts the file's records that are still to be left
     /// out: by the first process, for all. Guarded.
     #[inline]
     pub fn advance(&mut self, rows: &mut Rows, skip: &mut u64) -> Result<bool> {
-        if let Step::Chunks(_) = &self.step
+        if let ScanStep::Chunks(_) = &self.step
             && rows.advance()?
         {
             return Ok(true);
@@ -184,40 +184,40 @@ impl Participant {
         let Some(shared) = (unsafe { self.shared.as_ref() }) else { return Ok(false) };
         loop {
             match &mut self.step {
-                Step::Arrive if !shared.admits(self.number) => self.step = Step::Over,
-                Step::Arrive => {
+                ScanStep::Arrive if !shared.admits(self.number) => self.step = ScanStep::Over,
+                ScanStep::Arrive => {
                     let state = shared.arrive();
                     self.step = match state {
-                        OPENING => Step::First,
-                        OPEN => Step::Join(true),
-                        _ => Step::Over,
+                        OPENING => ScanStep::First,
+                        OPEN => ScanStep::Join(true),
+                        _ => ScanStep::Over,
                     };
                     if state != OPENING {
                         *skip = 0;
                     }
                 }
-                Step::First => {
+                ScanStep::First => {
                     if !rows.advance()? {
                         shared.become_state(ALONE);
-                        self.step = Step::Over;
+                        self.step = ScanStep::Over;
                     } else if *skip == 0 {
-                        self.step = if shared.open(rows) { Step::Join(false) } else { Step::Alone };
+                        self.step = if shared.open(rows) { ScanStep::Join(false) } else { ScanStep::Alone };
                         return Ok(true);
                     } else {
                         return Ok(true);
                     }
                 }
-                Step::Alone => return rows.advance(),
-                Step::Join(_) if shared.files > 0 => {
+                ScanStep::Alone => return rows.advance(),
+                ScanStep::Join(_) if shared.files > 0 => {
                     let states = shared.states();
                     let Some(list) = rows.stream().files().cloned() else {
                         return Err(changed(rows.stream().source().name()));
                     };
                     rows.stream_mut().let_caller_switch();
                     rows.end_stream();
-                    self.step = Step::Chunks(Chunks::Listed(Box::new(Listed::new(&list, states, false))));
+                    self.step = ScanStep::Chunks(Chunks::Listed(Box::new(Listed::new(&list, states, false))));
                 }
-                Step::Join(is_new) => {
+                ScanStep::Join(is_new) => {
                     if *is_new {
                         rows.take_names()?;
                     }
@@ -230,22 +230,22 @@ impl Participant {
                         return Err(changed(rows.stream().source().name()));
                     };
                     rows.end_stream();
-                    self.step = Step::Chunks(Chunks::Shared { cutter: Box::new(cutter), ticket: 0 });
+                    self.step = ScanStep::Chunks(Chunks::Shared { cutter: Box::new(cutter), ticket: 0 });
                 }
-                Step::Chunks(chunks) => {
+                ScanStep::Chunks(chunks) => {
                     let Some(order) = shared.order() else { return Ok(false) };
                     point!("scan.chunk");
                     pgrx::check_for_interrupts!();
                     let mut stages = Stages::default();
                     if !chunks.next(rows, order, self.number, &mut stages, |_| Ok(()), |_, _| ())? {
-                        self.step = Step::Over;
+                        self.step = ScanStep::Over;
                     }
                     self.report(rows);
-                    if matches!(self.step, Step::Chunks(_)) && rows.advance()? {
+                    if matches!(self.step, ScanStep::Chunks(_)) && rows.advance()? {
                         return Ok(true);
                     }
                 }
-                Step::Over => return Ok(false),
+                ScanStep::Over => return Ok(false),
             }
         }
     }
@@ -258,7 +258,7 @@ impl Participant {
     /// Do the reader's next records belong to this process?
     #[inline]
     pub fn goes_on(&self) -> bool {
-        matches!(self.step, Step::Chunks(_) | Step::Alone)
+        matches!(self.step, ScanStep::Chunks(_) | ScanStep::Alone)
     }
 
     /// Bytes and rows of the workers, as known to the leader.
@@ -283,12 +283,12 @@ impl Participant {
 
     /// Reads the file again from its start.
     pub fn again(&mut self) {
-        self.step = Step::Arrive;
+        self.step = ScanStep::Arrive;
     }
 
     /// Ends the part: no more rows are requested, and the shared memory will be released.
     pub fn end(&mut self) {
-        self.step = Step::Over;
+        self.step = ScanStep::Over;
         if !self.announces_end {
             self.shared = std::ptr::null();
         }

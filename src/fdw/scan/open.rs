@@ -16,7 +16,7 @@ use crate::fdw::aggregate::Aggregates;
 use crate::fdw::aggregate::sums::Aggregation;
 use crate::fdw::filter;
 use crate::fdw::options::TableOptions;
-use crate::fdw::order::Check;
+use crate::fdw::order::OrderCheck;
 use crate::fdw::private::{Wanted, order_of};
 use crate::pg::chunk::Identity;
 use crate::pg::compat;
@@ -61,7 +61,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let options = TableOptions::of_table(relid).or_raise();
         let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let wanted = Wanted::from_private((*plan).fdw_private);
-        let order = Check::new(&order_of((*plan).fdw_private), relation);
+        let order = OrderCheck::new(&order_of((*plan).fdw_private), relation);
         let filter = filter::begin(&options, relation, estate).or_raise();
         // EvalPlanQual rechecks its own rows with the node's quals, so these stay in the plan state, and nothing is
         // read unless a row is requested.

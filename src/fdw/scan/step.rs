@@ -11,7 +11,7 @@ use super::Scan;
 use crate::error::OrRaise;
 use crate::fdw::parallel::participant::Participant;
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::{OnError, Outcome};
+use crate::pg::soft::{Conversion, OnError};
 
 /// Result of a guarded step for a row; a number, because it must pass the guard.
 pub const END: i32 = 0;
@@ -98,9 +98,9 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
         if scan.tolerance.on_error != OnError::Stop && rows.has_queue() {
             // SAFETY: as above.
             match unsafe { rows.convert_softly(&mut scan.tolerance, arrays, econtext) }.or_raise() {
-                Outcome::Good => (),
-                Outcome::Raises => return RAISES,
-                Outcome::LeftOut => {
+                Conversion::Good => (),
+                Conversion::Raises => return RAISES,
+                Conversion::LeftOut => {
                     pgrx::check_for_interrupts!();
                     // SAFETY: the row's own context, which is current; a guarded call.
                     unsafe { pg_sys::MemoryContextReset((*econtext).ecxt_per_tuple_memory) };

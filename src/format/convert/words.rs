@@ -130,7 +130,7 @@ impl Short for Numeric {
 }
 
 /// The parts of a numeric.
-struct Parts {
+struct NumericParts {
     /// Four base-10000 digits, the first one lowest and the point in the middle.
     digits: u64,
     negative: bool,
@@ -147,7 +147,7 @@ mod isa {
         _mm_setzero_si128, _mm_shuffle_epi8, _mm_sub_epi8, _mm_subs_epu8,
     };
 
-    use super::{Marker, Parts, WINDOW};
+    use super::{Marker, NumericParts, WINDOW};
 
     /// The 16 bytes from index n on are a shuffle that moves the first n bytes of a vector to its end.
     static LAST: [u8; 32] = [
@@ -203,7 +203,7 @@ mod isa {
     /// # Safety
     /// As [`integer`].
     #[inline(always)]
-    pub(super) unsafe fn numeric(window: &[u8; WINDOW], len: usize) -> Parts {
+    pub(super) unsafe fn numeric(window: &[u8; WINDOW], len: usize) -> NumericParts {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let negative = window[0] == b'-';
         let n = len.wrapping_sub(usize::from(negative));
@@ -222,7 +222,7 @@ mod isa {
             let shuffle = _mm_set_epi64x(right.cast_signed(), left.cast_signed());
             let (digits, sure) = fours(text, shuffle);
             let sure = sure & (n < 16) & (whole <= 8) & (places <= 8) & (whole + places > 0);
-            Parts { digits, negative, places, sure }
+            NumericParts { digits, negative, places, sure }
         }
     }
 
@@ -243,14 +243,14 @@ mod isa {
 /// Stubs for other machines, where [`available`] is false.
 #[cfg(not(target_arch = "x86_64"))]
 mod isa {
-    use super::{Marker, Parts, WINDOW};
+    use super::{Marker, NumericParts, WINDOW};
 
     pub(super) unsafe fn integer(_: &[u8; WINDOW], _: usize) -> (bool, i64) {
         (false, 0)
     }
 
-    pub(super) unsafe fn numeric(_: &[u8; WINDOW], _: usize) -> Parts {
-        Parts { digits: 0, negative: false, places: 0, sure: false }
+    pub(super) unsafe fn numeric(_: &[u8; WINDOW], _: usize) -> NumericParts {
+        NumericParts { digits: 0, negative: false, places: 0, sure: false }
     }
 
     pub(super) unsafe fn starts_with(_: &[u8; WINDOW], _: Marker) -> bool {

@@ -11,7 +11,7 @@
 //! A single record is data. But names above rows of empty fields only are a header. Records with another number of
 //! fields than the first one are examined only if there are no others.
 
-use super::shape::{Shape, Types};
+use super::shape::{Types, ValueShape};
 use super::{MOST_FIELDS, each_record};
 use crate::dialect::Dialect;
 use crate::record::Value;
@@ -150,7 +150,7 @@ fn look(
         }
         for ((value, name), column) in fields(reader).iter().zip(first).zip(&mut below) {
             let Some(value) = value.as_ref().filter(|value| !value.is_empty()) else { continue };
-            column.types = column.types.and(Shape::of(value).types);
+            column.types = column.types.and(ValueShape::of(value).types);
             column.values += 1;
             column.repeats |= name.as_ref() == Some(value);
             column.underscores |= memchr::memchr(b'_', value).is_some();
@@ -165,7 +165,7 @@ fn look(
 fn decide(first: &Fields, below: &[Below]) -> Header {
     let mut evidence = None;
     for (i, (name, column)) in first.iter().zip(below).enumerate() {
-        let types = name.as_ref().map_or(Types::NONE, |name| Shape::of(name).types);
+        let types = name.as_ref().map_or(Types::NONE, |name| ValueShape::of(name).types);
         if column.values == 0 || column.types.is_empty() {
             continue;
         }

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "datums are addresses")]
 
 use pg_bulk_format::arena::Arena;
-use pg_bulk_format::block::{Block, Column};
+use pg_bulk_format::block::{Block, FieldTarget};
 use pg_bulk_format::convert::{Charset, Decoder, Session};
 use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_format::reader::{Event, Reader, Settings, Value};
@@ -136,7 +136,7 @@ fn compare(
     let columns = decoders.iter().enumerate();
     let is_wanted = |i: usize| wanted >> i & 1 != 0;
     let columns = columns.map(|(attribute, &decoder)| {
-        is_wanted(attribute).then_some(Column { decoder, attribute, not_null: not_null == Some(attribute) })
+        is_wanted(attribute).then_some(FieldTarget { decoder, attribute, not_null: not_null == Some(attribute) })
     });
     let mut block = Block::new(columns.collect(), TYPES.len()).unwrap();
     let column_forms = block.column_forms().to_vec();

@@ -1,7 +1,7 @@
 //! Writes one attribute of a tuple behind the ones before it.
 //!
-//! fill_val (heaptuple.c) derives the steps from the catalog for each value. Here a [`Column`] holds them, derived once
-//! per table, as far as they do not depend on the value. The rest depends on a varlena's first byte.
+//! fill_val (heaptuple.c) derives the steps from the catalog for each value. Here a [`StoredColumn`] holds them,
+//! derived once per table, as far as they do not depend on the value. The rest depends on a varlena's first byte.
 //!
 //! Most values are short, and a call of memcpy takes longer than copying them. So a value is copied with two
 //! overlapping moves if they are long enough.
@@ -28,7 +28,7 @@ pub(super) enum AttributeForm {
 
 /// The storage of an attribute, in the form that writing needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
+pub(super) struct StoredColumn {
     pub(super) kind: AttributeForm,
     /// Alignment minus one.
     pub(super) mask: u8,
@@ -49,7 +49,7 @@ pub(super) enum Stop {
 /// Number of bytes behind an attribute, minus one, that writing the attribute may overwrite.
 pub(super) const SLACK: usize = 64;
 
-impl Column {
+impl StoredColumn {
     pub(super) fn new(attribute: &Attribute) -> Option<Self> {
         let Attribute { len, align, by_value, packable } = *attribute;
         if !matches!(align, 1 | 2 | 4 | 8) {

@@ -7,7 +7,7 @@
 
 use std::slice;
 
-use super::column::{AttributeForm, Column, LONGEST_TO_SHORTEN, SLACK, Stop, clear_behind, short_header};
+use super::column::{AttributeForm, LONGEST_TO_SHORTEN, SLACK, Stop, StoredColumn, clear_behind, short_header};
 use super::{FormBuffer, Formed, HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, T_HOFF, T_INFOMASK, TUPLE_HEADER};
 use super::{any_null, max_align, present};
 use crate::raw;
@@ -101,11 +101,11 @@ impl Layout {
     }
 }
 
-impl Column {
-    /// As [`Column::put`]; a NULL leaves zeros at the start of the next value.
+impl StoredColumn {
+    /// As [`StoredColumn::put`]; a NULL leaves zeros at the start of the next value.
     ///
     /// # Safety
-    /// As [`Column::put`], and the value has the form `column_form`.
+    /// As [`StoredColumn::put`], and the value has the form `column_form`.
     #[inline(always)]
     unsafe fn put_decoded(
         self,

@@ -4,7 +4,7 @@
 //! of such a tuple may be wrong, and the stored bytes are read for years. So all attributes are walked, and the tuple
 //! must end at the end of the last one. The walk only reads the header of each varlena.
 
-use super::column::{AttributeForm, Column, LONGEST_TO_SHORTEN, Varlena};
+use super::column::{AttributeForm, LONGEST_TO_SHORTEN, StoredColumn, Varlena};
 use super::{HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, T_HOFF, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER, max_align};
 
 /// HEAP_NATTS_MASK
@@ -78,7 +78,7 @@ impl Layout {
     }
 }
 
-impl Column {
+impl StoredColumn {
     /// Returns the end of the value behind the attributes that end at `at`. The value must be inline and must not end
     /// behind `end`.
     ///

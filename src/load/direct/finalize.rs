@@ -36,7 +36,7 @@ use self::insert::insert_checked;
 use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
-use super::held::Held;
+use super::held::HeldRelations;
 use super::index_keys::{Collector, KeyStream, Sources};
 use super::indexes::{Indexes, Survival};
 use super::key_conflicts::KeyConflicts;
@@ -127,7 +127,7 @@ pub struct Finalization {
     phases: *mut Phases,
     leader: *mut Leader,
     /// Tables whose foreign keys are checked when all rows are in their indexes.
-    referring: Vec<*mut Table>,
+    referring: Vec<*mut WrittenTable>,
     /// Time still to wait for sessions that read indexes.
     patience: Duration,
     pub indexes: Vec<IndexReport>,
@@ -179,7 +179,7 @@ impl Finalization {
 
 /// One of the relations, open.
 #[derive(Debug)]
-struct Table {
+struct WrittenTable {
     /// Index of the relation among the load's relations.
     number: usize,
     relinfo: *mut pg_sys::ResultRelInfo,
@@ -335,7 +335,7 @@ unsafe fn finalize_relation(finalization: *mut Finalization, written: *mut Writt
 /// # Safety
 /// The leader's relations are valid, and `written` is one of them.
 #[pg_guard]
-unsafe extern "C-unwind" fn let_indexes_go(held: *mut Held, written: *const Written) {
+unsafe extern "C-unwind" fn let_indexes_go(held: *mut HeldRelations, written: *const Written) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).let_go((*written).index) }
 }
@@ -345,7 +345,7 @@ unsafe extern "C-unwind" fn let_indexes_go(held: *mut Held, written: *const Writ
 /// # Safety
 /// See [`let_indexes_go`].
 #[pg_guard]
-unsafe extern "C-unwind" fn check_file(held: *const Held, written: *const Written) {
+unsafe extern "C-unwind" fn check_file(held: *const HeldRelations, written: *const Written) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).check((*written).index, (*written).start).or_raise() }
 }
@@ -353,7 +353,7 @@ unsafe extern "C-unwind" fn check_file(held: *const Held, written: *const Writte
 /// # Safety
 /// See [`let_indexes_go`].
 #[pg_guard]
-unsafe extern "C-unwind" fn hold_indexes_again(held: *mut Held, written: *const Written) {
+unsafe extern "C-unwind" fn hold_indexes_again(held: *mut HeldRelations, written: *const Written) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).hold_again((*written).index) }
 }
@@ -362,7 +362,7 @@ unsafe extern "C-unwind" fn hold_indexes_again(held: *mut Held, written: *const 
 ///
 /// # Safety
 /// See [`finalize_relation`]; the table was made by [`look`]. The indexes are closed.
-unsafe fn rebuild(finalization: *mut Finalization, table: *mut Table) {
+unsafe fn rebuild(finalization: *mut Finalization, table: *mut WrittenTable) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let cpu = rebuild::run((*table).new.relation, &raw mut (*table).indexes, (*finalization).helpers);
@@ -375,7 +375,7 @@ unsafe fn rebuild(finalization: *mut Finalization, table: *mut Table) {
 /// # Safety
 /// See [`finalize_relation`]; the table was made by [`look`].
 #[pg_guard]
-unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const Table) {
+unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const WrittenTable) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let (written, indexes) = (&mut *written, &(*table).indexes.list);
@@ -393,7 +393,7 @@ unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const Table) {
 /// # Safety
 /// See [`finalize_relation`]; the table was made by [`look`].
 #[pg_guard]
-unsafe extern "C-unwind" fn excuse(finalization: *mut Finalization, table: *const Table) {
+unsafe extern "C-unwind" fn excuse(finalization: *mut Finalization, table: *const WrittenTable) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let relation = (*table).new.relation;
@@ -461,7 +461,7 @@ unsafe extern "C-unwind" fn look(
     written: *mut Written,
     relinfo: *mut pg_sys::ResultRelInfo,
     survives: bool,
-) -> *mut Table {
+) -> *mut WrittenTable {
     // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory
     // context.
     unsafe {
@@ -504,7 +504,7 @@ unsafe extern "C-unwind" fn look(
         let sort_memory = (left_beside(held_bytes) / sorts.max(1)).max(LEAST_MEMORY);
         indexes.begin_sorts(sort_memory);
         keys.prepare(sort_memory, false);
-        let table = Table {
+        let table = WrittenTable {
             number: written.index,
             relinfo,
             refers,
@@ -599,7 +599,7 @@ fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedF
 /// # Safety
 /// See [`finalize_relation`]; the table was made by [`look`].
 #[pg_guard]
-unsafe extern "C-unwind" fn close_indexes(table: *mut Table) {
+unsafe extern "C-unwind" fn close_indexes(table: *mut WrittenTable) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         (*table).indexes.close();
@@ -609,7 +609,7 @@ unsafe extern "C-unwind" fn close_indexes(table: *mut Table) {
 /// # Safety
 /// See [`finalize_relation`]; the table was made by [`look`].
 #[pg_guard]
-unsafe extern "C-unwind" fn close(finalization: *mut Finalization, table: *mut Table) {
+unsafe extern "C-unwind" fn close(finalization: *mut Finalization, table: *mut WrittenTable) {
     // SAFETY: this function's contract covers the argument; deleting the context drops the table.
     unsafe {
         {

@@ -54,16 +54,16 @@ pub struct KeyCheck {
     /// Positions are line numbers.
     lines: bool,
     /// For each of the load's relations, once it has a row; else null.
-    tables: Vec<*mut Table>,
+    tables: Vec<*mut CheckedTable>,
     /// The last result relation and its table.
-    last: (*mut pg_sys::ResultRelInfo, *mut Table),
+    last: (*mut pg_sys::ResultRelInfo, *mut CheckedTable),
     /// Foreign keys between relations of the load: the referenced relation and its referenced columns.
     referenced: Vec<(usize, Vec<i16>)>,
 }
 
 /// A relation that has rows.
 #[derive(Debug)]
-pub struct Table {
+pub struct CheckedTable {
     /// Index of the relation among the load's relations.
     number: usize,
     relation: pg_sys::Relation,
@@ -133,7 +133,7 @@ impl KeyCheck {
     ///
     /// # Safety
     /// One of the executor's result relations, and its index among the load's relations. Guarded.
-    unsafe fn open(&mut self, relinfo: *mut pg_sys::ResultRelInfo, number: usize) -> *mut Table {
+    unsafe fn open(&mut self, relinfo: *mut pg_sys::ResultRelInfo, number: usize) -> *mut CheckedTable {
         if let Some(&table) = self.tables.get(number).filter(|table| !table.is_null()) {
             return table;
         }
@@ -172,7 +172,7 @@ impl KeyCheck {
             let exclusions = Exclusion::all(&indexes, self.executor, relation, slot, sort_memory);
             let offers =
                 offered.into_iter().map(|columns| Offer::new(relation, columns.clone(), sort_memory)).collect();
-            let table = Table {
+            let table = CheckedTable {
                 number,
                 relation,
                 rows: 0,
@@ -205,7 +205,7 @@ impl KeyCheck {
         &mut self,
         relinfo: *mut pg_sys::ResultRelInfo,
         number: impl FnOnce() -> Result<usize>,
-    ) -> Result<*mut Table> {
+    ) -> Result<*mut CheckedTable> {
         if self.last.0 != relinfo {
             let number = number()?;
             // SAFETY: this function's contract covers the relation.
@@ -215,7 +215,7 @@ impl KeyCheck {
     }
 }
 
-impl Table {
+impl CheckedTable {
     /// The position of a new row.
     pub fn next(&mut self, origin: Origin, origins: &mut Origins) -> pg_sys::ItemPointerData {
         let (block, offset) = (self.rows / PER_BLOCK, self.rows % PER_BLOCK + 1);
@@ -239,11 +239,11 @@ impl Table {
     }
 
     fn is_removed(&self, row: u64) -> bool {
-        self.removed.has(Table::ordinal(row))
+        self.removed.has(CheckedTable::ordinal(row))
     }
 
     fn remove(&mut self, row: u64) {
-        self.removed.add(Table::ordinal(row));
+        self.removed.add(CheckedTable::ordinal(row));
     }
 }
 
@@ -251,7 +251,7 @@ impl Table {
 ///
 /// # Safety
 /// A plain frame; the row in the slot was given its position by this table.
-pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
+pub unsafe fn add(table: *mut CheckedTable, slot: *mut pg_sys::TupleTableSlot) {
     // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
@@ -274,7 +274,7 @@ pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
 /// # Safety
 /// The table is valid.
 #[pg_guard]
-unsafe extern "C-unwind" fn missing(table: *mut Table, key: usize, row: u64) {
+unsafe extern "C-unwind" fn missing(table: *mut CheckedTable, key: usize, row: u64) {
     // SAFETY: this function's contract covers the argument; the sort lives as long as the table.
     unsafe {
         let table = &mut *table;

@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::pg_sys;
 
 pub use self::further::Further;
-use super::held::Held;
-use super::origin::{Earlier, Target};
+use super::held::HeldRelations;
+use super::origin::{Earlier, ReadPosition};
 use super::process::Process;
 use super::rejects::TooMuch;
 use super::shared::Shared;
@@ -77,14 +77,14 @@ pub struct Leader {
     /// The row for which an index raises an error.
     pub violating_row: ViolatingRow,
     /// The record that was located last.
-    pub target: Target,
+    pub target: ReadPosition,
     /// Header and name of the file, for reading it again.
     pub header: Header,
     pub name: String,
     /// The statistics contain the rows.
     pub(super) is_counted: bool,
     /// The relations that rows may go to, open until triggers have fired.
-    pub held: Held,
+    pub held: HeldRelations,
 }
 
 impl Leader {

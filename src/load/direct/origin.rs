@@ -29,7 +29,7 @@ mod find;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::earlier::Earlier;
-pub use self::find::{FileProperties, Target};
+pub use self::find::{FileProperties, ReadPosition};
 use crate::error::{Error, Result};
 
 /// Ranges of a heap that are kept in memory; further ranges go to a temporary file.

@@ -156,7 +156,7 @@ pub const SHORT: i32 = 2;
 
 /// The parts of a process.
 #[derive(Debug)]
-pub struct Parts {
+pub struct ProcessParts {
     pub projection: Option<Projection>,
     pub join: Option<Join>,
     pub rows: Rows,
@@ -182,9 +182,9 @@ pub struct Parts {
 
 impl Process {
     /// Makes a process. Guarded.
-    pub fn new(parts: Parts) -> Result<Process> {
-        let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
-        let Parts {
+    pub fn new(parts: ProcessParts) -> Result<Process> {
+        let ProcessParts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
+        let ProcessParts {
             projection,
             join,
             rejects,

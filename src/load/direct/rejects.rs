@@ -28,16 +28,19 @@ use crate::pg::soft::{self, OnError};
 /// Counts of a chunk, shared by all processes.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Tally {
+pub struct RejectTally {
     /// Rejects of the chunk.
     count: AtomicU64,
     /// Position of its first record. Written by the process that cuts the chunk.
     place: UnsafeCell<RecordStart>,
 }
 
-impl Tally {
-    pub fn new() -> Tally {
-        Tally { count: AtomicU64::new(0), place: UnsafeCell::new(RecordStart { eol: Eol::Nl, offset: 0, lines: 0 }) }
+impl RejectTally {
+    pub fn new() -> RejectTally {
+        RejectTally {
+            count: AtomicU64::new(0),
+            place: UnsafeCell::new(RecordStart { eol: Eol::Nl, offset: 0, lines: 0 }),
+        }
     }
 }
 
@@ -53,7 +56,7 @@ pub struct Rejects {
     /// The limit in the user's options.
     named: u64,
     /// Tallies of the chunks; null when the file is read in order.
-    pub tallies: *const Tally,
+    pub tallies: *const RejectTally,
 }
 
 /// Pins on the descriptor of a partition's root.
@@ -161,7 +164,7 @@ impl Rejects {
         }
     }
 
-    fn tally(&self, ticket: u64) -> &Tally {
+    fn tally(&self, ticket: u64) -> &RejectTally {
         let index = usize::try_from(ticket).unwrap_or(0);
         // SAFETY: the array has a tally for each chunk of the grid, in memory that stays as long as processes work.
         unsafe { &*self.tallies.add(index) }

@@ -419,18 +419,18 @@ impl Leader {
 /// # Safety
 /// A valid leader; the current context is the one that the order lives in.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory: i32) -> *mut Order {
+pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory: i32) -> *mut FileOrder {
     // SAFETY: this function's contract covers the argument; dropped with the memory context.
     unsafe {
         let sort = (*leader).file_order(number, memory).or_raise();
-        let order = Order { sort: Some(sort), range: None };
+        let order = FileOrder { sort: Some(sort), range: None };
         pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(order)
     }
 }
 
 /// Rows in the order of the file.
 #[derive(Debug)]
-pub struct Order {
+pub struct FileOrder {
     sort: Option<NumberSort<4>>,
     /// The rest of the current range.
     range: Option<[u64; 4]>,
@@ -442,7 +442,7 @@ pub struct Order {
 /// A valid order; `row` and `place` can be written to.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn next(
-    order: *mut Order,
+    order: *mut FileOrder,
     row: *mut pg_sys::ItemPointerData,
     place: *mut RecordPosition,
 ) -> bool {

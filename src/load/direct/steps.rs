@@ -46,7 +46,7 @@ use crate::pg::unguarded::{self, Opaque};
 pub unsafe fn load(load: *mut Load) {
     // SAFETY: this function's contract covers the load; the leader lives as long as it.
     unsafe {
-        let mut call = Call { load, leader: std::ptr::null_mut() };
+        let mut call = LoadCall { load, leader: std::ptr::null_mut() };
         let mut original = Original::new();
         let mut context = pg_sys::ErrorContextCallback::default();
         Original::push(&raw mut original, &raw mut context);
@@ -62,7 +62,7 @@ pub unsafe fn load(load: *mut Load) {
     }
 }
 
-struct Call {
+struct LoadCall {
     load: *mut Load,
     /// Null until the leader is made.
     leader: *mut Leader,
@@ -73,7 +73,7 @@ struct Call {
 unsafe extern "C-unwind" fn all(call: Opaque) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
-        let call = call.cast::<Call>();
+        let call = call.cast::<LoadCall>();
         let load = (*call).load;
         let mut executor = std::mem::MaybeUninit::<Executor>::uninit();
         point_plain!("load.begin");

@@ -20,9 +20,9 @@ use super::join::{self, Join, figures};
 use super::leaves;
 use super::nodes::Text;
 use super::origin::Traces;
-use super::process::{Parts, Process};
+use super::process::{Process, ProcessParts};
 use super::projection::Projection;
-use super::rejects::{Rejects, Tally};
+use super::rejects::{RejectTally, Rejects};
 use super::row_loop;
 use super::shared::{
     KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, KEY_USAGES,
@@ -264,7 +264,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let mut rejects = Rejects::new(&options.copy, std::ptr::null_mut());
     if rejects.limit.is_some() {
         // SAFETY: the leader has inserted the tallies if there is a limit.
-        rejects.tallies = unsafe { lookup(toc, KEY_REJECTS) }.cast::<Tally>();
+        rejects.tallies = unsafe { lookup(toc, KEY_REJECTS) }.cast::<RejectTally>();
     }
     let files = if spec.key_files == 0 { None } else { Some(SharedFiles::attach(spec.key_files)?) };
     let count = spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
@@ -299,7 +299,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         None => ByFile::NONE,
     };
     rows.stream_mut().count_by_file(by_file);
-    let mut process = Process::new(Parts {
+    let mut process = Process::new(ProcessParts {
         projection,
         join,
         rows,

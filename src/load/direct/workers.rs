@@ -9,7 +9,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::join::figures;
 use super::leader::Leader;
-use super::rejects::{Tally, TooMuch};
+use super::rejects::{RejectTally, TooMuch};
 use super::shared::{
     KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, KEY_USAGES,
     Shared,
@@ -66,7 +66,7 @@ impl Leader {
         parallel.estimate(wanted * QUEUE);
         let has_limit = self.process.rejects.limit.is_some();
         let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
-        parallel.estimate(chunks * size_of::<Tally>());
+        parallel.estimate(chunks * size_of::<RejectTally>());
         parallel.estimate(wanted * size_of::<WorkerUsage>());
         let nodes = self.process.join.as_ref().map_or(0, figures::nodes);
         parallel.estimate(wanted * nodes * size_of::<pg_sys::Instrumentation>());
@@ -99,7 +99,7 @@ impl Leader {
         let counts = parallel.insert(KEY_COUNTERS, counters * size_of::<AtomicU64>()).cast::<AtomicU64>();
         let text = parallel.insert(KEY_SPEC, spec.len() + 8);
         let queues = parallel.insert(KEY_QUEUES, wanted * QUEUE);
-        let rejects = parallel.insert(KEY_REJECTS, chunks * size_of::<Tally>()).cast::<Tally>();
+        let rejects = parallel.insert(KEY_REJECTS, chunks * size_of::<RejectTally>()).cast::<RejectTally>();
         let bad = self.alone.bad.swap(0, Relaxed);
         let usages = parallel.insert(KEY_USAGES, wanted * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
         let figures = parallel.insert(KEY_FIGURES, wanted * nodes * size_of::<pg_sys::Instrumentation>());
@@ -112,7 +112,7 @@ impl Leader {
             ((*shared).leaders, (*shared).ring) = (leaders, descriptor);
             (*shared).kept.store(self.alone.kept.load(Relaxed), Relaxed);
             for i in 0..chunks {
-                rejects.add(i).write(Tally::new());
+                rejects.add(i).write(RejectTally::new());
             }
             for i in 0..files {
                 states.add(i).write(FileState::new());

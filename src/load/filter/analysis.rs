@@ -38,7 +38,7 @@ pub(super) struct MappedColumn {
 }
 
 /// The state of a filter's analysis.
-pub(super) struct Analysis {
+pub(super) struct FilterAnalysis {
     relation: pg_sys::Relation,
     /// The arguments.
     pub(super) descriptor: pg_sys::TupleDesc,
@@ -91,7 +91,7 @@ pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, n
 ///
 /// # Safety
 /// A plain frame; a valid analysis that nothing else uses.
-unsafe fn complete(analysis: *mut Analysis) {
+unsafe fn complete(analysis: *mut FilterAnalysis) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let state = c::make_parsestate(std::ptr::null_mut());
@@ -126,10 +126,10 @@ unsafe fn complete(analysis: *mut Analysis) {
 
 /// # Safety
 /// A valid analysis that is complete. Raises nothing.
-unsafe fn nodes_of(analysis: *const Analysis) -> Nodes {
+unsafe fn nodes_of(analysis: *const FilterAnalysis) -> Nodes {
     // SAFETY: this function's contract covers the argument.
     unsafe {
-        let Analysis { targets, quals, row, .. } = &*analysis;
+        let FilterAnalysis { targets, quals, row, .. } = &*analysis;
         Nodes { targets: *targets, quals: *quals, row: *row, filters: true }
     }
 }
@@ -139,7 +139,7 @@ unsafe fn nodes_of(analysis: *const Analysis) -> Nodes {
 /// # Safety
 /// As [`analyze`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
+unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut FilterAnalysis {
     // SAFETY: this function's contract covers the load.
     let load = unsafe { &mut *load };
     let Some(name) = load.options.filter.clone() else { return std::ptr::null_mut() };
@@ -150,21 +150,21 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
     };
     check(function).or_raise();
     load.options.function = Some(function);
-    let analysis = Analysis::of(load.target.relation, function).or_raise();
+    let analysis = FilterAnalysis::of(load.target.relation, function).or_raise();
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
 /// # Safety
 /// As [`analyze_table`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin_table(relation: pg_sys::Relation, function: pg_sys::Oid) -> *mut Analysis {
-    let analysis = Analysis::of(relation, function).or_raise();
+unsafe extern "C-unwind" fn begin_table(relation: pg_sys::Relation, function: pg_sys::Oid) -> *mut FilterAnalysis {
+    let analysis = FilterAnalysis::of(relation, function).or_raise();
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
-impl Analysis {
+impl FilterAnalysis {
     /// Analyzes the call of a function. Guarded.
-    fn of(relation: pg_sys::Relation, function: pg_sys::Oid) -> Result<Analysis> {
+    fn of(relation: pg_sys::Relation, function: pg_sys::Oid) -> Result<FilterAnalysis> {
         // SAFETY: guarded calls on an open relation; the descriptor is the arguments'.
         unsafe {
             let descriptor = Signature::of(function, own_type(relation))?.descriptor();
@@ -191,7 +191,7 @@ impl Analysis {
             let places = places(relation, function, result, result_type)?;
             let live = if result.is_null() { (0..places.len()).collect() } else { live(result) };
             let width = if result.is_null() { places.len() } else { usize::try_from((*result).natts).unwrap_or(0) };
-            Ok(Analysis {
+            Ok(FilterAnalysis {
                 relation,
                 descriptor,
                 call,
@@ -267,7 +267,7 @@ unsafe fn live(descriptor: pg_sys::TupleDesc) -> Vec<usize> {
 /// # Safety
 /// A valid analysis, and one of its places.
 #[pg_guard]
-unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const MappedColumn) -> *mut pg_sys::Node {
+unsafe extern "C-unwind" fn value(analysis: *mut FilterAnalysis, place: *const MappedColumn) -> *mut pg_sys::Node {
     // SAFETY: this function's contract covers both arguments; a guarded call.
     unsafe {
         let (analysis, place) = (&*analysis, &*place);
@@ -281,7 +281,7 @@ unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const MappedC
 
 /// # Safety
 /// As [`value`]. The result lives as long as the relation is open. Raises nothing.
-unsafe fn target(analysis: *const Analysis, place: *const MappedColumn) -> *const pg_sys::FormData_pg_attribute {
+unsafe fn target(analysis: *const FilterAnalysis, place: *const MappedColumn) -> *const pg_sys::FormData_pg_attribute {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let attribute = usize::try_from((*place).to - 1).unwrap_or(0);
@@ -292,7 +292,7 @@ unsafe fn target(analysis: *const Analysis, place: *const MappedColumn) -> *cons
 /// # Safety
 /// A valid analysis, and an expression for that attribute.
 #[pg_guard]
-unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr, attnum: i16) {
+unsafe extern "C-unwind" fn add(analysis: *mut FilterAnalysis, node: *mut pg_sys::Expr, attnum: i16) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
 }
@@ -303,7 +303,7 @@ unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr
 /// As [`value`], with the value.
 #[pg_guard]
 unsafe extern "C-unwind" fn complain_of_body(
-    analysis: *const Analysis,
+    analysis: *const FilterAnalysis,
     node: *mut pg_sys::Node,
     place: *const MappedColumn,
 ) {
@@ -321,7 +321,7 @@ unsafe extern "C-unwind" fn complain_of_body(
 /// # Safety
 /// A load, and its analysis.
 #[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
+unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const FilterAnalysis) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*load).projection = Some(nodes_of(analysis)) }
 }

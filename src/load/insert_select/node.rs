@@ -12,7 +12,7 @@ use super::eligibility;
 use super::insertion::{Insertion, Reach};
 use super::joins;
 use super::parts;
-use super::run::{self, Outcome};
+use super::run::{self, LoadOutcome};
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
 use crate::load::direct::{self, Statement};
@@ -184,7 +184,7 @@ struct State {
     is_done: bool,
     /// Set when execution begins.
     statement: Option<Statement>,
-    outcome: Outcome,
+    outcome: LoadOutcome,
 }
 
 /// # Safety
@@ -291,7 +291,7 @@ unsafe fn count(state: *mut State) {
 ///
 /// # Safety
 /// A node whose load is done.
-pub unsafe fn count_filtered(ps: *mut pg_sys::PlanState, outcome: *const Outcome) {
+pub unsafe fn count_filtered(ps: *mut pg_sys::PlanState, outcome: *const LoadOutcome) {
     // SAFETY: this function's contract covers the node.
     unsafe {
         if let Some(instrument) = (*ps).instrument.as_mut() {

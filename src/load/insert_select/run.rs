@@ -18,7 +18,7 @@ use crate::pg::copy_question;
 
 /// The result of the load.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Outcome {
+pub struct LoadOutcome {
     pub rows: u64,
     pub filtered: u64,
     pub rejected: u64,
@@ -40,7 +40,7 @@ pub unsafe fn run(
     plan: *const pg_sys::CustomScan,
     statement: Option<Statement>,
     joined: *mut pg_sys::PlanState,
-    outcome: *mut Outcome,
+    outcome: *mut LoadOutcome,
 ) {
     // SAFETY: this function's contract covers the insertions; the load is used by one step at a time.
     unsafe {
@@ -175,13 +175,13 @@ unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
 /// # Safety
 /// As [`run`], with a load that is done. The current memory context is not the load's.
 #[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut Outcome) {
+unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut LoadOutcome) {
     // SAFETY: this function's contract covers both arguments; deleting the context drops the load.
     unsafe {
         {
             let load = &mut *load;
             let counts = &load.counts;
-            *outcome = Outcome {
+            *outcome = LoadOutcome {
                 rows: counts.loaded,
                 filtered: counts.filtered,
                 rejected: counts.rejected,

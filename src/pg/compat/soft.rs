@@ -69,7 +69,7 @@ pub unsafe fn input_function_call_soft(
 
 /// A call of an input function, for a plain frame.
 #[cfg(feature = "pg15")]
-struct Call {
+struct InputCall {
     function: *mut pg_sys::FmgrInfo,
     string: *mut std::ffi::c_char,
     typioparam: pg_sys::Oid,
@@ -83,7 +83,7 @@ struct Call {
 unsafe extern "C-unwind" fn run(call: Opaque) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
-        let call = call.cast::<Call>();
+        let call = call.cast::<InputCall>();
         (*call).datum =
             unguarded::InputFunctionCall((*call).function, (*call).string, (*call).typioparam, (*call).typmod);
     }
@@ -105,7 +105,7 @@ pub unsafe fn input_function_call_soft(
     use crate::error::Error;
     use pgrx::PgSqlErrorCode as Code;
 
-    let mut call = Call { function, string, typioparam, typmod, datum: pg_sys::Datum::from(0usize) };
+    let mut call = InputCall { function, string, typioparam, typmod, datum: pg_sys::Datum::from(0usize) };
     let argument: Opaque = (&raw mut call).cast();
     // SAFETY: guarded calls; a subtransaction begins and ends under one resource owner and in one memory context.
     unsafe {

@@ -46,7 +46,7 @@ const PARTS: usize = 16;
 
 /// The task in shared memory.
 #[repr(C)]
-struct Task {
+struct RemovalTask {
     build: u64,
     relation: pg_sys::Oid,
     /// The heap's new file.
@@ -83,7 +83,7 @@ pub unsafe fn mark(
     let bounds = bounds(rows, PARTS * (workers + 1));
     // SAFETY: this function's contract covers the relation.
     let (oid, file) = unsafe { ((*relation).rd_id, compat::locator(relation)) };
-    let task = Task {
+    let task = RemovalTask {
         build: build_id(),
         relation: oid,
         file,
@@ -93,12 +93,12 @@ pub unsafe fn mark(
         next: AtomicUsize::new(0),
     };
     let mut parallel = Parallel::new(c"pg_bulk_removal_worker", workers);
-    parallel.estimate(size_of::<Task>());
+    parallel.estimate(size_of::<RemovalTask>());
     parallel.estimate(size_of_val(rows));
     parallel.estimate(size_of_val(bounds.as_slice()));
     parallel.estimate(workers * size_of::<WorkerUsage>());
     parallel.initialize();
-    let place = parallel.insert(KEY_TASK, size_of::<Task>()).cast::<Task>();
+    let place = parallel.insert(KEY_TASK, size_of::<RemovalTask>()).cast::<RemovalTask>();
     let shared = parallel.insert(KEY_ROWS, size_of_val(rows)).cast::<u64>();
     let bounds_place = parallel.insert(KEY_BOUNDS, size_of_val(bounds.as_slice())).cast::<usize>();
     let usages = parallel.insert(KEY_USAGES, workers * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
@@ -145,7 +145,7 @@ fn bounds(rows: &[u64], parts: usize) -> Vec<usize> {
 ///
 /// # Safety
 /// A task, with its bounds and rows.
-unsafe fn mark_parts(task: &Task, bounds: *const usize, rows: *mut u64, windows: &mut Windows) -> Result<()> {
+unsafe fn mark_parts(task: &RemovalTask, bounds: *const usize, rows: *mut u64, windows: &mut Windows) -> Result<()> {
     loop {
         let part = task.next.fetch_add(1, Relaxed);
         if part >= task.parts {
@@ -179,7 +179,7 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
     // memory may be read once the build ids agree; in every build it begins with the build id.
     unsafe {
         usage::begin_usage();
-        let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();
+        let task = lookup(toc, KEY_TASK).cast::<RemovalTask>().cast_const();
         check_build((*task).build).or_raise();
         let task = &*task;
         let lock = pg_sys::AccessShareLock.cast_signed();

@@ -24,7 +24,7 @@ const _: () = assert!(size_of::<pg_sys::Datum>() == size_of::<Datum>());
 
 impl RowArrays {
     /// The arrays of a row that was decoded together with others.
-    fn of(row: block::Row<'_>) -> RowArrays {
+    fn of(row: block::BlockRow<'_>) -> RowArrays {
         // A datum is a usize on a 64-bit server.
         RowArrays { values: row.values.as_mut_ptr().cast(), nulls: row.nulls.as_mut_ptr() }
     }
@@ -52,7 +52,7 @@ impl Rows {
             let plain =
                 !column.force_null && !column.force_not_null && !column.wants_null && column.refinement.is_none();
             let decoder = column.decoder.filter(|_| plain)?;
-            Some(block::Column { decoder, attribute, not_null: not_null.contains(&attribute) })
+            Some(block::FieldTarget { decoder, attribute, not_null: not_null.contains(&attribute) })
         };
         let is_wanted = |i: usize| wanted.contains(&i);
         let rest = self.columns.iter().enumerate().skip(self.fields);

@@ -9,7 +9,7 @@ use std::ffi::CString;
 
 use pg_bulk_format::arena::Arena;
 use pg_bulk_format::convert::{Decoder, Session};
-use pg_bulk_format::sniff::shape::{Day, Shape, Type, Types};
+use pg_bulk_format::sniff::shape::{Day, Type, Types, ValueShape};
 use pgrx::pg_sys;
 
 use crate::error::Result;
@@ -128,7 +128,7 @@ impl Evidence {
         place: impl Fn() -> ValuePosition,
     ) -> Result<()> {
         self.values += 1;
-        let shape = Shape::of(value);
+        let shape = ValueShape::of(value);
         self.spoken_for = self.spoken_for.or(shape.types);
         self.proven = self.proven.or(shape.proves);
         match shape.day {

@@ -14,7 +14,7 @@ use super::{NAMES, Sniffed, SniffedColumn, Sniffer};
 use crate::error::Result;
 use crate::pg::copy_options::Draft;
 use crate::pg::encoding::shown;
-use crate::pg::option_value::Value;
+use crate::pg::option_value::OptionValue;
 use crate::pg::server_text::from_server;
 
 impl Sniffer {
@@ -31,7 +31,7 @@ impl Sniffer {
         let mut options = request.given.clone();
         let mut propose = |name: &str, value: Vec<u8>| -> Result<()> {
             if request.bytes_of(name).is_none() {
-                draft.set(name, &Value::Text(value.clone()))?;
+                draft.set(name, &OptionValue::Text(value.clone()))?;
                 options.push((name.to_owned(), value));
             }
             Ok(())

@@ -24,7 +24,7 @@ mod sample;
 use std::ffi::{CStr, CString};
 
 use pg_bulk_format::dialect::{Dialect, Eol, Format};
-use pg_bulk_format::sniff::dialect::Given;
+use pg_bulk_format::sniff::dialect::GivenOptions;
 use pgrx::PgSqlErrorCode as Code;
 
 use self::evidence::Validator;
@@ -38,7 +38,7 @@ use super::compat;
 use super::copy_options;
 use super::encoding::Encodings;
 use super::files::FileList;
-use super::option_value::{HeaderOption, Value};
+use super::option_value::{HeaderOption, OptionValue};
 use super::source::{Location, Source};
 use crate::error::{Error, Result};
 
@@ -104,14 +104,14 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     let csv_only = request.bytes_of("quote").is_some() || request.bytes_of("escape").is_some();
     let mut known = draft.clone();
     if request.bytes_of("format").is_none() {
-        known.set("format", &Value::Text(b"csv".to_vec()))?;
+        known.set("format", &OptionValue::Text(b"csv".to_vec()))?;
     }
     let known = known.finish()?;
-    if known.shape == copy_options::Shape::Json {
+    if known.shape == copy_options::RecordShape::Json {
         let message = "format \"json\" is not sniffed";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
     }
-    if known.shape != copy_options::Shape::Delimited {
+    if known.shape != copy_options::RecordShape::Delimited {
         let format = if known.dialect.is_binary() { "binary" } else { "fixed" };
         let message = format!("format \"{format}\" is not sniffed");
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
@@ -121,7 +121,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         let message = "delimiters of more than one byte, or behind the last field, and quote \"none\" are not sniffed";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
     }
-    let given = Given {
+    let given = GivenOptions {
         format: match request.bytes_of("format") {
             Some(b"csv") => Some(Format::Csv),
             Some(_) => Some(Format::Text),
@@ -193,7 +193,7 @@ struct FileFindings {
 
 struct Sniffer {
     known: Option<FileFindings>,
-    given: Given,
+    given: GivenOptions,
     header_option: Option<HeaderOption>,
     validator: Validator,
     columns: Vec<Evidence>,

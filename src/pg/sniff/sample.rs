@@ -12,7 +12,7 @@ use pg_bulk_format::sniff::preamble::preamble;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::evidence::{Evidence, ValuePosition};
-use super::feed::{Feed, Next};
+use super::feed::{Feed, FeedStep};
 use super::{FileFindings, Sniffer};
 use crate::error::{Error, Result};
 use crate::pg::encoding::verify_in_server_encoding;
@@ -43,7 +43,7 @@ impl Sniffer {
         let start_budget = middle.map_or(u64::MAX, |_| budget - PLACES * PIECE);
         loop {
             match feed.advance(&mut reader)? {
-                Next::Header => {
+                FeedStep::Header => {
                     headers += 1;
                     // The last header line is next to the data.
                     if headers < known.header_lines || !known.has_names {
@@ -59,7 +59,7 @@ impl Sniffer {
                         None => self.name(names),
                     }
                 }
-                Next::Record => {
+                FeedStep::Record => {
                     if self.eol.is_none() {
                         self.eol = reader.place_behind().map(|place| place.eol);
                     }
@@ -69,8 +69,8 @@ impl Sniffer {
                         break;
                     }
                 }
-                Next::End => break,
-                Next::Enough => {
+                FeedStep::End => break,
+                FeedStep::Enough => {
                     self.complete = false;
                     break;
                 }

@@ -23,7 +23,7 @@ use memchr::memchr;
 
 use super::collator::{self, Collator};
 use super::record::{MAX_KEY, common};
-use crate::btree::key::{Column, KeyColumn, KeyKind, KeyShape};
+use crate::btree::key::{EncodedColumn, KeyColumn, KeyKind, KeyShape};
 use crate::btree::tuple::store;
 use crate::btree::{MAX_KEYS, TUPLE_HEADER_WITH_NULLS};
 use crate::page::{MAX_TUPLES, PAGE_SIZE};
@@ -60,7 +60,7 @@ pub struct ByteColumn {
 
 /// The stored value of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'v> {
+pub enum StoredValue<'v> {
     /// NULL
     Null,
     /// The bytes of a value of fixed width, or those of a varlena behind its header.
@@ -83,7 +83,7 @@ pub(super) struct ColumnEncoding {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Storage {
-    Fixed(Column),
+    Fixed(EncodedColumn),
     Varlena { packable: bool, compressible: bool },
 }
 
@@ -162,7 +162,7 @@ impl ByteShape {
     /// garbage then.
     #[inline]
     #[must_use]
-    pub fn encode(&self, values: &[Value<'_>], key: &mut Vec<u8>) -> bool {
+    pub fn encode(&self, values: &[StoredValue<'_>], key: &mut Vec<u8>) -> bool {
         let start = key.len();
         values.len() == self.parts.len()
             && self.parts.iter().zip(values).all(|(part, value)| part.encode(*value, key))
@@ -180,7 +180,7 @@ impl ByteShape {
             return key.first() == Some(&only.null);
         }
         let (mut rest, mut scratch) = (key, Scratch::default());
-        self.parts.iter().any(|part| part.decode(&mut rest, &mut scratch) == Some(Value::Null))
+        self.parts.iter().any(|part| part.decode(&mut rest, &mut scratch) == Some(StoredValue::Null))
     }
 
     /// Whether the order of two keys, `a` before `b`, is confirmed by comparing their strings without sort keys. See
@@ -212,7 +212,7 @@ impl ByteShape {
             // This is the first column that differs.
             let Some(collator) = &part.collator else { break };
             let b_value = part.decode(&mut b.get(start..)?, &mut other)?;
-            let (Value::Bytes(a), Value::Bytes(b)) = (a_value, b_value) else { break };
+            let (StoredValue::Bytes(a), StoredValue::Bytes(b)) = (a_value, b_value) else { break };
             let order = collator.compare(a, b)?.then_with(|| a.cmp(b));
             let wanted = if part.descending { Ordering::Greater } else { Ordering::Less };
             return (order == wanted).then_some(());
@@ -221,7 +221,7 @@ impl ByteShape {
     }
 
     /// Passes the values of a key's columns to `take`, in order. Returns false if the key is not of this shape.
-    pub fn decode(&self, key: &[u8], mut take: impl FnMut(usize, Value<'_>)) -> bool {
+    pub fn decode(&self, key: &[u8], mut take: impl FnMut(usize, StoredValue<'_>)) -> bool {
         let (mut rest, mut scratch) = (key, Scratch::default());
         let decoded = self.parts.iter().enumerate().all(|(i, part)| match part.decode(&mut rest, &mut scratch) {
             Some(value) => {
@@ -236,8 +236,8 @@ impl ByteShape {
 
 impl ColumnEncoding {
     #[inline(always)]
-    fn encode(&self, value: Value<'_>, key: &mut Vec<u8>) -> bool {
-        let Value::Bytes(bytes) = value else {
+    fn encode(&self, value: StoredValue<'_>, key: &mut Vec<u8>) -> bool {
+        let StoredValue::Bytes(bytes) = value else {
             key.push(self.null);
             return self.nullable;
         };
@@ -290,12 +290,12 @@ impl ColumnEncoding {
 
     /// Decodes this column's value at the start of the remaining key. `None` if the key is not of this shape.
     #[inline(always)]
-    pub(super) fn decode<'k: 'v, 'v>(&self, key: &mut &'k [u8], scratch: &'v mut Scratch) -> Option<Value<'v>> {
+    pub(super) fn decode<'k: 'v, 'v>(&self, key: &mut &'k [u8], scratch: &'v mut Scratch) -> Option<StoredValue<'v>> {
         if self.nullable {
             let (flag, rest) = key.split_first()?;
             *key = rest;
             if *flag == self.null {
-                return Some(Value::Null);
+                return Some(StoredValue::Null);
             }
         }
         match self.storage {
@@ -304,17 +304,17 @@ impl ColumnEncoding {
                 *key = rest;
                 let to = scratch.fixed.get_mut(..column.kind.size())?;
                 store(column.kind, restore(&column, bytes)?, to);
-                Some(Value::Bytes(to))
+                Some(StoredValue::Bytes(to))
             }
             Storage::Varlena { .. } => {
                 if self.collator.is_some() {
                     *key = key.get(memchr(self.zero(), key)? + 1..)?;
                 }
                 if self.plain {
-                    return Some(Value::Bytes(std::mem::take(key)));
+                    return Some(StoredValue::Bytes(std::mem::take(key)));
                 }
                 *key = self.unescape(key, &mut scratch.string)?;
-                Some(Value::Bytes(&scratch.string))
+                Some(StoredValue::Bytes(&scratch.string))
             }
         }
     }
@@ -364,7 +364,7 @@ fn append_sort_key(collator: &dyn Collator, string: &[u8], key: &mut Vec<u8>) ->
 
 /// Returns the value of a rank.
 #[inline(always)]
-fn restore(column: &Column, rank: &[u8]) -> Option<u128> {
+fn restore(column: &EncodedColumn, rank: &[u8]) -> Option<u128> {
     Some(match column.kind {
         KeyKind::Uuid => column.restore(u128::from_be_bytes(*rank.first_chunk()?)),
         _ => u128::from(column.restore(rank.iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte)))),

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 
 use super::merge::Run;
 use super::record::{self, HEADER, Record, Records, common, window};
-use super::shape::{ByteShape, Value};
+use super::shape::{ByteShape, StoredValue};
 use crate::btree::entry::{Entry, Tid};
 use crate::btree::sort::sort;
 use crate::page::MAX_TUPLES;
@@ -132,7 +132,7 @@ impl Store {
     /// store must not be used any more then.
     #[inline]
     #[must_use]
-    pub fn push(&mut self, shape: &ByteShape, values: &[Value<'_>], tid: Tid) -> bool {
+    pub fn push(&mut self, shape: &ByteShape, values: &[StoredValue<'_>], tid: Tid) -> bool {
         let start = self.records.len();
         self.records.extend_from_slice(&[0; HEADER]);
         if !shape.encode(values, &mut self.records) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use pg_bulk_format::btree::entry::Tid;
 use pgrx::{PgSqlErrorCode as Code, pg_guard};
 
-use super::{Finalization, Table, Written, left_beside};
+use super::{Finalization, Written, WrittenTable, left_beside};
 use crate::error::{Error, OrRaise};
 use crate::load::direct::index_keys::{self, Clash, Collector, Help, Sources};
 use crate::load::direct::key_conflicts::Group;
@@ -24,7 +24,7 @@ use crate::pg::removal::row_of;
 pub(super) unsafe extern "C-unwind" fn build(
     finalization: *const Finalization,
     written: *mut Written,
-    table: *mut Table,
+    table: *mut WrittenTable,
     survives: bool,
 ) {
     // SAFETY: this function's contract covers all arguments.

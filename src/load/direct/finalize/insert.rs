@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-use super::Table;
+use super::WrittenTable;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::RecordPosition;
 use crate::load::direct::removed_rows::{self, Rivals};
@@ -14,7 +14,7 @@ use crate::pg::unguarded as c;
 ///
 /// # Safety
 /// See [`finalize_relation`]; the table was made by [`look`](super::look).
-pub(super) unsafe fn insert_checked(leader: *mut Leader, table: *mut Table, econtext: *mut pg_sys::ExprContext) {
+pub(super) unsafe fn insert_checked(leader: *mut Leader, table: *mut WrittenTable, econtext: *mut pg_sys::ExprContext) {
     // SAFETY: as in `finalize_relation`.
     unsafe {
         let (slot, number) = ((*table).slot, (*table).number);
@@ -57,7 +57,7 @@ pub(super) unsafe fn insert_checked(leader: *mut Leader, table: *mut Table, econ
 ///
 /// # Safety
 /// See [`insert_checked`]; one of the rows is in the table's slot.
-unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, place: *const RecordPosition) {
+unsafe fn take_or_leave(leader: *mut Leader, table: *mut WrittenTable, place: *const RecordPosition) {
     // SAFETY: as in `insert_checked`.
     unsafe {
         let (slot, relation) = ((*table).slot, (*table).new.relation);

@@ -2,7 +2,7 @@
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::{Finalization, Table, check_serializable, close};
+use super::{Finalization, WrittenTable, check_serializable, close};
 use crate::load::direct::executor::Executor;
 use crate::load::direct::orphans::{self, Hunt};
 use crate::load::phase::{Phase, enter};
@@ -65,7 +65,7 @@ pub unsafe fn check(finalization: *mut Finalization) {
 ///
 /// # Safety
 /// See [`check`]; the table is one of its tables.
-unsafe fn hunt(finalization: *const Finalization, table: *mut Table) -> u64 {
+unsafe fn hunt(finalization: *const Finalization, table: *mut WrittenTable) -> u64 {
     // SAFETY: as in `check`.
     unsafe {
         let (rows, keys) = (&raw const (*table).new, &raw mut (*table).keys);
@@ -80,7 +80,7 @@ unsafe fn hunt(finalization: *const Finalization, table: *mut Table) -> u64 {
 /// # Safety
 /// See [`super::finalize_relation`]; the table was made by [`super::look`]. Its indexes are closed.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn put_off(finalization: *mut Finalization, table: *mut Table) {
+pub unsafe extern "C-unwind" fn put_off(finalization: *mut Finalization, table: *mut WrittenTable) {
     // SAFETY: this function's contract covers the argument.
     unsafe { (*finalization).referring.push(table) };
 }

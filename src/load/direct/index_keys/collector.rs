@@ -8,7 +8,7 @@
 //! A key that cannot be written as an integer makes the collection useless. The process then gives up collecting, and
 //! the leader finds a mark in its file.
 
-use pg_bulk_format::btree::bytes::read::Reader;
+use pg_bulk_format::btree::bytes::read::ByteKeyReader;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes};
 use pg_bulk_format::btree::key::{KeyShape, Width};
 use pg_bulk_format::btree::packed;
@@ -21,7 +21,7 @@ use pgrx::pg_sys;
 use super::byte_keys::ByteKeys;
 use super::runs::{GIVEN_UP, RunFileKind, Runs};
 use super::sources::file_name;
-use super::{KeyForm, Planned, Shape};
+use super::{IndexProperties, KeyForm, Planned};
 use crate::error::{Result, out_of_memory};
 use crate::pg::context::Elsewhere;
 use crate::pg::points::point_quiet;
@@ -81,7 +81,7 @@ impl Collector {
     /// if the attributes do not fit the shape. Guarded; files are made in the current memory context.
     pub fn new(
         index: pg_sys::Oid,
-        shape: &Shape,
+        shape: &IndexProperties,
         attributes: &[Attribute],
         (memory, packs): (usize, bool),
         shared: Option<(SharedFiles, usize)>,
@@ -101,7 +101,7 @@ impl Collector {
                 }
             }
             KeyForm::Bytes(bytes) => {
-                Keys::Bytes(ByteKeys::new(Reader::new(attributes, &numbers, bytes)?, memory, place))
+                Keys::Bytes(ByteKeys::new(ByteKeyReader::new(attributes, &numbers, bytes)?, memory, place))
             }
         };
         Some(Collector { index, keys })

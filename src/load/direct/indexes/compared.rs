@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 
 use super::super::key_conflicts::{self, Group, KeyConflicts};
 use super::super::strategy::IndexStrategy;
-use super::sorted::{Key, Previous};
+use super::sorted::{IndexKey, Previous};
 use super::{Indexes, MOST_KEYS};
 use crate::pg::compat;
 use crate::pg::look::{self, Look};
@@ -69,7 +69,7 @@ impl Indexes {
                     c::index_deform_tuple(tuple, descriptor, values, nulls);
                     // A NULL is equal to nothing, unless the index has NULLS NOT DISTINCT.
                     let distinct = !(*(*index).info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
-                    let key = Key { index, heap, values, nulls, tuple };
+                    let key = IndexKey { index, heap, values, nulls, tuple };
                     let row = &raw const (*tuple).t_tid;
                     let equal = same || (!by_bytes && previous.is_equal(&key, keys, per_tuple));
                     let group = if equal && !distinct {

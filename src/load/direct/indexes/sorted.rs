@@ -58,7 +58,7 @@ impl Indexes {
                     c::tuplesort_performsort(sort);
                 }
                 previous.forget();
-                let mut insertion = Insertion {
+                let mut insertion = IndexInsertion {
                     number,
                     heap,
                     slot,
@@ -90,17 +90,17 @@ impl Indexes {
 /// A miss is a tuple that must be inserted by core.
 const MISSES: u32 = 4;
 const MOST_AT_ONCE: u32 = 64;
-const NO: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
-const YES: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
-const PARTIAL: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL;
+const NO: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
+const YES: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
+const PARTIAL: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL;
 /// BTORDER_PROC (nbtree.h)
 const ORDER: u16 = 1;
 /// INDEX_SIZE_MASK (itup.h)
 const SIZE_MASK: u16 = 0x1fff;
-type Check = pg_sys::IndexUniqueCheck::Type;
+type UniqueCheck = pg_sys::IndexUniqueCheck::Type;
 
 /// An index that sorted keys are inserted into.
-struct Insertion {
+struct IndexInsertion {
     number: usize,
     index: *mut Index,
     heap: pg_sys::Relation,
@@ -115,7 +115,7 @@ struct Insertion {
     previous: *mut Previous,
 }
 
-impl Insertion {
+impl IndexInsertion {
     /// # Safety
     /// A plain frame, and a tuple.
     unsafe fn writer(&self, any: pg_sys::IndexTuple) -> LeafWriter {
@@ -199,7 +199,7 @@ impl Insertion {
             let mut nulls = [false; MOST_KEYS];
             let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
             c::index_deform_tuple(tuple, (*index.relation).rd_att, values, nulls);
-            let key = Key { index: self.index, heap: self.heap, values, nulls, tuple };
+            let key = IndexKey { index: self.index, heap: self.heap, values, nulls, tuple };
             if !self.unique {
                 key.insert(NO);
                 return;
@@ -241,7 +241,7 @@ impl Insertion {
 }
 
 /// A key that is to be inserted into an index.
-pub(super) struct Key {
+pub(super) struct IndexKey {
     pub(super) index: *mut Index,
     pub(super) heap: pg_sys::Relation,
     pub(super) values: *mut pg_sys::Datum,
@@ -249,10 +249,10 @@ pub(super) struct Key {
     pub(super) tuple: pg_sys::IndexTuple,
 }
 
-impl Key {
+impl IndexKey {
     /// # Safety
     /// A plain frame, and a valid key.
-    unsafe fn insert(&self, check: Check) -> bool {
+    unsafe fn insert(&self, check: UniqueCheck) -> bool {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
             let (index, row) = (&*self.index, &raw mut (*self.tuple).t_tid);
@@ -264,7 +264,7 @@ impl Key {
     /// a row. With `delete`, that row is deleted. Allocates in `memory`.
     ///
     /// # Safety
-    /// See [`Key::insert`]; the slot is for rows of the heap.
+    /// See [`IndexKey::insert`]; the slot is for rows of the heap.
     unsafe fn holder(
         &self,
         slot: *mut pg_sys::TupleTableSlot,
@@ -359,7 +359,7 @@ impl Previous {
     ///
     /// # Safety
     /// A plain frame, and a valid key of the same index.
-    pub(super) unsafe fn is_equal(&self, key: &Key, keys: usize, memory: pg_sys::MemoryContext) -> bool {
+    pub(super) unsafe fn is_equal(&self, key: &IndexKey, keys: usize, memory: pg_sys::MemoryContext) -> bool {
         if self.len == 0 {
             return false;
         }

@@ -7,7 +7,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::exclusion::Exclusion;
 use super::offer::Offer;
-use super::{PER_BLOCK, Table};
+use super::{CheckedTable, PER_BLOCK};
 use crate::error::Result;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::RecordPosition;
@@ -67,7 +67,7 @@ unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
 /// # Safety
 /// The table is valid or null.
 #[pg_guard]
-unsafe extern "C-unwind" fn close(table: *mut Table) {
+unsafe extern "C-unwind" fn close(table: *mut CheckedTable) {
     // SAFETY: this function's contract covers the argument; deleting the context drops the table.
     unsafe {
         if table.is_null() {
@@ -90,7 +90,7 @@ unsafe extern "C-unwind" fn close(table: *mut Table) {
 ///
 /// # Safety
 /// The leader is valid, and its process has a check.
-unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Table {
+unsafe fn table_of(leader: *const Leader, number: usize) -> *mut CheckedTable {
     // SAFETY: this function's contract covers the argument.
     let tables = unsafe { &(*(*leader).process.keys).tables };
     tables.get(number).copied().unwrap_or(std::ptr::null_mut())
@@ -102,7 +102,7 @@ unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Table {
 /// The leader and the table are valid; guarded.
 unsafe fn leave_out(
     leader: &mut Leader,
-    table: &mut Table,
+    table: &mut CheckedTable,
     rows: NumberSort<4>,
     mut record: impl FnMut(&mut Leader, u64, RecordPosition) -> Result<()>,
 ) -> Result<u64> {

@@ -215,7 +215,7 @@ impl Exclusion {
             let mut found = 0;
             for Kept { row, key } in &*rows {
                 c::check_for_interrupts();
-                if (*removed).has(super::Table::ordinal(*row)) {
+                if (*removed).has(super::CheckedTable::ordinal(*row)) {
                     continue;
                 }
                 c::ExecStoreMinimalTuple(*key, self.other, false);

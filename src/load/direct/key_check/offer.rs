@@ -2,7 +2,7 @@
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::Table;
+use super::CheckedTable;
 use crate::load::direct::key_query::Beside;
 use crate::pg::compat;
 use crate::pg::unguarded as c;
@@ -84,7 +84,7 @@ impl Offer {
     ///
     /// # Safety
     /// A plain frame; the offer is of this table.
-    pub unsafe fn rows(&mut self, table: *const Table) -> Beside {
+    pub unsafe fn rows(&mut self, table: *const CheckedTable) -> Beside {
         // SAFETY: this function's contract covers frame and table; the slot has a tuple after each successful fetch.
         unsafe {
             begin_rest(self);

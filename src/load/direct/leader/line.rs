@@ -11,7 +11,7 @@ use super::Leader;
 use crate::error::{OrRaise, Result};
 use crate::load::direct::failure;
 use crate::load::direct::heap::block_of;
-use crate::load::direct::origin::{Target, Traces};
+use crate::load::direct::origin::{ReadPosition, Traces};
 use crate::load::direct::violating_row::ViolatingRow;
 use crate::pg::attempt::attempt;
 use crate::pg::unguarded::{self, Opaque};
@@ -86,7 +86,7 @@ impl Leader {
             let (line, described) = earlier.line_of(place, target)?;
             return Ok(Some((line, earlier.relation.clone(), described)));
         }
-        let (mut target, source) = (Target::default(), self.source());
+        let (mut target, source) = (ReadPosition::default(), self.source());
         let process = &mut self.process;
         let line = if process.traces == Traces::Lines {
             place.position + place.behind

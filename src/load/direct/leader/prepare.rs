@@ -12,15 +12,15 @@ use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::defaults::Defaults;
 use crate::load::direct::executor::Executor;
-use crate::load::direct::held::Held;
+use crate::load::direct::held::HeldRelations;
 use crate::load::direct::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
 use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
 use crate::load::direct::nodes::Nodes;
-use crate::load::direct::origin::{Target, Traces};
-use crate::load::direct::process::{Parts, Process};
+use crate::load::direct::origin::{ReadPosition, Traces};
+use crate::load::direct::process::{Process, ProcessParts};
 use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
@@ -137,7 +137,7 @@ impl Leader {
                 let check = KeyCheck::new(executor, &relations, options, load.arbiter, traces);
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(check)
             });
-            let held = if load.is_dry { Held::NONE } else { Held::hold(&relations) };
+            let held = if load.is_dry { HeldRelations::NONE } else { HeldRelations::hold(&relations) };
             leaves::close_leaves(relation, &relations);
             (safe, complain, keys, held)
         };
@@ -210,7 +210,7 @@ impl Leader {
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
         let projection = projection.or_else(|| load.joined.map(of_scan));
-        let mut process = Process::new(Parts {
+        let mut process = Process::new(ProcessParts {
             projection,
             join: load.joined.map(|joined| Join::new(joined, &mapping.computed)),
             rows,
@@ -268,7 +268,7 @@ impl Leader {
             arbiter: load.arbiter,
             replaced: 0,
             violating_row: ViolatingRow::default(),
-            target: Target::default(),
+            target: ReadPosition::default(),
             header: copy.header(),
             name: options.location.display().to_string(),
             is_counted: false,

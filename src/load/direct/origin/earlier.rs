@@ -8,7 +8,7 @@ use std::ffi::CString;
 
 use pgrx::pg_sys;
 
-use super::find::{FileProperties, Target};
+use super::find::{FileProperties, ReadPosition};
 use super::{Origins, RecordPosition, Traces};
 use crate::error::Result;
 use crate::load::options::LoadOptions;
@@ -44,7 +44,7 @@ impl Earlier {
         let mut origins = Origins::new(0);
         origins.anchors = std::mem::take(&mut self.anchors);
         origins.sort_anchors();
-        origins.find(&mut Target::default(), &self.source, &mut rows, place)?;
+        origins.find(&mut ReadPosition::default(), &self.source, &mut rows, place)?;
         let found = (rows.reader().line_number(), rows.described.clone());
         rows.close()?;
         Ok(found)

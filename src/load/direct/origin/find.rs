@@ -11,7 +11,7 @@ use crate::pg::stream::{Advance, Header};
 
 /// Position of the reader while records are looked up.
 #[derive(Debug, Default)]
-pub struct Target {
+pub struct ReadPosition {
     /// The current record.
     at: Option<RecordPosition>,
 }
@@ -39,7 +39,7 @@ impl Origins {
     /// Makes the record at a place the current one. Fastest in the order of the file. Guarded.
     pub fn find(
         &self,
-        target: &mut Target,
+        target: &mut ReadPosition,
         source: &FileProperties,
         rows: &mut Rows,
         place: RecordPosition,
@@ -80,7 +80,12 @@ impl Origins {
 }
 
 /// Finds a record in a list of files: each file is read from its start.
-fn find_in_files(target: &mut Target, source: &FileProperties, rows: &mut Rows, place: RecordPosition) -> Result<()> {
+fn find_in_files(
+    target: &mut ReadPosition,
+    source: &FileProperties,
+    rows: &mut Rows,
+    place: RecordPosition,
+) -> Result<()> {
     let lost = || changed(&source.name);
     let file = file_of(place.position);
     let here = target.at.filter(|at| *at <= place && file_of(at.position) == file);

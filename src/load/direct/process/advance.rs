@@ -17,7 +17,7 @@ use crate::load::rejects::Complaint;
 use crate::pg::chunks::Chunks;
 use crate::pg::original;
 use crate::pg::row::RowArrays;
-use crate::pg::soft::{OnError, Outcome};
+use crate::pg::soft::{Conversion, OnError};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded;
 
@@ -153,9 +153,9 @@ impl Process {
                     self.bad_value()?;
                 }
                 match outcome {
-                    Outcome::Good => (),
-                    Outcome::Raises => return Ok(ROW),
-                    Outcome::LeftOut => {
+                    Conversion::Good => (),
+                    Conversion::Raises => return Ok(ROW),
+                    Conversion::LeftOut => {
                         // SAFETY: the row's values are not needed any more; a guarded call.
                         unsafe { pg_sys::MemoryContextReset((*self.fields).ecxt_per_tuple_memory) };
                         continue;

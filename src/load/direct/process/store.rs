@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use super::Process;
 use crate::error::Result;
 use crate::load::direct::heap::{Added, Heap};
-use crate::load::direct::key_check::Table;
+use crate::load::direct::key_check::CheckedTable;
 use crate::load::direct::wide::Received;
 use crate::load::memory;
 use crate::pg::chunks::Chunks;
@@ -139,7 +139,7 @@ impl Process {
         &mut self,
         relinfo: *mut pg_sys::ResultRelInfo,
         slot: *mut pg_sys::TupleTableSlot,
-    ) -> Result<*mut Table> {
+    ) -> Result<*mut CheckedTable> {
         // SAFETY: this function's contract covers all arguments.
         unsafe {
             let table = (*self.keys).table_of(relinfo, || self.number_of_relation((*relinfo).ri_RelationDesc))?;

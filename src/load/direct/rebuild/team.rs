@@ -64,7 +64,7 @@ const LEAST_MEMORY: i32 = 32 << 10;
 
 /// Parameters for the workers, in shared memory.
 #[repr(C)]
-struct Task {
+struct RebuildTask {
     build: u64,
     relation: pg_sys::Oid,
     /// maintenance_work_mem of each process, as a setting.
@@ -90,7 +90,7 @@ struct IndexBuild {
 #[repr(C)]
 struct Work {
     heap: pg_sys::Relation,
-    task: *const Task,
+    task: *const RebuildTask,
     parts: *const IndexBuild,
     builder: u32,
     /// The memory is divided with other processes.
@@ -239,7 +239,7 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
         pg_sys::LockRelationOid((*relation).rd_id, SHARE);
         indexes.iter().for_each(|index| renew(relation, index.oid));
         set_pending(&indexes);
-        let mut task = Task {
+        let mut task = RebuildTask {
             build: build_id(),
             relation: (*relation).rd_id,
             memory: [0; 16],
@@ -306,15 +306,15 @@ unsafe fn set_pending(indexes: &[&Index]) {
 fn share_out(
     relation: pg_sys::Relation,
     wanted: usize,
-    task: Task,
+    task: RebuildTask,
     indexes: &[&Index],
 ) -> (Parallel, Work, *mut WorkerUsage) {
     let mut parallel = Parallel::new(c"pg_bulk_team_worker", wanted);
-    parallel.estimate(size_of::<Task>());
+    parallel.estimate(size_of::<RebuildTask>());
     parallel.estimate(indexes.len() * size_of::<IndexBuild>());
     parallel.estimate(wanted * size_of::<WorkerUsage>());
     parallel.initialize();
-    let place = parallel.insert(KEY_TASK, size_of::<Task>()).cast::<Task>();
+    let place = parallel.insert(KEY_TASK, size_of::<RebuildTask>()).cast::<RebuildTask>();
     let parts = parallel.insert(KEY_PARTS, indexes.len() * size_of::<IndexBuild>()).cast::<IndexBuild>();
     let usages = parallel.insert(KEY_USAGES, wanted * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
     // SAFETY: memory of these sizes, aligned for any type.
@@ -504,7 +504,7 @@ unsafe extern "C-unwind" fn join(toc: *mut pg_sys::shm_toc, work: *mut Work) {
     // number comes first in every build; all other shared state is read only after the builds are found equal.
     unsafe {
         usage::begin_usage();
-        let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();
+        let task = lookup(toc, KEY_TASK).cast::<RebuildTask>().cast_const();
         check_build((*task).build).or_raise();
         let parts = lookup(toc, KEY_PARTS).cast::<IndexBuild>().cast_const();
         let heap = pg_sys::table_open((*task).relation, WORKERS_LOCK);

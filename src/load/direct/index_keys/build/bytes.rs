@@ -6,7 +6,7 @@ use std::rc::Rc;
 use pg_bulk_format::btree::build::{BuildError, Built};
 use pg_bulk_format::btree::bytes::build::Builder;
 use pg_bulk_format::btree::bytes::merge::{Merge, Run};
-use pg_bulk_format::btree::bytes::shape::{ByteShape, Value};
+use pg_bulk_format::btree::bytes::shape::{ByteShape, StoredValue};
 use pg_bulk_format::btree::bytes::store::{Store, StoreRun};
 use pg_bulk_format::btree::bytes::unique::Unique;
 use pg_bulk_format::btree::entry::Tid;
@@ -169,8 +169,8 @@ unsafe fn raise_duplicate(relation: pg_sys::Relation, index: pg_sys::Relation, s
             let attribute = &*compat::attribute((*index).rd_att, column);
             if let (Some(to), Some(null)) = (values.get_mut(column), nulls.get_mut(column)) {
                 match value {
-                    Value::Null => *null = true,
-                    Value::Bytes(bytes) => *to = datum(attribute, bytes),
+                    StoredValue::Null => *null = true,
+                    StoredValue::Bytes(bytes) => *to = datum(attribute, bytes),
                 }
             }
         });

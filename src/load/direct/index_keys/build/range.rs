@@ -139,10 +139,10 @@ pub fn extent_size(pages: u64, processes: usize) -> u32 {
 
 /// Blocks for a process: extents, each taken from a shared counter.
 #[derive(Debug, Clone)]
-pub struct Extents(Rc<Held>);
+pub struct Extents(Rc<ExtentState>);
 
 #[derive(Debug)]
-struct Held {
+struct ExtentState {
     next: Cell<u32>,
     end: Cell<u32>,
     /// The counter of extents, and their size.
@@ -154,7 +154,7 @@ impl Extents {
     /// # Safety
     /// The counter stays valid as long as blocks are taken.
     pub unsafe fn new(extent: *const AtomicU32, size: u32) -> Extents {
-        Extents(Rc::new(Held { next: Cell::new(0), end: Cell::new(0), extent, size }))
+        Extents(Rc::new(ExtentState { next: Cell::new(0), end: Cell::new(0), extent, size }))
     }
 
     /// Blocks that were taken but not used.
@@ -165,7 +165,7 @@ impl Extents {
 
 impl BlockSource for Extents {
     fn next(&mut self) -> Option<u32> {
-        let Held { next, end, extent, size } = &*self.0;
+        let ExtentState { next, end, extent, size } = &*self.0;
         while next.get() >= end.get() {
             // SAFETY: `new`'s contract covers the counter.
             let start = unsafe { &**extent }.fetch_add(1, Relaxed).checked_mul(*size)?;

@@ -74,7 +74,7 @@ pub enum Together {
 
 /// Parameters for the workers, in shared memory.
 #[repr(C)]
-struct Task {
+struct BuildTask {
     build: u64,
     relation: pg_sys::Oid,
     index: pg_sys::Oid,
@@ -134,7 +134,7 @@ pub unsafe fn build<W: Word>(
     let (task, traits) = unsafe {
         let form = &*(*index).rd_index;
         let traits = Traits::of(index);
-        let task = Task {
+        let task = BuildTask {
             build: build_id(),
             relation: (*relation).rd_id,
             index: oid,
@@ -258,14 +258,14 @@ impl BlockSource for Remains {
 }
 
 /// Starts at most `most` workers on the ranges after the first. Guarded.
-fn start(task: Task, bounds: &[Bound], most: usize) -> (Parallel, *const Task, *mut WorkerUsage) {
+fn start(task: BuildTask, bounds: &[Bound], most: usize) -> (Parallel, *const BuildTask, *mut WorkerUsage) {
     let wanted = bounds.len().min(most);
     let mut parallel = Parallel::new(c"pg_bulk_index_worker", wanted);
-    parallel.estimate(size_of::<Task>());
+    parallel.estimate(size_of::<BuildTask>());
     parallel.estimate(size_of_val(bounds));
     parallel.estimate(wanted * size_of::<WorkerUsage>());
     parallel.initialize();
-    let place = parallel.insert(KEY_TASK, size_of::<Task>()).cast::<Task>();
+    let place = parallel.insert(KEY_TASK, size_of::<BuildTask>()).cast::<BuildTask>();
     let bounds_place = parallel.insert(KEY_BOUNDS, size_of_val(bounds)).cast::<Bound>();
     let usages = parallel.insert(KEY_USAGES, wanted * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
     // SAFETY: memory of these sizes, aligned for any type.
@@ -320,7 +320,7 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
     // number comes first in every build; all other shared state is read only after the builds are found equal.
     unsafe {
         usage::begin_usage();
-        let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();
+        let task = lookup(toc, KEY_TASK).cast::<BuildTask>().cast_const();
         check_build((*task).build).or_raise();
         let bounds = std::slice::from_raw_parts(lookup(toc, KEY_BOUNDS).cast::<Bound>().cast_const(), (*task).bounds);
         let lock = pg_sys::AccessShareLock.cast_signed();
@@ -348,7 +348,7 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
 /// The index is the task's and open; the bounds are the task's.
 unsafe fn build_ranges<W: Word>(
     index: pg_sys::Relation,
-    task: &Task,
+    task: &BuildTask,
     shape: &KeyShape,
     bounds: &[Bound],
 ) -> Result<()> {

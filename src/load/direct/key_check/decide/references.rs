@@ -5,7 +5,7 @@
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::super::{Table, missing};
+use super::super::{CheckedTable, missing};
 use super::{leave_out, table_of};
 use crate::error::OrRaise;
 use crate::load::direct::key_query::{Beside, KeyQuery};
@@ -112,7 +112,7 @@ unsafe extern "C-unwind" fn begin(parent: pg_sys::MemoryContext) -> pg_sys::Memo
 /// # Safety
 /// The leader is valid, and the table is one of its tables.
 #[pg_guard]
-unsafe extern "C-unwind" fn take_out(leader: *mut Leader, table: *mut Table) -> u64 {
+unsafe extern "C-unwind" fn take_out(leader: *mut Leader, table: *mut CheckedTable) -> u64 {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let table = &mut *table;

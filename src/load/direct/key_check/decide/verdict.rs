@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_guard;
 
-use super::super::Table;
+use super::super::CheckedTable;
 use super::super::exclusion::{self, END, Exclusion};
 use super::leave_out;
 use crate::error::OrRaise;
@@ -55,7 +55,7 @@ struct Decisions {
 ///
 /// # Safety
 /// See [`super::decide`]; the table's rows with non-unique keys are known.
-pub unsafe fn decide(leader: *mut Leader, table: *mut Table) {
+pub unsafe fn decide(leader: *mut Leader, table: *mut CheckedTable) {
     // SAFETY: as in `super::decide`; nothing in this frame has a destructor.
     unsafe {
         let (exclusions, count) = ((*table).exclusions.as_mut_ptr(), (*table).exclusions.len());
@@ -102,7 +102,7 @@ pub unsafe fn decide(leader: *mut Leader, table: *mut Table) {
 /// # Safety
 /// The table is valid, and its memory context is current.
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Decisions {
+unsafe extern "C-unwind" fn begin(table: *mut CheckedTable) -> *mut Decisions {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let table = &mut *table;
@@ -184,7 +184,7 @@ unsafe extern "C-unwind" fn pass(decisions: *mut Decisions, row: u64) -> bool {
 /// # Safety
 /// The leader is valid, the table is one of its tables, and the state is the table's.
 #[pg_guard]
-unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut Table, decisions: *mut Decisions) {
+unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut CheckedTable, decisions: *mut Decisions) {
     // SAFETY: this function's contract covers all arguments; the state is dropped with its memory context, and holds no
     // sort by then.
     unsafe {
@@ -204,7 +204,7 @@ unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut Table, decis
 
 impl Decisions {
     fn remove(&mut self, row: u64, index: usize) {
-        self.removed.add(Table::ordinal(row));
+        self.removed.add(CheckedTable::ordinal(row));
         self.removals.put([row, index as u64, 0, 0]);
     }
 
@@ -234,7 +234,7 @@ impl Decisions {
     fn owner(&self, &(index, group, holder): &Claim) -> Option<Owner> {
         let at = usize::try_from(group).unwrap_or(usize::MAX);
         let row = self.owners.get(index).and_then(|owners| owners.get(at)).copied().unwrap_or(0);
-        if row != 0 && !self.removed.has(Table::ordinal(row)) {
+        if row != 0 && !self.removed.has(CheckedTable::ordinal(row)) {
             return Some(Owner::Load(row));
         }
         (holder != 0 && !self.replaced.contains(&holder)).then_some(Owner::Table(holder))
