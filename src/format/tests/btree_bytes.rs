@@ -120,7 +120,7 @@ fn compare(columns: &[ByteColumn], a: &[Datum], b: &[Datum]) -> Ordering {
     })
 }
 
-fn columns() -> impl Strategy<StoredValue = Vec<ByteColumn>> {
+fn columns() -> impl Strategy<Value = Vec<ByteColumn>> {
     let kind = prop_oneof![3 => Just(TEXT), 1 => Just(ByteKind::Fixed(KeyKind::Int4))];
     let column =
         (kind, any::<[bool; 4]>()).prop_map(|(kind, [collated, descending, nulls_first, nullable])| ByteColumn {
@@ -133,7 +133,7 @@ fn columns() -> impl Strategy<StoredValue = Vec<ByteColumn>> {
     vec(column, 1..4)
 }
 
-fn bytes() -> impl Strategy<StoredValue = Vec<u8>> {
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![Just(0u8), Just(1), Just(0xfe), Just(0xff), any::<u8>()];
     prop_oneof![
         4 => vec(byte, 0..20),
@@ -142,7 +142,7 @@ fn bytes() -> impl Strategy<StoredValue = Vec<u8>> {
     ]
 }
 
-fn row(columns: Vec<ByteColumn>) -> impl Strategy<StoredValue = Vec<Datum>> {
+fn row(columns: Vec<ByteColumn>) -> impl Strategy<Value = Vec<Datum>> {
     columns
         .into_iter()
         .map(|column| {
