@@ -168,7 +168,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64
         }
         load.counts.loaded = processed;
         if let (Some(files), Some(stored)) = (&load.files, feed.stored(processed)) {
-            files.settle(stored, processed, load.arbiter.is_some());
+            files.split_rows(stored, processed, load.arbiter.is_some());
         }
         load.counts.filtered = feed.filtered + left_out;
     }

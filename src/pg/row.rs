@@ -86,7 +86,7 @@ impl RowArrays {
 
 /// A change since rows were last decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum RowsChange {
     /// The fields belong to other columns.
     Columns,
     /// The records come from another file.
@@ -119,7 +119,7 @@ pub struct Rows {
     /// Name of the file that is open, if a column needs it.
     pub(super) file_name: Vec<u8>,
     /// Set when the columns or the file have changed.
-    pub(super) turned: Option<Turn>,
+    pub(super) change: Option<RowsChange>,
     pub(super) arena: Arena,
     /// The rows around the current one, if they are decoded together.
     block: Option<Block>,
@@ -179,7 +179,7 @@ impl Rows {
             known: None,
             first_header: None,
             file_name: Vec::new(),
-            turned: None,
+            change: None,
             arena: Arena::new(),
             block: None,
             decoded: None,
@@ -260,22 +260,22 @@ impl Rows {
                 parts.lay_out(&self.columns, self.stream.reader.dialect(), self.stream.encodings());
             }
             self.expect_fields();
-            self.settle_required();
+            self.count_required();
             return;
         }
         self.fields = fields.len();
         fields.extend(others);
         self.columns = fields;
-        self.settle_required();
+        self.count_required();
     }
 
     /// Let fields that are missing at the end of a record get the defaults of their columns, if these have defaults.
     pub fn fill_missing(&mut self) {
         self.fills = true;
-        self.settle_required();
+        self.count_required();
     }
 
-    fn settle_required(&mut self) {
+    fn count_required(&mut self) {
         let fields = self.columns.get(..self.fields).unwrap_or_default();
         let needs = |column: &Column| !self.fills || column.default.is_null();
         self.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);
@@ -427,7 +427,7 @@ impl Rows {
         self.attention = Attention::NONE;
         if self.stream.files().is_some() {
             self.name_file();
-            self.note_turn(Turn::File);
+            self.note_change(RowsChange::File);
         }
         // The reader counts its batches from 0 again.
         self.forget_block();

@@ -62,7 +62,7 @@ unsafe extern "C-unwind" fn remember(memory: Opaque) {
 ///
 /// # Safety
 /// A plain frame, in an error context callback.
-pub unsafe fn tell() -> bool {
+pub unsafe fn add_context() -> bool {
     let raised = RAISED.load(Relaxed);
     if raised.is_null() {
         return false;

@@ -23,7 +23,7 @@
 
 use super::entry::{Entry, Tid, Word};
 use super::key::KeyShape;
-pub use super::levels::Part;
+pub use super::levels::TreePart;
 use super::levels::{HEAP_TID, Levels, max_tid, put};
 pub use super::sink::{BlockSource, BuildError, Built, Options, Page, PageSink};
 use super::tuple::{Formed, SHORT};
@@ -114,7 +114,7 @@ impl<W: Word> Builder<W> {
     ///
     /// # Errors
     /// An error of the sink.
-    pub fn finish_part<S: PageSink>(mut self, sink: &mut S) -> Result<Part, BuildError<S::Error>> {
+    pub fn finish_part<S: PageSink>(mut self, sink: &mut S) -> Result<TreePart, BuildError<S::Error>> {
         self.flush_pending(self.last.key(), sink)?;
         let shape = &self.shape;
         let room = border_size(shape);
@@ -249,7 +249,7 @@ impl<W: Word> Builder<W> {
 pub fn join<W: Word, S: PageSink>(
     shape: &KeyShape,
     options: Options,
-    parts: Vec<Part>,
+    parts: Vec<TreePart>,
     blocks: Box<dyn BlockSource>,
     sink: &mut S,
 ) -> Result<Built, BuildError<S::Error>> {

@@ -104,7 +104,7 @@ pub struct Reject {
 impl Reject {
     /// The current record of `rows`.
     pub fn new(rows: &mut Rows, complaint: Complaint) -> Reject {
-        rows.stream_mut().reader.settle_line_number();
+        rows.stream_mut().reader.store_line_number();
         let reader = rows.reader();
         let list = rows.stream().files();
         let file = list.and_then(|list| list.files.get(rows.stream().file_number()));
