@@ -764,7 +764,7 @@ GRANT SELECT ON bulk_jobs TO PUBLIC;
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/fdw/mod.rs
+-- src/fdw.rs
 -- pg_bulk::fdw::bulk_fdw_handler
 CREATE  FUNCTION "bulk_fdw_handler"() RETURNS fdw_handler /* PgBox < pg_sys :: FdwRoutine > */
 STRICT VOLATILE PARALLEL SAFE
@@ -773,7 +773,7 @@ AS 'MODULE_PATHNAME', 'bulk_fdw_handler_wrapper';
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/fdw/mod.rs
+-- src/fdw.rs
 -- pg_bulk::fdw::bulk_fdw_validator
 
 CREATE FUNCTION bulk_fdw_validator(options text[], catalog oid) RETURNS void
