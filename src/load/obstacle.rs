@@ -78,6 +78,7 @@ pub unsafe fn of_named(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
         } else {
             of_storage(relation, keep, &mut found);
         }
+        volatile::of_bound(relation, &mut found);
     }
     found
 }

@@ -69,14 +69,20 @@ fn call_of(function: pg_sys::Oid) -> Option<UserCall> {
     if HARMLESS.contains(&function.to_u32()) {
         return None;
     }
-    // SAFETY: guarded catalog lookups.
-    let (volatile, parallel) = unsafe { (pg_sys::func_volatile(function), pg_sys::func_parallel(function)) };
-    let is_own = function.to_u32() < pg_sys::FirstUnpinnedObjectId;
-    match volatile.cast_unsigned() {
-        VOLATILE => Some(UserCall::Volatile),
-        _ if !is_own && parallel.cast_unsigned() == UNSAFE => Some(UserCall::Unsafe(function)),
-        _ => None,
+    // SAFETY: a guarded catalog lookup.
+    if unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE {
+        return Some(UserCall::Volatile);
     }
+    unsafe_call_of(function)
+}
+
+/// The call, if this function is a user's that is declared PARALLEL UNSAFE. Volatile ones pass, too: COPY does not look at the labels
+/// of functions that convert fields, or that compare keys. Guarded.
+fn unsafe_call_of(function: pg_sys::Oid) -> Option<UserCall> {
+    // SAFETY: a guarded catalog lookup.
+    let is_unsafe = || unsafe { pg_sys::func_parallel(function) }.cast_unsigned() == UNSAFE;
+    let is_user_defined = function.to_u32() >= pg_sys::FirstUnpinnedObjectId;
+    (is_user_defined && is_unsafe()).then_some(UserCall::Unsafe(function))
 }
 
 /// Calls by the CHECK constraints and domains of a relation that rows are written to. Guarded.
@@ -139,6 +145,10 @@ pub unsafe fn in_constraints(relation: pg_sys::Relation) -> bool {
 
 /// A call by a domain in the type, at any depth, or by a function that makes a value of the type from a field. Guarded.
 pub fn call_in_type(type_oid: pg_sys::Oid) -> Option<UserCall> {
+    // A type of the server's own calls no user-defined function.
+    if type_oid.to_u32() < pg_sys::FirstUnpinnedObjectId {
+        return None;
+    }
     // SAFETY: guarded catalog lookups; attributes below natts exist.
     unsafe {
         pg_sys::check_stack_depth();
@@ -170,11 +180,6 @@ pub fn call_in_type(type_oid: pg_sys::Oid) -> Option<UserCall> {
     }
 }
 
-/// [`call_of`], but a volatile function passes: COPY does not look at the labels of these functions. Guarded.
-fn unsafe_call_of(function: pg_sys::Oid) -> Option<UserCall> {
-    call_of(function).filter(|call| *call != UserCall::Volatile)
-}
-
 /// The functions that make a value from text and from bytes, of a type that is not the server's own. Guarded.
 fn input_functions(type_oid: pg_sys::Oid) -> Vec<pg_sys::Oid> {
     // SAFETY: guarded catalog lookups; the tuple is released after its last use.
@@ -204,7 +209,7 @@ unsafe fn call_in_domain(domain: pg_sys::Oid) -> Option<UserCall> {
     }
 }
 
-/// Calls by generated columns, by the bound of a partition and by indexes. The server does not allow volatile functions
+/// Calls by generated columns and by indexes. The server does not allow volatile functions
 /// there. Guarded.
 ///
 /// # Safety
@@ -228,13 +233,6 @@ pub unsafe fn of_computed(relation: pg_sys::Relation, found: &mut Vec<String>) {
                 }
             }
         }
-        if (*(*relation).rd_rel).relispartition {
-            let bounds = guard(|| RelationGetPartitionQual(relation));
-            if let Some(call) = call_in(bounds.cast()) {
-                let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-                found.push(format!("The bound of partition \"{name}\" {call}."));
-            }
-        }
         for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
             // Null if the index is gone since the list was made (DROP INDEX CONCURRENTLY).
             let index = pg_sys::try_relation_open(index, pg_sys::AccessShareLock.cast_signed());
@@ -246,6 +244,23 @@ pub unsafe fn of_computed(relation: pg_sys::Relation, found: &mut Vec<String>) {
                 found.push(format!("The index \"{name}\" {call}."));
             }
             pg_sys::relation_close(index, pg_sys::AccessShareLock.cast_signed());
+        }
+    }
+}
+
+/// A call by the bound of a partition. The server evaluates it for rows that do not come through the parent. Guarded.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn of_bound(relation: pg_sys::Relation, found: &mut Vec<String>) {
+    // SAFETY: this function's contract covers the relation; guarded calls.
+    unsafe {
+        if (*(*relation).rd_rel).relispartition {
+            let bounds = guard(|| RelationGetPartitionQual(relation));
+            if let Some(call) = call_in(bounds.cast()) {
+                let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+                found.push(format!("The bound of partition \"{name}\" {call}."));
+            }
         }
     }
 }
