@@ -13,6 +13,7 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS amcheck SCHEMA public;
 CREATE EXTENSION IF NOT EXISTS btree_gin SCHEMA public;
 CREATE EXTENSION IF NOT EXISTS dblink SCHEMA public;
+ALTER EXTENSION dblink SET SCHEMA public;
 RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
@@ -87,6 +88,12 @@ CREATE FUNCTION apart(a int, b int) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS
 CREATE TYPE far AS RANGE (subtype = int, subtype_diff = apart);
 CREATE TABLE in_elements (a int, b item[]);
 CREATE INDEX ON in_elements (b);
+CREATE FUNCTION hash_item(i item) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN i.x; END $$;
+CREATE FUNCTION equal_items(a item, b item) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN a.x = b.x;
+CREATE OPERATOR = (LEFTARG = item, RIGHTARG = item, FUNCTION = equal_items, COMMUTATOR = =, HASHES);
+CREATE OPERATOR CLASS hashed_items DEFAULT FOR TYPE item USING hash AS OPERATOR 1 =, FUNCTION 1 hash_item(item);
+CREATE TABLE in_hashed (a int, b item[]);
+CREATE INDEX ON in_hashed USING hash (b);
 CREATE TABLE in_difference (a int, b far);
 CREATE INDEX ON in_difference USING gist (b);
 CREATE TABLE in_no_difference (a int, b far);
@@ -146,7 +153,7 @@ BEGIN
 		RETURN QUERY SELECT p.column1 || ': ' || writer || ' ' || array_to_string(notes, ' ')
 			FROM bulk_load(NULL, 'in_nothing', jsonb_build_object('query', p.column1));
 	END LOOP;
-	FOR p IN VALUES ('JOIN (SELECT DISTINCT same(a) AS b FROM small) s ON b = a'), ('JOIN (VALUES (same(1)), (2)) v(b) ON b = a'), (', LATERAL generate_series(1, same(a)) b')
+	FOR p IN VALUES ('JOIN (SELECT DISTINCT same(a) AS b FROM small) s ON b = a'), ('JOIN (VALUES (one()), (2)) v(b) ON b = a'), (', LATERAL generate_series(1, same(a)) b')
 	LOOP
 		RETURN NEXT p.column1 || ': ' || chosen_for('INSERT INTO in_nothing SELECT a FROM labels ' || p.column1);
 	END LOOP;
@@ -159,6 +166,7 @@ ALTER FUNCTION compare PARALLEL SAFE;
 ALTER FUNCTION equal PARALLEL SAFE;
 ALTER FUNCTION compare_items PARALLEL SAFE;
 ALTER FUNCTION as_json PARALLEL SAFE;
+ALTER FUNCTION hash_item PARALLEL SAFE;
 ALTER FUNCTION apart PARALLEL SAFE;
 SELECT * FROM writers();
 

@@ -371,8 +371,13 @@ unsafe fn call_in_keys(index: pg_sys::Relation) -> Option<UserCall> {
     // SAFETY: this function's contract covers the index, which has an attribute for each key column; guarded calls.
     unsafe {
         let is_gist = (*(*index).rd_rel).relam == pg_sys::GIST_AM_OID;
-        let count = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
-        (0..count).map(|at| (*compat::attribute((*index).rd_att, at)).atttypid).find_map(|type_oid| {
+        let form = &*(*index).rd_index;
+        let count = usize::try_from(form.indnkeyatts).unwrap_or(0);
+        // A hash index stores hashes, and GIN elements. Expressions, whose attnum is 0, are checked by themselves.
+        let columns = form.indkey.values.as_slice(count).iter().filter(|&&attnum| attnum > 0);
+        let columns = columns.map(|&attnum| pg_sys::get_atttype(form.indrelid, attnum));
+        let keys = (0..count).map(|at| (*compat::attribute((*index).rd_att, at)).atttypid);
+        columns.chain(keys).find_map(|type_oid| {
             call_in_values(type_oid).or_else(|| if is_gist { call_in_difference(type_oid) } else { None })
         })
     }
