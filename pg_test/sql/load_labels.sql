@@ -55,6 +55,7 @@ CREATE DOMAIN fine_int AS int CHECK (fine(VALUE));
 CREATE TYPE span AS RANGE (subtype = int, subtype_opclass = compared, multirange_type_name = span_multirange);
 CREATE TYPE pair AS (a int, b fine_int);
 CREATE TYPE item AS (x int);
+CREATE TYPE printed AS (x int);
 CREATE TABLE in_check (a int CHECK (fine(a)));
 CREATE FUNCTION one() RETURNS int LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN 1; END $$;
 CREATE TABLE in_default (a int, b int DEFAULT one());
@@ -82,8 +83,8 @@ CREATE TABLE in_nothing (a int);
 -- The server's own functions call these: they look them up by the types of values.
 CREATE FUNCTION compare_items(a item, b item) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN btint4cmp(a.x, b.x); END $$;
 CREATE OPERATOR CLASS items DEFAULT FOR TYPE item USING btree AS FUNCTION 1 compare_items(item, item);
-CREATE FUNCTION as_json(item) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN '1'; END $$;
-CREATE CAST (item AS json) WITH FUNCTION as_json(item);
+CREATE FUNCTION as_json(printed) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN '1'; END $$;
+CREATE CAST (printed AS json) WITH FUNCTION as_json(printed);
 CREATE FUNCTION apart(a int, b int) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN a - b; END $$;
 CREATE TYPE far AS RANGE (subtype = int, subtype_diff = apart);
 CREATE TABLE in_elements (a int, b item[]);
@@ -140,7 +141,7 @@ BEGIN
 	RETURN QUERY SELECT 'query: ' || writer || ' ' || array_to_string(notes, ' ') FROM bulk_load(NULL, 'in_nothing', '{"query": "SELECT same(1)"}');
 	FOR p IN VALUES ($q$('{' || a || '}')::fine_int[] IS NOT NULL$q$), ($q$jsonb_populate_record(NULL::pair, jsonb_build_object('b', a)) IS NOT NULL$q$),
 		('span(a, a) < span(1, 2)'), ('greatest(ROW(a)::item, ROW(1)::item) IS NOT NULL'), ('ARRAY[ROW(a)::item] < ARRAY[ROW(1)::item]'),
-		('to_json(ROW(a)::item) IS NOT NULL')
+		('to_json(ROW(a)::printed) IS NOT NULL')
 	LOOP
 		RETURN QUERY SELECT p.column1 || ': ' || writer || ' ' || array_to_string(notes, ' ')
 			FROM bulk_load(data_path('labels'), 'in_nothing', jsonb_build_object('where', p.column1));
