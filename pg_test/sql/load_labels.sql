@@ -11,6 +11,9 @@
 \i :helpers
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS amcheck SCHEMA public;
+CREATE EXTENSION IF NOT EXISTS btree_gin SCHEMA public;
+CREATE EXTENSION IF NOT EXISTS dblink SCHEMA public;
+ALTER EXTENSION dblink SET SCHEMA public;
 RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
@@ -51,6 +54,8 @@ CREATE OPERATOR CLASS equaled FOR TYPE int USING btree AS
 CREATE DOMAIN fine_int AS int CHECK (fine(VALUE));
 CREATE TYPE span AS RANGE (subtype = int, subtype_opclass = compared, multirange_type_name = span_multirange);
 CREATE TYPE pair AS (a int, b fine_int);
+CREATE TYPE item AS (x int);
+CREATE TYPE printed AS (x int);
 CREATE TABLE in_check (a int CHECK (fine(a)));
 CREATE FUNCTION one() RETURNS int LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN 1; END $$;
 CREATE TABLE in_default (a int, b int DEFAULT one());
@@ -75,6 +80,33 @@ CREATE TABLE in_sub_key (a int) PARTITION BY RANGE (a);
 CREATE TABLE in_sub_key_all PARTITION OF in_sub_key DEFAULT PARTITION BY RANGE (same(a));
 CREATE TABLE in_sub_key_all_all PARTITION OF in_sub_key_all DEFAULT;
 CREATE TABLE in_nothing (a int);
+-- The server's own functions call these: they look them up by the types of values.
+CREATE FUNCTION compare_items(a item, b item) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN btint4cmp(a.x, b.x); END $$;
+CREATE OPERATOR CLASS items DEFAULT FOR TYPE item USING btree AS FUNCTION 1 compare_items(item, item);
+CREATE FUNCTION as_json(printed) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN '1'; END $$;
+CREATE CAST (printed AS json) WITH FUNCTION as_json(printed);
+CREATE FUNCTION apart(a int, b int) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN a - b; END $$;
+CREATE TYPE far AS RANGE (subtype = int, subtype_diff = apart);
+CREATE TABLE in_elements (a int, b item[]);
+CREATE INDEX ON in_elements (b);
+CREATE FUNCTION hash_item(i item) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN i.x; END $$;
+CREATE FUNCTION equal_items(a item, b item) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN a.x = b.x;
+CREATE OPERATOR = (LEFTARG = item, RIGHTARG = item, FUNCTION = equal_items, COMMUTATOR = =, HASHES);
+CREATE OPERATOR CLASS hashed_items DEFAULT FOR TYPE item USING hash AS OPERATOR 1 =, FUNCTION 1 hash_item(item);
+CREATE TABLE in_hashed (a int, b item[]);
+CREATE INDEX ON in_hashed USING hash (b);
+CREATE TABLE in_difference (a int, b far);
+CREATE INDEX ON in_difference USING gist (b);
+CREATE TABLE in_no_difference (a int, b far);
+CREATE INDEX ON in_no_difference (b);
+CREATE TABLE in_partition_elements (a int, b item[]) PARTITION BY RANGE (b);
+CREATE TABLE in_partition_elements_all PARTITION OF in_partition_elements DEFAULT;
+-- Functions in C of an operator class need no label.
+CREATE TABLE in_gin (a int);
+CREATE INDEX ON in_gin USING gin (a);
+CREATE TABLE small (a int);
+INSERT INTO small VALUES (1), (2);
+ANALYZE small;
 CALL write_file('labels', E'1\n2\n3\n');
 CREATE FOREIGN TABLE labels (a int) SERVER bulk_files OPTIONS (filename :'path');
 CREATE VIEW places AS SELECT relname AS place, '{"columns": ["a"]}'::jsonb AS options, 'a' AS list FROM pg_class WHERE relname ~ '^in_' AND relkind IN ('r', 'p')
@@ -107,6 +139,25 @@ BEGIN
 	RETURN QUERY SELECT 'expr: ' || writer || ' ' || array_to_string(notes, ' ') FROM bulk_load(data_path('labels'), 'in_nothing', '{"columns": ["x", {"name": "a", "expr": "same(x::int)"}]}');
 	RETURN NEXT 'expr: ' || chosen_for('INSERT INTO in_nothing SELECT same(a) FROM labels');
 	RETURN QUERY SELECT 'query: ' || writer || ' ' || array_to_string(notes, ' ') FROM bulk_load(NULL, 'in_nothing', '{"query": "SELECT same(1)"}');
+	FOR p IN VALUES ($q$('{' || a || '}')::fine_int[] IS NOT NULL$q$), ($q$jsonb_populate_record(NULL::pair, jsonb_build_object('b', a)) IS NOT NULL$q$),
+		('span(a, a) < span(1, 2)'), ('greatest(ROW(a)::item, ROW(1)::item) IS NOT NULL'), ('ARRAY[ROW(a)::item] < ARRAY[ROW(1)::item]'),
+		('to_json(ROW(a)::printed) IS NOT NULL')
+	LOOP
+		RETURN QUERY SELECT p.column1 || ': ' || writer || ' ' || array_to_string(notes, ' ')
+			FROM bulk_load(data_path('labels'), 'in_nothing', jsonb_build_object('where', p.column1));
+		RETURN NEXT p.column1 || ': ' || chosen_for('INSERT INTO in_nothing SELECT a FROM labels WHERE ' || p.column1);
+	END LOOP;
+	FOR p IN VALUES ('SELECT (i).x FROM (SELECT DISTINCT ROW(a)::item AS i FROM small) s'),
+		($q$SELECT b FROM json_to_record('{"b": 1}') AS r (b fine_int)$q$), ($q$SELECT 1 FROM json_to_record('{"b": 1}') AS r (b fine_int)$q$),
+		($q$SELECT 1 FROM xmltable('/a' PASSING '<a>1</a>' COLUMNS b fine_int PATH '.') x$q$)
+	LOOP
+		RETURN QUERY SELECT p.column1 || ': ' || writer || ' ' || array_to_string(notes, ' ')
+			FROM bulk_load(NULL, 'in_nothing', jsonb_build_object('query', p.column1));
+	END LOOP;
+	FOR p IN VALUES ('JOIN (SELECT DISTINCT same(a) AS b FROM small) s ON b = a'), ('JOIN (VALUES (one()), (2)) v(b) ON b = a'), (', LATERAL generate_series(1, same(a)) b')
+	LOOP
+		RETURN NEXT p.column1 || ': ' || chosen_for('INSERT INTO in_nothing SELECT a FROM labels ' || p.column1);
+	END LOOP;
 END $$;
 SELECT * FROM writers();
 ALTER FUNCTION same PARALLEL RESTRICTED;
@@ -114,4 +165,23 @@ ALTER FUNCTION one PARALLEL RESTRICTED;
 ALTER FUNCTION fine PARALLEL SAFE;
 ALTER FUNCTION compare PARALLEL SAFE;
 ALTER FUNCTION equal PARALLEL SAFE;
+ALTER FUNCTION compare_items PARALLEL SAFE;
+ALTER FUNCTION as_json PARALLEL SAFE;
+ALTER FUNCTION hash_item PARALLEL SAFE;
+ALTER FUNCTION apart PARALLEL SAFE;
 SELECT * FROM writers();
+
+-- INSERT … SELECT does not wait for an index of a partition that gets none of the rows. The server's INSERT would not open it.
+CREATE TABLE halves (a int) PARTITION BY RANGE (a);
+CREATE TABLE lower_half PARTITION OF halves FOR VALUES FROM (0) TO (10);
+CREATE TABLE upper_half PARTITION OF halves FOR VALUES FROM (10) TO (20);
+CREATE INDEX upper_index ON upper_half (a);
+SELECT dblink_connect('other', format('dbname=%s host=%s port=%s user=%s', current_database(), split_part(current_setting('unix_socket_directories'), ',', 1), current_setting('port'), current_user));
+SELECT dblink_exec('other', 'BEGIN; ALTER INDEX load_labels.upper_index SET TABLESPACE pg_default');
+SET lock_timeout = '1s';
+SELECT chosen_for('INSERT INTO halves SELECT a FROM labels');
+RESET lock_timeout;
+SELECT dblink_exec('other', 'ROLLBACK');
+SELECT dblink_disconnect('other');
+SELECT chosen_for('INSERT INTO halves SELECT a FROM labels');
+SELECT count(*) FROM halves;

@@ -146,10 +146,17 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) ->
             if !relation.is_null() {
                 if (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
                     volatile::of_partition_key(relation, found);
-                } else {
+                } else if let Some(indexes) = lock_indexes(relation) {
                     of_storage(relation, Keep::Error, found);
+                    let share = pg_sys::AccessShareLock.cast_signed();
+                    indexes.into_iter().for_each(|index| pg_sys::UnlockRelationOid(index, share));
+                } else {
+                    found.push("An index of a partition is locked by somebody else.".into());
                 }
                 pg_sys::relation_close(relation, no_lock);
+            }
+            if !found.is_empty() {
+                break;
             }
         }
     }
@@ -157,6 +164,27 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) ->
         release(&std::mem::take(&mut locked));
     }
     locked
+}
+
+/// Locks the indexes of a leaf, which the checks open. ALTER INDEX … SET TABLESPACE locks an index and not its table. None, and no
+/// lock, if this function would wait.
+///
+/// # Safety
+/// An open relation. Guarded.
+unsafe fn lock_indexes(relation: pg_sys::Relation) -> Option<Vec<pg_sys::Oid>> {
+    let share = pg_sys::AccessShareLock.cast_signed();
+    let mut locked = Vec::new();
+    // SAFETY: this function's contract covers the relation; guarded calls.
+    unsafe {
+        for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
+            if !pg_sys::ConditionalLockRelationOid(index, share) {
+                locked.into_iter().for_each(|index| pg_sys::UnlockRelationOid(index, share));
+                return None;
+            }
+            locked.push(index);
+        }
+    }
+    Some(locked)
 }
 
 /// Releases the locks that [`of_free_leaves`] has taken. A lock that the transaction held before stays. Guarded.

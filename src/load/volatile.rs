@@ -38,6 +38,8 @@ const HARMLESS: [u32; 6] = [
 const VOLATILE: u8 = b'v';
 /// PROPARALLEL_UNSAFE, which is the default of CREATE FUNCTION.
 const UNSAFE: u8 = b'u';
+/// ClanguageId (pg_language.dat)
+const C_LANGUAGE: u32 = 13;
 /// PROVOLATILE_IMMUTABLE
 const IMMUTABLE: u8 = b'i';
 
@@ -180,6 +182,88 @@ pub fn call_in_type(type_oid: pg_sys::Oid) -> Option<UserCall> {
     }
 }
 
+/// A call by the server's own functions that compare, hash or print values of a type: they look up the functions of the type and of
+/// the types that it is made of. Guarded.
+fn call_in_values(type_oid: pg_sys::Oid) -> Option<UserCall> {
+    const WANTED: u32 = pg_sys::TYPECACHE_EQ_OPR
+        | pg_sys::TYPECACHE_LT_OPR
+        | pg_sys::TYPECACHE_GT_OPR
+        | pg_sys::TYPECACHE_CMP_PROC
+        | pg_sys::TYPECACHE_HASH_PROC
+        | pg_sys::TYPECACHE_HASH_EXTENDED_PROC;
+    // The server's own types are made of its own types only. An anonymous row is made of values that were checked.
+    if type_oid.to_u32() < pg_sys::FirstUnpinnedObjectId {
+        return None;
+    }
+    // SAFETY: guarded catalog lookups; an entry of the type cache stays; attributes below natts exist.
+    unsafe {
+        pg_sys::check_stack_depth();
+        let inner = match pg_sys::get_typtype(type_oid).cast_unsigned() {
+            pg_sys::TYPTYPE_DOMAIN => return call_in_values(pg_sys::getBaseType(type_oid)),
+            pg_sys::TYPTYPE_COMPOSITE => {
+                let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
+                let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+                let attributes = (0..natts).map(|index| &*compat::attribute(descriptor, index));
+                let mut kept = attributes.filter(|attribute| !attribute.attisdropped);
+                kept.find_map(|attribute| call_in_values(attribute.atttypid))
+            }
+            pg_sys::TYPTYPE_RANGE => {
+                let entry = pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
+                let functions = [(*entry).rng_cmp_proc_finfo.fn_oid, (*entry).rng_canonical_finfo.fn_oid];
+                let call = functions.into_iter().find_map(unsafe_call_of);
+                call.or_else(|| call_in_values(pg_sys::get_range_subtype(type_oid)))
+            }
+            pg_sys::TYPTYPE_MULTIRANGE => call_in_values(pg_sys::get_multirange_range(type_oid)),
+            _ => call_in_values(pg_sys::get_element_type(type_oid)),
+        };
+        let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
+        let operators = [entry.eq_opr, entry.lt_opr, entry.gt_opr].into_iter();
+        let (mut output, mut is_varlena, mut to_json) = (pg_sys::InvalidOid, false, pg_sys::InvalidOid);
+        pg_sys::getTypeOutputInfo(type_oid, &raw mut output, &raw mut is_varlena);
+        // to_json and its like print a value by its cast to json.
+        let explicit = pg_sys::CoercionContext::COERCION_EXPLICIT;
+        pg_sys::find_coercion_pathway(pg_sys::JSONOID, type_oid, explicit, &raw mut to_json);
+        let functions = [entry.cmp_proc, entry.hash_proc, entry.hash_extended_proc, output, to_json].into_iter();
+        let operators = operators.filter(|&operator| operator != pg_sys::InvalidOid);
+        inner.or_else(|| {
+            operators.map(|operator| pg_sys::get_opcode(operator)).chain(functions).find_map(unsafe_call_of)
+        })
+    }
+}
+
+/// A call by the server's own functions in this node of an expression, for the types of values that it takes or makes. Guarded.
+///
+/// # Safety
+/// A node of an expression; its tag is set.
+unsafe fn call_for_types(node: *mut pg_sys::Node) -> Option<UserCall> {
+    use pg_sys::NodeTag::*;
+    // Arrays, rows and ranges from text, and rows from JSON or XML: the constraints of domains in them.
+    let made = |type_oid| call_in_type(type_oid).or_else(|| call_in_values(type_oid));
+    let all_made = |types: *mut pg_sys::List| {
+        // SAFETY: the types of a node's columns, or null.
+        let types = unsafe { PgList::<pg_sys::Oid>::from_pg(types) };
+        types.iter_oid().find_map(made)
+    };
+    // SAFETY: this function's contract covers the node; a tag gives the node's type; guarded calls.
+    unsafe {
+        match (*node).type_ {
+            T_CoerceToDomain => call_in_domain((*node.cast::<pg_sys::CoerceToDomain>()).resulttype),
+            T_FuncExpr if (*node.cast::<pg_sys::FuncExpr>()).funcid.to_u32() < pg_sys::FirstUnpinnedObjectId => {
+                made(pg_sys::exprType(node))
+            }
+            T_CoerceViaIO => made(pg_sys::exprType(node)),
+            tag if compat::is_json_expression(tag) => made(pg_sys::exprType(node)),
+            T_RangeTblFunction => all_made((*node.cast::<pg_sys::RangeTblFunction>()).funccoltypes),
+            T_TableFunc => all_made((*node.cast::<pg_sys::TableFunc>()).coltypes),
+            T_Var | T_Const | T_Param | T_FuncExpr | T_OpExpr | T_Aggref | T_WindowFunc | T_RowExpr | T_ArrayExpr
+            | T_ArrayCoerceExpr | T_ConvertRowtypeExpr | T_RelabelType | T_FieldSelect | T_SubscriptingRef => {
+                call_in_values(pg_sys::exprType(node))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The functions that make a value from text and from bytes, of a type that is not the server's own. Guarded.
 fn input_functions(type_oid: pg_sys::Oid) -> Vec<pg_sys::Oid> {
     // SAFETY: guarded catalog lookups; the tuple is released after its last use.
@@ -278,9 +362,11 @@ unsafe fn call_in_index(index: pg_sys::Relation) -> Option<UserCall> {
         // Index methods other than the server's own are refused elsewhere.
         if (*(*index).rd_rel).relam.to_u32() < pg_sys::FirstUnpinnedObjectId {
             index_functions::all(index, |function| {
-                call = unsafe_call_of(function);
+                // btree_gin has no labels. Only a superuser can make a function in C.
+                call = unsafe_call_of(function).filter(|_| !is_in_c(function));
                 call.is_none()
             });
+            call = call.or_else(|| call_in_keys(index));
         }
         if call.is_none() && (*(*index).rd_index).indisexclusion {
             let (mut operators, mut functions, mut strategies) = Default::default();
@@ -289,6 +375,56 @@ unsafe fn call_in_index(index: pg_sys::Relation) -> Option<UserCall> {
             call = (0..count).find_map(|at| unsafe_call_of(*functions.add(at)));
         }
         call
+    }
+}
+
+/// A call by the server's own operator classes, for the types of an index's keys.
+///
+/// # Safety
+/// An open index. Guarded.
+unsafe fn call_in_keys(index: pg_sys::Relation) -> Option<UserCall> {
+    // SAFETY: this function's contract covers the index, which has an attribute for each key column; guarded calls.
+    unsafe {
+        let is_gist = (*(*index).rd_rel).relam == pg_sys::GIST_AM_OID;
+        let form = &*(*index).rd_index;
+        let count = usize::try_from(form.indnkeyatts).unwrap_or(0);
+        // A hash index stores hashes, and GIN elements. Expressions, whose attnum is 0, are checked by themselves.
+        let columns = form.indkey.values.as_slice(count).iter().filter(|&&attnum| attnum > 0);
+        let columns = columns.map(|&attnum| pg_sys::get_atttype(form.indrelid, attnum));
+        let keys = (0..count).map(|at| (*compat::attribute((*index).rd_att, at)).atttypid);
+        columns.chain(keys).find_map(|type_oid| {
+            call_in_values(type_oid).or_else(|| if is_gist { call_in_difference(type_oid) } else { None })
+        })
+    }
+}
+
+/// A call by GiST indexes on ranges, which ask how far apart two bounds are. Guarded.
+fn call_in_difference(type_oid: pg_sys::Oid) -> Option<UserCall> {
+    // SAFETY: guarded catalog lookups; an entry of the type cache stays.
+    unsafe {
+        let base = pg_sys::getBaseType(type_oid);
+        let range = match pg_sys::get_typtype(base).cast_unsigned() {
+            pg_sys::TYPTYPE_RANGE => base,
+            pg_sys::TYPTYPE_MULTIRANGE => pg_sys::get_multirange_range(base),
+            _ => return None,
+        };
+        let entry = pg_sys::lookup_type_cache(range, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
+        unsafe_call_of((*entry).rng_subdiff_finfo.fn_oid)
+    }
+}
+
+/// Whether a function's language is C. Guarded.
+fn is_in_c(function: pg_sys::Oid) -> bool {
+    // SAFETY: guarded catalog lookups; the tuple is released after its last use.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
+        if tuple.is_null() {
+            return false;
+        }
+        let language = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>()).prolang;
+        pg_sys::ReleaseSysCache(tuple);
+        language.to_u32() == C_LANGUAGE
     }
 }
 
@@ -306,7 +442,7 @@ pub unsafe fn of_partition_key(relation: pg_sys::Relation, found: &mut Vec<Strin
                 call.is_none()
             });
         }
-        if let Some(call) = call {
+        if let Some(call) = call.or_else(|| compat::partition_types(relation).into_iter().find_map(call_in_values)) {
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
             found.push(format!("The partition key of table \"{name}\" {call}."));
         }
@@ -370,12 +506,10 @@ unsafe extern "C-unwind" fn walk(node: *mut pg_sys::Node, context: *mut c_void) 
         if (*node).type_ == pg_sys::NodeTag::T_Query {
             return pg_sys::query_tree_walker(node.cast(), Some(walk), context, 0);
         }
-        if (*node).type_ == pg_sys::NodeTag::T_CoerceToDomain {
-            let call = call_in_domain((*node.cast::<pg_sys::CoerceToDomain>()).resulttype);
-            if call.is_some() {
-                *context.cast() = call;
-                return true;
-            }
+        let call = call_for_types(node);
+        if call.is_some() {
+            *context.cast() = call;
+            return true;
         }
         pg_sys::check_functions_in_node(node, Some(note_call), context)
             || pg_sys::expression_tree_walker(node, Some(walk), context)

@@ -475,6 +475,8 @@ struct PartitionKeyHead {
     families: *mut pg_sys::Oid,
     types: *mut pg_sys::Oid,
     functions: *mut pg_sys::FmgrInfo,
+    collations: *mut pg_sys::Oid,
+    value_types: *mut pg_sys::Oid,
 }
 
 /// Returns the expressions of a partitioned table's key.
@@ -501,6 +503,31 @@ pub unsafe fn partition_functions(relation: pg_sys::Relation, mut test: impl FnM
         let count = *key.cast::<i16>().add(if MAJOR >= 16 { 2 } else { 1 });
         let functions = (*key.cast::<PartitionKeyHead>()).functions;
         (0..usize::try_from(count).unwrap_or(0)).all(|i| test((*functions.add(i)).fn_oid))
+    }
+}
+
+/// Whether a node is a JSON_TABLE, JSON_QUERY or JSON_VALUE expression, which PostgreSQL has since 17.
+pub fn is_json_expression(tag: pg_sys::NodeTag) -> bool {
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    return tag == pg_sys::NodeTag::T_JsonExpr;
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    {
+        let _ = tag;
+        false
+    }
+}
+
+/// Returns the types of the columns of a partitioned table's key.
+///
+/// # Safety
+/// An open partitioned table; a guarded frame.
+pub unsafe fn partition_types(relation: pg_sys::Relation) -> Vec<pg_sys::Oid> {
+    // SAFETY: as in `partition_functions`; the key has one type per column.
+    unsafe {
+        let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
+        let count = *key.cast::<i16>().add(if MAJOR >= 16 { 2 } else { 1 });
+        let types = (*key.cast::<PartitionKeyHead>()).value_types;
+        (0..usize::try_from(count).unwrap_or(0)).map(|i| *types.add(i)).collect()
     }
 }
 

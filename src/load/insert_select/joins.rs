@@ -74,8 +74,8 @@ pub unsafe fn of_expressions(root: *mut pg_sys::PlannerInfo, columns: &[i32]) ->
         set.for_each(|(entry, _)| targets.push(entry));
         query.targetList = targets.into_pg();
         let node = (&raw mut query).cast::<pg_sys::Node>();
-        let own = [query.targetList.cast::<pg_sys::Node>(), query.jointree.cast()];
-        if let Some(call) = own.into_iter().find_map(|node| volatile::call_in(node)) {
+        // Functions and subqueries of the FROM clause are in the range table.
+        if let Some(call) = volatile::call_in(node) {
             return Err(format!("An expression {call}."));
         }
         if pg_sys::contain_volatile_functions(node) {
