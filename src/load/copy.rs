@@ -148,7 +148,7 @@ unsafe fn hand_on(statement: *const pg_sys::CopyStmt, relation: pg_sys::Relation
 #[pg_guard]
 unsafe extern "C-unwind" fn decided(statement: *const pg_sys::CopyStmt, is_few: bool) {
     // SAFETY: passed on.
-    unsafe { tell(statement, is_few.then_some("The data are few.")) }
+    unsafe { tell(statement, is_few.then_some("The data are smaller than pg_bulk.copy_min_size.")) }
 }
 
 /// Tell who wants to know what becomes of the statement, and why. Guarded.

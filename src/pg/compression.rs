@@ -30,6 +30,17 @@ pub enum Compressed {
     By(Compression),
 }
 
+impl Compressed {
+    /// The value of the option.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compressed::Auto => "auto",
+            Compressed::No => "none",
+            Compressed::By(compression) => compression.name(),
+        }
+    }
+}
+
 /// Bytes that tell all of them apart.
 pub const TELLING: usize = 10;
 

@@ -10,6 +10,9 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 
+/// The page of the documentation that describes the options of functions.
+const OPTIONS_PAGE: &str = "docs/reference/options.md";
+
 /// Who has options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
@@ -62,7 +65,10 @@ impl Caller {
         Error::new(code, message)
     }
 
-    /// There is no option of this name; `valid` are those that there are.
+    /// The error for an option that does not exist; `valid` are the options that exist.
+    ///
+    /// A foreign table lists them, as file_fdw does. A function names the page that describes them, but lists them for an
+    /// empty name.
     pub fn unknown(self, name: &str, valid: &[&str]) -> Error {
         let (code, message) = match self {
             Caller::ForeignTable => (Code::ERRCODE_FDW_INVALID_OPTION_NAME, format!("invalid option \"{name}\"")),
@@ -72,7 +78,10 @@ impl Caller {
         if valid.is_empty() {
             return error.hint("There are no valid options in this context.");
         }
-        let list = format!("Valid options in this context are: {}", valid.join(", "));
+        let list = match self {
+            Caller::Function if !name.is_empty() => format!("The options are listed in {OPTIONS_PAGE}."),
+            _ => format!("Valid options in this context are: {}", valid.join(", ")),
+        };
         // As near as core's getClosestMatch asks for: up to four edits, and not a whole new word.
         let near = valid.iter().map(|&v| (distance(name, v), v)).min();
         match near {

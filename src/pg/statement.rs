@@ -136,7 +136,7 @@ unsafe extern "C-unwind" fn verify(query: *const pg_sys::Query, about: About) {
 
 /// A name does not mean what it did.
 pub fn replaced() -> Error {
-    let message = "a table or function of the load was renamed or replaced meanwhile";
+    let message = "a table or function of the load was renamed or replaced concurrently";
     Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 

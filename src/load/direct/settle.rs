@@ -391,7 +391,7 @@ unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table)
         let relation = (*table).new.relation;
         if may_complain(relation) || may_refer(relation) {
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-            let why = "are decoded for subscribers: a key that is there twice, or refers to nothing, would be an error";
+            let why = "are decoded for subscribers, where a duplicate key or an orphan would be an error";
             (*settling).notes.push(format!("Changes of table \"{name}\" {why}."));
         }
     }

@@ -34,6 +34,11 @@ impl Request {
         Request { caller, given: Vec::new(), amount: Amount::Bytes(USUAL_SAMPLE) }
     }
 
+    /// A request that reads only this many bytes at the beginning of the file.
+    pub fn of_start(caller: Caller, bytes: u64) -> Request {
+        Request { amount: Amount::Bytes(bytes), ..Request::new(caller) }
+    }
+
     /// Take an option that says what the file is, or how much of it is to be read; false if it is none.
     pub fn set(&mut self, name: &str, value: &Value) -> Result<bool> {
         if name == "sample" {
