@@ -54,6 +54,8 @@ SELECT error_hint FROM bulk_queue WHERE job_id = :job;
 -- No hint: the file is what the options say; another record fails; the fields are not those of the table; a program; a check.
 SELECT load_error(E'one,1,1.5\n2,two,2.5\n', '{"format": "csv"}');
 SELECT load_error(E'1,one,1.5\ntwo,2,2.5\n', '{"format": "csv"}');
+CREATE TABLE words (word varchar(4), n text);
+SELECT load_error(E'word,n\none,1\ntoolong,2\n', '{"format": "csv"}', 'words');
 SELECT load_error(E'id,name\n1,one\n', '{"format": "csv"}');
 SELECT load_error(E'id,name,amount\n1,one,1.5,0\n2,two,2.5\n', '{"format": "csv"}');
 SELECT load_error(E'x\n', '{"columns": ["id"]}');

@@ -237,11 +237,11 @@ sub outcome
 my $why = 'Changes of table "keyed" are decoded';
 my ($refused, $detail) = outcome($overlap, on_duplicate => 'keep_old');
 like($refused, qr/^0A000: .*direct writer/, 'keep_old, with the direct writer');
-is($detail, "$why.", '... and why not');
+is($detail, "$why for logical replication.", '... and why not');
 is(outcome($overlap, on_duplicate => 'keep_old', writer => 'auto'), qq(20 0 11 buffered {"Changes of table \\"keyed\\" are decoded for logical replication."}), 'keep_old');
 ($refused, $detail) = outcome($overlap, on_duplicate => 'keep_new', writer => 'auto');
 like($refused, qr/^0A000: cannot replace rows of "keyed" with the buffered writer/, 'keep_new');
-is($detail, "$why.", '... and why not');
+is($detail, "$why for logical replication.", '... and why not');
 like((outcome($first, on_error => 'table', workers => 2))[0] // '', qr/^40000 /, 'on_error "table", without a row that loses');
 like((outcome($overlap, on_error => 'table', workers => 2))[0], qr/^23505: duplicate key value violates unique constraint "keyed_pkey"/, 'on_error "table", with a key that is there twice');
 is(outcome($apart, on_error => 'table', workers => 2),

@@ -7,8 +7,7 @@
 //! - a row violates a constraint with `on_error = table`, and the direct writer, which could have rejected the row, was
 //!   not used.
 
-use std::ffi::CStr;
-use std::os::raw::c_char;
+use std::ffi::{CStr, c_char};
 
 use pg_bulk_format::dialect::Format;
 use pgrx::{PgList, pg_guard, pg_sys};
@@ -57,7 +56,7 @@ pub unsafe fn add(load: *const Load, error: *mut pg_sys::ErrorData) {
 
 /// The class of a SQLSTATE, which has six bits a character.
 fn class_of(code: i32) -> &'static [u8; 2] {
-    let character = |at: u32| u8::try_from(code >> (6 * at) & 0x3f).unwrap_or(0) + b'0';
+    let character = |at: u32| u8::try_from((code >> (6 * at)) & 0x3f).unwrap_or(0) + b'0';
     match [character(0), character(1)] {
         [b'2', b'2'] => b"22",
         [b'2', b'3'] => b"23",
