@@ -15,7 +15,8 @@ CREATE FUNCTION bulk_load(path text, target regclass, options jsonb DEFAULT '{}'
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_load';
 
-COMMENT ON FUNCTION bulk_load(text, regclass, jsonb) IS 'load a file into a table, in this transaction';
+COMMENT ON FUNCTION bulk_load(text, regclass, jsonb)
+IS 'loads a file into a table in the current transaction. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md. Returns one row with the figures of the load.';
 
 -- bulk_load of a file's bytes. Not STRICT either.
 CREATE FUNCTION bulk_load(data bytea, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
@@ -34,13 +35,15 @@ CREATE FUNCTION bulk_load(data bytea, target regclass, options jsonb DEFAULT '{}
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_load_bytea';
 
-COMMENT ON FUNCTION bulk_load(bytea, regclass, jsonb) IS 'load a file that is a value into a table, in this transaction';
+COMMENT ON FUNCTION bulk_load(bytea, regclass, jsonb)
+IS 'loads the bytes of a value into a table in the current transaction. data: the contents of a file. target: the table. options: JSON object of options, see docs/reference/options.md. Returns one row with the figures of the load.';
 
 CREATE FUNCTION bulk_read(path text, options jsonb DEFAULT '{}') RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_read';
 
-COMMENT ON FUNCTION bulk_read(text, jsonb) IS 'the rows of a file; call it in FROM, with a column definition list';
+COMMENT ON FUNCTION bulk_read(text, jsonb)
+IS 'returns the rows of a file; call it in FROM with a column definition list. path: file, directory, pattern or, with the option program, shell command. options: JSON object of options, see docs/reference/options.md.';
 
 CREATE FUNCTION bulk_sniff(path text, options jsonb DEFAULT '{}') RETURNS TABLE (
     format text,
@@ -61,7 +64,8 @@ CREATE FUNCTION bulk_sniff(path text, options jsonb DEFAULT '{}') RETURNS TABLE 
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_sniff';
 
-COMMENT ON FUNCTION bulk_sniff(text, jsonb) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
+COMMENT ON FUNCTION bulk_sniff(text, jsonb)
+IS 'finds out the format, header and column types of a file, and proposes statements for a table. path: file, directory, pattern or, with the option program, shell command. options: JSON object of options, see docs/reference/options.md.';
 
 -- bulk_load with a name as its target, which option `create` creates. Calls with literals resolve to this function. It has no default,
 -- so calls without options resolve to the regclass one. Not STRICT either.
@@ -81,7 +85,8 @@ CREATE FUNCTION bulk_load(path text, target text, options jsonb) RETURNS TABLE (
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_load_named';
 
-COMMENT ON FUNCTION bulk_load(text, text, jsonb) IS 'load a file into a table of that name, or into one that it makes, in this transaction';
+COMMENT ON FUNCTION bulk_load(text, text, jsonb)
+IS 'loads a file into a table in the current transaction, or into a new table. path: file, directory, pattern or, with the option program, shell command. target: name of the table; with the option create, of the new table. options: JSON object of options, see docs/reference/options.md. Returns one row with the figures of the load.';
 
 -- Overloads with `allow`: options that a SECURITY DEFINER function sets itself (src/load/definer.rs). Each of them checks EXECUTE on the
 -- one without it, so privileges that are granted or revoked there count here.
@@ -101,7 +106,8 @@ CREATE FUNCTION bulk_load(path text, target regclass, options jsonb, allow text[
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_load';
 
-COMMENT ON FUNCTION bulk_load(text, regclass, jsonb, text[]) IS 'load a file into a table, in this transaction';
+COMMENT ON FUNCTION bulk_load(text, regclass, jsonb, text[])
+IS 'loads a file into a table in the current transaction. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there. Returns one row with the figures of the load.';
 
 CREATE FUNCTION bulk_load(data bytea, target regclass, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
@@ -119,7 +125,8 @@ CREATE FUNCTION bulk_load(data bytea, target regclass, options jsonb, allow text
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_load_bytea';
 
-COMMENT ON FUNCTION bulk_load(bytea, regclass, jsonb, text[]) IS 'load a file that is a value into a table, in this transaction';
+COMMENT ON FUNCTION bulk_load(bytea, regclass, jsonb, text[])
+IS 'loads the bytes of a value into a table in the current transaction. data: the contents of a file. target: the table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there. Returns one row with the figures of the load.';
 
 CREATE FUNCTION bulk_load(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
@@ -137,13 +144,15 @@ CREATE FUNCTION bulk_load(path text, target text, options jsonb, allow text[]) R
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_load_named';
 
-COMMENT ON FUNCTION bulk_load(text, text, jsonb, text[]) IS 'load a file into a table of that name, or into one that it makes, in this transaction';
+COMMENT ON FUNCTION bulk_load(text, text, jsonb, text[])
+IS 'loads a file into a table in the current transaction, or into a new table. path: file, directory, pattern or, with the option program, shell command. target: name of the table; with the option create, of the new table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there. Returns one row with the figures of the load.';
 
 CREATE FUNCTION bulk_read(path text, options jsonb, allow text[]) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_read';
 
-COMMENT ON FUNCTION bulk_read(text, jsonb, text[]) IS 'the rows of a file; call it in FROM, with a column definition list';
+COMMENT ON FUNCTION bulk_read(text, jsonb, text[])
+IS 'returns the rows of a file; call it in FROM with a column definition list. path: file, directory, pattern or, with the option program, shell command. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there.';
 
 CREATE FUNCTION bulk_sniff(path text, options jsonb, allow text[]) RETURNS TABLE (
     format text,
@@ -164,7 +173,8 @@ CREATE FUNCTION bulk_sniff(path text, options jsonb, allow text[]) RETURNS TABLE
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_sniff';
 
-COMMENT ON FUNCTION bulk_sniff(text, jsonb, text[]) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
+COMMENT ON FUNCTION bulk_sniff(text, jsonb, text[])
+IS 'finds out the format, header and column types of a file, and proposes statements for a table. path: file, directory, pattern or, with the option program, shell command. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there.';
 
 -- Creates a table and loads a file into it; bulk_load with option `create` calls it.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
@@ -255,7 +265,8 @@ BEGIN
 END
 $function$;
 
-COMMENT ON FUNCTION bulk_create(text, text, jsonb, text[]) IS 'make a table of a file, and load the file into it, in this transaction';
+COMMENT ON FUNCTION bulk_create(text, text, jsonb, text[])
+IS 'creates a table with the columns of a file and loads the file into it, in the current transaction. path: file, directory, pattern or, with the option program, shell command. target: name of the new table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there. Returns one row with the figures of the load.';
 
 -- bulk_create without `allow`.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') RETURNS TABLE (
@@ -278,7 +289,8 @@ BEGIN
 END
 $function$;
 
-COMMENT ON FUNCTION bulk_create(text, text, jsonb) IS 'make a table of a file, and load the file into it, in this transaction';
+COMMENT ON FUNCTION bulk_create(text, text, jsonb)
+IS 'creates a table with the columns of a file and loads the file into it, in the current transaction. path: file, directory, pattern or, with the option program, shell command. target: name of the new table. options: JSON object of options, see docs/reference/options.md. Returns one row with the figures of the load.';
 
 -- bulk_load passes rows to its INSERT by this function. Other calls fail: each load has a random token.
 CREATE FUNCTION bulk_rows(target anyelement, token bigint) RETURNS SETOF anyelement
@@ -298,3 +310,10 @@ AS 'MODULE_PATHNAME', 'bulk_owner';
 -- bulk_load itself takes load_ids from it; no role needs a privilege on it.
 CREATE SEQUENCE bulk_load_id_seq;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');
+
+COMMENT ON FUNCTION bulk_rows(anyelement, bigint)
+IS 'returns the rows of a running load to the INSERT of its buffered writer; not for users. target: NULL of the row type. token: random number of the load.';
+COMMENT ON FUNCTION bulk_keep_local() IS 'trigger of the tables of pg_bulk: skips rows that logical replication applies';
+COMMENT ON FUNCTION bulk_owner(oid, name, bigint)
+IS 'returns the OID of the role that owns a row of pg_bulk in this database, or 0; not for users. owner, owner_name: OID and name of the role when the row was written. cluster: system identifier of the server that wrote it.';
+COMMENT ON SEQUENCE bulk_load_id_seq IS 'numbers of loads and jobs';

@@ -38,10 +38,22 @@ FROM @extschema@.bulk_loaded_files() f
 LEFT JOIN pg_catalog.pg_roles r ON r.oid = @extschema@.bulk_owner(f.owner, f.owner_name::name, f.cluster);
 GRANT SELECT ON bulk_once TO PUBLIC;
 
-COMMENT ON VIEW bulk_once IS 'files that are not loaded again';
+COMMENT ON VIEW bulk_once IS 'files that were loaded with the option once, and that such loads skip';
+COMMENT ON COLUMN bulk_once.load_id IS 'number of the load or job';
+COMMENT ON COLUMN bulk_once.target IS 'table of the load, with its name at that time';
+COMMENT ON COLUMN bulk_once.path IS 'path of the file at that time';
+COMMENT ON COLUMN bulk_once.size IS 'size of the file in bytes';
+COMMENT ON COLUMN bulk_once.modified_at IS 'modification time of the file';
+COMMENT ON COLUMN bulk_once.hash IS '128-bit xxHash of the contents of the file, in hexadecimal';
+COMMENT ON COLUMN bulk_once.owner IS 'role that loaded the file';
+COMMENT ON COLUMN bulk_once.loaded_at IS 'time of the load';
 
 CREATE FUNCTION bulk_forget(target regclass, path text DEFAULT NULL) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_forget';
 
-COMMENT ON FUNCTION bulk_forget(regclass, text) IS 'forget what was loaded into a table with option once; says of how many files';
+COMMENT ON FUNCTION bulk_forget(regclass, text)
+IS 'removes the record of files that were loaded with the option once, so that they can be loaded again. Returns the number of files. target: the table. path: the file; NULL means all files.';
+
+COMMENT ON TABLE bulk_loaded IS 'files that were loaded with the option once; read them in the view bulk_once';
+COMMENT ON FUNCTION bulk_loaded_files() IS 'returns the rows of bulk_loaded that the current role may see; not for users';

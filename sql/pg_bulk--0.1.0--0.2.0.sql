@@ -22,8 +22,6 @@ CROSS JOIN LATERAL pg_catalog.jsonb_to_recordset(f.files) x (path text, files in
     status text, error_message text);
 GRANT SELECT ON bulk_load_files TO PUBLIC;
 
-COMMENT ON VIEW bulk_load_files IS 'what became of each file of loads over several';
-
 -- One more column, for which the function must be dropped and created. Its privileges stay.
 DO $do$
 DECLARE
@@ -49,9 +47,6 @@ BEGIN
     )
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'bulk_check';
-
-    COMMENT ON FUNCTION @extschema@.bulk_check(text, regclass, jsonb)
-    IS 'the rows of a file that a load would reject, without a load';
 
     EXECUTE pg_catalog.format('ALTER FUNCTION @extschema@.bulk_check(text, regclass, jsonb) OWNER TO %s', owner::pg_catalog.regrole);
     IF old_rights IS NOT NULL THEN
@@ -98,8 +93,6 @@ BEGIN
     LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
     AS 'MODULE_PATHNAME', 'bulk_load_bytea';
 
-    COMMENT ON FUNCTION @extschema@.bulk_load(bytea, regclass, jsonb) IS 'load a file that is a value into a table, in this transaction';
-
     CREATE FUNCTION @extschema@.bulk_load(path text, target text, options jsonb) RETURNS TABLE (
         load_id bigint,
         rows_loaded bigint,
@@ -115,8 +108,6 @@ BEGIN
     )
     LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
     AS 'MODULE_PATHNAME', 'bulk_load_named';
-
-    COMMENT ON FUNCTION @extschema@.bulk_load(text, text, jsonb) IS 'load a file into a table of that name, or into one that it makes, in this transaction';
 
     FOREACH other IN ARRAY ARRAY['@extschema@.bulk_load(bytea, regclass, jsonb)', '@extschema@.bulk_load(text, text, jsonb)']::pg_catalog.regprocedure[] LOOP
         EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %s', other, owner::pg_catalog.regrole);
@@ -183,13 +174,9 @@ FROM @extschema@.bulk_loaded_files() f
 LEFT JOIN pg_catalog.pg_roles r ON r.oid = @extschema@.bulk_owner(f.owner, f.owner_name::name, f.cluster);
 GRANT SELECT ON bulk_once TO PUBLIC;
 
-COMMENT ON VIEW bulk_once IS 'files that are not loaded again';
-
 CREATE FUNCTION bulk_forget(target regclass, path text DEFAULT NULL) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_forget';
-
-COMMENT ON FUNCTION bulk_forget(regclass, text) IS 'forget what was loaded into a table with option once; says of how many files';
 
 CREATE FUNCTION bulk_sniff(path text, options jsonb DEFAULT '{}') RETURNS TABLE (
     format text,
@@ -210,8 +197,6 @@ CREATE FUNCTION bulk_sniff(path text, options jsonb DEFAULT '{}') RETURNS TABLE 
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_sniff';
 
-COMMENT ON FUNCTION bulk_sniff(text, jsonb) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
-
 -- Overloads with `allow`: options that a SECURITY DEFINER function sets itself (src/load/definer.rs). Each of them checks EXECUTE on the
 -- one without it, so privileges that are granted or revoked there count here.
 CREATE FUNCTION bulk_load(path text, target regclass, options jsonb, allow text[]) RETURNS TABLE (
@@ -230,8 +215,6 @@ CREATE FUNCTION bulk_load(path text, target regclass, options jsonb, allow text[
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_load';
 
-COMMENT ON FUNCTION bulk_load(text, regclass, jsonb, text[]) IS 'load a file into a table, in this transaction';
-
 CREATE FUNCTION bulk_load(data bytea, target regclass, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -247,8 +230,6 @@ CREATE FUNCTION bulk_load(data bytea, target regclass, options jsonb, allow text
 )
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_load_bytea';
-
-COMMENT ON FUNCTION bulk_load(bytea, regclass, jsonb, text[]) IS 'load a file that is a value into a table, in this transaction';
 
 CREATE FUNCTION bulk_load(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
@@ -266,13 +247,9 @@ CREATE FUNCTION bulk_load(path text, target text, options jsonb, allow text[]) R
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_load_named';
 
-COMMENT ON FUNCTION bulk_load(text, text, jsonb, text[]) IS 'load a file into a table of that name, or into one that it makes, in this transaction';
-
 CREATE FUNCTION bulk_read(path text, options jsonb, allow text[]) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_read';
-
-COMMENT ON FUNCTION bulk_read(text, jsonb, text[]) IS 'the rows of a file; call it in FROM, with a column definition list';
 
 CREATE FUNCTION bulk_sniff(path text, options jsonb, allow text[]) RETURNS TABLE (
     format text,
@@ -293,8 +270,6 @@ CREATE FUNCTION bulk_sniff(path text, options jsonb, allow text[]) RETURNS TABLE
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_sniff';
 
-COMMENT ON FUNCTION bulk_sniff(text, jsonb, text[]) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
-
 CREATE FUNCTION bulk_check(path text, target regclass, options jsonb, allow text[]) RETURNS TABLE (
     line_number bigint,
     byte_offset bigint,
@@ -311,8 +286,6 @@ CREATE FUNCTION bulk_check(path text, target regclass, options jsonb, allow text
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_check';
 
-COMMENT ON FUNCTION bulk_check(text, regclass, jsonb, text[]) IS 'the rows of a file that a load would reject, without a load';
-
 -- Here `allow` precedes the arguments with defaults; pass it by name.
 CREATE FUNCTION bulk_enqueue(
     path text,
@@ -325,9 +298,6 @@ CREATE FUNCTION bulk_enqueue(
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_enqueue';
-
-COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, text[], integer, timestamptz, integer)
-IS 'have a background worker load a file into a table, once this transaction has committed';
 
 -- PUBLIC may call them, with any default privileges.
 DO $do$
@@ -349,8 +319,6 @@ $do$;
 CREATE FUNCTION bulk_run_job(job_id bigint, path text, target text, options jsonb) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_run_job';
-
-COMMENT ON FUNCTION bulk_run_job(bigint, text, text, jsonb) IS 'what the worker of a job runs; not to be called';
 
 -- Creates a table and loads a file into it; bulk_load with option `create` calls it.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
@@ -441,8 +409,6 @@ BEGIN
 END
 $function$;
 
-COMMENT ON FUNCTION bulk_create(text, text, jsonb, text[]) IS 'make a table of a file, and load the file into it, in this transaction';
-
 -- bulk_create without `allow`.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') RETURNS TABLE (
     load_id bigint,
@@ -464,8 +430,6 @@ BEGIN
 END
 $function$;
 
-COMMENT ON FUNCTION bulk_create(text, text, jsonb) IS 'make a table of a file, and load the file into it, in this transaction';
-
 -- The queue: the attempt that a crash ended; an index for the jobs of each owner (src/queue/choice.rs); the privilege for priorities below 0.
 ALTER TABLE bulk_queue ADD COLUMN crashed_in integer;
 DROP INDEX bulk_queue_queued;
@@ -474,8 +438,6 @@ CREATE INDEX bulk_queue_queued ON bulk_queue (owner, priority, run_at, job_id) W
 CREATE FUNCTION bulk_prioritize(job_id bigint, priority integer) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_prioritize';
-
-COMMENT ON FUNCTION bulk_prioritize(bigint, integer) IS 'change the priority of a job that is queued';
 
 REVOKE ALL ON FUNCTION bulk_prioritize(bigint, integer) FROM PUBLIC;
 
@@ -587,3 +549,163 @@ CROSS JOIN LATERAL (
     END
 ) s (status)
 WHERE pg_catalog.pg_has_role(h.owner, 'USAGE');
+
+-- The comments of all objects.
+COMMENT ON FUNCTION bulk_load(text, regclass, jsonb)
+IS 'loads a file into a table in the current transaction. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md. Returns one row with the figures of the load.';
+COMMENT ON FUNCTION bulk_load(bytea, regclass, jsonb)
+IS 'loads the bytes of a value into a table in the current transaction. data: the contents of a file. target: the table. options: JSON object of options, see docs/reference/options.md. Returns one row with the figures of the load.';
+COMMENT ON FUNCTION bulk_read(text, jsonb)
+IS 'returns the rows of a file; call it in FROM with a column definition list. path: file, directory, pattern or, with the option program, shell command. options: JSON object of options, see docs/reference/options.md.';
+COMMENT ON FUNCTION bulk_sniff(text, jsonb)
+IS 'finds out the format, header and column types of a file, and proposes statements for a table. path: file, directory, pattern or, with the option program, shell command. options: JSON object of options, see docs/reference/options.md.';
+COMMENT ON FUNCTION bulk_load(text, text, jsonb)
+IS 'loads a file into a table in the current transaction, or into a new table. path: file, directory, pattern or, with the option program, shell command. target: name of the table; with the option create, of the new table. options: JSON object of options, see docs/reference/options.md. Returns one row with the figures of the load.';
+COMMENT ON FUNCTION bulk_load(text, regclass, jsonb, text[])
+IS 'loads a file into a table in the current transaction. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there. Returns one row with the figures of the load.';
+COMMENT ON FUNCTION bulk_load(bytea, regclass, jsonb, text[])
+IS 'loads the bytes of a value into a table in the current transaction. data: the contents of a file. target: the table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there. Returns one row with the figures of the load.';
+COMMENT ON FUNCTION bulk_load(text, text, jsonb, text[])
+IS 'loads a file into a table in the current transaction, or into a new table. path: file, directory, pattern or, with the option program, shell command. target: name of the table; with the option create, of the new table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there. Returns one row with the figures of the load.';
+COMMENT ON FUNCTION bulk_read(text, jsonb, text[])
+IS 'returns the rows of a file; call it in FROM with a column definition list. path: file, directory, pattern or, with the option program, shell command. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there.';
+COMMENT ON FUNCTION bulk_sniff(text, jsonb, text[])
+IS 'finds out the format, header and column types of a file, and proposes statements for a table. path: file, directory, pattern or, with the option program, shell command. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there.';
+COMMENT ON FUNCTION bulk_create(text, text, jsonb, text[])
+IS 'creates a table with the columns of a file and loads the file into it, in the current transaction. path: file, directory, pattern or, with the option program, shell command. target: name of the new table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there. Returns one row with the figures of the load.';
+COMMENT ON FUNCTION bulk_create(text, text, jsonb)
+IS 'creates a table with the columns of a file and loads the file into it, in the current transaction. path: file, directory, pattern or, with the option program, shell command. target: name of the new table. options: JSON object of options, see docs/reference/options.md. Returns one row with the figures of the load.';
+COMMENT ON FUNCTION bulk_rows(anyelement, bigint)
+IS 'returns the rows of a running load to the INSERT of its buffered writer; not for users. target: NULL of the row type. token: random number of the load.';
+COMMENT ON FUNCTION bulk_keep_local() IS 'trigger of the tables of pg_bulk: skips rows that logical replication applies';
+COMMENT ON FUNCTION bulk_owner(oid, name, bigint)
+IS 'returns the OID of the role that owns a row of pg_bulk in this database, or 0; not for users. owner, owner_name: OID and name of the role when the row was written. cluster: system identifier of the server that wrote it.';
+COMMENT ON SEQUENCE bulk_load_id_seq IS 'numbers of loads and jobs';
+COMMENT ON TABLE bulk_loads IS 'history of loads; read it in the views bulk_history and bulk_load_files';
+COMMENT ON FUNCTION bulk_finished_loads() IS 'returns the rows of bulk_loads that the current role may see; not for users';
+COMMENT ON VIEW bulk_history IS 'loads that succeeded, and attempts of jobs that failed or were canceled';
+COMMENT ON COLUMN bulk_history.load_id IS 'number of the load or job';
+COMMENT ON COLUMN bulk_history.target IS 'table of the load';
+COMMENT ON COLUMN bulk_history.path IS 'file';
+COMMENT ON COLUMN bulk_history.owner IS 'role that loaded the file';
+COMMENT ON COLUMN bulk_history.started_at IS 'time at which the load began';
+COMMENT ON COLUMN bulk_history.finished_at IS 'time at which the load ended';
+COMMENT ON COLUMN bulk_history.rows_loaded IS 'rows that were inserted';
+COMMENT ON COLUMN bulk_history.rows_rejected IS 'rows that on_error skipped or rejected';
+COMMENT ON COLUMN bulk_history.rows_duplicate IS 'rows that on_duplicate left out';
+COMMENT ON COLUMN bulk_history.rows_filtered IS 'rows that where, the filter or a trigger left out';
+COMMENT ON COLUMN bulk_history.bytes_read IS 'bytes of the file that were read; NULL if the load failed';
+COMMENT ON COLUMN bulk_history.seconds IS 'duration of the load in seconds';
+COMMENT ON COLUMN bulk_history.writer IS 'writer of the rows: direct, buffered or none; NULL if the load failed';
+COMMENT ON COLUMN bulk_history.workers IS 'number of parallel workers; NULL if the load failed';
+COMMENT ON COLUMN bulk_history.indexes IS 'for each index, the strategy (insert, append, merge, rebuild), its reason and its duration';
+COMMENT ON COLUMN bulk_history.notes IS 'sentences about the load, such as the reason for the buffered writer';
+COMMENT ON COLUMN bulk_history.attempt IS 'attempt of the job; NULL for a call of bulk_load';
+COMMENT ON COLUMN bulk_history.status IS 'succeeded, failed or canceled';
+COMMENT ON COLUMN bulk_history.error_sqlstate IS 'SQLSTATE of the error of a failed job';
+COMMENT ON COLUMN bulk_history.error_message IS 'message of the error of a failed job';
+COMMENT ON VIEW bulk_load_files IS 'results of each file of loads that read several files';
+COMMENT ON COLUMN bulk_load_files.load_id IS 'number of the load or job';
+COMMENT ON COLUMN bulk_load_files.target IS 'table of the load';
+COMMENT ON COLUMN bulk_load_files.path IS 'file; NULL for the sum of further files';
+COMMENT ON COLUMN bulk_load_files.files IS 'number of files that this row is about';
+COMMENT ON COLUMN bulk_load_files.rows_read IS 'records that were read';
+COMMENT ON COLUMN bulk_load_files.rows_loaded IS 'rows that were inserted';
+COMMENT ON COLUMN bulk_load_files.rows_rejected IS 'rows that on_error skipped or rejected';
+COMMENT ON COLUMN bulk_load_files.rows_duplicate IS 'rows that on_duplicate left out';
+COMMENT ON COLUMN bulk_load_files.rows_filtered IS 'rows that where, the filter or a trigger left out';
+COMMENT ON COLUMN bulk_load_files.bytes_read IS 'bytes that were read';
+COMMENT ON COLUMN bulk_load_files.attempt IS 'attempt of the job; NULL for a call of bulk_load';
+COMMENT ON COLUMN bulk_load_files.status IS 'loaded; in a failed job read, failed or not read';
+COMMENT ON COLUMN bulk_load_files.error_message IS 'message of the error, of the file that failed';
+COMMENT ON TABLE bulk_loaded IS 'files that were loaded with the option once; read them in the view bulk_once';
+COMMENT ON FUNCTION bulk_loaded_files() IS 'returns the rows of bulk_loaded that the current role may see; not for users';
+COMMENT ON VIEW bulk_once IS 'files that were loaded with the option once, and that such loads skip';
+COMMENT ON COLUMN bulk_once.load_id IS 'number of the load or job';
+COMMENT ON COLUMN bulk_once.target IS 'table of the load, with its name at that time';
+COMMENT ON COLUMN bulk_once.path IS 'path of the file at that time';
+COMMENT ON COLUMN bulk_once.size IS 'size of the file in bytes';
+COMMENT ON COLUMN bulk_once.modified_at IS 'modification time of the file';
+COMMENT ON COLUMN bulk_once.hash IS '128-bit xxHash of the contents of the file, in hexadecimal';
+COMMENT ON COLUMN bulk_once.owner IS 'role that loaded the file';
+COMMENT ON COLUMN bulk_once.loaded_at IS 'time of the load';
+COMMENT ON FUNCTION bulk_forget(regclass, text)
+IS 'removes the record of files that were loaded with the option once, so that they can be loaded again. Returns the number of files. target: the table. path: the file; NULL means all files.';
+COMMENT ON TABLE bulk_queue IS 'jobs; read them in the view bulk_jobs';
+COMMENT ON TABLE bulk_queue_state IS 'one row: whether the queue of this database is paused';
+COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, integer, timestamptz, integer)
+IS 'adds a job to the queue: after this transaction commits, a background worker loads a file into a table. Returns the number of the job. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md. priority: jobs with a lower number run first. run_at: earliest start. max_attempts: number of attempts after temporary errors.';
+COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, text[], integer, timestamptz, integer)
+IS 'adds a job to the queue: after this transaction commits, a background worker loads a file into a table. Returns the number of the job. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there. priority: jobs with a lower number run first. run_at: earliest start. max_attempts: number of attempts after temporary errors.';
+COMMENT ON FUNCTION bulk_wait(bigint, interval)
+IS 'waits for the end of a job and returns its status. job_id: the job. timeout: longest time to wait; NULL means no limit.';
+COMMENT ON FUNCTION bulk_cancel(bigint) IS 'cancels a queued or running job. Returns false if the job had ended. job_id: the job.';
+COMMENT ON FUNCTION bulk_retry(bigint)
+IS 'puts a failed or canceled job into the queue again. Returns false if the job had another status. job_id: the job.';
+COMMENT ON FUNCTION bulk_pause() IS 'starts no more jobs in this database. Returns false if the queue was paused already.';
+COMMENT ON FUNCTION bulk_resume() IS 'starts jobs in this database again. Returns false if the queue was not paused.';
+COMMENT ON FUNCTION bulk_prioritize(bigint, integer)
+IS 'changes the priority of a queued job. Returns false if the job had another status. job_id: the job. priority: the new priority; jobs with a lower number run first.';
+COMMENT ON FUNCTION bulk_run_job(bigint, text, text, jsonb)
+IS 'runs a job in its background worker; not for users. job_id: the job. path, target, options: as enqueued.';
+COMMENT ON FUNCTION bulk_is_at_home(oid, bigint)
+IS 'returns whether a row of the queue was written in this database; not for users. database: OID of the database of the row. cluster: system identifier of the server that wrote it.';
+COMMENT ON VIEW bulk_queue_order IS 'queued and running jobs as the dispatcher sees them; not for users';
+COMMENT ON COLUMN bulk_queue_order.job_id IS 'number of the job';
+COMMENT ON COLUMN bulk_queue_order.owner IS 'OID of the role that enqueued the job';
+COMMENT ON COLUMN bulk_queue_order.target IS 'OID of the table';
+COMMENT ON COLUMN bulk_queue_order.alone IS 'whether no other job may load into the table at the same time';
+COMMENT ON COLUMN bulk_queue_order.status IS 'queued or running';
+COMMENT ON COLUMN bulk_queue_order.run_at IS 'earliest start of the next attempt';
+COMMENT ON COLUMN bulk_queue_order.priority IS 'priority that counts: 0 for a negative one if the owner may not call bulk_prioritize';
+COMMENT ON COLUMN bulk_queue_order.has_slot IS 'whether the owner may start a job now, as far as pg_bulk.max_running_jobs allows';
+COMMENT ON VIEW bulk_jobs IS 'jobs of the queue; a role sees those of roles whose privileges it has';
+COMMENT ON COLUMN bulk_jobs.job_id IS 'number of the job, and of its load';
+COMMENT ON COLUMN bulk_jobs.target IS 'table: its present name, or its last known name';
+COMMENT ON COLUMN bulk_jobs.path IS 'file';
+COMMENT ON COLUMN bulk_jobs.options IS 'options of the load';
+COMMENT ON COLUMN bulk_jobs.owner IS 'role that enqueued the job: its present name, or its last known name';
+COMMENT ON COLUMN bulk_jobs.priority IS 'priority; jobs with a lower number run first';
+COMMENT ON COLUMN bulk_jobs.status IS 'queued, running, succeeded, failed or canceled';
+COMMENT ON COLUMN bulk_jobs.waits_for IS 'what a queued job waits for: pause (bulk_resume is required), run_at, target (another job of the same table) or worker slot';
+COMMENT ON COLUMN bulk_jobs.attempt IS 'number of attempts so far';
+COMMENT ON COLUMN bulk_jobs.max_attempts IS 'number of attempts after temporary errors';
+COMMENT ON COLUMN bulk_jobs.enqueued_at IS 'time at which the job was enqueued';
+COMMENT ON COLUMN bulk_jobs.run_at IS 'earliest start of the next attempt';
+COMMENT ON COLUMN bulk_jobs.started_at IS 'start of the last attempt';
+COMMENT ON COLUMN bulk_jobs.finished_at IS 'time at which the job ended';
+COMMENT ON COLUMN bulk_jobs.pid IS 'process ID of the background worker of a running job';
+COMMENT ON COLUMN bulk_jobs.rows_loaded IS 'rows that were inserted, so far for a running job';
+COMMENT ON COLUMN bulk_jobs.rows_rejected IS 'rows that on_error skipped or rejected, so far for a running job';
+COMMENT ON COLUMN bulk_jobs.rows_duplicate IS 'rows that on_duplicate left out';
+COMMENT ON COLUMN bulk_jobs.bytes_read IS 'bytes that were read, so far for a running job';
+COMMENT ON COLUMN bulk_jobs.bytes_total IS 'size of the files in bytes';
+COMMENT ON COLUMN bulk_jobs.phase IS 'phase of a running job: prepare, rows, indexes, rebuild, foreign keys, triggers or analyze';
+COMMENT ON COLUMN bulk_jobs.workers IS 'number of parallel workers';
+COMMENT ON COLUMN bulk_jobs.error_sqlstate IS 'SQLSTATE of the last error';
+COMMENT ON COLUMN bulk_jobs.error_message IS 'message of the last error';
+COMMENT ON TABLE bulk_reject IS 'rejected rows of loads; read them in the view bulk_rejects';
+COMMENT ON VIEW bulk_rejects IS 'rows that loads with on_error = table rejected; a role sees those of roles whose privileges it has';
+COMMENT ON COLUMN bulk_rejects.load_id IS 'number of the load or job';
+COMMENT ON COLUMN bulk_rejects.attempt IS 'attempt of the job; 1 for a call of bulk_load';
+COMMENT ON COLUMN bulk_rejects.target IS 'table of the load';
+COMMENT ON COLUMN bulk_rejects.path IS 'file';
+COMMENT ON COLUMN bulk_rejects.line_number IS 'line of the file on which the record begins';
+COMMENT ON COLUMN bulk_rejects.byte_offset IS 'position of the record in the file; NULL for files that are converted from another encoding';
+COMMENT ON COLUMN bulk_rejects.column_name IS 'column with the error; NULL if the error is not about one column';
+COMMENT ON COLUMN bulk_rejects.raw_field IS 'value of that column in the file';
+COMMENT ON COLUMN bulk_rejects.raw_line IS 'record as it is in the file, at most 1 MB; NULL if it is not valid text';
+COMMENT ON COLUMN bulk_rejects.raw_bytes IS 'record as bytes, if it is not valid text';
+COMMENT ON COLUMN bulk_rejects.sqlstate IS 'SQLSTATE of the error';
+COMMENT ON COLUMN bulk_rejects.message IS 'message of the error';
+COMMENT ON COLUMN bulk_rejects.constraint_name IS 'constraint that the row violates';
+COMMENT ON COLUMN bulk_rejects.rejected_at IS 'time at which the load wrote this row';
+COMMENT ON FUNCTION bulk_check(text, regclass, jsonb)
+IS 'returns the rows of a file that a load would reject, and loads nothing. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md.';
+COMMENT ON FUNCTION bulk_check(text, regclass, jsonb, text[])
+IS 'returns the rows of a file that a load would reject, and loads nothing. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there.';
+COMMENT ON FUNCTION bulk_fdw_handler() IS 'handler of foreign-data wrapper bulk_fdw';
+COMMENT ON FUNCTION bulk_fdw_validator(text[], oid)
+IS 'validator of foreign-data wrapper bulk_fdw. options: the options. catalog: OID of the system catalog of the object that has them.';
+COMMENT ON FOREIGN DATA WRAPPER bulk_fdw IS 'reads files of the server, and the output of programs, as foreign tables';
+COMMENT ON SERVER bulk_files IS 'foreign tables of any file that their user may read';

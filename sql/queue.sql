@@ -73,7 +73,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_enqueue';
 
 COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, integer, timestamptz, integer)
-IS 'have a background worker load a file into a table, once this transaction has committed';
+IS 'adds a job to the queue: after this transaction commits, a background worker loads a file into a table. Returns the number of the job. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md. priority: jobs with a lower number run first. run_at: earliest start. max_attempts: number of attempts after temporary errors.';
 
 -- The overload with `allow`, as of bulk_load. It precedes the arguments with defaults; pass it by name.
 CREATE FUNCTION bulk_enqueue(
@@ -89,43 +89,46 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_enqueue';
 
 COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, text[], integer, timestamptz, integer)
-IS 'have a background worker load a file into a table, once this transaction has committed';
+IS 'adds a job to the queue: after this transaction commits, a background worker loads a file into a table. Returns the number of the job. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there. priority: jobs with a lower number run first. run_at: earliest start. max_attempts: number of attempts after temporary errors.';
 
 CREATE FUNCTION bulk_wait(job_id bigint, timeout interval DEFAULT NULL) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_wait';
 
-COMMENT ON FUNCTION bulk_wait(bigint, interval) IS 'wait for the end of a job, and say how it ended';
+COMMENT ON FUNCTION bulk_wait(bigint, interval)
+IS 'waits for the end of a job and returns its status. job_id: the job. timeout: longest time to wait; NULL means no limit.';
 
 CREATE FUNCTION bulk_cancel(job_id bigint) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_cancel';
 
-COMMENT ON FUNCTION bulk_cancel(bigint) IS 'cancel a job that is queued or running';
+COMMENT ON FUNCTION bulk_cancel(bigint) IS 'cancels a queued or running job. Returns false if the job had ended. job_id: the job.';
 
 CREATE FUNCTION bulk_retry(job_id bigint) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_retry';
 
-COMMENT ON FUNCTION bulk_retry(bigint) IS 'put a job that has failed or was canceled into the queue again';
+COMMENT ON FUNCTION bulk_retry(bigint)
+IS 'puts a failed or canceled job into the queue again. Returns false if the job had another status. job_id: the job.';
 
 CREATE FUNCTION bulk_pause() RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_pause';
 
-COMMENT ON FUNCTION bulk_pause() IS 'start no more jobs in this database';
+COMMENT ON FUNCTION bulk_pause() IS 'starts no more jobs in this database. Returns false if the queue was paused already.';
 
 CREATE FUNCTION bulk_resume() RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_resume';
 
-COMMENT ON FUNCTION bulk_resume() IS 'start jobs again in this database';
+COMMENT ON FUNCTION bulk_resume() IS 'starts jobs in this database again. Returns false if the queue was not paused.';
 
 CREATE FUNCTION bulk_prioritize(job_id bigint, priority integer) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_prioritize';
 
-COMMENT ON FUNCTION bulk_prioritize(bigint, integer) IS 'change the priority of a job that is queued';
+COMMENT ON FUNCTION bulk_prioritize(bigint, integer)
+IS 'changes the priority of a queued job. Returns false if the job had another status. job_id: the job. priority: the new priority; jobs with a lower number run first.';
 
 REVOKE ALL ON FUNCTION bulk_pause(), bulk_resume(), bulk_prioritize(bigint, integer) FROM PUBLIC;
 
@@ -134,7 +137,8 @@ CREATE FUNCTION bulk_run_job(job_id bigint, path text, target text, options json
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_run_job';
 
-COMMENT ON FUNCTION bulk_run_job(bigint, text, text, jsonb) IS 'what the worker of a job runs; not to be called';
+COMMENT ON FUNCTION bulk_run_job(bigint, text, text, jsonb)
+IS 'runs a job in its background worker; not for users. job_id: the job. path, target, options: as enqueued.';
 
 -- Whether a row was written in this database.
 CREATE FUNCTION bulk_is_at_home(database oid, cluster bigint) RETURNS boolean
@@ -242,3 +246,42 @@ CROSS JOIN LATERAL (
 WHERE pg_catalog.pg_has_role(h.owner, 'USAGE');
 
 GRANT SELECT ON bulk_jobs TO PUBLIC;
+
+COMMENT ON TABLE bulk_queue IS 'jobs; read them in the view bulk_jobs';
+COMMENT ON TABLE bulk_queue_state IS 'one row: whether the queue of this database is paused';
+COMMENT ON FUNCTION bulk_is_at_home(oid, bigint)
+IS 'returns whether a row of the queue was written in this database; not for users. database: OID of the database of the row. cluster: system identifier of the server that wrote it.';
+COMMENT ON VIEW bulk_queue_order IS 'queued and running jobs as the dispatcher sees them; not for users';
+COMMENT ON COLUMN bulk_queue_order.job_id IS 'number of the job';
+COMMENT ON COLUMN bulk_queue_order.owner IS 'OID of the role that enqueued the job';
+COMMENT ON COLUMN bulk_queue_order.target IS 'OID of the table';
+COMMENT ON COLUMN bulk_queue_order.alone IS 'whether no other job may load into the table at the same time';
+COMMENT ON COLUMN bulk_queue_order.status IS 'queued or running';
+COMMENT ON COLUMN bulk_queue_order.run_at IS 'earliest start of the next attempt';
+COMMENT ON COLUMN bulk_queue_order.priority IS 'priority that counts: 0 for a negative one if the owner may not call bulk_prioritize';
+COMMENT ON COLUMN bulk_queue_order.has_slot IS 'whether the owner may start a job now, as far as pg_bulk.max_running_jobs allows';
+COMMENT ON VIEW bulk_jobs IS 'jobs of the queue; a role sees those of roles whose privileges it has';
+COMMENT ON COLUMN bulk_jobs.job_id IS 'number of the job, and of its load';
+COMMENT ON COLUMN bulk_jobs.target IS 'table: its present name, or its last known name';
+COMMENT ON COLUMN bulk_jobs.path IS 'file';
+COMMENT ON COLUMN bulk_jobs.options IS 'options of the load';
+COMMENT ON COLUMN bulk_jobs.owner IS 'role that enqueued the job: its present name, or its last known name';
+COMMENT ON COLUMN bulk_jobs.priority IS 'priority; jobs with a lower number run first';
+COMMENT ON COLUMN bulk_jobs.status IS 'queued, running, succeeded, failed or canceled';
+COMMENT ON COLUMN bulk_jobs.waits_for IS 'what a queued job waits for: pause (bulk_resume is required), run_at, target (another job of the same table) or worker slot';
+COMMENT ON COLUMN bulk_jobs.attempt IS 'number of attempts so far';
+COMMENT ON COLUMN bulk_jobs.max_attempts IS 'number of attempts after temporary errors';
+COMMENT ON COLUMN bulk_jobs.enqueued_at IS 'time at which the job was enqueued';
+COMMENT ON COLUMN bulk_jobs.run_at IS 'earliest start of the next attempt';
+COMMENT ON COLUMN bulk_jobs.started_at IS 'start of the last attempt';
+COMMENT ON COLUMN bulk_jobs.finished_at IS 'time at which the job ended';
+COMMENT ON COLUMN bulk_jobs.pid IS 'process ID of the background worker of a running job';
+COMMENT ON COLUMN bulk_jobs.rows_loaded IS 'rows that were inserted, so far for a running job';
+COMMENT ON COLUMN bulk_jobs.rows_rejected IS 'rows that on_error skipped or rejected, so far for a running job';
+COMMENT ON COLUMN bulk_jobs.rows_duplicate IS 'rows that on_duplicate left out';
+COMMENT ON COLUMN bulk_jobs.bytes_read IS 'bytes that were read, so far for a running job';
+COMMENT ON COLUMN bulk_jobs.bytes_total IS 'size of the files in bytes';
+COMMENT ON COLUMN bulk_jobs.phase IS 'phase of a running job: prepare, rows, indexes, rebuild, foreign keys, triggers or analyze';
+COMMENT ON COLUMN bulk_jobs.workers IS 'number of parallel workers';
+COMMENT ON COLUMN bulk_jobs.error_sqlstate IS 'SQLSTATE of the last error';
+COMMENT ON COLUMN bulk_jobs.error_message IS 'message of the last error';

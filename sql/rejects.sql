@@ -31,7 +31,21 @@ WHERE pg_catalog.pg_has_role(owner, 'USAGE');
 REVOKE ALL ON bulk_rejects FROM PUBLIC;
 GRANT SELECT ON bulk_rejects TO PUBLIC;
 
-COMMENT ON VIEW bulk_rejects IS 'rows that loads have left out with on_error ''table''';
+COMMENT ON VIEW bulk_rejects IS 'rows that loads with on_error = table rejected; a role sees those of roles whose privileges it has';
+COMMENT ON COLUMN bulk_rejects.load_id IS 'number of the load or job';
+COMMENT ON COLUMN bulk_rejects.attempt IS 'attempt of the job; 1 for a call of bulk_load';
+COMMENT ON COLUMN bulk_rejects.target IS 'table of the load';
+COMMENT ON COLUMN bulk_rejects.path IS 'file';
+COMMENT ON COLUMN bulk_rejects.line_number IS 'line of the file on which the record begins';
+COMMENT ON COLUMN bulk_rejects.byte_offset IS 'position of the record in the file; NULL for files that are converted from another encoding';
+COMMENT ON COLUMN bulk_rejects.column_name IS 'column with the error; NULL if the error is not about one column';
+COMMENT ON COLUMN bulk_rejects.raw_field IS 'value of that column in the file';
+COMMENT ON COLUMN bulk_rejects.raw_line IS 'record as it is in the file, at most 1 MB; NULL if it is not valid text';
+COMMENT ON COLUMN bulk_rejects.raw_bytes IS 'record as bytes, if it is not valid text';
+COMMENT ON COLUMN bulk_rejects.sqlstate IS 'SQLSTATE of the error';
+COMMENT ON COLUMN bulk_rejects.message IS 'message of the error';
+COMMENT ON COLUMN bulk_rejects.constraint_name IS 'constraint that the row violates';
+COMMENT ON COLUMN bulk_rejects.rejected_at IS 'time at which the load wrote this row';
 
 -- Not STRICT: a NULL argument is an error, not an empty result.
 CREATE FUNCTION bulk_check(path text, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
@@ -50,7 +64,8 @@ CREATE FUNCTION bulk_check(path text, target regclass, options jsonb DEFAULT '{}
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_check';
 
-COMMENT ON FUNCTION bulk_check(text, regclass, jsonb) IS 'the rows of a file that a load would reject, without a load';
+COMMENT ON FUNCTION bulk_check(text, regclass, jsonb)
+IS 'returns the rows of a file that a load would reject, and loads nothing. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md.';
 
 -- The overload with `allow`, as of bulk_load.
 CREATE FUNCTION bulk_check(path text, target regclass, options jsonb, allow text[]) RETURNS TABLE (
@@ -69,4 +84,7 @@ CREATE FUNCTION bulk_check(path text, target regclass, options jsonb, allow text
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_check';
 
-COMMENT ON FUNCTION bulk_check(text, regclass, jsonb, text[]) IS 'the rows of a file that a load would reject, without a load';
+COMMENT ON FUNCTION bulk_check(text, regclass, jsonb, text[])
+IS 'returns the rows of a file that a load would reject, and loads nothing. path: file, directory, pattern or, with the option program, shell command. target: the table. options: JSON object of options, see docs/reference/options.md. allow: names of options that a SECURITY DEFINER function sets itself and that pg_bulk would otherwise refuse there.';
+
+COMMENT ON TABLE bulk_reject IS 'rejected rows of loads; read them in the view bulk_rejects';

@@ -221,7 +221,7 @@ pub fn read_error(error: ReadError, format: Format) -> Error {
         }
         ReadError::Field(FieldError::UnterminatedQuote) => bad_format("unterminated CSV quoted field"),
         ReadError::Partial { bytes, length } => bad_format("unexpected EOF in COPY data")
-            .detail(format!("The last record has {bytes} bytes, and not {length}.")),
+            .detail(format!("The last record has {bytes} bytes instead of {length}.")),
         ReadError::Header(error) => bad_format(match error {
             HeaderError::Signature => "COPY file signature not recognized",
             HeaderError::MissingFlags => "invalid COPY file header (missing flags)",

@@ -100,24 +100,24 @@ static DIRECT_INSERT: GucSetting<DirectInsert> = GucSetting::<DirectInsert>::new
 pub fn init() {
     GucRegistry::define_enum_guc(
         c"pg_bulk.direct_insert",
-        c"INSERT ... SELECT from a foreign table of bulk_fdw is done as a load, where that comes to the same.",
-        c"EXPLAIN (VERBOSE) tells whether it is, and if not why not. With \"exclusive\", an empty table that is free is locked exclusively for it.",
+        c"Accelerates INSERT ... SELECT from a foreign table of bulk_fdw when the result is equivalent.",
+        c"EXPLAIN (VERBOSE) shows whether pg_bulk accelerates the statement, or the reason why not. With \"exclusive\", pg_bulk locks an empty table exclusively if no other session holds a lock on it.",
         &DIRECT_INSERT,
         GucContext::Userset,
         GucFlags::default(),
     );
     GucRegistry::define_bool_guc(
         c"pg_bulk.copy",
-        c"COPY FROM is done as a load, where that comes to the same.",
-        c"A DEBUG1 message tells whether it is, and if not why not. Only in sessions that have the library: it is to be preloaded.",
+        c"Accelerates COPY FROM when the result is equivalent.",
+        c"A DEBUG1 message says whether pg_bulk runs the COPY, or the reason why not. The library must be preloaded.",
         &COPY,
         GucContext::Userset,
         GucFlags::default(),
     );
     GucRegistry::define_int_guc(
         c"pg_bulk.copy_min_size",
-        c"Bytes below which a COPY is left to the server.",
-        c"The size of a file, or what a client has sent when its end is there.",
+        c"Sets the size of the data below which the server runs a COPY itself.",
+        c"For COPY FROM STDIN, pg_bulk reads up to this size before it decides.",
         &COPY_MIN_SIZE,
         0,
         64 * 1024 * 1024,
@@ -126,16 +126,16 @@ pub fn init() {
     );
     GucRegistry::define_bool_guc(
         c"pg_bulk.log_timing",
-        c"The log line of a load tells where the time of its processes went.",
-        c"Reading, waiting for each other, rows, extending, WAL, writing; besides the phases, which are always there.",
+        c"Logs how much time the processes of a load spent in each stage.",
+        c"The stages are reading, waiting for each other, rows, extending, WAL and writing. The phases are always logged.",
         &LOG_TIMING,
         GucContext::Userset,
         GucFlags::default(),
     );
     GucRegistry::define_int_guc(
         c"pg_bulk.reject_cap",
-        c"Rejected rows that are kept of a load.",
-        c"More than these are only counted.",
+        c"Sets the maximum number of rejected rows that a load keeps.",
+        c"A load only counts the rejected rows beyond this number.",
         &REJECT_CAP,
         0,
         i32::MAX,
@@ -144,8 +144,8 @@ pub fn init() {
     );
     GucRegistry::define_int_guc(
         c"pg_bulk.workers",
-        c"Parallel workers of a load, besides the process that was called.",
-        c"-1 means max_parallel_maintenance_workers, but fewer than the machine has cores.",
+        c"Sets the number of parallel workers of a load, besides the leader.",
+        c"-1 means max_parallel_maintenance_workers, but less than the number of CPU cores.",
         &WORKERS,
         -1,
         1024,
@@ -154,8 +154,8 @@ pub fn init() {
     );
     GucRegistry::define_int_guc(
         c"pg_bulk.memory_limit",
-        c"Memory that each process of a load may use for the file, for pages and for rejected rows.",
-        c"A record that is longer than that is loaded all the same, and each partition takes two pages at least.",
+        c"Sets the memory that each process of a load may use for the file, for pages and for rejected rows.",
+        c"Exceptions: a longer record is loaded, and each partition takes at least two pages.",
         &MEMORY_LIMIT,
         1024,
         i32::MAX,
@@ -164,8 +164,8 @@ pub fn init() {
     );
     GucRegistry::define_int_guc(
         c"pg_bulk.chunk_size",
-        c"Bytes read from a file at a time.",
-        c"A developer's setting: results do not depend on it.",
+        c"Sets the number of bytes that a process reads from a file at a time.",
+        c"This setting is for developers: results do not depend on it.",
         &CHUNK_SIZE,
         1,
         64 * 1024 * 1024,
@@ -174,8 +174,8 @@ pub fn init() {
     );
     GucRegistry::define_int_guc(
         c"pg_bulk.aggregate_processes",
-        c"Processes of a parallel query that compute aggregates of a file's rows, at most.",
-        c"0 means as many as there are processors. Others that were started for it do nothing.",
+        c"Sets the maximum number of processes of a parallel query that compute aggregates of a file's rows.",
+        c"0 means the number of processors. Further processes of the query do nothing.",
         &AGGREGATE_PROCESSES,
         0,
         1024,
@@ -184,16 +184,16 @@ pub fn init() {
     );
     GucRegistry::define_string_guc(
         c"pg_bulk.allowed_directories",
-        c"Directories below which files may be read, separated by commas.",
-        c"Empty means any file that the server can read. Programs are not affected.",
+        c"Sets the directories below which pg_bulk may read files, separated by commas.",
+        c"Empty means any file that the server can read. The setting does not apply to programs.",
         &ALLOWED_DIRECTORIES,
         GucContext::Sighup,
         GucFlags::SUPERUSER_ONLY,
     );
     GucRegistry::define_int_guc(
         c"pg_bulk.max_running_jobs",
-        c"Jobs of bulk_enqueue that run at a time in one database.",
-        c"Each needs a background worker, and its load may have parallel workers besides.",
+        c"Sets the maximum number of jobs that run at a time in one database.",
+        c"Each job requires a background worker. Its load may start parallel workers.",
         &MAX_RUNNING_JOBS,
         0,
         1024,
@@ -202,8 +202,8 @@ pub fn init() {
     );
     GucRegistry::define_int_guc(
         c"pg_bulk.job_retention",
-        c"How long jobs, and the history of loads, are kept when they have ended.",
-        c"-1 means for ever.",
+        c"Sets how long ended jobs, rejected rows and the history of loads are kept.",
+        c"-1 keeps them forever.",
         &JOB_RETENTION,
         -1,
         i32::MAX,

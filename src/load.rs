@@ -43,6 +43,7 @@ mod files;
 pub mod filter;
 mod finish;
 pub mod given;
+mod hint;
 pub mod history;
 pub mod insert_select;
 mod memory;
@@ -229,20 +230,13 @@ pub unsafe fn perform(load: *mut Load) {
             arg: load.cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        if (*load).options.match_by_name {
-            read_header(load);
-        }
-        query::start(load);
-        if (*load).spool.is_null() {
-            write(load.cast());
-        } else {
-            let error = attempt(write, load.cast());
-            if !error.is_null() {
-                // The error is completed without the LWLocks of the load's shared memory.
-                unguarded::LWLockReleaseAll();
-                rejects::add_first((*load).spool, error);
-                unguarded::ReThrowError(error);
-            }
+        let error = attempt(read_rows, load.cast());
+        if !error.is_null() {
+            // The error is completed without the LWLocks of the load's shared memory.
+            unguarded::LWLockReleaseAll();
+            rejects::add_first((*load).spool, error);
+            hint::add(load, error);
+            unguarded::ReThrowError(error);
         }
         query::leave(load);
         pg_sys::error_context_stack = context.previous;
@@ -252,6 +246,21 @@ pub unsafe fn perform(load: *mut Load) {
             statement::run(analyze.as_ptr(), 0, About::Anything, Checked::NONE);
         }
         record(load);
+    }
+}
+
+/// Reads the header, if the load maps columns by name, and writes the rows.
+///
+/// # Safety
+/// As [`perform`], with a load that is prepared.
+unsafe extern "C-unwind" fn read_rows(load: Opaque) {
+    // SAFETY: this function's contract covers the load.
+    unsafe {
+        if (*load.cast::<Load>()).options.match_by_name {
+            read_header(load.cast());
+        }
+        query::start(load.cast());
+        write(load);
     }
 }
 

@@ -76,7 +76,7 @@ CREATE FUNCTION options_of(call text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	hint text;
 BEGIN
-	EXECUTE format(call, '{"no such option at all": 1}');
+	EXECUTE format(call, '{"": 1}');
 EXCEPTION WHEN syntax_error THEN
 	GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
 	RETURN QUERY SELECT unnest(string_to_array(regexp_replace(hint, '^Valid options in this context are: ', ''), ', '));

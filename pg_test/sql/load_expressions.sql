@@ -69,7 +69,9 @@ DO $$ BEGIN EXECUTE 'COPY (SELECT WHERE false) TO PROGRAM ''rm expressions_many.
 
 -- Constraints, and values that do not fit, reject the row. Rows with bad fields are rejected before expressions are evaluated.
 SELECT error_of($$SELECT loaded('["id", "name", "x", "y", {"name": "amount", "expr": "length(x || y) - id * 5"}]')$$);
+\set VERBOSITY terse
 SELECT loaded('["id", "name", "x", "y", {"name": "amount", "expr": "length(x || y) - id * 7"}]', '{"on_error": "table"}');
+\set VERBOSITY default
 SELECT line_number, sqlstate, message FROM bulk_rejects WHERE target = 'load_expressions.t' ORDER BY line_number;
 SELECT line_number, message FROM bulk_check(data_path('expressions.csv'), 't', '{"format": "csv", "columns": ["id", "name", "x", "y", {"name": "amount", "expr": "length(x || y) - id * 7"}]}');
 TRUNCATE t;

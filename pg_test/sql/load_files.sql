@@ -2,6 +2,8 @@
 -- bulk_load_files: the counts and errors of each file of a load over several, for each writer and each number of workers.
 --
 \set ECHO none
+-- The HINT of rejected rows has the number of the load, which depends on earlier tests.
+\set VERBOSITY terse
 \getenv data PGB_DATA
 \set helpers :data '/helpers.sql'
 \set schema load_files

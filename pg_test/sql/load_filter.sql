@@ -2,6 +2,8 @@
 -- Option filter: a function that returns the row for a record's fields, or NULL to skip it. The oracle is the server's own call of it.
 --
 \set ECHO none
+-- The HINT of rejected rows has the number of the load, which depends on earlier tests.
+\set VERBOSITY terse
 \getenv data PGB_DATA
 \set helpers :data '/helpers.sql'
 \set schema load_filter

@@ -198,7 +198,9 @@ SELECT count(*), pg_relation_size('broken') > 0 AS appended FROM broken;
 SELECT count(*) FROM verify_heapam('broken');
 SELECT bt_index_check('broken_pkey', true);
 -- Rows that violate constraints are rejected, with their row numbers; errors of the query itself are not about a row.
+\set VERBOSITY terse
 SELECT * FROM loaded('SELECT nullif(i % 3000, 5), i % 20 FROM generate_series(1, 4000) i', 'broken', '{"on_error": "table"}');
+\set VERBOSITY default
 SELECT line_number, byte_offset, column_name, raw_field, raw_line, sqlstate, constraint_name FROM bulk_rejects WHERE target = 'load_query.broken' AND line_number IN (5, 13, 33, 3001, 3002, 4000) ORDER BY line_number, sqlstate;
 SELECT count(*), max(path) FROM bulk_rejects WHERE target = 'load_query.broken';
 SELECT count(*) FROM verify_heapam('broken');

@@ -2,6 +2,8 @@
 -- Rejects: records and rows that a load leaves out.
 --
 \set ECHO none
+-- The HINT of rejected rows has the number of the load, which depends on earlier tests.
+\set VERBOSITY terse
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS amcheck;
 RESET client_min_messages;
@@ -221,6 +223,19 @@ BEGIN;
 CREATE INDEX ON bulk_reject (load_id) WHERE line_number > 1;
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "table"}')$$);
 ROLLBACK;
+-- A NOTICE says where the rejects are; not if none are kept, or if a limit may still end the load.
+\set VERBOSITY default
+BEGIN;
+ALTER SEQUENCE bulk_load_id_seq RESTART 17;
+SELECT rows_loaded, rows_rejected, writer FROM bulk_load(data_path('t'), 'numbers', '{"on_error": "table", "writer": "direct"}');
+SELECT rows_loaded, rows_rejected, writer FROM bulk_load(data_path('t'), 'numbers', '{"on_error": "table", "writer": "buffered"}');
+SELECT load_id, count(*) FROM bulk_rejects WHERE load_id IN (17, 18) GROUP BY load_id ORDER BY load_id;
+SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('t'), 'numbers', '{"on_error": "table", "reject_limit": "100%"}');
+SELECT count(*) FROM bulk_check(data_path('t'), 'numbers');
+SET LOCAL pg_bulk.reject_cap = 0;
+SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('t'), 'numbers', '{"on_error": "table"}');
+ROLLBACK;
+\set VERBOSITY terse
 DROP OWNED BY reject_loader, reject_other;
 DROP ROLE reject_loader, reject_other;
 SELECT count(*) > 0 FROM bulk_rejects;

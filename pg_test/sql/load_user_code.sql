@@ -110,14 +110,18 @@ SELECT loaded(E'2\n113\n4\n');
 SELECT bulk_load(convert_to(E'2\n1\n4\n', 'UTF8'), 'judged', '{"on_error": "table"}');
 SELECT current_user, current_setting('search_path');
 -- A violation of the table's own constraint is a reject, even after such errors were handled.
+\set VERBOSITY terse
 SELECT rows_loaded, rows_rejected FROM bulk_load(convert_to(E'2\n5\n4\nx\n', 'UTF8'), 'judged', '{"on_error": "table"}');
+\set VERBOSITY default
 SELECT line_number, message FROM bulk_rejects ORDER BY line_number;
 SELECT current_user, current_setting('search_path');
 TABLE judged ORDER BY a;
 -- Partitions, rows without a partition, and NULL are rejects, too.
 CREATE TABLE parted (a int NOT NULL, b int CHECK (looks(b))) PARTITION BY LIST (a);
 CREATE TABLE part PARTITION OF parted FOR VALUES IN (1);
+\set VERBOSITY terse
 SELECT rows_loaded, rows_rejected FROM bulk_load(convert_to(E'1,2\n2,2\n1,5\n,7\n1,4\n', 'UTF8'), 'parted', '{"format": "csv", "on_error": "table"}');
+\set VERBOSITY default
 SELECT error_of($$SELECT bulk_load(convert_to(E'1,2\n2,2\n1,1\n1,4\n', 'UTF8'), 'parted', '{"format": "csv", "on_error": "table"}')$$);
 SELECT current_user, current_setting('search_path');
 RESET ROLE;

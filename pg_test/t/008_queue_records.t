@@ -98,7 +98,7 @@ my $log = -s $node->logfile;
 $job = $queue->enqueue($worse, 't', $rejects);
 is($queue->ends($job), 'failed', 'too many rejects for a table that somebody has altered');
 like($queue->sql("SELECT attempt, crashes, error_sqlstate, error_detail FROM bulk_queue WHERE job_id = $job"),
-	qr/^1\|0\|22P02\|The first rejected rows:\n.*\n.*\nThe rejected rows could not be kept: table "bulk_reject" is not what it was when the extension was created$/,
+	qr/^1\|0\|22P02\|The first rejected rows:\n.*\n.*\nThe rejected rows could not be kept: table "bulk_reject" was changed after the extension was created$/,
 	'... the job has failed all the same, once');
 like(slurp_file($node->logfile, $log), qr/WARNING:  the rejected rows of job $job could not be kept\n.*DETAIL:  table "bulk_reject" is not/, '... and the log says so');
 is($queue->sql('SELECT count(*) FROM bulk_rejects'), 2, '... with those of the one before');

@@ -179,7 +179,7 @@ cmp_ok($touched{2}, '>=', $touched{0}, '... which are counted for workers, too')
 	my $locker = $node->background_psql('postgres');
 	$locker->query_safe('BEGIN; LOCK shut_rest IN SHARE MODE');
 	is($node->safe_psql('postgres', "SET lock_timeout = '2s'; BEGIN; $one; $locks; COMMIT"), 'shut_1', 'a locked partition is not waited for, and others are not locked');
-	like($node->safe_psql('postgres', "EXPLAIN (ANALYZE, COSTS OFF) $one"), qr/Direct Insert: no \(A partition is locked by somebody else\)/, '... which EXPLAIN tells');
+	like($node->safe_psql('postgres', "EXPLAIN (ANALYZE, COSTS OFF) $one"), qr/Direct Insert: no \(Another session holds a lock on a partition\)/, '... which EXPLAIN tells');
 	like(($node->psql('postgres', "SET lock_timeout = '200ms'; INSERT INTO shut SELECT * FROM rows WHERE id < 4"))[2], qr/lock timeout/, '... unless a row goes there');
 	$locker->query_safe('COMMIT');
 	$locker->quit;

@@ -59,7 +59,7 @@ for my $after (0, 5)
 
 # There is no memory; and a signal comes first.
 point_set($node, 'ring.memory', 'errno=28');
-is(begin()->(), "$many|0|{\"no memory to share what the file stands for; the load ran in one process\"}\n$all", 'no memory');
+is(begin()->(), "$many|0|{\"no shared memory for the decompressed file; the load ran in one process\"}\n$all", 'no memory');
 point_set($node, 'ring.memory', 'errno=4 once');
 is(begin()->(), "$many|1|{}\n$all", 'an interrupted system call');
 point_clear($node, 'ring.memory');

@@ -83,7 +83,7 @@ one("SELECT right(path, 7), line_number FROM bulk_check('$bad', 't')", 'bad.txt|
 # A table that is newer than the library, as in an old session.
 $queue->sql('ALTER TABLE bulk_loads ADD COLUMN later int');
 my $said = ($node->psql('postgres', "SELECT * FROM bulk_load('$two', 't')"))[2];
-like($said, qr/table "bulk_loads" is not as extension pg_bulk has made it.*HINT:  If the extension has been updated, this process has an older library/s,
+like($said, qr/table "bulk_loads" does not have the definition that pg_bulk expects.*HINT:  If the extension has been updated, this process has an older library/s,
 	'a library that is older than the extension says so');
 
 # The members that CREATE EXTENSION creates, from each version that it can create.

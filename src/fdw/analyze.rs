@@ -87,7 +87,7 @@ unsafe fn may_sample(relation: pg_sys::Relation, options: &TableOptions) -> bool
             pgrx::PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
             format!("foreign table \"{name}\" is not analyzed"),
             format!(
-                "Its filter, types or defaults have code that is not built in, and would run as its owner, whose privileges role \"{role}\" does not have."
+                "Its filter, types or defaults call functions that are not built in. They would run with the privileges of the table's owner, which role \"{role}\" does not have."
             )
         );
         false

@@ -86,17 +86,17 @@ unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_s
             let (path, encoding) = (shown(file.name()), Encodings::server_name());
             let message = format!("name of file \"{path}\" is not valid in encoding \"{encoding}\"");
             return Err(Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, message)
-                .hint(format!("EXCEPT ({}) leaves it out.", String::from_utf8_lossy(&identifier(&table)))));
+                .hint(format!("Exclude the file with EXCEPT ({}).", String::from_utf8_lossy(&identifier(&table)))));
         }
         if let Some(other) = known.insert(table.clone(), file.display().into_owned()) {
             let message = format!("files \"{other}\" and \"{}\" would be the same foreign table", file.display());
             return Err(Error::new(Code::ERRCODE_DUPLICATE_TABLE, message)
-                .detail(format!("Both are called \"{}\".", from_server(&name)))
-                .hint("A pattern instead of the directory can tell them apart."));
+                .detail(format!("Both tables would be named \"{}\".", from_server(&name)))
+                .hint("Instead of the directory, import a pattern that matches only one of them."));
         }
         let sniffed = sniff::sniff(&file, &request)?;
         if sniffed.columns.is_empty() {
-            let message = format!("file \"{}\" is empty, and no foreign table is made of it", file.display());
+            let message = format!("file \"{}\" is empty; no foreign table is created", file.display());
             ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
             continue;
         }

@@ -169,7 +169,7 @@ pub fn no_programs(server: pg_sys::Oid) -> Error {
     // SAFETY: a guarded catalog lookup.
     let name = from_server(unsafe { CStr::from_ptr((*pg_sys::GetForeignServer(server)).servername) });
     let message = format!("foreign tables of server \"{name}\" cannot have a program");
-    Error::new(Code::ERRCODE_FDW_INVALID_OPTION_NAME, message).detail("It has a directory of files.")
+    Error::new(Code::ERRCODE_FDW_INVALID_OPTION_NAME, message).detail("The server has the option \"directory\".")
 }
 
 /// The rows of a catalog to visit.
@@ -340,8 +340,8 @@ extern "C-unwind" fn keep_directory(server: pg_sys::Oid) {
         }
         if pg_sys::getExtensionOfObject(pg_sys::ForeignServerRelationId, server) != pg_sys::InvalidOid {
             Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, format!("cannot set the directory of server \"{name}\""))
-                .detail("It is a member of an extension, so a dump would be without the directory.")
-                .hint("Create another server of bulk_fdw.")
+                .detail("The server is a member of an extension, so a dump would omit the directory.")
+                .hint("Create another server with foreign-data wrapper bulk_fdw.")
                 .raise()
         }
     }

@@ -34,17 +34,17 @@ pub unsafe fn begin(
         let mut options = given.complete(options).or_raise();
         let is_dry = matches!(purpose, Purpose::Check);
         if is_dry && options.query.is_some() {
-            let message = "query is no option of bulk_check()";
+            let message = "bulk_check() does not support the option query";
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
         }
         let of_jobs = [(options.each_file, "each_file"), (!options.settings.is_empty(), "settings")];
         if let Some((_, name)) = of_jobs.iter().find(|(is_given, _)| *is_given && !matches!(purpose, Purpose::Job(_))) {
-            let message = format!("{name} is an option of bulk_enqueue()");
+            let message = format!("only bulk_enqueue() supports the option {name}");
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
         }
         if options.create {
             if is_dry {
-                let message = "create is an option of bulk_load()";
+                let message = "only bulk_load() supports the option create";
                 Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
             }
             target::raise_exists(relid);

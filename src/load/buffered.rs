@@ -26,6 +26,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::Load;
 use super::duplicate::conflict_clause;
 use super::feed::Feed;
+use super::rejects::Spool;
 use crate::error::{OrRaise, Result};
 use crate::pg::compat;
 use crate::pg::soft::OnError;
@@ -151,7 +152,8 @@ unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64
     // SAFETY: this function's contract covers both arguments, which nothing else uses now.
     unsafe {
         let (load, feed) = (&mut *load, &mut *feed);
-        feed.tolerance.report();
+        // A spool lives as long as its load at least.
+        feed.tolerance.report(load.spool.as_ref().and_then(Spool::view_of));
         pg_sys::ExecDropSingleTupleTableSlot(feed.slot);
         pg_sys::FreeExecutorState((*feed.econtext).ecxt_estate);
         let left_out = feed.given.saturating_sub(processed);

@@ -150,7 +150,7 @@ unsafe fn hand_on(statement: *const pg_sys::CopyStmt, relation: pg_sys::Relation
 #[pg_guard]
 unsafe extern "C-unwind" fn decided(statement: *const pg_sys::CopyStmt, is_few: bool) {
     // SAFETY: same contract.
-    unsafe { report(statement, is_few.then_some("The data are few.")) }
+    unsafe { report(statement, is_few.then_some("The data are smaller than pg_bulk.copy_min_size.")) }
 }
 
 /// Reports at DEBUG1 whether the statement is a load, and else why not. Guarded.

@@ -95,7 +95,9 @@ impl Allowed {
         let message = format!("cannot use option \"{name}\" within security-definer function");
         // SAFETY: a guarded call.
         let owner = role_name(unsafe { pg_sys::GetUserId() });
-        let detail = format!("It would take effect with the privileges of role \"{owner}\", whoever has written it.");
+        let detail = format!(
+            "The option would take effect with the privileges of role \"{owner}\", even if a caller without them chose its value."
+        );
         let hint = format!(
             "If the function itself sets the option, and does not take it from its caller, add the argument allow => '{{{name}}}'."
         );

@@ -86,13 +86,10 @@ impl Duplicates {
         if !exceeded {
             return Ok(());
         }
-        let message = match self.limit {
-            Some(Limit::Percent(_)) => format!("more than DUPLICATE_LIMIT ({limit}) of the rows are duplicates"),
-            _ => format!("more than DUPLICATE_LIMIT ({limit}) rows are duplicates"),
-        };
+        let message = format!("more rows are duplicates than duplicate_limit = {limit} allows");
         let error = Error::new(Code::ERRCODE_UNIQUE_VIOLATION, message);
         Err(match self.limit {
-            Some(Limit::Percent(_)) => error.detail(format!("{duplicates} of {records} rows.")),
+            Some(Limit::Percent(_)) => error.detail(format!("{duplicates} of {records} rows are duplicates.")),
             _ => error,
         })
     }
@@ -117,7 +114,7 @@ impl Duplicates {
                 return error(Code::ERRCODE_WRONG_OBJECT_TYPE, format!("index \"{shown}\" is not unique"));
             }
             if !index.is_fit {
-                let message = format!("index \"{shown}\" cannot say which rows are duplicates");
+                let message = format!("index \"{shown}\" cannot identify duplicates");
                 return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                     .detail("Its constraint is deferrable, or the index is not valid."));
             }
@@ -130,9 +127,7 @@ impl Duplicates {
         let code = Code::ERRCODE_INVALID_COLUMN_REFERENCE;
         match (unique.next(), unique.next()) {
             (Some(index), None) => Ok(index.oid),
-            (None, _) => {
-                error(code, format!("table \"{table}\" has no unique index that could say which rows are duplicates"))
-            }
+            (None, _) => error(code, format!("table \"{table}\" has no unique index that can identify duplicates")),
             _ => {
                 let message = format!("table \"{table}\" has several unique indexes and no primary key");
                 Err(Error::new(code, message).hint("Name one of them with conflict_index."))
@@ -206,7 +201,7 @@ pub unsafe fn conflict_clause(arbiter: pg_sys::Oid) -> Result<Vec<u8>> {
             let is_partial = !pg_sys::RelationGetIndexPredicate(index).is_null();
             pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
             if is_partial {
-                let message = "the buffered writer cannot tell duplicates by a partial index";
+                let message = "the buffered writer cannot identify duplicates with a partial index";
                 return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
             }
             let columns = CStr::from_ptr(pg_sys::pg_get_indexdef_columns(arbiter, false));

@@ -180,7 +180,9 @@ unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const ExpressionAnal
                 let name = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
                 let table = from_server(CStr::from_ptr((*(**relation).rd_rel).relname.data.as_ptr()));
                 let message = format!("column \"{name}\" of relation \"{table}\" does not exist");
-                Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message).detail("Nor does an expression use it.").raise();
+                Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message)
+                    .detail("No expression in columns uses it as a field either.")
+                    .raise();
             }
         }
         (*load).projection = Some(Nodes { targets: *targets, ..Nodes::NONE });

@@ -143,7 +143,7 @@ impl Feed {
         if let Some(rows) = &mut load.rows {
             rows.restart(copy.header(), |_| {
                 let message =
-                    format!("cannot read a program or a FIFO more than once, as rules of \"{target}\" demand");
+                    format!("cannot read a program or a FIFO more than once, as rules of \"{target}\" require");
                 Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message))
             })?;
         }

@@ -137,7 +137,7 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) ->
         let all = pg_guard_ffi_boundary(|| find_all_inheritors(relid, no_lock, std::ptr::null_mut()));
         for leaf in PgList::<pg_sys::Oid>::from_pg(all).iter_oid().filter(|&leaf| leaf != relid) {
             if !pg_sys::ConditionalLockRelationOid(leaf, lock) {
-                found.push("A partition is locked by somebody else.".into());
+                found.push("Another session holds a lock on a partition.".into());
                 break;
             }
             locked.push(leaf);
@@ -268,7 +268,7 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
         }
         if keep != Keep::Error && Traits::of(relation).logical {
             // A duplicate is inserted and deleted again. A subscriber would fail at the insertion.
-            found.push(format!("Changes of table \"{name}\" are decoded."));
+            found.push(format!("Changes of table \"{name}\" are decoded for logical replication."));
         }
         of_conditions(relation, keep, found);
         volatile::of_constraints(relation, found);

@@ -97,7 +97,7 @@ impl Met {
         let Some((digest, identity)) = met else {
             let message = format!("\"{}\" is not a regular file", location.display());
             return Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, message)
-                .detail("With the option once, files are known by their contents."));
+                .detail("The option once identifies files by their contents, which it must read twice."));
         };
         Ok(Met { path: name.to_owned(), digest, identity })
     }
@@ -267,7 +267,7 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
     if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP {
         let message = format!("cannot load files once into temporary table \"{}\"", load.target.display_name());
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
-            .detail("What is remembered of files would be there longer than the table."));
+            .detail("The record of loaded files would outlive the table."));
     }
     let list = load.options.copy.files(&load.options.location)?;
     let mut met = match &list {
@@ -305,10 +305,10 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
         skipped += 1;
         if skipped <= MOST_NOTICES {
             let (path, target) = (shown(&file.path), load.target.display_name());
-            let what = if known.is_some() { "was loaded before" } else { "is there twice" };
+            let what = if known.is_some() { "was loaded before" } else { "occurs twice" };
             let message = format!("file \"{path}\" {what}, and is not loaded into \"{target}\"");
             let notice = Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
-            let notice = notice.hint("The option force loads it all the same.");
+            let notice = notice.hint("Use the option force to load the file again.");
             match detail {
                 Some(detail) => notice.detail(detail).notice(),
                 None => notice.notice(),
@@ -324,7 +324,7 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
         load.counts.notes.push(match (&list, loads.first()) {
             (None, Some(Some(number))) => format!("The file was loaded before, by load {number}."),
             (None, Some(None)) => "The file was loaded before.".into(),
-            _ => format!("Left out, since loaded before: {skipped} of {count} files."),
+            _ => format!("{skipped} of {count} files were loaded before and were skipped."),
         });
     }
     if let Some(list) = list {

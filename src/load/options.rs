@@ -215,11 +215,11 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
             }
             ((None, None, None), (Some(column), Some(expression))) => objects.computed.push((column, expression)),
             ((Some(_), Some(_), Some(_)), _) => {
-                return Err(invalid("an object among columns cannot have both source and a place in the record"));
+                return Err(invalid("an object in columns cannot have both source and a position in the record"));
             }
             _ => {
                 return Err(invalid(
-                    "an object among columns requires column and what is said of it, or name and expr",
+                    "an object in columns requires either column with an option of it, or name and expr",
                 ));
             }
         }
@@ -296,7 +296,7 @@ impl LoadOptions {
         }
         let options = LoadOptions::of_values(path, &given)?;
         if options.create && enqueues {
-            return Err(invalid("create is an option of bulk_load()"));
+            return Err(invalid("only bulk_load() supports the option create"));
         }
         let Objects { others, computed, slices, fields, .. } = objects;
         let is_said = || fields.iter().any(|field| field.given().is_some());

@@ -99,6 +99,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
             target: load.target.name.clone(),
             path: load.path.clone(),
             schema: load.schema,
+            may_exceed_share: load.options.copy.reject_percent.is_some(),
         };
         load.spool = Spool::open(about, load.attempt.is_some());
     }

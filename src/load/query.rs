@@ -200,6 +200,6 @@ pub unsafe fn leave(load: *mut Load) {
 
 /// The error if a rule that makes several statements of an INSERT reads the query again. Guarded.
 pub fn not_twice(target: &str) -> Error {
-    let message = format!("cannot run a query more than once, as rules of \"{target}\" demand");
+    let message = format!("cannot run a query more than once, as rules of \"{target}\" require");
     Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
 }

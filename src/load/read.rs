@@ -136,8 +136,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Resul
     let copy = draft.finish()?;
     let is_bare = objects.has_names && copy.shape == RecordShape::Delimited;
     if !objects.others.is_empty() || !objects.computed.is_empty() || is_bare {
-        let message =
-            "columns of bulk_read() must be objects, with neither source nor expr, that say something of a column";
+        let message = "columns of bulk_read() must be objects with options of a column, and without source and expr";
         return Err(invalid(message));
     }
     let keys = keys_of(&copy, columns.as_deref(), &objects.slices)?;
@@ -385,7 +384,7 @@ unsafe extern "C-unwind" fn end(reading: *mut Reading) {
             if let Some(percent) = r.percent {
                 soft::check_share(r.tolerance.on_error, percent, r.tolerance.bad_rows, r.records).or_raise();
             }
-            r.tolerance.report();
+            r.tolerance.report(None);
             r.rows.close().or_raise();
             pg_sys::FreeExecutorState((*r.econtext).ecxt_estate);
             r.memory

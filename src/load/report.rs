@@ -74,23 +74,23 @@ impl Why {
     /// The reason in words.
     pub fn words(self) -> &'static str {
         match self {
-            Why::Asked => "as the option says",
+            Why::Asked => "requested by the option indexes",
             Why::Empty => "the table was empty",
             Why::Many => "many new rows",
             Why::Few => "few new rows",
             Why::FewForIndex => "few new rows for an index of this size",
             Why::Behind => "all new keys are greater",
-            Why::Online => "lock is online",
+            Why::Online => "lock = online",
             Why::Temporary => "the table is temporary",
-            Why::Kind => "such an index is not merged",
-            Why::OldVersion => "the index is of an old version",
+            Why::Kind => "pg_bulk cannot merge such an index",
+            Why::OldVersion => "the index has an old nbtree version",
             Why::Deferrable => "its constraint is deferrable",
-            Why::Exclusion => "it is of an exclusion constraint",
-            Why::OneByOne => "rows are looked for one by one",
+            Why::Exclusion => "it belongs to an exclusion constraint",
+            Why::OneByOne => "duplicates are looked up row by row",
             Why::InUse => "the index was in use",
             Why::Invalid => "the index is not valid",
             Why::Keys => "some keys cannot be merged",
-            Why::Owner => "its code is the owner's",
+            Why::Owner => "its functions would run as the table's owner",
             Why::Refers => "the table has foreign keys",
         }
     }

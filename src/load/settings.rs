@@ -41,7 +41,7 @@ pub fn of_json(json: Json) -> Result<Vec<Setting>> {
     let members = match json {
         Json::Null => return Ok(Vec::new()),
         Json::Object(members) => members,
-        _ => return Err(invalid("settings must be an object of names and values")),
+        _ => return Err(invalid("settings must be an object with names and values of settings")),
     };
     members.into_iter().map(|(name, value)| setting(name, value)).collect()
 }

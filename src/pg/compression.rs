@@ -30,6 +30,17 @@ pub enum Compressed {
     By(Compression),
 }
 
+impl Compressed {
+    /// The value of the option.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compressed::Auto => "auto",
+            Compressed::No => "none",
+            Compressed::By(compression) => compression.name(),
+        }
+    }
+}
+
 /// Number of bytes that identify every format.
 pub const SIGNATURE_BYTES: usize = 10;
 

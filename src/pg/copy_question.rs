@@ -263,7 +263,7 @@ unsafe fn ask(
             if !error.is_null() {
                 c::guard::<()>(|| c::ReThrowError(error));
             }
-            let message = "a library has taken a COPY that pg_bulk asked for, and has not carried it out";
+            let message = "another library intercepted a COPY of pg_bulk and did not run it";
             Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
                 .detail("A ProcessUtility hook neither passed the statement on nor raised an error.")
                 .raise();

@@ -210,7 +210,7 @@ pub fn file_of(server: &CStr, path: &CStr, ours: unsafe fn(*const pg_sys::FdwRou
         let Some(directory) = directory else {
             let message = format!("server \"{}\" has no directory to load from", from_server(server));
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-                .hint("Servers of bulk_fdw have one that are given the option \"directory\"."));
+                .hint("Set the option \"directory\" of a server of bulk_fdw."));
         };
         Ok(Below::new(id, &directory, path))
     }

@@ -50,7 +50,7 @@ impl FieldDraft {
                 let is_one =
                     given.len() == 1 || std::str::from_utf8(given).is_ok_and(|given| given.chars().count() == 1);
                 if !is_one || given.iter().any(is_number) {
-                    return Err(invalid("thousands must be a single character that is no part of a number"));
+                    return Err(invalid("thousands must be a single character that cannot be part of a number"));
                 }
                 self.thousands = Some(given.to_vec());
             }
@@ -171,10 +171,10 @@ fn bad_template(given: &[u8], why: BadTemplate) -> Error {
             let hint = "Fields are YYYY, YY, MM, Mon, Month, DD, HH24, HH12 with AM, MI, SS, MS and US; other letters and digits are written in double quotes.";
             error.detail(format!("There is no field at \"{rest}\".")).hint(hint)
         }
-        BadTemplate::Twice => error.detail("It says something twice."),
-        BadTemplate::HalfDay => error.detail("HH12 and AM go together."),
+        BadTemplate::Twice => error.detail("It has two fields for the same part of the date or time."),
+        BadTemplate::HalfDay => error.detail("HH12 requires AM, and AM requires HH12."),
         BadTemplate::Lacks => {
-            error.detail("It must say year, month and day, or of a time the hour; minutes before seconds.")
+            error.detail("It requires year, month and day, or the hour of a time. Seconds require minutes.")
         }
         BadTemplate::HasDate => error.detail("The column's type has no date."),
     }
@@ -202,8 +202,9 @@ fn strings(caller: Caller, name: &str, value: &OptionValue) -> Result<Vec<Vec<u8
         OptionValue::Text(string) if caller == Caller::Function => Ok(vec![string.clone()]),
         OptionValue::Text(string) => split_strings(string).ok_or_else(|| {
             let message = format!("argument to option \"{name}\" must be a list of strings, separated by commas");
-            invalid(message)
-                .hint("The empty string, and one with commas, quotes or blanks around it, is written in double quotes.")
+            invalid(message).hint(
+                "Write a string in double quotes if it is empty, or if it has commas, quotes, or blanks around it.",
+            )
         }),
     }
 }

@@ -173,7 +173,7 @@ fn none(name: &CStr, below: Option<&Below>) -> Error {
     let shown = name.to_string_lossy();
     if metadata(name, below).is_ok_and(|meta| meta.is_dir()) {
         return Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, format!("\"{shown}\" is a directory"))
-            .hint("There is no file in it that could be read.");
+            .hint("The directory has no file that can be read.");
     }
     let error = IoError::from_raw_os_error(libc::ENOENT);
     Error::file_access(&format!("could not open file \"{shown}\" for reading"), &error)
@@ -185,7 +185,7 @@ fn check_room(name: &CStr, count: usize) -> Result<()> {
     if count <= MOST {
         return Ok(());
     }
-    let message = format!("\"{}\" stands for more than {MOST} files", name.to_string_lossy());
+    let message = format!("\"{}\" matches more than {MOST} files", name.to_string_lossy());
     Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message))
 }
 

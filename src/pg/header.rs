@@ -161,10 +161,10 @@ impl Rows {
         let name = from_server(&CString::new(name.map_or(&[][..], Vec::as_slice)).unwrap_or_default());
         let file = self.stream.files().and_then(|list| list.files.get(first.file));
         let file = file.map(|file| Location::File(file.path.clone()).display().into_owned()).unwrap_or_default();
-        let message = format!("header line has columns in other places than that of file \"{file}\"");
+        let message = format!("header line has columns at other positions than that of file \"{file}\"");
         Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message)
             .detail(format!("Column \"{name}\" is field {} here and field {} there.", moved + 1, there + 1))
-            .hint("Use match_by \"name\" to match the fields of each file by its header, or match_by \"position\" not to look at it.")
+            .hint("Use match_by \"name\" to match the fields of each file by its header, or match_by \"position\" to ignore the header.")
     }
 
     /// From now on the header of each file names the columns of its fields. A column that the header does not name gets

@@ -145,7 +145,7 @@ impl Objects {
             Some(b'{') => match self.object.read_known(line, &mut encode) {
                 Some(()) => return Ok(()),
                 None if self.object.lacks_memory() => return Err(error::out_of_memory()),
-                None => "not known",
+                None => "an object that could not be read",
             },
             Some(b'[') => "an array",
             Some(b'"') => "a string",

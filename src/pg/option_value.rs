@@ -10,6 +10,9 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 
+/// The page of the documentation that describes the options of functions.
+const OPTIONS_PAGE: &str = "docs/reference/options.md";
+
 /// The kind of object that has the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
@@ -63,6 +66,9 @@ impl Caller {
     }
 
     /// Error for an unknown option; `valid` are the valid ones.
+    ///
+    /// A foreign table lists them, as file_fdw does. A function names the page that describes them, but lists them for an
+    /// empty name.
     pub fn unknown(self, name: &str, valid: &[&str]) -> Error {
         let (code, message) = match self {
             Caller::ForeignTable => (Code::ERRCODE_FDW_INVALID_OPTION_NAME, format!("invalid option \"{name}\"")),
@@ -72,7 +78,10 @@ impl Caller {
         if valid.is_empty() {
             return error.hint("There are no valid options in this context.");
         }
-        let list = format!("Valid options in this context are: {}", valid.join(", "));
+        let list = match self {
+            Caller::Function if !name.is_empty() => format!("The options are listed in {OPTIONS_PAGE}."),
+            _ => format!("Valid options in this context are: {}", valid.join(", ")),
+        };
         // The limits of core's getClosestMatch: at most four edits, and at most half of the name.
         let near = valid.iter().map(|&v| (distance(name, v), v)).min();
         match near {

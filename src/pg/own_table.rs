@@ -122,7 +122,7 @@ impl OwnTable {
             (number, fits)
         };
         if !fits {
-            let message = format!("table \"{shown}\" is not as extension pg_bulk has made it");
+            let message = format!("table \"{shown}\" does not have the definition that pg_bulk expects");
             let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
             return Err(if number > columns.types.len() {
                 error.hint(

@@ -60,7 +60,7 @@ impl Parts {
                 Misfit::TooLong => error::extra_data(),
             };
             let (is, wanted) = (line.len(), self.layout.length());
-            return Err(error.detail(format!("The record has {is} bytes, and not {wanted}.")));
+            return Err(error.detail(format!("The record has {is} bytes instead of {wanted}.")));
         }
         self.is_plain = fixed::is_plain(line);
         if self.is_plain { Ok(()) } else { self.convert(line, encodings, invalid) }

@@ -152,9 +152,9 @@ unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
             Error::new(Code::ERRCODE_DATETIME_FIELD_OVERFLOW, message)
         }
         Form::Time(_) => Error::new(Code::ERRCODE_INVALID_DATETIME_FORMAT, invalid)
-            .detail("It is not written as the column's date_format says."),
+            .detail("The value does not match the column's date_format."),
         _ => Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, invalid)
-            .detail("The column has other separators, or they stand elsewhere."),
+            .detail("The value does not match the column's decimal and thousands separators."),
     }
 }
 

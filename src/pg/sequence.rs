@@ -299,7 +299,7 @@ impl Sequence {
             let message = format!("nextval: reached {end} value of sequence \"{name}\" ({value})");
             Error::new(Code::ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED, message)
         } else {
-            let message = format!("more ids of sequence \"{name}\" are needed than were taken");
+            let message = format!("load needs more values of sequence \"{name}\" than it has reserved");
             Error::new(Code::ERRCODE_INTERNAL_ERROR, message)
         }
     }

@@ -95,9 +95,9 @@ impl SliceDraft {
         }
         match number {
             Number::Float(_) if !matches!(length, 4 | 8) => {
-                Err(invalid(format!("{of}: \"{name}\" has 4 or 8 bytes, and not {length}")))
+                Err(invalid(format!("{of}: \"{name}\" requires 4 or 8 bytes, not {length}")))
             }
-            _ if length > 8 => Err(invalid(format!("{of}: \"{name}\" has at most 8 bytes, and not {length}"))),
+            _ if length > 8 => Err(invalid(format!("{of}: \"{name}\" allows at most 8 bytes, not {length}"))),
             _ => Ok(Some(*number)),
         }
     }

@@ -62,6 +62,8 @@ pub struct Sniffed {
     pub eol: Option<Eol>,
     pub compression: Option<&'static str>,
     pub records: u64,
+    /// Records that have another number of fields.
+    pub odd_records: u64,
     /// Each record was read.
     pub complete: bool,
     pub columns: Vec<SniffedColumn>,
@@ -115,7 +117,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         let format = if known.dialect.is_binary() { "binary" } else { "fixed" };
         let message = format!("format \"{format}\" is not sniffed");
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
-            .hint("Nothing in such a file says where columns are."));
+            .hint("Such a file does not say where its columns are."));
     }
     if !known.dialect.is_copys() {
         let message = "delimiters of more than one byte, or behind the last field, and quote \"none\" are not sniffed";

@@ -89,8 +89,8 @@ impl Tolerance {
         is_survivable && error.is_about_record()
     }
 
-    /// Report the number of rows in a notice. Guarded.
-    pub fn report(&self) {
+    /// Report the number of rows in a notice; `kept` is the load whose rejects are in the view bulk_rejects. Guarded.
+    pub fn report(&self, kept: Option<i64>) {
         let n = self.bad_rows;
         if n == 0 || self.verbosity == Verbosity::Silent {
             return;
@@ -103,14 +103,18 @@ impl Tolerance {
             (_, 1) => "1 row was skipped due to data type incompatibility".to_owned(),
             _ => format!("{n} rows were skipped due to data type incompatibility"),
         };
-        ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
+        let notice = Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
+        match kept {
+            Some(load) => notice.hint(format!("See view bulk_rejects, load_id = {load}.")).notice(),
+            None => notice.notice(),
+        }
     }
 }
 
 /// The error for more than `n` skipped rows, with COPY's message for COPY's actions.
 pub fn too_many(on_error: OnError, n: u64) -> Error {
     let message = match on_error {
-        OnError::Table => format!("rejected more than REJECT_LIMIT ({n}) rows"),
+        OnError::Table => format!("rejected more rows than reject_limit = {n} allows"),
         _ => format!("skipped more than REJECT_LIMIT ({n}) rows due to data type incompatibility"),
     };
     Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message)
@@ -123,10 +127,13 @@ pub fn check_share(on_error: OnError, percent: f64, rejected: u64, records: u64)
         return Ok(());
     }
     let message = match on_error {
-        OnError::Table => format!("rejected more than REJECT_LIMIT ({percent}%) of the rows"),
+        OnError::Table => format!("rejected more rows than reject_limit = {percent}% allows"),
         _ => format!("skipped more than REJECT_LIMIT ({percent}%) of the rows due to data type incompatibility"),
     };
-    let detail = format!("{rejected} of {records} rows.");
+    let detail = format!(
+        "{rejected} of {records} rows were {}.",
+        if on_error == OnError::Table { "rejected" } else { "skipped" }
+    );
     Err(Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message).detail(detail))
 }
 

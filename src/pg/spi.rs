@@ -186,9 +186,9 @@ pub fn execute(
             return fails(pg_sys::SPI_result);
         }
         if !is_about(plan, tables) {
-            let message = "the tables of pg_bulk are not where they were";
+            let message = "the tables of pg_bulk have another schema than expected";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-                .hint("Was the extension's schema renamed a moment ago?"));
+                .hint("The extension's schema may have been renamed concurrently. Try again."));
         }
         let read_only = access == Access::ReadLatest;
         let (values, nulls) = (values.as_mut_ptr(), nulls.as_ptr());

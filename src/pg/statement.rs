@@ -137,7 +137,7 @@ unsafe extern "C-unwind" fn verify(query: *const pg_sys::Query, about: About) {
 
 /// The error for a name that resolves to another object than before.
 pub fn replaced() -> Error {
-    let message = "a table or function of the load was renamed or replaced meanwhile";
+    let message = "a table or function of the load was renamed or replaced concurrently";
     Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 

@@ -227,7 +227,7 @@ impl Dispatcher {
                 return;
             }
             if wanted && self.launched.is_empty() {
-                let message = "pg_bulk dispatcher makes way for a command that needs its database";
+                let message = "pg_bulk dispatcher exits for a command that requires its database";
                 ereport!(PgLogLevel::LOG, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
                 background::come_back_later();
             }

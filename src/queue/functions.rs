@@ -244,7 +244,7 @@ fn check_target(target: pg_sys::Oid) -> Result<(CString, CString)> {
         if pg_sys::isAnyTempNamespace(namespace) {
             let message = "cannot enqueue a load of a temporary table";
             return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
-                .detail("Its rows are seen by this session only; a job runs in another one."));
+                .detail("Only this session sees its rows; a job runs in another session."));
         }
         Ok((CStr::from_ptr(schema).to_owned(), CStr::from_ptr(name).to_owned()))
     }

@@ -51,7 +51,7 @@ fn own_dispatcher() -> Worker {
 /// Warns that the committing transaction has work for a dispatcher, and that none can start.
 fn nobody() {
     Error::new(Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, "out of background worker slots")
-        .detail("There is none for the dispatcher of the queue, so jobs stay queued.")
+        .detail("The dispatcher of the queue requires a slot; jobs stay queued until it starts.")
         .hint(
             "Call one of the queue's functions, such as bulk_wait or bulk_resume, when there is a slot. You might need to \
              increase max_worker_processes.",

@@ -366,7 +366,7 @@ GRANT USAGE ON SCHEMA evil TO loader;
 CREATE FUNCTION bulk_run_job(bigint, evil.text, evil.text, jsonb) RETURNS void LANGUAGE sql AS 'SELECT 1/0';
 SQL
 	is(job_said('loader', "'$file', 't'", "SET search_path = evil, pg_catalog, public;"),
-		'55000: a table or function of the load was renamed or replaced meanwhile', '... does not make another function be called');
+		'55000: a table or function of the load was renamed or replaced concurrently', '... does not make another function be called');
 	is(said('boss', 'DROP SCHEMA evil CASCADE'), 'ok', '... is dropped');
 	is(job_said('loader', q['cat "' || '] . $file . q[" # ''\\'' \\', 't', '{"program": true}']), 'ok', 'a path with quotes');
 	is(said('boss', 'DROP FUNCTION bulk_run_job(int, text, text, text), bulk_run_job(text, text, text, text)'), 'ok', 'they are dropped');

@@ -166,7 +166,9 @@ impl OrderCheck {
         };
         let message = format!("rows of foreign table \"{table}\" are not sorted as its option sorted_by says");
         Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message)
-            .detail(format!("By column \"{column}\" this row comes before one that was read before it."))
-            .hint("Sort the file, or drop the option: then queries sort the rows.")
+            .detail(format!(
+                "In the order of column \"{column}\", this row belongs before a row that was read earlier."
+            ))
+            .hint("Sort the file, or drop the option; queries then sort the rows.")
     }
 }

@@ -165,7 +165,7 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
         scan.progress.end();
         scan.stop_sharing();
         if let Some(mut rows) = scan.rows.take() {
-            scan.tolerance.report();
+            scan.tolerance.report(None);
             rows.close().or_raise();
         }
     }

@@ -28,20 +28,20 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answe
     // SAFETY: this function's contract covers the statement; guarded calls, and variables of this process.
     unsafe {
         if watched {
-            return no("Another library that watches statements was loaded before.");
+            return no("A library that was loaded earlier has a hook on statements.");
         }
         if statement.relation.is_null() || !statement.query.is_null() {
-            return no("It is not about a table.");
+            return no("The statement has no target table.");
         }
         if pg_sys::XactReadOnly || pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress() {
-            return no("Nothing can be written here.");
+            return no("The transaction is read-only.");
         }
         if pg_sys::IsBinaryUpgrade {
             return no("The cluster is being upgraded.");
         }
         if statement.filename.is_null() {
             if pg_sys::whereToSendOutput != pg_sys::CommandDest::DestRemote {
-                return no("There is no client.");
+                return no("The session has no client.");
             }
             return Ok(());
         }
@@ -51,20 +51,20 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answe
             pg_sys::ROLE_PG_READ_SERVER_FILES
         };
         if !pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()) {
-            return no("The current user may not read there.");
+            return no("The current user lacks the privilege to read the file or to run the program.");
         }
         if !statement.is_program {
             let path = OsStr::from_bytes(CStr::from_ptr(statement.filename).to_bytes());
             match std::fs::metadata(path) {
                 Ok(meta) if meta.is_file() && meta.len() < guc::copy_min_size() as u64 => {
-                    return no("The file is small.");
+                    return no("The file is smaller than pg_bulk.copy_min_size.");
                 }
                 // The FIFO is not opened at all: its writer would get a reader that disappears.
                 Ok(meta) if meta.file_type().is_fifo() && !is_allowed(Path::new(path)) => {
                     return no("The file is not below an allowed directory.");
                 }
                 Ok(meta) if meta.is_file() || meta.file_type().is_fifo() => (),
-                _ => return no("There is no such file."),
+                _ => return no("The file does not exist, or is neither a regular file nor a FIFO."),
             }
         }
         Ok(())
@@ -84,7 +84,7 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Ans
             return no("The target is not a table.");
         }
         if form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP && !(*relation).rd_islocaltemp {
-            return no("The table is another session's.");
+            return no("The table is a temporary table of another session.");
         }
         let mut found = obstacle::of_named(relation, Keep::Error);
         if obstacle::has_before_statement(relation) {
@@ -95,7 +95,7 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Ans
             found.extend(planned_insert::obstacle(relation));
         }
         if found.is_empty() && options.freeze && direct::check_freeze(relation).is_err() {
-            found.push("Its rows cannot be frozen.".into());
+            found.push("The table does not meet the conditions of FREEZE.".into());
         }
         found.into_iter().next().map_or(Ok(()), Err)
     }
@@ -117,10 +117,10 @@ pub unsafe fn of_rows(
         let set = options.copy.dialect.default.is_none().then_some(mapping);
         let mut found = volatile::obstacles(relation, set, clause.conditions);
         if takes_ids(clause.conditions.cast(), std::ptr::null_mut()) {
-            found.push("The condition takes ids of a sequence.".into());
+            found.push("The condition calls nextval.".into());
         }
         if share_sequence(relation, mapping) {
-            found.push("Two columns take turns at the ids of a sequence.".into());
+            found.push("Two columns take their defaults from the same sequence.".into());
         }
         // A negative answer needs no further locks.
         let locked = if found.is_empty() { obstacle::of_free_leaves(relation, &mut found) } else { Vec::new() };

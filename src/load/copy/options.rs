@@ -37,10 +37,10 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions,
             values.push(("program".into(), OptionValue::Text(b"true".to_vec())));
         }
         let Ok(mut options) = LoadOptions::of_values(path, &values) else {
-            return no("The options make no sense.");
+            return no("The options are invalid.");
         };
         if !options.copy.dialect.is_copys() {
-            return no("The options make no sense.");
+            return no("The options are invalid.");
         }
         if statement.filename.is_null() {
             options.location = Location::Client(0);
@@ -71,15 +71,15 @@ unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<OptionValue> {
                         match (*node.cast::<pg_sys::Integer>()).ival {
                             0 => text(b"false"),
                             1 => text(b"true"),
-                            _ => no("The options make no sense."),
+                            _ => no("The options are invalid."),
                         }
                     }
-                    _ => no("The options make no sense."),
+                    _ => no("The options are invalid."),
                 }
             }
             "force_null" | "force_not_null" => {
                 if node.is_null() || (*node).type_ != pg_sys::NodeTag::T_List {
-                    return no("An option is not about a list of columns.");
+                    return no("An option requires a list of columns.");
                 }
                 let names = names(node.cast())?;
                 if (1..names.len())
@@ -89,16 +89,16 @@ unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<OptionValue> {
                 }
                 Ok(OptionValue::List(names))
             }
-            "default" if !compat::COPY_HAS_DEFAULT => no("There is no such option."),
+            "default" if !compat::COPY_HAS_DEFAULT => no("An option does not exist."),
             "format" | "delimiter" | "null" | "quote" | "escape" | "encoding" | "default" => match string {
                 Some(string) if name == "format" && string == c"binary" => no("The format is binary."),
                 Some(string) if name == "format" && string != c"text" && string != c"csv" => {
-                    no("The options make no sense.")
+                    no("The options are invalid.")
                 }
                 Some(string) => text(string.to_bytes()),
-                None => no("The options make no sense."),
+                None => no("The options are invalid."),
             },
-            _ => Err(format!("It has the option {name}.")),
+            _ => Err(format!("The COPY has the option {name}.")),
         }
     }
 }
@@ -136,7 +136,7 @@ unsafe fn names(list: *mut pg_sys::List) -> Answer<Vec<CString>> {
             pg_sys::NodeTag::T_String => Some(CStr::from_ptr((*node.cast::<pg_sys::String>()).sval).to_owned()),
             _ => None,
         });
-        names.collect::<Option<Vec<_>>>().ok_or_else(|| "An option is not about a list of columns.".into())
+        names.collect::<Option<Vec<_>>>().ok_or_else(|| "An option requires a list of columns.".into())
     }
 }
 

@@ -32,7 +32,7 @@ pub unsafe fn begin(
     unsafe {
         let (mut options, json) = options::of_statement(statement)?;
         let Ok(Some(mapping)) = source::by_position(relation, &options) else {
-            return no("The list of columns makes no sense.");
+            return no("The list of columns is invalid.");
         };
         if matches!(options.location, Location::Client(_)) {
             options.location = Location::Client(mapping.fields.len());

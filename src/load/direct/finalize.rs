@@ -399,7 +399,7 @@ unsafe extern "C-unwind" fn excuse(finalization: *mut Finalization, table: *cons
         let relation = (*table).new.relation;
         if may_complain(relation) || may_refer(relation) {
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-            let why = "are decoded for subscribers: a key that is there twice, or refers to nothing, would be an error";
+            let why = "are decoded for subscribers, where a duplicate key or an orphan would be an error";
             (*finalization).notes.push(format!("Changes of table \"{name}\" {why}."));
         }
     }

@@ -92,7 +92,7 @@ impl HeldRelations {
         if role != self.replication_role {
             let message = "session_replication_role was changed while rows were being loaded";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-                .detail("It says which triggers fire and whether foreign keys are checked."));
+                .detail("This setting decides which triggers fire and whether foreign keys are checked."));
         }
         // SAFETY: the relations are held.
         let is_other = |(number, held): (usize, &Relation)| match unsafe { compat::changed_rows(held.relation) }
@@ -118,7 +118,7 @@ impl HeldRelations {
         // SAFETY: the name of a relation that is held.
         let name = from_server(unsafe { CStr::from_ptr(name) });
         let message = format!("table \"{name}\" was emptied or rewritten while rows were being loaded");
-        Err(Error::new(Code::ERRCODE_OBJECT_IN_USE, message).hint("A function that the load called has done it."))
+        Err(Error::new(Code::ERRCODE_OBJECT_IN_USE, message).hint("A function that the load called did this."))
     }
 
     /// Releases the indexes of a relation, because a command of the load needs them closed. Guarded.

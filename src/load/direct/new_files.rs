@@ -133,7 +133,7 @@ impl Rebuild {
             let only = match refusal {
                 Some(Why::Refers) => "only if it has no foreign keys",
                 _ if traits.temporary => "only if it is not temporary",
-                _ => "only with lock \"share\"",
+                _ => "only with lock = share",
             };
             notes.push(format!("Indexes of table \"{name}\" can be {missed} {only}; the new keys were inserted."));
         }
@@ -182,7 +182,7 @@ impl Rebuild {
                 Err(why) => {
                     if why == Why::Owner {
                         let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
-                        self.notes.push(format!("Index \"{name}\" has code that is not built in, and would run as the table's owner, whose privileges you have not; the new keys were inserted."));
+                        self.notes.push(format!("Index \"{name}\" calls functions that are not built in. They would run with the privileges of the table's owner, which you do not have; the new keys were inserted."));
                     }
                     return (None, why);
                 }

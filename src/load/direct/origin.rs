@@ -247,7 +247,7 @@ impl Tape {
                 // SAFETY: as above.
                 let got = unsafe { pg_sys::BufFileRead(self.file, some.as_mut_ptr().cast(), len) };
                 if got != len {
-                    let message = "what is known of the rows of the load cannot be read";
+                    let message = "could not read the positions of the rows of the load";
                     return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
                 }
                 some.iter().take(count).for_each(&mut look);

@@ -138,6 +138,12 @@ impl Rejects {
         unsafe { self.spool.as_ref() }.is_some_and(|spool| spool.count < spool.most)
     }
 
+    /// In the leader: the id of the load whose rejects the view bulk_rejects will show.
+    pub fn kept_by(&self) -> Option<i64> {
+        // SAFETY: the spool of the load, which outlives its processes.
+        unsafe { self.spool.as_ref() }.and_then(Spool::view_of)
+    }
+
     /// Counts further rejects, but keeps none.
     pub fn forget_spool(&mut self) {
         self.keep = self.keep.map(|_| 0);

@@ -287,7 +287,7 @@ impl Leader {
                 range = ranges.take();
             }
             let Some([first, _, position, behind]) = range.filter(|[first, ..]| *first <= row) else {
-                let message = "a row of the load came from nowhere";
+                let message = "could not find the position of a row of the load";
                 return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
             };
             let behind = behind + row - first;

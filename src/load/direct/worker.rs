@@ -189,7 +189,8 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         let spec = Spec::read(std::slice::from_raw_parts(text.add(8), len));
         (shared, number + 1, lookup(toc, KEY_COUNTERS).cast::<AtomicU64>(), queue, spec)
     };
-    let damaged = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "what the leader of the load shared cannot be read");
+    let damaged =
+        || Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not read the shared memory of the leader of the load");
     let spec = spec.ok_or_else(damaged)?;
     // SAFETY: a jsonb, and an oid of a table that the leader has locked.
     let (mut options, relation) = unsafe {

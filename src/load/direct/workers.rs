@@ -90,7 +90,7 @@ impl Leader {
                 Some(shared) => descriptor = shared,
                 None => {
                     parallel.finish();
-                    self.notes.push("no memory to share what the file stands for; the load ran in one process".into());
+                    self.notes.push("no shared memory for the decompressed file; the load ran in one process".into());
                     return Ok(());
                 }
             }

@@ -182,7 +182,7 @@ impl FilterAnalysis {
             let is_row = !result.is_null() || class == pg_sys::TypeFuncClass::TYPEFUNC_RECORD;
             if !is_row {
                 let name = from_server(CStr::from_ptr(pg_sys::format_type_be((*call).funcresulttype)));
-                return Err(no_filter(function, &format!("It returns {name}, which is no row.")));
+                return Err(no_filter(function, &format!("It returns {name}, which is not a row type.")));
             }
             let is_domain = class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE_DOMAIN;
             if is_domain {

@@ -137,7 +137,7 @@ impl Signature {
             let Some(name) = fields.iter().find(|name| !self.names.contains(name)) else { return Ok(()) };
             let message = format!("column \"{}\" of filter {} does not exist", from_server(name), filter());
             return Err(Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message)
-                .hint("The fields of a filter that takes the table's row are called as its columns are."));
+                .hint("The fields of a filter that takes the table's row have the names of its columns."));
         }
         let (given, arguments) = (fields.len(), self.types.len());
         if given > arguments {

@@ -154,11 +154,11 @@ unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Modify
             return no("The INSERT has a RETURNING clause.");
         }
         if !(*path).withCheckOptionLists.is_null() {
-            return no("Each row is checked by a policy or a view.");
+            return no("A policy or a view checks each row.");
         }
         let one_target = (*path).resultRelations.as_ref().is_some_and(|list| list.length == 1);
         if !(*path).rowMarks.is_null() || !(*path).mergeActionLists.is_null() || !one_target {
-            return no("Rows are locked.");
+            return no("The statement locks rows.");
         }
         of_select(root)
     }
@@ -199,7 +199,7 @@ pub unsafe fn of_select(root: *mut pg_sys::PlannerInfo) -> Answer<()> {
             return no("The SELECT has subqueries.");
         }
         if (*root).hasPseudoConstantQuals {
-            return no("A condition looks at no column.");
+            return no("A condition reads no column.");
         }
         Ok(())
     }
@@ -282,10 +282,10 @@ unsafe fn of_columns(
         pg_sys::table_close(relation, NO_LOCK);
         answer?;
         if sequences.are_shared() {
-            return no("Two columns take turns at the ids of a sequence.");
+            return no("Two columns take their defaults from the same sequence.");
         }
         if columns.iter().all(|&number| number == DEFAULT) {
-            return no("No column of the file is inserted.");
+            return no("The INSERT uses no column of the file.");
         }
         Ok(columns)
     }
@@ -352,7 +352,7 @@ unsafe fn of_column(
             pg_sys::equal(expression.cast(), pg_sys::expression_planner(default.cast()).cast())
         };
         if asks_for_last_id(expression.cast(), std::ptr::null_mut()) {
-            return no("An expression asks for the last id of a sequence.");
+            return no("An expression calls currval or lastval.");
         }
         if is_default {
             return Ok(DEFAULT);
@@ -360,7 +360,7 @@ unsafe fn of_column(
         match only {
             Some((place, foreign)) => of_expression(expression.cast(), place, foreign)?,
             None if takes_ids(expression.cast(), std::ptr::null_mut()) => {
-                return no("An expression takes ids of a sequence.");
+                return no("An expression calls nextval.");
             }
             None => (),
         }

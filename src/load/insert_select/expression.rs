@@ -23,7 +23,7 @@ pub unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_s
         }
         if takes_ids(node, std::ptr::null_mut()) {
             // Defaults may take ids of the same sequence, and take many at a time.
-            return no("An expression takes ids of a sequence.");
+            return no("An expression calls nextval.");
         }
     }
     Ok(())
@@ -95,7 +95,7 @@ unsafe extern "C-unwind" fn search_node(node: *mut pg_sys::Node, search: *mut c_
                 if is_ours && (*var).varattno > 0 && pg_sys::get_attgenerated(state.foreign, (*var).varattno) == 0 {
                     return false;
                 }
-                "An expression looks at something that no field is for."
+                "An expression reads a generated column, a system column, a whole row or another table."
             }
             _ => return pg_sys::expression_tree_walker(node, Some(search_node), search),
         };

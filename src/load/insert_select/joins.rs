@@ -109,7 +109,7 @@ impl Search {
                 NodeTag::T_HashPath | NodeTag::T_NestPath => {
                     let join = &*path.cast::<pg_sys::JoinPath>();
                     if !preserves_outer(join.jointype) {
-                        return no("The join has rows that are of no row of the file.");
+                        return no("The join returns rows without a row of the file.");
                     }
                     let found = self.outer(root, join.outerjoinpath)?;
                     self.inner(root, join.innerjoinpath)?;
@@ -124,7 +124,7 @@ impl Search {
                     Ok(((*(*(*root).simple_rte_array.add(place))).relid, place))
                 }
                 NodeTag::T_AppendPath => no("The SELECT joins more than one foreign table."),
-                _ => no("The join does not go through the file row by row."),
+                _ => no("The file is not the outer side of the join."),
             }
         }
     }
@@ -146,7 +146,7 @@ impl Search {
                 NodeTag::T_Path => match (*path).pathtype {
                     NodeTag::T_SeqScan => self.table(root, rel),
                     NodeTag::T_FunctionScan | NodeTag::T_ValuesScan | NodeTag::T_Result => Ok(()),
-                    _ => no("The SELECT joins more than tables."),
+                    _ => no("The SELECT joins other things than tables."),
                 },
                 NodeTag::T_IndexPath | NodeTag::T_BitmapHeapPath => self.table(root, rel),
                 NodeTag::T_GroupResultPath => Ok(()),
@@ -179,7 +179,7 @@ impl Search {
                     no("The SELECT joins more than one foreign table.")
                 }
                 NodeTag::T_ForeignPath => no("The SELECT reads foreign tables of another wrapper."),
-                _ => no("The SELECT joins more than tables."),
+                _ => no("The SELECT joins other things than tables."),
             }
         }
     }
@@ -267,7 +267,7 @@ pub unsafe fn plan(
             return unexpected();
         }
         if (*scan).fsSystemCol {
-            return no("A system column of the foreign table is looked at.");
+            return no("The SELECT reads a system column of the foreign table.");
         }
         let [by_quals, besides] = (Wrapper::get().or_raise().wanted)(scan);
         *place = direct::in_place_of(scan, &Columns { by_quals, besides });

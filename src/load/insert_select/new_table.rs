@@ -204,7 +204,7 @@ unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
             });
         }
         if columns.is_empty() {
-            return no("No column is made.");
+            return no("The new table has no columns.");
         }
         let target = pg_sys::InvalidOid;
         let insertion =
@@ -294,7 +294,7 @@ unsafe extern "C-unwind" fn suits(
         }
         let answer = match (*(*relation).rd_rel).relkind.cast_unsigned() {
             pg_sys::RELKIND_RELATION => of_tables(&*insertions, true),
-            _ => no("What is created is no table."),
+            _ => no("The new relation is not a table."),
         };
         answer.inspect_err(|why| refuse(query, why)).is_ok()
     }

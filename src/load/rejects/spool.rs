@@ -28,6 +28,8 @@ pub struct About {
     pub path: CString,
     /// The extension's schema.
     pub schema: pg_sys::Oid,
+    /// The load has a limit in percent, which may end it after all its rows.
+    pub may_exceed_share: bool,
 }
 
 /// Rejects of a load.
@@ -71,6 +73,12 @@ impl Spool {
         let spool = Box::into_raw(Box::new(spool));
         SURVIVING.store(spool, Relaxed);
         spool
+    }
+
+    /// The id of the load whose rejects the view bulk_rejects will show; None if it may show none.
+    pub fn view_of(&self) -> Option<i64> {
+        let is_kept = self.about.load_id != 0 && self.count > 0 && !self.about.may_exceed_share;
+        is_kept.then_some(self.about.load_id)
     }
 
     /// Adds bytes of [`Reject::write`], unless the spool is full. Guarded.

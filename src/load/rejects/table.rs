@@ -72,7 +72,7 @@ pub fn write(spool: &mut Spool) -> Result<u64> {
         }
         let relation = pg_sys::table_open(relid, pg_sys::RowExclusiveLock.cast_signed());
         if usize::try_from((*(*relation).rd_att).natts) != Ok(COLUMNS) {
-            let message = "table \"bulk_reject\" is not what it was when the extension was created";
+            let message = "table \"bulk_reject\" was changed after the extension was created";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
@@ -126,7 +126,7 @@ impl RejectInserter {
                 !((*info).ii_Expressions.is_null() && (*info).ii_Predicate.is_null())
             };
             if (0..usize::try_from((*indexes).ri_NumIndices).unwrap_or(0)).any(is_computed) {
-                let message = "table \"bulk_reject\" is not what it was when the extension was created";
+                let message = "table \"bulk_reject\" was changed after the extension was created";
                 let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
                 return Err(error.detail("It has an index with an expression or a condition."));
             }

@@ -118,9 +118,9 @@ pub unsafe fn input_function_call_soft(
             return Ok(if error.is_null() { Soft::Good(call.datum) } else { classify(type_oid, error) });
         }
         if pg_sys::IsInParallelMode() {
-            let message = "cannot survive bad values of this type during a parallel operation";
+            let message = "cannot skip bad values of this type during a parallel operation";
             return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
-                .hint("Set max_parallel_workers_per_gather to 0, or use on_error 'stop'."));
+                .hint("Set max_parallel_workers_per_gather to 0, or use on_error = stop."));
         }
         let (owner, context) = (pg_sys::CurrentResourceOwner, pg_sys::CurrentMemoryContext);
         pg_sys::BeginInternalSubTransaction(std::ptr::null());

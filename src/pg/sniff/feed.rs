@@ -197,7 +197,7 @@ impl Feed {
                 let error = invalid_bytes(self.encodings.of_file(), bytes);
                 match bytes.first() {
                     Some(0) => error,
-                    _ => error.hint("The option \"encoding\" says which encoding the file is in."),
+                    _ => error.hint("Set the option \"encoding\" to the encoding of the file."),
                 }
             }
             other => read_error(other, reader.dialect().format),

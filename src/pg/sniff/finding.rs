@@ -62,8 +62,9 @@ impl Sniffer {
             names.into_iter().zip(self.columns).map(|(name, evidence)| SniffedColumn { name, evidence }).collect();
         let is_real = |character: u8| character >= b' ';
         if d.is_csv() && !is_real(d.quote) {
-            self.notes
-                .push("quotes are characters like others: the option quote is one that does not occur".to_owned());
+            self.notes.push(
+                "fields have no quotes: the option quote is a character that does not occur in the file".to_owned(),
+            );
         }
         for column in columns.iter().filter(|column| column.evidence.wants_force_null()) {
             let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
@@ -79,7 +80,7 @@ impl Sniffer {
             let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
             let kind = column.type_name();
             foreign_notes.push(format!(
-                "column \"{name}\": {kind} by the datestyle of this session only, so it is text in a foreign table"
+                "column \"{name}\": the type {kind} depends on the DateStyle of this session, so the type in a foreign table is text"
             ));
         }
         if let Some((file, place, fields)) = self.odd {
@@ -90,7 +91,7 @@ impl Sniffer {
             let of = files.get(file).map(|file| format!(" of file \"{}\"", shown(file))).unwrap_or_default();
             let (all, expected) = (self.odd_records, columns.len());
             self.notes.push(format!(
-                "fields of {line}{of}: {fields}, not {expected} (lines like that: {all}); a load fails there"
+                "{line}{of} has {fields} fields instead of {expected} (such lines: {all}); a load fails there"
             ));
         }
         Ok(Sniffed {
@@ -103,6 +104,7 @@ impl Sniffer {
             eol: self.eol,
             compression,
             records: self.records,
+            odd_records: self.odd_records,
             complete: self.complete,
             columns,
             files,
@@ -132,6 +134,7 @@ impl Sniffer {
             eol: None,
             compression,
             records: 0,
+            odd_records: 0,
             complete: true,
             columns: Vec::new(),
             files,

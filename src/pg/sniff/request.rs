@@ -34,7 +34,12 @@ impl Request {
         Request { caller, given: Vec::new(), amount: Amount::Bytes(USUAL_SAMPLE) }
     }
 
-    /// Read an option that describes the file or the sample; false if the name is unknown.
+    /// A request that reads only this many bytes at the beginning of the file.
+    pub fn of_start(caller: Caller, bytes: u64) -> Request {
+        Request { amount: Amount::Bytes(bytes), ..Request::new(caller) }
+    }
+
+    /// Reads an option that describes the file or the sample; false if the name is unknown.
     pub fn set(&mut self, name: &str, value: &OptionValue) -> Result<bool> {
         if name == "sample" {
             self.amount = amount(&text(value.one(name)?))?;

@@ -79,7 +79,7 @@ impl Sniffer {
         if self.columns.is_empty() && !feed.is_whole() {
             let message = "no record ends within the sample";
             return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
-                .hint("Say how many bytes may be read with the option \"sample\"."));
+                .hint("Allow more bytes with the option \"sample\"."));
         }
         if let Some(size) = middle.filter(|_| !self.complete) {
             self.take_middle(feed, &known, file, start_budget, size)?;

@@ -154,11 +154,11 @@ impl Source {
         if wants_memory(error) {
             let message = format!("{kind} data of {what} need too much memory to be decompressed");
             return Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
-                .detail(format!("A decompressor may look back at {} MB at most.", MOST_MEMORY >> 20))
+                .detail(format!("The window of a decompressor is limited to {} MB.", MOST_MEMORY >> 20))
                 .hint("Compress the data with a smaller window or dictionary.");
         }
         let (message, detail) = if is_truncated(error) {
-            (format!("{kind} data of {what} end too early"), format!("They break off at byte {at}."))
+            (format!("{kind} data of {what} end too early"), format!("The data end at byte {at}."))
         } else {
             (format!("invalid {kind} data in {what}"), format!("Near byte {at}: {error}."))
         };

@@ -80,7 +80,7 @@ pub(super) unsafe extern "C-unwind" fn build(
                     && let Clash::Taken { by, begins: true } | Clash::Takes { by, .. } = &clash
                     && !holder::delete(relation, by)
                 {
-                    let message = "a row of the table was changed, which was locked against that";
+                    let message = "a row of the table was changed although the table was locked";
                     Err::<(), _>(Error::new(Code::ERRCODE_INTERNAL_ERROR, message)).or_raise();
                 }
                 match clash {

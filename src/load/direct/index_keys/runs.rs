@@ -242,7 +242,7 @@ impl Runs {
 
     /// Exports the runs to the leader. Guarded.
     pub fn export(&mut self) {
-        debug_assert!(self.in_memory == 0, "what is in memory is not in the file");
+        debug_assert!(self.in_memory == 0, "sorted keys in memory are not in the file");
         if !self.file.is_null() {
             // SAFETY: guarded calls on a file of a shared set.
             unsafe {

@@ -67,7 +67,7 @@ impl Leader {
     /// file lives in the current memory context.
     pub fn go_on(&mut self) -> Result<bool> {
         let Some(Further { source, workers }) = self.further.pop_front() else { return Ok(false) };
-        self.process.tolerance.report();
+        self.process.tolerance.report(None);
         self.keep_track();
         self.process.rows.close()?;
         let FurtherFile { options, path, mapping, projection } = source;

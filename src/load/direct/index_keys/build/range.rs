@@ -307,7 +307,7 @@ impl<W: Word> Ranges<'_, W> {
                 return Ok(());
             }
             self.over.store(1, Relaxed);
-            Err(Error::new(Code::ERRCODE_UNIQUE_VIOLATION, "a key is there twice"))
+            Err(Error::new(Code::ERRCODE_UNIQUE_VIOLATION, "found a duplicate key"))
         };
         let fed = feed(&mut merge, &mut unique, &mut duplicate, &mut builder, file, &unfit, over);
         let part = fed.and_then(|()| builder.finish_part(file).map_err(|error| failed(error, &unfit)));

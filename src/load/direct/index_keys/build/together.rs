@@ -398,7 +398,7 @@ unsafe fn build_ranges<W: Word>(
 }
 
 fn damaged() -> Error {
-    Error::new(Code::ERRCODE_INTERNAL_ERROR, "what the leader of the load shared cannot be read")
+    Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not read the shared memory of the leader of the load")
 }
 
 /// Are these all ranges, in order?

@@ -1,0 +1,247 @@
+//! HINTs of errors that end a load.
+//!
+//! Work is done only after an error was caught. It sets the error's HINT, if that is empty, and changes nothing else:
+//!
+//! - the first record fails, and the file plainly has another format than the options say, or a header that they do not
+//!   declare;
+//! - a row violates a constraint with `on_error = table`, and the direct writer, which could have rejected the row, was
+//!   not used.
+
+use std::ffi::{CStr, c_char};
+
+use pg_bulk_format::dialect::Format;
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::options::WriterOption;
+use super::target::TargetKind;
+use super::{Load, Writer};
+use crate::error::Result;
+use crate::pg::attempt::attempt;
+use crate::pg::copy_options::{CopyOptions, RecordShape};
+use crate::pg::encoding::Encodings;
+use crate::pg::option_value::{Caller, HeaderOption, OptionValue};
+use crate::pg::server_text::to_server;
+use crate::pg::sniff::{self, Request, Sniffed};
+use crate::pg::soft::OnError;
+use crate::pg::source::Location;
+use crate::pg::unguarded::{self, Opaque, get_partition_ancestors, guard};
+
+/// Bytes of the file that are read for a HINT.
+const SAMPLE: u64 = 64 * 1024;
+
+struct Task {
+    load: *const Load,
+    error: *mut pg_sys::ErrorData,
+}
+
+/// Sets the HINT of an error that has none, if one applies.
+///
+/// # Safety
+/// A plain frame; a load, and an error that was caught and is going to be raised again. No lightweight lock is held.
+pub unsafe fn add(load: *const Load, error: *mut pg_sys::ErrorData) {
+    // SAFETY: this function's contract covers both arguments.
+    unsafe {
+        if !(*error).hint.is_null() || !matches!(class_of((*error).sqlerrcode), b"22" | b"23") {
+            return;
+        }
+        let mut task = Task { load, error };
+        // An error of the search must not replace the error of the load.
+        let other = attempt(find, (&raw mut task).cast());
+        if !other.is_null() {
+            unguarded::LWLockReleaseAll();
+            unguarded::FreeErrorData(other);
+        }
+    }
+}
+
+/// The class of a SQLSTATE, which has six bits a character.
+fn class_of(code: i32) -> &'static [u8; 2] {
+    let character = |at: u32| u8::try_from((code >> (6 * at)) & 0x3f).unwrap_or(0) + b'0';
+    match [character(0), character(1)] {
+        [b'2', b'2'] => b"22",
+        [b'2', b'3'] => b"23",
+        _ => b"--",
+    }
+}
+
+/// # Safety
+/// A valid task.
+#[pg_guard]
+unsafe extern "C-unwind" fn find(task: Opaque) {
+    // SAFETY: this function's contract covers the argument; strings of errors are NUL-terminated or null.
+    unsafe {
+        let Task { load, error } = task.cast::<Task>().read();
+        let load = &*load;
+        let hint = if class_of((*error).sqlerrcode) == b"23" {
+            writer_hint(load, &*error)
+        } else {
+            is_about_first_record(load, &*error).and_then(|location| {
+                let copy = &load.options.copy;
+                let fields = (!load.options.match_by_name).then_some(load.mapping.fields.len());
+                let message = string((*error).message);
+                let sniffed = sniff_start(&location, copy).ok()?;
+                format_hint(&sniffed, copy, fields, shows_quote(message))
+            })
+        };
+        if let Some(hint) = hint {
+            (*error).hint = pg_sys::pstrdup(to_server(&hint).as_ptr());
+        }
+    }
+}
+
+/// # Safety
+/// A NUL-terminated string or null.
+unsafe fn string<'a>(string: *const c_char) -> &'a [u8] {
+    // SAFETY: this function's contract covers the argument.
+    if string.is_null() { b"" } else { unsafe { CStr::from_ptr(string) }.to_bytes() }
+}
+
+/// The HINT for a constraint violation: why the direct writer, which rejects such rows, was not used. Guarded.
+///
+/// # Safety
+/// An error that was caught.
+unsafe fn writer_hint(load: &Load, error: &pg_sys::ErrorData) -> Option<String> {
+    if load.writer != Writer::Buffered || load.options.copy.on_error != OnError::Table {
+        return None;
+    }
+    // SAFETY: this function's contract covers the error; guarded catalog lookups.
+    let is_ours = unsafe {
+        // An error that a function raises itself names no table. A trigger may have inserted into another table.
+        if error.table_name.is_null() || error.schema_name.is_null() {
+            return None;
+        }
+        let schema = pg_sys::get_namespace_oid(error.schema_name, true);
+        let table = pg_sys::get_relname_relid(error.table_name, schema);
+        let is_part_of_target = || {
+            let ancestors = PgList::<pg_sys::Oid>::from_pg(guard(|| get_partition_ancestors(table)));
+            ancestors.iter_oid().any(|ancestor| ancestor == load.target.relid)
+        };
+        match load.target.kind {
+            TargetKind::Plain => table == load.target.relid,
+            TargetKind::Partitioned => {
+                table == load.target.relid || (table != pg_sys::InvalidOid && is_part_of_target())
+            }
+            TargetKind::Other => false,
+        }
+    };
+    if !is_ours {
+        return None;
+    }
+    let why = match (load.options.writer, load.target.obstacles.first()) {
+        (WriterOption::Buffered, _) => "the option writer is \"buffered\".",
+        (_, Some(obstacle)) => obstacle,
+        (_, None) => return None,
+    };
+    Some(format!("The direct writer, which could reject this row, was not used: {why}"))
+}
+
+/// The file that an error is about, if the error is about the first record and the file can be read again. Guarded.
+///
+/// # Safety
+/// An error that was caught.
+unsafe fn is_about_first_record(load: &Load, error: &pg_sys::ErrorData) -> Option<Location> {
+    let copy = &load.options.copy;
+    if copy.shape != RecordShape::Delimited || !copy.dialect.is_copys() {
+        return None;
+    }
+    let location = &load.options.location;
+    if matches!(location, Location::Program(_) | Location::Client(_) | Location::Query) {
+        return None;
+    }
+    let location = match copy.files(location).ok()? {
+        Some(list) => list.location(list.files.first()?),
+        None => location.clone(),
+    };
+    // Only a regular file, or bytes in the database, can be read again.
+    let is_there = location.is_inside() || location.metadata().is_ok_and(|meta| meta.is_file());
+    // SAFETY: this function's contract covers the error; a guarded catalog lookup, and a string that it returns.
+    let (context, relation) = unsafe { (string(error.context), string(pg_sys::get_rel_name(load.target.relid))) };
+    let described = location.described();
+    if !is_there || memchr::memmem::find(context, described.to_bytes()).is_none() {
+        return None;
+    }
+    // The CONTEXT of `pg::context`, whose words may be translated: "COPY t, line 1".
+    let rest = context.strip_prefix(b"COPY ")?.strip_prefix(relation)?;
+    let digits: Vec<u8> = rest
+        .iter()
+        .skip_while(|byte| !byte.is_ascii_digit())
+        .take_while(|byte| byte.is_ascii_digit())
+        .copied()
+        .collect();
+    let line: u64 = std::str::from_utf8(&digits).ok()?.parse().ok()?;
+    (line <= header_lines(copy.header) + 1).then_some(location)
+}
+
+fn header_lines(header: HeaderOption) -> u64 {
+    match header {
+        HeaderOption::Lines(lines) => lines,
+        HeaderOption::Match => 1,
+    }
+}
+
+/// Whether a message ends in a value that begins with a quote, as in `invalid input syntax for type integer: ""1""`.
+fn shows_quote(message: &[u8]) -> bool {
+    memchr::memmem::find(message, b"\"\"").is_some_and(|at| at + 2 < message.len())
+}
+
+/// Sniffs the first bytes of a file. Guarded, and interruptible.
+fn sniff_start(location: &Location, copy: &CopyOptions) -> Result<Sniffed> {
+    let mut request = Request::of_start(Caller::Function, SAMPLE);
+    if copy.encoding.is_some() {
+        let name = copy.encodings()?.foreign_name().unwrap_or_else(Encodings::server_name);
+        request.set("encoding", &OptionValue::Text(name.into_bytes()))?;
+    }
+    request.set("compression", &OptionValue::Text(copy.compressed.name().into()))?;
+    sniff::sniff(location, &request)
+}
+
+/// The HINT for a load whose records have `fields` fields, if their number is known.
+///
+/// None if the file may have the format of the options, or if the sniffer is not sure: the load expects another number of
+/// fields, or the number of fields differs between records.
+fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, shows_quote: bool) -> Option<String> {
+    let width = sniffed.columns.len();
+    let is_sure = sniffed.records > 0 && sniffed.odd_records == 0 && fields.map_or(width > 1, |fields| fields == width);
+    if !is_sure {
+        return None;
+    }
+    let dialect = &copy.dialect;
+    let (is_csv, was_csv) = (sniffed.format == Format::Csv, dialect.is_csv());
+    // A single field has no delimiter.
+    let other_delimiter = width > 1 && sniffed.delimiter != dialect.delimiter;
+    let wants_header = sniffed.header && header_lines(copy.header) == 0;
+    let other_quote = is_csv && was_csv && sniffed.quote.is_some_and(|quote| quote != dialect.quote);
+    // Without quotes and escapes, CSV and text differ only in the delimiter. The sniffer says "text" only if there are
+    // escapes or `\N`.
+    let other_format = is_csv != was_csv && (!is_csv || other_delimiter || shows_quote);
+    if !(other_delimiter || wants_header || other_quote || other_format) {
+        return None;
+    }
+    let written = |character: u8| match character {
+        b'\t' => "\"\\t\"".to_owned(),
+        character => format!("\"{}\"", char::from(character)),
+    };
+    let usual = |is_csv: bool| if is_csv { b',' } else { b'\t' };
+    let mut options = Vec::new();
+    let format = if other_format { is_csv } else { was_csv };
+    if other_format {
+        options.push(format!("format = {}", if is_csv { "csv" } else { "text" }));
+    }
+    // If the format changes, so does the default of the delimiter.
+    let was_given = dialect.delimiter != usual(was_csv);
+    let before = if other_format && !was_given { usual(format) } else { dialect.delimiter };
+    if width > 1 && sniffed.delimiter != before {
+        options.push(format!("delimiter = {}", written(sniffed.delimiter)));
+    }
+    if let Some(quote) = sniffed.quote.filter(|&quote| format && quote != if was_csv { dialect.quote } else { b'"' }) {
+        options.push(format!("quote = {}", written(quote)));
+    }
+    if wants_header {
+        let header = sniffed.options.iter().find(|(name, _)| name == "header");
+        let lines = header.map_or("true".into(), |(_, value)| String::from_utf8_lossy(value));
+        options.push(format!("header = {lines}"));
+    }
+    let name = if format { "CSV" } else { "text format" };
+    let with = if sniffed.header { " with a header" } else { "" };
+    Some(format!("This file looks like {name}{with}: {}.", options.join(", ")))
+}
