@@ -4,5 +4,5 @@ CREATE FOREIGN DATA WRAPPER bulk_fdw
 
 CREATE SERVER bulk_files FOREIGN DATA WRAPPER bulk_fdw;
 
--- Who may name a file of the server's machine may make a foreign table of it.
+-- A role that may read the server's files may create foreign tables over them.
 GRANT USAGE ON FOREIGN SERVER bulk_files TO pg_read_server_files;

@@ -1,6 +1,6 @@
--- A row for each load that succeeded, of the transaction that loaded; and for each job that was run and failed or was
--- canceled. Written and read by the library alone (no
--- statement, no right); dumped, since it is of use after a restore.
+-- A row for each load that succeeded, written in the loading transaction, and for each job that failed or was
+-- canceled while it ran. Only the library reads and writes the table (by no SQL statement, under no
+-- privilege). Dumps include it, since it is useful after a restore.
 CREATE TABLE bulk_loads (
     load_id bigint NOT NULL,
     target text NOT NULL,
@@ -12,22 +12,22 @@ CREATE TABLE bulk_loads (
     rows_rejected bigint NOT NULL,
     rows_duplicate bigint NOT NULL,
     rows_filtered bigint NOT NULL,
-    -- Of a load that failed nobody knows these.
+    -- NULL for a failed load.
     bytes_read bigint,
     seconds double precision NOT NULL,
     writer text,
     workers integer,
     indexes jsonb NOT NULL,
     notes text[] NOT NULL,
-    -- As in the queue.
+    -- As in bulk_queue.
     owner_name text NOT NULL,
     cluster bigint NOT NULL,
-    -- Of a job.
+    -- Only for jobs.
     attempt integer,
     status text NOT NULL,
     error_sqlstate text,
     error_message text,
-    -- Of several files: what became of each (src/load/files.rs).
+    -- For several files: the counts and the error of each (src/load/files.rs).
     files jsonb
 ) USING heap;
 REVOKE ALL ON bulk_loads FROM PUBLIC;
@@ -35,7 +35,7 @@ CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loads FOR EA
 ALTER TABLE bulk_loads ENABLE REPLICA TRIGGER keep_local;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_loads', '');
 
--- What of it the caller may see: loads of roles whose privileges they have, all of them with those of pg_read_all_stats.
+-- The rows that the caller may see: loads of roles whose privileges he has, or all loads with those of pg_read_all_stats.
 CREATE FUNCTION bulk_finished_loads() RETURNS SETOF bulk_loads
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_finished_loads';

@@ -17,7 +17,7 @@ AS 'MODULE_PATHNAME', 'bulk_load';
 
 COMMENT ON FUNCTION bulk_load(text, regclass, jsonb) IS 'load a file into a table, in this transaction';
 
--- The same of a file's bytes. Not STRICT either.
+-- bulk_load of a file's bytes. Not STRICT either.
 CREATE FUNCTION bulk_load(data bytea, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -63,8 +63,8 @@ AS 'MODULE_PATHNAME', 'bulk_sniff';
 
 COMMENT ON FUNCTION bulk_sniff(text, jsonb) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
 
--- The same with a name for the target, which with option `create` is made. Literals come here; so it has no default, and calls without
--- options go to the other one. Not STRICT either.
+-- bulk_load with a name as its target, which option `create` creates. Calls with literals resolve to this function. It has no default,
+-- so calls without options resolve to the regclass one. Not STRICT either.
 CREATE FUNCTION bulk_load(path text, target text, options jsonb) RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -83,8 +83,8 @@ AS 'MODULE_PATHNAME', 'bulk_load_named';
 
 COMMENT ON FUNCTION bulk_load(text, text, jsonb) IS 'load a file into a table of that name, or into one that it makes, in this transaction';
 
--- The same with `allow`: options that a SECURITY DEFINER function sets itself (src/load/definer.rs). Each function that has it asks for
--- EXECUTE on the one without it, so rights that are granted or revoked there count here.
+-- Overloads with `allow`: options that a SECURITY DEFINER function sets itself (src/load/definer.rs). Each of them checks EXECUTE on the
+-- one without it, so privileges that are granted or revoked there count here.
 CREATE FUNCTION bulk_load(path text, target regclass, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -166,7 +166,7 @@ AS 'MODULE_PATHNAME', 'bulk_sniff';
 
 COMMENT ON FUNCTION bulk_sniff(text, jsonb, text[]) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
 
--- A load into a table that it makes; what bulk_load does with option `create`.
+-- Creates a table and loads a file into it; bulk_load with option `create` calls it.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -184,7 +184,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1
 AS $function$
 DECLARE
     sniffing CONSTANT pg_catalog.text[] := '{format,delimiter,quote,escape,null,header,encoding,compression,program,server,sample}';
-    -- Types that are no words of SQL, and could be those of another schema.
+    -- Types whose names are not SQL keywords: without a schema, they could be those of another schema.
     bare CONSTANT pg_catalog.text[] := '{date,json,jsonb,text,timestamptz,uuid}';
     parts pg_catalog.text[];
     made pg_catalog.text;
@@ -200,14 +200,14 @@ BEGIN
     IF target IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'target must not be null';
     END IF;
-    -- The table has the header's names, whatever they are.
+    -- The table is created with the header's names, so a match has no meaning.
     IF pg_catalog.lower(options OPERATOR(pg_catalog.->>) 'header'::pg_catalog.text) OPERATOR(pg_catalog.=) 'match' THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'cannot specify header "match" with bulk_create()';
     END IF;
     IF pg_catalog.lower(options OPERATOR(pg_catalog.->>) 'match_by'::pg_catalog.text) OPERATOR(pg_catalog.=) 'name' THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'cannot specify match_by "name" with bulk_create()';
     END IF;
-    -- CREATE TABLE and a search for its name may come to different schemas.
+    -- CREATE TABLE and a lookup of its name may use different schemas.
     parts := pg_catalog.parse_ident(target);
     IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.=) 1 AND pg_catalog.current_schema() IS NOT NULL THEN
         parts := pg_catalog.array_prepend(pg_catalog.current_schema()::pg_catalog.text, parts);
@@ -222,7 +222,7 @@ BEGIN
     ELSE
         given := options;
     END IF;
-    -- What will not be made is not worth reading a file for.
+    -- An existing table, or a missing privilege, is an error before the file is read.
     IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.>) 1 AND pg_catalog.to_regclass(made) IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'duplicate_table',
             MESSAGE = pg_catalog.format('relation "%s" already exists', parts[pg_catalog.cardinality(parts)]);
@@ -240,7 +240,7 @@ BEGIN
     EXECUTE making;
     RAISE NOTICE USING MESSAGE = making;
     loading := (options OPERATOR(pg_catalog.-) '{sample,create}'::pg_catalog.text[]) OPERATOR(pg_catalog.||) sniffed.options;
-    -- Columns are forced by who says so, and by what was seen.
+    -- force_null has the caller's columns, and those that bulk_sniff found.
     forced := options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text;
     IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.=) 'array' AND pg_catalog.jsonb_typeof(sniffed.options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text) OPERATOR(pg_catalog.=) 'array' THEN
         SELECT pg_catalog.jsonb_agg(DISTINCT value) INTO forced
@@ -257,7 +257,7 @@ $function$;
 
 COMMENT ON FUNCTION bulk_create(text, text, jsonb, text[]) IS 'make a table of a file, and load the file into it, in this transaction';
 
--- The same without `allow`.
+-- bulk_create without `allow`.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -280,21 +280,21 @@ $function$;
 
 COMMENT ON FUNCTION bulk_create(text, text, jsonb) IS 'make a table of a file, and load the file into it, in this transaction';
 
--- How bulk_load hands rows to an INSERT. It answers no other call: the token is a load's own, made at random.
+-- bulk_load passes rows to its INSERT by this function. Other calls fail: each load has a random token.
 CREATE FUNCTION bulk_rows(target anyelement, token bigint) RETURNS SETOF anyelement
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_rows';
 
--- On each table of the extension: rows that logical replication brings are another server's (src/queue/local.rs).
+-- A trigger on each table of the extension: rows from logical replication belong to another server (src/queue/local.rs).
 CREATE FUNCTION bulk_keep_local() RETURNS trigger
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_keep_local';
 
--- The role that a row's owner is here, 0 if there is none; a dump may be restored elsewhere (src/queue/home.rs).
+-- The local role of a row's owner, 0 if there is none; a dump may be restored in another cluster (src/queue/home.rs).
 CREATE FUNCTION bulk_owner(owner oid, owner_name name, cluster bigint) RETURNS oid
 LANGUAGE c STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'bulk_owner';
 
--- Loads are numbered by bulk_load itself; nobody needs rights on it.
+-- bulk_load itself takes load_ids from it; no role needs a privilege on it.
 CREATE SEQUENCE bulk_load_id_seq;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');

@@ -1,5 +1,5 @@
--- Files that were loaded with option once (src/load/once.rs): rows of the transactions that loaded them. Written and read by the
--- library alone (no statement, no right); dumped, since what was loaded is in the restored database, too.
+-- Files that were loaded with option once (src/load/once.rs), written in the loading transactions. Only the library reads and writes the
+-- table (by no SQL statement, under no privilege). Dumps include it, since a restored database has the loaded rows, too.
 CREATE TABLE bulk_loaded (
     -- The first half of the hash.
     key bigint NOT NULL,
@@ -11,12 +11,12 @@ CREATE TABLE bulk_loaded (
     loaded_at timestamp with time zone NOT NULL,
     target oid NOT NULL,
     target_name text NOT NULL,
-    -- As in the queue.
+    -- As in bulk_queue.
     database oid NOT NULL,
     owner oid NOT NULL,
     owner_name text NOT NULL,
     cluster bigint NOT NULL,
-    -- This table, and the transaction that made the row: not those of a row that was copied (src/load/once/home.rs).
+    -- This table's OID, and the transaction that wrote the row: they differ if the row was copied (src/load/once/home.rs).
     home oid NOT NULL,
     made_by xid NOT NULL
 ) USING heap;
@@ -26,7 +26,7 @@ CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loaded FOR E
 ALTER TABLE bulk_loaded ENABLE REPLICA TRIGGER keep_local;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_loaded', '');
 
--- What of it the caller may see: loads of roles whose privileges they have, all of them with those of pg_read_all_stats.
+-- The rows that the caller may see: loads of roles whose privileges he has, or all loads with those of pg_read_all_stats.
 CREATE FUNCTION bulk_loaded_files() RETURNS SETOF bulk_loaded
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_loaded_files';

@@ -1,11 +1,11 @@
--- From 0.1.0 to 0.2.0: what became of each file of a load over several, of which file a rejected row is, and files that are loaded once.
+-- From 0.1.0 to 0.2.0: counts for each file of a load, the file of each reject, option once, `allow`, bulk_create, changes of the queue.
 
 \echo Use "ALTER EXTENSION pg_bulk UPDATE TO '0.2.0'" to load this file. \quit
 
--- Of several files: what became of each (src/load/files.rs).
+-- For several files: the counts and the error of each (src/load/files.rs).
 ALTER TABLE bulk_loads ADD COLUMN files jsonb;
 
--- The same view, which is to know that its function returns one column more.
+-- The unchanged view, created again because its function returns one more column.
 CREATE OR REPLACE VIEW bulk_history WITH (security_barrier) AS
 SELECT f.load_id, f.target, f.path, COALESCE(r.rolname, f.owner_name) AS owner, f.started_at, f.finished_at,
     f.rows_loaded, f.rows_rejected, f.rows_duplicate, f.rows_filtered, f.bytes_read, f.seconds, f.writer, f.workers,
@@ -24,7 +24,7 @@ GRANT SELECT ON bulk_load_files TO PUBLIC;
 
 COMMENT ON VIEW bulk_load_files IS 'what became of each file of loads over several';
 
--- One column more, for which a function must be made anew. Who may call it stays as it was.
+-- One more column, for which the function must be dropped and created. Its privileges stay.
 DO $do$
 DECLARE
     old_function CONSTANT oid := '@extschema@.bulk_check(text, regclass, jsonb)'::pg_catalog.regprocedure;
@@ -64,7 +64,7 @@ BEGIN
         LOOP
             EXECUTE statement;
         END LOOP;
-        -- These are an administrator's, not those that the extension has by itself: dumps are to tell of them.
+        -- These privileges are an administrator's, not the extension's initial ones: dumps must include them.
         DELETE FROM pg_catalog.pg_init_privs i
         WHERE i.classoid = 'pg_catalog.pg_proc'::pg_catalog.regclass
             AND i.objoid = '@extschema@.bulk_check(text, regclass, jsonb)'::pg_catalog.regprocedure;
@@ -72,8 +72,8 @@ BEGIN
 END
 $do$;
 
--- The same of a file's bytes, and with a name for the target. Who may load values is who may load files. Names are everybody's to say, since
--- that function asks by itself who may call what it stands for: rights that are given to one of these later count for it, too.
+-- bulk_load of a file's bytes, and with a name as its target. The former gets the privileges of bulk_load of files. PUBLIC may call the latter,
+-- which itself checks EXECUTE on the functions that it calls: privileges granted on these later count for it, too.
 DO $do$
 DECLARE
     model CONSTANT oid := '@extschema@.bulk_load(text, regclass, jsonb)'::pg_catalog.regprocedure;
@@ -121,7 +121,7 @@ BEGIN
     FOREACH other IN ARRAY ARRAY['@extschema@.bulk_load(bytea, regclass, jsonb)', '@extschema@.bulk_load(text, text, jsonb)']::pg_catalog.regprocedure[] LOOP
         EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %s', other, owner::pg_catalog.regrole);
         IF other = '@extschema@.bulk_load(text, text, jsonb)'::pg_catalog.regprocedure THEN
-            -- Unless somebody's default privileges say otherwise, this is so already.
+            -- This is the default, unless default privileges were altered.
             CONTINUE WHEN (SELECT p.proacl IS NULL FROM pg_catalog.pg_proc p WHERE p.oid = other);
             EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', other);
             CONTINUE;
@@ -136,15 +136,15 @@ BEGIN
         LOOP
             EXECUTE statement;
         END LOOP;
-        -- These are an administrator's, not those that the extension has by itself: dumps are to tell of them.
+        -- These privileges are an administrator's, not the extension's initial ones: dumps must include them.
         DELETE FROM pg_catalog.pg_init_privs i
         WHERE i.classoid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND i.objoid = other;
     END LOOP;
 END
 $do$;
 
--- Files that were loaded with option once (src/load/once.rs): rows of the transactions that loaded them. Written and read by the
--- library alone (no statement, no right); dumped, since what was loaded is in the restored database, too.
+-- Files that were loaded with option once (src/load/once.rs), written in the loading transactions. Only the library reads and writes the
+-- table (by no SQL statement, under no privilege). Dumps include it, since a restored database has the loaded rows, too.
 CREATE TABLE bulk_loaded (
     -- The first half of the hash.
     key bigint NOT NULL,
@@ -156,12 +156,12 @@ CREATE TABLE bulk_loaded (
     loaded_at timestamp with time zone NOT NULL,
     target oid NOT NULL,
     target_name text NOT NULL,
-    -- As in the queue.
+    -- As in bulk_queue.
     database oid NOT NULL,
     owner oid NOT NULL,
     owner_name text NOT NULL,
     cluster bigint NOT NULL,
-    -- This table, and the transaction that made the row: not those of a row that was copied (src/load/once/home.rs).
+    -- This table's OID, and the transaction that wrote the row: they differ if the row was copied (src/load/once/home.rs).
     home oid NOT NULL,
     made_by xid NOT NULL
 ) USING heap;
@@ -171,7 +171,7 @@ CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loaded FOR E
 ALTER TABLE bulk_loaded ENABLE REPLICA TRIGGER keep_local;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_loaded', '');
 
--- What of it the caller may see: loads of roles whose privileges they have, all of them with those of pg_read_all_stats.
+-- The rows that the caller may see: loads of roles whose privileges he has, or all loads with those of pg_read_all_stats.
 CREATE FUNCTION bulk_loaded_files() RETURNS SETOF bulk_loaded
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_loaded_files';
@@ -212,8 +212,8 @@ AS 'MODULE_PATHNAME', 'bulk_sniff';
 
 COMMENT ON FUNCTION bulk_sniff(text, jsonb) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
 
--- The same with `allow`: options that a SECURITY DEFINER function sets itself (src/load/definer.rs). Each function that has it asks for
--- EXECUTE on the one without it, so rights that are granted or revoked there count here.
+-- Overloads with `allow`: options that a SECURITY DEFINER function sets itself (src/load/definer.rs). Each of them checks EXECUTE on the
+-- one without it, so privileges that are granted or revoked there count here.
 CREATE FUNCTION bulk_load(path text, target regclass, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -313,7 +313,7 @@ AS 'MODULE_PATHNAME', 'bulk_check';
 
 COMMENT ON FUNCTION bulk_check(text, regclass, jsonb, text[]) IS 'the rows of a file that a load would reject, without a load';
 
--- Here `allow` comes before the arguments that have defaults; name it.
+-- Here `allow` precedes the arguments with defaults; pass it by name.
 CREATE FUNCTION bulk_enqueue(
     path text,
     target regclass,
@@ -329,7 +329,7 @@ AS 'MODULE_PATHNAME', 'bulk_enqueue';
 COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, text[], integer, timestamptz, integer)
 IS 'have a background worker load a file into a table, once this transaction has committed';
 
--- Everybody may call them, whatever somebody's default privileges are.
+-- PUBLIC may call them, with any default privileges.
 DO $do$
 DECLARE
     function pg_catalog.regprocedure;
@@ -345,14 +345,14 @@ BEGIN
 END
 $do$;
 
--- Called by the worker of a job, and an error elsewhere (src/queue/run_job.rs). The job's owner calls it, so everybody may.
+-- Called by a job's worker, an error in other processes (src/queue/run_job.rs). The job's owner calls it, so PUBLIC may.
 CREATE FUNCTION bulk_run_job(job_id bigint, path text, target text, options jsonb) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_run_job';
 
 COMMENT ON FUNCTION bulk_run_job(bigint, text, text, jsonb) IS 'what the worker of a job runs; not to be called';
 
--- A load into a table that it makes; what bulk_load does with option `create`.
+-- Creates a table and loads a file into it; bulk_load with option `create` calls it.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -370,7 +370,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1
 AS $function$
 DECLARE
     sniffing CONSTANT pg_catalog.text[] := '{format,delimiter,quote,escape,null,header,encoding,compression,program,server,sample}';
-    -- Types that are no words of SQL, and could be those of another schema.
+    -- Types whose names are not SQL keywords: without a schema, they could be those of another schema.
     bare CONSTANT pg_catalog.text[] := '{date,json,jsonb,text,timestamptz,uuid}';
     parts pg_catalog.text[];
     made pg_catalog.text;
@@ -386,14 +386,14 @@ BEGIN
     IF target IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'target must not be null';
     END IF;
-    -- The table has the header's names, whatever they are.
+    -- The table is created with the header's names, so a match has no meaning.
     IF pg_catalog.lower(options OPERATOR(pg_catalog.->>) 'header'::pg_catalog.text) OPERATOR(pg_catalog.=) 'match' THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'cannot specify header "match" with bulk_create()';
     END IF;
     IF pg_catalog.lower(options OPERATOR(pg_catalog.->>) 'match_by'::pg_catalog.text) OPERATOR(pg_catalog.=) 'name' THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'cannot specify match_by "name" with bulk_create()';
     END IF;
-    -- CREATE TABLE and a search for its name may come to different schemas.
+    -- CREATE TABLE and a lookup of its name may use different schemas.
     parts := pg_catalog.parse_ident(target);
     IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.=) 1 AND pg_catalog.current_schema() IS NOT NULL THEN
         parts := pg_catalog.array_prepend(pg_catalog.current_schema()::pg_catalog.text, parts);
@@ -408,7 +408,7 @@ BEGIN
     ELSE
         given := options;
     END IF;
-    -- What will not be made is not worth reading a file for.
+    -- An existing table, or a missing privilege, is an error before the file is read.
     IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.>) 1 AND pg_catalog.to_regclass(made) IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'duplicate_table',
             MESSAGE = pg_catalog.format('relation "%s" already exists', parts[pg_catalog.cardinality(parts)]);
@@ -426,7 +426,7 @@ BEGIN
     EXECUTE making;
     RAISE NOTICE USING MESSAGE = making;
     loading := (options OPERATOR(pg_catalog.-) '{sample,create}'::pg_catalog.text[]) OPERATOR(pg_catalog.||) sniffed.options;
-    -- Columns are forced by who says so, and by what was seen.
+    -- force_null has the caller's columns, and those that bulk_sniff found.
     forced := options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text;
     IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.=) 'array' AND pg_catalog.jsonb_typeof(sniffed.options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text) OPERATOR(pg_catalog.=) 'array' THEN
         SELECT pg_catalog.jsonb_agg(DISTINCT value) INTO forced
@@ -443,7 +443,7 @@ $function$;
 
 COMMENT ON FUNCTION bulk_create(text, text, jsonb, text[]) IS 'make a table of a file, and load the file into it, in this transaction';
 
--- The same without `allow`.
+-- bulk_create without `allow`.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -466,7 +466,7 @@ $function$;
 
 COMMENT ON FUNCTION bulk_create(text, text, jsonb) IS 'make a table of a file, and load the file into it, in this transaction';
 
--- The queue: the attempt that a crash ended; an index for the jobs of each owner (src/queue/choice.rs); the right to priorities below 0.
+-- The queue: the attempt that a crash ended; an index for the jobs of each owner (src/queue/choice.rs); the privilege for priorities below 0.
 ALTER TABLE bulk_queue ADD COLUMN crashed_in integer;
 DROP INDEX bulk_queue_queued;
 CREATE INDEX bulk_queue_queued ON bulk_queue (owner, priority, run_at, job_id) WHERE status = 'queued';
@@ -479,8 +479,8 @@ COMMENT ON FUNCTION bulk_prioritize(bigint, integer) IS 'change the priority of 
 
 REVOKE ALL ON FUNCTION bulk_prioritize(bigint, integer) FROM PUBLIC;
 
--- What the dispatcher goes by (src/queue/choice.rs): the priority that counts, and whether the owner may start a job now.
--- The setting is there, since bulk_jobs calls functions of the library before it asks.
+-- The dispatcher's order of jobs (src/queue/choice.rs): the effective priority, and whether the owner may start a job now.
+-- The setting exists when the view is read, since bulk_jobs calls functions of the library before.
 CREATE VIEW bulk_queue_order AS
 SELECT
     q.job_id, q.owner, q.target, q.alone, q.status, q.run_at,
@@ -509,13 +509,13 @@ BEGIN
 END
 $do$;
 
--- Running is a job whose process holds its lock, whatever the table says. A standby does not know the locks. How far it is,
--- its load reports (src/pg/progress.rs).
+-- A job is running if its process holds its lock, even if the table has another status. A standby does not know the locks. The load
+-- reports its progress (src/pg/progress.rs).
 CREATE OR REPLACE VIEW bulk_jobs WITH (security_barrier) AS
 SELECT
     q.job_id,
-    -- Its name now, or the one that it had. Citus hides shards from every query of pg_class: of an outer join with it there
-    -- would be no row.
+    -- The present name, or the former one. Citus hides shards in every query of pg_class: an outer join with it would
+    -- return no row.
     COALESCE(
         (SELECT c.oid::regclass::text FROM pg_catalog.pg_class c WHERE c.oid = CASE WHEN h.at_home THEN q.target ELSE (
             SELECT o.oid FROM pg_catalog.pg_class o JOIN pg_catalog.pg_namespace n ON n.oid = o.relnamespace

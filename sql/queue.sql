@@ -1,20 +1,20 @@
--- Who may see or change a job is decided by the functions and the view; nobody has rights on the tables.
+-- The functions and the view check who may see or change a job; no other role has privileges on the tables.
 CREATE TABLE bulk_queue (
     job_id bigint PRIMARY KEY,
     owner oid NOT NULL,
     owner_name name NOT NULL,
-    -- Where it was enqueued: elsewhere names count, and OIDs do not (src/queue/home.rs).
+    -- The database in which the job was enqueued: in others, names count, and OIDs do not (src/queue/home.rs).
     database oid NOT NULL,
     cluster bigint NOT NULL,
     path text NOT NULL,
-    -- The OID says which table was meant, the names whether it still is.
+    -- The OID identifies the table; the names show whether it is still the same one.
     target oid NOT NULL,
     target_schema name NOT NULL,
     target_name name NOT NULL,
     options jsonb NOT NULL,
-    -- Names and values, by turns, of settings that a load depends on.
+    -- Names and values, alternately, of settings that a load depends on.
     settings text[] NOT NULL,
-    -- Keeps other loads out of its target.
+    -- Whether the job excludes other loads from its target.
     alone boolean NOT NULL,
     priority integer NOT NULL,
     run_at timestamptz NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE bulk_queue (
     attempt integer NOT NULL DEFAULT 0,
     -- Attempts before bulk_retry: they do not count against max_attempts.
     attempts_before integer NOT NULL DEFAULT 0,
-    -- How often the process ended before the load did.
+    -- The number of times that the process ended before the load.
     crashes integer NOT NULL DEFAULT 0,
     started_at timestamptz,
     finished_at timestamptz,
@@ -39,7 +39,7 @@ CREATE TABLE bulk_queue (
     error_detail text,
     error_hint text,
     error_context text,
-    -- The attempt that a crash of the server ended, if it is to be run again.
+    -- The attempt that a crash of the server ended, if it will be retried.
     crashed_in integer
 );
 CREATE INDEX bulk_queue_queued ON bulk_queue (owner, priority, run_at, job_id) WHERE status = 'queued';
@@ -52,13 +52,13 @@ ALTER TABLE bulk_queue ENABLE REPLICA TRIGGER keep_local;
 
 CREATE TABLE bulk_queue_state (paused boolean NOT NULL);
 INSERT INTO bulk_queue_state VALUES (false);
--- It can be updated where all tables are published.
+-- So that it can be updated in a publication of all tables.
 ALTER TABLE bulk_queue_state REPLICA IDENTITY FULL;
 REVOKE ALL ON TABLE bulk_queue_state FROM PUBLIC;
 CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_queue_state FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
 ALTER TABLE bulk_queue_state ENABLE REPLICA TRIGGER keep_local;
 
--- What is yet to be done belongs to this server: a restored copy does not begin to load.
+-- Dumps leave out unfinished jobs: a restored copy must not begin to load.
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_queue', $$WHERE status NOT IN ('queued', 'running')$$);
 
 CREATE FUNCTION bulk_enqueue(
@@ -75,7 +75,7 @@ AS 'MODULE_PATHNAME', 'bulk_enqueue';
 COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, integer, timestamptz, integer)
 IS 'have a background worker load a file into a table, once this transaction has committed';
 
--- The same with `allow`, as bulk_load has it. It comes before the arguments that have defaults; name it.
+-- The overload with `allow`, as of bulk_load. It precedes the arguments with defaults; pass it by name.
 CREATE FUNCTION bulk_enqueue(
     path text,
     target regclass,
@@ -129,20 +129,20 @@ COMMENT ON FUNCTION bulk_prioritize(bigint, integer) IS 'change the priority of 
 
 REVOKE ALL ON FUNCTION bulk_pause(), bulk_resume(), bulk_prioritize(bigint, integer) FROM PUBLIC;
 
--- Called by the worker of a job, and an error elsewhere (src/queue/run_job.rs). The job's owner calls it, so everybody may.
+-- Called by a job's worker, an error in other processes (src/queue/run_job.rs). The job's owner calls it, so PUBLIC may.
 CREATE FUNCTION bulk_run_job(job_id bigint, path text, target text, options jsonb) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_run_job';
 
 COMMENT ON FUNCTION bulk_run_job(bigint, text, text, jsonb) IS 'what the worker of a job runs; not to be called';
 
--- Has a row been made in this database?
+-- Whether a row was written in this database.
 CREATE FUNCTION bulk_is_at_home(database oid, cluster bigint) RETURNS boolean
 LANGUAGE c STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'bulk_is_at_home';
 
--- What the dispatcher goes by (src/queue/choice.rs): the priority that counts, and whether the owner may start a job now.
--- The setting is there, since bulk_jobs calls functions of the library before it asks.
+-- The dispatcher's order of jobs (src/queue/choice.rs): the effective priority, and whether the owner may start a job now.
+-- The setting exists when the view is read, since bulk_jobs calls functions of the library before.
 CREATE VIEW bulk_queue_order AS
 SELECT
     q.job_id, q.owner, q.target, q.alone, q.status, q.run_at,
@@ -162,13 +162,13 @@ FROM bulk_queue q
 WHERE q.status IN ('queued', 'running');
 REVOKE ALL ON TABLE bulk_queue_order FROM PUBLIC;
 
--- Running is a job whose process holds its lock, whatever the table says. A standby does not know the locks. How far it is,
--- its load reports (src/pg/progress.rs).
+-- A job is running if its process holds its lock, even if the table has another status. A standby does not know the locks. The load
+-- reports its progress (src/pg/progress.rs).
 CREATE VIEW bulk_jobs WITH (security_barrier) AS
 SELECT
     q.job_id,
-    -- Its name now, or the one that it had. Citus hides shards from every query of pg_class: of an outer join with it there
-    -- would be no row.
+    -- The present name, or the former one. Citus hides shards in every query of pg_class: an outer join with it would
+    -- return no row.
     COALESCE(
         (SELECT c.oid::regclass::text FROM pg_catalog.pg_class c WHERE c.oid = CASE WHEN h.at_home THEN q.target ELSE (
             SELECT o.oid FROM pg_catalog.pg_class o JOIN pg_catalog.pg_namespace n ON n.oid = o.relnamespace

@@ -1,5 +1,5 @@
--- Rows that loads have left out with on_error 'table'. Written by the library alone: nobody has a right to the table, and
--- the view shows everybody the rejects of their own loads.
+-- Rejects of loads with on_error 'table'. Only the library writes the table: no other role has a privilege on it, and
+-- the view shows each role the rejects of its own loads.
 CREATE TABLE bulk_reject (
     load_id bigint NOT NULL,
     attempt integer NOT NULL,
@@ -52,7 +52,7 @@ AS 'MODULE_PATHNAME', 'bulk_check';
 
 COMMENT ON FUNCTION bulk_check(text, regclass, jsonb) IS 'the rows of a file that a load would reject, without a load';
 
--- The same with `allow`, as bulk_load has it.
+-- The overload with `allow`, as of bulk_load.
 CREATE FUNCTION bulk_check(path text, target regclass, options jsonb, allow text[]) RETURNS TABLE (
     line_number bigint,
     byte_offset bigint,

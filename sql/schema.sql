@@ -27,7 +27,7 @@ AS 'MODULE_PATHNAME', 'bulk_load';
 
 COMMENT ON FUNCTION bulk_load(text, regclass, jsonb) IS 'load a file into a table, in this transaction';
 
--- The same of a file's bytes. Not STRICT either.
+-- bulk_load of a file's bytes. Not STRICT either.
 CREATE FUNCTION bulk_load(data bytea, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -73,8 +73,8 @@ AS 'MODULE_PATHNAME', 'bulk_sniff';
 
 COMMENT ON FUNCTION bulk_sniff(text, jsonb) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
 
--- The same with a name for the target, which with option `create` is made. Literals come here; so it has no default, and calls without
--- options go to the other one. Not STRICT either.
+-- bulk_load with a name as its target, which option `create` creates. Calls with literals resolve to this function. It has no default,
+-- so calls without options resolve to the regclass one. Not STRICT either.
 CREATE FUNCTION bulk_load(path text, target text, options jsonb) RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -93,8 +93,8 @@ AS 'MODULE_PATHNAME', 'bulk_load_named';
 
 COMMENT ON FUNCTION bulk_load(text, text, jsonb) IS 'load a file into a table of that name, or into one that it makes, in this transaction';
 
--- The same with `allow`: options that a SECURITY DEFINER function sets itself (src/load/definer.rs). Each function that has it asks for
--- EXECUTE on the one without it, so rights that are granted or revoked there count here.
+-- Overloads with `allow`: options that a SECURITY DEFINER function sets itself (src/load/definer.rs). Each of them checks EXECUTE on the
+-- one without it, so privileges that are granted or revoked there count here.
 CREATE FUNCTION bulk_load(path text, target regclass, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -176,7 +176,7 @@ AS 'MODULE_PATHNAME', 'bulk_sniff';
 
 COMMENT ON FUNCTION bulk_sniff(text, jsonb, text[]) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
 
--- A load into a table that it makes; what bulk_load does with option `create`.
+-- Creates a table and loads a file into it; bulk_load with option `create` calls it.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -194,7 +194,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1
 AS $function$
 DECLARE
     sniffing CONSTANT pg_catalog.text[] := '{format,delimiter,quote,escape,null,header,encoding,compression,program,server,sample}';
-    -- Types that are no words of SQL, and could be those of another schema.
+    -- Types whose names are not SQL keywords: without a schema, they could be those of another schema.
     bare CONSTANT pg_catalog.text[] := '{date,json,jsonb,text,timestamptz,uuid}';
     parts pg_catalog.text[];
     made pg_catalog.text;
@@ -210,14 +210,14 @@ BEGIN
     IF target IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'target must not be null';
     END IF;
-    -- The table has the header's names, whatever they are.
+    -- The table is created with the header's names, so a match has no meaning.
     IF pg_catalog.lower(options OPERATOR(pg_catalog.->>) 'header'::pg_catalog.text) OPERATOR(pg_catalog.=) 'match' THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'cannot specify header "match" with bulk_create()';
     END IF;
     IF pg_catalog.lower(options OPERATOR(pg_catalog.->>) 'match_by'::pg_catalog.text) OPERATOR(pg_catalog.=) 'name' THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'cannot specify match_by "name" with bulk_create()';
     END IF;
-    -- CREATE TABLE and a search for its name may come to different schemas.
+    -- CREATE TABLE and a lookup of its name may use different schemas.
     parts := pg_catalog.parse_ident(target);
     IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.=) 1 AND pg_catalog.current_schema() IS NOT NULL THEN
         parts := pg_catalog.array_prepend(pg_catalog.current_schema()::pg_catalog.text, parts);
@@ -232,7 +232,7 @@ BEGIN
     ELSE
         given := options;
     END IF;
-    -- What will not be made is not worth reading a file for.
+    -- An existing table, or a missing privilege, is an error before the file is read.
     IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.>) 1 AND pg_catalog.to_regclass(made) IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'duplicate_table',
             MESSAGE = pg_catalog.format('relation "%s" already exists', parts[pg_catalog.cardinality(parts)]);
@@ -250,7 +250,7 @@ BEGIN
     EXECUTE making;
     RAISE NOTICE USING MESSAGE = making;
     loading := (options OPERATOR(pg_catalog.-) '{sample,create}'::pg_catalog.text[]) OPERATOR(pg_catalog.||) sniffed.options;
-    -- Columns are forced by who says so, and by what was seen.
+    -- force_null has the caller's columns, and those that bulk_sniff found.
     forced := options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text;
     IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.=) 'array' AND pg_catalog.jsonb_typeof(sniffed.options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text) OPERATOR(pg_catalog.=) 'array' THEN
         SELECT pg_catalog.jsonb_agg(DISTINCT value) INTO forced
@@ -267,7 +267,7 @@ $function$;
 
 COMMENT ON FUNCTION bulk_create(text, text, jsonb, text[]) IS 'make a table of a file, and load the file into it, in this transaction';
 
--- The same without `allow`.
+-- bulk_create without `allow`.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -290,22 +290,22 @@ $function$;
 
 COMMENT ON FUNCTION bulk_create(text, text, jsonb) IS 'make a table of a file, and load the file into it, in this transaction';
 
--- How bulk_load hands rows to an INSERT. It answers no other call: the token is a load's own, made at random.
+-- bulk_load passes rows to its INSERT by this function. Other calls fail: each load has a random token.
 CREATE FUNCTION bulk_rows(target anyelement, token bigint) RETURNS SETOF anyelement
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_rows';
 
--- On each table of the extension: rows that logical replication brings are another server's (src/queue/local.rs).
+-- A trigger on each table of the extension: rows from logical replication belong to another server (src/queue/local.rs).
 CREATE FUNCTION bulk_keep_local() RETURNS trigger
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_keep_local';
 
--- The role that a row's owner is here, 0 if there is none; a dump may be restored elsewhere (src/queue/home.rs).
+-- The local role of a row's owner, 0 if there is none; a dump may be restored in another cluster (src/queue/home.rs).
 CREATE FUNCTION bulk_owner(owner oid, owner_name name, cluster bigint) RETURNS oid
 LANGUAGE c STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'bulk_owner';
 
--- Loads are numbered by bulk_load itself; nobody needs rights on it.
+-- bulk_load itself takes load_ids from it; no role needs a privilege on it.
 CREATE SEQUENCE bulk_load_id_seq;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');
 /* </end connected objects> */
@@ -315,8 +315,8 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');
 -- requires:
 --   load
 
--- Rows that loads have left out with on_error 'table'. Written by the library alone: nobody has a right to the table, and
--- the view shows everybody the rejects of their own loads.
+-- Rejects of loads with on_error 'table'. Only the library writes the table: no other role has a privilege on it, and
+-- the view shows each role the rejects of its own loads.
 CREATE TABLE bulk_reject (
     load_id bigint NOT NULL,
     attempt integer NOT NULL,
@@ -369,7 +369,7 @@ AS 'MODULE_PATHNAME', 'bulk_check';
 
 COMMENT ON FUNCTION bulk_check(text, regclass, jsonb) IS 'the rows of a file that a load would reject, without a load';
 
--- The same with `allow`, as bulk_load has it.
+-- The overload with `allow`, as of bulk_load.
 CREATE FUNCTION bulk_check(path text, target regclass, options jsonb, allow text[]) RETURNS TABLE (
     line_number bigint,
     byte_offset bigint,
@@ -394,8 +394,8 @@ COMMENT ON FUNCTION bulk_check(text, regclass, jsonb, text[]) IS 'the rows of a 
 -- requires:
 --   load
 
--- Files that were loaded with option once (src/load/once.rs): rows of the transactions that loaded them. Written and read by the
--- library alone (no statement, no right); dumped, since what was loaded is in the restored database, too.
+-- Files that were loaded with option once (src/load/once.rs), written in the loading transactions. Only the library reads and writes the
+-- table (by no SQL statement, under no privilege). Dumps include it, since a restored database has the loaded rows, too.
 CREATE TABLE bulk_loaded (
     -- The first half of the hash.
     key bigint NOT NULL,
@@ -407,12 +407,12 @@ CREATE TABLE bulk_loaded (
     loaded_at timestamp with time zone NOT NULL,
     target oid NOT NULL,
     target_name text NOT NULL,
-    -- As in the queue.
+    -- As in bulk_queue.
     database oid NOT NULL,
     owner oid NOT NULL,
     owner_name text NOT NULL,
     cluster bigint NOT NULL,
-    -- This table, and the transaction that made the row: not those of a row that was copied (src/load/once/home.rs).
+    -- This table's OID, and the transaction that wrote the row: they differ if the row was copied (src/load/once/home.rs).
     home oid NOT NULL,
     made_by xid NOT NULL
 ) USING heap;
@@ -422,7 +422,7 @@ CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loaded FOR E
 ALTER TABLE bulk_loaded ENABLE REPLICA TRIGGER keep_local;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_loaded', '');
 
--- What of it the caller may see: loads of roles whose privileges they have, all of them with those of pg_read_all_stats.
+-- The rows that the caller may see: loads of roles whose privileges he has, or all loads with those of pg_read_all_stats.
 CREATE FUNCTION bulk_loaded_files() RETURNS SETOF bulk_loaded
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_loaded_files';
@@ -448,9 +448,9 @@ COMMENT ON FUNCTION bulk_forget(regclass, text) IS 'forget what was loaded into 
 -- requires:
 --   load
 
--- A row for each load that succeeded, of the transaction that loaded; and for each job that was run and failed or was
--- canceled. Written and read by the library alone (no
--- statement, no right); dumped, since it is of use after a restore.
+-- A row for each load that succeeded, written in the loading transaction, and for each job that failed or was
+-- canceled while it ran. Only the library reads and writes the table (by no SQL statement, under no
+-- privilege). Dumps include it, since it is useful after a restore.
 CREATE TABLE bulk_loads (
     load_id bigint NOT NULL,
     target text NOT NULL,
@@ -462,22 +462,22 @@ CREATE TABLE bulk_loads (
     rows_rejected bigint NOT NULL,
     rows_duplicate bigint NOT NULL,
     rows_filtered bigint NOT NULL,
-    -- Of a load that failed nobody knows these.
+    -- NULL for a failed load.
     bytes_read bigint,
     seconds double precision NOT NULL,
     writer text,
     workers integer,
     indexes jsonb NOT NULL,
     notes text[] NOT NULL,
-    -- As in the queue.
+    -- As in bulk_queue.
     owner_name text NOT NULL,
     cluster bigint NOT NULL,
-    -- Of a job.
+    -- Only for jobs.
     attempt integer,
     status text NOT NULL,
     error_sqlstate text,
     error_message text,
-    -- Of several files: what became of each (src/load/files.rs).
+    -- For several files: the counts and the error of each (src/load/files.rs).
     files jsonb
 ) USING heap;
 REVOKE ALL ON bulk_loads FROM PUBLIC;
@@ -485,7 +485,7 @@ CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loads FOR EA
 ALTER TABLE bulk_loads ENABLE REPLICA TRIGGER keep_local;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_loads', '');
 
--- What of it the caller may see: loads of roles whose privileges they have, all of them with those of pg_read_all_stats.
+-- The rows that the caller may see: loads of roles whose privileges he has, or all loads with those of pg_read_all_stats.
 CREATE FUNCTION bulk_finished_loads() RETURNS SETOF bulk_loads
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_finished_loads';
@@ -517,23 +517,23 @@ COMMENT ON VIEW bulk_load_files IS 'what became of each file of loads over sever
 -- requires:
 --   load
 
--- Who may see or change a job is decided by the functions and the view; nobody has rights on the tables.
+-- The functions and the view check who may see or change a job; no other role has privileges on the tables.
 CREATE TABLE bulk_queue (
     job_id bigint PRIMARY KEY,
     owner oid NOT NULL,
     owner_name name NOT NULL,
-    -- Where it was enqueued: elsewhere names count, and OIDs do not (src/queue/home.rs).
+    -- The database in which the job was enqueued: in others, names count, and OIDs do not (src/queue/home.rs).
     database oid NOT NULL,
     cluster bigint NOT NULL,
     path text NOT NULL,
-    -- The OID says which table was meant, the names whether it still is.
+    -- The OID identifies the table; the names show whether it is still the same one.
     target oid NOT NULL,
     target_schema name NOT NULL,
     target_name name NOT NULL,
     options jsonb NOT NULL,
-    -- Names and values, by turns, of settings that a load depends on.
+    -- Names and values, alternately, of settings that a load depends on.
     settings text[] NOT NULL,
-    -- Keeps other loads out of its target.
+    -- Whether the job excludes other loads from its target.
     alone boolean NOT NULL,
     priority integer NOT NULL,
     run_at timestamptz NOT NULL,
@@ -543,7 +543,7 @@ CREATE TABLE bulk_queue (
     attempt integer NOT NULL DEFAULT 0,
     -- Attempts before bulk_retry: they do not count against max_attempts.
     attempts_before integer NOT NULL DEFAULT 0,
-    -- How often the process ended before the load did.
+    -- The number of times that the process ended before the load.
     crashes integer NOT NULL DEFAULT 0,
     started_at timestamptz,
     finished_at timestamptz,
@@ -558,7 +558,7 @@ CREATE TABLE bulk_queue (
     error_detail text,
     error_hint text,
     error_context text,
-    -- The attempt that a crash of the server ended, if it is to be run again.
+    -- The attempt that a crash of the server ended, if it will be retried.
     crashed_in integer
 );
 CREATE INDEX bulk_queue_queued ON bulk_queue (owner, priority, run_at, job_id) WHERE status = 'queued';
@@ -571,13 +571,13 @@ ALTER TABLE bulk_queue ENABLE REPLICA TRIGGER keep_local;
 
 CREATE TABLE bulk_queue_state (paused boolean NOT NULL);
 INSERT INTO bulk_queue_state VALUES (false);
--- It can be updated where all tables are published.
+-- So that it can be updated in a publication of all tables.
 ALTER TABLE bulk_queue_state REPLICA IDENTITY FULL;
 REVOKE ALL ON TABLE bulk_queue_state FROM PUBLIC;
 CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_queue_state FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
 ALTER TABLE bulk_queue_state ENABLE REPLICA TRIGGER keep_local;
 
--- What is yet to be done belongs to this server: a restored copy does not begin to load.
+-- Dumps leave out unfinished jobs: a restored copy must not begin to load.
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_queue', $$WHERE status NOT IN ('queued', 'running')$$);
 
 CREATE FUNCTION bulk_enqueue(
@@ -594,7 +594,7 @@ AS 'MODULE_PATHNAME', 'bulk_enqueue';
 COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, integer, timestamptz, integer)
 IS 'have a background worker load a file into a table, once this transaction has committed';
 
--- The same with `allow`, as bulk_load has it. It comes before the arguments that have defaults; name it.
+-- The overload with `allow`, as of bulk_load. It precedes the arguments with defaults; pass it by name.
 CREATE FUNCTION bulk_enqueue(
     path text,
     target regclass,
@@ -648,20 +648,20 @@ COMMENT ON FUNCTION bulk_prioritize(bigint, integer) IS 'change the priority of 
 
 REVOKE ALL ON FUNCTION bulk_pause(), bulk_resume(), bulk_prioritize(bigint, integer) FROM PUBLIC;
 
--- Called by the worker of a job, and an error elsewhere (src/queue/run_job.rs). The job's owner calls it, so everybody may.
+-- Called by a job's worker, an error in other processes (src/queue/run_job.rs). The job's owner calls it, so PUBLIC may.
 CREATE FUNCTION bulk_run_job(job_id bigint, path text, target text, options jsonb) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_run_job';
 
 COMMENT ON FUNCTION bulk_run_job(bigint, text, text, jsonb) IS 'what the worker of a job runs; not to be called';
 
--- Has a row been made in this database?
+-- Whether a row was written in this database.
 CREATE FUNCTION bulk_is_at_home(database oid, cluster bigint) RETURNS boolean
 LANGUAGE c STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'bulk_is_at_home';
 
--- What the dispatcher goes by (src/queue/choice.rs): the priority that counts, and whether the owner may start a job now.
--- The setting is there, since bulk_jobs calls functions of the library before it asks.
+-- The dispatcher's order of jobs (src/queue/choice.rs): the effective priority, and whether the owner may start a job now.
+-- The setting exists when the view is read, since bulk_jobs calls functions of the library before.
 CREATE VIEW bulk_queue_order AS
 SELECT
     q.job_id, q.owner, q.target, q.alone, q.status, q.run_at,
@@ -681,13 +681,13 @@ FROM bulk_queue q
 WHERE q.status IN ('queued', 'running');
 REVOKE ALL ON TABLE bulk_queue_order FROM PUBLIC;
 
--- Running is a job whose process holds its lock, whatever the table says. A standby does not know the locks. How far it is,
--- its load reports (src/pg/progress.rs).
+-- A job is running if its process holds its lock, even if the table has another status. A standby does not know the locks. The load
+-- reports its progress (src/pg/progress.rs).
 CREATE VIEW bulk_jobs WITH (security_barrier) AS
 SELECT
     q.job_id,
-    -- Its name now, or the one that it had. Citus hides shards from every query of pg_class: of an outer join with it there
-    -- would be no row.
+    -- The present name, or the former one. Citus hides shards in every query of pg_class: an outer join with it would
+    -- return no row.
     COALESCE(
         (SELECT c.oid::regclass::text FROM pg_catalog.pg_class c WHERE c.oid = CASE WHEN h.at_home THEN q.target ELSE (
             SELECT o.oid FROM pg_catalog.pg_class o JOIN pg_catalog.pg_namespace n ON n.oid = o.relnamespace
@@ -794,7 +794,7 @@ CREATE FOREIGN DATA WRAPPER bulk_fdw
 
 CREATE SERVER bulk_files FOREIGN DATA WRAPPER bulk_fdw;
 
--- Who may name a file of the server's machine may make a foreign table of it.
+-- A role that may read the server's files may create foreign tables over them.
 GRANT USAGE ON FOREIGN SERVER bulk_files TO pg_read_server_files;
 /* </end connected objects> */
 

@@ -1,8 +1,8 @@
-# A run: what it was asked for, and every figure it has found.
+# A run: its parameters, and all measured figures.
 #
-# A figure is one number: {mode, workload, rows, bytes, case, rival, round, figure, value}. The case tells apart what a
-# mode does to one rival: which scan, which setting of the server. Modes record figures, Report.pm makes tables of them;
-# neither knows of the other.
+# A figure is one number: {mode, workload, rows, bytes, case, rival, round, figure, value}. The case distinguishes the measurements of
+# one mode and one rival: the scan, or the server's settings. Modes record figures, and Report.pm writes tables of them;
+# they do not know each other.
 package Bench;
 use strict;
 use warnings;
@@ -22,8 +22,8 @@ sub new {
     return bless { %self, figures => [], remarks => {}, absent => {}, failed => {} }, $class;
 }
 
-# For a program that runs a server of its own: with what is installed for this pg_config, and a server that is not started
-# yet. As root it is run by $self{user}.
+# For a program that runs a server of its own: with the installation of this pg_config, and a server that is not started
+# yet. If root calls, $self{user} runs the server.
 sub with_server {
     my ($class, $pg_config, %self) = @_;
     chomp(my $bindir   = qx("$pg_config" --bindir   2>/dev/null));
@@ -44,7 +44,7 @@ sub with_server {
     return $self;
 }
 
-# Builds the programs of the benches, and starts the server with these settings on top of the usual ones.
+# Builds the programs of the benches, and starts the server with these settings in addition to the usual ones.
 sub prepare {
     my ($self, @settings) = @_;
     delete @ENV{ grep {/^PG/} keys %ENV };
@@ -71,7 +71,7 @@ sub command { my ($self, @command) = @_; system(@command) == 0 or die "$0: faile
 
 sub note { my ($self, @words) = @_; print STDERR strftime('%H:%M:%S', localtime), " @words\n" }
 
-# Room on the disk that the server's data and the files are on.
+# Free space on the disk of the server's data and the files.
 sub free_bytes {
     my ($self) = @_;
     my $base = $self->{server}{base};
@@ -79,7 +79,7 @@ sub free_bytes {
     return (split ' ', $line)[3] * 1024;
 }
 
-# Something to be told beside the tables, once.
+# A remark for the report, printed once.
 sub remark { my ($self, $remark) = @_; $self->{remarks}{$remark} = 1 }
 
 # record($workload, mode =>, case =>, rival =>, round =>, figures => {name => value})
@@ -94,7 +94,7 @@ sub record {
     }
 }
 
-# The rivals among these that were asked for and can load the workload. Why the others cannot is kept for the report.
+# The requested rivals among these that can load the workload. The report gets the reasons against the others.
 sub rivals {
     my ($self, $workload, @names) = @_;
     my %wanted = map { $_ => 1 } @{ $self->{rivals} };
@@ -107,7 +107,7 @@ sub rivals {
     return @able;
 }
 
-# What $what returns. A program of others that fails is left out from then on.
+# Returns the result of $what. An external program that fails is left out from then on.
 sub try {
     my ($self, $workload, $rival, $what) = @_;
     return $what->() if !ref $rival->{program};
@@ -120,7 +120,7 @@ sub try {
     return;
 }
 
-# Whether this pg_bulk can take over an INSERT … SELECT.
+# Whether this pg_bulk can accelerate INSERT … SELECT.
 sub has_direct_insert {
     my ($self) = @_;
     return $self->{has_direct_insert} //= $self->{with_bulk} && do {
@@ -130,7 +130,7 @@ sub has_direct_insert {
     };
 }
 
-# What a database needs to be measured in.
+# The extensions that a database needs for measurements.
 sub create_extensions {
     my ($self) = @_;
     $self->{server}->query('CREATE EXTENSION amcheck', 'CREATE EXTENSION pg_prewarm', 'CREATE EXTENSION file_fdw',
@@ -138,8 +138,8 @@ sub create_extensions {
         length Programs::find($self, 'pg_bulkload') ? 'CREATE EXTENSION pg_bulkload' : ());
 }
 
-# Calls $what with each of the list, as often as there are rounds. The order rotates from round to round, so that a slow
-# minute of the machine hits all of them alike.
+# Calls $what with each element of the list, once in each round. The order rotates from round to round, so that a slow
+# minute of the machine affects all of them alike.
 sub rounds {
     my ($self, $title, $what, @list) = @_;
     for my $round (1 .. $self->{rounds}) {

@@ -1,11 +1,11 @@
-# The mode `compare`: two builds of pg_bulk, each in a server of its own, load the same files in turn. What got slower beyond
-# noise is flagged.
+# The mode `compare`: two builds of pg_bulk, each in a server of its own, load the same files alternately. Loads that became slower beyond
+# noise are flagged.
 #
-# The tricky point is what noise is. A machine's slow minute hits both builds alike, since they take turns and the order
-# rotates; what is left is judged by ranks, which a single slow load hardly moves: the chance that the new build's times
-# would rank so high if it were as fast as the base (Mann and Whitney's test, one-sided, exact). Below one in a thousand, and
-# with medians that differ by more than 3 %, a load counts as slower, or as faster. So a run of twenty loads raises a false
-# alarm once in fifty runs at most, and a difference that nobody would notice is none.
+# The tricky point is noise. The builds alternate and their order rotates, so a slow minute of the machine affects both
+# alike. The rest is tested by ranks, on which a single slow load has little effect: Mann and Whitney's test,
+# one-sided, exact. It gives the probability that the new build's times rank this high although it is as fast as the base.
+# A load counts as slower or faster if that is below one in a thousand, and the medians differ by more than 3 %. So a run
+# of twenty loads raises a false alarm in one of fifty runs at most, and small differences do not count.
 package Compare;
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ my $CHANCE = 0.001;
 my $NOTICED = 1.03;
 my @RIVALS = qw(bulk_load bulk_load_0 bulk_fdw);
 
-# The build that is installed and the one of BASE, under these names.
+# The installed build and the build of BASE, by these names.
 my @BUILDS = qw(this base);
 
 sub compare {
@@ -27,7 +27,7 @@ sub compare {
     my %known = map { $_ => 1 } @RIVALS;
     my @rivals = grep { $known{$_} } @{ $bench->{rivals} };
     on($bench, $server{base}, sub { $workload->begin });
-    # One of each that does not count, so that no build is the first to touch anything.
+    # One warm-up load of each, so that no build is the first one to touch files and tables.
     my @turns = map { my $rival = $_; map { { rival => $rival, build => $_ } } @BUILDS } @rivals;
     for my $turn (@turns) {
         on($bench, $server{ $turn->{build} }, sub { Rival->new($bench, $turn->{rival})->load($workload) });
@@ -55,7 +55,7 @@ sub on {
     return $what->();
 }
 
-# How the builds compare: one entry for each load.
+# The result of the comparison: one entry for each load.
 sub verdicts {
     my ($figures) = @_;
     my @verdicts;
@@ -75,7 +75,7 @@ sub verdict {
     return '';
 }
 
-# Whether two samples of the same load agree: their spreads have something in common, or nobody would notice the difference.
+# Whether two samples of the same load agree: their ranges overlap, or the difference is too small to count.
 sub agree {
     my ($first, $second) = @_;
     return 1 if max(@$first) >= min(@$second) && max(@$second) >= min(@$first);
@@ -83,13 +83,13 @@ sub agree {
     return $ratio <= $NOTICED && $ratio >= 1 / $NOTICED;
 }
 
-# The chance that, of two samples from the same distribution, the second ranks as high against the first as it does.
+# The probability that, of two samples from the same distribution, the second ranks at least as high against the first.
 sub chance {
     my ($first, $second) = @_;
     my $wins = 0;
     for my $x (@$second) { $wins += $x > $_ ? 1 : $x == $_ ? 0.5 : 0 for @$first }
-    # How many orders of n and m values have so many wins of the second: a new greatest value is the second's, and wins
-    # over all n, or the first's.
+    # The number of orders of n and m values with this number of wins of the second. The greatest value is either the second's,
+    # and wins over all n, or the first's.
     my ($n, $m) = (scalar @$first, scalar @$second);
     my @ways = map { [ [1] ] } 0 .. $n;
     for my $i (0 .. $n) {

@@ -1,8 +1,8 @@
-# The mode `duplicates`: what it costs that one row of a hundred has the key of another one of the file, against a file of as
+# The mode `duplicates`: the cost of duplicates, one in a hundred rows, compared with a file of as
 # many rows without duplicates.
 #
-# A row that is there twice is the same both times, so what is left is the same whichever is kept; the later one comes well
-# behind, as it does where files overlap.
+# Both rows of a duplicate key are equal, so the table's content does not depend on the one that is kept. The later one comes far
+# behind the first, as in files that overlap.
 package Duplicates;
 use strict;
 use warnings;
@@ -46,7 +46,7 @@ sub duplicates {
     unlink $with, $without;
 }
 
-# As many rows as the file has, of which one of a hundred is there twice; and these once each.
+# A file with the original number of rows, of which one in a hundred is a duplicate; and a file of these rows once each.
 sub write_files {
     my ($path, $rows, $with, $without) = @_;
     open my $in, '<:raw', $path or die "$0: $path: $!\n";

@@ -1,8 +1,8 @@
-# The mode `filters`: a load with a function that makes each row as it is, against the load without: one of SQL whose body takes the place of the
-# call, and ones of C and of PL/pgSQL, which are called, with the fields or with the row as an argument. The rows are the same, so they are compared as
-# ever.
+# The mode `filters`: loads with a function that returns each row unchanged, compared with the load without one. A function in SQL is
+# inlined. Functions in C and PL/pgSQL are called, with the fields or with the row as an argument. The resulting rows are checked as
+# usual, since they are the same.
 #
-# A figure's rival is here the function's language.
+# In this mode, a figure's rival is the function's language.
 package Filters;
 use strict;
 use warnings;
@@ -12,7 +12,7 @@ use Report;
 use Sources;
 
 my $PLAIN = 'none';
-# What takes fields makes a row of them; what takes a row has only to return it.
+# A function with field arguments builds a row; one with a row argument only returns it.
 my %BODY = (
     C               => ['c', 'filter_same'],
     SQL             => ['sql', sub { "SELECT $_[0] WHERE \$1 IS NOT NULL OR \$1 IS NULL" }],
@@ -60,7 +60,7 @@ sub filters {
     $server->query(map {"DROP FUNCTION $name{$_}"} @languages);
 }
 
-# The tests' filters, compiled for the server, and where it can read them.
+# The tests' filters, compiled for the server, in a directory that it can read.
 sub library {
     my ($bench) = @_;
     my $server = $bench->{server};

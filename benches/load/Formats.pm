@@ -1,8 +1,8 @@
-# The mode `formats`: the same rows as lines of JSON, as records of fixed length and in COPY's binary format, against the
-# workload's own file; of the binary one, COPY's time, too. The server writes the files from the rows that COPY has loaded.
+# The mode `formats`: the same rows as JSON lines, as records of fixed length and in COPY's binary format, compared with the
+# workload's own file. For the binary format, COPY is timed, too. The server writes the files from the rows that COPY has loaded.
 #
-# A figure's rival is here the format. In a record of fixed length each column is as wide as its longest value, and blank
-# where it is NULL.
+# In this mode, a figure's rival is the format. In a record of fixed length each column has the width of its longest value, and is
+# blank if it is NULL.
 package Formats;
 use strict;
 use warnings;
@@ -25,7 +25,7 @@ sub formats {
         "SELECT string_agg(attname, '|' ORDER BY attnum) FROM pg_attribute WHERE attrelid = '$name'::regclass AND attnum > 0 AND NOT attisdropped");
     my @lengths = split /\|/, $server->query('SELECT ' . join(', ', map {"greatest(max(octet_length(\"$_\"::text)), 1)"} @columns) . " FROM $name");
     my $record = join ' || ', map {"rpad(coalesce(\"$columns[$_]\"::text, ''), $lengths[$_])"} 0 .. $#columns;
-    # No value has these two in it, so a line is what the one column is.
+    # No value contains these two bytes, so each line is one value.
     my $bare = q{(FORMAT csv, QUOTE E'\x01', DELIMITER E'\x02')};
     $server->query("COPY (SELECT row_to_json(t) FROM $name t) TO " . Workload::quote($path{json}) . " $bare",
         "COPY (SELECT $record FROM $name) TO " . Workload::quote($path{fixed}) . " $bare",

@@ -1,13 +1,13 @@
-# The mode `insert`: what else is stored of a SELECT from a foreign table than all its rows as they are.
+# The mode `insert`: INSERT … SELECT from a foreign table, with other queries than all rows unchanged.
 #
-# The rows of what is stored are compared with those of the same SELECT from the table that COPY has loaded.
+# The stored rows are compared with those of the same SELECT from the table that COPY has loaded.
 package Inserts;
 use strict;
 use warnings;
 use Time::HiRes qw(time);
 use Rival;
 
-# What is selected from a table, by case: one row of ten, with two columns computed; all rows.
+# The SELECT from a table, by case: one row in ten, with two computed columns; all rows.
 sub selects {
     my ($workload) = @_;
     my ($number, $text) = @$workload{qw(sum wide)};
@@ -24,7 +24,7 @@ sub inserts {
     my @rivals = $bench->rivals($workload, qw(file_fdw bulk_fdw bulk_fdw_direct));
     my $target = "$workload->{name}_stored";
     my %selects = selects($workload);
-    # The bench's own table is the measure, and empty after the loads.
+    # The bench's own table is the reference, and is empty after the loads.
     $workload->reset;
     $server->query($workload->copy($workload->{path}));
     for my $case (sort keys %selects) {

@@ -1,12 +1,12 @@
-# The modes that ask how long a load takes, and how much it logs: `load`, `append`, `parts`, `variants` and `scale`.
+# The modes that measure a load's time and WAL: `load`, `append`, `parts`, `variants` and `scale`.
 package Loads;
 use strict;
 use warnings;
 use Rival;
 use Workload;
 
-# What the server is set to, and whether the table's file is new in the loading transaction. WAL is logged for the
-# latter unless wal_level is minimal; then the file is synced at commit.
+# The server's settings, and whether the table's file is new in the loading transaction. A new file is logged
+# unless wal_level is minimal; then the file is synced at commit.
 my @MINIMAL = ('wal_level = minimal', 'max_wal_senders = 0');
 my @VARIANTS = (
     { case => 'truncate', truncate => 1 },
@@ -26,14 +26,14 @@ sub loads {
         $bench->rivals($workload, @Rival::USUAL));
 }
 
-# A quarter more rows, and but for SIZE=small a thousand, into the table that holds the file already.
+# A quarter more rows and, except with SIZE=small, a thousand more, into a table that has the file's rows already.
 sub append {
     my ($bench, $workload) = @_;
     if ($workload->{bad} || $workload->{unlogged}) {
         $bench->note("$workload->{title}: nothing is appended to it");
         return;
     }
-    # A thousand take as long to prepare as any, and tell the same at every size.
+    # A thousand rows take as long to prepare as more, and the result does not depend on the size.
     my @more = (int($workload->{rows} / 4), $bench->{size} eq 'small' ? () : 1000);
     for my $more (@more) {
         my $other = Workload->new($bench, %$workload{qw(name rows index)}, more => $more);
@@ -44,7 +44,7 @@ sub append {
     }
 }
 
-# The file in four parts: COPYs at once, jobs in the queue.
+# The file in four parts: concurrent COPYs, and jobs in the queue.
 sub parts {
     my ($bench, $workload) = @_;
     return if $workload->{bad};
@@ -68,7 +68,7 @@ sub variants {
     $server->vary([], $checksums ? '--disable' : ());
 }
 
-# The same rows in files of several lengths, by several processes: does a row always cost the same?
+# The same rows in files of several lengths, by several processes: the time for one row should be constant.
 sub scale {
     my ($bench, $workload) = @_;
     return if $workload->{bad};

@@ -1,5 +1,5 @@
-# The modes that look at something else while a load is under way: `latency`, how long an INSERT by another session
-# waits; `checkpoint`, how long a checkpoint takes; `memory`, how much of it the processes of the load have.
+# The modes that measure something else during a load: `latency`, the wait of another session's INSERT;
+# `checkpoint`, the duration of a checkpoint; `memory`, the memory of the load's processes.
 package Meanwhile;
 use strict;
 use warnings;
@@ -7,12 +7,12 @@ use List::Util qw(max min);
 use Rival;
 use Time::HiRes qw(sleep time);
 
-# A sequence that tells sessions to stop: what it says is seen at once, without a transaction.
+# A sequence that tells sessions to stop: its value is visible at once, without a transaction.
 my $STOPPED = '(SELECT is_called FROM bench_stop)';
 
-# Inserts rows until it is stopped, each in a transaction of its own, and keeps when each began and how long it took.
-# Wide rows: each wants a page of its own, so that most of them must extend the table. Commits do not wait for the disk,
-# since it is not the disk that is in question.
+# Inserts rows until it is stopped, each in a transaction of its own, and keeps the begin and the duration of each.
+# The rows are wide: each needs a page of its own, so that most of them extend the table. Commits do not wait for the disk,
+# since this mode does not measure it.
 sub inserts {
     my ($workload) = @_;
     return <<"END";
@@ -39,9 +39,9 @@ END \$\$
 END
 }
 
-# Looks every millisecond at who holds the table's extension lock, until it is stopped. Keeps how long each one but the
-# inserter did. A process that lets go of the lock and takes it again between two looks seems to have held it all the
-# while, but for the end of the file: it moves when a batch is written, which is the last thing done with the lock.
+# Looks every millisecond for the holder of the table's extension lock, until it is stopped. Keeps the duration of each tenure,
+# except the inserter's. If a process releases the lock and takes it again between two looks, this looks like one
+# tenure. The end of the file tells them apart: it moves when a batch is written, the last step under the lock.
 sub looks {
     my ($workload, $inserter) = @_;
     return <<"END";
@@ -82,7 +82,7 @@ sub latency {
         return;
     }
     my $server = $bench->{server};
-    # Wide rows stay in their page.
+    # Keeps wide rows in their page, without TOAST.
     $server->query("ALTER TABLE $workload->{name} SET (toast_tuple_target = 8160)", 'CREATE SEQUENCE bench_stop',
         'CREATE TABLE bench_inserts (began float8, took float8)', 'CREATE TABLE bench_holds (took float8)');
     $bench->rounds(
@@ -97,7 +97,7 @@ sub latency {
                 beforehand => sub {
                     $inserter->send(inserts($workload));
                     $looker->send(looks($workload, $pid));
-                    # So that the table is in use, and not empty, when the load comes to it.
+                    # By then the table is in use, and not empty, when the load opens it.
                     sleep 0.3;
                 },
                 afterwards => sub {
@@ -122,8 +122,8 @@ sub latency {
     $workload->make_table;
 }
 
-# One CHECKPOINT after the other as long as the load runs. The server's log tells how long each one wrote and synced;
-# what is left of its time, it waited for the processes of the load, or to begin.
+# Runs one CHECKPOINT after the other during the load. The server's log has the time that each one wrote and synced.
+# The rest of its time, it waited for the load's processes, or to begin.
 sub checkpoints {
     my ($bench, $workload) = @_;
     my $server = $bench->{server};
@@ -160,10 +160,10 @@ sub checkpoints {
     );
 }
 
-# What /proc tells of each process of the load, every few milliseconds: the most memory it ever had resident (VmHWM, shared
-# buffers that it touched included), and what is its own now (RssAnon), which is added up over the processes, too. Whose
-# processes the load's are, nobody asks: those that were not there before. Two rounds, or one at SIZE=small: memory is not as
-# fickle as time.
+# Reads /proc for each process of the load every few milliseconds: the peak of its resident memory (VmHWM, including shared
+# buffers that it touched), and its private memory (RssAnon), also summed over the processes. Processes
+# that did not exist before count as the load's. Two rounds, or one with SIZE=small, since memory varies less
+# than time.
 sub memory {
     my ($bench, $workload) = @_;
     my $server = $bench->{server};
@@ -207,7 +207,7 @@ sub memory {
     );
 }
 
-# (VmHWM, RssAnon) of a process in bytes; nothing if it is gone.
+# (VmHWM, RssAnon) of a process in bytes; an empty list if it has ended.
 sub status {
     my ($pid) = @_;
     open my $file, '<', "/proc/$pid/status" or return;

@@ -1,13 +1,13 @@
-# Loaders that are programs of others: pg_bulkload, timescaledb-parallel-copy, pgloader. They are measured where somebody has
-# installed them, called as their users call them, and none of them is built here.
+# Loaders that are external programs: pg_bulkload, timescaledb-parallel-copy, pgloader. They are measured if they are
+# installed, with a typical user's command. The bench does not build them.
 #
-# What one of them cannot read is left out with a reason. One that fails is left out from then on, and the report says so:
-# a broken install of somebody else's program is no reason to have no figures at all.
+# A file that a program cannot read is left out, with a reason. A program that fails is left out from then on, and the report says so:
+# a broken installation of an external program must not prevent all figures.
 package Programs;
 use strict;
 use warnings;
 
-# The program's file, if it is found; of pg_bulkload, only with its extension.
+# The path of the program, if it is found; for pg_bulkload, only together with its extension.
 sub find {
     my ($bench, $name) = @_;
     my $program = $name =~ /^pg_bulkload/ ? 'pg_bulkload' : $name =~ tr/_/-/r;
@@ -30,7 +30,7 @@ sub lacks {
     return undef;
 }
 
-# Runs a program; its time counts up to its end.
+# Runs a program; the time ends when the program does.
 sub run {
     my ($rival, @command) = @_;
     my $bench = $rival->{bench};

@@ -1,9 +1,9 @@
-# What `run` publishes: every single figure as tab-separated values; and, made of these alone, a Markdown page with a section per
-# workload and a table per mode, and a part of README.md. So the figures of several runs can be joined (`load/join`).
+# The output of `run`: every single figure as tab-separated values. From these alone it makes a Markdown page with a section for each
+# workload and a table for each mode, and a part of README.md. So the figures of several runs can be joined (`load/join`).
 #
-# Medians are shown with their extremes, because a machine with few cores moves by a fifth from run to run: a
-# difference that is smaller than the spread is none. A ratio is one of medians. Of what must not be long (a wait, a
-# checkpoint) the worst of all rounds is shown, too.
+# Medians are shown with their extremes, because the times on a machine with few cores vary by a fifth from run to run: a
+# difference within this range means nothing. A ratio is one of medians. For durations that must not be long (a wait, a
+# checkpoint) the maximum of all rounds is shown, too.
 package Report;
 use strict;
 use warnings;
@@ -28,14 +28,14 @@ my %TABLES = (
 my @ORDER = qw(compare load duplicates append insert sources filters formats parts variants scale serial wal latency checkpoint memory scan);
 my @COLUMNS = qw(workload rows bytes mode case rival round figure value);
 
-# A report: what was run where, as lines of Markdown, and the figures; what else is to be told is a figure, too, whose value
-# is a text: `absent`, of a rival that cannot load a workload, and `remark`.
+# A report: the run's conditions, as lines of Markdown, and the figures. Other facts are figures whose value
+# is a text: `absent`, for a rival that cannot load a workload, and `remark`.
 sub new {
     my ($class, $preamble, $figures) = @_;
     return bless { preamble => $preamble, figures => $figures }, $class;
 }
 
-# All that a run has found.
+# The report of a complete run.
 sub of {
     my ($class, $preamble, $bench) = @_;
     my @figures = @{ $bench->{figures} };
@@ -46,7 +46,7 @@ sub of {
     return $class->new($preamble, \@figures);
 }
 
-# One report of several: their figures together, and what they say of themselves once.
+# Joins several reports: all figures, and each of the conditions once.
 sub join_all {
     my ($class, @reports) = @_;
     my @lines = map { @{ $_->{preamble} } } @reports;
@@ -70,7 +70,7 @@ sub from_tsv {
     return $class->new(\@preamble, \@figures);
 }
 
-# The figures that have all of these properties.
+# The figures with all of these properties.
 sub figures {
     my ($self, %properties) = @_;
     return grep { my $figure = $_; !any { $figure->{$_} ne $properties{$_} } keys %properties } @{ $self->{figures} };
@@ -81,7 +81,7 @@ sub markdown {
     my @preamble = @{ $self->{preamble} };
     my @lines = map { my $kind = $_; ((grep { $_ =~ $kind } @preamble), '') } qr/^# /, qr/^    /, qr/^- /;
     my @remarks = map {"- $_->{value}"} $self->figures(figure => 'remark');
-    # What is true of the machine, or of this pg_bulk, is told once, and the rest with the workload.
+    # Remarks about the machine or about this pg_bulk are shown once, others with the workload.
     my %nowhere = map { Rival::label($_->{rival}) . ": $_->{value}" => 1 }
         grep { is_everywhere($_) } $self->figures(figure => 'absent');
     push @remarks, map {"- $_"} sort keys %nowhere;
@@ -91,7 +91,7 @@ sub markdown {
     return join "\n", @lines, map { $self->section($_) } uniq map { $_->{workload} } grep { length $_->{mode} } @{ $self->{figures} };
 }
 
-# How far the times of the same load are apart: one sentence, if there is more than one round.
+# The range of the times of the same load: one sentence, if there is more than one round.
 sub spread {
     my ($self) = @_;
     my %seconds = $self->seconds_of_loads;
@@ -105,8 +105,8 @@ sub spread {
         . ' and %.0f %% at worst (%s). %d loads.', 100 * median(values %spread), 100 * $spread{$worst}, $where, scalar keys %spread;
 }
 
-# The seconds of each load, by what it is: workload, mode, case and rival, tabs between them. The mode `memory` times nothing:
-# its looking takes time.
+# The seconds of each load, by workload, mode, case and rival, separated by tabs. The mode `memory` has no times, since
+# its measuring takes time.
 sub seconds_of_loads {
     my ($self) = @_;
     my %seconds;
@@ -118,7 +118,7 @@ sub seconds_of_loads {
     return %seconds;
 }
 
-# Writes the page, the figures and the picture; with $readme, README.md shows them, too.
+# Writes the page, the figures and the picture; with $readme, also into README.md.
 sub save {
     my ($self, $bench, $out, $name, $readme) = @_;
     write_file("$out/$name.tsv", $self->tsv);
@@ -138,7 +138,7 @@ sub write_file {
     close $file or die "$0: $path: $!\n";
 }
 
-# The values of a figure: those that have all of these properties.
+# The values of a figure with all of these properties.
 sub values_of {
     my ($figures, $name, %properties) = @_;
     return map { $_->{value} }
@@ -154,7 +154,7 @@ sub section {
     my ($self, $title) = @_;
     my @all = grep { length $_->{mode} } $self->figures(workload => $title);
     my $text = "## $title\n";
-    # These have sizes of their own, or none.
+    # These modes have sizes of their own, or none.
     my ($usual) = grep { $_->{mode} !~ /^(?:scale|serial|wal)$/ } @all;
     $text = sprintf "## %s: %s rows, %s MB\n", $title, grouped($usual->{rows}), megabytes($usual->{bytes}) if $usual;
     for my $mode (@ORDER) {
@@ -175,13 +175,13 @@ sub rivals_of {
     return grep { $there{$_} } @Rival::NAMES;
 }
 
-# What a time is compared with: COPY's, or where COPY cannot read the file, what it takes for the good rows.
+# The reference for a time: COPY's or, if COPY cannot read the file, that of COPY of the good rows.
 sub reference {
     my ($seconds) = @_;
     return $seconds->{copy} // $seconds->{copy_good};
 }
 
-# How long, and what it takes: of memory, what the mode `memory` has seen, where it was asked to look.
+# Times and resources: memory only if the mode `memory` was requested.
 sub loads {
     my ($figures, $all) = @_;
     my %seconds = map { $_ => [values_of($figures, 'seconds', rival => $_)] } rivals_of($figures);
@@ -204,7 +204,7 @@ sub loads {
             map { some_megabytes(grep { defined } $_) } @watched
         ];
     }
-    # What nobody has measured, or has nothing to be compared with, is no column.
+    # Columns without values, or without a reference, are left out.
     my @there = grep { my $column = $_; any { length $_->[$column] } @lines } 0 .. $#titles;
     return join '', header(@titles[@there]), map { line(@$_[@there]) } @lines;
 }
@@ -294,7 +294,7 @@ sub scans { return through_wrappers(@_, 'scan', sub {"`SELECT $_[0]`"}, sub { $_
 
 sub inserts { return through_wrappers(@_, 'stored', sub { $_[0] }, sub { Rival::label($_[0]) =~ s/.*, (?=file|bulk)//r }) }
 
-# What is done through file_fdw and others.
+# The results of file_fdw and other wrappers.
 sub through_wrappers {
     my ($figures, undef, $title, $name, $by) = @_;
     my $text = header($title, 'by', 'median s', 'min–max s', 'file_fdw = 1', 'MB/s');
@@ -312,7 +312,7 @@ sub through_wrappers {
 
 # ---- Parts of tables ------------------------------------------------------------------------------------------------
 
-# Words are to the left, numbers to the right.
+# Text is aligned to the left, numbers to the right.
 sub header {
     my @titles = @_;
     my %left = map { $_ => 1 } 'load', 'stage, all processes', 'phase', 'server and table', 'scan', 'stored', 'by', 'single INSERTs during', 'CHECKPOINT during',
@@ -322,7 +322,7 @@ sub header {
 
 sub line { return '| ' . join(' | ', @_) . " |\n" }
 
-# A rival's name, how many processes it took if its name does not tell, and how indexes came by the rows.
+# A rival's name, its number of processes if the name does not contain it, and the index strategies.
 sub label {
     my ($figures, $rival) = @_;
     my $label = Rival::label($rival);
@@ -341,10 +341,10 @@ sub seconds {
     return (sprintf('%.3f', median(@seconds)), sprintf('%.3f–%.3f', min(@seconds), max(@seconds)));
 }
 
-# A median and the worst, in milliseconds.
+# A median and the maximum, in milliseconds.
 sub worst_ms { my @seconds = @_; return map { sprintf '%.1f', $_ * 1e3 } median(@seconds), max(@seconds) }
 
-# How often a median goes into the reference's.
+# The reference's median divided by this one.
 sub speed {
     my ($reference, $median) = @_;
     return $reference && @$reference ? sprintf('%.2f×', median(@$reference) / $median) : '';
@@ -354,7 +354,7 @@ sub times_the_floor { my ($floor, $median) = @_; return $floor ? sprintf('%.2f',
 
 sub median { my @sorted = sort { $a <=> $b } @_; return ($sorted[$#sorted / 2] + $sorted[@sorted / 2]) / 2 }
 
-# A median where there is one.
+# The median, if there are values.
 sub some { my ($format, @values) = @_; return @values ? sprintf $format, median(@values) : '' }
 
 sub some_megabytes { my @values = @_; return @values ? megabytes(median(@values)) : '' }

@@ -1,15 +1,15 @@
-# Who loads, and how. All rivals are timed by the same clock and load into the same table, which was emptied in a
-# transaction of its own before: its file is not new.
+# A rival: one way to load. All rivals are timed by the same clock and load into the same table, which was truncated in an
+# earlier transaction: its file is not new.
 #
-# A rival is a list of statements, one for each session that it takes, or a program. Sessions are connected, have opened
-# the table and have loaded their library before the clock starts; a program's start is in its time. The clock stops
-# when the last answer is there, which is behind the commit. Without a check, there is no time.
+# A rival is a list of statements, one for each session, or a program. Before the clock starts, sessions have connected, opened
+# the table and loaded their library. The time of a program includes its start. The clock stops
+# at the last answer, after the commit. A load whose result is not checked has no time.
 #
-# Not every rival can load every workload. `lacks` says why not: with a reason, where a reader of the report would ask, and
-# with '' where nobody would.
+# Not every rival can load every workload. `lacks` returns the reason: a text if a reader of the report would ask for it,
+# otherwise ''.
 #
-# The tricky point is `truncate`: there the table's file is to be new in the loading transaction, which changes what
-# must be logged and flushed. COPY gets there by TRUNCATE in its own transaction, bulk_load by its option.
+# The tricky point is `truncate`: then the table's file must be new in the loading transaction, which changes the
+# WAL and the flushes. COPY does this by TRUNCATE in its own transaction, bulk_load by its option.
 package Rival;
 use strict;
 use warnings;
@@ -53,7 +53,7 @@ our @NAMES = qw(copy copy_good copy_freeze copy_then_index two_copies four_copie
     bulk_load_1 bulk_load_2 bulk_load_7 bulk_load_table bulk_enqueue four_jobs pg_bulkload_buffered pg_bulkload_direct
     pg_bulkload timescaledb_parallel_copy pgloader file_fdw bulk_fdw bulk_fdw_serial bulk_fdw_direct
     bulk_fdw_exclusive floor);
-# Those that are of use in one mode only.
+# Rivals of one mode only.
 my %SPECIAL = map { $_ => 1 } qw(four_copies four_jobs bulk_load_1 bulk_load_2 bulk_load_7 bulk_fdw_serial);
 our @USUAL = grep { !$SPECIAL{$_} } @NAMES;
 
@@ -69,17 +69,17 @@ sub known { my ($name) = @_; return exists $KINDS{$name} }
 
 sub label { my ($name) = @_; return $KINDS{$name}{label} }
 
-# Whether pg_bulk must be installed for it.
+# Whether it requires pg_bulk.
 sub needs_pg_bulk { my ($name) = @_; return $name =~ /^(?:bulk_|four_jobs)/ }
 
-# Why it cannot load the workload; undef if it can.
+# The reason why it cannot load the workload; undef if it can.
 sub lacks {
     my ($self, $workload) = @_;
     my ($name, $bench) = ($self->{name}, $self->{bench});
     my ($bad, $more) = ($workload->{bad}, defined $workload->{held});
     my $soft = $bench->{major} >= 17;
     if ($name eq 'floor') {
-        # It knows one table and no index.
+        # It supports one table, without indexes.
         return $workload->{title} eq 'test' ? undef : '';
     } elsif ($name eq 'copy') {
         return $bad && !$soft ? 'COPY leaves bad rows out from 17 on' : undef;
@@ -106,7 +106,7 @@ sub lacks {
     return undef;
 }
 
-# The foreign table that it reads, if it reads one.
+# The foreign table that it reads, if any.
 sub foreign_table { my ($self, $workload) = @_; return $self->{server} ? "$workload->{name}_$self->{name}" : undef }
 
 sub copy {
@@ -144,10 +144,10 @@ sub insert {
 
 # Loads the workload and checks the table. Returns the figures, by name.
 #   truncate => 1        the table's file is new in the loading transaction
-#   before_each => sub   called with each session that is going to load
-#   beforehand => sub    called when everything is ready
-#   meanwhile => sub     called with the sessions when they have been set to work; they are waited for behind it
-#   afterwards => sub    called when they are done, before anything is checked
+#   before_each => sub   called with each loading session
+#   beforehand => sub    called when all is ready
+#   meanwhile => sub     called with the sessions after they have started their statements; afterwards they are waited for
+#   afterwards => sub    called when they are done, before the checks
 sub load {
     my ($self, $workload, %how) = @_;
     my ($bench, $name) = ($self->{bench}, $workload->{name});
@@ -192,7 +192,7 @@ sub load {
     return \%figures;
 }
 
-# Processor time of programs that have ended.
+# Processor time of child processes that have ended.
 sub children_cpu { my (undef, undef, $user, $system) = times; return $user + $system }
 
 # One session for each statement, ready to run it.
@@ -212,7 +212,7 @@ sub sessions {
     return @sessions;
 }
 
-# Has an INSERT taken over, or not, as asked for; it must be seen in the plan.
+# Enables or disables acceleration of INSERT; the plan must show it.
 sub choose_insert {
     my ($self, $session, $statement) = @_;
     my $how = { bulk_fdw_direct => 'on', bulk_fdw_exclusive => 'exclusive' }->{ $self->{name} } // 'off';
@@ -227,8 +227,8 @@ sub statements {
     return $self->$statements(@arguments);
 }
 
-# What bulk_load says of itself. A load that was another one than was asked for has no time, either. Returns how many
-# workers it had, and how indexes came by the rows.
+# Checks the result of bulk_load: a load by another strategy than requested has no time. Returns the number of
+# its workers, and the index strategies.
 sub judge {
     my ($self, $workload, $answer) = @_;
     my ($rows, $rejected, $writer, $workers, $indexes, $notes) = split /\|/, $answer, 6;
@@ -236,19 +236,19 @@ sub judge {
     $indexes = join ', ', sort keys %methods;
     $notes = join ' ', map { s/^"(.*)"$/$1/r =~ s/\\(.)/$1/gr } $notes =~ /("(?:[^"\\]|\\.)*"|[^",{}]+)/g;
     my $asked = $self->{bulk}{workers};
-    # A short file is not worth many workers.
+    # A short file gets fewer workers.
     undef $asked if defined $asked && $asked * 2e6 > $workload->{bytes};
     $workload->agree("the number of rows that $self->{name} tells", $rows, $workload->{good_rows});
     $workload->agree("the number of bad rows that $self->{name} tells", $rejected,
         $workload->{rows} - $workload->{good_rows});
-    # A thousand rows are written another way, and right so.
+    # A thousand rows correctly use another writer.
     $workload->agree("the writer of $self->{name} ($notes)", $writer, 'direct') if $workload->{rows} > 10_000;
     $workload->agree("the number of workers of $self->{name} ($notes)", $workers, $asked) if defined $asked;
     $self->{bench}->remark("$workload->{title}, $self->{label}: $notes") if length $notes;
     return ($workers, $indexes);
 }
 
-# The floor must have read every row, and its pages must be as many as COPY's but for one page in use per thread.
+# The floor must have read every row, and have as many pages as COPY except one for each thread.
 sub floor {
     my ($self, $workload) = @_;
     my $bench = $self->{bench};
@@ -260,7 +260,7 @@ sub floor {
     my %figures = $line =~ /(\w+)=([0-9.]+)/g;
     $figures{cpu} = children_cpu() - $cpu;
     $workload->agree('the number of rows of floor', $figures{rows}, $workload->{rows});
-    # From PostgreSQL 16 on COPY makes a file longer ahead of its rows (MAX_BUFFERS_TO_EXTEND_BY).
+    # From PostgreSQL 16 on COPY extends a file ahead of its rows (MAX_BUFFERS_TO_EXTEND_BY).
     my $ahead = $bench->{major} >= 16 ? 64 : 0;
     my $less = ($workload->{heap} - $figures{heap_bytes}) / 8192;
     $less >= -$bench->{threads} && $less <= $bench->{threads} + $ahead

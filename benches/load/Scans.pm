@@ -1,4 +1,4 @@
-# The mode `scan`: a file read through each foreign data wrapper, without anything being loaded.
+# The mode `scan`: a file is read through each foreign data wrapper, without a load.
 package Scans;
 use strict;
 use warnings;
@@ -6,12 +6,12 @@ use Time::HiRes qw(time);
 
 sub scans {
     my ($bench, $workload) = @_;
-    # Neither indexes nor how the table is kept make a difference to a file; bad rows do.
+    # Indexes and UNLOGGED make no difference for a file; bad rows do.
     return if $workload->{index} || $workload->{unlogged} || $workload->{bad};
     my $server = $bench->{server};
     my @wrappers = $bench->rivals($workload, qw(file_fdw bulk_fdw bulk_fdw_serial));
     my @scans = ('count(*)', "sum($workload->{sum})", $workload->columns(q('count(' || quote_ident(attname) || ')')));
-    # The table holds the file's rows, by whoever loaded it last.
+    # The table has the file's rows, from any earlier load.
     my %answer = map { $_ => scalar $server->query("SELECT $_ FROM $workload->{name}") } @scans;
     for my $scan (@scans) {
         $bench->rounds(
@@ -30,8 +30,8 @@ sub scans {
     }
 }
 
-# (seconds, answer). The session has read a row of the table before, and has loaded what compiles expressions: the server does that once a
-# session, in 20 ms, for a plan that has any and is costly, so for parallel counts and not for serial ones.
+# (seconds, answer). The session has read a row of the table before, and has loaded the JIT library. The server loads it once in a
+# session, in 20 ms, for a costly plan with expressions, so for parallel counts and not for serial ones.
 sub timed {
     my ($server, $table, $statement, $setting) = @_;
     my $session = $server->session;
@@ -44,7 +44,7 @@ sub timed {
     return (time - $begin, $answer);
 }
 
-# A select list of all columns is named by its first and its last one.
+# A select list of all columns is shown as its first and its last one.
 sub short { my ($scan) = @_; return $scan =~ /^([^,]+), .*, ([^,]+)$/ ? "$1, …, $2" : $scan }
 
 1;

@@ -1,11 +1,11 @@
-# The private server that is measured: it lives only as long as the run, in a directory of its own, and has no TCP port.
+# The private server that is measured: it lives only during the run, in a directory of its own, and has no TCP port.
 #
-# As root it is run by an unprivileged user. What it reads and writes must lie where that user can reach it, hence
-# base_directory(). Results name no path: what is one is told on the command line and stays out of the settings that are
-# published.
+# If root calls, an unprivileged user runs the server. It must be able to reach all files that it reads and writes, hence
+# base_directory(). Results contain no path: paths are passed on the command line, and are not among the published
+# settings.
 #
-# The tricky point is what a run that was killed leaves behind: postmaster.pid alone may name a process that has nothing
-# to do with it, so a server is recognised by its command line.
+# The tricky point is the state that a killed run leaves: postmaster.pid alone may name an unrelated process,
+# so a server is recognized by its command line.
 package Server;
 use strict;
 use warnings;
@@ -37,7 +37,7 @@ sub base_directory {
     die "$0: no directory that " . ($user // 'this user') . " can reach\n";
 }
 
-# In a directory of the server's user, since the caller's may be closed to it.
+# Runs in a directory of the server's user, since that user may be unable to enter the caller's.
 sub as_server {
     my ($self, $shell_command, @arguments) = @_;
     my @command = (defined $self->{user} ? ('runuser', '-u', $self->{user}, '--') : ());
@@ -45,14 +45,14 @@ sub as_server {
     system(@command) == 0 or die "$0: failed: @command\n";
 }
 
-# A new cluster with these lines of configuration.
+# Creates and starts a cluster with these lines of configuration.
 sub start {
     my ($self, @settings) = @_;
     my ($base, $data, $user) = @$self{qw(base data user)};
     open $self->{lock}, '>>', "$base/lock" or die "$0: $base/lock: $!\n";
     flock $self->{lock}, LOCK_EX | LOCK_NB or die "$0: another run is under way\n";
     $self->stop;
-    # Closed to everybody else, since who reaches the socket is let in.
+    # Closed to all other users, since each user who reaches the socket may connect.
     mkdir "$base/cluster", 0700 or die "$0: $base/cluster: $!\n";
     # The path of a socket is limited to some 100 bytes.
     $self->{socket} = length "$base/cluster" < 90 ? "$base/cluster" : tempdir('pg_bulk-bench-XXXXXX', TMPDIR => 1);
@@ -60,7 +60,7 @@ sub start {
         my ($uid, $gid) = (getpwnam $user)[2, 3];
         chown($uid, $gid, "$base/cluster", $self->{socket}) == 2 or die "$0: chown: $!\n";
     }
-    # From PostgreSQL 18 on a cluster has checksums unless it is told.
+    # From PostgreSQL 18 on initdb enables checksums by default.
     my ($bare) = qx("$self->{bindir}/initdb" --help) =~ /(--no-data-checksums)/;
     $self->as_server('"$0" -D "$1" -U bench -A trust -E UTF8 --locale=C.UTF-8 --no-sync ' . ($bare // '') . ' >"$1.log"',
         "$self->{bindir}/initdb", $data);
@@ -70,11 +70,11 @@ sub start {
         local $self->{database} = 'postgres';
         $self->query('CREATE DATABASE bench');
     }
-    # For programs of others.
+    # For external programs.
     @ENV{qw(PGHOST PGDATABASE)} = ($self->{socket}, 'bench');
 }
 
-# The database that is worked in.
+# The database that is used.
 sub database { my ($self) = @_; return $self->{database} // 'bench' }
 
 sub configure {
@@ -88,8 +88,8 @@ sub command {
         "$self->{bindir}/pg_ctl", @$self{qw(data socket)}, $command);
 }
 
-# Restarts the server with these settings on top of the usual ones, and none from an earlier call; $checksums is what
-# pg_checksums is to do meanwhile, if anything.
+# Restarts the server with these settings in addition to the usual ones, and without those of an earlier call; $checksums is the
+# action of pg_checksums meanwhile, if any.
 sub vary {
     my ($self, $settings, $checksums) = @_;
     unlink "$self->{data}/variant.conf";
@@ -100,7 +100,7 @@ sub vary {
     $self->command('start');
 }
 
-# Nothing of the cluster is worth keeping.
+# Removes the cluster.
 sub stop {
     my ($self) = @_;
     my $data = $self->{data};
@@ -111,7 +111,7 @@ sub stop {
     remove_tree($self->{socket}) if defined $self->{socket};
 }
 
-# The pid of the postmaster, if there is one.
+# The pid of the postmaster, if it runs.
 sub postmaster {
     my ($self) = @_;
     open my $pid_file, '<', "$self->{data}/postmaster.pid" or return undef;
@@ -120,14 +120,14 @@ sub postmaster {
     return (any { $_ eq $self->{data} } split /\0/, <$proc> // '') ? $pid : undef;
 }
 
-# Every process of the server but the postmaster.
+# All processes of the server except the postmaster.
 sub processes {
     my ($self) = @_;
     my $postmaster = $self->postmaster;
     return grep { my $stat = stat_of($_); $stat && $stat->[1] == $postmaster } map { m{([0-9]+)$} } glob '/proc/[0-9]*';
 }
 
-# The fields of /proc/PID/stat behind the program's name, which can hold anything: state, parent, …
+# The fields of /proc/PID/stat behind the program's name, which may contain any byte: state, parent, …
 sub stat_of {
     my ($pid) = @_;
     open my $file, '<', "/proc/$pid/stat" or return undef;
@@ -135,18 +135,18 @@ sub stat_of {
     return [split ' ', $rest];
 }
 
-# Processor time of all processes of the server there are and were, in steps of 10 ms.
+# Processor time of all present and past processes of the server, in steps of 10 ms.
 sub cpu_seconds {
     my ($self) = @_;
     my $ticks = 0;
-    # User and system time; the postmaster's children that have ended are in its other two.
+    # User and system time; for the postmaster also those of its children that have ended.
     for my $stat (map { stat_of($_) } $self->processes) { $ticks += $stat->[11] + $stat->[12] if $stat }
     my $own = stat_of($self->postmaster);
     $ticks += $own->[$_] for 11 .. 14;
     return $ticks / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
-# What the log has from byte $from on; without $from, its length.
+# The log from byte $from on; without $from, its length.
 sub log {
     my ($self, $from) = @_;
     my $log = "$self->{data}.log";

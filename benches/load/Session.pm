@@ -1,14 +1,14 @@
-# A psql that stays: one session, to which statements are sent. It works on its own until its answer is asked for, so
-# several sessions can be at work at the same time.
+# A psql that stays connected: one session, to which statements are sent. A statement runs without the caller until its answer is read, so
+# several sessions can run statements at the same time.
 #
 #   my $session = Session->new($psql, @options);
 #   $session->send('COPY ...');            returns at once
-#   $session->is_done                      true once the answer is there
+#   $session->is_done                      true once the answer is complete
 #   my @lines = $session->wait;            waits for it
 #   my @lines = $session->ask('SELECT 1'); both
 #
-# The tricky point is how to know that an answer is complete: behind each statement, psql is told to print a line that
-# no answer has. psql ends at the first error (which it has told on stderr), and so does the run.
+# The tricky point is the end of an answer: after each statement, psql prints a line that
+# no answer contains. psql exits at the first error (which it has printed on stderr), and so does the run.
 package Session;
 use strict;
 use warnings;
@@ -25,7 +25,7 @@ sub new {
 
 sub send {
     my ($self, $statement) = @_;
-    # An answer that nobody has read yet would be taken for this statement's.
+    # An unread answer would be mistaken for this statement's.
     $self->wait if length $self->{statement};
     $self->{statement} = $statement;
     print { $self->{input} } "$statement;\n\\echo $END\n";

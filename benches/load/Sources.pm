@@ -1,8 +1,8 @@
-# The mode `sources`: what is loaded that is not one plain file. A compressed copy, against the decompressor alone, on one
-# core, and the load of the plain file, since no load can be shorter than the longer one of these by much; psql's \copy, with
-# pg_bulk.copy on and off; and a thousand files of 100 kB by a pattern, against a COPY of each.
+# The mode `sources`: loads from other sources than one plain file. A compressed copy is compared with the decompressor alone, on one
+# core, and with the load of the plain file: no load can be much shorter than the longer of these two. psql's \copy runs with
+# pg_bulk.copy on and off. A thousand files of 100 kB are loaded by a pattern, and by a COPY of each.
 #
-# A figure's rival is here whatever did it, in words.
+# In this mode, a figure's rival describes the way of loading.
 package Sources;
 use strict;
 use warnings;
@@ -42,7 +42,7 @@ sub compressed {
     unlink $copy;
 }
 
-# Of those that we may use. zstd reads and writes by threads of their own, and is to be compared as one that has one core.
+# The first processor that the process may use. zstd uses threads for I/O, and is compared as a program on one core.
 sub first_processor {
     open my $status, '<', '/proc/self/status' or die "/proc/self/status: $!\n";
     my ($first) = map { /^Cpus_allowed_list:\s*(\d+)/ ? $1 : () } <$status>;
@@ -56,7 +56,7 @@ sub by_client {
         map { my $how = $_; ["pg_bulk.copy = $how" => sub { my $s = loader(@_); $s->ask("SET pg_bulk.copy = $how"); $s }, $copy] } qw(off on));
 }
 
-# As many files as there are bytes for, a thousand at most.
+# The number of files for the available bytes, a thousand at most.
 sub many {
     my ($bench, $workload) = @_;
     my $directory = "$bench->{server}{base}/many";
@@ -95,7 +95,7 @@ sub loader {
     return $session;
 }
 
-# Each is [name, what makes a session, a statement for it], or without a session what is to be called.
+# Each case is [name, function that creates a session, a statement for it], or [name, undef, function to call].
 sub compare {
     my ($bench, $workload, $case, @each) = @_;
     $bench->rounds(
@@ -129,7 +129,7 @@ sub table {
     }
     for my $case (@cases) {
         my $of_case = $cases{$case}{seconds};
-        # Turns rotate, so the first one that ran is the first one of the list.
+        # The order rotates, so the first run has the order of the list.
         my @names = @{ $cases{$case}{names} };
         my %median = map { $_ => Report::median(@{ $of_case->{$_} }) } @names;
         for my $i (0 .. $#names) {

@@ -1,9 +1,9 @@
-# Where the time of a load goes, as pg_bulk.log_timing tells: for `profile`, and the mode `serial`, which asks what of a
-# load only one process at a time can do.
+# The time of a load by stage, from pg_bulk.log_timing: for `profile`, and for the mode `serial`, which measures the parts of a
+# load that only one process at a time can do.
 #
-# The tricky point is which stages these are. A batch of pages is appended by whoever has the baton (`extend`, `log`, `flush`,
-# `write`), a stretch of the file is cut by whose turn it is (`cut`): each goes on beside the other and beside what every process
-# does for itself, so the slower one bounds the load, not their sum. What comes before and behind the rows is the leader's alone.
+# The tricky point is the serial stages. The holder of the append lock appends a batch of pages (`extend`, `log`, `flush`,
+# `write`), and the process with the next ticket cuts a chunk off the file (`cut`). Both run beside each other and beside the
+# parallel work of all processes, so the slower one bounds the load, not their sum. Only the leader works before and after the rows.
 package Stages;
 use strict;
 use warnings;
@@ -13,12 +13,12 @@ use Rival;
 use Workload;
 
 my @APPEND = ('extend', 'log', 'flush', 'write');
-# The same, as turns that batches could take one behind the other: while one is flushed, the next is logged.
+# The same stages as a pipeline of batches: while one is flushed, the next one is logged.
 my %TURNS = (log => ['log'], flush => ['flush'], write => [ 'extend', 'write' ]);
 my @PROCESSES = (1, 2, 3, 8, 16, 64);
 my @WAITS = ('wait to cut', 'wait to append');
 
-# Loads once. Returns seconds by stage and by phase, {stages => {name => s}, phases => …, order => {stages => [names], …}},
+# Runs one load. Returns seconds by stage and by phase, {stages => {name => s}, phases => …, order => {stages => [names], …}},
 # and the figures of the load.
 sub of_load {
     my ($bench, $rival, $workload, %how) = @_;
@@ -35,7 +35,7 @@ sub of_load {
     return (\%seconds, $figures);
 }
 
-# By one, two and three processes, into a table whose file is new, and into one that holds rows and is in use.
+# With one, two and three processes, into a table whose file is new, and into one that has rows and is in use.
 sub serial {
     my ($bench, $workload) = @_;
     return if $workload->{bad};
@@ -44,7 +44,7 @@ sub serial {
             my ($case, @more) = @$table;
             $workload->has_room($rows) or next;
             my $other = Workload->new($bench, %$workload{qw(name index unlogged)}, rows => @more ? 1000 : $rows, @more);
-            # The longest files there are; one at a time is enough.
+            # The longest files; one at a time suffices.
             $other->discard if $other->{path} ne $workload->{path};
             $other->begin;
             $bench->rounds(
@@ -67,7 +67,7 @@ sub serial {
     $workload->make_table;
 }
 
-# Seconds by what bounds what, medians; `work` is that of all processes without their waits.
+# Seconds by bound, medians; `work` is that of all processes without their waits.
 sub parts {
     my ($figures) = @_;
     my $of = sub { my ($name) = @_; my @values = Report::values_of($figures, $name); return @values ? Report::median(@values) : 0 };
@@ -83,16 +83,16 @@ sub parts {
     return \%parts;
 }
 
-# The time that so many processes should take, from the parts of a load by one: what they all do at the same time, unless
-# one of the turns takes longer; and what is around it.
+# The expected time for this number of processes, from the parts of a load by one process: the parallel work, unless
+# a serial stage takes longer; and the time before and after the rows.
 sub expected {
     my ($one, $at_work) = @_;
     return $one->{around} + max($one->{work} / $at_work, $one->{append}, $one->{cut});
 }
 
-# What the model says of other machines, as of the most rows that were loaded: at which rate so many processes, each with a core
-# of its own, load; what bounds them; and what would if the append were turns of its own. Everything but a core's share of the
-# work is taken to be as long as it was for one process.
+# The model's predictions for other machines, from the largest load: the rate of a number of processes, each with a core
+# of its own; the stage that bounds it; and the bound if the append were a pipeline. All but the processes' shares of the parallel
+# work is assumed to take as long as with one process.
 sub model {
     my ($figures) = @_;
     my $rows = max(map { $_->{rows} } @$figures);
@@ -121,7 +121,7 @@ sub model {
         . $text;
 }
 
-# What of a load by one process, of the most rows, is one process's at a time; how fast that is; and how many processes fill it.
+# The serial parts of the largest load by one process, their rates, and the number of processes that saturates them.
 sub turns {
     my ($figures) = @_;
     my $rows = max(map { $_->{rows} } @$figures);
@@ -130,7 +130,7 @@ sub turns {
         my $of = sub { my ($rival) = @_; return grep { $_->{rows} == $rows && $_->{case} eq $case && $_->{rival} eq $rival } @$figures };
         my @one = $of->('bulk_load_0') or next;
         my $work = parts(\@one)->{work};
-        # One process alone has no edges to find.
+        # A single process does not search for the ends of chunks.
         my @turns = [ cut => stage([$of->('bulk_load_1')], 'cut') ];
         push @turns, map { [ $_ => stage(\@one, $_) ] } @APPEND;
         push @turns, [ 'append, all of it' => parts(\@one)->{append} ], [ 'around the rows' => parts(\@one)->{around} ];

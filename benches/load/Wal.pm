@@ -1,16 +1,16 @@
-# The mode `wal`: at which rate this server takes WAL, from one session and from two at once, and at which this disk takes
-# bytes. A load appends pages as fast as that at best.
+# The mode `wal`: the rate at which this server accepts WAL, from one session and from two at once, and at which this disk accepts
+# bytes. A load cannot append pages faster.
 #
-# Sessions write messages (pg_logical_emit_message), which nobody reads, as long as the record of a page of `test`. The
-# tricky point is what else is in the time. Calling the function is; it costs little beside 6000 bytes. So are the files
-# of WAL: a new one is filled with zeros first, one that is used again is not. Checkpoints decide which it is, as for a load.
+# Sessions write messages (pg_logical_emit_message), which no process reads, with the length of the record of a page of `test`. The
+# tricky point is other work in this time. The function call costs little beside 6000 bytes. A new WAL
+# segment is filled with zeros first, a recycled one is not. Checkpoints decide between the two, as for a load.
 package Wal;
 use strict;
 use warnings;
 use IO::Handle;
 use Time::HiRes qw(time);
 
-# Bytes of a message; of a batch of pages; written in all.
+# Bytes of a message; of a batch of pages; in total.
 my $RECORD = 6000;
 my $BATCH = 256 * $RECORD;
 my %BYTES = (tiny => 2 * $BATCH);
@@ -62,7 +62,7 @@ sub record {
         figures => { seconds => $seconds, log_bytes => $bytes });
 }
 
-# Writes batches to a new file. Returns how long it took.
+# Writes batches to a new file. Returns the duration.
 sub disk {
     my ($path, $batches, $sync_each) = @_;
     my $bytes = 'x' x $BATCH;

@@ -1,16 +1,16 @@
-# A workload: its file, its table, and what the table must hold after a load.
+# A workload: its file, its table, and the expected content of the table after a load.
 #
-# `load/<name>.sql` has the table, the options that read the file in COPY's words, and the indexes; `generate` writes
-# the file. Files stay for the next run, parts of them (for several COPYs at once) only as long as the workload is measured.
+# `load/<name>.sql` has the table, COPY's options for the file, and the indexes; `generate` writes
+# the file. Files stay for the next run. Parts of them (for several COPYs at once) stay only while the workload is measured.
 #
-# Behind a name can stand what is done to it: `+index` and `+unlogged`, as in test+index. With `more`, the table holds the
-# rows of the file already, and so many more are to be loaded; it is then a table of a database of its own, which is
-# copied anew for each load, so that each finds the same pages and indexes.
+# A name can have suffixes: `+index` and `+unlogged`, as in test+index. With `more`, the table has the
+# rows of the file already, and this number of rows is loaded in addition. The table is then in a database of its own, which is
+# copied for each load, so that each load finds the same pages and indexes.
 #
-# The tricky point is what "the same rows" means. After each load the rows are compared with those of one COPY by number
-# and by a checksum that does not depend on their order; verify_heapam must find nothing to say about the pages, nor
-# bt_index_check about the indexes. The first difference ends the run. Of a file with bad rows, COPY is given what is left
-# of it without them.
+# The tricky point is the meaning of "the same rows". After each load the rows are compared with those of one COPY by number
+# and by a checksum that does not depend on their order; verify_heapam must find no error in the pages, and
+# bt_index_check none in the indexes. The first difference ends the run. For a file with bad rows, COPY loads a copy
+# without them.
 package Workload;
 use strict;
 use warnings;
@@ -47,8 +47,8 @@ sub read_definition {
     $self->{table} =~ s/^CREATE TABLE/CREATE UNLOGGED TABLE/m if $self->{unlogged};
 }
 
-# A file of so many rows from number $first on, generated unless it is there. The stamp beside it, written last, names its
-# size and the generator, so that neither half a file nor one of an older generator is taken for it.
+# A file of rows from number $first on, generated unless it exists. The stamp beside it, written last, has its
+# size and the generator, so that neither a partial file nor one of an older generator is used.
 sub file {
     my ($self, $rows, $first, @options) = @_;
     my $bench = $self->{bench};
@@ -73,7 +73,7 @@ sub file {
     return $path;
 }
 
-# The file in parts, one behind the other.
+# The file in consecutive parts.
 sub parts {
     my ($self, $count) = @_;
     my $done = 0;
@@ -87,7 +87,7 @@ sub parts {
     return @parts;
 }
 
-# Makes the table and loads it once by COPY, which warms the page cache and tells which rows must be there.
+# Creates the table and loads it once by COPY, which warms the page cache and determines the expected rows.
 sub begin {
     my ($self) = @_;
     my $bench = $self->{bench};
@@ -104,7 +104,7 @@ sub begin {
     $self->{heap} = $self->heap_bytes;
 }
 
-# The table that is to be added to, in a database of its own. Nobody is connected to it when it is copied.
+# The base table for `more`, in a database of its own. No session is connected to it when it is copied.
 sub make_base {
     my ($self) = @_;
     my ($bench, $more) = @$self{qw(bench more)};
@@ -125,7 +125,7 @@ sub drop_databases {
     $server->query(map { "DROP DATABASE IF EXISTS $_ (FORCE)" } qw(bench_base bench_copy));
 }
 
-# The table as each load finds it: empty, in a file that is not new; or with the rows that were there before, and its
+# The table in the state before each load: empty, in a file that is not new; or with the base rows, and its
 # indexes in shared buffers, as those of a table in use are.
 sub reset {
     my ($self) = @_;
@@ -134,7 +134,7 @@ sub reset {
         $server->query("TRUNCATE $self->{name}", 'CHECKPOINT');
         return;
     }
-    # Files are copied, and not pages logged one by one; 14 knows nothing else, and no word for it.
+    # Copies files, and does not log pages one by one; 14 has no other strategy, and no option for it.
     my $strategy = $self->{bench}{major} >= 15 ? 'STRATEGY file_copy' : '';
     {
         local $server->{database} = 'postgres';
@@ -146,7 +146,7 @@ sub reset {
         'CHECKPOINT');
 }
 
-# The table anew, and the foreign tables that read the file.
+# Creates the table again, and the foreign tables that read the file.
 sub make_table {
     my ($self, $without_indexes) = @_;
     my ($bench, $name) = @$self{qw(bench name)};
@@ -172,16 +172,17 @@ sub end {
     $server->query("TRUNCATE $self->{name}", 'CHECKPOINT');
 }
 
-# Not for the next run: the file goes with the workload.
+# Not kept for the next run: the file is removed with the workload.
 sub discard { my ($self) = @_; $self->{files}{ $self->{path} } = 1 }
 
-# Also if the run is cut short.
+# Also if the run is interrupted.
 sub DESTROY {
     my ($self) = @_;
     unlink $_, "$_.stamp" for keys %{ $self->{files} };
 }
 
-# Whether the disk has room for the file of so many rows, its pages, its WAL, and a floor of the same size; else that is told.
+# Whether the disk has space for the file with this number of rows, its
+# pages, its WAL, and a floor of the same size; if not, a remark is added.
 sub has_room {
     my ($self, $rows) = @_;
     my $bench = $self->{bench};
@@ -194,7 +195,7 @@ sub heap_bytes { my ($self) = @_; return $self->{bench}{server}->query("SELECT p
 
 sub index_bytes { my ($self) = @_; return $self->{bench}{server}->query("SELECT pg_indexes_size('$self->{name}')") }
 
-# COPY of a file into the table.
+# Runs COPY of a file into the table.
 sub copy {
     my ($self, $path, $more) = @_;
     return "COPY $self->{name} FROM " . quote($path) . " WITH ($self->{options}" . ($more // '') . ')';
@@ -211,15 +212,15 @@ sub arguments {
     return join ', ', map { quote($_) } $path, $self->{name}, $json;
 }
 
-# A call of bulk_load: its answer is rows | rejected | writer | workers | indexes | notes, as they come. To plan an expression over them
-# takes a new session half as long as a thousand rows.
+# A call of bulk_load: its answer is rows | rejected | writer | workers | indexes | notes, unformatted. In a new session, planning
+# an expression over them would take half as long as loading a thousand rows.
 sub bulk_load {
     my ($self, %more) = @_;
     return 'SELECT rows_loaded, rows_rejected, writer, workers, indexes, notes FROM bulk_load('
         . $self->arguments($self->{path}, %more) . ')';
 }
 
-# Files put into the queue, and waited for: the answer is a status for each.
+# Enqueues files, and waits for the jobs: the answer is a status for each.
 sub bulk_enqueue {
     my ($self, @paths) = @_;
     my $enqueue = join ', ', map { 'bulk_enqueue(' . $self->arguments($paths[$_]) . ") AS job$_" } 0 .. $#paths;
@@ -236,22 +237,22 @@ sub columns {
             . " WHERE attrelid = '$self->{name}'::regclass AND attnum > 0");
 }
 
-# What must be equal after two loads of the same file: the number of rows and the sum of their hashes. Rows that others
-# inserted meanwhile have negative ids.
+# The data that must be equal after two loads of the same file: the number of rows and the sum of their hashes. Rows that other
+# sessions inserted meanwhile have negative ids.
 sub content {
     my ($self) = @_;
     return scalar $self->{bench}{server}->query('SELECT count(*), sum(hashtextextended(t::text, 0)::numeric)'
             . " FROM $self->{name} t WHERE $self->{sum} >= 0");
 }
 
-# Fails unless the table is what it must be after a load by $rival.
+# Fails unless the table is as expected after a load by $rival.
 sub check {
     my ($self, $rival) = @_;
     my ($server, $name) = ($self->{bench}{server}, $self->{name});
     $self->agree("the content after $rival", scalar $self->content, $self->{expected});
     my $complaints = $server->query("SELECT blkno, offnum, msg FROM verify_heapam('$name') LIMIT 3");
     $self->agree("verify_heapam after $rival", $complaints, '');
-    # A B-tree must be there, be sound, and know every row of the heap.
+    # A B-tree must exist, be valid, and have every row of the heap.
     my ($valid) = $server->query("SELECT count(*) FROM (SELECT bt_index_check(indexrelid, true) FROM pg_index"
             . " WHERE indrelid = '$name'::regclass AND indisvalid) valid");
     my $wanted = $self->{index} ? () = $self->{indexes} =~ /^(?:ALTER|CREATE)/mg : 0;

@@ -1,6 +1,6 @@
--- What src/format/tests/btree_core.rs has to know, a line for each index: name, files, whether it is unique, fillfactor,
--- deduplicate_items; the table's attributes as attlen:attalign:attbyval:attstorage; the key's columns as attnum:type:
--- indoption:attnotnull:attstorage:whether ranks.sql has its strings.
+-- The input of src/format/tests/btree_core.rs, a line for each index: name, files, whether it is unique, fillfactor,
+-- deduplicate_items. Then the table's attributes as attlen:attalign:attbyval:attstorage, and the key's columns as
+-- attnum:type:indoption:attnotnull:attstorage:whether ranks.sql has its strings.
 SELECT concat_ws(' ',
 	i.relname, pg_relation_filepath(t.oid), pg_relation_filepath(i.oid), x.indisunique::int,
 	coalesce((SELECT option_value FROM pg_options_to_table(i.reloptions) WHERE option_name = 'fillfactor'), '90'),

@@ -1,4 +1,4 @@
--- Tables and indexes whose files src/format/tests/btree_core.rs makes again. An index whose name begins with read_ has
+-- Tables and indexes whose files src/format/tests/btree_core.rs builds again. An index whose name begins with read_ has
 -- been changed since it was built: only the entries of its leaves are compared.
 
 CREATE TABLE rows (
@@ -64,7 +64,7 @@ CREATE INDEX uuids_nulls ON rows (v);
 CREATE INDEX bigs ON rows (big) WITH (fillfactor = 50);
 CREATE INDEX lates ON rows (late);
 
--- Keys that are bytes.
+-- Keys of byte strings.
 CREATE TABLE strings (
 	id int NOT NULL, few int2, digits text COLLATE "C" NOT NULL, word text COLLATE "C", same text COLLATE "C",
 	value text COLLATE "C" NOT NULL, wide text COLLATE "C", steps text COLLATE "POSIX" NOT NULL, url varchar,
@@ -123,10 +123,10 @@ CREATE INDEX bytes_uuid ON strings (u, value) WITH (fillfactor = 70);
 CREATE INDEX bytes_many ON strings (few, value, d, gaps DESC, u, zeros, id);
 CREATE INDEX bytes_twice ON strings (word, word DESC);
 CREATE INDEX bytes_low ON strings (low, few);
--- Fixed width, and too much for a word.
+-- Fixed width, and too wide for one word.
 CREATE INDEX bytes_wide_numbers ON strings (u, id, d);
 
--- Headers of four bytes. INSERT would leave shorter ones.
+-- Varlena headers of four bytes. INSERT would store shorter ones.
 CREATE TABLE plains (id serial, t text COLLATE "C", i int2 DEFAULT 7);
 ALTER TABLE plains ALTER t SET STORAGE PLAIN;
 COPY plains (t) FROM PROGRAM 'seq 1 7 140000';
@@ -134,7 +134,7 @@ COPY plains (t) FROM PROGRAM $$seq -f "$(printf %0140d 1)-%.0f" 1 3000$$;
 CREATE INDEX bytes_plain ON plains (t);
 CREATE INDEX bytes_plain_pair ON plains (i, t DESC);
 
--- Keys that a page holds three or a few of.
+-- Keys of which three or a few fit on a page.
 CREATE TABLE longs (id int NOT NULL, t text COLLATE "C" NOT NULL, b bytea, few int2) WITH (toast_tuple_target = 8160);
 ALTER TABLE longs ALTER t SET STORAGE EXTERNAL, ALTER b SET STORAGE EXTERNAL;
 INSERT INTO longs
@@ -148,7 +148,7 @@ CREATE INDEX bytes_long_zeros ON longs (b);
 CREATE INDEX bytes_long_pair ON longs (few, b);
 CREATE INDEX bytes_long_pair_down ON longs (b DESC, few);
 
--- Strings that ICU compares, and beside each what is equal to it but for its bytes: for a rank that stands in for a sort key.
+-- Strings with an ICU collation, each beside a string that differs only in its bytes: the rank replaces the sort key.
 SELECT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i') AS icu \gset
 CREATE TABLE ranked (relation regclass, attnum int2, same name);
 \if :icu
@@ -178,7 +178,7 @@ CREATE UNIQUE INDEX icu_unique ON collated (base, id);
 INSERT INTO ranked VALUES ('collated', 3, 'bases_same'), ('collated', 4, 'numbers_same'), ('collated', 5, 'german_same');
 \endif
 
--- Around the borders of one page and of one row.
+-- Row counts near the limits of one page and of one row.
 SELECT format('CREATE TABLE few_%1$s AS SELECT g AS i, g / 3 AS j FROM generate_series(1, %1$s) g', n),
 	format('CREATE INDEX single_%1$s ON few_%1$s (i)', n), format('CREATE INDEX double_%1$s ON few_%1$s (j)', n)
 FROM unnest(ARRAY[0, 1, 2, 3, 365, 366, 367, 368, 406, 407, 408, 409, 1000]) AS n \gexec
@@ -189,7 +189,7 @@ SELECT format('CREATE TABLE string_%1$s AS SELECT g::text COLLATE "C" AS i, (g /
 	format('CREATE INDEX bytes_double_%1$s ON string_%1$s (j DESC)', n)
 FROM unnest(ARRAY[0, 1, 2, 3, 406, 407, 1000]) AS n \gexec
 
--- Pages that have been split, deduplicated, emptied and deleted.
+-- Pages that were split, deduplicated, emptied and deleted.
 CREATE TABLE changed (i int NOT NULL, j int, k bigint NOT NULL);
 CREATE INDEX read_ascending ON changed (i);
 CREATE INDEX read_duplicates ON changed (j);

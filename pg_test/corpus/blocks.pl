@@ -1,4 +1,4 @@
-# What matters, at the edges of 64-byte blocks: a scan that works on blocks
+# Special bytes at the edges of 64-byte blocks: a scan that works on blocks
 # carries a quote, a backslash, a CR or half a character from one to the next.
 use strict;
 use warnings FATAL => 'all';

@@ -1,5 +1,5 @@
-# Bytes that are no text: zero bytes, invalid UTF-8, a byte order mark where it
-# is none; and the values that errors quote.
+# Bytes that are not valid text: zero bytes, invalid UTF-8, a byte order mark at another
+# place than the beginning; and the values that errors quote.
 use strict;
 use warnings FATAL => 'all';
 use Corpus qw(text csv);

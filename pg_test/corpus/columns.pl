@@ -1,4 +1,4 @@
-# Column counts, headers, and which of several errors is the first.
+# Numbers of columns, headers, and the first one of several errors.
 use strict;
 use warnings FATAL => 'all';
 use Corpus qw(text csv);

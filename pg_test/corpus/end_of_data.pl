@@ -1,5 +1,5 @@
-# \. ends the data when it stands alone on a line, and what it means elsewhere
-# differs by format, by line end and by what follows it.
+# \. ends the data if it stands alone on a line. Its meaning in other places
+# depends on the format, the line end and the bytes behind it.
 use strict;
 use warnings FATAL => 'all';
 use Corpus qw(text csv);

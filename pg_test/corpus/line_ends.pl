@@ -1,4 +1,4 @@
-# Line ends: the first line decides what ends a line, and every other kind is
+# Line ends: the first line decides the kind of line end, and every other kind is
 # data in CSV quotes, an error outside of them.
 use strict;
 use warnings FATAL => 'all';

@@ -1,5 +1,5 @@
-# Long fields and long files: across 64 kB, where COPY refills its buffers, and
-# far beyond what one read brings.
+# Long fields and long files: beyond 64 kB, where COPY refills its buffers, and
+# far beyond the size of one read.
 use strict;
 use warnings FATAL => 'all';
 use Corpus qw(text csv);
@@ -33,7 +33,7 @@ for my $at ($edge - 2 .. $edge + 1)
 	  [ "$at: bad number", substr("1234567\n" x 10_000, -$at) . "x\n", ['a int4'], @both ];
 }
 
-# No two stretches alike, so that a chunk read twice or not at all shows.
+# No two parts are equal, so that a chunk that is read twice or not at all is noticed.
 my $varied = join('', map { sprintf("%d,%x,\"%o\"\n", $_, $_ * 7919, $_ * 31) } 1 .. 8_000);
 my $paragraph = join(' ', map { sprintf('%x', $_ * 104_729) } 1 .. 140_000);
 

@@ -1,5 +1,5 @@
-# Quotes of CSV. A quote opens anywhere in a field, what follows the closing one
-# belongs to the field, and a field that had quotes is not NULL.
+# Quotes of CSV. A quote opens anywhere in a field, bytes after the closing one
+# belong to the field, and a field that had quotes is not NULL.
 use strict;
 use warnings FATAL => 'all';
 use Corpus qw(text csv);
@@ -7,7 +7,7 @@ use Corpus qw(text csv);
 my @opposite = (csv(), csv(null => 'x'), csv(force_null => ['a']), csv(force_not_null => ['a']),
 	csv(force_null => ['a'], force_not_null => ['a']));
 
-# Every printable character in each role, and two of the control characters.
+# Every printable character in each role, and two control characters.
 my @roles;
 for my $byte (1 .. 127)
 {
@@ -77,7 +77,7 @@ for my $byte (1 .. 127)
 	[ 'quote in the NULL string', "a\n", 1, csv(null => 'a"') ],
 	[ 'line end in the NULL string', "a\n", 1, csv(null => "a\n"), text(null => "\r") ],
 	[ 'quotes of text format', "a\n", 1, text(quote => '"'), text(escape => '"'), text(force_null => ['a']), text(force_not_null => ['a']) ],
-	# Delimiters of more than one byte COPY does not have.
+	# COPY has no delimiters of more than one byte.
 	[ 'multibyte quote', "a\xc3\xa9b\n", 2, csv(quote => "\xc3\xa9") ],
 	[ 'multibyte in quotes', qq("\xe6\x97\xa5","\xf0\x9f\x8e\x89"\n), 2, csv() ],
 	[ 'many quoted fields', join(',', ('"x"') x 20) . "\n" . join(',', ('""') x 20) . "\n", 20, csv() ],

@@ -1,6 +1,6 @@
--- What tests need of indexes that loads build, besides index_helpers.sql.
+-- Functions for tests of indexes that loads build, in addition to index_helpers.sql.
 
--- An index's pages, and what is on one of them but for its LSN and checksum; in a high key's own t_tid is nothing that counts.
+-- The pages of an index, and the content of one without its LSN and checksum; t_tid in a high key has no meaning.
 CREATE FUNCTION pages(index regclass) RETURNS bytea[] LANGUAGE sql AS $$
 	SELECT array_agg(public.get_raw_page(index::text, block) ORDER BY block)
 	FROM generate_series(0, pg_relation_size(index) / current_setting('block_size')::int - 1) block
@@ -11,7 +11,7 @@ CREATE FUNCTION lines_of(page bytea, block int) RETURNS TABLE (line text) LANGUA
 	UNION ALL SELECT format('%s: %s', block, i) FROM public.bt_page_items(page) i WHERE block > 0
 	UNION ALL SELECT format('%s: %s', block, substr(page, 25)) WHERE block = 0
 $$;
--- Bytes that are the same need not be looked at.
+-- Pages with equal bytes are skipped.
 CREATE FUNCTION difference(ours bytea[], cores bytea[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	i int;
@@ -25,7 +25,7 @@ BEGIN
 		RETURN QUERY (SELECT 'core''s: ' || line FROM lines_of(cores[i], i - 1) EXCEPT SELECT 'core''s: ' || line FROM lines_of(ours[i], i - 1) LIMIT 3);
 	END LOOP;
 END $$;
--- Loads a file into an empty table: by which way the indexes got their keys, what is wrong with them, and whether
+-- Loads a file into an empty table. Returns the strategies of the indexes, amcheck's complaints about them, and whether
 -- core would build them otherwise.
 CREATE FUNCTION built(file text, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
@@ -42,7 +42,7 @@ BEGIN
 		FROM jsonb_array_elements(result.indexes) i GROUP BY i ->> 'method', i ->> 'from' ORDER BY 1;
 	RETURN QUERY SELECT 'note: ' || note FROM unnest(result.notes) note;
 	RETURN QUERY SELECT faults(target);
-	-- What several processes have built is the same but for where it lies.
+	-- An index that several processes have built has the same pages in another order.
 	FOR index IN SELECT (i ->> 'index')::regclass FROM jsonb_array_elements(result.indexes) i WHERE i ->> 'from' = 'load' AND NOT i ? 'workers' ORDER BY i ->> 'index' LOOP
 		SELECT relpages, reltuples INTO statistics FROM pg_class WHERE oid = index;
 		ours := pages(index);
@@ -62,7 +62,7 @@ BEGIN
 	RETURN result;
 END $$;
 
--- Where the keys of a file's rows come from, for each index.
+-- The source of the keys of a file's rows, for each index.
 CREATE FUNCTION sources(file text, target regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(concat_ws(' ', i ->> 'index', i ->> 'method', i ->> 'from'), ', ' ORDER BY i ->> 'index')
 	FROM bulk_load(data_path(file), target, options), jsonb_array_elements(indexes) i

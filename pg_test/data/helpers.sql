@@ -1,5 +1,5 @@
--- What several test files need: files with given bytes, errors as rows, plans without what differs from machine to
--- machine. A test file sets `schema` and reads this file in; everything ends up in that schema, which it drops.
+-- Functions for many test files: files with given bytes, errors as rows, plans without details that differ from machine to
+-- machine. A test file sets `schema` and includes this file; all objects are in this schema, which the test drops.
 CREATE SCHEMA :schema;
 SET search_path = :schema, public;
 \getenv data PGB_DATA
@@ -9,7 +9,7 @@ CREATE FUNCTION data_path(name text) RETURNS text LANGUAGE sql AS $$
 	SELECT current_setting('test.dir') || '/' || name
 $$;
 
--- Everything that names the directory of the data names it PGB_DATA.
+-- Replaces the data directory's path by PGB_DATA.
 CREATE FUNCTION without_path(line text) RETURNS text LANGUAGE sql AS $$
 	SELECT replace(line, current_setting('test.dir'), 'PGB_DATA')
 $$;
@@ -26,7 +26,7 @@ CREATE PROCEDURE write_file(name text, content text) LANGUAGE sql AS $$
 	CALL write_bytes(name, convert_to(content, 'UTF8'))
 $$;
 
--- Writes the file, and makes a foreign table `name` of it.
+-- Writes the file, and creates a foreign table `name` for it.
 CREATE PROCEDURE make_table(name text, columns text, options text, content text) LANGUAGE plpgsql
 SET client_min_messages = warning AS $$
 BEGIN
@@ -36,8 +36,8 @@ BEGIN
 		', ' || nullif(options, ''));
 END $$;
 
--- What COPY says of options from 17 on, in the words and with the SQLSTATE that it had before. That it is what the server's own
--- COPY says is seen where the two are compared (t/001_differential.t).
+-- Converts COPY's messages about options from 17 on into the older message and SQLSTATE. That they equal those of the server's own
+-- COPY is tested by t/001_differential.t.
 CREATE FUNCTION older_words(said text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT CASE
 		WHEN said ~ '^0A000: COPY [A-Z_]+ requires CSV mode$'
@@ -49,7 +49,7 @@ CREATE FUNCTION older_words(said text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	END
 $$;
 
--- What is wrong with a statement: its SQLSTATE, MESSAGE, DETAIL, HINT and the CONTEXT that comes from the scan.
+-- The error of a statement: its SQLSTATE, MESSAGE, DETAIL, HINT and the CONTEXT of the scan.
 CREATE FUNCTION error_of(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	message text;
@@ -68,23 +68,23 @@ EXCEPTION WHEN OTHERS THEN
 		RETURN NEXT without_path('DETAIL: ' || detail);
 	END IF;
 	IF hint <> '' THEN
-		-- Settings have their names as they are listed from 17 or 18 on.
+		-- From 17 or 18 on, settings have the names of pg_settings.
 		RETURN NEXT without_path('HINT: ' || replace(hint, '"DateStyle"', '"datestyle"'));
 	END IF;
 	FOREACH line IN ARRAY string_to_array(context, E'\n') LOOP
 		EXIT WHEN line LIKE 'SQL statement %' OR line LIKE 'PL/pgSQL function %error_of%';
-		-- From 18 on it is said whose expression it is.
+		-- From 18 on, the context names the expression's function.
 		RETURN NEXT without_path('CONTEXT: ' || replace(line, 'PL/pgSQL expression "', 'SQL expression "'));
 	END LOOP;
 END $$;
 
--- Lines of a plan. What is measured in time or memory is left out; 18 writes row counts with decimals.
+-- Lines of a plan, without times and memory; 18 writes row counts with decimals.
 CREATE FUNCTION plan_of(statement text, options text DEFAULT 'COSTS OFF') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	line text;
 BEGIN
 	FOR line IN EXECUTE format('EXPLAIN (%s) %s', options, statement) LOOP
-		-- From 18 on, JSON says of each node whether it is disabled, and each window is described.
+		-- From 18 on, JSON has a field `Disabled` for each node, and describes each window.
 		line := regexp_replace(line, '\n *"Disabled": false,', '', 'g');
 		CONTINUE WHEN line ~ 'Memory|Disabled|Storage|^ *Window: ';
 		-- From 17 on, plans refer to an InitPlan by its number.
@@ -93,7 +93,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- Rows that the planner expects of a statement.
+-- The planner's row estimate for a statement.
 CREATE FUNCTION rows_expected(statement text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	plan json;

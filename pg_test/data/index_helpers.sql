@@ -1,6 +1,6 @@
--- What tests of indexes need besides helpers.sql.
+-- Functions for tests of indexes, in addition to helpers.sql.
 
--- The result of a query that must use the index, which for its time is the table's only valid one.
+-- The result of a query that must use the index; meanwhile the index is the table's only valid one.
 CREATE FUNCTION by_index(index regclass, query text) RETURNS text LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_sort = off SET enable_incremental_sort = off SET client_min_messages = warning AS $$
 DECLARE
@@ -29,8 +29,8 @@ BEGIN
 	RETURN result;
 END $$;
 
--- What is wrong with a table and its indexes: amcheck's findings, and every B-tree by which other rows are found than
--- by a sequential scan.
+-- Complaints about a table and its indexes: those of amcheck, and every B-tree that finds other rows than
+-- a sequential scan.
 CREATE FUNCTION faults(target regclass) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	index record;
@@ -58,7 +58,7 @@ BEGIN
 		EXCEPTION WHEN OTHERS THEN
 			RETURN NEXT index.name || ': ' || SQLERRM;
 		END;
-		-- Rows are the same that are in the same place.
+		-- Rows are equal if their TIDs are.
 		query := format('SELECT count(*) || '' '' || coalesce(sum(hashtidextended(tid, 0)), 0) FROM (SELECT r.ctid AS tid FROM %s r WHERE %s ORDER BY %s OFFSET 0) s',
 			target, index.predicate, index.keys);
 		indexs := by_index(index.name, query);
@@ -72,7 +72,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- How the indexes of a table came by a file's rows, and what is wrong with them now.
+-- The strategies of a table's indexes in the load of a file, and complaints about them afterwards.
 CREATE FUNCTION indexed(file text, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	result record;
@@ -89,7 +89,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Has the database had so many temporary files since it had `before`? Processes that have ended may not have told yet.
+-- Whether the database has written this many temporary files since `before`. Processes that ended may not have reported theirs yet.
 CREATE FUNCTION spilled(before bigint, wanted bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 1..100 LOOP

@@ -1,11 +1,11 @@
--- What the tests of INSERT … SELECT need besides helpers.sql.
+-- Functions for tests of INSERT … SELECT, in addition to helpers.sql.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS amcheck SCHEMA public;
 RESET client_min_messages;
 
--- How it is done, and what comes of it if that is the same with direct_insert on and off: rows, row count, ids, or
--- error. Else both. By one process and, where that is asked for, by several. Of many rows only the number. Nothing stays. The
--- target is a table, or a query of it in parentheses.
+-- The plan, and the result if it is equal with direct_insert on and off: rows, row count, ids, or
+-- error. Otherwise both results. With one process and, on request, with several. If there are many rows, only their number.
+-- Everything is rolled back. The target is a table, or a query of it in parentheses.
 CREATE FUNCTION either_way(statement text, target text DEFAULT 't', processes int[] DEFAULT '{0}') RETURNS SETOF text LANGUAGE plpgsql
 SET client_min_messages = warning AS $$
 DECLARE
@@ -36,7 +36,7 @@ BEGIN
 		how := 'no plan';
 	END;
 	RETURN NEXT how;
-	-- Minus one stands for core's way.
+	-- Minus one stands for core's INSERT.
 	FOREACH mode IN ARRAY -1 || processes LOOP
 		PERFORM set_config('pg_bulk.direct_insert', CASE mode WHEN -1 THEN 'off' ELSE 'on' END, true);
 		IF mode >= 0 THEN
@@ -97,6 +97,6 @@ BEGIN
 	EXECUTE format('SELECT string_agg(line, '''') FROM (SELECT array_to_string(ARRAY(SELECT value FROM json_each_text(row_to_json(q))), '','', '''') || E''\n'' AS line FROM (%s) q) lines', query) INTO content;
 	RETURN content;
 END $$;
--- Three rows, and twelve.
+-- Foreign tables of three rows, and of twelve.
 CALL make_table('ft', 'id int, word text, day date, n int', $$format 'csv'$$, as_file('TABLE numbered LIMIT 3'));
 CALL make_table('twelve', 'id int, word text, day date, n int', $$format 'csv'$$, as_file('TABLE numbered'));

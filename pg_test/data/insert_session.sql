@@ -1,4 +1,4 @@
--- Statements around an INSERT … SELECT: run with direct_insert on and off, what they say is the same.
+-- Statements around an INSERT … SELECT: their output is equal with direct_insert on and off.
 SELECT plan_of('INSERT INTO t SELECT id, word FROM ft') AS line LIMIT 1;
 INSERT INTO t SELECT id, word FROM ft;
 INSERT INTO t SELECT id, word FROM ft WHERE id > 3;
@@ -41,7 +41,7 @@ CALL fill_and_commit();
 SELECT count(*), sum(id) FROM t;
 TRUNCATE t;
 
--- Transactions: what is seen when, what is left after savepoints, and which commands rows are of.
+-- Transactions: visibility of rows, the state after savepoints, and the command ids of rows.
 BEGIN;
 INSERT INTO t SELECT id, word FROM ft;
 DECLARE earlier CURSOR FOR SELECT id FROM t ORDER BY id;
@@ -81,7 +81,7 @@ COMMIT;
 SELECT count(*) FROM t;
 TRUNCATE t;
 
--- Constraints that wait for the end of the transaction.
+-- Deferred constraints.
 BEGIN;
 INSERT INTO late SELECT id, id / 2 FROM ft;
 INSERT INTO above VALUES (2);
@@ -97,7 +97,7 @@ SET CONSTRAINTS ALL IMMEDIATE;
 ROLLBACK;
 TRUNCATE late, above;
 
--- Plans that are kept, with parameters.
+-- Kept plans, with parameters.
 PREPARE insertion (int, text) AS INSERT INTO t SELECT id + $1, coalesce(word, $2) FROM ft WHERE id >= $1;
 EXECUTE insertion (1, 'none');
 SET plan_cache_mode = force_generic_plan;
@@ -126,7 +126,7 @@ INSERT INTO tight (n) SELECT id FROM twelve;
 SELECT count(*), max(s), (SELECT last_value FROM tight_i_seq) FROM tight;
 DROP TABLE tight;
 
--- Statistics of rows that came, that were rolled back, that an error took.
+-- Statistics of rows that were inserted, rolled back, or lost by an error.
 CREATE TABLE counted (id int, word text CHECK (word <> 'three'));
 INSERT INTO counted SELECT id, word FROM ft WHERE id < 3;
 BEGIN;

@@ -1,4 +1,4 @@
--- What the tests of bulk_load need besides helpers.sql.
+-- Functions for tests of bulk_load, in addition to helpers.sql.
 
 -- A load's figures without those that differ from run to run.
 CREATE FUNCTION figures(file text, target regclass, options jsonb DEFAULT '{}', OUT loaded bigint, OUT rejected bigint,
@@ -7,8 +7,8 @@ CREATE FUNCTION figures(file text, target regclass, options jsonb DEFAULT '{}', 
 	FROM bulk_load(data_path(file), target, options)
 $$;
 
--- Loads `content` by COPY and by bulk_load into tables of the same definition, by each writer. Says how many rows there
--- are, or what the error is, if all agree; and shows both sides if not. COPY lacks the CONTEXT line that names the file.
+-- Loads `content` by COPY and by bulk_load into tables of the same definition, by each writer. Returns the number of rows,
+-- or the error, if all agree, and both sides if not. COPY lacks the CONTEXT line that names the file.
 CREATE FUNCTION same(definition text, content bytea, copy text, options jsonb, columns text DEFAULT '')
 RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
@@ -58,8 +58,8 @@ CREATE FUNCTION same(definition text, content text, copy text DEFAULT '', option
 	SELECT same(definition, convert_to(content, 'UTF8'), copy, options, columns)
 $$;
 
--- Loads `content` by one process, and by several in small chunks, into tables of the same definition. Says how many rows
--- were loaded, rejected and kept as rejects, or what the error is, if both agree; and shows both sides if not.
+-- Loads `content` by one process, and by several in small chunks, into tables of the same definition. Returns the numbers of
+-- rows loaded, rejected and kept as rejects, or the error, if both agree, and both sides if not.
 CREATE FUNCTION alike(definition text, content bytea, options jsonb) RETURNS SETOF text LANGUAGE plpgsql
 SET client_min_messages = warning AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- The points of src/pg/points.rs, driven from SQL. pg_test/run reads this into the database of the isolation specs. A
+-- The test points of src/pg/points.rs, controlled from SQL. pg_test/run loads this into the database of the isolation specs. A
 -- program's working directory is the data directory.
 CREATE SCHEMA points;
 
@@ -7,7 +7,7 @@ BEGIN
 	EXECUTE format('COPY (SELECT WHERE false) TO PROGRAM %L', command);
 END $$;
 
--- From now on whoever comes to the point does that. The name stands for itself in a shell.
+-- From now on, processes that reach the point run the command. The name needs no quotes in a shell.
 CREATE FUNCTION point_set(name text, command text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	IF name !~ '^[a-z_.]+$' OR command !~ '^[a-z0-9= ]+$' THEN
@@ -17,7 +17,7 @@ BEGIN
 		command, name));
 END $$;
 
--- Who waits there, sooner or later; an error after 30 seconds.
+-- Waits until processes wait at the point; an error after 30 seconds.
 CREATE FUNCTION point_wait(name text, processes int DEFAULT 1) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 1..3000 LOOP
@@ -29,7 +29,7 @@ BEGIN
 	RAISE 'nobody came to "%"', name;
 END $$;
 
--- Whoever waits there goes on. Returns when they do.
+-- Releases the processes that wait at the point, and returns when they have gone on.
 CREATE FUNCTION point_clear(name text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	CALL points.run(format('rm -f pg_bulk_points/%s pg_bulk_points/%1$s.once', name));
@@ -42,9 +42,9 @@ BEGIN
 	RAISE 'somebody still waits at "%"', name;
 END $$;
 
--- The isolation tester asks this function whether a step waits for another session, and otherwise waits for the step to
--- end. A process at a point waits for other sessions too. It is another function of the name that must answer: one that
--- is replaced keeps its OID, by which the server would find its own.
+-- The isolation tester asks this function whether a step waits for another session; if not, it waits for the step to
+-- end. A process at a test point waits for other sessions, too. A new function with this name must answer:
+-- a replaced one keeps its OID, by which the server would call its own built-in function.
 ALTER FUNCTION pg_catalog.pg_isolation_test_session_is_blocked(int, int[]) RENAME TO pg_isolation_test_session_waits_for_lock;
 CREATE FUNCTION pg_catalog.pg_isolation_test_session_is_blocked(pid int, others int[]) RETURNS boolean LANGUAGE sql AS $$
 	SELECT pg_isolation_test_session_waits_for_lock($1, $2) OR EXISTS (

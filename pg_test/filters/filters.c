@@ -1,5 +1,6 @@
 /*
- * Filters in C, good ones and bad ones. Each makes a row of the type that it is declared to return, or of another one.
+ * Filters in C, correct and incorrect ones. Each returns a row
+ * of the type that it is declared to return, or of another one.
  */
 #include "postgres.h"
 
@@ -11,7 +12,7 @@
 
 PG_MODULE_MAGIC;
 
-/* Of the function's result, made once a call site. */
+/* The descriptor of the function's result, cached in fn_extra. */
 static TupleDesc
 row_of(FunctionCallInfo fcinfo)
 {
@@ -45,7 +46,7 @@ form(FunctionCallInfo fcinfo, TupleDesc row)
 	return HeapTupleGetDatum(heap_form_tuple(row, values, nulls));
 }
 
-/* The row as it is. */
+/* Returns the row unchanged. */
 PG_FUNCTION_INFO_V1(filter_same);
 Datum
 filter_same(PG_FUNCTION_ARGS)
@@ -53,7 +54,7 @@ filter_same(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(form(fcinfo, row_of(fcinfo)));
 }
 
-/* The same, but for each row whose first column is 10n + 3. */
+/* Returns the row unchanged, and NULL if the first column is 10n + 3. */
 PG_FUNCTION_INFO_V1(filter_some);
 Datum
 filter_some(PG_FUNCTION_ARGS)
@@ -63,7 +64,7 @@ filter_some(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(form(fcinfo, row_of(fcinfo)));
 }
 
-/* Nothing. */
+/* Returns NULL. */
 PG_FUNCTION_INFO_V1(filter_none);
 Datum
 filter_none(PG_FUNCTION_ARGS)
@@ -71,7 +72,7 @@ filter_none(PG_FUNCTION_ARGS)
 	PG_RETURN_NULL();
 }
 
-/* An error where the first column is 7. */
+/* Raises an error if the first column is 7. */
 PG_FUNCTION_INFO_V1(filter_picky);
 Datum
 filter_picky(PG_FUNCTION_ARGS)
@@ -82,7 +83,7 @@ filter_picky(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(form(fcinfo, row_of(fcinfo)));
 }
 
-/* The same memory for each row, which nobody may write to: the first one's row, always. */
+/* Returns the first row for all rows, in the same memory, which the caller must not write to. */
 PG_FUNCTION_INFO_V1(filter_one_row);
 Datum
 filter_one_row(PG_FUNCTION_ARGS)
@@ -99,7 +100,7 @@ filter_one_row(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(fcinfo->flinfo->fn_extra);
 }
 
-/* A tuple of fewer columns than the type has that it says it is of, as somebody makes who has not heard of ADD COLUMN. */
+/* A tuple with fewer columns than the type that it claims, as from a function that was written before ADD COLUMN. */
 PG_FUNCTION_INFO_V1(filter_shorter);
 Datum
 filter_shorter(PG_FUNCTION_ARGS)
@@ -116,7 +117,7 @@ filter_shorter(PG_FUNCTION_ARGS)
 	PG_RETURN_HEAPTUPLEHEADER(tuple);
 }
 
-/* A record, which from the fifth row on is one of numbers only. */
+/* A record, which from the fifth row on has only numbers. */
 PG_FUNCTION_INFO_V1(filter_record);
 Datum
 filter_record(PG_FUNCTION_ARGS)
@@ -133,7 +134,7 @@ filter_record(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(row), values, nulls)));
 }
 
-/* Where the first column is 2, the type of the rows becomes another one meanwhile. */
+/* At a first column of 2, the function alters the type of the rows. */
 PG_FUNCTION_INFO_V1(filter_altering);
 Datum
 filter_altering(PG_FUNCTION_ARGS)
@@ -162,7 +163,7 @@ filter_altering(PG_FUNCTION_ARGS)
 	PG_RETURN_HEAPTUPLEHEADER(tuple);
 }
 
-/* A row that says that it is of the function's type and from the fifth on is of another one: of two numbers. */
+/* A row that claims the function's type, and from the fifth row on has another one: two numbers. */
 PG_FUNCTION_INFO_V1(filter_liar);
 Datum
 filter_liar(PG_FUNCTION_ARGS)
@@ -175,7 +176,7 @@ filter_liar(PG_FUNCTION_ARGS)
 	PG_RETURN_HEAPTUPLEHEADER(tuple);
 }
 
-/* A row that is the argument, as it is: the same memory. */
+/* Returns its argument: the same memory. */
 PG_FUNCTION_INFO_V1(filter_whole);
 Datum
 filter_whole(PG_FUNCTION_ARGS)
@@ -183,7 +184,7 @@ filter_whole(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 }
 
-/* The same, but for each row whose first column is 10n + 3; rows of 10n + 4 are other memory. */
+/* The same, but NULL if the first column is 10n + 3, and a copy if it is 10n + 4. */
 PG_FUNCTION_INFO_V1(filter_whole_some);
 Datum
 filter_whole_some(PG_FUNCTION_ARGS)
@@ -199,7 +200,7 @@ filter_whole_some(PG_FUNCTION_ARGS)
 	PG_RETURN_HEAPTUPLEHEADER(row);
 }
 
-/* All columns of the row, formed anew. */
+/* Forms a new row from all columns. */
 PG_FUNCTION_INFO_V1(filter_whole_anew);
 Datum
 filter_whole_anew(PG_FUNCTION_ARGS)
@@ -216,7 +217,7 @@ filter_whole_anew(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(type, values, nulls)));
 }
 
-/* A megabyte in a context of its own, of which nothing is needed, unless there are many already. */
+/* Allocates a megabyte that is never used, in a new context, and fails if too much is allocated already. */
 PG_FUNCTION_INFO_V1(filter_children);
 Datum
 filter_children(PG_FUNCTION_ARGS)
@@ -229,7 +230,7 @@ filter_children(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(form(fcinfo, row_of(fcinfo)));
 }
 
-/* A megabyte of which nothing is needed, unless there are many already. */
+/* Allocates a megabyte that is never used, and fails if too much is allocated already. */
 PG_FUNCTION_INFO_V1(filter_greedy);
 Datum
 filter_greedy(PG_FUNCTION_ARGS)

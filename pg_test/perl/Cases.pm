@@ -7,9 +7,9 @@ Cases - the files of a differential suite
 
 =head1 DESCRIPTION
 
-Each function adds cases to a suite (see Differential), whatever that compares
-with COPY. All randomness is seeded here, so a suite that leaves some cases out
-does not change the others.
+Each function adds cases to a suite of any kind (see Differential). The random
+generator is seeded here, so a suite that skips some cases does not change the
+others.
 
 =cut
 
@@ -52,7 +52,7 @@ my @ways = (
 	csv(null => 'a', force_null => ['a']), csv(force_not_null => ['a'], null => '\\N'), csv(delimiter => "\t", null => 'N'),
 	csv(quote => '\\'), csv(escape => '.'), csv(delimiter => '\\'));
 
-# Soups, and lines of about the right shape.
+# Soups, and lines of nearly the right format.
 sub add_generated
 {
 	my ($suite) = @_;
@@ -70,7 +70,7 @@ sub add_generated
 	return;
 }
 
-# What COPY TO writes of random values, as written and damaged. Each round has values of its own.
+# The output of COPY TO for random values, unchanged and damaged. Each round has values of its own.
 sub add_written
 {
 	my ($suite, $node, $round) = @_;
@@ -117,7 +117,7 @@ sub in_text
 
 sub in_csv { return '"' . ($_[0] =~ s/"/""/gr) . '"'; }
 
-# Types: what is accepted in one file, each input that is not in a file of its own.
+# Types: all accepted inputs in one file, each rejected input in a file of its own.
 sub add_types
 {
 	my ($suite, $node) = @_;
@@ -145,12 +145,12 @@ sub add_types
 					$suite->add($label, join('', map { in_text($_) . "\n" } @good), ["a $type"], text(), @more),
 					$suite->add($label, join('', map { in_csv($_) . "\n" } @good), ["a $type"], csv(), @more),
 					$suite->add($label, join('', map { my $v = in_text($_); "7\t$v\t\\N\t$v\n" } @good), [ 'a int4', "b $type", "c $type", "d $type" ], text(), @more));
-				# The last has a NULL in it, which a domain may refuse.
+				# The last value is NULL, which a domain may reject.
 				$suite->expect_accepted(@ids[ 0, 1 ]);
 			}
 			for my $i (0 .. $#bad)
 			{
-				# Other settings change other inputs than these; a sample of them will do.
+				# Other settings change other inputs than these, so a sample of them suffices.
 				next unless $first || rand() < sample(0.3, 1);
 				my $before = @good && $i % 2 ? in_text($good[ $i % @good ]) . "\n" : '';
 				$suite->add($label, $before . in_text($bad[$i]) . "\n", ["a $type"], text(), @more, chunks => [ 0, bulk_fdw() ? pick(1, 3, 7) : () ]);

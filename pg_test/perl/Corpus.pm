@@ -13,10 +13,11 @@ entries
   [ name, bytes, columns, options, options, ... ]
 
 where columns is a number (that many text columns) or a list of definitions, and
-each options hash is one way to read the file. The name says what is at stake.
+each options hash is one way to read the file. The name describes the feature
+that the file tests.
 
-grid() lists further ways to read any file. They bring most files to some error,
-which is as much worth comparing as rows are.
+grid() lists further ways to read any file. Most files then have some error,
+and errors are compared like rows.
 
 =cut
 

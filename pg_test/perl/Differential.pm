@@ -13,20 +13,19 @@ Differential - a scan by bulk_fdw and a load by bulk_load compared with COPY of 
 
 =head1 DESCRIPTION
 
-A case is one file, one set of options, one list of columns. The cases of a
-suite are queued by add() and written to one psql session by run(), a statement
-each: comparison.sql does the comparing in the server, and what comes back is
-only the disagreements. The statement of a case runs under a timeout, and a case
-that leaves no row in C<done> hung or crashed the server; after a crash the rest
-goes on in a new session.
+A case is one file, one set of options, one list of columns. add() queues the
+cases of a suite, and run() writes them to one psql session, one statement
+each. comparison.sql compares in the server, and returns only the
+disagreements. Each statement has a timeout. A case without a row in C<done>
+hung or crashed the server. After a crash the other cases run in a new session.
 
 Cases with the same label make one TAP result.
 
-PG_BULK_FDW=file_fdw puts file_fdw in the place of bulk_fdw. Since file_fdw is
-COPY, every comparison must then hold; what only bulk_fdw has is left out, and so
-are loads.
+PG_BULK_FDW=file_fdw replaces bulk_fdw by file_fdw. Since file_fdw uses COPY's
+code, every comparison must then hold. Options that only bulk_fdw has are left
+out, and so are loads.
 PG_BULK_SEED sets the seed, PG_BULK_SOAK=1 runs all chunk sizes, both writers for
-each case and all grids, which takes days; PG_BULK_TIMES=3 runs so many times as
+each case and all grids, which takes days; PG_BULK_TIMES=3 runs three times as
 many random cases as without it.
 
 =cut
@@ -51,13 +50,13 @@ our @EXPORT_OK = qw(bulk_fdw soak sample seed start_server escaped write_bytes i
 use constant CHUNK_GUC => 'pg_bulk.chunk_size';
 use constant CHUNK_SIZES => (1, 2, 3, 7, 63, 64, 65, 127, 4096);
 
-# Reports beyond this many say little more.
+# More reports would add little.
 use constant MISMATCHES_SHOWN => 3;
 
 sub bulk_fdw { return ($ENV{PG_BULK_FDW} // 'bulk_fdw') eq 'bulk_fdw'; }
 sub soak     { return $ENV{PG_BULK_SOAK} // 0; }
 
-# How many cases are taken at random, of so many that there are.
+# The number of random cases, of this many possible ones.
 sub sample
 {
 	my ($usual, $all) = @_;
@@ -68,13 +67,13 @@ sub sample
 my $seed = $ENV{PG_BULK_SEED} // 20240229;
 sub seed { return $seed; }
 
-# A server whose cluster is UTF8 and whose locale sorts and folds by bytes. It
-# comes back by itself after a crash, so that one bad case does not end the run.
+# A server with UTF8 databases and a locale that sorts and folds by bytes. It
+# restarts after a crash, so that one bad case does not end the run.
 sub start_server
 {
 	my ($name) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
-	delete $ENV{RUST_BACKTRACE};    # it would put backtraces into DETAIL
+	delete $ENV{RUST_BACKTRACE};    # it would add backtraces to DETAIL
 	$node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
 	$node->append_conf('postgresql.conf', <<'CONF');
 restart_after_crash = on
@@ -88,7 +87,7 @@ CONF
 	return $node;
 }
 
-# Server bulk_files, by the extension or by its stand-in.
+# Server bulk_files, of the extension or of its substitute.
 sub install_wrapper
 {
 	my ($node, $database) = @_;
@@ -122,7 +121,7 @@ sub new
 	return $self;
 }
 
-# Bytes as a reader of a report wants them.
+# Bytes in a readable form, for reports.
 sub escaped
 {
 	my ($bytes, $limit) = @_;
@@ -147,7 +146,7 @@ sub write_bytes
 }
 
 # The default, and a sample of the small sizes: those that cut a file of this
-# length somewhere, and not into a hundred thousand pieces.
+# length into several chunks, but not into a hundred thousand.
 sub chunk_sizes
 {
 	my ($self, $length) = @_;
@@ -160,7 +159,7 @@ sub chunk_sizes
 	return (0, sort { $a <=> $b } @sample);
 }
 
-# Equal contents share a file.
+# Files with equal content are written once.
 sub path_of
 {
 	my ($self, $bytes) = @_;
@@ -179,8 +178,8 @@ sub path_of
 
 Options map a COPY option to its value, or force_null and force_not_null to the
 columns they name. Further: C<typed> compares stored values, C<settings> is a
-list of GUC names and values, C<client_encoding>, C<chunks>; C<oracle> is
-{ bytes, options } that COPY reads instead, for what COPY itself cannot do, where
+list of GUC names and values, C<client_encoding>, C<chunks>. C<oracle> is
+{ bytes, options } that COPY reads instead, for options that COPY lacks. Then
 only the rows are compared unless C<compare_errors>.
 
 =cut
@@ -213,7 +212,7 @@ sub add
 
 =head2 expect_accepted(ids)
 
-These cases are of no use unless COPY loads their files.
+Fails if COPY does not load the files of these cases.
 
 =cut
 
@@ -229,7 +228,7 @@ sub insert_case
 	my ($self, $case) = @_;
 	my @columns = @{ $case->{columns} };
 	my $loaded = '';
-	# A list cannot be empty, nor a table have 1601 columns; those keep the heap's order.
+	# A list cannot be empty, nor a table have 1601 columns; such tables keep the heap's order.
 	if (@columns && @columns < 1000)
 	{
 		$loaded = '(' . join(', ', map { column_name($_) } @columns) . ')';
@@ -245,7 +244,7 @@ sub insert_case
 		sql_string(join(', ', @columns)),
 		sql_string($loaded),
 		sql_string(scan_columns($case->{columns}, $case->{options})),
-		# Without a list of columns the table has none besides those of the file.
+		# Without a list of columns the table has only those of the file.
 		bulk_fdw() ? load_options($loaded ? $case->{columns} : [], $case->{options}) : 'NULL',
 		soak() ? "'{buffered,direct}'" : $case->{id} % 2 ? "'{direct}'" : "'{buffered}'",
 		"'{" . join(',', @{ $case->{chunks} }) . "}'",
@@ -256,7 +255,7 @@ sub insert_case
 	  . ");\n";
 }
 
-# Run cases in one session; returns stderr.
+# Runs cases in one session; returns stderr.
 sub run_session
 {
 	my ($self, @cases) = @_;
@@ -285,7 +284,7 @@ sub describe
 	return $text;
 }
 
-# The disagreements of what was queued, by case.
+# The disagreements of the queued cases, by case.
 sub disagreements
 {
 	my ($self) = @_;
@@ -298,7 +297,7 @@ sub disagreements
 	while (@left)
 	{
 		my $stderr = $self->run_session(@left);
-		# A crash takes the server through recovery.
+		# After a crash the server recovers.
 		comes_back($node) or BAIL_OUT('the server does not come back');
 		my %done = map { $_ => 1 } split /\n/, $node->safe_psql($database, 'SELECT id FROM done');
 		my @not_done = grep { !$done{ $_->{id} } } @left;
@@ -353,7 +352,7 @@ sub said
 
 =head2 run
 
-Compares everything queued; one TAP result for each label.
+Compares all queued cases; one TAP result for each label.
 
 =cut
 
@@ -387,8 +386,8 @@ sub run
 
 =head2 expect_disagreement(label, pattern, bytes, columns, options, ...)
 
-The comparison itself on trial: a case that must be reported, in words that
-match the pattern.
+Tests the comparison itself: a case that must be reported, with a message that
+matches the pattern.
 
 =cut
 
@@ -404,7 +403,7 @@ sub expect_disagreement
 	return;
 }
 
-# Totals so far: accepted by COPY, rejected by COPY, scans compared, those planned for workers.
+# Totals so far: files that COPY accepted, files that it rejected, compared scans, scans planned with workers.
 sub totals { return @{ $_[0] }{qw(accepted rejected scans shared)}; }
 
 1;

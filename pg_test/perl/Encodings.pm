@@ -9,8 +9,8 @@ Encodings - files in encodings that are not the server's
 
 files(encoding) gives [ name, bytes ] pairs. In the encodings that only clients
 use (SJIS, BIG5, GBK, GB18030, JOHAB, UHC) the second byte of a character may be
-a backslash, a bar, a letter or a digit: nothing may be split before the bytes
-are converted. In the others a wrong cut is only a matter of buffer edges.
+a backslash, a bar, a letter or a digit: no field may be split before the bytes
+are converted. In the others only a cut at the end of a buffer can be wrong.
 
 =cut
 
@@ -23,7 +23,7 @@ use Exporter 'import';
 
 our @EXPORT_OK = qw(databases file_encodings files);
 
-# Characters by their bytes; trail bytes that mean something to COPY come first.
+# Characters by their bytes; first those whose trail bytes have a meaning to COPY.
 my %characters = (
 	UTF8 => [ "\xc3\xa9", "\xe6\x97\xa5", "\xe8\xa1\xa8", "\xef\xbd\xb1", "\xf0\x9f\x8e\x89", "\xe2\x82\xac", "\xc2\x80" ],
 	LATIN1 => [ "\xe9", "\xff", "\xa0", "\x80", "\xa4" ],
@@ -44,7 +44,7 @@ my %characters = (
 	EUC_TW => [ "\xc5\xc6", "\x8e\xa2\xa1\xa1" ],
 	SQL_ASCII => [ "\xe9", "\xff\xfe", "\x95\x5c" ]);
 
-# What is cut short or never valid.
+# Characters that are cut off, and bytes that are never valid.
 my %invalid = (
 	UTF8 => [ "\xff", "\xc3", "\xe6\x97", "\xed\xa0\x80" ],
 	SJIS => [ "\x95", "\x95\x20", "\xff", "\x81\xff", "\x80" ],
@@ -62,8 +62,8 @@ my %invalid = (
 	WIN1252 => [ "\0", "\x81" ],
 	SQL_ASCII => ["\0"]);
 
-# [ database encoding, encodings of files ]; where there is no conversion, both
-# must say so.
+# [ database encoding, encodings of files ]; without a conversion, both
+# must report this error.
 sub databases
 {
 	return (
@@ -73,7 +73,7 @@ sub databases
 		[ SQL_ASCII => [qw(SQL_ASCII UTF8 SJIS BIG5 GB18030 GBK EUC_KR LATIN1 WIN1252)] ]);
 }
 
-# Can a session of this database have this client_encoding?
+# Whether a session of this database can have this client_encoding.
 sub convertible
 {
 	my ($database, $encoding) = @_;

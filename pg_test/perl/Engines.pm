@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Engines - servers with other extensions, and the ways in which rows get into a table there
+Engines - servers with other extensions, and the ways of loading rows into a table there
 
 =head1 SYNOPSIS
 
@@ -16,7 +16,7 @@ Engines - servers with other extensions, and the ways in which rows get into a t
 
 =head1 DESCRIPTION
 
-Each way is compared with COPY into a table that is made in the same way.
+Each way is compared with COPY into a table that is created by the same statements.
 
 =cut
 
@@ -32,14 +32,14 @@ use PostgreSQL::Test::Utils;
 
 our @EXPORT_OK = qw(extension ways);
 
-# Is the extension's library part of the tested install?
+# Whether the extension's library is part of the tested installation.
 sub extension
 {
 	my ($library) = @_;
 	return -e "$ENV{PG_BULK_PKGLIBDIR}/$library.so";
 }
 
-# How rows come into a table. The first one is the server's own.
+# The ways of loading rows into a table. The first one is the server's own.
 sub ways { return ('COPY', 'bulk_load', 'bulk_load with workers', 'job', 'INSERT SELECT', 'prepared INSERT', 'taken COPY'); }
 
 sub new
@@ -60,7 +60,7 @@ sub node { return $_[0]{node}; }
 sub start { my ($self) = @_; $self->{node}->start; return $self; }
 sub sql { my ($self, $sql) = @_; return $self->{node}->safe_psql($self->{database}, $sql); }
 
-# Its output, and the first error that it raises: SQLSTATE and message.
+# The statement's output, and the first error that it raises: SQLSTATE and message.
 sub try
 {
 	my ($self, $sql) = @_;
@@ -71,7 +71,7 @@ sub try
 	return ($out, $error // '');
 }
 
-# All that the last try said.
+# All messages of the last try.
 sub complaint { return $_[0]{complaint}; }
 
 sub write
@@ -83,8 +83,8 @@ sub write
 	return $path;
 }
 
-# Rows of a CSV file into a table, or a view. Returns the number of rows that this way reports, and the error. Each way has a foreign
-# table with columns of these.
+# Loads rows of a CSV file into a table or a view. Returns the number of rows that this way reports, and the error. Each way has a
+# foreign table with columns of these types.
 sub into
 {
 	my ($self, $way, $path, $table, %options) = @_;
@@ -109,7 +109,7 @@ sub into
 		return split /\|/, $row, 2;
 	}
 	my $foreign = "CREATE FOREIGN TABLE pg_temp.ft ($self->{columns}) SERVER bulk_files OPTIONS (filename '$path', format 'csv')";
-	# The second execution is the one that counts.
+	# The second execution counts.
 	my $insert = $way eq 'prepared INSERT' ? "PREPARE p AS INSERT INTO $table SELECT * FROM ft; EXPLAIN EXECUTE p; EXECUTE p" : "INSERT INTO $table SELECT * FROM ft";
 	my (undef, $error) = $self->try("$foreign; $insert");
 	return ('', $error);

@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Faults - loads by bulk_load's direct writer that are stopped at a point, and what must be left of them
+Faults - loads by bulk_load's direct writer that are stopped at a point, and checks of the state afterwards
 
 =head1 SYNOPSIS
 
@@ -16,10 +16,10 @@ Faults - loads by bulk_load's direct writer that are stopped at a point, and wha
 
 =head1 DESCRIPTION
 
-The table C<t> has a primary key and a column whose values are stored elsewhere.
-Some rows are in it, loaded and committed just before. The file that is loaded
-has rows for three processes, and each of them has a part of it before anyone
-goes on: so whoever is to come to a point comes there.
+The table C<t> has a primary key and a column with out-of-line values.
+It has some rows, loaded and committed just before. The file has chunks for
+three processes. Each process claims a chunk before any of them continues, so
+the chosen process always reaches the point.
 
 =cut
 
@@ -39,10 +39,10 @@ use Points qw(point_set point_wait point_waiting point_clear);
 
 use constant BASE_ROWS => 10;
 use constant GATE      => 'chunk.claimed';
-# Stretches of the file are four times as long.
+# Chunks of the file are four times as long.
 use constant CHUNK_SIZE => '16kB';
 
-# Points that come before there are stretches to work on.
+# Points that processes pass before there are chunks to work on.
 my %early = map { $_ => 1 } qw(load.begin load.first load.launched worker.begin chunk.claimed);
 
 sub new
@@ -79,7 +79,7 @@ SQL
 sub node { return $_[0]{node}; }
 sub path { my ($self, $file) = @_; return "$self->{directory}/$file"; }
 
-# A row is some 1.5 kB; each twentieth is wide.
+# A row has some 1.5 kB; every twentieth is wide.
 sub rows
 {
 	return join '', map { "$_," . ($_ % 20 ? '' : 'w' x 4000) . ',' . 'b' x 1500 . "\n" } @_;
@@ -106,7 +106,7 @@ sub load_sql
 
 =head2 outcome(sql)
 
-What the statements print, or their error.
+The output of the statements, or their error.
 
 =cut
 
@@ -120,7 +120,7 @@ sub outcome
 	return $status == 0 ? $stdout : $stderr;
 }
 
-# The same, begun now.
+# Begins the statement.
 sub begin
 {
 	my ($self, $sql) = @_;
@@ -143,8 +143,8 @@ sub begin
 
 =head2 bring(point, who, command, sql)
 
-Begin a load, or C<sql> with a load in it; one process, C<leader> or C<worker>,
-obeys the command at the point.
+Begins a load, or C<sql> with a load in it; one process, C<leader> or C<worker>,
+runs the command at the point.
 
 =cut
 
@@ -154,9 +154,9 @@ sub bring
 	my $gated = !$early{$point};
 	point_set($self->{node}, GATE, 'wait') if $gated;
 	point_set($self->{node}, $point, "$command $who once") unless $gated;
-	# One that is reached only after a failure.
+	# A point that is reached only after a failure.
 	point_set($self->{node}, 'append.write', "errno=28 $who once") if $point eq 'append.emptied';
-	# The leader is not to have taken all stretches before there is a worker.
+	# The leader must not take all chunks before a worker has started.
 	my $holds = $point eq GATE && $who eq 'worker';
 	point_set($self->{node}, 'load.launched', 'wait leader') if $holds;
 	my $session = $self->begin($sql // $self->load_sql('small'));
@@ -191,10 +191,10 @@ sub wait_at
 
 =head2 trouble(rows)
 
-What is wrong with the server and the table, after a load that is over: there
-must be that many rows besides those that were there before (0), no process of
-the load, no lock, and the next INSERT, load and checkpoint must work. The table
-is as it was in the beginning then.
+Complaints about the server and the table after the end of a load. The table
+must have this many rows (default 0) besides the earlier ones. No process and no
+lock of the load may be left, and the next INSERT, load and checkpoint must
+work. Afterwards the table has its first rows again.
 
 =cut
 
@@ -235,7 +235,7 @@ SQL
 	return $outcome eq $expected ? '' : "expected\n${expected}but\n$outcome";
 }
 
-# The table with its first rows, whose pages are in the WAL but not yet on disk.
+# The table with its first rows, whose pages are in the WAL and not yet on disk.
 sub renew
 {
 	my ($self) = @_;
@@ -248,7 +248,7 @@ sub renew
 
 =head2 crash()
 
-The postmaster is killed. Returns when nobody is left.
+Kills the postmaster. Returns when no process is left.
 
 =cut
 
@@ -287,7 +287,7 @@ sub say
 	return;
 }
 
-# Whether it prints this within so many seconds.
+# Whether it prints this within the given number of seconds.
 sub prints
 {
 	my ($self, $pattern, $seconds) = @_;
@@ -301,7 +301,7 @@ sub prints
 	}
 }
 
-# What it printed, or its error, when it is over.
+# Its output, or its error, at the end.
 sub end
 {
 	my ($self) = @_;

@@ -7,9 +7,9 @@ InsertDifferential - INSERT … SELECT from a foreign table compared with COPY o
 
 =head1 DESCRIPTION
 
-A LoadDifferential whose loads are INSERTs, by 0, 1, 2 or 4 workers; in soak runs by
-each number of them. inserting.sql does them; who wrote the rows is "direct", "core",
-or "not asked" where the INSERT ran without EXPLAIN.
+A LoadDifferential whose loads are INSERTs, with 0, 1, 2 or 4 workers; in soak runs with
+each number of them. inserting.sql runs them. The writer is "direct", "core",
+or "not asked" if the INSERT ran without EXPLAIN.
 
 =cut
 
@@ -38,9 +38,9 @@ sub new
 sub add
 {
 	my ($self, @case) = @_;
-	# Of files that are long enough to be cut, some.
+	# Only some of the files that are long enough to be cut.
 	return undef if length($case[1]) > 150 && $self->{share} < 1 && $self->random > 0.5;
-	# By some number of workers, or by each, all else being the same.
+	# With a random number of workers, or with each number, and all other options equal.
 	my $random = $self->{random};
 	my $id;
 	for my $workers (soak() ? @workers : undef)

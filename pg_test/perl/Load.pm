@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Load - servers that are loaded into, and what must hold of them afterwards
+Load - servers for loads, and checks after a load
 
 =head1 SYNOPSIS
 
@@ -16,8 +16,8 @@ Load - servers that are loaded into, and what must hold of them afterwards
 
 =head1 DESCRIPTION
 
-The checks are TAP results: amcheck on everything, index scans against
-sequential scans, a standby against its primary page by page, checksums.
+The checks are TAP results: amcheck of all relations, index scans compared with
+sequential scans, a standby compared with its primary page by page, checksums.
 
 =cut
 
@@ -37,14 +37,14 @@ use Options qw(sql_string);
 
 our @EXPORT_OK = qw(load_server standby_of numbers_file load_sql begin_session entries_complaints entries_complete healthy indexes_find not_ahead rows_of standby_equal checksums_ok kinds make_tables);
 
-# Rows are (id int, word text, at timestamp). Of each kind one table.
+# Rows are (id int, word text, at timestamp). One table of each kind.
 my %kinds = (
 	plain => 'CREATE TABLE plain (id int, word text, at timestamp)',
 	keyed => 'CREATE TABLE keyed (id int PRIMARY KEY, word text, at timestamp); CREATE INDEX ON keyed (word); CREATE INDEX ON keyed USING brin (at)',
 	parts => 'CREATE TABLE parts (id int, word text, at timestamp) PARTITION BY HASH (id);
 		CREATE TABLE parts_0 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 		CREATE TABLE parts_1 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 1)',
-	# Some rows have a value that is stored elsewhere, some one that is compressed.
+	# Some rows have an out-of-line value, some a compressed one.
 	toasted => q{CREATE TABLE toasted (id int PRIMARY KEY, word text, at timestamp,
 			long text GENERATED ALWAYS AS (CASE WHEN id % 50 = 0 THEN repeat(word, 400) END) STORED,
 			short text GENERATED ALWAYS AS (CASE WHEN id % 30 = 0 THEN repeat(word, 400) END) STORED);
@@ -53,7 +53,7 @@ my %kinds = (
 
 sub kinds { return sort keys %kinds; }
 
-# The tables of these kinds, with a few rows in them that were there before.
+# The tables of these kinds, with a few rows from before the load.
 sub make_tables
 {
 	my ($node, @kinds) = @_;
@@ -70,7 +70,7 @@ sub make_tables
 =head2 load_server(name, setting => value, ...)
 
 A primary with checksums, the extension and amcheck, with enough workers for
-everybody. C<conf> is further configuration.
+all tests. C<conf> is further configuration.
 
 =cut
 
@@ -83,7 +83,7 @@ sub load_server
 	delete $how{allows_streaming};
 	my %settings = (
 		autovacuum => 'off',
-		# What a test kills is processes, not the machine.
+		# Tests kill processes, not the machine.
 		fsync => 'off',
 		restart_after_crash => 'on',
 		checkpoint_timeout => '1h',
@@ -104,7 +104,7 @@ sub load_server
 
 =head2 standby_of(primary, name, options)
 
-A streaming standby, running. With C<slot>, the primary keeps the log that the standby still needs, however long that is away.
+A running streaming standby. With C<slot>, the primary keeps the WAL that the standby still needs, also while the standby is stopped.
 
 =cut
 
@@ -124,7 +124,7 @@ sub standby_of
 
 =head2 numbers_file(path, first, last)
 
-A CSV file of rows as the tables of make_tables() have them.
+Writes a CSV file of rows for the tables of make_tables().
 
 =cut
 
@@ -151,7 +151,7 @@ sub load_sql
 {
 	my ($path, $table, %options) = @_;
 	%options = (format => 'csv', writer => 'direct', %options);
-	# Its identity column is not in the file.
+	# The file has no field for its identity column.
 	$options{columns} = [qw(id word at)] if $table eq 'numbered';
 	my $value = sub { return ref $_[0] ? 'ARRAY[' . join(', ', map { sql_string($_) } @{ $_[0] }) . ']' : sql_string($_[0]) . '::text'; };
 	my $json = join(', ', map { sql_string($_) . ', ' . $value->($options{$_}) } sort keys %options);
@@ -184,7 +184,7 @@ sub begin_session
 
 =head2 healthy(node, name)
 
-amcheck finds nothing wrong in any table and any B-tree, and every index of the
+amcheck finds no error in any table and any B-tree, and every index of the
 tables finds as many rows as a sequential scan.
 
 =cut
@@ -255,8 +255,8 @@ sub healthy
 
 =head2 entries_complete(node, name, database)
 
-What amcheck does not look at, and a search for all keys does not go through: by hash and GIN indexes, and by those with a condition, as many rows are
-found as by a sequential scan. Each is planned for as if it were its table's only one, and must be used. Not on a standby.
+Indexes that neither amcheck nor a search for all keys covers: hash and GIN indexes, and those with a condition, find as many rows
+as a sequential scan. Each query is planned as if the index were its table's only one, and must use it. Not on a standby.
 
 =cut
 
@@ -284,7 +284,7 @@ BEGIN
 			AND (amname IN ('hash', 'gin') OR indpred IS NOT NULL)
 		ORDER BY 3
 	LOOP
-		-- Of many values, some.
+		-- Only some of many values.
 		query := format(CASE index.method
 			WHEN 'hash' THEN 'SELECT count(*) FROM (SELECT DISTINCT %1$s AS wanted FROM ONLY %2$s WHERE %3$s) w, LATERAL (SELECT FROM ONLY %2$s WHERE %1$s = wanted AND %3$s) found'
 			WHEN 'gin' THEN 'SELECT count(*) FROM (SELECT DISTINCT ON (md5(%1$s::text)) %1$s AS wanted FROM ONLY %2$s WHERE %3$s ORDER BY md5(%1$s::text) LIMIT 300) w, LATERAL (SELECT FROM ONLY %2$s WHERE %1$s @> wanted AND %3$s) found'
@@ -334,7 +334,7 @@ sub entries_said
 
 sub entries_complaints { return join "\n", grep { !/INFO:  index/ } entries_said(@_); }
 
-# Returns those that were looked at.
+# Returns the indexes that were checked.
 sub entries_complete
 {
 	my ($node, $name, $database) = @_;
@@ -348,7 +348,7 @@ sub entries_complete
 
 =head2 indexes_find(node, name, table, index => condition, ...)
 
-By each of these indexes a query finds rows, and as many as a sequential scan. Each is planned for itself, and must use what it is to use.
+With each of these indexes a query finds rows, and as many as a sequential scan. Each query is planned separately, and must use its index.
 
 =cut
 
@@ -374,7 +374,7 @@ sub indexes_find
 
 =head2 not_ahead(node, name)
 
-No page of a table or index says that it was changed by what the log has not: recovery and checkpoints would take it for
+No page of a table or index has an LSN beyond the end of the WAL: recovery and checkpoints would assume that it is
 newer than it is.
 
 =cut
@@ -396,7 +396,7 @@ sub not_ahead
 
 =head2 rows_of(node, table)
 
-Number of rows and a digest of them, in no order.
+Number of rows and a checksum, independent of their order.
 
 =cut
 
@@ -411,7 +411,7 @@ sub rows_of
 
 =head2 standby_equal(primary, standby, tables)
 
-The standby has replayed everything, holds the same rows in the same places, and
+The standby has replayed all WAL, has the same rows at the same TIDs, and
 is healthy. Hint bits, command ids and the space between tuples may differ.
 
 =cut

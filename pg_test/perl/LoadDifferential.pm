@@ -9,10 +9,10 @@ LoadDifferential - a load by bulk_load compared with COPY of the same file
 
 A Differential whose cases are loaded: each once, into a table of some kind, by
 some number of workers, in chunks of some size, by a statement or in a
-subtransaction. Which is drawn at random, but by the seed. loading.sql does the
-comparing; amcheck looks at every table.
+subtransaction. These are random, and depend on the seed. loading.sql
+compares; amcheck checks every table.
 
-C<share> is the part of the small cases that are taken.
+C<share> is the fraction of the small cases that run.
 
 =cut
 
@@ -28,7 +28,7 @@ use PostgreSQL::Test::Utils;
 
 use Differential qw(soak seed);
 
-# Each with how often it is there.
+# Each with its frequency.
 my @traits = (
 	filled => 0.5,
 	checked => 0.3,
@@ -42,7 +42,7 @@ my @traits = (
 	unlogged => 0.1,
 	temporary => 0.1);
 
-# Together they make no table.
+# Traits that cannot be combined.
 my %excluded = (partitioned => [qw(dropped fillfactor child unlogged temporary)], temporary => [qw(child unlogged)], child => ['unlogged']);
 
 my @workers = (0, 1, 2, 2, 4);
@@ -53,7 +53,7 @@ sub new
 	my ($class, $node, $database, %how) = @_;
 	my $self = $class->SUPER::new($node, $database, %how);
 	$self->{share} = $how{share} // 1;
-	# Its own randomness, so that what it draws does not change the files.
+	# A random generator of its own, so that its draws do not change the files.
 	$self->{random} = seed();
 	$node->safe_psql($database, slurp_file(dirname(__FILE__) . '/loading.sql'));
 	return $self;
@@ -77,9 +77,9 @@ sub chunk_sizes { return (0); }
 sub add
 {
 	my ($self, $label, $bytes, $columns, @more) = @_;
-	# A file must have some length to be read in chunks. (undef, for this may be in a list.)
+	# Only files of some length are read in chunks. (undef, since this may be in a list.)
 	return undef if $self->random > (length($bytes) > 150 ? 1 : $self->{share});
-	# COPY's transaction is another one, and so is its time.
+	# COPY's transaction is another one, with another current time.
 	if (ref $columns && "@$columns" =~ /\b(date|time\w*)\b/)
 	{
 		my $constant = "@$columns" =~ /\btime(tz)?\b/ ? 'allballs' : 'epoch';
@@ -89,7 +89,7 @@ sub add
 	my $case = $self->{cases}[-1];
 	my %has;
 	my @columns = @{ $case->{columns} };
-	# The column that the traits are about is there only then.
+	# The column that the traits use exists only then.
 	if (@columns && @columns < 1000)
 	{
 		for (my $i = 0; $i < @traits; $i += 2)
@@ -105,7 +105,7 @@ sub add
 	$case->{load} = {
 		traits => [ sort keys %has ],
 		workers => $self->one_of(@workers),
-		# A long file in small chunks takes long, and proves nothing that a short one does not.
+		# A long file in small chunks takes long, and tests no more than a short one.
 		chunk_size => $self->one_of(grep { !$_ || $length / $_ < 500 } @chunk_sizes),
 		writer => $self->one_of(('direct') x 16, ('auto') x 3, 'buffered'),
 		called => $self->one_of(qw(top sub sub new)),
@@ -138,7 +138,7 @@ sub run_session
 	{
 		my $id = $case->{id};
 		$script .= "CALL begin_case($id);\n";
-		# Not by \gexec, after which psql of 17 has forgotten the error.
+		# Not \gexec: after it, psql of 17 has lost the error.
 		$script .=
 		  $case->{load}{called} eq 'top' ? "SELECT load_statement($id) AS statement \\gset\n:statement;\n" : "CALL load_case($id);\n";
 		$script .= "CALL end_case($id, :'SQLSTATE', :'LAST_ERROR_MESSAGE');\n";
@@ -167,7 +167,7 @@ sub describe
 	  . "$load->{workers} workers, chunk size $load->{chunk_size}, writer $load->{writer}, called: $load->{called}\n";
 }
 
-# [ writer, workers, number of loads ], of those that came to an end.
+# [ writer, workers, number of loads ], of completed loads.
 sub census
 {
 	my ($self) = @_;

@@ -8,8 +8,8 @@ Options - columns and COPY's options as SQL spells them
 =head1 DESCRIPTION
 
 Options are a hash from COPY's names to values; force_null and force_not_null
-name a list of columns. COPY, CREATE FOREIGN TABLE and bulk_load write them differently. All
-that comes out is ASCII, whatever bytes go in, so that the encoding of the session
+name a list of columns. COPY, CREATE FOREIGN TABLE and bulk_load write them differently. The
+output is ASCII for any input bytes, so that the encoding of the session
 that sends it does not matter.
 
 =cut
@@ -41,8 +41,8 @@ sub text_columns
 
 sub column_name { return $_[0] =~ /^("[^"]+"|\S+)/ ? $1 : die "column: $_[0]"; }
 
-# Options as COPY writes them, and as a foreign table does: there the columns
-# that force_null and force_not_null name carry the option themselves.
+# Options in COPY's syntax, and in that of a foreign table, where the columns
+# that force_null and force_not_null list have the option themselves.
 sub copy_options
 {
 	my ($options) = @_;
@@ -78,7 +78,7 @@ sub scan_columns
 	return join(', ', @list);
 }
 
-# Options as an expression that gives the jsonb of bulk_load. A list is an array there.
+# Options as an expression for the jsonb argument of bulk_load. A list becomes an array.
 sub load_options
 {
 	my ($columns, $options) = @_;

@@ -16,11 +16,11 @@ Points - stop, fail or kill the processes of a server at named places
 
 =head1 DESCRIPTION
 
-src/pg/points.rs says what a command may be. Everything here works on files in
+src/pg/points.rs lists the commands. All functions here work on files in
 the data directory, so the server may be down, or not answering.
 
-A test that uses this module is run by pg_test/run with a server whose library
-has points.
+pg_test/run runs a test that uses this module on a server whose library
+has test points.
 
 =cut
 
@@ -45,7 +45,7 @@ my @names;
 
 =head2 point_names()
 
-All the points of the library, sorted.
+All test points of the library, sorted.
 
 =cut
 
@@ -71,7 +71,7 @@ sub point_set
 	die "no point $name" unless grep { $_ eq $name } point_names();
 	my $directory = directory($node);
 	mkdir $directory;
-	# Whoever comes there meanwhile finds the old command or the new one.
+	# A process that reaches the point meanwhile finds either the old command or the new one.
 	open my $file, '>', "$directory/$name.new" or die "$directory/$name.new: $!";
 	print $file "$command\n";
 	close $file or die $!;
@@ -84,7 +84,7 @@ sub point_set
 
 =head2 point_waiting(node, name)
 
-The pids that wait there now.
+The pids of the processes that wait at the point now.
 
 =cut
 
@@ -98,7 +98,7 @@ sub point_waiting
 
 =head2 point_wait(node, name, number)
 
-Wait until that many processes (1) wait there; returns their pids.
+Waits until this number of processes (default 1) wait at the point; returns their pids.
 
 =cut
 
@@ -133,7 +133,7 @@ sub point_taken
 
 =head2 point_next(node, name)
 
-Releases the process that waits there because of C<wait once>, and waits until a process stops there again. Returns its pid.
+Releases the process that waits at the point because of C<wait once>, and waits until a process stops there again. Returns its pid.
 
 =cut
 
@@ -158,8 +158,8 @@ sub point_next
 
 =head2 point_clear(node, names)
 
-No more commands for these points, or for all; who waits there goes on. Returns
-when nobody waits any longer.
+Removes the commands of these points, or of all, and releases the waiting processes. Returns
+when no process waits any longer.
 
 =cut
 
@@ -176,7 +176,7 @@ sub point_clear
 			die "somebody still waits at $name" if time > $end;
 			usleep(5_000);
 		}
-		# Of those who did not live to go on.
+		# Files of processes that died while they waited.
 		unlink glob("$path.waiting.*");
 	}
 	return;

@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-PowerLoss - a server whose machine loses power: what it had written and not yet made durable is gone, or part of it
+PowerLoss - a server whose machine loses power: written pages that were not yet durable are lost, or some of them
 
 =head1 SYNOPSIS
 
@@ -16,15 +16,16 @@ PowerLoss - a server whose machine loses power: what it had written and not yet 
 =head1 DESCRIPTION
 
 A library that is preloaded into the server traces its writes and its fsyncs
-(power/unsynced.c). When the power fails, all processes are killed, and what was
-written into files of relations and of the log since the last fsync of the file is
-kept or made zeros, page by page: all of it, none, or as a coin says. Zeros stand
-for whatever was there before: with checksums on, the server writes the whole page to
-the log before it changes it for the first time since a checkpoint, be it but a hint,
-so that recovery does not read it; and a part of a file that is zeros was never
-written. The log's last page is written again and again as it fills, so that of the log
-only what is behind all that was ever durable is lost. Other files are left alone: what
-stands in them before a write is not known.
+(power/unsynced.c). When the power fails, all processes are killed. Pages that were
+written into files of relations and of the WAL since the last fsync of the file are
+kept or zeroed, page by page: all of them, none, or at random.
+
+Zeros can replace any earlier content. With checksums on, the server logs a full
+image of a page before its first change since a checkpoint, even for a hint bit, so
+recovery does not read the page. A part of a file that is zeros was never
+written. The last WAL page is written repeatedly as it fills, so only WAL
+behind the furthest durable position is lost. Other files are not changed: their
+content before a write is not known.
 
 =cut
 
@@ -63,13 +64,13 @@ sub slurp_words { my ($path) = @_; open my $file, '<', $path or return; return s
 
 sub state { return (slurp_words("/proc/$_[0]/stat"))[2]; }
 
-# Nobody does anything any more, and nobody has been told.
+# Stops all processes without notice, so that none can do anything more.
 sub kill_all
 {
 	my ($self) = @_;
 	my $node = $self->{node};
 	my $postmaster = $node->{_pid};
-	# Nobody is started anew, then.
+	# A stopped postmaster starts no new processes.
 	kill 'STOP', $postmaster;
 	usleep(10_000) until (state($postmaster) // 'T') eq 'T';
 	my @children = slurp_words("/proc/$postmaster/task/$postmaster/children");
@@ -79,12 +80,12 @@ sub kill_all
 		usleep(10_000) until (state($pid) // 'Z') =~ /^[XZ]$/;
 	}
 	$node->kill9;
-	# While anybody has its number, the next one takes it for alive.
+	# While a process has its pid, the next postmaster would assume that it is alive.
 	usleep(10_000) while -e "/proc/$postmaster";
 	return;
 }
 
-# What is not durable, by file: pages; and how far each has ever been, since it was begun.
+# Pages that are not durable, by file; and the furthest end of each file's writes since it was begun.
 sub unsynced
 {
 	my ($self) = @_;
@@ -98,7 +99,7 @@ sub unsynced
 		$line++;
 		if ($what eq 'W')
 		{
-			# A segment of the log that was full is used again, and begins anew.
+			# A full WAL segment is recycled, and begins anew.
 			$durable{$file} = $written{$file} = 0 if $at == 0 && ($written{$file} // 0) >= SEGMENT;
 			$written{$file} = $at + $length if $at + $length > ($written{$file} // 0);
 			$pages{$file}{$_} = $line for int($at / PAGE) .. int(($at + $length - 1) / PAGE);
@@ -110,7 +111,8 @@ sub unsynced
 		}
 		elsif ($what eq 'E')
 		{
-			# With two at once, the later one's end is taken for the earlier one's: what is between is not lost in this test.
+			# Two overlapping writes: the end of the later one counts for
+			# the earlier one. Bytes in between are not lost in this test.
 			my ($line, $end) = @{ $begun{$file} };
 			delete $pages{$file}{$_} for grep { $pages{$file}{$_} < $line } keys %{ $pages{$file} };
 			$durable{$file} = $end;
@@ -119,8 +121,8 @@ sub unsynced
 	return (\%pages, \%durable);
 }
 
-# The power fails. Returns how many pages were lost, of how many that could be: of those a share, or one that is drawn. Those of
-# relations may have a share of their own: the system writes what it likes first.
+# The power fails. Returns the number of lost pages, and of pages that could be lost. A share of these is lost, given or random.
+# Pages of relations may have another share: the kernel writes files in any order.
 sub fail
 {
 	my ($self, $share, $of_relations) = @_;
@@ -133,7 +135,7 @@ sub fail
 	open my $files, '-|', 'find', "$data/base", "$data/pg_wal", '-type', 'f', '-exec', 'stat', '-c', '%i %W %w %n', '{}', '+' or die "find: $!";
 	while (<$files>)
 	{
-		# Where the file system knows no times of birth, stat says so by a dash, and statx by zeros.
+		# If the file system has no birth times, stat prints a dash, and statx zeros.
 		my ($inode, $seconds, $fraction, $path) = /^(\d+) (\d+) (?:-|\S+ [\d:]+\.(\d{9}) \S+) (.*)$/ or die "stat: $_";
 		$fraction //= 0;
 		next if $path !~ m{/(\d+(_fsm|_vm)?(\.\d+)?|[0-9A-F]{24})$};
@@ -157,7 +159,7 @@ sub fail
 		close $file or die "$path: $!";
 	}
 	close $files or die 'find';
-	# From now on all that is there is durable.
+	# From now on all existing data are durable.
 	unlink $self->{trace};
 	return ($lost, $unsafe);
 }

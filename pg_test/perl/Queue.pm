@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Queue - servers with a queue of loads, and what their jobs have done
+Queue - servers with a queue of loads, and the results of their jobs
 
 =head1 SYNOPSIS
 
@@ -17,8 +17,8 @@ Queue - servers with a queue of loads, and what their jobs have done
 
 =head1 DESCRIPTION
 
-Files have a number a line and are loaded into table C<t (a int)>. A FIFO is a
-load that goes on for as long as a test wants.
+Files have one number a line and are loaded into table C<t (a int)>. A job that
+reads a FIFO runs until the test writes to it.
 
 =cut
 
@@ -58,7 +58,7 @@ sub node { return $_[0]{node}; }
 sub path { my ($self, $name) = @_; return "$self->{directory}/$name"; }
 sub sql { my ($self, $sql, $database) = @_; return $self->{node}->safe_psql($database // 'postgres', $sql); }
 
-# A file of numbers; returns its path.
+# Writes a file of numbers; returns its path.
 sub numbers
 {
 	my ($self, $name, @numbers) = @_;
@@ -69,7 +69,7 @@ sub numbers
 	return $path;
 }
 
-# A FIFO; returns its path.
+# Creates a FIFO; returns its path.
 sub pipe
 {
 	my ($self, $name) = @_;
@@ -79,7 +79,7 @@ sub pipe
 	return $path;
 }
 
-# Write to a FIFO that a job reads, and close it.
+# Writes to a FIFO that a job reads, and closes it.
 sub feed
 {
 	my ($self, $path, @numbers) = @_;
@@ -96,7 +96,7 @@ sub feed
 	return;
 }
 
-# Put a job into the queue; further arguments are as SQL has them.
+# Enqueues a job; further arguments are SQL. Returns its job_id.
 sub enqueue
 {
 	my ($self, $path, $target, @more) = @_;
@@ -104,7 +104,7 @@ sub enqueue
 	return $self->sql("SELECT bulk_enqueue($arguments)");
 }
 
-# The same of a server that may just be restarting: nothing then.
+# Queries a server that may be restarting: returns nothing then.
 sub ask
 {
 	my ($self, $sql) = @_;
@@ -119,7 +119,7 @@ sub status
 	return $self->ask("SELECT status FROM bulk_jobs WHERE job_id = $job");
 }
 
-# Wait for the end of a job, without helping.
+# Waits for the end of a job, without starting a dispatcher.
 sub ends
 {
 	my ($self, $job) = @_;
@@ -133,7 +133,7 @@ sub ends
 	return 'never: ' . $self->sql("SELECT status, waits_for, attempt, error_message FROM bulk_jobs WHERE job_id = $job");
 }
 
-# Wait until a job runs, in its load; returns its pid.
+# Waits until a job runs its load; returns its pid.
 sub runs
 {
 	my ($self, $job) = @_;
@@ -148,7 +148,7 @@ sub runs
 	die "job $job does not run: " . $self->sql("SELECT status, waits_for, error_message FROM bulk_jobs WHERE job_id = $job");
 }
 
-# The processes that did the loads of jobs, as the log has them.
+# The processes that ran the loads of jobs, from the log.
 sub loaders
 {
 	my ($self, @jobs) = @_;
@@ -156,7 +156,7 @@ sub loaders
 	return map { $log =~ /\[(\d+)\][^\n]* LOG:  load $_ from/ ? $1 : "none of job $_" } @jobs;
 }
 
-# Wait until a query returns true; false when that takes too long.
+# Waits until a query returns true; returns false if this takes too long.
 sub becomes
 {
 	my ($self, $query, $seconds) = @_;
@@ -169,7 +169,7 @@ sub becomes
 	return 0;
 }
 
-# How many processes the queue has; besides its launcher, which stays.
+# The queue's processes, except its launcher, which stays.
 my $PROCESSES = "FROM pg_stat_activity WHERE backend_type IN ('pg_bulk dispatcher', 'pg_bulk job')";
 sub processes
 {

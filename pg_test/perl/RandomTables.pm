@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-RandomTables - made-up tables with indexes, and batches of rows to load into them
+RandomTables - random tables with indexes, and batches of rows to load into them
 
 =head1 SYNOPSIS
 
@@ -12,12 +12,12 @@ RandomTables - made-up tables with indexes, and batches of rows to load into the
 
 =head1 DESCRIPTION
 
-A case is a table, its indexes, rows that are there before, of which some are
-dead, and some batches, each loaded with options of its own and followed by a
-look at everything. All randomness is rand(), which the caller seeds.
+A case is a table, its indexes, existing rows, some of them
+dead, and some batches. Each batch is loaded with options of its own, and all
+content is checked afterwards. All randomness is rand(), which the caller seeds.
 
-Keys are few, so that many are equal; and values that are equal are often
-written in different ways.
+There are few keys, so many rows have equal ones; and equal values often have
+different spellings.
 
 =cut
 
@@ -35,7 +35,8 @@ our @EXPORT_OK = qw(random_case);
 
 sub chance { return rand() < $_[0]; }
 
-# Values by their numbers; of each some spellings. Numbers that are the same modulo a few thousand may be the same value.
+# Values by their numbers, with several spellings for some. Numbers
+# that are congruent modulo a few thousand may be the same value.
 my %values = (
 	'int2' => sub { $_[0] % 20_000 - 50 },
 	'int4' => sub { ($_[0] * 7919) % 1_000_003 - 1000 },
@@ -64,7 +65,7 @@ my %values = (
 	'text COLLATE icu' => \&word,
 	'text COLLATE caseless' => sub { my $word = word($_[0]); return pick($word, uc $word, ucfirst $word) });
 
-# Letters whose order differs from that of their bytes.
+# Letters whose collation order differs from their byte order.
 my @letters = (qw(a b c d B Z z), "\xc3\xa9", "\xc3\x9f", "\xe6\x97\xa5", ' ', '-', '1');
 
 sub word
@@ -79,10 +80,10 @@ sub word
 	return $word . $number;
 }
 
-# Types that can be part of any B-tree key; the ones that files are full of more often than the others.
+# Types that can be part of any B-tree key; those that are frequent in files occur more often.
 my @key_types = ((qw(int4 int8 text uuid), 'text COLLATE "C"', 'text COLLATE "C"', 'text COLLATE icu') x 2, sort keys %values);
 
-# Those whose keys are collected while rows go by.
+# Types whose keys the load collects.
 my @native_types = (qw(int2 int4 int8 oid uuid date timestamptz float8 float4 bool bytea), '"char"', ('text COLLATE "C"') x 3);
 
 sub is_text { return $_[0]{type} =~ /^(text|varchar)/; }
@@ -99,7 +100,7 @@ sub case_columns
 			domain => pick(3, 30, 300, 300, 3000, 100_000),
 			nulls  => pick(0, 0, 0.05, 0.4),
 		};
-		# What an index stores compressed, and what it cannot.
+		# Values that an index compresses, and values that are too long for it.
 		$column->{wide} = pick(100, 700, 1500) if is_text($column) && chance(0.12);
 		push @columns, $column;
 	}
@@ -115,7 +116,7 @@ sub value
 	if ($column->{wide})
 	{
 		my $width = ($number * 31) % $column->{wide};
-		# One in two is as random as it is long.
+		# Half of them are incompressible.
 		$value .= $number % 2 ? 'w' x $width : join '', map { chr(97 + ($number * $_ * 7 + $_ * $_ % 11) % 26) } 1 .. $width;
 	}
 	return $value;
@@ -125,7 +126,7 @@ sub rows_file
 {
 	my ($case, $format, $first, $count, @order) = @_;
 	my @lines;
-	# Ascending keys are what files often have.
+	# Ascending keys are frequent in files.
 	my $ascending = chance(0.15);
 	my %columns = map { $_->{name} => $_ } @{ $case->{columns} };
 	for my $i (0 .. $count - 1)
@@ -182,7 +183,7 @@ sub storage
 	return @parameters ? ' WITH (' . join(', ', @parameters) . ')' : '';
 }
 
-# An index, or a constraint that has one. Unique indexes are such as ON CONFLICT can tell apart.
+# An index, or a constraint that has one. ON CONFLICT can distinguish the unique indexes.
 sub add_index
 {
 	my ($case, $unique) = @_;
@@ -190,7 +191,7 @@ sub add_index
 	my @columns = @{ $case->{columns} };
 	my $constraint = $unique && chance(0.4);
 	my @keys;
-	# Unique indexes of a partitioned table have its key.
+	# Unique indexes of a partitioned table include its partition key.
 	push @keys, key_column($case, 1, grep { $_->{name} eq 'c0' } @columns) if $unique && $case->{partitioned};
 	push @keys, key_column($case, $constraint, @columns) for 1 .. pick(1, 1, 1, 2, 2, 3);
 	my %seen;
@@ -281,7 +282,7 @@ sub add_constraint
 
 sub both { return map { 'SELECT on_both(' . sql_string($_) . ");\n" } @_; }
 
-# Dead entries, and entries of rows that are somewhere else now.
+# Dead entries, and entries of rows that were updated.
 sub damage
 {
 	my ($case) = @_;
@@ -351,11 +352,11 @@ sub random_case
 	my @table = case_table($case);
 	add_index($case, chance(0.5)) for 1 .. 1 + rand 4;
 	add_other($case) if chance(0.25);
-	# Indexes that are there from the start, or are made when rows are there.
+	# Indexes that exist from the start, and indexes that are created on existing rows.
 	my ($early, @late) = (chance(0.5));
 	@late = grep { !$_->{unique} && !$_->{exclusion} && !$early } @{ $case->{indexes} };
 	my %is_late = map { $_->{name} => 1 } @late;
-	# Tables and what is loaded into them in one transaction.
+	# Tables and loads into them in one transaction.
 	my $whole = chance(0.12);
 	my $create = join '', both(@table), map { ($_->{unique} || $_->{exclusion} ? add_constraint($_) : (), both($_->{statement})) }
 	  grep { !$is_late{ $_->{name} } } @{ $case->{indexes} };
@@ -379,7 +380,7 @@ sub random_case
 		my ($conflict, $options) = load_options($case, $format, $order);
 		my $nested = chance(0.3) ? 'true' : 'false';
 		my $load = "$call, " . sql_string($conflict) . ', ' . sql_string(json($options)) . ", $nested);\n";
-		# A load that is rolled back, and one of a table that is being read.
+		# A load that is rolled back, and a load of a table that another session reads.
 		my $alone = !$whole || $batch > 1;
 		if ($alone && chance(0.08))
 		{

@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Restart - servers that start again by themselves
+Restart - servers that restart after a crash
 
 =head1 SYNOPSIS
 
@@ -12,8 +12,8 @@ Restart - servers that start again by themselves
 
 =head1 DESCRIPTION
 
-When a process is killed, the postmaster ends all others and starts them again. A C<psql> that is refused meanwhile may be gone before it
-has been told its query: C<poll_query_until> dies of that.
+When a process is killed, the postmaster ends all others and starts them again. A C<psql> that is refused meanwhile may exit before it
+has read its query: C<poll_query_until> dies of that.
 
 =cut
 
@@ -28,7 +28,7 @@ use PostgreSQL::Test::Utils;
 
 our @EXPORT_OK = qw(comes_back);
 
-# Wait until a server answers; false when that takes too long.
+# Waits until a server answers; returns false if this takes too long.
 sub comes_back
 {
 	my ($node) = @_;

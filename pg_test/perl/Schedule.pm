@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Schedule - what one of several sessions does to tables that all share, at random, and what must be there in the end
+Schedule - random actions of one of several sessions on shared tables, and the expected final content
 
 =head1 SYNOPSIS
 
@@ -15,18 +15,18 @@ Schedule - what one of several sessions does to tables that all share, at random
 =head1 DESCRIPTION
 
 A session owns the ids that are its number modulo 100, which is less than 50, and
-knows which rows it has in each table. Its jobs' rows have ids of their own, 50 more,
-since nobody knows when they come. A step is one transaction of one to four statements: loads in
-all ways, changes, savepoints. After each statement the session counts and sums
-its rows, by a sequential scan and by an index, and compares that with what it
-believes. Each session has a table of its own beside, which it truncates, too.
+records its rows in each table. Its jobs' rows have separate ids, 50 more,
+since the time of their arrival is unknown. A step is one transaction of one to four statements: loads of
+each kind, changes, savepoints. After each statement the session counts and sums
+its rows, by a sequential scan and by an index, and compares this with its
+records. Each session also has a table of its own, which it truncates, too.
 
-Whether a transaction has been committed whose session was killed on the way is
-told by a row in the table C<ledger>, which each one writes first. A job is done
-if the queue says so; the rows that it will have brought are accounted for by
-C<settle>, when the queue has come to rest.
+If a session is killed during its transaction, a row in the table C<ledger>
+shows whether the transaction was committed: each one writes this row first. The
+queue shows whether a job is done; C<settle> accounts for its rows when the queue
+is idle.
 
-Errors are expected where somebody interferes; any other one is a trouble.
+Errors that interference can cause are expected; each other error is a failure.
 
 =cut
 
@@ -43,7 +43,7 @@ use Differential qw(write_bytes);
 use Options qw(sql_string);
 
 use constant SESSIONS => 100;
-# The advisory lock that is held shared by whoever keeps a snapshot, and alone by whoever rewrites a table.
+# An advisory lock: sessions that keep a snapshot hold it shared, sessions that rewrite a table hold it exclusively.
 use constant REWRITES => 11;
 
 my @shared = ('plain', 'keyed', 'parts', 'toasted');
@@ -57,7 +57,7 @@ sub new
 	return $self;
 }
 
-# All tables, and those of so many sessions.
+# All tables, for this number of sessions.
 sub create
 {
 	my ($class, $sessions) = @_;
@@ -102,11 +102,11 @@ sub batch
 	return ($path, join('', map { "$_,$rows{$_}\n" } @ids), \%rows);
 }
 
-# The rows as a file, a compressed one, or several that a pattern stands for. Returns the path.
+# Writes the rows as a file, a compressed one, or several that match a pattern. Returns the path.
 sub write_source
 {
 	my ($self, $path, $content) = @_;
-	# Of an earlier batch.
+	# Files of an earlier batch.
 	unlink glob("$path.part.*");
 	my $how = one_of('plain', 'plain', 'compressed', 'pattern', 'compressed pattern');
 	my $squeeze = sub { my ($bytes) = @_; return $bytes if $how !~ /compressed/; gzip(\$bytes, \my $compressed) or die; return $compressed; };
@@ -118,7 +118,7 @@ sub write_source
 	}
 	my @lines = split /^/, $content;
 	my $parts = one_of(1, 2, 3);
-	# Some are empty where there are fewer lines.
+	# Some are empty if there are fewer lines.
 	my @edges = map { int($_ * @lines / $parts) } 0 .. $parts;
 	write_bytes("$path.part.$_", $squeeze->(join '', @lines[ $edges[$_] .. $edges[ $_ + 1 ] - 1 ])) for 0 .. $parts - 1;
 	return "$path.part.*";
@@ -134,14 +134,14 @@ sub load_options
 	return "'{$json}'";
 }
 
-# One statement, and what it does to the rows.
+# One statement, and its effect on the rows.
 sub statement
 {
 	my ($self, $pending) = @_;
 	my $table = one_of($self->tables);
 	my $what = one_of('load', 'load', 'load', 'insert', 'insert', 'copy', 'keep_new', 'keep_old', 'duplicate', 'update', 'delete', 'values', 'job');
 	$what = 'load' if $table eq 'plain' and $what =~ /keep|duplicate/;
-	# What is there before it is gone then; a job's rows would be, too.
+	# It removes the existing rows; a job's rows would be removed, too.
 	$what = 'truncate' if $table =~ /^own/ and ($what eq 'job' or $what eq 'load' and rand() < 0.5);
 	$self->{doing}{"$what $table"}++;
 	my $mine = $pending->{$table};
@@ -188,7 +188,7 @@ sub statement
 		$mine->{$id} = 'one';
 		return "INSERT INTO $table (id, word) VALUES ($id, 'one')";
 	}
-	# Changes of a part of the session's rows: a residue of their numbers.
+	# Changes a part of the session's rows: one residue class of their numbers.
 	my ($divisor, $rest) = (one_of(3, 7, 20), int rand 3);
 	my @ids = grep { int($_ / SESSIONS) % $divisor == $rest } keys %$mine;
 	my $where = "WHERE id % ${\SESSIONS} = $self->{number} AND id / ${\SESSIONS} % $divisor = $rest";
@@ -202,7 +202,7 @@ sub statement
 	return "UPDATE $table SET word = '$word' $where";
 }
 
-# What the session's rows in a table come to: their number, and sums of their ids and words.
+# The session's rows in a table: their number, and sums of their ids and words.
 sub sums
 {
 	my ($rows) = @_;
@@ -238,7 +238,7 @@ sub step
 	my $script = "\\set ON_ERROR_STOP 1\n\\set VERBOSITY verbose\nSET client_min_messages = warning;\nLOAD 'pg_bulk';\nSET pg_bulk.copy = on;\nSET pg_bulk.copy_min_size = 0;\n"
 	  . "SET lock_timeout = '20s';\n";
 	my $isolation = one_of('', '', ' ISOLATION LEVEL REPEATABLE READ');
-	# To a snapshot that is older, a table that ALTER TABLE has rewritten is empty: whoever keeps one keeps that away.
+	# For an older snapshot, a table that ALTER TABLE has rewritten is empty: sessions that keep one prevent rewrites.
 	$script .= "DO 'BEGIN PERFORM pg_advisory_lock_shared(${\REWRITES}); END';\n" if $isolation;
 	$script .= "BEGIN$isolation;\nINSERT INTO ledger VALUES ($self->{number}, $step);\n";
 	for (1 .. one_of(1, 1, 2, 4))
@@ -258,7 +258,7 @@ sub step
 	}
 	else { $script .= "$end;\n\\echo ended\n"; }
 	my ($out, $err) = ('', '');
-	# A psql that finds no server does not read what it is given, which ends IPC::Run.
+	# A psql that finds no server does not read its input, and IPC::Run then dies.
 	my $late;
 	eval { $self->{node}->psql('postgres', $script, stdout => \$out, stderr => \$err, on_error_stop => 0, timeout => 180, timed_out => \$late); 1; } or $err .= "no connection to the server: $@";
 	push @{ $self->{troubles} }, "$script\nsession $self->{number}, step $step did not end" if $late;
@@ -291,13 +291,13 @@ sub step
 	return;
 }
 
-# Cancelled, ended by an administrator, a crash of somebody else, no server there, a lock that does not come, a deadlock, or
-# somebody was quicker.
+# Canceled, terminated by an administrator, a crash of another process, no server, a lock timeout, a deadlock, or
+# a concurrent change.
 sub expected_error
 {
 	my ($err) = @_;
 	return 1 if $err =~ /(?:ERROR|FATAL):  (57014|57P01|57P02|57P03|40P01|40001|55P03|53300)/;
-	# What a terminated or crashed server leaves a client with.
+	# The error of a client whose server was terminated or crashed.
 	return $err =~ /server closed the connection|connection to server|could not connect|terminating connection|no connection to the server/ && $err !~ /ERROR:  (?!57)/;
 }
 
@@ -313,7 +313,7 @@ sub was_committed
 	my ($self, $step) = @_;
 	for (1 .. 1000)
 	{
-		# What was prepared ends in the same way, or nobody would.
+		# A prepared transaction is ended here in the same way.
 		my ($status, $out) = $self->ask("SELECT count(*) FROM pg_prepared_xacts WHERE gid = 's$self->{number}'");
 		if ($status == 0)
 		{
@@ -326,7 +326,7 @@ sub was_committed
 	die "session $self->{number}: the server does not come back";
 }
 
-# The rows that jobs have brought, by what the queue says of their files: called when it is at rest.
+# Accounts for the rows that jobs have loaded, by the queue's status of their files: called when the queue is idle.
 sub settle
 {
 	my ($self, $status) = @_;

@@ -7,11 +7,11 @@ Soup - generated input files
 
 =head1 DESCRIPTION
 
-Three kinds, from wild to tame. soup() strings together the bytes that mean
-something under the given options and a few that do not. lines() gives each
-record about the right number of fields, each a small soup without delimiters or
-line ends, so that more of a file is read before something is wrong with it.
-mutated() takes a good file and damages a few bytes.
+Three kinds. soup() concatenates bytes with a meaning under the given
+options, and a few without. lines() gives each
+record nearly the right number of fields, each a small soup without delimiters or
+line ends, so that more of a file is read before its first error.
+mutated() takes a valid file and damages a few bytes.
 
 All randomness is rand(), which the caller seeds.
 
@@ -31,7 +31,7 @@ sub pick { return $_[ rand @_ ]; }
 my @harmless = ('a', 'b', 'N', 'x', '0', '1', '7', ' ', 't', 'n', "\xc3\xa9", "\xe6\x97\xa5", "\xf0\x9f\x8e\x89");
 my @line_ends = ("\n", "\r\n", "\r");
 
-# What means something under these options, tokens of COPY's own included.
+# The bytes with a meaning under these options, including COPY's own tokens.
 sub tokens
 {
 	my ($options) = @_;
@@ -51,7 +51,7 @@ sub soup
 	my @tokens = (tokens($options), $line_end, $line_end, pick(@line_ends));
 	my $length = int rand pick(10, 40, 130, 400);
 	my $file = '';
-	# One soup in eight holds a byte that is no text.
+	# One soup in eight has a byte that is not valid text.
 	my $bad = rand() < 0.125 ? pick("\xff", "\xc3", "\xe6\x97", "\0") : '';
 	while (length $file < $length)
 	{
@@ -91,7 +91,7 @@ sub lines
 			}
 			else
 			{
-				# A backslash at the end would take the delimiter with it.
+				# A backslash at the end would escape the delimiter.
 				$field =~ s/\\+$// unless rand() < 0.05;
 			}
 			push @fields, $field;

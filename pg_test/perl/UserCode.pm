@@ -16,26 +16,26 @@ UserCode - loads during which a user's function does something to the target
 
 A cell is a I<place> where user code runs during a load, an I<action> of that
 code, a I<kind> of table, a I<way> of loading and a I<file>. Each cell makes
-schema C<m> anew, loads 1,000 rows and describes what is there then: rows,
-definitions, what amcheck says, orphans, calls of the AFTER ROW trigger, what
-the action noted, SQLSTATE. The user code acts once, at the row whose id is
+schema C<m> anew, loads 1,000 rows and describes the resulting state: rows,
+definitions, amcheck's messages, orphans, calls of the AFTER ROW trigger, notes
+of the action, SQLSTATE. The user code acts once, at the row whose id is
 FIRES_AT: row 1 to 100 are in the heap by then, in each way.
 
-A cell has a I<label>. With C<unsafe>, the functions are labelled STABLE or
-IMMUTABLE, which is a lie, and PARALLEL UNSAFE: the direct writer must leave
-them to the server, and actions find rows by indexes. With C<restricted>, their
-label PARALLEL RESTRICTED is a lie, too, which no user may tell: these cells try
-what the direct writer does if it happens all the same. Actions find rows by
+A cell has a I<label>. With C<unsafe>, the functions are wrongly labeled STABLE or
+IMMUTABLE, and PARALLEL UNSAFE: the direct writer must leave
+them to the server, and actions find rows by indexes. With C<restricted>, the
+label PARALLEL RESTRICTED is wrong, too, and users must not set it: these cells
+test how the direct writer copes with it. Actions find rows by
 sequential scans there, since rows are in no index before the load's end.
 
 The oracles are ways, too: C<copy> is COPY, C<select> the server's own INSERT of
-the same rows. A cell must give the description of C<copy>; where COPY has no
-such place, that of C<select>. Actions with C<either> change how or whether
-later rows are treated, and how many rows are later depends on how many COPY
-collects before it inserts them: there each of the two is right.
+the same rows. A cell must have the description of C<copy> or, if COPY has no
+such place, that of C<select>. Actions with C<either> change the treatment of
+later rows. The number of later rows depends on the number of rows that COPY
+collects before it inserts them: there both descriptions are accepted.
 
-All cells go through few psql sessions. A cell that leaves no description hung
-or ended the server; the rest goes on in another session.
+All cells run in few psql sessions. A cell without a description hung
+or crashed the server; the other cells run in another session.
 
 =cut
 
@@ -58,10 +58,10 @@ our @EXPORT_OK = qw(places actions ways kinds files is_possible gate_of has_labe
 
 use constant ROWS => 1000;
 use constant FIRES_AT => 700;
-# Cells of a session.
+# Cells in one session.
 use constant SESSION => 200;
 
-# The body of m.act(), which acts when it is called for the first time. It is VOLATILE; the functions that call it are not.
+# The body of m.act(), which acts at its first call. It is VOLATILE; the functions that call it are not.
 my $acts = 'PERFORM m.act()';
 # Functions of a row's number that act at one number.
 my $functions = <<"SQL";
@@ -88,7 +88,7 @@ A place has
 
 =over
 
-=item before, after: SQL before and behind CREATE TABLE
+=item before, after: SQL before and after CREATE TABLE
 
 =item id: the type of column id; more: further columns; key: the partition key
 
@@ -98,13 +98,13 @@ A place has
 
 =item list: the SELECT list of INSERT ... SELECT
 
-=item ways: those that have such a place, if not all
+=item ways: the ways that have such a place, if not all
 
 =item gate: C<kept out> if the function keeps rows out of the direct writer, C<let in> if it does not, C<by label> if it does unless it is
-labelled PARALLEL SAFE or PARALLEL RESTRICTED
+labeled PARALLEL SAFE or PARALLEL RESTRICTED
 
-=item locked: the server calls the function while it holds a lock on a page of the index. A function that writes to that index waits for itself,
-under COPY too, and an exception block lets go of the lock: few actions are possible
+=item locked: the server calls the function while it holds a lock on a page of the index. A function that writes to this index waits for itself,
+under COPY too, and an exception block releases the lock: few actions are possible
 
 =back
 
@@ -151,7 +151,7 @@ my %places = (
 		oracle => { where => 'm.f_bool(id)' }, list => 'ROW(id)::m.wrapped, p, d, note',
 		options => { columns => [ 'x', 'p', 'd', 'note', { name => 'id', expr => 'ROW(x::int)::m.wrapped' } ] }, ways => [qw(auto buffered direct insert)], gate => 'by label' },
 	'select list' => { oracle => { where => 'm.f_bool(id)' }, list => 'm.f_int(id), p, d, note', ways => ['insert', 'ctas'], gate => 'by label' },
-	# Its domain has the server read all fields one by one; the input function of a range compares its bounds.
+	# Because of its domain the server reads all fields one by one; the input function of a range compares its bounds.
 	'input of a field' => { before => "$compare CREATE TYPE m.span AS RANGE (subtype = int, subtype_opclass = m.ops);", more => ', x m.span', file => 'spans', gate => 'by label' },
 	'operator of a foreign key' => {
 		before => "CREATE SEQUENCE m.called; CREATE FUNCTION m.f_equal(a int, b int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN IF nextval('m.called') = @{[FIRES_AT]} THEN $acts; END IF; RETURN a = b; END \$\$;
@@ -163,9 +163,9 @@ my %places = (
 
 =pod
 
-An action is SQL of PL/pgSQL. C<< <table> >> stands for the table it is about: the
-target, or one of two leaves, the first of which has rows of the load by then,
-and the second of which gets its first one later.
+An action is SQL of PL/pgSQL. C<< <table> >> stands for its table: the
+target, or one of two leaves. The first leaf has rows of the load by then,
+and the second one gets its first row later.
 
 =cut
 
@@ -239,13 +239,13 @@ sub kinds { return @kinds; }
 sub ways { return @ways; }
 sub files { return @files; }
 sub gate_of { return $places{ $_[0] }{gate}; }
-# Does the label of a place's functions decide?
+# Whether the label of a place's functions decides.
 sub has_label { return gate_of($_[0]) eq 'by label'; }
 sub is_kept_out { my ($cell) = @_; return gate_of($cell->{place}) eq 'kept out' || has_label($cell->{place}) && $cell->{label} eq 'unsafe'; }
 sub is_parts { return $_[0] !~ /^(?:plain|empty)$/; }
 sub is_among { my ($one, $list) = @_; return !defined $list || grep { $_ eq $one } @$list; }
 
-# Is there such a cell?
+# Whether there is such a cell.
 sub is_possible
 {
 	my (%cell) = @_;
@@ -256,20 +256,21 @@ sub is_possible
 	return 0 unless is_among($kind, $action->{kinds}) && is_among(is_parts($kind) ? 'parts' : $kind, $place->{kinds});
 	return 0 if $place->{locked} && $cell{action} !~ /^(?:nothing|error|set datestyle|set other settings)$/;
 	return 0 if $kind =~ /leaf/ && $action->{sql} !~ /<(?:table|index)>/;
-	# A leaf that COPY opens when the first row comes has the new trigger. The load holds it open, and so do COPY and INSERT with the first leaf.
+	# COPY opens a leaf when its first row comes, and sees the new trigger.
+	# The load holds the leaf open. So do COPY and INSERT with the first leaf.
 	return 0 if $kind eq 'later leaf' && $cell{action} =~ /^create .*trigger$/;
-	# A scan converts some fields of a record when a condition has let it pass, by the settings of then.
+	# A scan converts some fields of a record after a condition has let it pass, under the settings of that time.
 	return 0 if $cell{action} eq 'set datestyle' && $way =~ /insert|ctas/ && $place->{ways} || $way eq 'ctas' && $cell{action} eq 'set datestyle';
-	# The table is made by the statement.
+	# The statement creates the table.
 	return 0 if $way eq 'ctas' && ($kind ne 'empty' || $file ne 'good');
 	return 0 if $way eq 'job' && $file eq 'late parents';
 	return 0 if defined $place->{file} && ($file ne 'good' || $way eq 'insert');
-	# Foreign keys are about rows, locks and constraints.
+	# Files that violate a foreign key are combined with actions on rows, locks and constraints only.
 	return 0 if $file ne 'good' && ($cell{action} !~ /^(?:nothing|delete|update|insert|lock|constraints|load|truncate)/ || $kind =~ /empty|leaf/);
 	return 1;
 }
 
-# The way whose outcome is right.
+# The way whose outcome is expected.
 sub oracle_of
 {
 	my (%cell) = @_;
@@ -278,7 +279,7 @@ sub oracle_of
 	return $cell{way} eq 'insert' ? 'select' : 'copy';
 }
 
-# Of the server, for the label C<restricted>. How many of the load's rows a function sees that is not VOLATILE is left to chance: COPY has
+# Settings for the label C<restricted>. The number of the load's rows that a non-VOLATILE function sees depends on chance: COPY has
 # collected some, and the direct writer has pages that are not appended. But both have these rows in the heap, if not in the indexes.
 sub settings { return (enable_indexscan => 'off', enable_bitmapscan => 'off', enable_indexonlyscan => 'off'); }
 
@@ -302,7 +303,7 @@ sub new
 	return $self;
 }
 
-# The cell, its oracles, and whatever of these is not there yet.
+# Adds the cell, its oracles, and those cells that these need.
 sub add
 {
 	my ($self, %cell) = @_;
@@ -319,18 +320,19 @@ sub add
 
 sub cells { return @{ $_[0]{cells} }; }
 
-# The ways whose outcomes are right.
+# The ways whose outcomes are accepted.
 sub oracles
 {
 	my ($self, $cell) = @_;
 	my $first = oracle_of(%$cell);
 	# COPY opens the indexes before such a trigger runs, INSERT at the first row.
-	# It opens leaves when the first row has come, or when it inserts what it has collected.
+	# COPY opens leaves when the first row has come, or when it inserts its collected rows.
 	my $is_early = $cell->{kind} eq 'later leaf' || $cell->{place} eq 'before statement trigger' && $cell->{action} =~ /index|^reindex/;
 	return $first eq 'select ctas' ? ($first) : $actions{ $cell->{action} }{either} || $is_early ? ('copy', 'select') : ($first);
 }
 
-# The load opens a leaf before COPY would, so the server stops what is done to it. Then all is as if nothing had been done.
+# The load opens a leaf before COPY would, so the server refuses
+# changes to it. Then the outcome is as without the change.
 sub refused_of
 {
 	my ($cell) = @_;
@@ -356,7 +358,7 @@ sub add_run
 
 sub quoted { my ($text) = @_; $text =~ s/'/''/g; return "'$text'"; }
 
-# SQL of a cell.
+# The SQL of a cell.
 sub script_of
 {
 	my ($self, $cell) = @_;
@@ -369,7 +371,7 @@ sub script_of
 	  : "PERFORM public.bulk_load('$self->{directory}/nested', 'm.t', '{\"format\": \"csv\", \"columns\": [\"id\", \"p\", \"d\", \"note\"]}')";
 	my $index = $leaf ? "t${leaf}_id_idx" : 't_id';
 	my $body = $action->{sql} =~ s/<table>/m.t$leaf/gr =~ s/<index>/m.$index/gr =~ s/<name>/$index/gr =~ s/<load>/$nested/gr;
-	# A statement that fails is noted, or else ends the load.
+	# A failing statement is recorded; otherwise it ends the load.
 	my $noted = $cell->{action} eq 'error' || $cell->{raises} ? $body : "BEGIN $body EXCEPTION WHEN OTHERS THEN INSERT INTO m.log VALUES (SQLSTATE); END;";
 	my $key = $parts ? $place->{key} // 'id' : undef;
 	my ($id, $more) = ($place->{id} // 'int', $place->{more} // '');
@@ -423,11 +425,11 @@ sub script_of
 		}
 		else
 		{
-			# A scan makes a row of a record's fields before anything else is made of it.
+			# A scan converts all fields of a record before it evaluates expressions over them.
 			$source = "(SELECT id, p, d::date AS d, note FROM $staging OFFSET 0) s";
 		}
 		$list .= ", format('[1,%s]', id)::m.span" if $place->{file};
-		# An oracle whose list does not call the function has it in a condition.
+		# An oracle whose list does not call the function calls it in a condition.
 		my $condition = $place->{list} ? $place->{where} : $of_place->{where};
 		$where = $condition ? " WHERE $condition" : '';
 		$statement = $is_new ? "CREATE TABLE m.t AS SELECT $list FROM $source$where" : "INSERT INTO m.t ($columns) SELECT $list FROM $source$where";
@@ -454,7 +456,7 @@ sub script_of
 	return "$script\\echo LOADS\n$statement;\n\\echo STATE :SQLSTATE\n\\echo MESSAGE :LAST_ERROR_MESSAGE\nRESET ALL;\nSELECT matrix.outcome();\nDROP SCHEMA m CASCADE;\n";
 }
 
-# All cells that have not run yet.
+# Runs all cells that have not run yet.
 sub run
 {
 	my ($self) = @_;
@@ -489,7 +491,7 @@ sub run_some
 			elsif (/^END \d+$/)
 			{
 				$run->{outcome} = delete $run->{so_far} // '';
-				# Which triggers had been fired when one of them failed depends on the order in which processes append.
+				# The triggers that had fired before one of them failed depend on the order in which processes append.
 				$run->{outcome} =~ s/^fired.*\n//m if $run->{outcome} !~ /\ASTATE 00000$/m;
 				$run->{said} = $said{$began} // '';
 			}
@@ -508,7 +510,7 @@ sub run_some
 	return;
 }
 
-# What is wrong with a cell; nothing if nothing is.
+# The complaint about a cell, or an empty string.
 sub verdict
 {
 	my ($self, $cell) = @_;
@@ -537,9 +539,9 @@ sub verdict
 	return join "\n", @wrong;
 }
 
-# What is right of a cell.
+# The expected outcome of a cell.
 sub oracle { my ($self, $cell) = @_; return $self->{runs}{ key_of({ %$cell, way => oracle_of(%$cell) }) }{outcome}; }
-# What the oracles gave.
+# The outcomes of the oracles.
 sub oracles_run { my ($self) = @_; return grep { $_->{cell}{way} =~ /^(?:copy|select)/ } values %{ $self->{runs} }; }
 sub said_of { my ($self, $cell) = @_; return $self->{runs}{ key_of($cell) }{said}; }
 

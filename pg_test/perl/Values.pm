@@ -3,13 +3,13 @@
 
 =head1 NAME
 
-Values - inputs at the edges of what types accept
+Values - edge cases of types' inputs
 
 =head1 DESCRIPTION
 
 Each entry is [ type, settings, inputs ]: settings names the group of GUC values
-that change how the type reads its input, '' for none. Which inputs are accepted
-is not written here: the server is asked.
+that change how the type reads its input, '' for none. The test asks the server
+which inputs it accepts.
 
 =cut
 

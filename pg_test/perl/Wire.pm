@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Wire - a client that says what it wants, message by message
+Wire - a client that sends each message of the protocol separately
 
 =head1 SYNOPSIS
 
@@ -16,8 +16,8 @@ Wire - a client that says what it wants, message by message
 
 =head1 DESCRIPTION
 
-The protocol of version 3, over a server's socket, without a password. Messages
-that come are written as their letter and what they say: of errors the fields,
+The protocol of version 3, over a server's socket, without a password. A received
+message is shown as its type byte and its content: for errors the fields,
 without file, line and function.
 
 =cut
@@ -72,7 +72,7 @@ sub fail { return $_[0]->message('f', "$_[1]\0"); }
 sub sync { return $_[0]->message('S', ''); }
 sub flush { return $_[0]->message('H', ''); }
 
-# Parse, bind and execute an unnamed statement.
+# Parses, binds and executes an unnamed statement.
 sub extended
 {
 	my ($self, $query) = @_;
@@ -83,7 +83,7 @@ sub extended
 
 sub close { my ($self) = @_; CORE::close $self->{socket}; return; }
 
-# The next message as text, undef if the connection is gone.
+# The next message as text, undef if the connection is closed.
 sub next_message
 {
 	my ($self, $seconds) = @_;
@@ -119,7 +119,7 @@ sub told
 	return $kind;
 }
 
-# What comes up to the server's being ready, or gone; without what it says of its settings.
+# Messages up to ReadyForQuery or the end of the connection, without parameter statuses.
 sub answer
 {
 	my ($self) = @_;
@@ -134,7 +134,7 @@ sub answer
 	return join '|', @all;
 }
 
-# Messages up to one of a kind; dies if it does not come.
+# Messages up to one of a type; dies if it does not come.
 sub wait_for
 {
 	my ($self, $kind) = @_;

@@ -1,22 +1,22 @@
--- One comparison, seen from the server: a case names a file, the options and
--- the columns; compare_case() loads the file with COPY into copied.t, then
--- scans it through the foreign table scanned.t into kept.t, once per chunk
--- size, by turns with and without a condition, some files by parallel workers,
--- too, and loads it into kept.t by bulk_load, and writes down every scan and
--- load whose outcome is not COPY's.
+-- One comparison, from the server's side. A case names a file, the options and
+-- the columns. compare_case() loads the file with COPY into copied.t. Then it
+-- scans the file through the foreign table scanned.t into kept.t, once for each chunk
+-- size, alternately with and without a condition, and for some files with parallel workers,
+-- too. It also loads the file into kept.t by bulk_load. It records every scan and
+-- load whose outcome differs from COPY's.
 --
--- An outcome is all the rows in order, or all that an error says. Every load
--- runs in a subtransaction of its own that is rolled back on success too, so
+-- An outcome is all rows in order, or all fields of an error. Every load
+-- runs in its own subtransaction, which is rolled back on success, too, so
 -- that thousands of cases leave neither tables nor settings behind. The tables
--- bear one name in different schemas: COPY's CONTEXT names the relation without
+-- have the same name in different schemas: COPY's CONTEXT names the relation without
 -- its schema and is therefore equal on both sides.
 
 CREATE SCHEMA copied;
 CREATE SCHEMA scanned;
 CREATE SCHEMA kept;
 
--- Rows are compared in the order of the file. The heap does not keep it: a row too
--- long for one page leaves room there for a shorter one that comes later. So both
+-- Rows are compared in the order of the file. The heap does not keep it: if a row is too
+-- long for a page, a later and shorter row may take the space there. So both
 -- heap tables number their rows by a column that is not loaded.
 CREATE SEQUENCE ordinals;
 
@@ -27,7 +27,7 @@ CREATE TABLE cases (
     copy_options    text NOT NULL,      -- in parentheses, for COPY
     scan_options    text NOT NULL,      -- in parentheses, for CREATE FOREIGN TABLE
     heap_columns    text NOT NULL,
-    loaded_columns  text NOT NULL,      -- the list of those that are loaded, or nothing for all of them
+    loaded_columns  text NOT NULL,      -- the list of loaded columns, or nothing for all of them
     scan_columns    text NOT NULL,      -- the same with the options of columns
     load_options    jsonb,              -- for bulk_load; NULL: no loads
     load_writers    text[] NOT NULL,    -- which writers load
@@ -38,7 +38,7 @@ CREATE TABLE cases (
     rows_only       boolean NOT NULL    -- an error's words are not compared
 );
 
--- A case that crashes the server or hangs leaves no row here.
+-- A case that crashes the server or hangs has no row here.
 CREATE TABLE done (
     id       int PRIMARY KEY,
     accepted boolean NOT NULL,
@@ -57,8 +57,8 @@ CREATE TABLE mismatches (
 
 CREATE TYPE outcome AS (rows text[], error text);
 
--- An expression that gives a row of kept.t or copied.t as text. For typed
--- columns it adds what text output could hide: the stored size and the binary
+-- An expression for a row of kept.t or copied.t as text. For typed
+-- columns it adds data that text output hides: the stored size and the binary
 -- form (-0 and 0, NaN, the scale of a numeric, a padded bpchar).
 CREATE FUNCTION row_signature(relation regclass, typed boolean) RETURNS text
 LANGUAGE sql AS $$
@@ -70,9 +70,9 @@ LANGUAGE sql AS $$
     WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('ordinal in the file', 'generated from it')
 $$;
 
--- All that an error says. Its context is cut where the lines of the function begin that caught it, and a scan's own
--- last line, which names the file, is cut off. What is left is what a client would see from COPY, which is more than
--- one line when a field's value spans lines or a type's own parser (json) adds a line before COPY's.
+-- All fields of an error. Its context is cut before the lines of the function that caught it, and before a scan's own
+-- last line, which names the file. The rest is the context that COPY gives a client. It has more than
+-- one line if a field's value spans lines or a type's own parser (json) adds a line before COPY's.
 CREATE FUNCTION error_text(state text, message text, detail text, hint text, type_name text, constraint_name text,
                            column_name text, context text, file text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
@@ -88,8 +88,8 @@ BEGIN
         || coalesce(E'\nCONTEXT: ' || nullif(substr(context, 2), ''), '');
 END $$;
 
--- What one load of a new table comes to. (A table that held rows of an aborted
--- load would give rows in another order: their space is used again.)
+-- The outcome of one load into a new table. (A table that held rows of a rolled-back
+-- load would return rows in another order, since their space is used again.)
 CREATE FUNCTION outcome_of(load text, relation text, columns text, file text, typed boolean) RETURNS outcome
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -117,8 +117,8 @@ EXCEPTION
 END
 $$;
 
--- Projection and rescan read the same file by other paths than SELECT *. They
--- run on files that COPY accepts, over the foreign table as it stands.
+-- Projection and rescan read the same file on other paths than SELECT *. They
+-- run on files that COPY accepts, over the existing foreign table.
 CREATE FUNCTION projection_differs(expected text[]) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -149,7 +149,7 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- What a query with one value says, be it an error.
+-- The value that a query returns, or its error.
 CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     said text;
@@ -161,8 +161,8 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- What a scan says of all its rows, and by several processes, against what core makes of rows that come one after the other. A sum
--- of floats depends on their order: it is the file's unless the scan is shared.
+-- Compares aggregates that a scan computes, also with several processes, with those that core computes from rows in order. A sum
+-- of floats depends on the order of rows: it is the file's unless the scan is parallel.
 CREATE FUNCTION aggregates_differ(shared boolean) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     wanted text;
@@ -244,20 +244,20 @@ BEGIN
         by_copy := outcome_of(format('COPY copied.t %s FROM %L WITH %s', c.loaded_columns, c.copy_file, c.copy_options),
                               'copied.t', c.heap_columns, c.copy_file, c.typed);
         IF by_copy.error LIKE '58%' THEN
-            RAISE '%', by_copy.error;       -- the same for both, and no comparison at all
+            RAISE '%', by_copy.error;       -- both fail alike, and nothing is compared
         END IF;
 
-        -- Scans are to be scans: INSERTs that are loads have a comparison of their own (InsertDifferential.pm).
+        -- Only scans here: InsertDifferential.pm compares INSERTs that are loads.
         PERFORM set_config('pg_bulk.direct_insert', 'off', true);
         by_scan := NULL;
         BEGIN
             EXECUTE format('CREATE FOREIGN TABLE scanned.t (%s) SERVER bulk_files OPTIONS %s', c.scan_columns, c.scan_options);
         EXCEPTION WHEN OTHERS THEN
             by_scan.error := SQLSTATE || ': ' || SQLERRM;
-            by_copy.error := split_part(by_copy.error, E'\n', 1);      -- an option is refused without a context
+            by_copy.error := split_part(by_copy.error, E'\n', 1);      -- the error of an option has no context
         END;
-        -- Behind a condition rows are converted one by one, and first what it looks at: here what COPY looks at first. All of
-        -- these hold.
+        -- With a condition, rows are converted one by one, and first the columns of the condition. Here these are the columns that COPY
+        -- converts first. All these conditions are true.
         SELECT ARRAY['', ' WHERE tableoid <> 0'] || format(' WHERE (%I IS NULL) IS NOT NULL', attname) INTO conditions
         FROM pg_attribute WHERE attrelid = to_regclass('scanned.t') AND attnum > 0 ORDER BY attnum LIMIT 1;
         conditions := coalesce(conditions, '{""}');
@@ -278,8 +278,8 @@ BEGIN
             IF difference IS NOT NULL THEN
                 found := found || ROW(which, chunk_size, difference, digest(by_copy, by_scan), digest(by_scan, by_copy))::mismatches;
             END IF;
-            -- A parallel scan, by the leader alone, or with workers: there it may be another row that the error is about.
-            -- Rows come in any order, and what is stored has been stored before.
+            -- A parallel scan, by the leader alone, or with workers: then the error may be about another row.
+            -- Rows come in any order; their stored form has been compared before.
             IF which % 12 = 0 AND NOT c.typed AND to_regclass('scanned.t') IS NOT NULL
                AND chunk_size = c.chunk_sizes[cardinality(c.chunk_sizes)] THEN
                 workers := CASE WHEN which % 24 = 0 THEN (ARRAY[1, 2, 4])[1 + which / 24 % 3] ELSE 0 END;
@@ -308,13 +308,13 @@ BEGIN
                 END IF;
                 PERFORM set_config('max_parallel_workers_per_gather', '0', true);
             END IF;
-            -- A load takes longer than a scan: one chunk size will do.
+            -- A load takes longer than a scan: one chunk size suffices.
             CONTINUE WHEN c.load_options IS NULL OR chunk_size <> c.chunk_sizes[cardinality(c.chunk_sizes)];
             FOREACH writer IN ARRAY c.load_writers LOOP
                 by_load := outcome_of(format('SELECT bulk_load(%L, ''kept.t'', %L)', c.scan_file,
                                              c.load_options || jsonb_build_object('writer', writer)),
                                       'kept.t', c.heap_columns, c.scan_file, c.typed);
-                -- What is wrong with one option's value is 22023 to functions.
+                -- For functions, an invalid value of one option is 22023.
                 by_load.error := regexp_replace(by_load.error, '^22023(: COPY \w+ must be a single one-byte character)', '0A000\1');
                 scans := scans + 1;
                 difference := difference_of(by_copy, by_load, writer || ' load', c.rows_only);
@@ -332,8 +332,8 @@ BEGIN
 END
 $$;
 
--- Which inputs a type accepts, as positions. The inputs are stored, not cast: a
--- cast would cut what is too long.
+-- The inputs that a type accepts, as positions. The inputs are stored, not cast: a
+-- cast would truncate long ones.
 CREATE FUNCTION accepted_inputs(type text, settings text[], inputs text[]) RETURNS int[]
 LANGUAGE plpgsql AS $$
 DECLARE

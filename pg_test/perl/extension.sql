@@ -1,12 +1,12 @@
--- Everything that belongs to extension pg_bulk in this database, a line each, without OIDs: two databases that have the
--- same lines have the same extension. Definitions have several lines, so they are written as JSON strings.
+-- All objects of extension pg_bulk in this database, one a line, without OIDs: if two databases have the
+-- same lines, they have the same extension. Definitions have several lines, so they are written as JSON strings.
 WITH RECURSIVE
 objects (classid, objid, objsubid) AS (
     SELECT d.classid, d.objid, d.objsubid
     FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
     WHERE e.extname = 'pg_bulk' AND d.deptype = 'e'
   UNION
-    -- Indexes, constraints, triggers, rules, row types: what comes and goes with a member.
+    -- Indexes, constraints, triggers, rules, row types: objects that depend on a member.
     SELECT d.classid, d.objid, 0
     FROM objects o JOIN pg_depend d ON d.refclassid = o.classid AND d.refobjid = o.objid
     WHERE d.deptype IN ('i', 'a', 'P', 'S')
@@ -61,7 +61,7 @@ lines (line) AS (
     SELECT format('column: %s.%s: %s, %s, not null %s, default %s, storage %s, compression %s, collation %s, identity %s, generated %s, options %s',
         c.oid::regclass, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod), a.attnotnull,
         pg_get_expr(d.adbin, d.adrelid), a.attstorage, a.attcompression, a.attcollation::regcollation, a.attidentity, a.attgenerated,
-        -- Minor releases from 15.20 on number the versions of a column.
+        -- From 15.20 on, minor releases number the versions of a column.
         (SELECT array_agg(option) FROM unnest(a.attoptions) option WHERE option NOT LIKE 'pg\_attver=%'))
     FROM relations c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
     WHERE a.attnum > 0

@@ -1,6 +1,6 @@
--- A case of loading.sql as INSERT … SELECT from a foreign table over the file; read in after it.
+-- A case of loading.sql as INSERT … SELECT from a foreign table over the file; included after loading.sql.
 
--- Does it, and says how, by how many workers, and how many rows came.
+-- Runs it, and returns the writer, the number of workers, and the number of rows.
 CREATE FUNCTION inserted(which int, OUT writer text, OUT workers int, OUT rows_loaded bigint) LANGUAGE plpgsql AS $$
 DECLARE
     c cases;

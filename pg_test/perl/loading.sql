@@ -1,13 +1,13 @@
--- One load, seen from the server; read in after comparison.sql. A case is what it
--- is there; `loads` says into what kind of table, by how many workers, in chunks
--- of which size, and from where bulk_load is called:
+-- One load, from the server's side; included after comparison.sql, which describes a
+-- case. `loads` has the kind of table, the number of workers, the
+-- chunk size, and the place from which bulk_load is called:
 --
---   top     a statement of its own, into a table that was there before
---   sub     in a subtransaction, into a table that was there before
---   new     in a subtransaction, into a table that is made there
+--   top     a statement of its own, into an existing table
+--   sub     in a subtransaction, into an existing table
+--   new     in a subtransaction, into a table that is created there
 --
--- begin_case() notes what COPY says and makes the table, end_case() looks at what
--- is in it. The table is then dropped. What COPY loads goes into a plain table.
+-- begin_case() records COPY's outcome and creates the table, end_case() compares
+-- its content. The table is then dropped. COPY loads into a plain table.
 
 CREATE EXTENSION amcheck;
 CREATE SCHEMA loaded;
@@ -23,7 +23,7 @@ CREATE TABLE loads (
 );
 CREATE TABLE by_copy (said outcome);
 CREATE TABLE by_load (said outcome, writer text, workers int, rows_loaded bigint);
--- What kinds of loads there were, so that nobody takes fallbacks for the real thing.
+-- The loads by kind, so that the tests can require enough loads without fallback.
 CREATE TABLE census (writer text, workers int, traits text[], called text);
 
 CREATE FUNCTION count_row() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -141,7 +141,7 @@ BEGIN
     END IF;
 END $$;
 
--- What is in the table, in the order of the file.
+-- The rows of the table, in the order of the file.
 CREATE FUNCTION rows_of(which int) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     target text := target_of(which);
@@ -177,7 +177,7 @@ BEGIN
     END;
 END $$;
 
--- What amcheck says against the table, or what does not hold that should.
+-- amcheck's messages about the table, and other violated conditions.
 CREATE FUNCTION complaints(which int, expected int) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     target regclass := target_of(which);
@@ -234,8 +234,8 @@ BEGIN
     IF l.called = 'top' AND state <> '00000' THEN
         load.error := state || ': ' || message;
     END IF;
-    -- psql knows neither detail nor context of an error. Options, whose errors have no context, are refused with the
-    -- SQLSTATE of whoever refuses them.
+    -- psql knows neither DETAIL nor CONTEXT of an error. Errors of options have no context, and the
+    -- SQLSTATE of the function that raises them.
     IF l.called = 'top' OR copy.error NOT LIKE E'%\nCONTEXT: COPY t%' THEN
         start := CASE WHEN copy.error LIKE E'%\nCONTEXT: COPY t%' THEN 1 ELSE 8 END;
         copy.error := substr(split_part(copy.error, E'\n', 1), start);
@@ -247,7 +247,7 @@ BEGIN
     ELSIF cardinality(rows_of(which)) <> 0 THEN
         found := concat_ws(E'\n', found, 'a load that failed left rows');
     END IF;
-    -- Where there is no room for a column that tells them apart, several processes may put rows in any order.
+    -- Without a column that distinguishes the rows, several processes may store rows in any order.
     IF result.workers > 0 AND c.heap_columns NOT LIKE '%"ordinal in the file"%' AND load.rows IS NOT NULL AND copy.rows IS NOT NULL THEN
         load.rows := ARRAY(SELECT r FROM unnest(load.rows) r ORDER BY r);
         copy.rows := ARRAY(SELECT r FROM unnest(copy.rows) r ORDER BY r);

@@ -1,7 +1,7 @@
--- Loads into a table with indexes, beside a model: a table of the same definition into which the same rows are inserted by
--- core, one after the other. Perl's RandomTables makes up tables and batches; what is here runs them, and says what differs.
+-- Loads into a table with indexes, beside a model: a table of the same definition into which core inserts the same rows,
+-- one after the other. RandomTables.pm generates tables and batches; this file runs them, and reports differences.
 --
--- Statements have SCHEMA in the place of the table's schema, `ours` or `model`. Each row has a number `n`, which no other
+-- Statements have SCHEMA in place of the table's schema, `ours` or `model`. Each row has a number `n`, which no other
 -- row that was ever inserted has.
 
 \set schema proof
@@ -16,11 +16,11 @@ CREATE COLLATION caseless (provider = icu, locale = 'und-u-ks-level2', determini
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy', 'wild', 'calm', 'odd', 'even', 'low', 'high', 'none');
 CREATE DOMAIN positive AS int CHECK (VALUE >= 0);
 
--- How indexes came by rows, so that nobody takes insertions for the real thing; and how loads ended.
+-- The strategies of indexes, so that the tests can require enough loads other than insertions; and the outcomes of loads.
 CREATE TABLE census (method text, came_from text, kind text, rows bigint);
 CREATE TABLE ends (what text);
 
--- Unique and exclusion constraints of the table, to find out whether the rows violate one.
+-- Unique and exclusion constraints of the table, for a query whether the rows violate one.
 CREATE TABLE constraints (name text, statement text, is_deferrable boolean);
 
 CREATE PROCEDURE begin_case() LANGUAGE plpgsql SET client_min_messages = warning AS $$
@@ -43,7 +43,7 @@ CREATE FUNCTION names(target regclass) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = target AND attnum > 0 AND NOT attisdropped
 $$;
 
--- What a statement does to both tables, which must be the same.
+-- Runs a statement on both tables; the effects must be equal.
 CREATE FUNCTION on_both(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	said text[] := '{}';
@@ -63,7 +63,7 @@ BEGIN
 	END IF;
 END $$;
 
--- A file's rows, as COPY reads them. A file that is there again is not written: it may be in use.
+-- A file's rows, as COPY reads them. An existing file is not written again: it may be in use.
 CREATE PROCEDURE stage(content text, copy text, columns text) LANGUAGE plpgsql AS $$
 BEGIN
 	CALL write_file('batch', content);
@@ -73,7 +73,7 @@ BEGIN
 	EXECUTE format('COPY model.stage (%s) FROM %L (%s)', columns, data_path('batch'), copy);
 END $$;
 
--- Rows into both tables, but for those that violate a constraint: what is there when the loads begin.
+-- Inserts rows into both tables, except those that violate a constraint: the content before the loads.
 CREATE FUNCTION fill(content text, copy text, columns text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	schema text;
@@ -99,18 +99,18 @@ BEGIN
 	RETURN QUERY EXECUTE format('
 		(SELECT %2$L || '': only in the model: '' || d::text FROM (SELECT %1$s FROM model.t EXCEPT ALL SELECT %1$s FROM ours.t) d ORDER BY 1 LIMIT 5)
 		UNION ALL (SELECT %2$L || '': only in ours: '' || d::text FROM (SELECT %1$s FROM ours.t EXCEPT ALL SELECT %1$s FROM model.t) d ORDER BY 1 LIMIT 5)',
-		-- Equal is what looks the same.
+		-- Rows are equal if their text is equal.
 		(SELECT string_agg(format('%s::text', name), ', ') FROM string_to_table(columns, ', ') name), what);
 END $$;
 
--- Are there rows among those of both that violate this constraint?
+-- Whether the rows of both tables violate this constraint.
 CREATE FUNCTION is_violated(constraint_name text) RETURNS boolean LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
 	root text;
 	statement text;
 	columns text := names('model.t');
 BEGIN
-	-- A partition's index is known by its parent.
+	-- A partition's index is listed under its parent's.
 	SELECT relname INTO root FROM pg_class WHERE oid IN (SELECT pg_partition_root(oid) FROM pg_class
 		WHERE relname = constraint_name AND relnamespace = 'ours'::regnamespace);
 	SELECT c.statement INTO statement FROM constraints c WHERE name = coalesce(root, constraint_name);
@@ -128,7 +128,7 @@ EXCEPTION WHEN unique_violation OR exclusion_violation THEN
 	RETURN true;
 END $$;
 
--- What core makes of the rows that are staged. `conflict` is the arbiter, as ON CONFLICT wants it.
+-- Core's result for the staged rows. `conflict` is the arbiter, as in ON CONFLICT.
 CREATE FUNCTION insert_into_model(columns text, conflict text, options jsonb, OUT outcome text, OUT constraint_name text, OUT rejected bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -169,15 +169,15 @@ END $$;
 CREATE TYPE loaded AS (load_id bigint, rows_loaded bigint, rows_rejected bigint, rows_duplicate bigint, rows_filtered bigint, bytes_read bigint,
 	seconds float8, writer text, workers int, indexes jsonb, notes text[]);
 
--- The tables that rows are in.
+-- The tables that store rows.
 CREATE FUNCTION leaves() RETURNS SETOF regclass LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN QUERY SELECT relid FROM pg_partition_tree('ours.t') WHERE isleaf
 		UNION SELECT 'ours.t'::regclass WHERE (SELECT relkind FROM pg_class WHERE oid = 'ours.t'::regclass) = 'r';
 END $$;
 
--- Loads a batch by bulk_load and by the model. Rows have numbers from `first` on. The load is in a subtransaction if `nested`, or
--- if it is to fail.
+-- Loads a batch by bulk_load and by the model. Rows have numbers from `first` on. The load runs in a subtransaction if `nested`, or
+-- if it must fail.
 CREATE FUNCTION batch(first int, content text, copy text, columns text, conflict text, options jsonb, nested boolean) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	model record;
@@ -211,7 +211,7 @@ BEGIN
 	INSERT INTO ends VALUES (CASE WHEN outcome <> 'done' THEN outcome WHEN result.rows_duplicate + result.rows_rejected > 0 THEN 'some left out' ELSE 'all loaded' END);
 	IF outcome <> model.outcome AND NOT (model.outcome IN ('23505', '23P01') AND outcome IN ('23505', '23P01') AND is_violated(constraint_name)) THEN
 		RETURN NEXT format('batch %s: ours %s (%s, %s), model %s (%s)', first, outcome, constraint_name, message, model.outcome, model.constraint_name);
-	-- Of several violations, it need not be that of the first row.
+	-- Of several violations, the first row's need not be reported.
 	ELSIF outcome <> 'done' AND constraint_name <> model.constraint_name AND NOT is_violated(constraint_name) THEN
 		RETURN NEXT format('batch %s: ours complains of %s, which is not violated; the model of %s', first, constraint_name, model.constraint_name);
 	END IF;
@@ -232,7 +232,7 @@ BEGIN
 			IF found <> staged OR (SELECT count(*) FROM bulk_rejects WHERE load_id = result.load_id) <> staged - left_in THEN
 				RETURN NEXT format('batch %s: %s of %s lines, %s rejects', first, found, staged, (SELECT count(*) FROM bulk_rejects WHERE load_id = result.load_id));
 			END IF;
-			-- A check has said the same before.
+			-- bulk_check returned the same rejects before.
 			SELECT count(*) INTO found FROM (SELECT unnest(checked) AS reject, -1 AS side UNION ALL
 				SELECT ROW(b.line_number, b.byte_offset, b.raw_line, b.raw_bytes, b.sqlstate, b.message, b.constraint_name)::text, 1 FROM bulk_rejects b WHERE b.load_id = result.load_id) r
 				GROUP BY reject HAVING sum(side) <> 0 LIMIT 1;
@@ -251,7 +251,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- A number for all that is in the table, and nothing but that.
+-- A checksum over all rows of the table.
 CREATE FUNCTION digest(target regclass) RETURNS numeric LANGUAGE plpgsql STABLE AS $$
 DECLARE
 	result numeric;

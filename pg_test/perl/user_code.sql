@@ -1,7 +1,7 @@
--- What a load has left in schema m, a line each.
+-- The state of schema m after a load, one fact a line.
 CREATE SCHEMA matrix;
 
--- The error of an amcheck of an index, if there is one.
+-- The error that amcheck raises for an index, if any.
 CREATE FUNCTION matrix.complaint(index regclass) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM public.bt_index_parent_check(index, true, true);

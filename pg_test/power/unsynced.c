@@ -1,14 +1,14 @@
 /*
- * What a server has written and not yet made durable, for tests that take the power away: a library to be preloaded into it. Each
- * write to a regular file and each fsync go into a trace, as lines; perl/PowerLoss.pm makes of it what may be lost.
+ * The writes of a server that are not yet durable, for tests of power failures: a library that is preloaded into the server.
+ * It traces each write to a regular file and each fsync, a line each; perl/PowerLoss.pm derives the data that may be lost.
  *
- *   W file offset length     is about to be written
- *   B file, E file           an fsync begins, and has succeeded: what was written before the B is durable
- *   T file length            is about to be cut to so many bytes
+ *   W file offset length     a write follows
+ *   B file, E file           an fsync begins, and has succeeded: writes before the B are durable
+ *   T file length            the file will be truncated to this length
  *
- * A file is its inode's number and time of birth, for numbers are used again. A line is written before what it tells of, but for
- * E: so what is durable may be taken for such too early by a moment, never too late, and nothing is lost in a test that could
- * not be lost.
+ * A file is its inode's number and time of birth, since inode numbers are reused. Each line except E is written before its
+ * action. So data may count as durable a moment too early, never too late, and a test never loses data that
+ * could not be lost.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -33,7 +33,7 @@ static void *next(const char *name)
 	return function;
 }
 
-/* Write down what happens to a regular file, in one write, which appends. */
+/* Appends a line about a regular file, in one write. */
 static void tell(int fd, const char *format, ...)
 {
 	static ssize_t (*to_trace) (int, const void *, size_t);
@@ -50,7 +50,7 @@ static void tell(int fd, const char *format, ...)
 		if (path == NULL)
 			return;
 		to_trace = next("write");
-		/* Out of the way of what the server counts and closes. */
+		/* Not counted or closed by the server. */
 		int opened = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
 
 		if (opened < 0)

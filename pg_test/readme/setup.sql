@@ -1,5 +1,5 @@
--- The files that the README's examples read, with the contents its text speaks of. :data is their folder; the README
--- calls it /data.
+-- The files that the examples of the documents read. :data is their directory, which the documents call /data. A page that
+-- needs another file adds it at the end of this script.
 \set file :data '/orders.csv'
 COPY (
     SELECT n AS id, 'customer ' || n % 97 AS customer, round(n * 1.37, 2) AS amount,
@@ -7,8 +7,7 @@ COPY (
     FROM generate_series(1, 1000) n
 ) TO :'file' (FORMAT csv, HEADER);
 
--- Ten lines without a header, of which two have a value that does not fit its column: a word for a number in line 3, a
--- month 13 in line 5.
+-- Ten lines without a header. Two have a value that does not fit its column: line 3 a word for a number, line 5 a month 13.
 \set file :data '/orders_bad.csv'
 COPY (
     SELECT CASE n WHEN 3 THEN 'three' ELSE n::text END, 'customer ' || n, round(n * 1.37, 2),
@@ -57,7 +56,7 @@ COPY (
     SELECT '{"id": 1, "event type": "signup", "at": "2024-01-31", "tags": ["new", "mobile"], "user": {"name": "Ada"}}' UNION ALL SELECT '{"id": 2, "event type": "login", "at": null}'
 ) TO :'file';
 
--- Records without line ends: an unsigned integer, a string and a float, as a C program on most machines has them in memory.
+-- Records without line ends: an unsigned integer, a string and a float, each in little-endian byte order.
 \set file :data '/samples.bin'
 SELECT lo_from_bytea(0, '\x01286bee' || 'roof'::bytea || '\x0000' || '\x0000aa41' || '\x02000000' || 'cellar'::bytea || '\x00002841') AS samples \gset
 SELECT lo_export(:samples, :'file'), lo_unlink(:samples);

@@ -15,7 +15,7 @@ CREATE FUNCTION copy_to(query text, name text) RETURNS void LANGUAGE plpgsql AS 
 BEGIN
 	EXECUTE format('COPY (%s) TO %L (FORMAT binary)', query, data_path(name));
 END $$;
--- Bytes of a file: a header, and what follows.
+-- The bytes of a file: a header, then records.
 CREATE FUNCTION header(flags int DEFAULT 0, extension bytea DEFAULT '') RETURNS bytea LANGUAGE sql AS $$
 	SELECT '\x5047434f50590aff0d0a00'::bytea || int4send(flags) || int4send(length(extension)) || extension
 $$;
@@ -29,7 +29,7 @@ $$;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- A table of all kinds of types.
+-- A table with columns of many types.
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
 CREATE TYPE pair AS (a int, b text);
 CREATE DOMAIN positive AS int CHECK (value > 0);
@@ -60,9 +60,9 @@ CREATE FUNCTION differing() RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FR
 SELECT count(*), differing() FROM copied;
 SELECT w, n, (SELECT (rows_loaded, writer, workers, rows_rejected) FROM bulk_load(data_path('binary.bin'), 'loaded', jsonb_build_object('format', 'binary', 'truncate', true, 'workers', n, 'writer', w))), differing(), (SELECT count(*) FROM verify_heapam('loaded'))
 FROM unnest('{buffered,direct}'::text[]) w, unnest('{0,1,2}'::int[]) n;
--- Stored to the bit as COPY stores it: NaN and zeros, too.
+-- The stored bits equal those that COPY stores, also for NaN and zero.
 SELECT count(*) FROM copied c JOIN loaded l USING (id) WHERE float4send(c.f4) <> float4send(l.f4) OR numeric_send(c.n) <> numeric_send(l.n) OR c.bp::bytea <> l.bp::bytea OR pg_column_size(c.n) <> pg_column_size(l.n);
--- Foreign tables of it: all, some, none of the columns.
+-- Foreign tables of the file that query all columns, some or none.
 DO $do$ BEGIN EXECUTE format('CREATE FOREIGN TABLE file (%s) SERVER bulk_files OPTIONS (filename %L, format ''binary'')', (SELECT string_agg(format('%I %s', attname, format_type(atttypid, atttypmod)), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'kinds'::regclass AND attnum > 0), data_path('binary.bin')); END $do$;
 TRUNCATE loaded;
 SET pg_bulk.direct_insert = off;
@@ -93,7 +93,7 @@ SELECT * FROM parts WHERE id <> 4 ORDER BY id;
 ANALYZE file;
 SELECT rows_expected('SELECT * FROM file');
 SELECT count(*) FROM bulk_check(data_path('binary.bin'), 'loaded', '{"format": "binary"}');
--- Several processes read such a file.
+-- Several processes read a binary file.
 SET pg_bulk.aggregate_processes = 3; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
 SELECT set_config(name, 'on', false) AS forced FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query') \gset
 ALTER FOREIGN TABLE file OPTIONS (ADD encoding 'utf8');
@@ -101,7 +101,7 @@ SELECT plan_of('SELECT count(t), sum(i4) FROM file') AS plan;
 SELECT count(t), sum(i4) FROM file;
 RESET pg_bulk.aggregate_processes; RESET min_parallel_table_scan_size; RESET parallel_setup_cost; RESET parallel_tuple_cost;
 SELECT set_config(name, 'off', false) AS forced FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query') \gset
--- Records and fields without a column of the file's, columns in another order, defaults, expressions, where, limit.
+-- Records and fields for which the file has no column, columns in another order, defaults, expressions, where, limit.
 SELECT copy_to($$SELECT i, 'n' || i, date '2024-01-01' + i FROM generate_series(1, 5) i$$, 'binary.1.bin');
 SELECT copy_to($$SELECT i, NULL::text, date '2024-01-01' + i FROM generate_series(6, 8) i$$, 'binary.2.bin');
 SELECT copy_to($$SELECT i, 'n' || i, 'since ' || i FROM generate_series(1, 5) i$$, 'binary.3.bin');
@@ -121,7 +121,7 @@ SELECT id, name, line, day, right(path, 12) FROM virtual WHERE id > 4;
 TRUNCATE small;
 INSERT INTO small (id, name, line) SELECT id, name, line FROM virtual WHERE id < 7;
 SELECT id, name, line FROM small ORDER BY id;
--- Compressed; a program; a job of the queue.
+-- A compressed file; a program; a job of the queue.
 DO $do$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'cat >/dev/null; gzip -c "' || data_path('binary.1.bin') || '" >"' || data_path('binary.1.gz') || '"'); END $do$;
 SELECT (rows_loaded, workers) FROM bulk_load(data_path('binary.1.gz'), 'small', '{"format": "binary", "truncate": true, "workers": 2, "columns": ["id", "name", "day"]}');
 SELECT rows_loaded FROM bulk_load('cat "' || data_path('binary.2.bin') || '"', 'small', '{"format": "binary", "truncate": true, "program": true, "columns": ["id", "name", "day"]}');
@@ -152,11 +152,11 @@ SELECT same_binary('a int', header() || '\xfffe');
 SELECT same_binary('a int, b text', header() || '\x0001');
 SELECT same_binary('a int, b text', header() || '\x7fff');
 SELECT same_binary('a int, b text', header() || row_of('\x00000001', 'x') || '\x0002' || '\x0000000400000002' || '\xfffffffe');
--- 18 says it with other words.
+-- 18 uses another message.
 SELECT replace(s, 'string buffer exceeds maximum allowed length (1073741823 bytes)', 'out of memory') FROM same_binary('a int, b text', header() || '\x0002' || '\x0000000400000002' || '\x7fffffff') s;
 SELECT same_binary('a int, b text', header() || '\x0002' || '\x0000000400000002' || '\x3ffffffe' || 'too few');
 SELECT replace(s, 'string buffer exceeds maximum allowed length (1073741823 bytes)', 'out of memory') FROM same_binary('a int, b text', header() || '\x0002' || '\x3fffffff') s;
--- What is wrong with a field comes before what is wrong behind it.
+-- An error in a field is reported before an error in a later field.
 SELECT same_binary('a int, b text', header() || '\x0002' || '\x00000003000000' || '\x0000');
 SELECT same_binary('a positive, b text', header() || '\x0002' || '\x00000004ffffffff' || '\x0000');
 -- Values: of another size, out of range, invalid.
@@ -171,7 +171,7 @@ SELECT definition, same_binary('x ' || definition, header() || row_of(NULL) || r
 CREATE DOMAIN wanted AS text NOT NULL;
 SELECT same_binary('x wanted, y int', header() || row_of('a', NULL) || row_of(NULL, '\x01'));
 SELECT same_binary('x aclitem', header() || row_of(NULL));
--- Rows that lose, or are in nobody's way, are found again in the file.
+-- Duplicates are found again in the file, among records of different lengths in many chunks.
 SET pg_bulk.chunk_size = '1kB';
 SELECT header() || string_agg(row_of(int4send(CASE i WHEN 2500 THEN 10 ELSE i END), CASE WHEN i % 3 > 0 THEN repeat('v', i % 50)::bytea END), '' ORDER BY i) || '\xffff' AS content FROM generate_series(1, 3000) i \gset
 SELECT same_binary('a int PRIMARY KEY, b text', :'content');
@@ -182,7 +182,7 @@ SELECT d, (SELECT (rows_loaded, rows_duplicate) FROM bulk_load(data_path('binary
 SELECT count(*), max(length(b)) FILTER (WHERE a = 10) FROM unique_ones;
 SELECT line_number, message FROM bulk_check(data_path('binary.4.bin'), 'unique_ones', '{"format": "binary", "truncate": true}');
 RESET pg_bulk.chunk_size;
--- Cut off anywhere.
+-- Files that are cut off at any byte.
 SELECT substring(string_agg(DISTINCT r, E'\n'), 1, 1000) FROM (SELECT same_binary('id int, name text, day date', substring(f FOR n)) AS r FROM pg_read_binary_file(data_path('binary.2.bin')) f, generate_series(0, length(f)) n) c;
 CREATE FUNCTION scanned(content bytea) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
@@ -200,7 +200,7 @@ CALL write_bytes('binary.cut.bin', header() || row_of('\x00000001', 'x', NULL) |
 SELECT error_of(format('SELECT line_number, message FROM bulk_check(%L, ''cut_off'', ''{"format": "binary"}'')', data_path('binary.cut.bin')));
 SELECT id, name FROM cut;
 SELECT error_of('SELECT id, day FROM cut');
--- Strings are converted from client_encoding, and from no other.
+-- Strings are converted from client_encoding only.
 SET client_encoding = latin1;
 SELECT same_binary('x text, v varchar(3), j json', header() || row_of('\xe4', '\xe4f6fc', '\x22e422'));
 SELECT length(x), x = U&'\00e4', length(j) FROM (SELECT x, j::text AS j FROM loaded.t) t;
@@ -219,13 +219,13 @@ SET LOCAL client_encoding = latin1;
 FETCH 1 FROM c;
 \set VERBOSITY default
 ROLLBACK;
--- Options that make no sense.
+-- Invalid combinations of options.
 SELECT o, error_of(format('CREATE FOREIGN TABLE wrong (a int) SERVER bulk_files OPTIONS (filename ''x'', format ''binary'', %s)', o)) FROM unnest(ARRAY[$$delimiter ','$$, $$null ''$$, $$default 'x'$$, $$quote '"'$$, $$escape '"'$$, $$force_null '*'$$,
 	$$force_not_null '*'$$, $$header 'true'$$, $$header 'match'$$, $$header '2'$$, $$on_error 'ignore'$$, $$on_error 'set_null'$$, $$reject_limit '3'$$, $$match_by 'name'$$, $$match_by 'position'$$, $$skip '1'$$, $$record_length '3'$$, $$line_ends 'true'$$]) o;
 SELECT o, error_of(format('CREATE FOREIGN TABLE wrong (a int OPTIONS (%s)) SERVER bulk_files OPTIONS (filename %L, format ''binary'', header ''off''); SELECT * FROM wrong', o, data_path('binary.1.bin'))) FROM unnest(ARRAY[$$force_null 'true'$$, $$length '3'$$, $$nullif ''$$]) o;
 SELECT o, error_of(format('SELECT bulk_load(%L, ''small'', %L)', data_path('binary.1.bin'), '{"format": "binary"}'::jsonb || o)) FROM unnest(ARRAY['{"on_error": "table"}', '{"skip": 1}', '{"header": true}', '{"null": ""}']::jsonb[]) o;
 SELECT error_of(format('SELECT * FROM bulk_sniff(%L, ''{"format": "binary"}'')', data_path('binary.1.bin')));
--- A COPY of it is the server's own.
+-- The server itself runs a COPY of this format.
 LOAD 'pg_bulk';
 SET pg_bulk.copy = on;
 SET pg_bulk.copy_min_size = 0;

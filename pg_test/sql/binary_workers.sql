@@ -1,5 +1,5 @@
 --
--- COPY's binary format, read by several processes: rows and errors are those of one process, and of COPY.
+-- COPY's binary format, read by several processes: rows and errors equal those of one process and of COPY.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -20,8 +20,8 @@ $$;
 CREATE FUNCTION rows_of(first int, last int) RETURNS bytea LANGUAGE sql AS $$
 	SELECT string_agg(row_of(int4send(i), CASE WHEN i % 7 > 0 THEN convert_to(repeat('ü', i % 31) || i, 'UTF8') END), '' ORDER BY i) FROM generate_series(first, last) i
 $$;
--- Loads a file by COPY, and by so many processes in small chunks, also compressed. Says how many rows there are or what the error is, and what
--- differs from COPY.
+-- Loads a file by COPY and by each number of workers in counts, in small chunks, also
+-- compressed. Returns the number of rows or the error, and the differences from COPY.
 CREATE FUNCTION by_processes(content bytea, definition text DEFAULT 'a int, b text', counts int[] DEFAULT '{0,2}') RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
 	copys text[];
@@ -71,12 +71,12 @@ END $$;
 SELECT header() || rows_of(1, 600) AS good, header() || rows_of(1, 599) AS fewer \gset
 SELECT by_processes(:'good'::bytea || '\xffff', counts => '{0,1,2,4}');
 SELECT by_processes(:'good');
--- The marker, or what is left of it, is anywhere in a stretch.
+-- The end marker, or a cut part of it, lies at any position of a chunk.
 SELECT by_processes(header() || rows_of(1, 200) || row_of('\x00000001', repeat('x', n)::bytea) || '\xffff', counts => '{2}') FROM generate_series(0, 64, 7) n GROUP BY 1;
--- Records that are longer than stretches, and others of no length.
+-- Records that are longer than chunks, and records whose fields are empty.
 SELECT by_processes(header() || string_agg(row_of(int4send(i), repeat('long', i * i % 977)::bytea), '' ORDER BY i) || '\xffff') FROM generate_series(1, 100) i;
 SELECT by_processes(header() || string_agg(row_of(NULL, ''), '') || '\xffff') FROM generate_series(1, 300) i;
--- What is wrong, behind good records and before more of them: a count, sizes, values, the marker; whatever comes first.
+-- Errors behind good records and before more of them: a field count, sizes, values, the marker. The first one is reported.
 SELECT by_processes(:'good'::bytea || row_of('\x00000001') || rows_of(602, 900) || '\xffff', counts => '{0,1,2,4}');
 SELECT by_processes(:'good'::bytea || '\xfffe' || rows_of(602, 900) || '\xffff');
 SELECT by_processes(:'good'::bytea || '\x0002' || '\x00000004' || int4send(601) || '\xfffffffe' || rows_of(602, 900) || '\xffff');
@@ -88,13 +88,13 @@ SELECT by_processes(:'good'::bytea || row_of('\x00000001') || rows_of(602, 900) 
 SELECT by_processes(:'good'::bytea || '\x0002' || '\x00000003' || '\x000001' || '\xfffffffe' || rows_of(602, 900) || '\xffff');
 SELECT by_processes(:'good'::bytea || '\xffff' || rows_of(602, 900) || '\xffff');
 SELECT by_processes(:'good'::bytea || '\xffff' || '\x00');
--- The first record, which one process reads before there are others.
+-- An error in the first record, which one process reads before workers start.
 SELECT by_processes(header() || row_of('\x00000001') || rows_of(2, 600) || '\xffff', counts => '{0,1,2,4}');
 SELECT by_processes(header() || '\x0002' || '\x00000004' || '\x00000001' || '\xfffffffe' || rows_of(2, 600) || '\xffff');
 SELECT by_processes(header() || row_of('\x000001', 'x') || rows_of(2, 600) || '\xffff');
--- Cut off anywhere.
+-- Files that are cut off at any byte.
 SELECT DISTINCT by_processes(:'fewer'::bytea || substring(rows_of(600, 600) FOR n), counts => '{2}') FROM generate_series(0, length(rows_of(600, 600)), 5) n ORDER BY 1;
--- Ids ascend as records do, in one file and in several; large files among them are divided.
+-- Serial ids ascend in the order of records, in one file and in several. A large file among several is divided.
 CREATE TABLE numbered (id serial, a int, b text, line int, path text);
 CREATE FUNCTION numbered(pattern text, workers int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -120,18 +120,18 @@ CALL write_bytes('bw.3.bin', substring(header() FOR 12));
 SELECT n, error_of(format('SELECT numbered(''bw.[1234].bin'', %s)', n)) FROM unnest('{0,1,2,4}'::int[]) n;
 CALL write_bytes('bw.3.bin', header() || rows_of(1, 1000) || '\x0002' || '\x00000004' || int4send(601) || '\xfffffffe' || rows_of(602, 900) || '\xffff');
 SELECT n, error_of(format('SELECT numbered(''bw.[1234].bin'', %s)', n)) FROM unnest('{0,1,2,4}'::int[]) n;
--- Keys that come twice.
+-- Duplicate keys.
 CREATE TABLE keyed (a int PRIMARY KEY, b text);
 CALL write_bytes('bw.5.bin', header() || rows_of(1, 700) || rows_of(300, 900) || '\xffff');
 SELECT n, d, (SELECT (rows_loaded, rows_duplicate) FROM bulk_load(data_path('bw.5.bin'), 'keyed', jsonb_build_object('format', 'binary', 'truncate', true, 'workers', n, 'on_duplicate', d)))
 FROM unnest('{0,2}'::int[]) n, unnest('{keep_old,keep_new}'::text[]) d;
 SELECT n, error_of(format('SELECT bulk_load(%L, ''keyed'', ''{"format": "binary", "truncate": true, "workers": %s}'')', data_path('bw.5.bin'), n)) FROM unnest('{0,2}'::int[]) n;
--- Rows of a limit are counted by one process.
+-- A load with a limit runs in one process, which counts the rows.
 SELECT (rows_loaded, workers) FROM bulk_load(data_path('bw.1.bin'), 'keyed', '{"format": "binary", "truncate": true, "workers": 2, "limit": 5}');
 -- Scans.
 CREATE FOREIGN TABLE file (a int, b text, line int OPTIONS (source 'line_number')) SERVER bulk_files OPTIONS (filename '?', format 'binary');
 DO $do$ BEGIN EXECUTE format('ALTER FOREIGN TABLE file OPTIONS (SET filename %L)', data_path('bw.1.bin')); END $do$;
--- Whatever number of processors there is.
+-- The plans must not depend on the number of processors.
 SET pg_bulk.aggregate_processes = 3;
 SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
 SELECT plan_of('SELECT a, b FROM file WHERE a % 10 = 3') AS plan;
@@ -141,11 +141,11 @@ SELECT plan_of('SELECT count(*), sum(a), count(b) FROM file') AS plan;
 SELECT count(*), sum(a), count(b) FROM file;
 SET parallel_leader_participation = off;
 SELECT count(*), sum(a), count(b) FROM file;
--- A plan that was made with another client_encoding is done by one process.
+-- One process runs a plan that was made under another client_encoding.
 SET plan_cache_mode = force_generic_plan;
 PREPARE all_of_it AS SELECT count(*), sum(a), sum(length(b)) FROM file;
 EXECUTE all_of_it;
--- One that is scanned twice, and takes what another plan has found.
+-- A plan that scans the file twice and uses the result of another plan.
 PREPARE twice AS SELECT g, (SELECT count(*) FROM file WHERE a > (SELECT min(a) FROM keyed) OFFSET g * 0) FROM generate_series(1, 2) g;
 SELECT trim(line) FROM plan_of('EXECUTE twice') line WHERE line ~ 'InitPlan 1|Gather|Parallel';
 EXECUTE twice;
@@ -164,7 +164,7 @@ SELECT error_of('SELECT count(*), sum(a), count(b) FROM file');
 DO $do$ BEGIN EXECUTE format('ALTER FOREIGN TABLE file OPTIONS (SET filename %L)', data_path('bw.[14].bin')); END $do$;
 SELECT plan_of('SELECT count(*), sum(a), count(b) FROM file') AS plan;
 SELECT count(*), sum(a), count(b) FROM file;
--- Receive functions that are not for workers.
+-- Receive functions that workers may not call.
 SET client_min_messages = warning;
 CREATE TYPE odd;
 CREATE FUNCTION odd_in(cstring) RETURNS odd LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS 'int4in';

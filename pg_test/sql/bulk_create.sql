@@ -1,5 +1,5 @@
 --
--- bulk_create: a load into a table that it makes.
+-- bulk_create: creates a table and loads a file into it.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -16,14 +16,14 @@ SELECT rows_loaded, rows_rejected FROM bulk_create(data_path('create.csv'), 'ord
 \d orders
 SELECT * FROM orders ORDER BY id;
 SELECT target, rows_loaded FROM bulk_history ORDER BY load_id DESC LIMIT 1;
--- Names are regclass's; what is made is what is loaded, whatever else has the name.
+-- A name is read as regclass reads it. The load goes into the new table, even if another schema has a relation of this name.
 SELECT rows_loaded FROM bulk_create(data_path('create.csv'), '"Orders 2"', '{"on_error": "table", "limit": 2}');
 SELECT rows_loaded FROM bulk_create(data_path('create.csv'), 'bulk_create.Pg_Class', '{"header": true, "workers": 0, "sample": "1kB"}');
 SELECT rows_loaded FROM bulk_create(data_path('create.csv'), 'pg_attribute');
 SELECT n.nspname, c.relname, c.reltuples >= 0 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'bulk_create' AND c.relkind = 'r' AND relname <> 'test' ORDER BY 2;
 SELECT rows_loaded FROM bulk_create('printf "1,x\n2,y\n"', 'of_program', '{"program": true}');
 SELECT * FROM of_program;
--- What was found out is told with what was loaded.
+-- The notes about the sampled file come with the result of the load.
 SELECT to_json(notes) FROM bulk_create(data_path('create.csv'), 'noted');
 CALL write_file('create_forced.csv', E'"id","n","t"\n"1","","a"\n"","2",""\n');
 SELECT rows_loaded FROM bulk_create(data_path('create_forced.csv'), 'forced', '{"force_null": ["t", "id"]}');
@@ -31,11 +31,11 @@ SELECT id IS NULL, n IS NULL, t IS NULL FROM forced;
 SELECT rows_loaded FROM bulk_create(data_path('create_forced.csv'), 'forced_all', '{"force_null": "*"}');
 SELECT rows_loaded, (SELECT count(*) FROM forced_all WHERE t IS NULL) FROM bulk_create(data_path('create_forced.csv'), 'forced_some', '{"force_null": null}');
 SELECT id IS NULL, n IS NULL, t IS NULL FROM forced_some;
--- There is no table yet that a header could match.
+-- A header cannot be matched with a table that does not exist yet.
 SELECT error_of($$SELECT * FROM bulk_create(data_path('create.csv'), 'bad', '{"header": "Match"}')$$);
 SELECT error_of($$SELECT * FROM bulk_create(data_path('create.csv'), 'bad', '{"match_by": "name"}')$$);
 SELECT rows_loaded FROM bulk_create(data_path('create.csv'), 'by_position', '{"match_by": "position"}');
--- Types are the server's, whatever else has their names.
+-- Type names mean the server's types, even if another schema has types of these names.
 CALL write_file('create_types.csv', E'd,t,tz,u,j,k\n2024-01-02,x,2024-01-01 10:00:00+02,a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11,{},"{""a"": ""\\u0000""}"\n');
 DO $$
 DECLARE
@@ -55,7 +55,7 @@ BEGIN
 	END LOOP;
 END $$;
 \d typed
--- A sample is no promise: then nothing remains.
+-- The sample does not promise that the rest fits. If it does not, the table is not left behind.
 CALL write_file('create_late.csv', repeat(E'1,x\n', 2000) || E'x,y\n');
 SELECT error_of($$SELECT * FROM bulk_create(data_path('create_late.csv'), 'late', '{"sample": "1kB"}')$$);
 SELECT to_regclass('late');
@@ -70,7 +70,7 @@ SELECT error_of($$SELECT * FROM bulk_create(data_path('create.csv'), NULL)$$);
 SELECT error_of($$SELECT * FROM bulk_create(NULL, 'bad')$$);
 SELECT error_of($$SELECT * FROM bulk_create(data_path('create_missing.csv'), 'bad')$$);
 SELECT to_regclass('bad');
--- Without the right to make a table there is none.
+-- A caller without the privilege to create tables gets an error and no table.
 CREATE ROLE regress_bulk_create;
 GRANT USAGE, CREATE ON SCHEMA bulk_create TO regress_bulk_create;
 SET ROLE regress_bulk_create;

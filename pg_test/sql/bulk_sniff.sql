@@ -1,5 +1,5 @@
 --
--- bulk_sniff: what a file is. What it says of all of a file is tried out: the table is made, and COPY and bulk_load fill it.
+-- bulk_sniff: detects the format and the columns of a file. Its answers are tried: the table is created, and COPY and bulk_load fill it.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -8,7 +8,7 @@
 \i :helpers
 SET client_min_messages = warning;
 SET timezone = 'UTC';
--- What it says of a file, without the file's path.
+-- The result of bulk_sniff for a file, without the file's path.
 CREATE FUNCTION sniffed(name text, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	s record;
@@ -28,8 +28,8 @@ BEGIN
 		RETURN NEXT without_path('  note ' || (c #>> '{}'));
 	END LOOP;
 END $$;
--- COPY, bulk_load and a foreign table of a file by what is sniffed of all of it. One line: the types, the rows, what differs, and how many values of types that
--- keep every character are not what the file says.
+-- Loads a file by COPY, bulk_load and a foreign table, as bulk_sniff describes the whole file. One line: the types, the rows, the differences, and
+-- the number of values, of types that keep every character, that differ from the file.
 CREATE FUNCTION loads(name text, options jsonb DEFAULT '{}') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	s record;
@@ -54,7 +54,7 @@ BEGIN
 	EXECUTE format('COPY as_text FROM %L (%s)', data_path(name), copy_options);
 	SELECT rows_loaded INTO loaded FROM bulk_load(data_path(name), 'by_load', s.options);
 	EXECUTE replace(s.create_foreign_table, 'CREATE FOREIGN TABLE by_copy', 'CREATE FOREIGN TABLE by_scan');
-	-- What a foreign table has as text since other sessions might read it in another way, this one reads in the same.
+	-- A foreign table gives type text to columns that other sessions might read in another way. This session reads them alike.
 	SELECT string_agg(format('%I::%s', c ->> 'name', c ->> 'type'), ', ') INTO kept FROM jsonb_array_elements(s.columns) c;
 	EXECUTE format('CREATE VIEW scanned AS SELECT %s FROM by_scan', kept);
 	SELECT count(*) INTO differ FROM (
@@ -109,11 +109,11 @@ SELECT sniffed('sniff_unclosed.csv');
 SELECT loads('sniff_unclosed.csv');
 CALL write_file('sniff_times.txt', E'10:00:00\n11:30:00\n');
 SELECT sniffed('sniff_times.txt');
--- What somebody says is not guessed.
+-- Explicit options override detection.
 SELECT sniffed('sniff.csv', '{"header": false}') LIMIT 3;
 SELECT sniffed('sniff_semi.csv', '{"delimiter": ",", "header": 1}');
 SELECT sniffed('sniff_pipe.txt', '{"format": "text", "null": "x", "compression": "none", "encoding": "LATIN1"}');
--- Types, and what rules them out.
+-- Types, and the values that rule them out.
 CALL write_file('sniff_types.csv', E'i,b,n,d,e,ts,tz,t,u,j,a,day,zero,plus,long\n'
 	'1,3000000000,1.5,1e5,2020-01-01,2020-01-01 10:00,2020-01-01T10:00:00Z,10:00,a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11,{},NO,03/04/2020,007,+491,123456789012345678901\n'
 	'-2147483648,-9223372036854775808,12345678901234567890.5,NaN,0001-01-01,2020-01-02,2020-01-01 10:00:00+02,23:59:59.999999,A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A12,"[1, ""x""]",YES,04/03/2020,123,+492,1\n');
@@ -129,15 +129,15 @@ SET datestyle = 'ISO, DMY';
 SELECT sniffed('sniff_us.csv');
 SELECT loads('sniff_us.csv');
 RESET datestyle;
--- An order is proved by a date that has the year at its end and a part that is no month, in whatever column of the types it is. Others prove nothing of it.
+-- A date with the year last and a number above 12 proves the order of day and month for all columns of date types. Other values prove nothing.
 CALL write_file('sniff_order.csv', E'same,among,iso,proved,stamp,late\n'
 	'04/04/2024,04/04/2024,2024-04-13,04/04/2024,2024-01-31 10:00,13:00\n05/05/2024,03/04/2024,03/04/2024,03/04/2024,03/04/2024 10:00,12:00\n05/05/2024,03/04/2024,2024-04-05,12/31/2024,2024-01-31,12:00\n');
 SELECT sniffed('sniff_order.csv');
 SELECT loads('sniff_order.csv');
--- Who has a foreign table may have other settings than who had it made.
+-- A later reader of the foreign table may have other settings than the session that sniffed.
 SELECT without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff_order.csv'));
 SELECT without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff_types.csv'));
--- Values that would not come back as they are.
+-- Values whose output differs from the text of the file.
 CALL write_file('sniff_lossy.csv', E'zero,leap,code,letters,words,arrays\n-0,23:59:60,t,t,true,"{1,2},{3,4}"\n1,10:00:00,T,F,True,"{1,2},{3,4}"\n');
 SELECT sniffed('sniff_lossy.csv');
 SELECT loads('sniff_lossy.csv');
@@ -153,7 +153,7 @@ CALL write_file('sniff_names.csv', E'id,id,,select,ctid,Größe,"a""b",' || repe
 SELECT sniffed('sniff_names.csv');
 SELECT loads('sniff_names.csv');
 SELECT create_table FROM bulk_sniff(data_path('sniff_names.csv'));
--- Files that are hardly any.
+-- Empty files and other degenerate ones.
 CALL write_file('sniff_0.csv', '');
 SELECT sniffed('sniff_0.csv');
 SELECT create_table FROM bulk_sniff(data_path('sniff_0.csv'));
@@ -169,7 +169,7 @@ CALL write_file('sniff_header.csv', E'x,NA\ny,5\nz,6\n');
 SELECT sniffed('sniff_header.csv');
 CALL write_file('sniff_header.csv', E'x,€5\ny,5\nz,6\n');
 SELECT sniffed('sniff_header.csv');
--- Of several lines the last one has the names.
+-- The last of several header lines has the names.
 CALL write_file('sniff_header.csv', E'report of,,today\na,b,c\n1,2,3\n');
 SELECT sniffed('sniff_header.csv', '{"header": 2}');
 CALL write_file('sniff_header.csv', repeat('x', 3000) || E',b\n1,2\n');
@@ -182,14 +182,14 @@ CALL write_bytes('sniff_bom.csv', '\xefbbbf69642c6e0a312c780a');
 SELECT sniffed('sniff_bom.csv');
 CALL write_file('sniff_ragged.csv', E'a,b\n1,2\n1\n1,2,3\n3,4\n5,6\n7,8\n9,10\n');
 SELECT sniffed('sniff_ragged.csv');
--- Files that nobody can load.
+-- Files that no load can read.
 CALL write_bytes('sniff_nul.csv', decode('612c620a3100322c330a', 'hex'));
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_nul.csv'))$$);
 CALL write_bytes('sniff_latin.csv', decode('612c620a312ce90a', 'hex'));
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_latin.csv'))$$);
 SELECT sniffed('sniff_latin.csv', '{"encoding": "LATIN1"}');
 SELECT loads('sniff_latin.csv', '{"encoding": "LATIN1"}');
--- What a file says in the client's encoding it says in another session only if that is told.
+-- A file in the client's encoding reads the same in another session only if the statement names the encoding.
 SET client_encoding = 'LATIN1';
 SELECT options, without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff_latin.csv'));
 SELECT options FROM bulk_sniff(data_path('sniff.csv'));
@@ -208,7 +208,7 @@ SELECT rows_sampled, jsonb_array_length(columns), columns -> 1599 ->> 'name', co
 CALL write_file('sniff_huge.csv', E'a,' || repeat('x', 3000000));
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_huge.csv'), '{"sample": "1MB"}')$$);
 SELECT format, delimiter, rows_sampled, complete, jsonb_array_length(columns) FROM bulk_sniff(data_path('sniff_huge.csv'), '{"sample": "all"}');
--- Samples. The last line is the only one that has no number; quotes hide it from who looks at a line end alone.
+-- Samples. Only the last line is not a number; quotes hide it from a search for line ends.
 DO $$
 DECLARE
 	content text := (SELECT string_agg(i || ',"w, ' || i || E'\nx",' || i % 7, E'\n') FROM generate_series(1, 200000) i);
@@ -219,8 +219,8 @@ SELECT columns -> 2 ->> 'type', rows_sampled, complete FROM bulk_sniff(data_path
 SELECT columns -> 2 ->> 'type', columns #>> '{2,ruled_out,0,byte_offset}' IS NOT NULL, columns -> 0 ->> 'type', rows_sampled > 50000, complete, notes FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": "3MB"}');
 SELECT columns -> 2, columns -> 0 ->> 'type', rows_sampled, complete, notes FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": "all"}');
 SELECT loads('sniff_large.csv');
--- Made-up files: columns of values of all kinds, written by COPY in made-up dialects. Whatever is sniffed of all of a file, no type fails on it. Lines may have
--- more or fewer fields than others, if the dialect is not the one that was meant; then there is a note.
+-- Generated files: columns of values of all kinds, written by COPY in random dialects. When bulk_sniff has read the whole file, no type that it names
+-- fails on it. If it detects another dialect than COPY wrote, lines may have more or fewer fields than others; then there is a note.
 \set ECHO none
 CREATE TABLE made_up AS SELECT ARRAY['1', '-5', '007', '0', '1.5', '1e5', 'NaN', 'Infinity', '2020-01-01', '2020-02-30', '03/04/2020', '13/04/2020', '12/31/2020', '10:00', '25:00', '24:00:00', '23:59:60',
 	'2020-01-01T10:00:00Z', '2020-01-01 10:00:00', '2020-01-01 10:00:00+02', '2020-01-01 10:00:00 +99', 't', 'false', 'no', '{"a": 1}', '[', '{}', '[1,]', '{"a": "\u0000"}', '{"a": 1e1000}', '"', 'a b', ' 12 ',
@@ -257,7 +257,7 @@ BEGIN
 					RETURN NEXT left(format('%s %s: %s', i, dialect, said), 300);
 				END IF;
 			EXCEPTION WHEN bad_copy_file_format THEN
-				-- Nobody can read it.
+				-- The file cannot be read.
 				NULL;
 			END;
 		END;
@@ -270,12 +270,12 @@ SELECT made_up_files(40);
 -- Compressed files, programs, several files.
 SELECT ending, format, delimiter, header, compression, rows_sampled, complete, columns FROM unnest('{gz,zst,lz4,bz2,xz}'::text[]) ending, LATERAL bulk_sniff(data_path('compressed/many.' || ending), '{"sample": "all"}') ORDER BY ending;
 SELECT rows_sampled < 2000, complete FROM bulk_sniff(data_path('compressed/many.gz'), '{"sample": "1kB"}');
--- Complete is what has no byte more.
+-- complete is true only if the sample includes the last byte.
 CALL write_file('sniff_budget.csv', E'a,b\n1,x\n2,y\n');
 \! gzip -nc "$PGB_DATA/sniff_budget.csv" > "$PGB_DATA/sniff_budget.gz"
 SELECT bytes, file.complete, zip.complete, program.complete, program.rows_sampled FROM unnest('{11,12,13}'::int[]) bytes, jsonb_build_object('header', true, 'sample', bytes) given,
 	LATERAL bulk_sniff(data_path('sniff_budget.csv'), given) file, LATERAL bulk_sniff(data_path('sniff_budget.gz'), given) zip, LATERAL bulk_sniff('printf "a,b\n1,x\n2,y\n"', given || '{"program": true}') program;
--- Nothing is kept of what the server's functions needed.
+-- Memory that the server's functions used is freed.
 CREATE FUNCTION contexts() RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN RETURN QUERY SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'bulk_sniff values'; END $$;
 SELECT contexts FROM (SELECT bulk_sniff(data_path('sniff.csv')) AS sniffed, contexts()) x WHERE sniffed IS NOT NULL;
 SELECT rows_sampled, complete, create_table, options FROM bulk_sniff('printf "a;b_c\n1;x\n2;y\n"', '{"program": true}');
@@ -287,7 +287,7 @@ CALL write_file('sniff_many.3.csv', E'id,name\nx,three\n');
 CALL write_file('sniff_many.4.csv', '');
 SELECT sniffed('sniff_many.[124].csv');
 SELECT sniffed('sniff_many.*.csv');
--- Names of files are bytes.
+-- File names are bytes, not text.
 \! mkdir -p -m 777 "$PGB_DATA/sniff_bytes" && printf '1\n' > "$PGB_DATA/sniff_bytes/a.csv" && printf 'x\n' > "$PGB_DATA/sniff_bytes/$(printf 'b\377').csv"
 SELECT sniffed('sniff_bytes');
 \! printf '1,2\n' > "$PGB_DATA/sniff_bytes/$(printf 'b\377').csv"
@@ -307,7 +307,7 @@ SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '[]')$$);
 SELECT error_of($$SELECT * FROM bulk_sniff(NULL)$$);
 SELECT error_of($$SELECT * FROM bulk_sniff('', NULL)$$);
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_missing'))$$);
--- Lines in front of a table, which loads and foreign tables pass over, but not in front of several files; and quotes within values.
+-- Lines in front of a table, which loads and foreign tables skip, but not in front of several files; and quotes within values.
 CALL write_file('sniff_front.csv', E'Report of today\n\n# of 3\nid;name;paid\n1;"x\n# y";1.5\n2;z;2\n3;;3\n4;;\n');
 SELECT sniffed('sniff_front.csv');
 DO $$ BEGIN EXECUTE (SELECT create_foreign_table FROM bulk_sniff(data_path('sniff_front.csv'), '{"table": "front", "sample": "all"}')); END $$;
@@ -323,7 +323,7 @@ SELECT sniffed('sniff_front.[12]');
 CALL write_file('sniff_inner.csv', E'12" disk,7\n5" disk,["a"]\n');
 SELECT sniffed('sniff_inner.csv');
 SELECT loads('sniff_inner.csv');
--- Rights are a load's.
+-- bulk_sniff requires the same privileges as a load.
 CREATE SERVER sniff_server FOREIGN DATA WRAPPER bulk_fdw;
 DO $$ BEGIN EXECUTE format('ALTER SERVER sniff_server OPTIONS (ADD directory %L)', current_setting('test.dir')); END $$;
 SELECT rows_sampled, without_path(create_foreign_table), options FROM bulk_sniff('sniff_semi.csv', '{"server": "sniff_server"}');

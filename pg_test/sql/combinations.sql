@@ -1,5 +1,5 @@
 --
--- What formats, filters and what is made of texts do together.
+-- Combinations of formats, filters, and the functions that refine field texts.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -12,7 +12,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- The rows that a load makes of bytes, or what it says, and what was rejected.
+-- The rows that a load creates from bytes, or its error, and the rejects.
 CREATE FUNCTION rows_of(target regclass, data bytea, options jsonb) RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
 	result record;
@@ -29,7 +29,7 @@ EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, con = PG_EXCEPTION_CONTEXT;
 	RETURN NEXT concat_ws(' | ', state, message, substring(con FROM '^COPY [^\n]*'));
 END $$;
--- Arguments of a filter that a record lacks get their defaults, also where texts are refined.
+-- Arguments of a filter for which a record has no field get their defaults, also when field texts are refined.
 CREATE TABLE pair (a text, b text);
 CREATE FUNCTION called(a text, b text DEFAULT 'x') RETURNS pair LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN ROW(a, b)::pair; END $$;
 CREATE FUNCTION taken(a text, b text DEFAULT 'x') RETURNS pair LANGUAGE sql IMMUTABLE AS 'SELECT a, b';
@@ -40,7 +40,7 @@ SELECT rows_of('pair', E' C:\\\\new , \\\\xff\nC:\\\\new,\\\\0\n', '{"format": "
 SELECT rows_of('pair', E' a\\\\tb ||\\\\N\n', '{"delimiter": "||", "trim": "both"}');
 SELECT rows_of('pair', E' a | b |\nc|\nd|e\n', '{"format": "csv", "delimiter": "|", "trailing_delimiter": true, "trim": "both"}');
 SELECT rows_of('pair', E'a|b|\nc\n', '{"format": "csv", "delimiter": "|", "trailing_delimiter": true, "filter": "called"}');
--- A marker for the default with blanks around it, of a column that has none.
+-- The default marker surrounded by blanks, for a column without a default.
 SELECT rows_of('pair', E'a, D \n', '{"format": "csv", "default": "D", "trim": "both"}');
 SELECT error_of($$SELECT * FROM bulk_read('printf "a, D \n"', '{"program": true, "format": "csv", "default": "D", "trim": "both"}') AS t (a text, b text)$$);
 ALTER TABLE pair ALTER b SET DEFAULT 'given';
@@ -49,16 +49,16 @@ SELECT rows_of('pair', E'a, D \n', '{"format": "csv", "default": "D", "trim": "b
 SELECT rows_of('pair', '\x7b2261223a22ff227d0a', '{"format": "json"}');
 SELECT rows_of('pair', '\x7b2261223a22ff227d0a7b2261223a2262227d0a', '{"format": "json", "on_error": "table"}');
 SELECT rows_of('pair', '\x7b2261223a22e9227d0a', '{"format": "json", "encoding": "latin1"}');
--- What is made of texts is made of their members.
+-- Field texts of JSON values are refined, too.
 CREATE TABLE typed (id int PRIMARY KEY, day date, amount numeric, rest jsonb);
 SELECT rows_of('typed', '{"id": 1, "day": "31.12.2023", "amount": "1.234,5", "more": [1]}
 {"id": "-", "day": "-", "amount": 7}
 {"day": "-", "id": 3, "amount": "1.5"}', '{"format": "json", "on_error": "table", "columns": [{"column": "id", "null_if": "-"}, {"column": "day", "date_format": "DD.MM.YYYY", "null_if": ["-"]}, {"column": "amount", "decimal": ",", "thousands": "."}, {"column": "rest", "rest": true}]}');
--- Lines that are passed over are no records, whoever counts them.
+-- Skipped lines are not records, in every count.
 SELECT rows_of('typed', E'{"id": 1}\n\n{"id": 2}\n{"id": 1}\n', '{"format": "json"}');
 SELECT rows_of('typed', E'{"id": 1}\n\n{"id": 2}\n  \n{"id": 1}\n', '{"format": "json", "on_error": "table", "on_duplicate": "keep_old"}');
 SELECT rows_of('typed', E'{"id": 1}\n\n{"id": 2}\n{"id": 1}\n', '{"format": "json", "on_error": "table", "on_duplicate": "keep_new", "writer": "direct"}');
--- What has no meaning is refused.
+-- Combinations without a meaning are errors.
 CREATE FUNCTION whole(id int, more text) RETURNS typed LANGUAGE sql IMMUTABLE AS 'SELECT id, NULL::date, NULL::numeric, NULL::jsonb';
 SELECT rows_of('typed', '{"id": 1, "x": 2}', '{"format": "json", "filter": "whole", "columns": ["id", {"column": "more", "rest": true}]}');
 SELECT rows_of('typed', '{"id": 1, "x": 2}', '{"format": "json", "filter": "whole", "columns": ["id", {"column": "more", "key": "x"}]}');

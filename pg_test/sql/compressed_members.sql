@@ -1,5 +1,5 @@
 --
--- Files of bgzip and of many zstd frames, whose members several threads decompress: as the program of their format does.
+-- bgzip files and files of many zstd frames, whose members several threads decompress: the result equals that of the format's own program.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -18,7 +18,7 @@ CREATE PROCEDURE set_members(bytes bytea) LANGUAGE plpgsql AS $$ BEGIN
 	CALL write_bytes('cm_file', bytes);
 	EXECUTE format('ALTER FOREIGN TABLE members OPTIONS (SET filename %L)', data_path('cm_file'));
 END $$;
--- What it has by a scan and by a load with workers; whether it is in order; and how many bytes were read.
+-- The rows by a scan and by a load with workers; whether they are in order; and the number of bytes read.
 CREATE FUNCTION found(bytes bytea) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
 	CALL set_members(bytes);
@@ -38,30 +38,30 @@ BEGIN
 END $$;
 SELECT found(content(name)) FROM unnest('{numbers.bgz,numbers.zst}'::text[]) name;
 SELECT found(content(name, 12)) FROM unnest('{numbers.bgz,numbers.zst}'::text[]) name;
--- More than is decompressed ahead.
+-- More data than the threads decompress ahead.
 SELECT found(content('numbers.bgz', 250));
--- Others behind them, and frames to skip.
+-- Files of other kinds behind them, and zstd frames to skip.
 SELECT found(content('numbers.bgz', 5) || content('few.gz') || content('numbers.bgz', 3));
 SELECT found(content('numbers.zst', 5) || '\x512a4d1803000000aaaaaa' || content('numbers.zst', 5) || '\x502a4d1800000000');
 SELECT found(content('numbers.zst', 6) || content('many.zst') || content('numbers.zst', 6));
--- Cut off, and followed by what is nothing; wrong bytes at many places: an error, and no row; as if one thread did it.
+-- Files cut off or followed by other bytes, and wrong bytes at many places: an error and no row, as with one thread.
 SELECT found(substr(content('numbers.bgz', 12), 1, 400000));
 SELECT found(substr(content('numbers.zst', 12), 1, 250000));
 SELECT found(content('numbers.bgz', 12) || 'nothing');
 SELECT found(content('numbers.zst', 12) || 'nothing');
 SELECT outcome, count(*) FROM content('numbers.bgz', 8) bytes, generate_series(0, 9) n,
 	LATERAL (SELECT string_agg(f, '; ') FROM found(set_byte(bytes, n * 17000 + 1000, get_byte(bytes, n * 17000 + 1000) # 85)) f) x (outcome) GROUP BY outcome ORDER BY 2 DESC, 1;
--- Lengths that are wrong: nobody else looks at them.
+-- Wrong lengths in headers, which only the parallel decompression reads.
 SELECT found(set_byte(content('numbers.bgz', 12), 16, 17)) = found(content('numbers.bgz', 12));
 SELECT found(set_byte(bytes, at, n)) FROM content('numbers.bgz', 12) bytes, (SELECT 4 * length(content('numbers.bgz')) + 16) a (at), unnest('{0,100,255}'::int[]) n;
--- The byte that it breaks off at, and the line of a bad value.
+-- The error names the byte at which the file breaks off, and the line of a bad value.
 CALL set_members(substr(content('numbers.bgz', 12), 1, 400000));
 SELECT e FROM error_of('SELECT count(word) FROM members') e WHERE e ~ 'DETAIL';
 CALL set_members(content('numbers.bgz', 9) || content('many.gz'));
 ALTER FOREIGN TABLE members ALTER word TYPE varchar(4);
 SELECT error_of('SELECT max(word) FROM members');
 ALTER FOREIGN TABLE members ALTER word TYPE text;
--- A scan that stops: no thread is left.
+-- A scan that stops early leaves no thread.
 SELECT id FROM members LIMIT 1;
 DO $$ BEGIN
 	FOR i IN 1 .. 200 LOOP

@@ -1,5 +1,5 @@
 --
--- Compressed files that several processes load: as one process would, and as the plain file.
+-- Compressed files that several processes load: the result equals that of one process, and of the uncompressed file.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -14,7 +14,7 @@ RESET client_min_messages;
 \pset format unaligned
 SET pg_bulk.chunk_size = '4kB';
 CREATE TABLE t (id int, word text);
--- Each kind.
+-- Each compression format.
 CREATE FUNCTION of_kind(ending text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	result text;
@@ -25,7 +25,7 @@ BEGIN
 	RETURN ending || ' ' || result || ' ' || (SELECT (count(*), sum(id), min(word), max(word))::text FROM t);
 END $$;
 SELECT of_kind(ending) FROM unnest('{gz,zst,lz4,bz2,xz}'::text[]) ending;
--- A file and the same compressed: the same rows or the same error, with every size of chunks.
+-- A file and the same file compressed: equal rows or equal errors, with each chunk size.
 CREATE TABLE plain (id int, word text);
 CREATE PROCEDURE write_both(content text) LANGUAGE plpgsql AS $$ BEGIN
 	CALL write_file('cw_file', content);
@@ -57,7 +57,7 @@ SELECT string_agg(n || ',' || CASE n % 5 WHEN 0 THEN '"two' || E'\n' || 'lines"'
 CALL write_both(:'content');
 SELECT differences(chunks => '{64,333,64kB,256kB}');
 SELECT differences('{"format": "text"}');
--- The last line has no end; it has none within quotes; there is a row with an error, and one behind it.
+-- The last line has no line end; the file ends within quotes; a row has an error, and another one follows.
 CALL write_both(:'content' || '5001,last');
 SELECT differences();
 CALL write_both(:'content' || '5001,"last');
@@ -66,17 +66,17 @@ CALL write_both(:'content' || E'5001,one\n5002,x,y\n' || :'content' || E'z,z\n')
 SELECT differences();
 CALL write_both(:'content' || E'5001,one\nx,y\n' || :'content' || E'1\n');
 SELECT differences();
--- Data end within the file.
+-- The end-of-data marker within the file.
 CALL write_both(E'1\tone\n' || repeat(E'2\ttwo\n', 50000) || E'\\.\n' || repeat(E'3\tthree\n', 50000));
 SELECT differences('{"format": "text"}');
--- A record that is longer than what is decompressed ahead.
+-- A record that is longer than the data decompressed ahead.
 CALL write_both(E'1,one\n2,' || repeat('long', 6000000) || E'\n3,three\n');
 SELECT differences(chunks => '{256kB}');
 SELECT id, length(word) FROM t ORDER BY id;
--- Some more rows behind it are read in order: figures do not go below zero.
+-- More rows behind it are read in order: no figure becomes negative.
 CALL write_both(:'content' || E'2,' || repeat('long', 6000000) || E'\n' || :'content');
 SELECT differences(chunks => '{4kB}');
--- What is decompressed ahead is bounded, whatever was asked for.
+-- The data decompressed ahead is bounded for every setting.
 CREATE FUNCTION ring_size() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
 	SELECT sum(('x' || lpad(m[2], 16, '0'))::bit(64)::bigint - ('x' || lpad(m[1], 16, '0'))::bit(64)::bigint)
 	FROM regexp_matches(pg_read_file('/proc/self/maps'), '([0-9a-f]+)-([0-9a-f]+) [^\n]*memfd:pg_bulk', 'g') m
@@ -93,7 +93,7 @@ SELECT workers FROM bulk_load(data_path('cw_file.gz'), 'with_size', '{"format": 
 SELECT min(size) > 0, max(size) BETWEEN 16 << 20 AND 17 << 20, count(*) FROM with_size;
 RESET pg_bulk.memory_limit;
 SET pg_bulk.chunk_size = '4kB';
--- Bad values left out, and kept; the rows before the file breaks off have the first word.
+-- Bad values are skipped or kept as rejects. When the file breaks off, the rows before it are reported first.
 CALL write_both(replace(:'content', E'\n3', E'\nx3'));
 SELECT differences('{"on_error": "ignore"}');
 SELECT load_id AS load FROM bulk_load(data_path('cw_file.gz'), 't', '{"format": "csv", "workers": 2, "on_error": "table"}') \gset
@@ -108,7 +108,7 @@ SELECT regexp_replace(e, 'byte \d+', 'byte N') FROM error_of($$SELECT bulk_load(
 CALL write_both(:'content' || E'x,one\n');
 CALL break_off(8);
 SELECT error_of($$SELECT bulk_load(data_path('cw_file.gz'), 't', '{"format": "csv", "workers": 2}')$$);
--- Keys: which line it was.
+-- A duplicate key is reported with its line.
 CREATE TABLE keyed (id int PRIMARY KEY, word text);
 CALL write_both(:'content' || E'17,again\n5001,new\n18,again\n');
 SELECT error_of($$SELECT bulk_load(data_path('cw_file'), 'keyed', '{"format": "csv", "workers": 0}')$$);
@@ -123,7 +123,7 @@ TRUNCATE keyed;
 SELECT rows_loaded, rows_duplicate FROM bulk_load(data_path('cw_file.gz'), 'keyed', '{"format": "csv", "workers": 2, "on_duplicate": "keep_new"}');
 SELECT id, word FROM keyed WHERE id IN (17, 18) ORDER BY id;
 SELECT count(*), min(line_number) FROM bulk_check(data_path('cw_file.gz'), 'keyed', '{"format": "csv", "workers": 2}');
--- Serial numbers in the order of the file; an INSERT.
+-- Serial numbers follow the order of the file; an INSERT.
 CREATE TABLE numbered (n serial, id int, word text);
 SELECT rows_loaded, workers FROM bulk_load(data_path('cw_file.gz'), 'numbered', '{"format": "csv", "workers": 2, "columns": ["id", "word"]}');
 SELECT count(*) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM numbered) x WHERE id < before;
@@ -136,19 +136,19 @@ SELECT count(*), min(id), max(id) FROM t;
 INSERT INTO numbered (id, word) SELECT * FROM ft;
 SELECT count(*), count(DISTINCT n) FROM numbered;
 RESET pg_bulk.workers;
--- Several processes make rows of it, and each has time to.
+-- Several processes create rows of one file; a slow function gives each of them time to start.
 CREATE FUNCTION slow_pid() RETURNS int LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$ BEGIN PERFORM pg_sleep(0.001); RETURN pg_backend_pid(); END $$;
 CREATE TABLE by_process (id int, word text, pid int DEFAULT slow_pid(), CHECK (id % 8 > 0 OR slow_pid() > 0));
 SET pg_bulk.chunk_size = '1kB';
 SELECT rows_loaded, workers, notes FROM bulk_load(data_path('cw_file.gz'), 'by_process', '{"format": "csv", "workers": 2, "columns": ["id", "word"]}');
 SELECT count(DISTINCT pid) > 1 FROM by_process;
--- What stands for 3 GB can be cancelled.
+-- A file that decompresses to 3 GB can be canceled.
 SELECT string_agg(pg_read_binary_file(data_path('compressed/many.zst')), '') AS bomb FROM generate_series(1, 1250) \gset
 CALL write_bytes('cw_bomb', :'bomb');
 SET statement_timeout = '300ms';
 DO $$ BEGIN PERFORM bulk_load(data_path('cw_bomb'), 't', '{"format": "csv", "workers": 2}'); EXCEPTION WHEN query_canceled THEN RAISE NOTICE 'canceled'; END $$;
 RESET statement_timeout;
--- No thread is left, nor a descriptor.
+-- No thread and no file descriptor is left.
 DO $$ BEGIN
 	FOR i IN 1 .. 200 LOOP
 		EXIT WHEN (SELECT count(*) FROM pg_ls_dir('/proc/self/task')) = 1;

@@ -1,5 +1,5 @@
 --
--- Compressed files: what they say is what the bytes that they stand for would say.
+-- Compressed files: results equal those of the decompressed bytes.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -25,7 +25,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- Two members each, then many pieces; in scans, with one process and with several wanted, twice in a query.
+-- Two members each, then many; in scans, with one process and with several wanted, twice in a query.
 CREATE FUNCTION of_each(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	kind kinds;
@@ -50,7 +50,7 @@ SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
 SELECT plan FROM of_each('EXPLAIN (COSTS OFF) SELECT count(*) FROM many_KIND WHERE id > 0') plan WHERE plan ~ 'Parallel';
 SELECT of_each('SELECT count(*) FROM many_KIND WHERE id > 0');
--- A plan of several processes is kept, and the file is another one by then.
+-- A plan with workers is kept, and then the file is replaced.
 CALL make_table('swapped', 'id int, word text', $$format 'csv', encoding 'UTF8'$$, repeat(E'1,word\n', 100000));
 SET plan_cache_mode = force_generic_plan;
 PREPARE kept AS SELECT count(*), sum(id), sum(length(word)) FROM swapped;
@@ -89,7 +89,7 @@ END $$;
 SELECT of_each($$SELECT estimate('SELECT * FROM many_KIND') BETWEEN 10000 AND 1000000$$);
 SELECT of_each($$SELECT string_agg(line_number || ' ' || message, ', ') FROM bulk_check(path_of('few.KIND'), 't', '{"format": "csv", "null": "x", "columns": ["word", "id"]}')$$);
 
--- Programs, and what is said not to be compressed, or to be so otherwise.
+-- Programs, and files whose compression the option states wrongly.
 CREATE FOREIGN TABLE program (id int, word text) SERVER bulk_files OPTIONS (program 'cat', format 'csv');
 CREATE FUNCTION cat(file text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
 	EXECUTE format('ALTER FOREIGN TABLE program OPTIONS (SET program %L)', 'cat ' || path_of(file));
@@ -115,7 +115,7 @@ CALL write_file('plain', '');
 SELECT error_of('TABLE plain');
 ALTER FOREIGN TABLE plain OPTIONS (SET compression 'auto');
 TABLE plain;
--- The letters that bzip2 files begin with are no such file.
+-- A plain file that begins with the same letters as bzip2 files is not decompressed.
 CALL write_file('plain', E'1,one\n');
 ALTER FOREIGN TABLE plain ALTER id TYPE text;
 CALL write_file('plain', E'BZh9,one\n');
@@ -123,8 +123,8 @@ TABLE plain;
 CALL write_bytes('plain', '\x1f');
 SELECT error_of('TABLE plain');
 
--- Cut off anywhere but between members, a file is an error; and the rows before it are not loaded. So is one with a wrong byte: or that
--- byte does not matter.
+-- A file that is cut off anywhere but between members is an error, and the rows before
+-- the end are not loaded. So is a file with a wrong byte, unless this byte has no effect.
 CALL make_table('broken', 'id int, word text', $$format 'csv'$$, '');
 CREATE FUNCTION outcome() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -149,7 +149,7 @@ BEGIN
 	RETURN QUERY SELECT o, CASE WHEN count(*) < 3 THEN string_agg(n::text, ', ') ELSE 'many' END FROM unnest(outcomes) WITH ORDINALITY x (o, n) GROUP BY o ORDER BY 1;
 END $$;
 SELECT k.name, c.* FROM kinds k, cut(k) c ORDER BY k.name, outcome;
--- So is one without any byte.
+-- An empty file is an error, too.
 CALL write_file('broken', '');
 CREATE FUNCTION outcome_of_load(kind text, workers int) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
 	RETURN (SELECT rows_loaded FROM bulk_load(data_path('broken'), 't', jsonb_build_object('format', 'csv', 'compression', kind, 'workers', workers)));
@@ -171,7 +171,7 @@ BEGIN
 END $$;
 SELECT k.name, c.outcome FROM kinds k, flip(k) c WHERE flips = 'rows' ORDER BY 1, 2;
 SELECT DISTINCT regexp_replace(c.outcome, k.name, 'KIND') FROM kinds k, flip(k) c WHERE flips = 'error' ORDER BY 1;
--- Frames to skip, of any length.
+-- Skippable zstd frames of any length.
 CREATE FUNCTION skipped(n int) RETURNS bytea LANGUAGE sql AS $$ SELECT '\x512a4d18'::bytea || set_byte('\x00000000', 0, n) || decode(repeat('aa', n), 'hex') $$;
 CREATE FUNCTION with_skipped(kind text, n int) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
 	CALL write_bytes('broken', pg_read_binary_file(path_of('few.' || kind)) || skipped(n) || pg_read_binary_file(path_of('few.' || kind)));
@@ -182,7 +182,7 @@ SELECT with_skipped('lz4', n) FROM generate_series(0, 4) n;
 SELECT with_skipped('zst', n) FROM generate_series(0, 4) n;
 CALL write_bytes('broken', pg_read_binary_file(path_of('few.lz4')) || skipped(0) || substr(pg_read_binary_file(path_of('few.lz4')), 1, 2));
 SELECT outcome();
--- Nobody reads on: the thread ends.
+-- When the reader stops, the decompressing thread ends.
 CREATE FUNCTION threads() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	n bigint;
@@ -202,7 +202,7 @@ SET statement_timeout = '100ms';
 DO $$ BEGIN PERFORM count(word) FROM broken b, generate_series(1, 1000); EXCEPTION WHEN query_canceled THEN NULL; END $$;
 RESET statement_timeout;
 SELECT threads();
--- Where it breaks off, of pieces that come before.
+-- The error names the position at which the file breaks off, behind several complete members.
 SELECT count(*) FROM t;
 CALL write_bytes('broken', substr(pg_read_binary_file(path_of('many.gz')), 1, 2000));
 SELECT error_of($$SELECT bulk_load(data_path('broken'), 't', '{"format": "csv"}')$$);
@@ -212,7 +212,7 @@ SELECT error_of($$INSERT INTO t SELECT * FROM broken$$);
 CALL write_bytes('broken', pg_read_binary_file(path_of('few.zst')) || 'garbage');
 SELECT error_of($$SELECT bulk_load(data_path('broken'), 't', '{"format": "csv"}')$$);
 SELECT count(*) FROM t;
--- Lines are those of what they stand for.
+-- Line numbers count lines of the decompressed bytes.
 CALL write_bytes('broken', pg_read_binary_file(path_of('few.gz')));
 ALTER FOREIGN TABLE broken OPTIONS (SET compression 'auto');
 ALTER FOREIGN TABLE broken ALTER word TYPE int;

@@ -1,5 +1,5 @@
 --
--- CREATE TABLE AS and SELECT INTO from a foreign table as a load: that each comes to the same as without.
+-- CREATE TABLE AS and SELECT INTO from a foreign table as a load: each result equals the server's own.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -11,7 +11,7 @@ RESET client_min_messages;
 \i :helpers
 CALL make_table('ft', 'id int, word text, day date, n int', $$format 'csv'$$,
 	E'1,one,2001-01-01,10\n2,,2001-02-02,\n3,three,2001-03-03,30\n');
--- The first statement of a connection: nothing has loaded the library before.
+-- The first statement of a connection: the library is not loaded yet.
 \c
 \pset tuples_only
 \pset format unaligned
@@ -23,8 +23,8 @@ TABLE first;
 \set ECHO none
 \getenv data PGB_DATA
 SELECT set_config('test.dir', :'data', false) AS data \gset
--- How it is done, and what comes of it if that is the same with direct_insert on and off: the columns, rows, row count, or
--- error. Else both. Nothing stays.
+-- The plan, and the result if it is equal with direct_insert on and off: columns, rows, row count, or error.
+-- Otherwise both results. Everything is rolled back.
 CREATE FUNCTION either_way(statement text) RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
 	mode text;
@@ -94,7 +94,7 @@ SELECT either_way('CREATE TABLE made AS SELECT tableoid::regclass, id FROM ft');
 CREATE VIEW over AS SELECT word, id FROM ft WHERE id < 3;
 SELECT either_way('CREATE TABLE made AS SELECT * FROM over');
 SELECT either_way('CREATE TABLE made AS WITH c AS (SELECT * FROM ft) SELECT id FROM c');
--- Core's.
+-- Statements that the server itself runs.
 CREATE ACCESS METHOD insert_heap TYPE TABLE HANDLER heap_tableam_handler;
 SELECT either_way('CREATE TEMPORARY TABLE made AS SELECT * FROM ft');
 SELECT either_way('CREATE TABLE made AS SELECT 1 AS one FROM ft');
@@ -114,14 +114,14 @@ CREATE SEQUENCE seq;
 SELECT either_way('CREATE TABLE made AS SELECT id, currval(''seq'') FROM ft');
 CREATE FUNCTION loud() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
 SELECT either_way('CREATE TABLE made AS SELECT id, loud() FROM ft');
--- The table is there, or cannot be.
+-- The table exists already, or cannot be created.
 CREATE TABLE there ();
 SELECT either_way('CREATE TABLE there AS SELECT * FROM ft');
 CREATE TABLE IF NOT EXISTS there AS SELECT * FROM ft;
 TABLE there;
 SELECT either_way('CREATE TABLE nowhere.made AS SELECT * FROM ft');
 SELECT either_way('CREATE TABLE made (a, a) AS SELECT id, n FROM ft');
--- Errors of the file take the table with them.
+-- An error in the file rolls back the table.
 CALL write_file('ft', E'1,one,2001-01-01,10\nx,,2001-02-02,\n');
 SELECT either_way('CREATE TABLE made AS SELECT * FROM ft');
 SELECT either_way('CREATE TABLE made AS SELECT word FROM ft');
@@ -131,7 +131,7 @@ SELECT either_way('CREATE TABLE made AS SELECT 1 / (length(word) - 3) FROM ft WH
 CALL write_file('ft', '');
 SELECT either_way('CREATE TABLE made AS SELECT * FROM ft');
 CALL write_file('ft', E'1,one,2001-01-01,10\n2,,2001-02-02,\n3,three,2001-03-03,30\n');
--- Ways to say it.
+-- Variants of the syntax.
 SELECT id, word INTO made FROM ft WHERE id > 1;
 TABLE made;
 DROP TABLE made;
@@ -174,7 +174,7 @@ DROP TABLE made;
 BEGIN READ ONLY;
 CREATE TABLE made AS SELECT * FROM ft;
 ROLLBACK;
--- What one may do.
+-- Privileges.
 CREATE ROLE create_table_as_user;
 GRANT USAGE, CREATE ON SCHEMA create_table_as TO create_table_as_user;
 SET ROLE create_table_as_user;
@@ -203,7 +203,7 @@ CREATE EVENT TRIGGER create_table_as ON ddl_command_end EXECUTE FUNCTION see();
 CREATE TABLE made AS SELECT * FROM ft;
 DROP EVENT TRIGGER create_table_as;
 DROP TABLE made;
--- A program runs once, by whoever reads it.
+-- A program runs only once.
 DO $$ BEGIN EXECUTE format('CREATE FOREIGN TABLE program (id int) SERVER bulk_files OPTIONS (program %L)', 'echo >> ' || data_path('table_runs') || '; echo 1'); END $$;
 CREATE TABLE made AS SELECT * FROM program;
 TABLE made;
@@ -224,7 +224,7 @@ CREATE TABLE made AS SELECT * FROM ft;
 SELECT count(*), sum(id) ids, sum(length(word)) words, max(day), sum(n) FROM made;
 SELECT public.verify_heapam('made');
 DROP TABLE made;
--- What else is said of the scan.
+-- EXPLAIN ANALYZE shows the figures of the scan.
 CALL make_table('bad', 'id int, n int', $$format 'csv', on_error 'ignore'$$, E'1,1\nx,2\n3,3\n');
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) CREATE TABLE made AS SELECT * FROM bad WHERE n > 1
 \g |sed 's/File: .*/File/; s/\(rows=[0-9]*\)\.[0-9]*/\1/'

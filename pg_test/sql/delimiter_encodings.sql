@@ -9,7 +9,7 @@
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- All characters of two bytes of which the second one is @, \, | or ~.
+-- All characters of two bytes whose second byte is @, \, | or ~.
 CREATE FUNCTION characters(encoding text) RETURNS TABLE (bytes bytea, shown text) LANGUAGE plpgsql AS $$
 BEGIN
 	FOR bytes IN SELECT set_byte(set_byte('\x0000', 0, lead), 1, trail) FROM generate_series(129, 254) lead, unnest('{64,92,124,126}'::int[]) trail LOOP
@@ -24,7 +24,7 @@ BEGIN
 END $$;
 CREATE TABLE expected (id int, a text, b text);
 CREATE TABLE loaded (LIKE expected);
--- Each of them before, between and behind delimiters. How many there are, and how many rows differ, by each writer and in a scan.
+-- Each of them before, between and behind delimiters. The number of rows, and the number that differ, by each writer and in a scan.
 CREATE FUNCTION tried(encoding text, delimiter text, more jsonb) RETURNS text LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
 	options jsonb := jsonb_build_object('encoding', encoding, 'delimiter', delimiter, 'truncate', true) || more;
@@ -46,9 +46,9 @@ BEGIN
 END $$;
 SELECT count(*), string_agg(format('%s %s %s: %s', e, d, m, r), E'\n') FILTER (WHERE r !~ '^[1-9]\d\d 0 0 0$')
 FROM unnest('{sjis,gbk,big5,gb18030}'::text[]) e, unnest('{||,@@,|@|,~~}'::text[]) d, unnest(ARRAY['{"format": "csv"}', '{"format": "csv", "quote": "none"}', '{}']::jsonb[]) m, LATERAL tried(e, d, m) r;
--- A delimiter that is the second half of a character, and one that is two of them.
+-- A delimiter that equals the second byte of a character, and one that consists of such bytes of two characters.
 SELECT tried('sjis', '|' || convert_from('\x837c', 'sjis'), '{}'), tried('gbk', convert_from('\x817c', 'gbk') || '|', '{"format": "csv"}');
--- The database has such an encoding. Its longer characters have no byte of ASCII; where one ends and the next begins, delimiters of them might be found in between.
+-- The database has such an encoding. Its longer characters contain no ASCII byte. A multi-byte delimiter might match across two adjacent characters.
 SELECT data_path('delimiter_encodings') AS file, data_path('delimiter_encodings.euc') AS euc, current_database() AS back \gset
 SELECT tried('sjis', '||', '{}');
 SELECT string_agg(convert_to(id::text || '||', 'EUC_JP') || convert_to(a || '||' || b, 'EUC_JP') || '\x0a', '' ORDER BY id) AS content FROM expected \gset

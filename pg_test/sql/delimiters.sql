@@ -1,5 +1,5 @@
 --
--- What is between fields: more than one byte, no quotes, one more at the end of a line.
+-- Delimiters of more than one byte, files without quoting, and a trailing delimiter on each line.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -14,7 +14,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- More than one byte, in CSV: the first place counts, in quotes none does. Markers, and NULL where columns say so.
+-- More than one byte, in CSV: the first match counts, and quoted text has no match. Markers, and NULL where columns say so.
 CALL make_table('bars', $$a int, b text, c text$$, $$format 'csv', delimiter '||'$$, E'1||one|two||"x||y"\n2||"||"||"a ""b""|"\n3||||""\n4|||x||y"||"z\n');
 SELECT to_json(t) FROM bars t;
 CALL make_table('forced', $$a text, b text OPTIONS (force_not_null 'true'), c text OPTIONS (force_null 'true')$$, $$format 'csv', delimiter '~|~', null '-', default '*', header 'match'$$, E'a~|~b~|~c\n-~|~-~|~"-"\n"-"~|~~~|~|~\n');
@@ -24,17 +24,17 @@ SELECT to_json(t) FROM named t;
 CALL make_table('shorter', $$a int, b text$$, $$format 'csv', delimiter '€', quote '''', escape '\'$$, E'1€''t€wo\\''''\r\n2€\u20AD\r\n');
 SELECT to_json(t) FROM shorter t;
 SELECT count(*) FROM shorter;
--- In text: what an escape takes is none.
+-- In text: an escaped byte does not start a delimiter.
 CALL make_table('escaped', $$a int, b text, c text$$, $$delimiter '||'$$, E'1||a\\||b||\\N\n2||\\||||\\x7c\\x7c|\n\\.\n');
 SELECT to_json(t) FROM escaped t;
--- Files in other encodings, whose bytes are not those that the server has.
+-- Files in other encodings, where the delimiter has other bytes than in the server's encoding.
 CALL make_table('latin', $$a int, b text$$, $$format 'csv', delimiter '§€§', encoding 'latin9'$$, '');
 CALL write_bytes('latin', '\x 31 a7a4a7 e4a4 0a 32 a7a4a7 22a7a4a722 0a');
 SELECT to_json(t) FROM latin t;
 ALTER FOREIGN TABLE latin OPTIONS (SET encoding 'sjis', SET delimiter '|能');
 CALL write_bytes('latin', '\x 31 7c945c 837c945c 0a 32 7c945c 0a');
 SELECT to_json(t) FROM latin t;
--- Without quotes: all is data but delimiters and line ends. Markers are compared with all of a field.
+-- Without quotes, every byte is data except delimiters and line ends. Markers are compared with the whole field.
 CALL make_table('bare', $$a int, b text, c text, line int OPTIONS (source 'line_number')$$, $$format 'csv', quote 'none', delimiter E'\t', null 'NULL'$$, E'1\t"a\tb"\n2\t\\.\t\\\n3\tNULL\t"NULL"\n4\t\t"\n');
 SELECT to_json(t) FROM bare t;
 SELECT count(*), max(a) FROM bare;
@@ -51,7 +51,7 @@ ALTER FOREIGN TABLE bare ALTER b SET DEFAULT 'none';
 SELECT to_json(t) FROM bare t;
 CALL make_table('bare', $$a text, "b""" text$$, $$format 'csv', quote 'none', delimiter '€"€', match_by 'name'$$, E'b"€"€a\n1€"€"2\n');
 SELECT to_json(t) FROM bare t;
--- One more at the end of each line, or of some, or of the header.
+-- A trailing delimiter on each line, on some lines, or in the header.
 CALL make_table('ended', $$a int, b text$$, $$format 'csv', delimiter '|', trailing_delimiter 'true', header 'match'$$, E'a|b|\n1|one|\n2|two\n3||\n4|""\n5|"|"|\n');
 SELECT to_json(t) FROM ended t;
 SELECT count(*) FROM ended;
@@ -68,7 +68,7 @@ CALL make_table('ended', $$a int, b text$$, $$delimiter '||', trailing_delimiter
 SELECT to_json(t) FROM ended t;
 CALL make_table('ended', $$a text$$, $$format 'csv', quote 'none', trailing_delimiter '1', match_by 'name'$$, E'a,\n1,\n,\n\n"\n');
 SELECT to_json(t) FROM ended t;
--- Loads, by both writers and with workers, of chunks that end anywhere.
+-- Loads by both writers and with workers, with chunks that end at any byte.
 CREATE TABLE original AS SELECT i AS id, CASE i % 7 WHEN 0 THEN NULL WHEN 1 THEN repeat('|', i % 5) || 'ü' WHEN 2 THEN 'a"b' || repeat('"', i % 3) WHEN 3 THEN '\' || i WHEN 4 THEN '|~' ELSE 'word' || i END AS word, (i * 37 % 1000 / 8.0)::numeric(8,3) AS amount, date '2000-01-01' + i AS day FROM generate_series(1, 3000) i;
 CREATE TABLE loaded (LIKE original);
 CREATE FUNCTION differing() RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FROM ((SELECT t::text FROM original t EXCEPT ALL SELECT t::text FROM loaded t) UNION ALL (SELECT t::text FROM loaded t EXCEPT ALL SELECT t::text FROM original t)) d $$;
@@ -76,7 +76,7 @@ CREATE TABLE kinds (kind text, delimiter text, options jsonb);
 INSERT INTO kinds VALUES ('csv', '~|~', '{"format": "csv"}'), ('csv', '€', '{"format": "csv", "escape": "\\"}'), ('bare', E'\t', '{"format": "csv", "quote": "none", "null": "-"}'),
 	('bare', '~|~', '{"format": "csv", "quote": "none", "null": "-", "trailing_delimiter": true}'), ('csv', ',', '{"format": "csv", "trailing_delimiter": true}'),
 	('text', '~|~', '{"trailing_delimiter": true}');
--- A row as the kind of file has it.
+-- A row as this kind of file writes it.
 CREATE FUNCTION line(o original, k kinds) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(CASE k.kind WHEN 'csv' THEN coalesce('"' || replace(replace(f, CASE WHEN k.options ? 'escape' THEN '\' ELSE '"' END, CASE WHEN k.options ? 'escape' THEN '\\' ELSE '""' END),
 			CASE WHEN k.options ? 'escape' THEN '"' ELSE '\' END, CASE WHEN k.options ? 'escape' THEN '\"' ELSE '\' END) || '"', '')
@@ -115,7 +115,7 @@ SELECT count(DISTINCT word) FROM original;
 SELECT bulk_enqueue(data_path('delimiters.dat'), 'loaded', options_of(k) || '{"truncate": true}') AS job FROM kinds k WHERE kind = 'text' \gset
 SELECT bulk_wait(:job);
 SELECT differing();
--- INSERT, serial and with workers, and as the server's own; parallel scans.
+-- INSERT in one process, with workers, and by the server itself; parallel scans.
 CREATE FUNCTION inserted(condition text, workers int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	direct text;
@@ -153,7 +153,7 @@ CALL try_inserts(NULL);
 SELECT count(*), sum(id), max(day), count(word) FROM original;
 RESET client_min_messages; RESET min_parallel_table_scan_size; RESET parallel_setup_cost; RESET parallel_tuple_cost;
 RESET pg_bulk.chunk_size;
--- Rejects, by one process and by several, whose chunks have 64 bytes: each edge falls somewhere in a delimiter.
+-- Rejects, by one process and by several. Chunks have 64 bytes, so that their ends cut delimiters at each byte.
 SELECT string_agg(CASE i % 50 WHEN 3 THEN 'x||' || i WHEN 5 THEN '' WHEN 7 THEN i || '||' WHEN 9 THEN i || '||a||b' WHEN 11 THEN '70000||a' WHEN 13 THEN i || '|a' ELSE i || '||"' || repeat('|', i % 9) || '"' END, E'\n') AS content FROM generate_series(1, 1500) i \gset
 SELECT alike('a int2, b text', :'content', '{"format": "csv", "delimiter": "||", "on_error": "table"}');
 SELECT alike('a int2, b text', :'content', '{"format": "csv", "delimiter": "||", "on_error": "table", "trailing_delimiter": true}');
@@ -169,7 +169,7 @@ SELECT figures('small.dat', 'small', '{"format": "csv", "delimiter": "||", "trai
 SELECT line_number, byte_offset, column_name, raw_field, raw_line, sqlstate, message FROM bulk_rejects WHERE load_id = (SELECT max(load_id) FROM bulk_rejects) ORDER BY line_number;
 SELECT line_number, byte_offset, column_name, raw_field, raw_line, sqlstate, message FROM bulk_check(data_path('small.dat'), 'small', '{"format": "csv", "delimiter": "||", "trailing_delimiter": true, "quote": "none"}');
 TABLE small;
--- Options that go together or not.
+-- Valid and invalid combinations of options.
 CREATE FUNCTION refused(options text) RETURNS SETOF text LANGUAGE sql AS $$ SELECT error_of(format('CREATE FOREIGN TABLE f (a int) SERVER bulk_files OPTIONS (filename ''f'', %s)', options)) $$;
 SELECT refused($$delimiter '12345678901234567', format 'csv'$$);
 SELECT refused($$delimiter E'a\nb', format 'csv'$$);
@@ -188,7 +188,7 @@ SELECT error_of($$SELECT bulk_load('f', 'small', '{"delimiter": "", "format": "c
 SELECT error_of($$SELECT bulk_load('f', 'small', '{"quote": "none", "escape": "x", "format": "csv"}')$$);
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('small.dat'), '{"quote": "none"}')$$);
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('small.dat'), '{"delimiter": "||"}')$$);
--- COPY has none of this, whoever runs it.
+-- COPY accepts none of these options, whether the server or pg_bulk runs it.
 LOAD 'pg_bulk';
 SET pg_bulk.copy = on; SET pg_bulk.copy_min_size = 0;
 SELECT error_of(format('COPY small FROM %L (FORMAT csv, DELIMITER ''||'')', data_path('small.dat')));

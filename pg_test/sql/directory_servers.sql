@@ -1,5 +1,5 @@
 --
--- Servers with a directory: USAGE is enough to read below it, and nothing leads out.
+-- Servers with a directory: USAGE suffices to read files below it, and no path leads out of it.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -19,7 +19,7 @@ GRANT USAGE, CREATE ON SCHEMA directory_servers TO PUBLIC;
 GRANT USAGE ON FOREIGN DATA WRAPPER bulk_fdw TO dir_admin, dir_user;
 RESET client_min_messages;
 
--- The option: for servers only, and of those who may read all files.
+-- The option: for servers only, and only for roles that may read all files.
 SET test.dir TO :'data';
 CREATE FUNCTION do_sql(statement text, VARIADIC arguments text[] DEFAULT '{}') RETURNS SETOF text LANGUAGE sql AS $$ SELECT error_of(format(statement, VARIADIC arguments)) $$;
 SELECT do_sql('CREATE SERVER bad FOREIGN DATA WRAPPER bulk_fdw OPTIONS (directory ''relative'')');
@@ -34,7 +34,7 @@ SET ROLE dir_admin;
 SELECT do_sql('CREATE SERVER dir_files FOREIGN DATA WRAPPER bulk_fdw OPTIONS (directory %L)', data_path('dir'));
 SELECT without_path(srvoptions::text) FROM pg_foreign_server WHERE srvname = 'dir_files';
 
--- Tables: without USAGE none, with it any below, whatever it is called.
+-- Foreign tables: without USAGE none can be created, with it a table of any file below the directory.
 SET ROLE dir_user;
 SELECT do_sql('CREATE FOREIGN TABLE a (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
 SET ROLE dir_admin;
@@ -63,7 +63,7 @@ SELECT reading('link_nothing');
 SELECT reading('link_self');
 SELECT reading('link_back');
 SELECT reading('link_whole');
--- Out, in each way; what is there and what is not looks the same.
+-- Every kind of path that leads out fails. The error does not tell whether the file exists.
 SELECT reading('../dir_not/s.csv');
 SELECT reading('../dir_not/missing');
 SELECT reading('sub/../../dir_not/s.csv');
@@ -73,7 +73,7 @@ SELECT reading('link_dir/s.csv');
 SELECT reading('link_dir/missing');
 SELECT reading('link_dir/missing/missing');
 SELECT reading('link_dir/../dir_not/s.csv');
--- Patterns and directories; those outside are not looked into.
+-- Patterns and directories; directories outside are not searched.
 SELECT reading('*.csv');
 SELECT reading('s*/[ab].*');
 SELECT reading('sub');
@@ -88,11 +88,11 @@ SELECT reading('l*k_dir/missing*');
 SELECT reading('l*k_out');
 SELECT reading('\.\./dir_not/s*');
 SELECT reading('sub/\.\./none*');
--- A name with brackets may be a link that leads out, to something or to nothing.
+-- A name with brackets may be a link that leads out, to an existing file or to none.
 \! cd "$PGB_DATA/dir" && ln -s ../dir_not 'out[x]' && ln -s ../dir_nothing 'gone[x]'
 SELECT reading('out[x]');
 SELECT reading('gone[x]');
--- A file that leads out when its turn comes.
+-- A file that becomes a link to the outside before the scan reaches it.
 RESET ROLE;
 \! cd "$PGB_DATA/dir" && mkdir turn && echo 1,one >turn/1 && echo 2,two >turn/2
 SET ROLE dir_user;
@@ -116,7 +116,7 @@ SELECT reading(data_path('dir/../dir_not/s.csv'));
 SELECT reading(data_path('dir_not/missing'));
 SELECT reading('/etc/passwd');
 SELECT reading('/proc/self/cwd/PG_VERSION');
--- Who may name them does not read them.
+-- A role that may name files still cannot read outside the directory.
 RESET ROLE;
 SELECT reading('../dir_not/s.csv');
 SELECT reading('sub/../a.csv');
@@ -125,7 +125,7 @@ SELECT reading(data_path('dir_not/missing'));
 SELECT reading(data_path('dir_not/s.csv'));
 SET ROLE dir_user;
 SELECT error_of('TABLE a');
--- Nor does a plan, or ANALYZE, tell of what is outside.
+-- Neither a plan nor ANALYZE reveals anything about files outside.
 SELECT plan_of('TABLE a', 'COSTS ON') ~ 'Size';
 SELECT reading('link_out');
 SELECT plan_of('TABLE a', 'COSTS ON') ~ 'Size';
@@ -133,7 +133,7 @@ SELECT error_of('ANALYZE a');
 SELECT reading('a.csv');
 SELECT plan_of('TABLE a', 'COSTS ON') ~ 'Size';
 ANALYZE a;
--- Programs are for nobody there.
+-- Programs are refused on such servers.
 SELECT do_sql('ALTER FOREIGN TABLE a OPTIONS (DROP filename, ADD program ''id'')');
 RESET ROLE;
 SELECT do_sql('ALTER FOREIGN TABLE a OPTIONS (DROP filename, ADD program ''id'')');
@@ -143,7 +143,7 @@ SELECT do_sql('CREATE FOREIGN TABLE s (id int, word text) SERVER dir_files OPTIO
 SELECT error_of('TABLE s');
 DROP FOREIGN TABLE s;
 
--- In a session that has not met the library, the statement alone, and in a transaction: no later than its end, and before the table can be read.
+-- In a session that has not loaded the library: the statement alone, and in a transaction. The check runs at its end or before the first read.
 \c -
 SET search_path = directory_servers, public;
 SET ROLE dir_user;
@@ -169,7 +169,7 @@ DO $$ BEGIN
 	EXCEPTION WHEN insufficient_privilege THEN NULL;
 	END;
 END $$;
--- Dropped, or altered, where nothing is to be said against it, and back again.
+-- A table that the check would refuse is dropped, or altered to an allowed file, and comes back with ROLLBACK TO.
 \c -
 SET search_path = directory_servers, public;
 SET ROLE dir_user;
@@ -207,7 +207,7 @@ END $$;
 \c -
 SET search_path = directory_servers, public;
 SET ROLE dir_user;
--- Brought back in a subtransaction that goes on, and one that was altered.
+-- An object brought back in a subtransaction that commits, and one that was altered.
 BEGIN;
 CREATE FOREIGN TABLE c (id int, word text) SERVER dir_own OPTIONS (filename '/etc/passwd');
 SAVEPOINT s;
@@ -228,7 +228,7 @@ COMMIT;
 \c -
 SET search_path = directory_servers, public;
 SET ROLE dir_user;
--- What is gone for good is not looked for any more, and takes nobody's place.
+-- Tables whose creation was rolled back are no longer checked, and use no entry of the bounded list.
 DO $$ BEGIN
 	FOR i IN 1 .. 10001 LOOP
 		BEGIN
@@ -250,7 +250,7 @@ SELECT count(*) FROM pg_class WHERE relname = 'c';
 \getenv data PGB_DATA
 SET test.dir TO :'data';
 
--- The directory stays one, whoever alters the server; but those who may read all files can set another.
+-- Any change of the server keeps the directory; but roles that may read all files can set another.
 SET ROLE dir_admin;
 SELECT do_sql('ALTER SERVER dir_files OPTIONS (DROP directory)');
 RESET ROLE;
@@ -261,7 +261,7 @@ SELECT reading('a.csv');
 SELECT reading('b.csv');
 SELECT do_sql('ALTER SERVER dir_files OPTIONS (DROP directory, ADD directory %L)', data_path('dir'));
 SELECT reading('a.csv');
--- Its own name is no pattern.
+-- The directory's own name is not a pattern.
 \! cd "$PGB_DATA" && mkdir 'dir [20]' 'dir\*' && echo 1,one | tee 'dir [20]/a1' >'dir\*/a1' && echo 2,two | tee 'dir [20]/a2' >'dir\*/a2'
 SELECT do_sql('ALTER SERVER dir_files OPTIONS (SET directory %L)', data_path('dir [20]'));
 SELECT reading('a*');
@@ -281,10 +281,10 @@ SET search_path = directory_servers, public;
 ALTER SERVER dir_files OPTIONS (DROP directory);
 \getenv data PGB_DATA
 SET test.dir TO :'data';
--- A member of an extension has none: it would be lost in a dump, which has members without their options.
+-- A server that is a member of an extension cannot have a directory: a dump has members without their options, and would lose it.
 SELECT do_sql('ALTER SERVER bulk_files OPTIONS (ADD directory ''/'')');
 SELECT do_sql('ALTER SERVER bulk_files VERSION ''1'' ');
--- Servers of other wrappers are none of ours, whatever their options: of one without a handler, and of one whose handler fails.
+-- Servers of other wrappers are not checked, whatever their options: a wrapper without a handler, and one whose handler fails.
 CREATE FOREIGN DATA WRAPPER dir_none;
 CREATE FUNCTION dir_handler() RETURNS fdw_handler LANGUAGE internal AS 'fdw_handler_in';
 CREATE FOREIGN DATA WRAPPER dir_fails HANDLER dir_handler;
@@ -293,7 +293,7 @@ SELECT do_sql('CREATE SERVER dir_foreign FOREIGN DATA WRAPPER %s OPTIONS (direct
 	do_sql('CREATE FOREIGN TABLE dir_foreign (a int) SERVER dir_foreign OPTIONS (filename ''x'')'),
 	do_sql('DROP SERVER dir_foreign CASCADE') FROM unnest('{dir_none,dir_fails}'::text[]) w;
 DROP FOREIGN DATA WRAPPER dir_none, dir_fails;
--- An owner without the role can neither change it nor give away what is behind it.
+-- An owner without the role can neither change the directory nor grant access to the files below it.
 GRANT USAGE ON FOREIGN DATA WRAPPER bulk_fdw TO dir_other;
 ALTER SERVER dir_files OWNER TO dir_other;
 SET ROLE dir_other;
@@ -303,7 +303,7 @@ SELECT do_sql('CREATE FOREIGN TABLE o (id int, word text) SERVER dir_files OPTIO
 GRANT USAGE ON FOREIGN SERVER dir_files TO dir_user;
 SET ROLE dir_user;
 SELECT do_sql('CREATE FOREIGN TABLE o (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
--- Nor are those tables read that are there.
+-- Such an owner's existing tables cannot be read either.
 SELECT error_of('TABLE a');
 SELECT do_sql('ALTER FOREIGN TABLE a OPTIONS (SET filename ''b.csv'')');
 RESET ROLE;
@@ -311,7 +311,7 @@ ALTER SERVER dir_files OWNER TO dir_admin;
 SET ROLE dir_user;
 SELECT do_sql('CREATE FOREIGN TABLE o (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
 DROP FOREIGN TABLE o;
--- Of those to whom it was passed on, too, the role is asked.
+-- A role that passes USAGE on must have the required role, too.
 SET ROLE dir_admin;
 GRANT USAGE ON FOREIGN SERVER dir_files TO dir_user WITH GRANT OPTION;
 SET ROLE dir_user;
@@ -323,7 +323,7 @@ GRANT USAGE ON FOREIGN SERVER dir_files TO PUBLIC;
 SET ROLE dir_other;
 SELECT do_sql('CREATE FOREIGN TABLE o (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
 TABLE o;
--- SELECT passes on what the table's owner may read.
+-- SELECT on a table lets others read the files that its owner may read.
 GRANT SELECT ON o TO dir_user;
 SET ROLE dir_admin;
 REVOKE USAGE ON FOREIGN SERVER dir_files FROM PUBLIC;
@@ -332,7 +332,7 @@ GRANT USAGE ON FOREIGN SERVER dir_files TO dir_other;
 SET ROLE dir_user;
 SELECT error_of('TABLE a');
 TABLE o;
--- Without USAGE the owner of a table reads no more, nor do others read it, nor can he name another file.
+-- Without USAGE the owner of a table can no longer read it or name another file, and other roles cannot read it.
 SET ROLE dir_admin;
 REVOKE USAGE ON FOREIGN SERVER dir_files FROM dir_other;
 GRANT USAGE ON FOREIGN SERVER dir_files TO dir_user;
@@ -378,7 +378,7 @@ SELECT error_of('EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) INSERT IN
 SELECT bulk_enqueue('sub/b.csv', 't', '{"format": "csv", "server": "dir_files"}') AS job \gset
 SELECT bulk_wait(:job);
 TABLE t;
--- The right is asked again when the job runs.
+-- The privilege is checked again when the job runs.
 BEGIN;
 SELECT bulk_enqueue('sub/b.csv', 't', '{"format": "csv", "server": "dir_files"}') AS job \gset
 SET ROLE dir_admin;
@@ -392,13 +392,13 @@ SELECT status, error_sqlstate, error_message FROM bulk_jobs WHERE job_id = :job;
 SET ROLE dir_admin;
 GRANT USAGE ON FOREIGN SERVER dir_files TO dir_user;
 RESET ROLE;
--- In several processes.
+-- Workers check it, too.
 CALL write_file('dir/many.csv', repeat(E'1,word\n', 400000));
 SET ROLE dir_user;
 TRUNCATE t;
 SELECT rows_loaded, workers FROM bulk_load('many.csv', 't', '{"format": "csv", "server": "dir_files", "workers": 1}');
 RESET ROLE;
--- pg_bulk.allowed_directories holds there as well.
+-- pg_bulk.allowed_directories applies as well.
 ALTER SYSTEM SET pg_bulk.allowed_directories = '/no/such';
 SELECT pg_reload_conf();
 \c -

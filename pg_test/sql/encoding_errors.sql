@@ -1,5 +1,5 @@
 --
--- Bytes that are not valid in the file's encoding: the end, a record that is left out, or a character in their place.
+-- Bytes that are invalid in the file's encoding: an error, a reject, or a replacement character.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -14,7 +14,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- In the way: within quotes, alone, cut off by a delimiter or a line end, a zero byte, at the end of the file.
+-- Invalid bytes within quotes, alone, cut off by a delimiter or a line end, a zero byte, at the end of the file.
 CALL make_table('bytes', 'a int, b text, c text', $$format 'csv'$$, '');
 \set bytes '\\x 312c 61e462 2c78 0a 322c 22 e282 2c 0a 7a22 2c c3 0a 332c c3a4 2c 79 0a 342c ff00 2c e282 0a 352c 6f6b 2c f09f98'
 CALL write_bytes('bytes', :'bytes');
@@ -37,13 +37,13 @@ SELECT error_of('SELECT a FROM bytes');
 ANALYZE bytes;
 ALTER FOREIGN TABLE bytes OPTIONS (SET encoding_errors 'stop');
 SELECT error_of('SELECT a FROM bytes');
--- Other errors are the end all the same.
+-- Other errors still end the scan.
 CALL write_bytes('bytes', '\x 312c 61 2c 62 0a 322c ff 2c 63 0a 332c 64 0a');
 ALTER FOREIGN TABLE bytes OPTIONS (SET encoding_errors 'reject', DROP skip);
 SELECT error_of('SELECT a FROM bytes');
 CALL write_bytes('bytes', '\x 312c 61 2c 62 2c 63 0a 322c 64 2c 65 0a');
 SELECT error_of('SELECT a FROM bytes');
--- Text: escapes that make such bytes, in fields that are wanted or not.
+-- Text: escapes that make such bytes, in fields that the query needs or not.
 CALL make_table('escapes', 'a text, b text', $$encoding_errors 'replace'$$, '');
 CALL write_bytes('escapes', convert_to(E'a\\xe4\tb\n\\xc3\\xa4\\0\tx\n\\\\N\t\\N\n', 'UTF8') || '\xff09fe0a');
 SELECT to_json(t) FROM escapes t;
@@ -67,7 +67,7 @@ CALL write_bytes('converted', :'content');
 SELECT b, count(*) FROM converted GROUP BY b ORDER BY 2;
 ALTER FOREIGN TABLE converted OPTIONS (SET encoding_errors 'reject', ADD on_error 'ignore');
 SELECT error_of('SELECT * FROM converted');
--- Records of fixed length: each column for itself, in any encoding.
+-- Records of fixed length: each column is verified separately, in any encoding.
 CALL make_table('places', $$a text OPTIONS (length '3'), b text OPTIONS (length '3')$$, $$format 'fixed', encoding_errors 'replace'$$, '');
 CALL write_bytes('places', '\x 616263 646566 0a 61c3a4 ff6480 0a c3a4c3 a46420 0a 610062 646566 0a');
 SELECT to_json(t) FROM places t;
@@ -78,7 +78,7 @@ CALL write_bytes('places', '\x 8abf20 208abf 0a 61628a bf2020 0a');
 SELECT to_json(t) FROM places t;
 ALTER FOREIGN TABLE places OPTIONS (SET encoding_errors 'reject');
 SELECT to_json(t) FROM places t;
--- Loads by one process and by several: each record has its bytes at another place of a chunk.
+-- Loads by one process and by several: each record has its invalid bytes at another position of a chunk.
 SELECT string_agg(convert_to(i || ',', 'UTF8') || CASE i % 50 WHEN 3 THEN '\x61ff62' WHEN 5 THEN '\x22 e282 0a 78ff22' WHEN 7 THEN '\xc3' WHEN 9 THEN '\x61 00' ELSE convert_to(repeat('ä', i % 5), 'UTF8') END, '\x0a') AS content FROM generate_series(1, 999) i \gset
 CREATE FUNCTION replaced(options jsonb) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
@@ -122,7 +122,7 @@ SELECT count(*), count(b), sum(a), count(*) FILTER (WHERE b LIKE E'%\uFFFD%') FR
 SELECT count(*) FROM invalid;
 RESET pg_bulk.workers; RESET min_parallel_table_scan_size; RESET parallel_setup_cost; RESET parallel_tuple_cost;
 RESET pg_bulk.chunk_size;
--- Rejects have the bytes; a value that is none has them replaced, and its record has not.
+-- Rejects keep the bytes. A rejected value shows replacement characters, its record does not.
 CREATE TABLE small (a int2, b text);
 CALL write_bytes('small.csv', '\x 312c 61 0a 322c ff 0a 78ff2c 62 0a 79 2c c3a4 0a');
 SELECT * FROM figures('small.csv', 'small', '{"format": "csv", "on_error": "table"}');
@@ -138,10 +138,10 @@ SELECT line_number, raw_field, raw_bytes, message FROM bulk_check(data_path('sma
 SELECT to_json(t) FROM bulk_read(data_path('small.csv'), '{"format": "csv", "encoding_errors": "replace"}') AS t (a text, b text);
 SELECT to_json(t) FROM bulk_read(data_path('small.csv'), '{"format": "csv", "encoding_errors": "reject", "on_error": "ignore", "reject_limit": "50%"}') AS t (a text, b text);
 SELECT error_of(format('SELECT * FROM bulk_read(%L, %L) AS t (a text, b text)', data_path('small.csv'), '{"format": "csv", "encoding_errors": "reject", "on_error": "ignore", "reject_limit": "49%"}'));
--- Options that make no sense.
+-- Invalid combinations of options.
 SELECT error_of(format('ALTER FOREIGN TABLE shown OPTIONS (%s)', o)) FROM unnest(ARRAY[$$SET encoding_errors 'skip'$$, $$SET encoding_errors 'reject'$$, $$SET encoding_errors 'reject', ADD on_error 'set_null'$$]) o;
 SELECT error_of(format('SELECT * FROM bulk_load(%L, ''small'', %L)', data_path('small.csv'), '{"encoding_errors": "reject"}'));
--- SQL_ASCII in a UTF8 database: nobody verifies what is read, and characters are counted as COPY's input functions count them.
+-- SQL_ASCII in a UTF8 database: no process verifies the bytes, and characters are counted as COPY's input functions count them.
 CREATE FUNCTION outcome(definition text, statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	result text;
@@ -176,7 +176,7 @@ END $$;
 SELECT said, count(*) FROM unnest('{varchar(1),varchar(3),char(1),char(3),char(5),varchar(2)[],char(3)[],text,json,jsonb}'::text[]) definition,
 	unnest('{808080,e9,e94142,636166e9,c3a9,c3a9c3a9,c3a9c3a920,e282,f09f,616263,6162632020,22e922,22c3a922,7b8080807d,7be941427d,7bc3a97d}'::text[]) content,
 	as_copy(definition, decode(repeat(content || '0a', 40), 'hex')) said GROUP BY 1;
--- Where the server verifies, a question mark is in the place of each byte, in chunks, too; and of those that escapes make.
+-- Where the server verifies, a question mark replaces each invalid byte, also in chunks and for bytes that escapes make.
 SELECT string_agg(convert_to(i::text, 'UTF8') || CASE i % 4 WHEN 0 THEN '\x09b4c1ff5c7866660a'::bytea WHEN 1 THEN '\x09b40a' WHEN 2 THEN '\x09b4c1008f0a' ELSE '\x09ffb4c1c1' || CASE WHEN i < 999 THEN '\x0a'::bytea ELSE '' END END, '') AS content FROM generate_series(1, 999) i \gset
 CALL write_bytes('kanji', :'content');
 CREATE DATABASE encoding_errors TEMPLATE template0 ENCODING 'EUC_JP' LC_COLLATE 'C' LC_CTYPE 'C';

@@ -1,5 +1,5 @@
 --
--- Aggregates that a scan computes itself: which ones, that they are what core makes of the rows, and all that may come in between.
+-- Aggregates that a scan computes itself: which ones, that their results equal core's, and all that may interfere.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -23,7 +23,7 @@ BEGIN
 	CALL write_file('ft', 'id,i2,i4,i8,o,f4,f8,d,t,ts,tz,w,n' || content);
 	TRUNCATE loaded;
 	EXECUTE format('COPY loaded FROM %L (FORMAT csv, HEADER)', data_path('ft'));
-	-- So that the planner takes workers even for an empty file.
+	-- The planner then uses workers even for an empty file.
 	UPDATE pg_class SET reltuples = 1000000, relpages = 1 WHERE oid = 'ft'::regclass;
 END $$;
 CREATE FUNCTION v(i int, every int, expression text) RETURNS text LANGUAGE plpgsql AS $$
@@ -42,8 +42,8 @@ CREATE FUNCTION lines(first int, last int) RETURNS text LANGUAGE sql AS $$
 	FROM generate_series(first, last) i
 $$;
 
--- The ways of a query: the plans that there were, in which `Relations` are scans that compute aggregates, and whether the answer
--- was what core makes of the loaded rows.
+-- The plans of a query, in which `Relations` names the scans that compute aggregates, and whether the result
+-- equals that of core over the loaded rows.
 CREATE FUNCTION ways(query text, condition text DEFAULT '') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	expected text;
@@ -61,7 +61,7 @@ BEGIN
 			EXECUTE format('SELECT s::text FROM (SELECT %s FROM ft %s) s', query, condition) INTO found;
 			SELECT string_agg(substring(p FROM '(?:Relations: )?(?:Partial |Finalize )?Aggregate|Gather'), ' < ') INTO plan FROM plan_of(format('SELECT %s FROM ft %s', query, condition)) p
 				WHERE p ~ 'Relations|Gather|Aggregate';
-			-- Core's own aggregates; whether they are partial ones is its choice.
+			-- Core's own aggregates. The planner chooses whether they are partial.
 			plan := regexp_replace(plan, '^Finalize Aggregate < Gather < Partial Aggregate$', 'Aggregate < Gather');
 			outcomes := outcomes || (plan || CASE WHEN found IS NOT DISTINCT FROM expected THEN ': same' ELSE format(': %s, not %s', found, expected) END);
 		END LOOP;
@@ -92,7 +92,7 @@ SELECT ways(string_agg(which, ', ')) FROM aggregates WHERE which !~ '(sum|avg).i
 SELECT ways('count(*) + 1, sum(i4) / count(w), coalesce(max(i2), 0) || $$!$$, sum(i4), sum(i4), now() > max(tz), $$const$$');
 SELECT ways('1', 'HAVING count(*) > 0');
 SELECT ways('count(*)', 'HAVING true');
--- Conditions, also on what is aggregated.
+-- Conditions, also on aggregated columns.
 SELECT ways('count(*), sum(i4), min(d)', 'WHERE id % 3 = 1');
 SELECT ways('count(*), sum(i4), max(f8), count(w)', 'WHERE i4 > 0 AND w LIKE $$%7%$$');
 SELECT ways('count(*), sum(i4)', 'WHERE i4 IS NULL');
@@ -102,7 +102,7 @@ SELECT ways('count(*), sum(id)', 'WHERE id IN (SELECT generate_series(1, 500, 3)
 SELECT ways('count(*), sum(id)', 'WHERE id > (SELECT avg(id) FROM loaded)');
 SELECT ways('count(*), sum(id)', 'WHERE now() > $$2000-01-01$$');
 SELECT ways('count(n), sum(id)', 'WHERE n > 100 AND d > $$2001-01-01$$ AND n < 900');
--- What core has to do.
+-- Queries that core has to aggregate.
 SELECT ways('count(DISTINCT i2)');
 SELECT ways('sum(i4 ORDER BY id)');
 SELECT ways('count(*) FILTER (WHERE id > 5)');
@@ -118,14 +118,14 @@ SELECT ways('max(c)', 'JOIN LATERAL (SELECT count(*) c FROM ft f WHERE f.id < ft
 SELECT ways('count(*), sum(v)', ', LATERAL (VALUES (1), (2)) s(v)');
 SELECT ways('count(*) OVER ()', 'LIMIT 1');
 SELECT ways('count(*), generate_series(1, 2)', 'LIMIT 1');
--- Functions of the same names.
+-- User-defined functions of the same names.
 CREATE FUNCTION add_twice(bigint, int) RETURNS bigint IMMUTABLE PARALLEL SAFE LANGUAGE sql AS 'SELECT $1 + 2::bigint * coalesce($2, 0)';
 CREATE AGGREGATE sum(int) (SFUNC = add_twice, STYPE = bigint, INITCOND = 0);
 SELECT ways('sum(i4)');
 SELECT ways('fdw_aggregates.sum(i4)');
 DROP AGGREGATE fdw_aggregates.sum(int);
 
--- Floats: sums in the order of rows, what is not finite, zeros that are equal, sums that are too large.
+-- Floats: sums in the order of rows, values that are not finite, equal zeros, sums that are too large.
 SELECT string_agg(format(E'%s,%s\n', i / 7.0, i / 3.0), '') AS content FROM generate_series(1, 500) i \gset
 CALL make_table('floats', 'a float8, b float4', $$format 'csv'$$, :'content');
 SELECT plan_of('SELECT sum(a), sum(b) FROM floats');
@@ -143,7 +143,7 @@ CALL write_file('floats', E'1,3e38\n1,3e38\n');
 SELECT error_of('SELECT sum(b) FROM floats');
 SELECT error_of('SELECT sum(b) FROM (SELECT * FROM floats OFFSET 0) s');
 
--- Errors: in a column that is looked at, in one that is not; rows that are too short or too long.
+-- Errors: in a column that the query needs, in another column; rows that are too short or too long.
 CREATE FUNCTION errors_of(name text, query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	said text;
@@ -187,9 +187,9 @@ CALL write_bytes('wrong', convert_to(pairs_with('1,1', 700), 'UTF8') || '\xff'::
 SELECT errors_of('wrong', 'count(*)');
 CALL write_file('wrong', pairs_with('1,2147483648', 700));
 SELECT errors_of('wrong', 'sum(b)');
--- An error of a condition says nothing of the file.
+-- An error of a condition does not name the file.
 SELECT errors_of('wrong', 'count(*) FROM wrong WHERE 1 / (a - 500) >= 0 --');
--- Text, with escapes in between, and a bad one where nobody looks.
+-- Text, with escapes, and an invalid escape in a column that the query does not need.
 SELECT string_agg(format(E'%s\t%s\n', i, CASE WHEN i % 100 < 50 THEN E'\\x41\\t' ELSE 'x' END), '') AS content FROM generate_series(1, 900) i \gset
 CALL make_table('texts', 'a int, b text', '', :'content');
 SELECT count(*), sum(a), count(b) FROM texts;
@@ -204,7 +204,7 @@ SELECT count(*) FROM nothing;
 CALL write_file('nothing', E'\n\nx\n');
 SELECT errors_of('nothing', 'count(*)');
 
--- Options: limit and skip, rows that are left out, defaults, markers; a header that must match.
+-- Options: limit and skip, rejected rows, defaults, markers; a header that must match.
 CALL make_table('options', 'a int, b int', $$format 'csv', skip '2', "limit" '5'$$, pairs_with('x,', 10, 12));
 SELECT count(*), sum(a) FROM options;
 SELECT count(*) FROM options;
@@ -240,7 +240,7 @@ CALL write_file('domains', E'1,"(1,2),(3,4)"\n200,\n');
 SELECT errors_of('domains', 'sum(a)');
 SELECT errors_of('domains', 'count(b)');
 
--- Again and again, with another value each time.
+-- Rescans, with another value each time.
 SELECT plan_of('SELECT i, (SELECT count(*) FROM ft WHERE id <= i) FROM generate_series(0, 3) i');
 SELECT i, (SELECT count(*) FROM ft WHERE id <= i), (SELECT sum(id) FROM ft WHERE id <= i) FROM generate_series(0, 3) i;
 SELECT i, s.* FROM generate_series(0, 3) i, LATERAL (SELECT count(*), sum(id) FROM ft WHERE id % 4 = i) s;
@@ -284,7 +284,7 @@ SET max_parallel_workers_per_gather = 1;
 SELECT plan_of('SELECT avg(id) FROM ft', 'VERBOSE, COSTS OFF');
 SET max_parallel_workers_per_gather = 0;
 
--- Who may do it: the table's rights, a view's owner's, and the function's.
+-- Privileges: those on the table, of a view's owner, and on the function.
 SET client_min_messages = warning;
 CREATE ROLE fdw_counter;
 GRANT USAGE ON SCHEMA fdw_aggregates TO fdw_counter;
@@ -310,7 +310,7 @@ SELECT error_of('EXECUTE kept_right');
 SELECT count(*) FROM ft;
 ROLLBACK;
 
--- Inheritance is for core.
+-- Core aggregates inheritance trees.
 CREATE TABLE child () INHERITS (ft);
 INSERT INTO child (id) VALUES (-1);
 SELECT count(*), min(id) FROM ft;

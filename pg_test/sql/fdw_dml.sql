@@ -1,5 +1,5 @@
 --
--- Foreign tables and statements that change something: as their source, which works, and as their target, which is
+-- Foreign tables in statements that change data: reading from them works, writing to them is
 -- refused; inheritance trees and partitioned tables with foreign members.
 --
 \set ECHO none
@@ -44,17 +44,17 @@ CALL write_file('ft', E'1,one\n2,two\n3,three\n4,four\n');
 REFRESH MATERIALIZED VIEW m;
 SELECT * FROM m;
 
--- Row locks mean nothing, and are accepted.
+-- Row locks have no effect, and are accepted.
 SELECT * FROM ft WHERE id = 2 FOR UPDATE;
 SELECT t.word, ft.word FROM t JOIN ft USING (id) ORDER BY 1 FOR SHARE;
 SELECT * FROM ft WHERE id = 2 FOR UPDATE OF ft NOWAIT;
 
--- Triggers: statements that fail do not get that far.
+-- Triggers: statements that fail do not fire them.
 CREATE FUNCTION noticed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE '% on %', TG_OP, TG_TABLE_NAME; RETURN NEW; END $$;
 CREATE TRIGGER noticed BEFORE INSERT ON ft FOR EACH STATEMENT EXECUTE FUNCTION noticed();
 INSERT INTO ft VALUES (4, 'four');								-- ERROR
 
--- Constraint exclusion believes a foreign table's CHECK.
+-- Constraint exclusion relies on a foreign table's CHECK.
 ALTER FOREIGN TABLE ft ADD CHECK (id > 0);
 SELECT plan_of('SELECT * FROM ft WHERE id < 0');
 SET constraint_exclusion = on;
@@ -85,7 +85,7 @@ ALTER TABLE parent DROP COLUMN late;
 ALTER FOREIGN TABLE ft NO INHERIT parent;
 ALTER FOREIGN TABLE child NO INHERIT parent;
 
--- Partitions: pruned before they are opened; rows that belong there are refused.
+-- Partitions: pruned before they are opened; rows routed to them are refused.
 CREATE TABLE parts (word text, id int) PARTITION BY RANGE (id);
 CREATE TABLE low PARTITION OF parts FOR VALUES FROM (MINVALUE) TO (1);
 ALTER TABLE parts ATTACH PARTITION ft FOR VALUES FROM (1) TO (5);
@@ -107,7 +107,7 @@ UPDATE parts SET word = 'x' WHERE id = -1 RETURNING *;
 COPY parts FROM STDIN;
 two	2
 \.
--- A partition's bounds are promises, too: nobody checks what the file says.
+-- The planner relies on a partition's bounds, too: no process checks the file against them.
 CALL write_file('ft', E'7,seven\n');
 SELECT * FROM parts WHERE id BETWEEN 1 AND 9;
 SELECT error_of('SELECT * FROM parts WHERE id = 7');

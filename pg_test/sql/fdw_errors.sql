@@ -1,5 +1,5 @@
 --
--- Errors in files. Each file is given to COPY, too: where the two agree in SQLSTATE, MESSAGE, DETAIL, HINT and CONTEXT
+-- Errors in files. Each file is given to COPY, too. If SQLSTATE, MESSAGE, DETAIL, HINT and CONTEXT agree,
 -- the error is shown once, with the line that names the file; else both are.
 --
 \set ECHO none
@@ -33,7 +33,7 @@ CREATE FUNCTION errors(options text, content text) RETURNS SETOF text LANGUAGE s
 	SELECT errors(options, convert_to(content, 'UTF8'))
 $$;
 
--- Line ends, and what must not be in a line.
+-- Line ends, and bytes that a line must not contain.
 SELECT errors('', E'1\tone\n2\ttwo\rthree\n');
 SELECT errors('', E'1\tone\r2\ttwo\nthree\r');
 SELECT errors('', E'1\tone\r\n2\ttwo\n');
@@ -55,7 +55,7 @@ SELECT errors($$format 'csv'$$, E'1,one\n2,"two\n3,three\n');
 SELECT errors($$format 'csv'$$, E'1,one\n2,tw"o');
 SELECT errors($$format 'csv', quote '''', escape '\'$$, E'1,''it\\''s\n');
 
--- Numbers of fields; in the text format, too, and where the last line has no end.
+-- Wrong numbers of fields; also in the text format, and where the last line has no line end.
 SELECT errors('', E'1\n');
 SELECT errors('', E'1\tone\n\n');
 SELECT errors('', E'1\tone\tand more');
@@ -63,7 +63,7 @@ SELECT errors($$format 'csv'$$, E'1,one\n\n2,two\n');
 SELECT errors($$format 'csv'$$, E'x');
 SELECT errors($$format 'csv', delimiter ';'$$, E'1,one\n');
 
--- Values, at the line where their record begins or ends as COPY counts.
+-- Values, at the line at which their record begins or ends as COPY counts.
 SELECT errors($$format 'csv'$$, E'1,one\nzwei,two\n');
 SELECT errors($$format 'csv'$$, E'1,"one\nand\n"\nzwei,two\n');
 SELECT errors($$format 'csv'$$, E'1,one\n"zw\nei",two\n');
@@ -78,7 +78,7 @@ SELECT errors('', rpad('x', 99, 'y') || E'é\tone\n');
 SELECT errors('', rpad('x', 98, 'y') || E'éü\tone\n');
 SELECT errors('', '1' || repeat(E'\tone and more', 12) || E'\n');
 
--- Bytes that are no characters: in lines, in values nobody wants, after an escape; NUL.
+-- Invalid bytes: in lines, in values that the query does not need, after an escape; NUL.
 SELECT errors('', decode('3109ff0a', 'hex'));
 SELECT errors($$format 'csv'$$, decode('312c6f6e650a322ce9740a', 'hex'));
 SELECT errors($$format 'csv'$$, decode('312c6f6e650a322cc3', 'hex'));
@@ -90,7 +90,7 @@ SELECT errors('', E'1\t\\000\n');
 CALL write_bytes('t', decode('312ce90a', 'hex'));
 SELECT error_of('SELECT a FROM foreigners.t');
 SELECT error_of('SELECT count(*) FROM foreigners.t WHERE a > 5');
--- Other encodings: what cannot be converted, and no way to convert.
+-- Other encodings: characters that cannot be converted, and an encoding without a conversion.
 SELECT errors($$format 'csv', encoding 'sjis'$$, decode('312c8140eb0a', 'hex'));
 SELECT errors($$format 'csv', encoding 'euc_jp'$$, decode('312ca1a10a322c8fff0a', 'hex'));
 SELECT errors($$format 'csv', encoding 'win1252'$$, decode('312c810a', 'hex'));
@@ -100,7 +100,7 @@ SET client_encoding = 'latin1';
 SELECT errors($$format 'csv'$$, decode('312ce90a', 'hex'));
 RESET client_encoding;
 
--- Files that are not there, or not files.
+-- Files that do not exist, and paths that are not files.
 SELECT error_of($$CREATE FOREIGN TABLE foreigners.none (a int) SERVER bulk_files OPTIONS (filename '/no/such/file')$$);
 SELECT error_of('SELECT * FROM foreigners.none');
 SELECT error_of($$COPY t FROM '/no/such/file'$$);
@@ -118,7 +118,7 @@ CALL write_file('a "name" with %s', 'x');
 ALTER FOREIGN TABLE foreigners.none OPTIONS (SET filename :'strange');
 SELECT error_of('SELECT * FROM foreigners.none');
 
--- Programs that fail: at once, after some rows, by a signal. One that dies because nobody reads on has not failed.
+-- Programs that fail: at once, after some rows, by a signal. A program that ends because the scan has stopped reading has not failed.
 SELECT error_of($$CREATE FOREIGN TABLE foreigners.p (a int) SERVER bulk_files OPTIONS (program 'echo 1; exit 3')$$);
 SELECT error_of('SELECT * FROM foreigners.p');
 SELECT error_of($$COPY t (a) FROM PROGRAM 'echo 1; exit 3'$$);

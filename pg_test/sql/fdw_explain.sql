@@ -1,5 +1,5 @@
 --
--- EXPLAIN: where the data are, what was read, which columns were converted and when; and how many rows are expected.
+-- EXPLAIN: the files, the bytes read, the columns that were converted and when; and the estimated rows.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -37,13 +37,13 @@ RESET enable_hashjoin;
 RESET enable_mergejoin;
 SELECT plan_of('SELECT id FROM t WHERE (SELECT false)', :'analyze');
 
--- on_error: rows that were left out, rows with values set to NULL.
+-- on_error: rows that were skipped, rows with values set to NULL.
 CALL make_table('bad', 'id int, n int', $$format 'csv', on_error 'ignore', log_verbosity 'silent'$$, E'1,1\nx,2\n3,y\n4,4\n');
 SELECT plan_of('SELECT id FROM bad WHERE n > 1', :'analyze');
 ALTER FOREIGN TABLE bad OPTIONS (SET on_error 'set_null');
 SELECT plan_of('SELECT id FROM bad', :'analyze');
 
--- A program is named, and is not run unless the statement is.
+-- A program is shown, and runs only if the statement is executed.
 SELECT format('echo x >>%s; echo 1', data_path('runs')) AS program \gset
 CREATE FOREIGN TABLE p (id int) SERVER bulk_files OPTIONS (program :'program');
 SELECT plan_of('SELECT * FROM p', 'COSTS ON, VERBOSE') ~ '^  Foreign Program: echo x >>PGB_DATA/runs; echo 1$' AS program;
@@ -92,9 +92,9 @@ SELECT rows_expected('SELECT * FROM big') <= 10000;
 ALTER FOREIGN TABLE big OPTIONS (DROP skip);
 CALL write_file('small', '');
 SELECT rows_expected('SELECT * FROM small') <= 1;
--- Quals count; without statistics as for any table.
+-- Quals reduce the estimate; without statistics as for any table.
 SELECT rows_expected('SELECT * FROM big WHERE id = 1') BETWEEN 100 AND 1000;
--- Joins begin with the smaller side, whichever way they are written.
+-- Joins begin with the smaller side, in either order of the FROM list.
 CALL make_rows('few', $$format 'csv'$$, '', E'%s,two\n', 3);
 SELECT plan_of('SELECT 1 FROM big JOIN few USING (id)');
 SELECT plan_of('SELECT 1 FROM few JOIN big USING (id)');

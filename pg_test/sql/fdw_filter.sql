@@ -1,6 +1,6 @@
 --
--- Option filter of foreign tables: a function makes the rows of the records. The oracle is the server's own call of it, for each row of a
--- table of the fields.
+-- Option filter of foreign tables: a function creates the rows from the records. The
+-- oracle is the server's own call of the function, for each row of a table of the fields.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -10,7 +10,7 @@
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- The function may return the table's rows, so it need not be there yet; but it is known which one it will be.
+-- The function may return the table's row type, so it need not exist when the table is created; its name is resolved then.
 CREATE FUNCTION created(options text) RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT error_of(format('CALL make_table(''t'', ''id int, name text, twice bigint'', %L, E''1\ta\t10\n2\tb\t20\n3\t\\N\t30\n4\td\n'')', options))
 $$;
@@ -35,14 +35,14 @@ SELECT 1 FROM t;
 SELECT plan_of('SELECT name FROM t WHERE id > 1', 'COSTS OFF, VERBOSE');
 SELECT plan_of('SELECT count(*) FROM t');
 SELECT plan_of('SELECT name FROM t', 'ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, VERBOSE');
--- Of SQL, whose body takes the place of the call; with a condition.
+-- An SQL function, whose body is inlined; with a condition.
 CREATE FUNCTION made_sql(id int, name text, n numeric DEFAULT 7) RETURNS t LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT id, upper(name), n * 2 WHERE id <> 2 $$;
 CREATE FUNCTION strict_columns(id int, name text, n numeric DEFAULT 7, OUT int, OUT text, OUT bigint) LANGUAGE sql STRICT IMMUTABLE AS $$ SELECT id, name, n $$;
 ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.made_sql(int, text, numeric)');
 SELECT * FROM t;
 ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.strict_columns(int, text, numeric)');
 SELECT * FROM t;
--- A scan that is done again; a cursor; skip and limit, which is about rows.
+-- A rescan; a cursor; skip and limit, which counts rows.
 SELECT a, (SELECT string_agg(id::text, ',') FROM t WHERE id > a) FROM generate_series(0, 3) a;
 BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM t;
@@ -58,14 +58,14 @@ ALTER FOREIGN TABLE t OPTIONS (DROP skip, DROP limit, ADD sorted_by 'id');
 SELECT plan_of('SELECT id FROM t ORDER BY id');
 SELECT id FROM t ORDER BY id;
 ALTER FOREIGN TABLE t OPTIONS (DROP sorted_by);
--- INSERT … SELECT and CREATE TABLE AS, which are not taken over.
+-- INSERT … SELECT and CREATE TABLE AS, which the server itself runs.
 CREATE TABLE target (id int, name text, twice bigint);
 SELECT plan_of('INSERT INTO target SELECT * FROM t', 'COSTS OFF, VERBOSE');
 INSERT INTO target SELECT * FROM t;
 TABLE target;
 CREATE TABLE copied AS SELECT * FROM t;
 TABLE copied;
--- The table's own row is one argument, whose columns have the fields.
+-- If the table's row type is the only argument, its columns are the fields.
 CALL make_table('own', 'id int, gone int, name text, twice bigint', 'filter ''fdw_filter.own_row(fdw_filter.own)''', E'1\ta\t10\n2\tb\t20\n3\t\\N\t30\n');
 ALTER FOREIGN TABLE own DROP gone;
 CREATE FUNCTION own_row(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
@@ -85,7 +85,7 @@ ALTER FOREIGN TABLE own OPTIONS (SET filter 'fdw_filter.own_whole(fdw_filter.own
 SELECT name, twice FROM own;
 INSERT INTO target SELECT * FROM own;
 SELECT count(*) FROM target;
--- With others it is none, and its field is a text.
+-- Beside other arguments it is an ordinary argument, whose field is a text.
 CREATE FUNCTION own_and_more(r own, n int DEFAULT 1) RETURNS own LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT r WHERE n > 0 $$;
 ALTER FOREIGN TABLE own OPTIONS (SET filter 'fdw_filter.own_and_more(fdw_filter.own, int)');
 CALL write_file('own', E'(1,x,2)\n(2,y,)\t0\n(3,,4)\t1\n');
@@ -93,11 +93,11 @@ SELECT * FROM own;
 ALTER FOREIGN TABLE own OPTIONS (SET filter 'fdw_filter.own_whole(fdw_filter.own)');
 CALL write_file('own', E'1\ta\n');
 SELECT error_of('SELECT * FROM own');
--- Columns of the table have no fields.
+-- The table's columns have no fields.
 ALTER FOREIGN TABLE t ALTER name OPTIONS (force_null 'true');
 SELECT error_of('SELECT * FROM t');
 ALTER FOREIGN TABLE t ALTER name OPTIONS (DROP force_null);
--- What is wrong with a field, and with what is made of it.
+-- Errors in a field, and in the row that the function returns.
 CREATE FUNCTION picky(id int, name text, n numeric DEFAULT 0, OUT id_ int, OUT name_ varchar, OUT twice_ int) LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
 	IF id = 3 THEN RAISE EXCEPTION 'not 3' USING HINT = 'Try 4.'; END IF;
@@ -121,7 +121,7 @@ CALL write_file('t', E'1\n');
 SELECT error_of('SELECT name FROM t');
 CALL write_file('t', E'1\ta\t1\t2\n');
 SELECT error_of('SELECT name FROM t');
--- What cannot be its filter.
+-- Functions that cannot be a table's filter.
 CREATE FUNCTION one(id int) RETURNS int LANGUAGE sql AS $$ SELECT id $$;
 CREATE FUNCTION two(id int, OUT int, OUT int) LANGUAGE sql AS $$ SELECT id, id $$;
 CREATE FUNCTION others(id int, OUT int, OUT text, OUT bool) LANGUAGE sql AS $$ SELECT id, ''::text, true $$;
@@ -133,7 +133,7 @@ BEGIN
 END $$;
 SELECT f, filtered_by(f) FROM unnest('{fdw_filter.one(int),fdw_filter.two(int),fdw_filter.others(int),fdw_filter.set_of(int),fdw_filter.nobody(),fdw_filter.made(nothing),pg_catalog.max(int)}'::text[]) f;
 SELECT line ~ 'nowhere.* does not exist' FROM filtered_by('nowhere.made(int)') line;
--- Kept plans notice that the function is another one, or gone. Nobody's search path has a say.
+-- Kept plans are invalidated when the function is replaced or dropped. The search path of the session has no effect.
 CALL write_file('t', E'1\ta\t10\n2\tb\t20\n');
 ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.made(int, text, numeric)');
 SET plan_cache_mode = force_generic_plan;
@@ -153,7 +153,8 @@ ROLLBACK;
 EXECUTE kept;
 DEALLOCATE kept;
 RESET plan_cache_mode;
--- Rights: it is called as a view's functions are, by the current user, who needs EXECUTE, and nothing of its schema. An owner's rights are not lent.
+-- Privileges: as in a view, the current user calls the function and needs EXECUTE
+-- on it, but no privilege on its schema. The owner's privileges do not count.
 SET client_min_messages = warning;
 CREATE ROLE filter_reader;
 CREATE ROLE filter_viewer;
@@ -180,19 +181,19 @@ SET ROLE filter_reader;
 SELECT name, outside FROM v;
 SELECT definer();
 SELECT current_user;
--- What a name in its body means is the reader's affair, and runs as the reader.
+-- Names in its body are resolved in the reader's session, and run as the reader.
 CREATE FUNCTION pg_temp.whom(text) RETURNS text LANGUAGE sql AS $$ SELECT 'by ' || current_user $$;
 RESET ROLE;
 CREATE OR REPLACE FUNCTION hidden.whoami(id int, name text, n numeric, OUT int, OUT text, OUT bigint) LANGUAGE plpgsql STABLE AS $$ BEGIN $4 := id; $5 := pg_temp.whom(name); END $$;
 SET ROLE filter_reader;
 SELECT name FROM v;
 RESET ROLE;
--- A session's own function is no table's.
+-- A session's own function in pg_temp cannot be a table's filter.
 CREATE FUNCTION pg_temp.own(id int, OUT int, OUT text, OUT bigint) LANGUAGE sql AS $$ SELECT 1, 'a', 2::bigint $$;
 ALTER FOREIGN TABLE t OPTIONS (SET filter 'pg_temp.own(int)');
 SELECT regexp_replace(line, 'pg_temp_\d+', 'pg_temp_N') FROM error_of('SELECT * FROM t') line;
 SELECT plan_of('SELECT * FROM t');
--- ANALYZE calls it as the table's owner, and what its arguments are by default, also of somebody else's parent.
+-- ANALYZE calls it, and the defaults of its arguments, as the table's owner, also when another role analyzes the parent table.
 CREATE TABLE seen (who text, owner text);
 GRANT INSERT ON seen TO PUBLIC;
 CREATE FUNCTION telling() RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO fdw_filter.seen VALUES ('default: ' || current_user, session_user); RETURN 1; END $$;
@@ -209,7 +210,7 @@ ALTER FOREIGN TABLE t NO INHERIT parent;
 RESET ROLE;
 ALTER FOREIGN TABLE t OWNER TO CURRENT_USER;
 GRANT SELECT ON t TO filter_viewer, filter_reader;
--- No query that calls one that is unsafe has workers.
+-- A query that calls a parallel-unsafe filter has no workers.
 CREATE TABLE big AS SELECT i AS id FROM generate_series(1, 1000) i;
 ANALYZE big;
 SET parallel_setup_cost = 0;
@@ -223,7 +224,7 @@ SELECT plan_of('SELECT count(*) FROM t JOIN big USING (id)');
 RESET parallel_setup_cost;
 RESET parallel_tuple_cost;
 RESET min_parallel_table_scan_size;
--- One name is one function for a scan, whatever its body does on the way.
+-- One scan uses one function, even if this function's body meanwhile gives the name to another one.
 CREATE DOMAIN ty AS text;
 CREATE FUNCTION swap() RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
@@ -244,7 +245,7 @@ SELECT error_of('SELECT max(name) FROM t');
 SELECT name FROM t;
 SELECT name FROM t;
 CALL write_file('t', E'1\ta\t10\n2\tb\t20\n');
--- An error that is survived, or not, leaves all as it was.
+-- An error, whether survived or not, leaves no state behind.
 CREATE FUNCTION fails(id int, name text, n numeric, OUT int, OUT text, OUT bigint) LANGUAGE plpgsql STABLE AS $$ BEGIN $5 := current_user; $4 := 1 / (id - 1); END $$;
 ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.fails(int, text, numeric)', ADD on_error 'ignore', SET log_verbosity 'silent');
 SET ROLE filter_reader;
@@ -255,7 +256,7 @@ SET ROLE filter_reader;
 SELECT error_of('SELECT name FROM v');
 SELECT current_user;
 RESET ROLE;
--- Many rows, by several processes where the function is parallel safe; samples and estimates.
+-- Many rows, by several processes if the function is parallel safe; samples and estimates.
 COPY (SELECT i, i % 97 FROM generate_series(1, 30000) i) TO PROGRAM 'cat >filter_many.csv' (FORMAT csv);
 CREATE FOREIGN TABLE many (id int, word text) SERVER bulk_files OPTIONS (filename 'filter_many.csv', format 'csv', encoding 'UTF8', filter 'fdw_filter.odd(int, int)');
 CREATE FUNCTION odd(id int, n int) RETURNS many LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN IF id % 2 = 0 THEN RETURN NULL; END IF; RETURN (id, 'w' || n); END $$;

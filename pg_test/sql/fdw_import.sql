@@ -8,7 +8,7 @@
 \i :helpers
 SET client_min_messages = warning;
 \! rm -rf "$PGB_DATA/import" && mkdir -p -m 777 "$PGB_DATA/import/sub" "$PGB_DATA/import/same"
--- The statement, for a directory below that of the data.
+-- The statement, for a directory below the test data.
 CREATE FUNCTION import(directory text, rest text DEFAULT '', options text DEFAULT '', server text DEFAULT 'bulk_files') RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE format('IMPORT FOREIGN SCHEMA dir %s FROM SERVER %I INTO imported OPTIONS (filename %L%s)', rest, server, CASE server WHEN 'bulk_files' THEN data_path(directory) ELSE directory END, ', ' || nullif(options, ''));
@@ -45,7 +45,7 @@ SELECT imported();
 SELECT t.*, t."paid on" IS NULL FROM imported.orders t;
 SELECT * FROM imported."Names";
 SELECT id IS NULL, n FROM imported.quoted;
--- Some of them. The others are not even opened.
+-- LIMIT TO and EXCEPT. Files left out are not even opened.
 CALL write_bytes('import/broken.csv', '\x00ff');
 CALL anew();
 SELECT error_of($$SELECT import('import')$$);
@@ -61,7 +61,7 @@ SELECT imported();
 SELECT error_of($$SELECT import('import', 'LIMIT TO (orders)', $x$header 'maybe'$x$)$$);
 SELECT error_of($$SELECT import('import', 'LIMIT TO (orders)', $x$force_null '*'$x$)$$);
 SELECT error_of($$SELECT import('import', 'LIMIT TO (orders)', $x$sample 'some'$x$)$$);
--- Two files of one name, a table that is there, a single file, nothing.
+-- Two files with one table name, a table that exists, a single file, no file.
 SELECT error_of($$SELECT import('import/same')$$);
 CALL anew();
 SELECT import('import/same/*.txt');
@@ -72,7 +72,7 @@ SELECT error_of($$SELECT import('import/missing')$$);
 SELECT error_of($$SELECT import('import/*.missing')$$);
 SELECT error_of($$IMPORT FOREIGN SCHEMA "/fdw_import/missing" FROM SERVER bulk_files INTO imported$$);
 SELECT error_of($$IMPORT FOREIGN SCHEMA "/" FROM SERVER bulk_files INTO missing$$);
--- A name that is no text to the server names no table.
+-- A file name that is not valid text in the server's encoding names no table.
 \! mkdir -m 777 "$PGB_DATA/import/bytes" && printf '1\n' > "$PGB_DATA/import/bytes/a.csv" && printf '1\n' > "$PGB_DATA/import/bytes/$(printf 'b\377').csv"
 CALL anew();
 SELECT error_of($$SELECT import('import/bytes')$$);
@@ -82,7 +82,7 @@ SELECT imported();
 CALL anew();
 SELECT import('import/bytes', 'EXCEPT (new_table)');
 SELECT imported();
--- Types and characters do not depend on the session that reads.
+-- Types and characters do not depend on the settings of the session that reads.
 \! mkdir -m 777 "$PGB_DATA/import/lasting"
 CALL write_bytes('import/lasting/t.csv', convert_to(E'iso,paid,at,name\n2024-01-02,13/04/2024,2024-01-02 10:00,\u00e9\n2024-01-03,03/04/2024,13/04/2024 10:00,x\n', 'LATIN1'));
 CALL anew();
@@ -105,7 +105,7 @@ SELECT imported();
 SELECT count(*) FROM imported.orders, imported.inner;
 SELECT error_of($$IMPORT FOREIGN SCHEMA ".." FROM SERVER import_server INTO imported$$);
 SELECT error_of($$IMPORT FOREIGN SCHEMA "/etc" FROM SERVER import_server INTO imported$$);
--- Rights are those to name a file, and nobody learns what is there without them.
+-- Privileges are those to name a file. Without them, errors do not tell which files exist.
 CREATE ROLE regress_fdw_import;
 GRANT ALL ON SCHEMA imported TO regress_fdw_import;
 GRANT USAGE ON SCHEMA fdw_import TO regress_fdw_import;

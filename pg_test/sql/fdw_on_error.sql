@@ -1,5 +1,5 @@
 --
--- on_error, reject_limit, log_verbosity: what COPY of 17 to 19 survives, and what it says of it.
+-- on_error, reject_limit, log_verbosity: the errors that COPY of 17 to 19 survives, and its messages.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -12,7 +12,7 @@ CALL make_table('t', 'id int, n int, d date', $$format 'csv', on_error 'stop'$$,
 	E'1,10,2001-01-01\n2,zwanzig,2001-02-02\ndrei,30,2001-03-03\n4,40,2001-13-04\n5,,\nsix,seven,eight\n');
 SELECT error_of('SELECT * FROM t');
 
--- ignore: the same rows whatever is asked for.
+-- ignore: the same rows for each list of columns.
 ALTER FOREIGN TABLE t OPTIONS (SET on_error 'ignore');
 SELECT * FROM t;
 SELECT id FROM t;
@@ -22,7 +22,7 @@ SELECT sum(n) FROM t WHERE id < 3;
 SELECT t FROM t LIMIT 1;
 SELECT id FROM t LIMIT 0;
 
--- How much is said.
+-- Messages by log_verbosity.
 ALTER FOREIGN TABLE t OPTIONS (ADD log_verbosity 'verbose');
 SELECT id FROM t;
 ALTER FOREIGN TABLE t OPTIONS (SET log_verbosity 'silent');
@@ -46,7 +46,7 @@ SELECT id FROM t LIMIT 2;
 ALTER FOREIGN TABLE t OPTIONS (SET reject_limit '1', SET log_verbosity 'silent');
 SELECT error_of('SELECT count(*) FROM t');
 
--- set_null: the row stays. Only what was bad is NULL.
+-- set_null: the row stays. Only the bad value is NULL.
 ALTER FOREIGN TABLE t OPTIONS (DROP reject_limit, SET on_error 'set_null', SET log_verbosity 'verbose');
 CALL write_file('t', E'1,10,2001-01-01\n2,zwanzig,2001-02-02\ndrei,30,2001-03-03\n4,40,2001-13-04\n5,,\nsix,seven,eight\n');
 SELECT * FROM t;
@@ -65,7 +65,7 @@ CALL write_file('t', E'x,,\n1,x,\n2,20,\n3,y,\n4,40,\n5,z,\n6,60,\n');
 SELECT id FROM t;
 ALTER FOREIGN TABLE t OPTIONS (DROP "limit", DROP skip);
 
--- What is not a bad value stops the scan as ever.
+-- Other errors than bad values stop the scan.
 CREATE FUNCTION stops(content text) RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
 	policy text;
@@ -86,13 +86,13 @@ SELECT stops(E'1,1\n');
 SELECT stops(E'1,"1,\n');
 SELECT stops(E'1,1,\r1\n');
 SELECT error_of($$ALTER FOREIGN TABLE t OPTIONS (ADD reject_limit '1')$$);
--- In a row that is bad in both ways, what comes first in the file decides.
+-- In a row with both kinds of error, the first one in the file decides.
 SELECT stops(E'x,1\n');
 SELECT stops(E'x,1,2001-01-01,4\n');
 CALL write_bytes('t', decode('312c782c0a322ce92c0a', 'hex'));
 SELECT error_of('SELECT id FROM t');
 
--- Types with code of users: it runs in a subtransaction on servers that cannot ask softly.
+-- Types with user-defined code: it runs in a subtransaction on servers without soft errors.
 CREATE TABLE side_effects (n int);
 CREATE FUNCTION small(n int) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -108,11 +108,11 @@ SELECT * FROM u;
 SELECT n FROM side_effects WHERE n < 4 ORDER BY n;
 ALTER FOREIGN TABLE u OPTIONS (SET on_error 'set_null');
 SELECT * FROM u;
--- Errors that say nothing about the value stop the scan.
+-- Errors that are not about the value stop the scan.
 CREATE OR REPLACE FUNCTION small(n int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'never mind'; END $$;
 SELECT e FROM error_of('SELECT id FROM u') e WHERE e !~ 'PL/pgSQL';
 
--- A domain that refuses NULL refuses a value that was set to it, and NULL itself.
+-- A domain that rejects NULL rejects a value that was set to NULL, and NULL itself.
 CREATE DOMAIN required AS int NOT NULL CHECK (VALUE > 0);
 CREATE DOMAIN required_by_check AS int CHECK (VALUE IS NOT NULL AND VALUE > 0);
 CALL make_table('v', 'id int, r required', $$format 'csv', on_error 'set_null'$$, E'1,1\n2,x\n');
@@ -128,7 +128,7 @@ ALTER FOREIGN TABLE v OPTIONS (SET on_error 'ignore', ADD log_verbosity 'verbose
 CALL write_file('v', E'1,1\n2,\n3,x\n4,-1\n5,5\n');
 SELECT id FROM v;
 
--- A rescan counts anew; many bad rows in one transaction; ANALYZE says nothing.
+-- A rescan starts the counts at zero; many bad rows in one transaction; ANALYZE reports nothing.
 CALL make_table('w', 'id int', $$on_error 'ignore'$$, E'1\nx\n2\ny\n');
 SELECT g, (SELECT count(*) FROM w WHERE id <= g) FROM generate_series(1, 2) g;
 DO $$

@@ -13,7 +13,7 @@ CREATE FUNCTION refused(options text) RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT error_of('CREATE FOREIGN TABLE refused (a int, "B" text) SERVER bulk_files OPTIONS (' || options || ')')
 $$;
 
--- Only foreign tables and their columns take options, and servers a directory.
+-- Only foreign tables, their columns and servers (directory) take options.
 CREATE FOREIGN DATA WRAPPER w VALIDATOR bulk_fdw_validator OPTIONS (filename 'f');			-- ERROR
 ALTER FOREIGN DATA WRAPPER bulk_fdw OPTIONS (format 'csv');				-- ERROR
 CREATE SERVER s FOREIGN DATA WRAPPER bulk_fdw OPTIONS (format 'csv');	-- ERROR
@@ -35,7 +35,7 @@ CREATE FOREIGN TABLE t (a int) SERVER bulk_files OPTIONS (filename 'f', program 
 CREATE FOREIGN TABLE t (a int) SERVER bulk_files OPTIONS (program 'p', filename 'f');	-- ERROR
 CREATE FOREIGN TABLE t (a int) SERVER bulk_files OPTIONS (filename 'f', filename 'f');	-- ERROR
 
--- A name that is nearly right is named.
+-- The hint names the option that is most similar.
 SELECT refused($$filename 'f', delimeter ','$$);
 SELECT refused($$filenam 'f'$$);
 SELECT refused($$filename 'f', on_eror 'ignore'$$);
@@ -110,7 +110,7 @@ CREATE FOREIGN TABLE t (a int OPTIONS (force_not_null '*')) SERVER bulk_files OP
 CREATE FOREIGN TABLE t (a int OPTIONS (force_null 'maybe')) SERVER bulk_files OPTIONS (filename 'f', format 'csv');	-- ERROR
 CREATE FOREIGN TABLE t (a int OPTIONS (force_null 'true', force_null 'true')) SERVER bulk_files OPTIONS (filename 'f');	-- ERROR
 
--- What columns' options and names in lists mean is known when the table is read.
+-- The columns' options, and names in lists, are checked when the table is read.
 CALL make_table('late', 'a int, "B" text OPTIONS (force_not_null ''true'')', '', '');
 SELECT error_of('SELECT * FROM late');
 ALTER FOREIGN TABLE late ALTER "B" OPTIONS (DROP force_not_null, ADD force_null 'on');
@@ -138,7 +138,7 @@ SELECT refused($$filename 'f', "limit" '-1'$$);
 SELECT refused($$filename 'f', "limit" '1.5'$$);
 SELECT refused($$filename 'f', "limit" ''$$);
 
--- Everything that is accepted. Values of enumerations are read without regard to case, as COPY does.
+-- All that is accepted. Values of enumerations are read without regard to case, as COPY does.
 CREATE FOREIGN TABLE accepted (a int OPTIONS (force_not_null '1', force_null '0'), b text OPTIONS (force_null 'FALSE'))
 SERVER bulk_files OPTIONS (filename '/no/such', format 'csv', header 'Match', delimiter '|', quote '''', escape '\',
 	null 'NULL', default '\D', encoding 'latin1', force_not_null 'a', force_null '*', on_error 'IGNORE',

@@ -1,5 +1,5 @@
 --
--- A scan by several processes: when there is one, that its rows are those of COPY however the file is cut, and its errors.
+-- A scan by several processes: when the planner chooses one, that its rows are those of COPY for every chunk size, and its errors.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -14,7 +14,7 @@ SET max_parallel_workers_per_gather = 4;
 \pset tuples_only
 \pset format unaligned
 
--- Line ends in quotes, carriage returns, a last line without an end; 30 pages, which is a size for four workers.
+-- Line ends in quotes, carriage returns, a last line without a line end; 30 pages, a size for four workers.
 CREATE PROCEDURE make_lines(name text, options text, content text) LANGUAGE sql AS $$
 	CALL make_table(name, 'id int, words text, at timestamptz, n numeric', options, content)
 $$;
@@ -30,10 +30,10 @@ CREATE FUNCTION plans_workers(statement text) RETURNS SETOF text LANGUAGE plpgsq
 BEGIN
 	RETURN QUERY SELECT l FROM plan_of(statement) l WHERE l ~ 'Workers|Gather|Foreign Scan';
 END $$;
--- Whatever number of processors there is.
+-- The plans must not depend on the number of processors.
 SET pg_bulk.aggregate_processes = 8;
 SELECT plan_of('SELECT count(*) FROM lines');
--- The rows in which a scan and a table differ; none is one row.
+-- The rows in which a scan and a table differ. An empty difference is one row.
 CREATE FUNCTION differences(expected text DEFAULT 'loaded', scan text DEFAULT 'SELECT * FROM lines') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	found bigint;
@@ -65,13 +65,13 @@ SELECT all_ways('(SELECT id, n FROM loaded WHERE id % 3 = 1) s', 'SELECT id, n F
 SET max_parallel_workers = 0;
 SELECT all_ways();
 RESET max_parallel_workers;
--- One process cannot start, and the leader does not want to: it has to.
+-- No worker can start, and leader participation is off: the leader reads nevertheless.
 SET parallel_leader_participation = off;
 SET max_parallel_workers = 0;
 SELECT differences();
 RESET max_parallel_workers;
 RESET parallel_leader_participation;
--- Each process counts, and so does what it reads.
+-- The counts of all processes are added up, and so are the bytes that they read.
 SELECT sum(id), count(n), count(*) FROM lines;
 CREATE FUNCTION bytes_read(statement text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -85,9 +85,9 @@ SET parallel_leader_participation = off;
 SELECT bytes_read('SELECT count(*) FROM lines') >= (pg_stat_file(:'path')).size;
 RESET parallel_leader_participation;
 
--- Tiny stretches from here on.
+-- Tiny chunks from here on.
 SET pg_bulk.chunk_size = 1;
--- Again and again; and no further than somebody wants to know.
+-- Rescans; and scans that stop early.
 SET enable_material = off;
 SELECT plans_workers('SELECT g, c FROM generate_series(1, 3) g LEFT JOIN (SELECT count(*) c, sum(id) FROM lines) s ON true');
 SELECT g, s.* FROM generate_series(1, 3) g LEFT JOIN (SELECT count(*), sum(id) FROM lines) s ON true;
@@ -106,7 +106,7 @@ SET enable_hashjoin = off;
 SELECT count(*), sum(a.n - b.n) FROM lines a JOIN loaded b USING (id) WHERE a.id < 500;
 RESET enable_hashjoin;
 RESET enable_mergejoin;
--- Sorted by the processes.
+-- Sorted in the workers.
 SELECT plans_workers('SELECT id FROM lines ORDER BY words, id');
 SELECT array_agg(id) FROM (SELECT id FROM lines ORDER BY words DESC, id LIMIT 5) s;
 -- Partitions.
@@ -116,7 +116,7 @@ ALTER TABLE parts ATTACH PARTITION lines DEFAULT;
 INSERT INTO parts (id, n) SELECT -i, -1 FROM generate_series(1, 1000) i;
 SELECT count(*), sum(id) FROM parts;
 ALTER TABLE parts DETACH PARTITION lines;
--- A plan that is kept; a cursor, which core reads by itself.
+-- A kept plan; a cursor, for which core uses no workers.
 PREPARE kept AS SELECT count(*), sum(n) FROM lines;
 EXECUTE kept;
 EXECUTE kept;
@@ -124,19 +124,19 @@ BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM lines;
 FETCH 3 FROM c;
 COMMIT;
--- Who may read the table may read the file, in workers, too.
+-- A role that may read the table may read the file, in workers, too.
 GRANT USAGE ON SCHEMA fdw_parallel TO pg_monitor;
 GRANT SELECT ON lines TO pg_monitor;
 SET ROLE pg_monitor;
 SELECT plans_workers('SELECT count(*) FROM lines');
 SELECT count(*), sum(id) FROM lines;
 RESET ROLE;
--- Settings are the session's.
+-- Workers use the session's settings.
 SET timezone = 'Asia/Tokyo';
 SELECT min(at), max(at) FROM lines WHERE id % 7 < 6;
 RESET timezone;
 
--- Header lines and skipped rows come once. Text, whose data may end anywhere.
+-- Header lines and skipped rows come once. Text, with an end-of-data marker anywhere.
 SELECT E'1\n2\n' || string_agg(format(E'%s\ta\\\nb\t\\N\t%s\n', i, i), '') AS content FROM generate_series(1, 900) i \gset
 CALL make_lines('skipped', $$header '2', skip '3'$$, :'content');
 SELECT count(*), sum(id), sum(n), min(words) FROM skipped;
@@ -148,7 +148,7 @@ SELECT string_agg(CASE i WHEN 700 THEN E'\\.\n' ELSE format(E'%s\t%s\t\\N\t%s\n'
 	FROM generate_series(1, 900) i \gset
 CALL make_lines('ends', '', :'content');
 SELECT count(*), sum(id), count(DISTINCT words) FROM ends;
--- Files with next to nothing.
+-- Empty files, and files of a few bytes.
 CALL make_lines('little', $$format 'csv', header '1'$$, '');
 SELECT plans_workers('SELECT count(*) FROM little');
 SELECT count(*) FROM little;
@@ -159,7 +159,7 @@ SELECT count(*) FROM little;
 CALL write_file('little', E'id\n1,,,\n2,,,');
 SELECT count(*), sum(id) FROM little;
 
--- Errors know their lines, whoever meets them.
+-- Errors name the right line, in the leader and in a worker.
 CREATE FUNCTION lines_with(line int, bad text) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(CASE WHEN i = line THEN bad ELSE format(E'%s,"two\nlines",,', i) END, E'\n') || E'\n' FROM generate_series(1, 2000) i
 $$;
@@ -184,7 +184,7 @@ SELECT errors_of(1900, 'x,,,');
 SELECT errors_of(1900, '1900,,');
 SELECT errors_of(1900, '1900,,,,');
 SELECT errors_of(2000, '"2000,,,');
--- What nobody asks for is looked at as far as COPY would before it converts anything.
+-- Columns that the query does not need are checked as far as COPY would check before it converts anything.
 CREATE FUNCTION text_with(bad text) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(CASE i WHEN 600 THEN bad ELSE format(E'%s\t\\x41\t\\N\t\\N', i) END, E'\n') || E'\n' FROM generate_series(1, 900) i
 $$;
@@ -203,14 +203,14 @@ SET max_parallel_workers_per_gather = 4;
 SET pg_bulk.chunk_size = 1;
 ALTER FOREIGN TABLE wrong OPTIONS (ADD format 'csv');
 SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker';
--- Caught, in one transaction; and all is as before.
+-- Errors that are caught, in one transaction; later scans are not affected.
 CALL write_file('wrong', lines_with(1000, '1000,,'));
 BEGIN;
 SELECT count(*) FROM error_of('SELECT count(id) FROM wrong') e WHERE e <> 'CONTEXT: parallel worker';
 SELECT count(*) FROM lines;
 COMMIT;
 SELECT differences();
--- It may still be the scan that is canceled.
+-- Any scan of the query may be the one that is canceled.
 \set SHOW_CONTEXT never
 SET statement_timeout = '20ms';
 SELECT count(*) FROM lines a JOIN lines b ON a.words <> b.words;
@@ -218,7 +218,7 @@ RESET statement_timeout;
 \set SHOW_CONTEXT errors
 SELECT count(*) FROM lines;
 
--- By one process: what is not a file, what counts rows or leaves them out, what is converted, what workers may not call.
+-- Read by one process: input that is not a regular file, options that count or skip rows, converted encodings, functions that workers may not call.
 SET client_min_messages = warning;
 SELECT format('cat %s', :'path') AS command \gset
 CREATE FOREIGN TABLE program (id int, words text, at timestamptz, n numeric) SERVER bulk_files OPTIONS (program :'command', format 'csv', header 'true');
@@ -232,7 +232,7 @@ SELECT plans_workers('SELECT count(*) FROM lines');
 ALTER FOREIGN TABLE lines OPTIONS (DROP encoding);
 SET client_encoding = latin1;
 SELECT plans_workers('SELECT count(*) FROM lines');
--- Another encoding than when it was planned: the first process reads all.
+-- Another encoding than at planning: the first process reads all.
 SELECT differences();
 SET client_encoding = utf8;
 SET plan_cache_mode = force_generic_plan;

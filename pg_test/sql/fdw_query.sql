@@ -11,7 +11,7 @@ CALL make_table('ft', 'id int, word text', $$format 'csv', header 'true'$$, E'id
 CREATE TABLE t (id int, note text);
 INSERT INTO t VALUES (2, 'zwei'), (4, 'vier'), (5, 'fünf');
 
--- System columns: only tableoid means something; a virtual tuple's ctid is no place.
+-- System columns: only tableoid has a meaning; a virtual tuple has no ctid.
 SELECT tableoid::regclass, id FROM ft WHERE id = 1;
 SELECT id FROM ft WHERE tableoid = 'ft'::regclass ORDER BY id;
 SELECT id FROM ft WHERE tableoid = 't'::regclass;
@@ -53,7 +53,7 @@ WITH w AS MATERIALIZED (SELECT * FROM ft) SELECT a.word FROM w a JOIN w b ON a.i
 BEGIN;
 DECLARE c CURSOR FOR SELECT id, word FROM ft;
 FETCH 2 FROM c;
--- The file that was opened is read on, whatever the name means by now; other scans go their own way.
+-- An open scan continues with the file that it opened, even if the name now means another file. New scans open that one.
 SELECT count(*) FROM ft;
 FETCH ALL FROM c;
 FETCH NEXT FROM c;
@@ -128,7 +128,7 @@ FETCH 1 FROM kept;
 FETCH 1 FROM gone;											-- ERROR
 ROLLBACK;
 SELECT count(*) FROM ft;
--- Many scans that are left open: their descriptors are given back.
+-- Many scans that are left open: their file descriptors are released.
 SELECT sum((SELECT id FROM ft WHERE id > g % 4 LIMIT 1)) FROM generate_series(1, 3000) g;
 DO $$ BEGIN FOR i IN 1..1500 LOOP BEGIN PERFORM id FROM bad; EXCEPTION WHEN data_exception THEN NULL; END; END LOOP; END $$;
 

@@ -1,5 +1,5 @@
 --
--- Who may do what: naming a file or a program takes the server-wide right, reading takes SELECT on the table.
+-- Privileges: naming a file or a program requires the server-wide role, reading requires SELECT on the table.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -27,12 +27,12 @@ CREATE FOREIGN TABLE t (a int) SERVER bulk_files OPTIONS (program 'echo 1');	-- 
 RESET ROLE;
 GRANT USAGE ON FOREIGN SERVER bulk_files TO fdw_owner, fdw_programs, fdw_noinherit;
 
--- Naming a file or a program: each takes its own right, and the right must be one's own, not one to be had by SET ROLE.
+-- Naming a file or a program: each requires its own role, as an inherited privilege, not one that SET ROLE would give.
 SET ROLE fdw_owner;
 CREATE FOREIGN TABLE t (a int) SERVER bulk_files OPTIONS (filename 'f');		-- ERROR
 CREATE FOREIGN TABLE t (a int) SERVER bulk_files OPTIONS (program 'echo 1');	-- ERROR
 CREATE FOREIGN TABLE t (a int) SERVER bulk_files;								-- ERROR
--- What is wrong with the options is said first; it reveals nothing about files.
+-- Invalid options are reported first; this reveals nothing about files.
 CREATE FOREIGN TABLE t (a int) SERVER bulk_files OPTIONS (filename '/no/such', format 'xml');		-- ERROR
 SET ROLE fdw_noinherit;
 CREATE FOREIGN TABLE t (a int) SERVER bulk_files OPTIONS (filename 'f');		-- ERROR
@@ -47,7 +47,7 @@ ALTER FOREIGN TABLE by_file OPTIONS (DROP filename, ADD program 'echo 1');		-- E
 DROP FOREIGN TABLE by_file;
 RESET ROLE;
 
--- An owner without the right can change none of the table's options, harmless or not; those of columns name no file.
+-- An owner without the role can change none of the table's options, harmless or not. Options of columns name no file.
 ALTER FOREIGN TABLE secret OWNER TO fdw_owner;
 SET ROLE fdw_owner;
 SELECT count(*) FROM secret;
@@ -59,7 +59,7 @@ ALTER FOREIGN TABLE secret ALTER b OPTIONS (ADD force_null 'true');
 ALTER FOREIGN TABLE secret ALTER b OPTIONS (DROP force_null);
 RESET ROLE;
 
--- Reading takes SELECT on the table, or on its columns.
+-- Reading requires SELECT on the table, or on its columns.
 SET ROLE fdw_reader;
 SELECT * FROM secret;															-- ERROR
 RESET ROLE;
@@ -81,7 +81,7 @@ SELECT count(*) > 0 AS analyzed FROM pg_stats WHERE tablename = 'secret';
 RESET ROLE;
 REVOKE SELECT ON secret FROM fdw_reader;
 
--- Through a view and a SECURITY DEFINER function the owner's rights count.
+-- In a view and a SECURITY DEFINER function the owner's privileges count.
 SET ROLE fdw_owner;
 CREATE VIEW revealed AS SELECT * FROM secret WHERE a = 2;
 CREATE FUNCTION reveal() RETURNS SETOF text LANGUAGE sql SECURITY DEFINER AS 'SELECT b FROM fdw_rights.secret';
@@ -92,7 +92,7 @@ SELECT * FROM revealed;
 SELECT * FROM reveal();
 SELECT * FROM reveal_own();														-- ERROR
 RESET ROLE;
--- They keep working when the owner of the view is left with SELECT only.
+-- They still work when the owner of the view has only SELECT.
 ALTER FOREIGN TABLE secret OWNER TO fdw_files;
 GRANT SELECT ON secret TO fdw_owner;
 SET ROLE fdw_reader;
@@ -114,7 +114,7 @@ EXECUTE p;																		-- ERROR
 DEALLOCATE p;
 RESET ROLE;
 
--- pg_bulk.allowed_directories: only the configuration file sets it; it is shown to who may see all settings.
+-- pg_bulk.allowed_directories: only the configuration file sets it; only roles that may see all settings see it.
 SET pg_bulk.allowed_directories = '/';											-- ERROR
 SET ROLE fdw_reader;
 SELECT left(e, 5) AS sqlstate FROM error_of('SHOW pg_bulk.allowed_directories') e LIMIT 1;
@@ -135,7 +135,7 @@ SELECT pg_reload_conf();
 \c -
 \getenv data PGB_DATA
 SELECT set_config('test.dir', :'data', false) IS NULL AS no_directory, set_config('search_path', 'fdw_rights, public', false);
--- A value given before the library is there does not count.
+-- A value that is set before the library is loaded has no effect.
 SET pg_bulk.allowed_directories = '/';
 SELECT reading('secret');
 SELECT without_path(current_setting('pg_bulk.allowed_directories'));
@@ -147,11 +147,11 @@ SELECT reading('inside/../secret');
 SELECT reading('inside/link_out');
 SELECT reading('inside/missing');
 SELECT reading('missing');
--- So does ANALYZE. EXPLAIN reads nothing, and programs are another matter.
+-- The setting restricts ANALYZE, too. EXPLAIN reads nothing, and programs are not restricted.
 ALTER FOREIGN TABLE secret OPTIONS (SET filename '/etc/passwd');
 SELECT error_of('ANALYZE secret');
 SELECT plan_of('SELECT a FROM secret');
--- Nor does it tell how large a file is that may not be read, under whatever name.
+-- EXPLAIN does not show the size of a file that may not be read, by any of its names.
 CREATE FUNCTION sizes(name text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	line text;

@@ -1,6 +1,6 @@
 --
--- From a file to rows: header lines, skip and limit, which columns have fields, markers, and which of the values a
--- query looks at. The errors have their own file.
+-- From a file to rows: header lines, skip and limit, which columns have fields, markers, and which values a query
+-- converts. fdw_errors.sql has the errors.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -26,13 +26,13 @@ ALTER FOREIGN TABLE h OPTIONS (SET skip '0', SET "limit" '0');
 SELECT count(*) FROM h;
 ALTER FOREIGN TABLE h OPTIONS (SET skip '5', DROP "limit");
 SELECT count(*) FROM h;
--- A header that ends the file, and no file to speak of.
+-- A file that ends with its header, and an empty file.
 CALL write_file('h', 'a,"B c"');
 SELECT * FROM h;
 CALL write_file('h', '');
 SELECT error_of('SELECT * FROM h');
 
--- What does not match: the number of names, their order, case, spaces, NULL.
+-- Headers that do not match: the number of names, their order, case, spaces, NULL.
 CREATE FUNCTION header(line text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
 	CALL write_file('h', line || E'\n1,one\n');
@@ -55,7 +55,7 @@ SELECT header(E'\\x61\tB c');
 \pset tuples_only
 \pset format aligned
 
--- The table's columns by now: those dropped have no field, those added have.
+-- The table's present columns: dropped columns have no field, added ones have.
 CALL make_table('changed', 'a int, b text, c date', 'format ''csv'', header ''match''', E'a,c,d\n1,2001-02-03,x\n2,,y\n');
 ALTER FOREIGN TABLE changed DROP b, ADD d text;
 SELECT * FROM changed;
@@ -79,19 +79,19 @@ CALL make_table('made', 'a int, g int GENERATED ALWAYS AS (a * 2) STORED, b text
 SELECT * FROM made;
 SELECT made FROM made WHERE g IS NULL;
 
--- Defaults: not for what is missing, only where the marker stands.
+-- Defaults: not for missing fields, only for the marker.
 CREATE SEQUENCE numbers;
 CREATE FUNCTION a_number() RETURNS int VOLATILE LANGUAGE plpgsql AS $$ BEGIN RETURN nextval('numbers') * 100; END $$;
 CALL make_table('defaults', $$a int DEFAULT nextval('numbers'), b text DEFAULT 'one, two', c int DEFAULT a_number(), d text$$,
 	$$format 'csv', default '\D', null '\N'$$, E'\\D,\\D,\\D,x\n7,"\\D",\\D,\\N\n\\D,,8,"\\N"\n\\N,\\d,\\N,y\n');
 SELECT * FROM defaults;
 SELECT currval('numbers');
--- What is not asked for is not evaluated, and quals look at defaults, too.
+-- A default is evaluated only if the query needs its column. Quals use defaults, too.
 SELECT b FROM defaults;
 SELECT currval('numbers');
 SELECT b, d FROM defaults WHERE c >= 100;
 SELECT currval('numbers');
--- A column without a default, asked for or not. DEFAULT NULL is none.
+-- A column without a default, whether the query needs it or not. DEFAULT NULL is no default.
 CALL write_file('defaults', E'1,x,2,y\n1,x,2,\\D\n');
 SELECT error_of('SELECT a FROM defaults');
 SELECT a FROM defaults LIMIT 1;
@@ -120,7 +120,7 @@ SELECT * FROM forced;
 ALTER FOREIGN TABLE forced OPTIONS (DROP force_not_null);
 SELECT * FROM forced;
 
--- Only what a query looks at is converted: bad values elsewhere are nobody's business ...
+-- Only columns that the query needs are converted: bad values elsewhere are no errors ...
 CALL make_table('bad', 'id int, n int, d date', 'format ''csv''', E'1,x,2001-01-01\n2,20,2001-13-01\n3,30,2001-03-03\n');
 SELECT count(*) FROM bad;
 SELECT id FROM bad;

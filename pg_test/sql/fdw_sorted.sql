@@ -1,6 +1,6 @@
 --
--- The option sorted_by: what is planned with it, that rows out of order are errors where somebody relies on it, and that all
--- queries give the rows that they give without it.
+-- Option sorted_by: the plans with it, that rows out of order are errors if a query relies on the order, and that all
+-- queries return the same rows as without it.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -12,7 +12,7 @@
 \pset format unaligned
 SET max_parallel_workers_per_gather = 0;
 
--- The option is read when it is set; what its names mean is found out when the table is planned.
+-- The option's syntax is checked when it is set; its names are resolved when a query on the table is planned.
 CREATE FUNCTION sorts_by(list text, columns text DEFAULT 'id int, "Word, DESC" text, j json, n int GENERATED ALWAYS AS (id) STORED')
 RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
 BEGIN
@@ -53,7 +53,7 @@ RESET enable_incremental_sort;
 RESET enable_sort;
 SELECT plan_of('SELECT word FROM sorted WHERE id = 7 ORDER BY word COLLATE "C" DESC');
 SELECT plan_of('SELECT row_number() OVER (ORDER BY id) FROM sorted');
--- Nothing to use.
+-- Queries that cannot use the order.
 SELECT plan_of('SELECT * FROM sorted ORDER BY id DESC');
 SELECT plan_of('SELECT * FROM sorted ORDER BY id NULLS FIRST');
 SELECT plan_of('SELECT * FROM sorted WHERE id = 7 ORDER BY word');
@@ -110,7 +110,7 @@ SET parallel_leader_participation = off;
 SELECT same(q) FROM queries() q;
 RESET parallel_leader_participation;
 
--- A file that is in no order: a query that relies on it, and reads all, gets an error or the right rows.
+-- A file that is not in order: a query that relies on the order, and reads all rows, gets an error or the right rows.
 CALL make_table('lies', 'id int, word text', $$sorted_by 'id'$$, E'1\ta\n2\tb\n2\tc\n\\N\td\n1\te\n5\tf\n');
 SET max_parallel_workers_per_gather = 0;
 SELECT error_of('SELECT * FROM lies ORDER BY id');
@@ -120,20 +120,20 @@ SET enable_hashjoin = off;
 SET enable_nestloop = off;
 SELECT error_of('SELECT id, count(*) FROM lies GROUP BY id');
 SELECT error_of('SELECT a.word FROM lies a JOIN lies b USING (id) WHERE a.id IS NOT NULL AND b.id IS NOT NULL');
--- A merge join does not go on behind a null, with which nothing can be equal.
+-- A merge join stops at a NULL, since no value equals it.
 SELECT error_of('SELECT a.word FROM lies a JOIN lies b USING (id)');
 RESET enable_hashagg;
 RESET enable_hashjoin;
 RESET enable_nestloop;
 SELECT count(*), min(word), max(id) FROM lies;
 SELECT * FROM lies;
--- Rows that the condition removes are in nobody's way, and neither is what is not read.
+-- Rows that the condition removes are not compared, and neither are rows that are not read.
 SELECT word FROM lies WHERE word <> 'e' AND id IS NOT NULL ORDER BY id;
 SELECT word FROM lies WHERE id IN (1, 5) AND word <> 'e' ORDER BY id;
 SELECT error_of($$SELECT word FROM lies WHERE word > 'c' ORDER BY id$$);
 SELECT word FROM lies ORDER BY id LIMIT 4;
 SELECT error_of('SELECT word FROM lies ORDER BY id LIMIT 5');
--- With several processes each of which has its rows in order, these are merged.
+-- Several processes: each one has its rows in order, and the leader merges them.
 SELECT string_agg(format(E'%s\t%s', CASE WHEN i = 700 THEN 3 ELSE i END, i), E'\n' ORDER BY i) AS content FROM generate_series(1, 1000) i \gset
 CALL make_table('lies', 'id int, word text', $$sorted_by 'id'$$, :'content');
 SET max_parallel_workers_per_gather = 3;
@@ -150,7 +150,7 @@ SELECT DISTINCT right_or_error() FROM generate_series(1, 20);
 SET max_parallel_workers_per_gather = 0;
 SELECT error_of('SELECT * FROM lies ORDER BY id');
 
--- Cursors, rescans, subtransactions: each reading begins anew.
+-- Cursors, rescans, subtransactions: each scan starts the check anew.
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT id FROM sorted ORDER BY id;
 FETCH 3 FROM c;
@@ -162,7 +162,7 @@ SET enable_material = off;
 SET enable_memoize = off;
 SELECT count(*), bool_and(first = 10) FROM (SELECT (SELECT id FROM sorted b WHERE b.n <> x AND id > 9 ORDER BY id LIMIT 1) AS first FROM generate_series(20, 25) x) y;
 
--- Values left out and set to null.
+-- Rejected values, and values set to NULL.
 CALL make_table('bad', 'id int, n int', $$sorted_by 'id', on_error 'ignore', log_verbosity 'silent'$$, E'1\t1\n9\tx\n2\t2\n');
 SELECT * FROM bad ORDER BY id;
 ALTER FOREIGN TABLE bad OPTIONS (SET on_error 'set_null');
@@ -173,7 +173,7 @@ SELECT * FROM bad ORDER BY id;
 CALL make_table('part', 'id int', $$sorted_by 'id', skip '1', limit '2'$$, E'9\n1\n2\n0\n');
 SELECT * FROM part ORDER BY id;
 
--- Nulls, directions, collations and types: what the option says is what is checked.
+-- NULLs, directions, collations and types: the check compares as the option says.
 CREATE FUNCTION checked(list text, type text, content text, clause text DEFAULT NULL) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	statement text := 'SELECT coalesce(a::text, ''NULL'') FROM of_type ORDER BY ' || coalesce(clause, list);
@@ -222,7 +222,7 @@ SELECT checked('a, b', 'text COLLATE nobody_minds', E'a\t1\nA\t3\na\t2\nB\t1\n')
 -- Long values are kept whole.
 SELECT checked('a COLLATE "C"', 'text', repeat('x', 100000) || E'1\t1\n' || repeat('x', 100000) || E'0\t1\n');
 
--- An operator class of one's own, whose function may do what it wants.
+-- A user-defined operator class, whose function may run any code.
 CREATE TYPE pair AS (a int, b int);
 CREATE FUNCTION pair_cmp(x pair, y pair) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -241,7 +241,7 @@ CREATE OPERATOR CLASS pair_ops DEFAULT FOR TYPE pair USING btree AS OPERATOR 1 <
 SELECT checked('a', 'pair', E'(1,9)\t1\n(2,8)\t1\n(2,7)\t1\n(3,1)\t1\n');
 SELECT checked('a', 'pair', E'(2,9)\t1\n(1,8)\t1\n');
 SELECT checked('a', 'pair', E'(1,9)\t1\n(13,8)\t1\n');
--- What a comparison says does not show the line.
+-- An error that a comparison raises does not show the line.
 SELECT error_of('SELECT a FROM of_type ORDER BY a');
 
 -- Columns renamed and dropped; a plan that is kept.
@@ -264,7 +264,7 @@ ALTER FOREIGN TABLE changing DROP words;
 SELECT error_of('SELECT * FROM changing');
 DEALLOCATE kept;
 
--- Partitions and children are merged; arms of a UNION ALL, too.
+-- The rows of partitions and children are merged; arms of a UNION ALL, too.
 CREATE TABLE parent (id int, word text) PARTITION BY LIST (word);
 CREATE FUNCTION arm(name text, content text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -281,7 +281,7 @@ SELECT arm('part_c', E'9\tc\n8\tc\n');
 ALTER TABLE parent ATTACH PARTITION part_c FOR VALUES IN ('c');
 SELECT error_of('SELECT * FROM parent ORDER BY id');
 
--- What is inserted is inserted in the order that is asked for, and a load that is not asked for any does not look at it.
+-- INSERT keeps the order that the query asks for. A load whose query asks for none does not check the order.
 CREATE TABLE target (n int GENERATED ALWAYS AS IDENTITY, id int, word text);
 SELECT plan_of('INSERT INTO target (id) SELECT id FROM sorted ORDER BY id', 'VERBOSE, COSTS OFF');
 INSERT INTO target (id, word) SELECT id, word FROM sorted ORDER BY id, word COLLATE "C" DESC;
@@ -295,7 +295,7 @@ CREATE TABLE made AS SELECT id FROM lies;
 INSERT INTO target (id) SELECT id FROM lies;
 SELECT count(*) FROM made;
 
--- Who may not see a column does not see it in an error.
+-- A role that may not read a column does not see its values in an error.
 CREATE ROLE fdw_sorted_reader;
 GRANT USAGE ON SCHEMA fdw_sorted TO fdw_sorted_reader;
 GRANT SELECT (id) ON lies TO fdw_sorted_reader;

@@ -1,5 +1,5 @@
 --
--- ANALYZE: statistics of a file, and what the planner makes of them when the file changes.
+-- ANALYZE: statistics of a file, and the planner's estimates when the file changes.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -27,7 +27,7 @@ SELECT rows_expected('SELECT * FROM t') AS rows, rows_expected('SELECT * FROM t 
 	rows_expected('SELECT * FROM t WHERE id <= 200') BETWEEN 150 AND 250 AS range;
 SELECT rows_expected('SELECT kind FROM t GROUP BY kind');
 
--- The density that was found is scaled to the size of the file now.
+-- The row density that ANALYZE found is scaled to the present size of the file.
 CALL make_rows('t', 20000);
 SELECT rows_expected('SELECT * FROM t') BETWEEN 17000 AND 23000 AS ten_times, rows_expected('SELECT * FROM t WHERE kind = 1') BETWEEN 4000 AND 6000 AS kind;
 ANALYZE t;
@@ -40,7 +40,7 @@ SELECT reltuples FROM pg_class WHERE oid = 't'::regclass;
 -- A file larger than the sample: the count is exact, the sample is of the whole file.
 SET default_statistics_target = 1;
 CALL make_rows('t', 20000);
--- 18 goes on to say what it took.
+-- 18 prints the resource usage behind the counts.
 \setenv PGDATABASE :DBNAME
 \! "$PGB_BINDIR/psql" -Xqc 'SET search_path = fdw_stats; SET default_statistics_target = 1' -c 'ANALYZE VERBOSE t' 2>&1 | grep -E 'analyzing "|file contains'
 SELECT reltuples FROM pg_class WHERE oid = 't'::regclass;
@@ -58,7 +58,7 @@ SELECT reltuples FROM pg_class WHERE oid = 't'::regclass;
 SELECT (histogram_bounds::text::int[])[1] AS first FROM pg_stats WHERE schemaname = 'fdw_stats' AND tablename = 't' AND attname = 'id';
 ALTER FOREIGN TABLE t OPTIONS (DROP skip, DROP "limit");
 
--- Values that the sample needs must be good; those of other columns, too, since all are sampled.
+-- Values of the sampled columns must be good; those of other columns, too, since all columns are sampled.
 CALL write_file('t', E'id,kind,maybe\n1,1,x\n2,two,x\n');
 SELECT error_of('ANALYZE t');
 SELECT error_of('ANALYZE t (id)');
@@ -66,12 +66,12 @@ CALL write_file('t', E'id,kind,maybe\n1,1,x\n2\n');
 SELECT error_of('ANALYZE t');
 CALL write_file('t', E'id,kind\n');
 SELECT error_of('ANALYZE t');
--- ANALYZE makes defaults.
+-- ANALYZE evaluates defaults.
 CALL make_table('d', 'a int, b int DEFAULT 7', $$default 'D'$$, E'1\tD\n2\tD\n3\tD\n');
 ANALYZE d;
 SELECT attname, most_common_vals FROM pg_stats WHERE schemaname = 'fdw_stats' AND tablename = 'd' AND attname = 'b';
 
--- An empty file, a file that is gone, and one that was there for the plan only.
+-- An empty file, a file that was removed, and one that existed only while ANALYZE planned.
 CALL write_file('d', '');
 ANALYZE d;
 SELECT reltuples, relpages FROM pg_class WHERE oid = 'd'::regclass;
@@ -81,14 +81,14 @@ ALTER FOREIGN TABLE d OPTIONS (SET filename :'gone');
 SELECT error_of('ANALYZE d');
 SELECT rows_expected('SELECT * FROM d') > 0;
 
--- Programs and what is not a regular file are not analyzed, as in file_fdw.
+-- Programs, and paths that are not regular files, are not analyzed, as in file_fdw.
 CREATE FOREIGN TABLE p (a int) SERVER bulk_files OPTIONS (program 'echo 1');
 ANALYZE p;
 ALTER FOREIGN TABLE p OPTIONS (DROP program, ADD filename '/dev/null');
 ANALYZE p;
 SELECT reltuples FROM pg_class WHERE oid = 'p'::regclass;
 
--- With its partitions, a table has statistics of them all.
+-- A partitioned table gets statistics of the rows of all partitions.
 CREATE TABLE parts (id int, kind int, maybe text) PARTITION BY RANGE (id);
 CALL make_rows('t', 1000);
 ALTER FOREIGN TABLE t ALTER kind SET STATISTICS -1;
@@ -100,8 +100,7 @@ SELECT reltuples FROM pg_class WHERE oid = 'parts'::regclass;
 SELECT inherited, n_distinct, null_frac FROM pg_stats
 WHERE schemaname = 'fdw_stats' AND tablename = 'parts' AND attname IN ('kind', 'maybe') ORDER BY attname;
 
--- A join of a file is planned as that of a table with the same rows: by the same method, with the same side within, in one process and with
--- workers, by default costs.
+-- The planner joins a file as it joins a table with the same rows: same method, same inner side, in one process and with workers, by default costs.
 \set ECHO none
 CREATE PROCEDURE make_pair(name text, columns text, query text) LANGUAGE plpgsql AS $$
 BEGIN
@@ -110,7 +109,7 @@ BEGIN
 	EXECUTE format('CREATE TABLE heap_%s (%s)', name, columns);
 	EXECUTE format('COPY heap_%s FROM %L (FORMAT csv)', name, data_path('pair_' || name));
 END $$;
--- The topmost join: its method, what is read within it, and whether there are workers.
+-- The topmost join: its method, its inner relation, and whether there are workers.
 CREATE FUNCTION join_of(statement text, workers int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	plan jsonb;
@@ -123,7 +122,7 @@ BEGIN
 		SELECT concat_ws(' ', node ->> 'Node Type', 'within:', jsonb_path_query_array(node, '$.Plans[1].**."Alias"') ->> 0,
 			CASE WHEN jsonb_path_exists(plan, '$.**."Workers Planned"') THEN 'with workers' END) FROM top);
 END $$;
--- That of the table, in one process and with workers; and that of the file where it is another one.
+-- The join of the table, in one process and with workers; and the join of the file where it differs.
 CREATE FUNCTION compared(statement text) RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT concat(heap, ', but of the file ' || nullif(file, heap)) FROM unnest('{0,2}'::int[]) workers, LATERAL (SELECT join_of(format(statement, 'heap'), workers) AS heap, join_of(format(statement, 'file'), workers) AS file) j
 $$;

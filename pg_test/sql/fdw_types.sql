@@ -1,6 +1,6 @@
 --
--- Types without a native decoder go through their input functions: domains, enums, arrays, composites, jsonb, types
--- with typmods. COPY reads the same file into a table like the foreign one, and the two must agree.
+-- Types without a native decoder use their input functions: domains, enums, arrays, composites, jsonb, types
+-- with typmods. COPY reads the same file into an ordinary table with these columns, and the two must agree.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -35,7 +35,7 @@ COPY copied FROM :'file' (FORMAT csv, NULL '\N');
 (TABLE t EXCEPT ALL TABLE copied) UNION ALL (TABLE copied EXCEPT ALL TABLE t);
 SELECT max(m), (array_agg(c ORDER BY m))[1] AS saddest FROM t WHERE a IS DISTINCT FROM '{}';
 
--- The same mistakes, the same errors: those that COPY does not make are shown.
+-- Equal mistakes give equal errors. Errors that differ from COPY's are shown.
 CREATE FUNCTION complaints(wrong text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	ours text[];
@@ -69,13 +69,13 @@ SELECT complaints('ok,\N,\N,\N,1,x,1,1002,\N,\N,\N');
 SELECT complaints('ok,\N,\N,\N,1,x,1,2,abcd,\N,\N');
 SELECT complaints('ok,\N,\N,\N,1,x,1,2,abc,1000,\N');
 SELECT complaints('ok,\N,\N,\N,1,x,1,2,abc,1,"[5,1)"');
--- The first bad value of the file's order is the one that is named, whoever decodes it.
+-- The error names the first bad value in the order of the file, whether it has a native decoder or not.
 SELECT complaints('ok,\N,\N,\N,1,x,1,zwei,abc,x,"[5,1)"');
 SELECT complaints('angry,\N,\N,\N,x,\N,1,2,abc,x,"[5,1)"');
 SELECT complaints('ok,\N,\N,\N,1,x,1,2,abc,x');
 SELECT complaints('ok,\N,\N,\N,1,x,1,2,abc,1');
 
--- What an error says of the constraint and the type is kept.
+-- The constraint and the type in an error are kept.
 CREATE FUNCTION culprit(wrong text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	c text; s text; d text; t text;
@@ -91,15 +91,15 @@ SELECT culprit('ok,\N,\N,\N,1,x,10,\N,\N,\N,\N');
 SELECT culprit('ok,\N,\N,\N,1,x,-1,\N,\N,\N,\N');
 SELECT culprit('ok,\N,\N,\N,1,\N,1,\N,\N,\N,\N');
 
--- NULL fields go to the domain as well, wanted or not is what decides.
+-- NULL fields are checked by the domain as well, if the query needs the column.
 CALL make_table('n', 'a not_null_by_check, b required, c int NOT NULL', $$format 'csv'$$, E'1,x,\n,,3\n');
 SELECT c FROM n;
 SELECT error_of('SELECT a FROM n');
 SELECT error_of('SELECT b FROM n');
 SELECT error_of('SELECT c FROM n WHERE a = 1');
--- A column's NOT NULL is a promise to the planner, as with every foreign table; nobody checks it.
+-- The planner relies on a column's NOT NULL, as with every foreign table; the scan does not check it.
 SELECT a, c FROM n LIMIT 1;
--- Types made after a plan was: the domain's checks of now count.
+-- A kept plan applies the domain's present checks.
 PREPARE p AS SELECT p FROM t;
 CALL write_file('t', E'ok,\\N,\\N,\\N,5,x,1,2,abc,1,empty\n');
 EXECUTE p;

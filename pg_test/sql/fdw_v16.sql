@@ -10,7 +10,7 @@
 \set ECHO all
 \pset null '(null)'
 
--- header with a number of lines: lines as the format has them, whatever is in them.
+-- header with a number of lines: physical lines of the format, with any content.
 CALL make_table('t', 'a int, b text', $$format 'csv', header '0'$$, E'1,zero\n2,one\n3,two\n');
 SELECT * FROM t;
 ALTER FOREIGN TABLE t OPTIONS (SET header '1');
@@ -46,7 +46,7 @@ ALTER FOREIGN TABLE d OPTIONS (DROP format, ADD null '');
 CALL write_file('d', E'1\t-\t-\n-\t\\-\t-\n\t\\x2d\t\n');
 SELECT * FROM d;
 SELECT a FROM d WHERE b = 'B';
--- The default is the column's own, and its type's where it has none.
+-- The default of the column, or of its type if the column has none.
 CREATE DOMAIN seven AS int DEFAULT 7 CHECK (VALUE > 5);
 CALL make_table('e', 'a seven, b seven DEFAULT 8, c seven DEFAULT 5', $$default 'D'$$, E'D\tD\t9\n');
 SELECT * FROM e;
@@ -59,7 +59,7 @@ CALL make_table('v', $$a int DEFAULT nextval('counted_n_seq'), t timestamptz DEF
 SELECT a, t = now() AS now FROM v;
 SELECT count(DISTINCT r) FROM v;
 SELECT max(a), count(DISTINCT t) FROM v;
--- One that cannot even be planned is an error at the start, wanted or not, as in COPY.
+-- A default that cannot be planned is an error at the start, whether the query needs the column or not, as in COPY.
 ALTER FOREIGN TABLE v ALTER a SET DEFAULT (1 / 0);
 SELECT error_of('SELECT t FROM v');
 
@@ -80,7 +80,7 @@ SELECT error_of('SELECT a FROM f');
 ALTER FOREIGN TABLE f OPTIONS (SET force_null 'g');
 SELECT error_of('SELECT a FROM f');
 
--- All together: a default that fails is no bad value, and a marker where there is none is not, either.
+-- All together: neither a default that fails nor a marker without a default is a bad value.
 CALL make_table('g', 'a int DEFAULT 1, b int, c int DEFAULT 0', $$format 'csv', header '2', default 'D', force_null '*', null 'N',
 	on_error 'ignore', reject_limit '2', log_verbosity 'verbose'$$,
 	E'title\na,b,c\nD,2,D\nx,3,D\n4,"N",D\n5,y,D\n');
@@ -92,12 +92,12 @@ SELECT error_of('SELECT a FROM g LIMIT 1');
 ALTER FOREIGN TABLE g ALTER c DROP DEFAULT;
 SELECT error_of('SELECT a FROM g LIMIT 1');
 
--- Fields are looked at one after the other, the marker of one before escapes of the next.
+-- Fields are read from left to right: the marker of a field is found before a bad escape in the next one.
 CALL make_table('h', 'a int, b text', $$default '\D', delimiter ','$$, E'\\D,\\377\n');
 SELECT error_of('SELECT * FROM h');
 CALL make_table('h', 'a text, b int', $$default '\D', delimiter ','$$, E'\\377,\\D\n');
 SELECT error_of('SELECT * FROM h');
--- A field too many is that, also where a column that is not in the file has its number.
+-- An extra field is an error, also if its position is that of a virtual column.
 CALL make_table('h', $$a int, n bigint OPTIONS (source 'line_number')$$, $$default '\D', delimiter ','$$, E'1,\\D\n');
 SELECT error_of('SELECT * FROM h');
 SET client_min_messages = warning;

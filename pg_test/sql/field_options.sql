@@ -1,5 +1,5 @@
 --
--- What is made of the texts of fields before they are converted: trim, null_if, decimal, thousands.
+-- Options that refine the texts of fields before they are converted: trim, null_if, decimal, thousands.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -14,11 +14,11 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- Blanks go as if they were not in the file: an empty field is NULL, and quotes that were within the field are around it. What is in quotes stays.
+-- Trimmed blanks count as absent from the file: an empty field is NULL, and quotes behind blanks enclose the field. Blanks in quotes stay.
 CALL make_table('blanks', $$l text OPTIONS (trim 'left'), r text OPTIONS (trim 'right'), b text OPTIONS (trim 'both'), n text$$, $$format 'csv'$$,
 E' a , a , a , a \n  ,\t, \t , \n" a "," a "," a "," a "\n  " a " , " a "  , \t" a "" " , " a " \n"a,\n b " , "a , b" , " a , b" ,x\n');
 SELECT to_json(t) FROM blanks t;
--- For the whole file, but for columns that say something else.
+-- For the whole file, except for columns with an option of their own.
 ALTER FOREIGN TABLE blanks OPTIONS (ADD trim 'both');
 SELECT to_json(t) FROM blanks t;
 ALTER FOREIGN TABLE blanks ALTER n OPTIONS (ADD trim 'none'), ALTER b OPTIONS (ADD force_not_null 'true'), ALTER r OPTIONS (SET trim 'both', ADD force_null 'true');
@@ -33,16 +33,16 @@ SELECT * FROM defaults;
 CALL write_file('defaults', E'1,x\n ? ,y\n');
 SELECT error_of('SELECT * FROM defaults');
 SELECT error_of('SELECT count(*) FROM defaults');
--- Values for NULL, in quotes or not; null itself is only without quotes. A list as names are listed, but that case counts.
+-- Values for NULL, in quotes or not; the option null matches only without quotes. The list is written as lists of names are, but case counts.
 CALL make_table('nulls', $$a text, b text OPTIONS (null_if 'x'), c text OPTIONS (null_if '"", "a, b", "c""d" , Nul L'), d int OPTIONS (nullif '-1')$$, $$format 'csv', null '-', null_if 'NA, n/a'$$,
 E'NA,NA,NA,7\n"n/a",x,"",-1\n-,"-",,-\nna,"x","a, b","-1"\n N/A,"NA ","c""d",0\n" NA",-,Nul L,-1\nNA ,y,nul l,1\n');
 SELECT to_json(t) FROM nulls t;
 SELECT count(*), count(a), count(b), count(c), sum(d) FROM nulls;
 SELECT count(*) FROM nulls WHERE a IS NULL;
--- Blanks go first.
+-- Blanks are trimmed first.
 ALTER FOREIGN TABLE nulls OPTIONS (ADD trim 'right');
 SELECT count(a) FROM nulls;
--- Where a domain wants to know, and where a column must not be NULL.
+-- Domains that check NULL, and columns that must not be NULL.
 CREATE DOMAIN wanted AS int NOT NULL;
 CALL make_table('domains', $$a wanted, b text$$, $$format 'csv', null_if '0'$$, E'1,x\n 0,y\n0,z\n');
 SELECT error_of('SELECT * FROM domains');
@@ -51,14 +51,14 @@ CREATE TABLE strict (a int NOT NULL, b text);
 SELECT error_of('INSERT INTO strict SELECT * FROM domains');
 SELECT error_of(format('SELECT * FROM bulk_load(%L, ''strict'', %L)', data_path('domains'), '{"format": "csv", "null_if": ["0"]}'));
 SELECT line_number, column_name, raw_field, message FROM bulk_check(data_path('domains'), 'strict', '{"format": "csv", "null_if": "0"}');
--- Numbers: separators of groups of three digits, and another point.
+-- Numbers: separators of groups of three digits, and another decimal point.
 CALL make_table('numbers', $$i int OPTIONS (thousands '.', decimal ','), n numeric OPTIONS (thousands '.', decimal ','), f float8 OPTIONS (decimal ','), s numeric(12,2) OPTIONS (thousands ' '), w text$$, $$format 'csv', delimiter ';'$$,
 E'1.234;-1.234.567,891;1,5;1 234.567;1.5\n"12";" 12,5 ";1e3;"1 234 567";\n;NaN;-Infinity;;x\n-5;,5;2,5e-1;12.5;\n');
 SELECT * FROM numbers;
 SELECT sum(i), sum(n) FILTER (WHERE n <> 'NaN'), sum(f) FILTER (WHERE f > 0), max(s) FROM numbers;
 SELECT n FROM numbers WHERE i > 100;
 SELECT w FROM numbers;
--- What stands elsewhere is no number, and is shown as it is in the file.
+-- Separators at other positions make the number invalid; the error shows the field as it is in the file.
 CALL make_table('odd', $$n numeric OPTIONS (thousands '.', decimal ','), i int OPTIONS (thousands '''')$$, $$format 'csv', delimiter ';'$$, '');
 CREATE FUNCTION odd(content text) RETURNS SETOF text LANGUAGE plpgsql AS $$ BEGIN CALL write_file('odd', content); RETURN QUERY SELECT error_of('SELECT * FROM odd'); END $$;
 SELECT odd(line) FROM unnest('{1.5;1,1.23;1,1234.567;1,"1,5,5;1","1,234.567;1","1,5;1''23","1,5;1234''567","1,5;1.5","1,5;x''y","1,5;1''234''567''890","x,5;1"}'::text[]) line;
@@ -77,7 +77,7 @@ CALL write_file('prices', E'1,5\n-2,5\n');
 SELECT error_of('SELECT * FROM prices');
 CALL write_file('prices', E'1,5\n2.5\n');
 SELECT error_of('SELECT * FROM prices');
--- Dates and times: what core's functions make of the same templates, of all that to_char writes.
+-- Dates and times: equal to the results of core's functions for the same templates, for all that to_char writes.
 CREATE FUNCTION templates(kind text, template text, n int DEFAULT 300) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	written text;
@@ -115,13 +115,13 @@ CALL make_table('recently', $$d recent OPTIONS (date_format 'YYYYMMDD')$$, '', E
 SELECT * FROM recently;
 CALL write_file('recently', E'20010101\n19990101\n');
 SELECT error_of('SELECT * FROM recently');
--- Records of fixed length: trimmed by themselves, as the table says where a column does not.
+-- Records of fixed length: always trimmed, by the table's option where a column has none.
 CALL make_table('places', $$a text OPTIONS (length '4', null_if 'NA, ""'), b text OPTIONS (length '4', trim 'none'), n numeric OPTIONS (length '7', decimal ',', thousands '.', nullif '0')$$, $$format 'fixed', trim 'both', null_if '"-  -"'$$,
 E' NA  x  1.234,5\n     y  0      \n ab -  -   12,5\n-  --   1234,5 \n');
 SELECT to_json(t) FROM places t;
 CALL write_file('places', E'abcdefgh 1.23,5\n');
 SELECT error_of('SELECT * FROM places');
--- Loads, by both writers: what COPY makes of the same rows in CSV.
+-- Loads, by both writers: the result equals that of COPY for the same rows in CSV.
 CREATE TABLE original AS SELECT i AS id, CASE WHEN i % 7 > 0 THEN chr(97 + i % 26) || repeat(' ü', i % 3) || '.' END AS word, (i * 3797 % 100000000 / 8.0)::numeric(12,3) AS amount, NULLIF(i * 1001, 7007) AS big, (i % 10)::int2 AS small, date '1999-12-31' + i AS day FROM generate_series(1, 3000) i;
 CREATE FUNCTION grouped(n bigint) RETURNS text LANGUAGE sql AS $$ SELECT ltrim(replace(to_char(n, '999,999,999,999'), ',', '.')) $$;
 CREATE FUNCTION record(o original) RETURNS text LANGUAGE sql AS $$ SELECT concat_ws(';', repeat(' ', o.id % 3) || o.id || E'\t', CASE WHEN o.word IS NULL THEN CASE o.id % 2 WHEN 0 THEN ' NA' ELSE '"N/A"' END WHEN o.id % 5 = 0 THEN ' "' || o.word || '" ' ELSE o.word || '  ' END, grouped(floor(o.amount)::bigint) || replace(substr((o.amount - floor(o.amount))::text, 2), '.', ','), coalesce(grouped(o.big), ' N/A'), ' ' || o.small, to_char(o.day, 'FMDD.MM.YYYY') || ' ') $$;
@@ -142,17 +142,17 @@ FROM unnest('{buffered,direct}'::text[]) w, unnest(ARRAY['{"workers": 0}', '{"wo
 SELECT count(*) FROM bulk_check(data_path('texts.csv'), 'loaded', :'options'::jsonb || jsonb_build_object('columns', :'columns'::jsonb));
 SELECT count(*), sum(id), count(word), sum(amount), sum(big), max(day) FROM bulk_read(data_path('texts.csv'), :'options'::jsonb || '{"columns": [{"column": "big", "thousands": "."}, {"column": "day", "date_format": "DD.MM.YYYY"}, {"column": "amount", "decimal": ",", "thousands": "."}]}') AS t (id int, word text, amount numeric, big bigint, small int2, day date);
 SELECT count(*), sum(id), count(word), sum(amount), sum(big), max(day) FROM original;
--- By the header's names, and with expressions over fields of no column.
+-- Columns matched by the header's names, and expressions over fields without a column.
 CALL write_file('texts.head.csv', E'small;word;big\n 1; NA ;1\n 2;"x ";N/A\n');
 SELECT * FROM figures('texts.head.csv', 'loaded', :'options'::jsonb || '{"match_by": "name", "truncate": true}');
 SELECT to_json(l) FROM loaded l ORDER BY small;
 SELECT * FROM figures('texts.head.csv', 'loaded', :'options'::jsonb || '{"header": 1, "truncate": true, "columns": ["small", {"column": "raw", "trim": "none", "null_if": []}, "big", {"name": "word", "expr": "''<'' || raw || ''>''"}]}');
 SELECT to_json(l) FROM loaded l ORDER BY small;
--- A job of the queue takes the same.
+-- A job of the queue gives the same result.
 SELECT bulk_enqueue(data_path('texts.csv'), 'loaded', :'options'::jsonb || jsonb_build_object('truncate', true, 'columns', :'columns'::jsonb)) AS job \gset
 SELECT bulk_wait(:job);
 SELECT differing();
--- INSERT, serial and with workers, with conditions, joined; and as the server's own.
+-- INSERT in one process and with workers, with conditions, joined; and by the server itself.
 CALL make_table('file', $$id int, word text, amount numeric OPTIONS (decimal ',', thousands '.'), big bigint OPTIONS (thousands '.'), small int2, day date OPTIONS (date_format 'DD.MM.YYYY')$$, $$format 'csv', delimiter ';', trim 'both', null_if 'NA, N/A'$$, :'content');
 CREATE FUNCTION inserted(condition text, workers int) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -172,7 +172,7 @@ BEGIN
 END $$;
 SELECT plan_of('INSERT INTO loaded SELECT * FROM file', 'COSTS OFF') AS plan;
 SELECT w, c, inserted(c, w) FROM unnest('{0,2}'::int[]) w, unnest(ARRAY['', 'WHERE f.id % 3 = 1', 'WHERE f.word IS NULL', 'WHERE f.amount > 1000', 'WHERE f.day > ''2001-06-01''', 'JOIN generate_series(5, 900, 5) g ON g = f.id']) c;
--- Aggregates over the file, by one process and by several; of columns of each kind, and of none.
+-- Aggregates over the file, by one process and by several; over columns of each kind, and over no column.
 CREATE FUNCTION totals(what text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	ours text;
@@ -190,7 +190,7 @@ RESET pg_bulk.workers; RESET min_parallel_table_scan_size; RESET parallel_setup_
 ANALYZE file;
 SELECT null_frac > 0.1, avg_width FROM pg_stats WHERE schemaname = 'field_options' AND tablename = 'file' AND attname IN ('word', 'small') ORDER BY attname;
 RESET pg_bulk.chunk_size;
--- Rejects, by one process and by several, with the fields as they are in the file.
+-- Rejects, by one process and by several, with the original fields of the file.
 SELECT string_agg(CASE i % 100 WHEN 3 THEN '1.5;x' WHEN 5 THEN ' NA ;x' WHEN 7 THEN '1.23;x;y' WHEN 9 THEN '"70.000";x' ELSE '1.' || lpad(i::text, 3, '0') || '; ' || i END, E'\n') AS content FROM generate_series(1, 999) i \gset
 \set reading '{"format": "csv", "delimiter": ";", "trim": "both", "null_if": ["NA"], "columns": [{"column": "a", "thousands": "."}, "b"]}'
 SELECT alike('a int2, b text', :'content', :'reading'::jsonb || '{"on_error": "table"}');
@@ -210,7 +210,7 @@ CALL write_file('texts.1.csv', E' 1.001 ;a\n');
 CALL write_file('texts.2.csv', E'1.002; NA\n');
 SELECT * FROM figures('texts.[12].csv', 'short', :'reading'::jsonb || '{"truncate": true}');
 SELECT to_json(s) FROM short s ORDER BY a;
--- Options that make no sense.
+-- Invalid combinations of options.
 SELECT error_of(format('ALTER FOREIGN TABLE blanks OPTIONS (%s)', o)) FROM unnest(ARRAY[$$SET trim 'all'$$, $$ADD null_if ''$$, $$ADD null_if 'a,,b'$$, $$ADD null_if '"a'$$, $$ADD decimal ','$$, $$ADD nullif 'x'$$]) o;
 SELECT error_of(format('ALTER FOREIGN TABLE numbers ALTER n OPTIONS (%s)', o)) FROM unnest(ARRAY[$$SET decimal ';'$$, $$SET decimal ''$$, $$SET thousands 'ab'$$, $$SET thousands '1'$$, $$SET thousands ''$$, $$SET thousands '-'$$, $$ADD null_iff 'x'$$, $$ADD date_format 'DD.MM.YYYY TT'$$, $$ADD date_format 'DD.DD.YYYY'$$, $$ADD date_format 'HH:MI'$$]) o;
 SELECT error_of(format('ALTER FOREIGN TABLE days ALTER %s OPTIONS (SET date_format %L); SELECT * FROM days', c, o)) FROM (VALUES ('d', 'HH24:MI'), ('d', 'MM.YYYY'), ('t', 'YYYY-MM-DD HH24'), ('t', 'MI:SS')) o (c, o);
@@ -221,7 +221,7 @@ SELECT error_of($$ALTER FOREIGN TABLE numbers ALTER w OPTIONS (ADD source 'filen
 SELECT error_of($$CREATE FOREIGN TABLE bits (a float4 OPTIONS (length '4', binary_type 'float_le', decimal ',')) SERVER bulk_files OPTIONS (filename '/', format 'fixed', record_length '4', line_ends 'false'); SELECT * FROM bits$$);
 SELECT error_of(format('SELECT * FROM bulk_load(%L, ''short'', %L)', data_path('texts.1.csv'), o)) FROM unnest(ARRAY['{"trim": "all"}', '{"null_if": [1]}', '{"null_if": {}}', '{"decimal": ","}', '{"columns": [{"column": "a", "null_if": [1]}]}', '{"columns": [{"column": "a", "trim": ["left"]}]}', '{"columns": [{"column": "a", "decimal": "x"}]}', '{"columns": [{"column": "a", "thousands": ",", "decimal": ","}]}', '{"columns": [{"column": "b", "thousands": "."}]}', '{"columns": [{"column": "a", "source": "filename", "trim": "left"}]}']) o;
 SELECT error_of(format('SELECT * FROM bulk_read(%L, %L) AS t (a int, b text)', data_path('texts.1.csv'), o)) FROM unnest(ARRAY['{"columns": [{"column": "c", "trim": "left"}]}', '{"columns": [{"column": "a", "trim": "left"}, {"column": "a", "trim": "left"}]}', '{"columns": ["a", {"column": "b", "trim": "left"}]}']) o;
--- COPY knows nothing of it, whoever does it.
+-- COPY does not accept these options, whether the server or pg_bulk runs it.
 LOAD 'pg_bulk';
 SET pg_bulk.copy = on;
 SET pg_bulk.copy_min_size = 0;

@@ -1,5 +1,5 @@
 --
--- Records of fixed length: the columns are where it says.
+-- Records of fixed length: start and length of each column.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -42,7 +42,7 @@ SELECT error_of('SELECT * FROM mixed');
 CALL write_file('mixed', E'header\n(1,2)   1  \n');
 SELECT error_of('SELECT * FROM mixed');
 SELECT error_of('SELECT n FROM mixed');
--- Records of another length, whichever column is asked for. What is wrong with values comes after that.
+-- Records of another length are errors, for each list of columns. Bad values are reported after that.
 CALL make_table('bad', $$a int OPTIONS (length '2'), b text OPTIONS (length '3')$$, $$format 'fixed'$$, E'11one\n2two\n');
 SELECT error_of('SELECT * FROM bad');
 SELECT error_of('SELECT count(*) FROM bad');
@@ -62,7 +62,7 @@ CALL write_file('bad', E'11one...\n22two\r..\n');
 SELECT error_of('SELECT b FROM bad');
 CALL write_file('bad', E'');
 SELECT * FROM bad;
--- Characters: places count in bytes of the file, and what is between the columns may be anything.
+-- Characters: positions count bytes of the file, and bytes between the columns may have any value.
 CALL make_table('chars', $$a text OPTIONS (start '1', length '2'), b text OPTIONS (start '4', length '3'), c text OPTIONS (start '7', length '1')$$, $$format 'fixed'$$, '');
 CALL write_bytes('chars', '\x c3a4 ff e282ac 2e 0a 6262 00 616161 2e 0a c3a4 c3 61c3a4 7a 0a');
 SELECT * FROM chars;
@@ -88,7 +88,7 @@ SELECT * FROM values_bad;
 SELECT count(*) FROM values_bad;
 ALTER FOREIGN TABLE values_bad OPTIONS (SET on_error 'set_null', ADD log_verbosity 'silent');
 SELECT * FROM values_bad;
--- Loads, by both writers: what COPY makes of the same rows in CSV.
+-- Loads, by both writers: the result equals that of COPY for the same rows in CSV.
 CREATE TABLE original AS SELECT i AS id, CASE WHEN i % 7 > 0 THEN chr(97 + i % 26) || repeat(' ü', i % 3) || '.' END AS word, (i * 37 % 1000 / 8.0)::numeric(8,3) AS amount, date '2000-01-01' + i AS day FROM generate_series(1, 3000) i;
 CREATE FUNCTION record(original) RETURNS text LANGUAGE sql AS $$ SELECT lpad($1.id::text, 6) || coalesce($1.word, '-') || repeat(' ', 9 - octet_length(convert_to(coalesce($1.word, '-'), 'UTF8'))) || rpad($1.amount::text, 9) || $1.day $$;
 SELECT string_agg(record(o), E'\n' ORDER BY id) || E'\n' AS content FROM original o \gset
@@ -104,7 +104,7 @@ SELECT w, o, (SELECT (rows_loaded, writer, workers) FROM bulk_load(data_path('fi
 FROM unnest('{buffered,direct}'::text[]) w, unnest(ARRAY['{"workers": 0}', '{"workers": 2}']::jsonb[]) o;
 SELECT count(*), sum(id) FROM bulk_read(data_path('fixed.dat'), jsonb_build_object('format', 'fixed', 'columns', :'columns'::jsonb)) AS t (day date, id int, amount numeric, word text);
 SELECT count(*) FROM bulk_check(data_path('fixed.dat'), 'loaded', jsonb_build_object('format', 'fixed', 'columns', :'columns'::jsonb));
--- INSERT, serial and with workers, with conditions, joined; and as the server's own.
+-- INSERT in one process and with workers, with conditions, joined; and by the server itself.
 CALL make_table('file', $$id int OPTIONS (length '6', trim 'both'), word text OPTIONS (length '9', nullif '-'), amount numeric OPTIONS (length '9'), day date OPTIONS (start '25', length '10')$$, $$format 'fixed'$$, :'content');
 CREATE FUNCTION inserted(condition text, workers int) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -153,11 +153,11 @@ CREATE TABLE gone (word text, line int, path text);
 DO $do$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'cat >/dev/null; gzip -c "' || data_path('fixed.1.dat') || '" >"' || data_path('fixed.1.gz') || '"'); END $do$;
 SELECT * FROM figures('fixed.1.gz', 'gone', '{"format": "fixed", "columns": [{"column": "path", "source": "filename"}, {"column": "word", "start": 3, "length": 2}, {"column": "line", "source": "line_number"}], "record_length": 4}');
 SELECT word, line, without_path(path) FROM gone;
--- A job of the queue takes the same.
+-- A job of the queue gives the same result.
 SELECT bulk_enqueue(data_path('fixed.1.dat'), 'small', '{"format": "fixed", "truncate": true, "columns": [{"column": "a", "length": 2}, {"column": "b", "length": 2}]}') AS job \gset
 SELECT bulk_wait(:job);
 SELECT * FROM small ORDER BY a;
--- Options that make no sense.
+-- Invalid combinations of options.
 SELECT error_of($$ALTER FOREIGN TABLE people ALTER id OPTIONS (SET length '0')$$);
 SELECT error_of($$ALTER FOREIGN TABLE people ALTER id OPTIONS (ADD start '-1')$$);
 SELECT error_of($$ALTER FOREIGN TABLE people ALTER id OPTIONS (ADD trim 'front')$$);
@@ -170,7 +170,7 @@ SELECT error_of($$ALTER FOREIGN TABLE people ALTER name OPTIONS (DROP length); S
 SELECT error_of($$ALTER FOREIGN TABLE people OPTIONS (ADD record_length '21'); SELECT * FROM people$$);
 SELECT error_of(format('SELECT * FROM bulk_load(%L, ''small'', %L)', data_path('fixed.1.dat'), o)) FROM unnest(ARRAY['{"format": "fixed"}', '{"format": "fixed", "columns": ["a"]}', '{"format": "fixed", "columns": [{"column": "a"}]}', '{"format": "fixed", "columns": [{"column": "a", "lenght": 2}]}', '{"format": "fixed", "columns": [{"column": "a", "length": true}]}', '{"format": "fixed", "columns": [{"column": "a", "length": [2]}]}', '{"format": "fixed", "columns": [{"column": "a", "length": 2, "source": "filename"}]}', '{"columns": [{"column": "a", "length": 2}]}', '{"format": "fixed", "columns": [{"column": "a", "length": 2}, {"column": "a", "length": 2}]}', '{"format": "fixed", "columns": [{"column": "c", "length": 2}]}', '{"format": "fixed", "columns": [{"start": 1, "length": 2}]}', '{"format": "fixed", "delimiter": "x", "columns": [{"column": "a", "length": 2}]}']) o;
 SELECT error_of(format('SELECT * FROM bulk_read(%L, %L) AS t (a int, b text)', data_path('fixed.1.dat'), o)) FROM unnest(ARRAY['{"format": "fixed"}', '{"format": "fixed", "columns": [{"column": "a", "length": 2}]}', '{"format": "fixed", "columns": [{"column": "c", "length": 2}]}', '{"format": "fixed", "columns": [{"column": "a", "length": 2}, {"column": "a", "length": 2}]}', '{"columns": ["a"]}', '{"format": "fixed", "columns": [{"column": "a", "source": "filename"}]}']) o;
--- To COPY it is no format, whoever does it.
+-- COPY does not accept this format, whether the server or pg_bulk runs it.
 LOAD 'pg_bulk';
 SET pg_bulk.copy = on;
 SET pg_bulk.copy_min_size = 0;

@@ -1,5 +1,5 @@
 --
--- Patterns and directories: several files as one. The oracle is a loop of COPY in the order of their names.
+-- Patterns and directories: several files in one load. The oracle is a loop of COPY in the order of their names.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -14,7 +14,7 @@ RESET client_min_messages;
 \pset tuples_only
 \pset format unaligned
 
--- Line ends of all kinds, a byte order mark, no end of the last line, empty files, quoted line ends.
+-- Line ends of all kinds, a byte order mark, a last line without a line end, empty files, quoted line ends.
 CALL write_file('globs/a-1.csv', E'1,one\n2,"two\nlines"\n3,three');
 CALL write_file('globs/a-10.csv', E'4,four\r\n5,five\r\n');
 CALL write_file('globs/a-2.csv', '');
@@ -34,12 +34,12 @@ SELECT loaded('globs/*.csv*', '{"encoding": "UTF8"}');
 SELECT * FROM t;
 SELECT verify_heapam('t');
 TRUNCATE t;
--- A directory: what is in it, but no directory and nothing hidden.
+-- A directory: all files in it, except directories and hidden files.
 SELECT loaded('globs', '{"workers": 0}');
 SELECT loaded('globs/', '{"writer": "buffered"}');
 SELECT id, count(*) FROM t GROUP BY id ORDER BY id;
 TRUNCATE t;
--- A name that exists is that file.
+-- A path that exists names this file, even if it contains pattern characters.
 SELECT loaded('globs/b [1].csv');
 SELECT loaded('globs/b [[]1].csv');
 SELECT loaded('globs/[!c]-?.csv');
@@ -54,7 +54,7 @@ SELECT error_of($$SELECT loaded('globs/inner*')$$);
 SELECT error_of($$SELECT loaded('globs_none/*.csv')$$);
 SELECT error_of($$SELECT loaded('globs_empty')$$);
 
--- A walk that takes too long can be ended; backslashes, and parts of a name without a pattern.
+-- A long search can be canceled; backslashes, and path components without a pattern.
 \! for i in 1 2 3 4 5 6 7 8; do mkdir -p "$PGB_DATA/globs_walk/$i"; done; echo 1,x >"$PGB_DATA/globs_walk/7/a*b"; echo 2,y >"$PGB_DATA/globs_walk/7/ab"
 SELECT loaded('globs_walk/*/a*');
 SELECT loaded('globs_walk/[6]/../7/a\*b');
@@ -66,12 +66,12 @@ TRUNCATE t;
 SET statement_timeout = '100ms';
 DO $$ BEGIN PERFORM loaded('globs_walk' || repeat('/*/..', 30) || '/*/a'); EXCEPTION WHEN query_canceled THEN RAISE NOTICE 'canceled'; END $$;
 RESET statement_timeout;
--- A walk that finds too much ends when it does: in links that lead back, too.
+-- A search that finds too many files fails early, also in links that form a loop.
 \! mkdir -p "$PGB_DATA/globs_loop"; cd "$PGB_DATA/globs_loop"; seq 1000 | xargs touch; for i in $(seq 33); do ln -sfn . l$i; done
 SET statement_timeout = '30s';
 SELECT error_of($$SELECT loaded('globs_loop' || repeat('/l*', 20) || '/*')$$);
 RESET statement_timeout;
--- What is not there any more, or is a link that leads nowhere, is left out; what cannot be looked at is not.
+-- A file that was removed, or a link to a missing file, is skipped; a file that cannot be examined is an error.
 \! mkdir -p "$PGB_DATA/globs_stat/open" "$PGB_DATA/globs_stat/closed"; cd "$PGB_DATA/globs_stat"; echo 1,x | tee open/1 >closed/1; ln -sfn nothing open/2; ln -sfn 3 open/3
 SELECT loaded('globs_stat/open/*');
 SELECT loaded('globs_stat/*/1');
@@ -80,7 +80,7 @@ SELECT error_of($$SELECT loaded('globs_stat/*/1')$$);
 \! chmod 700 "$PGB_DATA/globs_stat/closed"
 TRUNCATE t;
 
--- A bad line: its file and its number in that. Nothing is loaded.
+-- The error for a bad line names its file, and its line in this file. No file is loaded.
 CALL write_file('globs/m1.bad', E'id,word\n1,a\n2,b\n');
 CALL write_file('globs/m2.bad', E'id,word\n');
 CALL write_file('globs/m3.bad', E'id,word\n3,c\nx,d\n5,e\n');
@@ -97,7 +97,7 @@ SELECT without_path(path), line_number, byte_offset, column_name, raw_line FROM 
 SELECT without_path(path), line_number, column_name, raw_line FROM bulk_check(data_path('globs/*.bad'), 't', '{"format": "csv", "header": true}');
 TRUNCATE t;
 
--- The end-of-data marker ends its file, whoever reads what is behind it.
+-- The end-of-data marker ends its file, even if another process reads the bytes behind it.
 \! mkdir -p "$PGB_DATA/globs_marker"
 CALL write_file('globs_marker/1', E'1\ta\n');
 CALL write_file('globs_marker/2', E'2\tb\n\\.\n3\tc\n');
@@ -118,7 +118,7 @@ SELECT marked('{"workers": 3, "on_error": "table"}');
 RESET pg_bulk.chunk_size;
 TRUNCATE t;
 
--- Duplicates: which row was first is a matter of the order of the files.
+-- Duplicates: the order of the files decides which row is first.
 CALL write_file('globs/1.dup', E'1,a\n2,b\n');
 CALL write_file('globs/2.dup', E'2,c\n3,d\n3,e\n');
 CALL write_file('globs/3.dup', E'4,f\n1,g\n');
@@ -134,7 +134,7 @@ SELECT * FROM t ORDER BY id;
 SELECT verify_heapam('t');
 SELECT bt_index_parent_check('t_pkey', true, true);
 
--- Jobs: one for all, or one for each file that is there now.
+-- Jobs: one for all files, or one for each file that exists now.
 CREATE TABLE queued (id int, word text);
 SELECT bulk_enqueue(data_path('globs/*.dup'), 'queued', '{"format": "csv"}') AS job \gset
 SELECT bulk_wait(:job);
@@ -146,7 +146,7 @@ SELECT bulk_wait(:job);
 SELECT count(*), count(DISTINCT id) FROM queued;
 SELECT error_of($$SELECT loaded('globs/*.dup', '{"each_file": true}')$$);
 SELECT error_of($$SELECT bulk_enqueue('x*', 'queued', '{"each_file": true, "truncate": true}')$$);
--- Who makes no jobs is not told of it.
+-- Only the hint of bulk_enqueue names this option.
 SELECT error_of($$SELECT bulk_enqueue('x*', 'queued', '{"each_fil": true}')$$);
 SELECT error_of($$SELECT loaded('globs/*.dup', '{"each_fil": true}')$$);
 SELECT error_of($$SELECT bulk_enqueue(data_path('globs/none*'), 'queued', '{"each_file": true}')$$);
@@ -180,7 +180,7 @@ SELECT make_foreign('none', 'globs/*.none', 'id int');
 EXPLAIN (COSTS OFF) SELECT count(*) FROM none
 \g |grep -v File
 SELECT error_of('SELECT * FROM none');
--- A cursor goes on when the subtransaction is rolled back in which it came to the next file.
+-- A cursor continues when the subtransaction in which it opened the next file is rolled back.
 BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM ft;
 FETCH 1 FROM c;
@@ -189,7 +189,7 @@ FETCH 4 FROM c;
 ROLLBACK TO s;
 FETCH ALL FROM c;
 COMMIT;
--- Files that come later are not read, and those that have gone are missed.
+-- Files that appear later are not read; files that disappear are an error.
 \! mkdir -p "$PGB_DATA/globs_moving"; rm -f "$PGB_DATA"/globs_moving/*; cd "$PGB_DATA/globs_moving"; echo 1 >1; echo 2 >2; echo 3 >3
 SELECT make_foreign('moving', 'globs_moving', 'id int');
 BEGIN;
@@ -211,10 +211,10 @@ FETCH 1 FROM d;
 FETCH ALL FROM d;
 ROLLBACK;
 \set VERBOSITY default
--- Rows below a join that are read again, in a subtransaction.
+-- The inner side of a join reads its rows again, in a subtransaction.
 SELECT string_agg(a.id || '-' || b.id, ' ') FROM ft a JOIN ft b ON a.id = b.id + 1;
 
--- Only what is below allowed directories may be opened, or named.
+-- Only paths below allowed directories may be opened, or shown in messages.
 \! mkdir -p "$PGB_DATA/globs_allowed"; cp "$PGB_DATA/globs/a-1.csv" "$PGB_DATA/globs_allowed/1.csv"; ln -sf ../globs/B.csv "$PGB_DATA/globs_allowed/2.csv"
 \set allowed :data '/globs_allowed'
 ALTER SYSTEM SET pg_bulk.allowed_directories = :'allowed';
@@ -223,7 +223,7 @@ SELECT error_of($$SELECT loaded('globs/*.csv')$$);
 SELECT error_of($$SELECT loaded('globs')$$);
 SELECT error_of($$SELECT loaded('globs_allowed/*.csv')$$);
 SELECT loaded('globs_allowed/1*');
--- What is outside is not told: whether something matches or is there at all, or names of directories that patterns come to.
+-- Errors do not reveal anything outside: whether a file matches or exists, or the names of directories that a pattern reaches.
 \! cd "$PGB_DATA"; mkdir -p globs_closed globs_allowed/with/part globs_allowed/without; cp globs/a-1.csv globs_allowed/with/part/1.csv; ln -sfn ../globs_closed globs_allowed/closed; chmod 0 globs_closed
 SELECT error_of($$SELECT loaded('globs/a-*')$$);
 SELECT error_of($$SELECT loaded('globs/none*')$$);
@@ -240,7 +240,7 @@ SELECT error_of($$SELECT loaded('globs_allowed/none/none*')$$);
 ALTER SYSTEM RESET pg_bulk.allowed_directories;
 SELECT pg_reload_conf(), pg_sleep(0.2);
 
--- Ids are taken for lines, however they end.
+-- Serial ids are reserved by counting lines, with each kind of line end.
 \! mkdir -p "$PGB_DATA/globs_ids"
 CALL write_file('globs_ids/1', repeat(E'x\r\n', 1000));
 CALL write_file('globs_ids/2', repeat(E'x\r', 1000));
@@ -295,7 +295,7 @@ SELECT many('{"writer": "buffered"}');
 SET pg_bulk.chunk_size = 1000;
 SELECT many('{"workers": 2}');
 RESET pg_bulk.chunk_size;
--- A large file is compressed: ids wait for its rows, and where there are none, a process takes it as a whole.
+-- A large compressed file: with serial ids, the ids of later files wait for its rows; without, one process reads it whole.
 \! gzip "$PGB_DATA/globs_many/20.csv"
 SELECT many('{"workers": 2}');
 SELECT rows_loaded, workers FROM bulk_load(data_path('globs_many'), 'many', '{"format": "csv", "columns": ["n", "word"], "truncate": true, "workers": 2}');
@@ -305,7 +305,7 @@ SELECT count(*) FROM (SELECT n, word FROM many_copied EXCEPT ALL TABLE without_i
 SELECT verify_heapam('without_id');
 \! gunzip "$PGB_DATA/globs_many/20.csv.gz"
 
--- Scans by several processes, which may or may not have their leader's help.
+-- Scans by several processes, with and without the leader.
 SELECT make_foreign('scanned', 'globs_many', 'n int, word text');
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
@@ -325,7 +325,7 @@ SELECT scanned() = :'expected';
 RESET max_parallel_workers;
 SELECT count(*), count(word), min(n), max(n) FROM scanned;
 SELECT i, (SELECT count(*) FROM scanned WHERE n > i * 1000000) FROM generate_series(1, 3) i;
--- No process reads all of it with a list of its own.
+-- In a parallel plan, no process reads all files by itself.
 SET enable_parallel_hash = off;
 SET enable_material = off;
 SELECT plan_of('SELECT count(*) FROM scanned a JOIN scanned b USING (n)');
@@ -336,7 +336,7 @@ RESET parallel_setup_cost;
 RESET parallel_tuple_cost;
 RESET min_parallel_table_scan_size;
 RESET pg_bulk.chunk_size;
--- An error in the third large file and one behind it: the first one is told, whoever meets it.
+-- An error in the third large file and one in a later file: the first one is reported, from any process.
 CALL write_file('globs_many/45.csv', E'1,x\n2,y,z\n');
 CALL write_file('globs_many/46.csv', E'x,x\n');
 SELECT error_of($$SELECT many('{"workers": 2}')$$);

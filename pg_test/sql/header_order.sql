@@ -1,5 +1,5 @@
 --
--- Several files whose fields are matched by position, and whose headers have the columns in different orders.
+-- Several files whose fields are matched by position, and whose headers list the columns in different orders.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -13,7 +13,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- The first file has no header, since it is empty. Names need not be the table's.
+-- The first file is empty and has no header. Header names need not be names of the table's columns.
 CALL write_file('header_order/0.csv', E'');
 CALL write_file('header_order/1.csv', E'first,"the second",n\na1,b1,1\na2,b2,2\n');
 CALL write_file('header_order/2.csv', E'the second,first,n\nb3,a3,3\n');
@@ -36,10 +36,10 @@ SELECT loaded('header_order/*.csv', '{"workers": 2}'), differ();
 SELECT verify_heapam('t');
 SELECT loaded('header_order/*.csv', '{"writer": "buffered"}'), differ();
 SELECT loaded('header_order', '{"workers": 2, "where": "n > 2", "on_error": "table"}'), differ();
--- The file that is read first is not the first one.
+-- The first file that is read need not be the first in the list.
 SELECT loaded('header_order/[2346].csv', '{"workers": 2}');
 SELECT string_agg(a || b || n, ' ' ORDER BY n) FROM t;
--- Whose names are not the first one's either is not only in another order.
+-- A file whose header has other names than the first file is an error.
 SELECT error_of($$SELECT loaded('header_order/[2-6].csv', '{"workers": 2}')$$);
 SELECT without_path(path), line_number, column_name FROM bulk_check(data_path('header_order/*.csv'), 't', '{"format": "csv", "header": true, "columns": ["a", "b", "n"]}');
 
@@ -61,7 +61,7 @@ TRUNCATE t;
 INSERT INTO t (b, a, n) SELECT upper(b), a, n FROM ft WHERE n <> 5;
 SELECT string_agg(a || b || n, ' ' ORDER BY n) FROM t;
 
--- What is not only another order is an error that says how to go on; so is a name that is there twice.
+-- Headers that differ in more than their order are an error with a hint; so is a name that occurs twice.
 CALL write_file('header_order_bad/1.csv', E'a,b,n\na1,b1,1\n');
 CALL write_file('header_order_bad/2.csv', E'a,b,n\na2,b2,2\n');
 CALL write_file('header_order_bad/3.csv', E'b,c,n\nb3,c3,3\n');
@@ -89,19 +89,19 @@ SELECT make_foreign('bad', 'header_order_bad/*.csv', 'a text, b text, n int');
 SELECT error_of('SELECT * FROM bad');
 SELECT error_of('SELECT count(*) FROM bad');
 SELECT error_of('INSERT INTO t (a, b, n) SELECT * FROM bad');
--- With match_by it is no error; more than one line is no header of names; HEADER MATCH says what it says.
+-- With match_by = name it is no error; a header of several lines has no names; header = match keeps its meaning.
 SELECT rows_loaded FROM bulk_load(data_path('header_order_bad/*.csv'), 't', '{"format": "csv", "match_by": "name", "truncate": true}');
 SELECT string_agg(concat(a, b, n), ' ' ORDER BY n) FROM t;
 SELECT loaded('header_order_bad/*.csv', '{"header": 2}');
 SELECT error_of($$SELECT loaded('header_order_bad/*.csv', '{"header": "match"}')$$);
--- Who says that positions count has them count.
+-- With match_by = position, the order of the fields counts.
 SELECT loaded('header_order_bad/*.csv', '{"match_by": "position"}');
 SELECT string_agg(a || b || n, ' ' ORDER BY n) FROM t;
 SELECT loaded('header_order/2.csv'), loaded('header_order/[12].csv', '{"match_by": "position", "workers": 2}');
 SELECT string_agg(a || b || n, ' ' ORDER BY n) FROM t;
 SELECT make_foreign('positions', 'header_order/*.csv', 'a text, b text, n text', $$, match_by 'position'$$);
 SELECT string_agg(concat_ws('-', a, b, n), ' ') FROM positions;
--- Fewer names than fields do not say which field is which; a line without anything in it names nothing, also of the first file.
+-- Fewer names than fields do not identify the fields; an empty header line names no field, in the first file, too.
 \! mkdir "$PGB_DATA/header_order_few" "$PGB_DATA/header_order_blank" "$PGB_DATA/header_order_bytes"
 CALL write_file('header_order_few/1', E'b,n\na1,b1,1\n');
 CALL write_file('header_order_few/2', E'b,n\na2,b2,2\n');
@@ -116,21 +116,21 @@ SELECT loaded('header_order_blank', '{"workers": 0}');
 SELECT string_agg(a || b || n, ' ' ORDER BY n) FROM t;
 SELECT loaded('header_order_blank', '{"workers": 3}');
 SELECT string_agg(a || b || n, ' ' ORDER BY n) FROM t;
--- Bytes of a header that are no characters are nobody's business where rows with such are left out, whoever reads the file.
+-- Invalid bytes in a header are no errors if records with invalid bytes are rejected, in any process.
 DO $$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'cat >/dev/null; cd "' || data_path('header_order_bytes') || '"; for i in 1 2 3 4; do printf ''a\377,b,n\nx,y,%d\n'' $i >$i; done'); END $$;
 SELECT loaded('header_order_bytes', '{"on_error": "table", "workers": 0}');
 SELECT loaded('header_order_bytes', '{"on_error": "table", "workers": 3}');
--- One file has no other to differ from.
+-- A single file cannot differ from another one.
 SELECT loaded('header_order_bad/3*.csv');
 SELECT a || b FROM t;
 
--- Large files of which several processes read parts; text format with escapes and an unnamed field.
+-- Large files of which several processes read chunks; text format with escapes and an unnamed field.
 \! cd "$PGB_DATA/header_order_many"; seq 9000 | awk -v OFS='\t' '{ print "a" $1, "b" $1, $1 }' >x; (printf 'one\\ttab\t\\N\tn\n'; cat x) >1; (printf '\\N\tn\tone\\ttab\n'; awk -F'\t' -v OFS='\t' '{ print $2, $3, $1 }' x) >2; (printf 'n\tone\\ttab\t\\N\n'; awk -F'\t' -v OFS='\t' '{ print $3, $1, $2 }' x) >3; gzip -c 3 >4; cp 1 5; rm x; chmod a+r *
 CREATE TABLE many (a text, b text, n int);
 CREATE FUNCTION many(pattern text, options text) RETURNS text LANGUAGE sql AS $$
 	SELECT (rows_loaded, workers)::text FROM bulk_load(data_path(pattern), 'many', '{"header": true, "truncate": true}'::jsonb || options::jsonb)
 $$;
--- Fields without a name cannot be told apart by their names.
+-- Two fields without a name cannot be matched.
 SELECT error_of($$SELECT many('header_order_many', '{"workers": 2}')$$);
 \! cd "$PGB_DATA/header_order_many"; gunzip -c 4 >6; sed -i '1s/\\N/other/' 1 2 3 5 6; gzip -c 6 >4; rm 6
 SET pg_bulk.chunk_size = 16384;

@@ -1,5 +1,5 @@
 --
--- INSERT … SELECT from a foreign table as a load: which INSERTs become one, and that each comes to the same as without.
+-- INSERT … SELECT from a foreign table as a load: which INSERTs pg_bulk accelerates, and that each result equals the server's own.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -13,7 +13,7 @@ CALL write_file('three', E'1,one,2001-01-01,10\n2,,2001-02-02,\n3,three,2001-03-
 \set first 'CREATE FOREIGN TABLE first (id int, word text, day date, n int) SERVER bulk_files OPTIONS (filename ' '''' :data '/three'', format ''csv'')'
 :first;
 CREATE TABLE fresh (id int, word text, day date, n int);
--- The first statement of a connection: nothing has loaded the library before.
+-- The first statement of a connection: the library is not loaded yet.
 \c
 SET search_path = insert_select, public;
 \set ECHO all
@@ -38,7 +38,7 @@ SELECT set_config('test.dir', :'data', false) AS data \gset
 \i :helpers
 \set ECHO all
 
--- Columns: in any order, not all of them, defaults, ids, generated ones.
+-- Columns: in any order, only some of them, defaults, ids, generated ones.
 CREATE TABLE t (id int, word text, day date, n int);
 SELECT either_way('INSERT INTO t SELECT * FROM ft');
 SELECT either_way('INSERT INTO t (n, day, id) SELECT n, day, id FROM ft');
@@ -73,7 +73,7 @@ SELECT either_way('INSERT INTO dropped (word, id) SELECT word, n FROM ft', 'drop
 CALL make_table('ft', 'id int, word text, day date, n int', $$format 'csv'$$,
 	E'1,one,2001-01-01,10\n2,,2001-02-02,\n3,three,2001-03-03,30\n');
 
--- Types: values are made by the foreign table's column, and then belong to the target's type.
+-- Types: values are converted to the foreign table's column type, then to the target's type.
 CREATE DOMAIN short AS text CHECK (length(value) < 4);
 CREATE TABLE typed (id int, word varchar(3), d short);
 CALL make_table('as_is', 'id int, word varchar(3), d short', $$format 'csv'$$, E'1,one,\n2,two,xxx\n');
@@ -93,7 +93,7 @@ SELECT either_way('INSERT INTO typed SELECT * FROM as_is', 'typed');
 CREATE TABLE big (id bigint, word text);
 SELECT either_way('INSERT INTO big SELECT id, word FROM ft', 'big');
 
--- Errors of the file speak of the foreign table; errors of the table do not show the line.
+-- Errors in the file name the foreign table; errors of the target table do not show the line.
 CALL write_file('ft', E'1,one,2001-01-01,10\nx,,2001-02-02,\n');
 SELECT either_way('INSERT INTO t SELECT * FROM ft');
 SELECT either_way('INSERT INTO t (word) SELECT word FROM ft');
@@ -119,7 +119,7 @@ INSERT INTO parent VALUES (2);
 SELECT either_way('INSERT INTO t SELECT * FROM ft');
 ALTER TABLE t DROP CONSTRAINT known;
 
--- What is not a load.
+-- Statements that the server itself runs.
 SELECT either_way('INSERT INTO t SELECT * FROM ft ON CONFLICT DO NOTHING');
 SELECT either_way('INSERT INTO t SELECT * FROM ft RETURNING id');
 SELECT either_way('INSERT INTO t SELECT * FROM ft WHERE false');
@@ -169,7 +169,7 @@ SELECT either_way('INSERT INTO big SELECT id, word FROM ft WHERE id > 1', 'big')
 CREATE TABLE numbers (a numeric(4, 1), c char(5));
 SELECT either_way('INSERT INTO numbers SELECT n, word FROM ft WHERE n < 30', 'numbers');
 SELECT either_way('INSERT INTO numbers SELECT n * 100, word FROM ft', 'numbers');
--- A bad value in a column that no condition looks at, in a row that does not pass, is not seen; in another one it is.
+-- A bad value in a column without a condition is an error only in a row that passes. In a column with a condition it always is.
 CALL make_table('bad', 'id int, word text, day date, n int', $$format 'csv'$$, E'1,one,2001-01-01,10\n2,,x,\n3,three,2001-03-03,30\n');
 SELECT either_way('INSERT INTO t SELECT * FROM bad WHERE id <> 2');
 SELECT either_way('INSERT INTO t SELECT * FROM bad WHERE id > 1');
@@ -184,14 +184,14 @@ ALTER FOREIGN TABLE bad OPTIONS (DROP on_error, ADD skip '1', ADD limit '1');
 SELECT either_way('INSERT INTO t (id, word) SELECT n, word FROM bad WHERE id < 3');
 SELECT either_way('INSERT INTO t (id, word) SELECT n + 1, word FROM bad');
 
--- Views: the row is the table's, the rights are their owner's, and a check option is core's.
+-- Views: the row is the base table's, the privileges are those of the view's owner, and core checks a check option.
 CREATE VIEW through AS SELECT word, id FROM t;
 SELECT either_way('INSERT INTO through SELECT word, id FROM ft');
 CREATE VIEW checked AS SELECT * FROM t WHERE id < 3 WITH CHECK OPTION;
 SELECT either_way('INSERT INTO checked SELECT * FROM ft');
 DROP VIEW through, checked;
 
--- What the server does with values, functions and domains of its session, and at which moment.
+-- Functions and domains of the session, what the server does with values, and at which moment.
 CREATE TABLE arrays (a int[], CHECK (cardinality(array_append(a, 0)) < 100), n int GENERATED ALWAYS AS (cardinality(array_append(a, 9))) STORED);
 SELECT either_way('INSERT INTO arrays SELECT array_append(ARRAY[id], 1) FROM ft', 'arrays');
 CREATE TABLE series (id serial, n int);
@@ -217,7 +217,7 @@ DROP TRIGGER turns ON turned;
 CREATE TRIGGER turns AFTER INSERT ON turned EXECUTE FUNCTION turns();
 SELECT either_way('INSERT INTO turned SELECT id, word FROM ft', 'turned');
 
--- Triggers: those after the rows are fired by the load; others, policies and rules are core's.
+-- Triggers: the load fires AFTER triggers. Core runs tables with other triggers, policies or rules.
 CREATE TABLE log (line text);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -268,7 +268,7 @@ RESET ROLE;
 DROP POLICY low ON t;
 ALTER TABLE t DISABLE ROW LEVEL SECURITY;
 
--- Functions that may look at the table while it is loaded.
+-- Functions that may query the table during the load.
 CREATE FUNCTION so_far() RETURNS int LANGUAGE sql VOLATILE AS 'SELECT count(*)::int FROM insert_select.t';
 ALTER TABLE t ALTER n SET DEFAULT so_far();
 SELECT either_way('INSERT INTO t (id) SELECT id FROM ft');
@@ -331,13 +331,13 @@ INSERT INTO t SELECT * FROM ft;
 SELECT count(*) FROM t;
 ROLLBACK;
 
--- Few rows use few ids.
+-- Few rows reserve few ids.
 CREATE TABLE ids (i serial, id int);
 INSERT INTO ids (id) SELECT id FROM ft;
 INSERT INTO ids (id) SELECT id FROM ft;
 SELECT array_agg(i ORDER BY i) FROM ids;
 
--- Plans that are kept: the setting, the table and the file's options count as they are when a plan runs.
+-- Kept plans: the present setting, table and file options count when a plan runs.
 TRUNCATE t;
 SET plan_cache_mode = force_generic_plan;
 PREPARE load AS INSERT INTO t SELECT * FROM ft;
@@ -372,7 +372,7 @@ SELECT plan_of('EXECUTE with_parameter(1)', 'COSTS OFF, VERBOSE');
 RESET plan_cache_mode;
 SELECT plan_of('INSERT INTO t SELECT * FROM ft', 'COSTS OFF, FORMAT JSON');
 
--- Several processes. What is large enough for workers is large for a test, so they are asked for.
+-- Several processes. A file that gets workers by its size is too large for a test, so the test sets their number.
 DO $$
 DECLARE
 	lines text := (SELECT string_agg(format(E'%s,%s,%s,%s\n', i, repeat('w', i % 30), date '2000-01-01' + i % 100, i % 7), '' ORDER BY i) FROM generate_series(1, 20000) i);
@@ -397,7 +397,7 @@ SELECT error_of('INSERT INTO l (id, n) SELECT id, 1 / (id - 19000) FROM ft');
 DROP VIEW t;
 ALTER TABLE few RENAME TO t;
 
--- An empty table is loaded exclusively where that is asked for, and has a new file then.
+-- An empty table is loaded exclusively if the statement requests this, and then has a new file.
 RESET pg_bulk.chunk_size;
 CREATE FUNCTION long_lines() RETURNS text LANGUAGE sql AS $$ SELECT string_agg(format(E'%s,%s,,1\n', i, repeat('w', 1000)), '') FROM generate_series(1, 1100) i $$;
 CALL write_file('long', long_lines());
@@ -405,7 +405,7 @@ DO $$ BEGIN EXECUTE format('ALTER FOREIGN TABLE ft OPTIONS (SET filename %L)', d
 CREATE TABLE e (id int PRIMARY KEY, word text, day date, n int);
 CREATE TABLE before (file oid);
 GRANT ALL ON before TO insert_select_user;
--- Did the table get a new file since the last time?
+-- Whether the table got a new file since the last call.
 CREATE FUNCTION is_new() RETURNS text LANGUAGE plpgsql AS $$
 <<is_new>>
 DECLARE
@@ -438,7 +438,7 @@ INSERT INTO e SELECT * FROM ft;
 SELECT is_new();
 ROLLBACK;
 CALL empty();
--- With an index that is not valid, it is left alone.
+-- A table with an invalid index does not get a new file.
 CREATE TABLE divided (id int, word text, day date, n int);
 INSERT INTO divided VALUES (1, '', NULL, 0);
 CREATE INDEX CONCURRENTLY ON divided ((1 / n));
@@ -448,7 +448,7 @@ ALTER FOREIGN TABLE ft RENAME TO same;
 INSERT INTO divided SELECT id, word, day, 0 FROM same;
 SELECT count(*), min(n) FROM divided;
 ALTER FOREIGN TABLE same RENAME TO ft;
--- So it is without the right to TRUNCATE.
+-- Nor does a table without the TRUNCATE privilege.
 GRANT SELECT, INSERT ON e TO insert_select_user;
 GRANT SELECT ON ft TO insert_select_user;
 GRANT USAGE ON SCHEMA insert_select TO insert_select_user;
@@ -456,7 +456,7 @@ SET ROLE insert_select_user;
 INSERT INTO e SELECT * FROM ft;
 RESET ROLE;
 SELECT is_new();
--- What cannot be loaded leaves it as it was.
+-- A failed load leaves the table unchanged.
 CALL empty();
 CALL write_file('long', 'x,' || long_lines());
 \set VERBOSITY terse
@@ -472,7 +472,7 @@ SET pg_bulk.direct_insert = yes;
 SHOW pg_bulk.direct_insert;
 RESET pg_bulk.direct_insert;
 
--- A load leaves no row in the history.
+-- An accelerated INSERT adds no row to the history.
 SELECT count(*) FROM bulk_history WHERE target LIKE 'insert_select.%';
 \set ECHO none
 SET client_min_messages = warning;

@@ -1,6 +1,6 @@
 --
--- INSERT … SELECT from several foreign tables, put together by UNION ALL, as partitions or by inheritance: one load of
--- several files, which comes to the same as core's INSERT.
+-- INSERT … SELECT from several foreign tables by UNION ALL, as partitions or by inheritance: one load of several
+-- files, with the same result as core's INSERT.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -15,7 +15,7 @@ CALL make_table('b', 'n bigint, id int, word varchar(10)', $$format 'csv', heade
 CALL make_table('c', 'id int, word text, n int', $$format 'text'$$, E'6\tsix\t60\n\\N\tnull\t\\N\n');
 CALL make_table('e', 'id int, word text, n int', $$format 'csv'$$, '');
 CREATE TABLE fresh (id int, word text, n int);
--- The first statement of a connection: nothing has loaded the library before.
+-- The first statement of a connection: the library is not loaded yet.
 \c
 SET search_path = insert_select_append, public;
 \set ECHO all
@@ -34,7 +34,7 @@ SELECT * FROM fresh;
 \set ECHO none
 \getenv data PGB_DATA
 SELECT set_config('test.dir', :'data', false) AS data \gset
--- What amcheck has to say of a table, its partitions and their B-trees.
+-- amcheck's messages about a table, its partitions and their B-trees.
 CREATE FUNCTION complaints(target text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	heap regclass;
@@ -51,7 +51,7 @@ END $$;
 \i :helpers
 \set ECHO all
 
--- EXPLAIN tells of each file.
+-- EXPLAIN lists each file.
 CREATE TABLE t (id int, word text, n bigint);
 SELECT plan_of('INSERT INTO t SELECT * FROM a UNION ALL SELECT id, word, n FROM b', 'VERBOSE, COSTS OFF');
 SELECT plan_of('INSERT INTO t SELECT * FROM a UNION ALL SELECT * FROM c', 'VERBOSE, COSTS OFF');
@@ -89,7 +89,7 @@ SELECT either_way('INSERT INTO t SELECT id, word, late FROM c UNION ALL SELECT *
 SELECT either_way('INSERT INTO t SELECT id, word, late FROM c WHERE late > 1 UNION ALL SELECT id + 1, word, n FROM a');
 ALTER FOREIGN TABLE c DROP late;
 CALL write_file('c', E'6\tsix\t60\n\\N\tnull\t\\N\n');
--- What cannot be used twice, or is not there before the SELECT has done more.
+-- Expressions that cannot be evaluated twice, or that the SELECT computes at a higher level.
 CREATE VIEW differ AS SELECT * FROM t WHERE id <> n;
 SELECT either_way('INSERT INTO t (id, n) SELECT x * 1000000, x * 1000000 FROM (SELECT random() AS x FROM a UNION ALL SELECT random() FROM c) s', 'differ');
 SELECT either_way('INSERT INTO t (id, n) SELECT x * 1000000, x * 1000000 FROM (SELECT random() AS x FROM a WHERE id > 1) s', 'differ');
@@ -137,7 +137,7 @@ INSERT INTO p4 VALUES (4, 'four', 4);
 SELECT either_way('INSERT INTO t SELECT * FROM p');
 SELECT either_way('INSERT INTO t SELECT * FROM p WHERE n < 4');
 DROP TABLE p4;
--- Which files are read is sometimes known only then; what is in the others does not count.
+-- Some files are pruned only at execution; errors in the pruned files have no effect.
 CALL write_file('p2', E'2,2,two\n3,22,astray\n');
 CREATE FUNCTION three() RETURNS int LANGUAGE sql STABLE AS 'SELECT length(current_setting(''pg_bulk.direct_insert'')) * 0 + 3';
 SELECT either_way('INSERT INTO t SELECT * FROM p WHERE n = three()');
@@ -150,7 +150,7 @@ SELECT either_way('INSERT INTO t SELECT * FROM a');
 SELECT either_way('INSERT INTO t SELECT * FROM ONLY a');
 DROP FOREIGN TABLE child;
 
--- Targets: all parts are one INSERT to keys, constraints, triggers and ids.
+-- Targets: keys, constraints, triggers and ids see one INSERT.
 CREATE TABLE keyed (id int PRIMARY KEY, word text, n int REFERENCES keyed);
 CREATE INDEX ON keyed (word, n);
 CREATE INDEX ON keyed (lower(word)) WHERE n IS NULL;
@@ -189,7 +189,7 @@ SELECT either_way('INSERT INTO t SELECT * FROM a UNION ALL SELECT * FROM c', 'lo
 DROP TRIGGER a ON t;
 DROP TRIGGER b ON t;
 DROP TRIGGER r ON t;
--- Values out of line, few rows behind what the table has.
+-- Out-of-line values; few rows, appended behind existing rows.
 CREATE TABLE wide (id int, word text, n bigint);
 ALTER TABLE wide ALTER word SET STORAGE EXTERNAL;
 INSERT INTO wide VALUES (0, 'old', 0);
@@ -201,7 +201,7 @@ SELECT either_way('INSERT INTO wide SELECT id, left(word, 5000), n FROM w UNION 
 INSERT INTO wide SELECT id, left(word, 5000), n FROM w UNION ALL SELECT * FROM a UNION ALL SELECT * FROM w;
 SELECT complaints('wide');
 
--- Errors: of which file, and nothing stays of the others.
+-- Errors name the file, and no row of the other files stays.
 CALL make_table('bad', 'id int, word text, n int', $$format 'csv'$$, E'7,seven,70\n8,eight,x\n');
 SELECT either_way('INSERT INTO t SELECT * FROM a UNION ALL SELECT * FROM bad');
 SELECT error_of('INSERT INTO t SELECT * FROM a UNION ALL SELECT * FROM bad');
@@ -228,7 +228,7 @@ SELECT either_way('INSERT INTO t SELECT * FROM e UNION ALL SELECT * FROM a UNION
 SELECT either_way('INSERT INTO t SELECT * FROM e WHERE id > 0 UNION ALL SELECT * FROM a');
 SELECT count(*) FROM t;
 
--- Errors about keys name the later of two rows, in whichever file it is.
+-- Errors about keys name the later of two rows, in any file.
 CREATE FUNCTION key_error(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN QUERY SELECT l FROM error_of(statement) l WHERE l !~ '^HINT';
@@ -241,14 +241,14 @@ SELECT key_error('INSERT INTO ids SELECT * FROM a UNION ALL SELECT 5, word::text
 INSERT INTO ids VALUES (2);
 SELECT key_error('INSERT INTO ids SELECT * FROM a UNION ALL SELECT * FROM c WHERE id = 6');
 TRUNCATE ids;
--- What cannot be read again.
+-- Programs, which cannot be read again.
 CREATE FOREIGN TABLE printed (id int, word text, n int) SERVER bulk_files OPTIONS (program 'printf "id,word,n\n21,x,1\n22,\"a\nb\",1\n3,y,1\n"', format 'csv', header 'true');
 SELECT key_error('INSERT INTO ids SELECT * FROM printed UNION ALL SELECT id, word, n FROM c WHERE id = 6 UNION ALL SELECT id * 11 + 11, word, n FROM a WHERE id = 1');
 SELECT key_error('INSERT INTO ids SELECT * FROM a UNION ALL SELECT * FROM printed UNION ALL SELECT id, word, n FROM c WHERE id = 6');
 CREATE UNIQUE INDEX ON ids (word);
 SELECT key_error('INSERT INTO ids SELECT * FROM c WHERE id = 6 UNION ALL SELECT id, ''six'', n FROM a WHERE id = 3 UNION ALL SELECT id + 10, word, n FROM a');
 
--- Rights are those of the parent; a view's are its owner's.
+-- Privileges are those on the parent; for a view, those of its owner.
 CREATE ROLE insert_select_append_user;
 GRANT USAGE ON SCHEMA insert_select_append TO insert_select_append_user;
 GRANT INSERT, SELECT ON t TO insert_select_append_user;
@@ -264,7 +264,7 @@ SELECT error_of('INSERT INTO t SELECT id, word, n FROM p1 UNION ALL SELECT * FRO
 RESET ROLE;
 TRUNCATE t;
 
--- Row count, savepoints, a snapshot of its own.
+-- Row count, savepoints, an isolation level with one snapshot.
 DO $$
 DECLARE n int;
 BEGIN
@@ -281,7 +281,7 @@ COMMIT;
 SELECT count(*) FROM t;
 SELECT complaints('t');
 
--- Plans that are kept: files, partitions, triggers and the setting count as they are when a plan runs.
+-- Kept plans: the present files, partitions, triggers and setting count when a plan runs.
 TRUNCATE t;
 PREPARE load AS INSERT INTO t SELECT * FROM a UNION ALL SELECT id, word, n FROM p;
 EXECUTE load;
@@ -325,7 +325,7 @@ SELECT plan_of('EXECUTE filtered(1)', 'COSTS OFF, VERBOSE');
 RESET plan_cache_mode;
 SELECT plan_of('EXECUTE filtered(1)', 'COSTS OFF, VERBOSE');
 
--- Several processes, for some of the files. What is large enough for workers is large for a test, so they are asked for.
+-- Several processes for some of the files. A file that gets workers by its size is too large for a test, so the test sets their number.
 DO $$
 DECLARE
 	line text := E'%s,%s,%s,%s\n';
@@ -350,7 +350,7 @@ CREATE INDEX ON l (md5(word));
 CREATE INDEX ON l (n) WHERE n > 3;
 CREATE INDEX ON l ((word COLLATE "POSIX")) INCLUDE (n);
 CREATE INDEX ON l USING hash (n);
--- The ids are as many and in order, but there are gaps.
+-- The number of ids and their order are the same, but there are gaps.
 CREATE VIEW result AS SELECT count(*), sum(id) ids, sum(length(word)) words, max(day), sum(n) ns, count(DISTINCT s) s, md5(string_agg(md5((id, word, day, n)::text), '' ORDER BY id)) FROM l;
 CREATE FUNCTION result_of(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
@@ -375,7 +375,7 @@ BEGIN
 END $$;
 SELECT DISTINCT key_errors('INSERT INTO l (id, word, day, n) SELECT * FROM m4 UNION ALL SELECT id + 60000, word, day, n FROM m1 UNION ALL SELECT * FROM m3 UNION ALL
 	SELECT id + 30000, word, day, n FROM m1 WHERE id = 10996 OR id < 1000 UNION ALL SELECT id + 80000, word, day, n FROM m1');
--- Behind rows that are there, and into a table that is new.
+-- Behind existing rows, and into a new table.
 INSERT INTO l (id, word, day, n, s) SELECT -i, md5(i::text), '2001-01-01', i, -i FROM generate_series(1, 1000) i;
 SELECT result_of('INSERT INTO l (id, word, day, n) SELECT * FROM all_files');
 SET pg_bulk.workers = 2;
@@ -394,7 +394,7 @@ SELECT max(s) FILTER (WHERE id <= 12000) < min(s) FILTER (WHERE id > 12000) FROM
 TRUNCATE l;
 SELECT regexp_replace(plan_of('INSERT INTO l (id, word, day, n) SELECT * FROM all_files', 'ANALYZE, VERBOSE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF'), '(Pages Appended|Workers Launched): [1-9]\d*', '\1');
 SELECT complaints('l');
--- Into partitions, which each file has rows for.
+-- Into partitions; each file has rows for each of them.
 CREATE TABLE parts (id int, word text, day date, n int, PRIMARY KEY (id, n)) PARTITION BY HASH (n);
 CREATE TABLE parts0 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TABLE parts1 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 1);
@@ -404,12 +404,12 @@ INSERT INTO parts SELECT * FROM all_files;
 SELECT complaints('parts');
 SELECT count(*) FROM (TABLE parts EXCEPT ALL TABLE all_files) x;
 SELECT count(*) FROM (TABLE all_files EXCEPT ALL TABLE parts) x;
--- An error in the last file, when the others are in.
+-- An error in the last file, after the others have been loaded.
 DO $$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'cat >/dev/null; echo 1,2,3 >>' || data_path('m4')); END $$;
 SELECT error_of('INSERT INTO parts SELECT * FROM all_files WHERE id > 45000');
 SELECT count(*) FROM parts;
 
--- Rows left out, and too many of them.
+-- Rejected rows, and more of them than reject_limit allows.
 CALL make_table('m5', 'id int, word text, day date, n int', $f$format 'csv', on_error 'ignore', reject_limit '4'$f$, '');
 DO $$
 DECLARE
@@ -425,7 +425,7 @@ SET pg_bulk.workers = 2;
 SELECT error_of('INSERT INTO l (id, word, day, n) SELECT * FROM m1 UNION ALL SELECT * FROM m5 UNION ALL SELECT * FROM m3');
 SELECT count(*) FROM l;
 
--- A load leaves no row in the history.
+-- An accelerated INSERT adds no row to the history.
 SELECT count(*) FROM bulk_history WHERE target LIKE 'insert_select_append.%';
 \set ECHO none
 SET client_min_messages = warning;

@@ -1,6 +1,6 @@
 --
--- INSERT … SELECT from a foreign table where core's own tests of INSERT look: columns, types, constraints, triggers,
--- rules, views, statements around it. Each is done as a load and by core, and comes to the same.
+-- INSERT … SELECT from a foreign table, for the topics of core's own tests of INSERT: columns, types, constraints,
+-- triggers, rules, views, statements around it. Each runs as a load and by core, with equal results.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -37,7 +37,7 @@ ALTER TABLE t DROP later;
 SELECT either_way('INSERT INTO t TABLE ft');
 SELECT either_way('INSERT INTO t (n, day, id) SELECT n, day, id FROM ft');
 
--- A default that is NULL by its column, by its domain, and one that the domain has.
+-- A default that is NULL by the column or by the domain, and the default of a domain.
 CREATE DOMAIN seven AS int DEFAULT 7 CHECK (value > 5);
 CREATE DOMAIN never_null AS text NOT NULL;
 CREATE DOMAIN short AS varchar(3);
@@ -56,7 +56,7 @@ ALTER TABLE domains ALTER d DROP DEFAULT;
 SELECT either_way('INSERT INTO domains (id) SELECT id FROM ft', 'domains');
 SELECT either_way('INSERT INTO domains (id) SELECT id FROM ft WHERE id > 3', 'domains');
 
--- Subscripts and fields, and domains over them, which are checked when the value is made.
+-- Subscripts and fields, and domains over them, which are checked when the value is built.
 CREATE TYPE pair AS (a int, b text[]);
 CREATE DOMAIN positive AS int[] CHECK (value[1] > 1);
 CREATE DOMAIN proper AS pair CHECK ((value).b[1] IS NOT NULL);
@@ -81,12 +81,12 @@ CALL write_file('pieces', E'1|{1,2}|(1,"{a,b}")|{2,3}|(1,{x})\n2|{}|(,)|{1}|(2,{
 SELECT either_way('INSERT INTO parts (f1, f2) SELECT f1, f2 FROM pieces', 'parts');
 SELECT either_way('INSERT INTO parts (f1, f5) SELECT f1, f5 FROM pieces', 'parts');
 
--- A value looks the same to whoever measures it.
+-- A function that inspects a value's storage gets the same answer.
 CREATE TABLE looks (word text, size int, kind text, same bool);
 SELECT either_way('INSERT INTO looks SELECT word, pg_column_size(word), pg_typeof(day), word IS NOT DISTINCT FROM ft.word FROM ft', 'looks');
 SELECT either_way('INSERT INTO looks SELECT rpad(word, 3000, ''x''), pg_column_size(rpad(word, 3000, ''x'')) FROM ft WHERE id = 1', '(SELECT length(word), size FROM looks)');
 
--- Rows that are large, and a page that is to be kept half empty.
+-- Large rows, and a fillfactor of 10.
 CREATE TABLE large (a int, b text) WITH (fillfactor = 10);
 ALTER TABLE large ALTER b SET STORAGE plain;
 SELECT either_way('INSERT INTO large SELECT id, CASE id WHEN 2 THEN repeat(''a'', 8126) WHEN 3 THEN repeat(''b'', 1000) END FROM ft', '(SELECT a, length(b), (ctid::text::point)[0] - min((ctid::text::point)[0]) OVER () AS page FROM large)');
@@ -122,7 +122,7 @@ SELECT any_way('INSERT INTO tight (n) SELECT id FROM twelve WHERE id > 4', 'tigh
 ALTER SEQUENCE serials_a_seq CACHE 10;
 SELECT either_way('INSERT INTO serials (d) SELECT word FROM ft WHERE id = 3', 'serials');
 DROP TABLE serials;
--- Columns that take turns in one sequence, and expressions that take part.
+-- Columns that share one sequence, and expressions that use it, too.
 CREATE SEQUENCE turns;
 CREATE TABLE alternating (a int DEFAULT nextval('turns'), b int DEFAULT nextval('turns'), c text);
 SELECT either_way('INSERT INTO alternating (c) SELECT word FROM ft', 'alternating');
@@ -138,7 +138,7 @@ ALTER VIEW taking_turns ALTER a SET DEFAULT nextval('turns'), ALTER b SET DEFAUL
 SELECT either_way('INSERT INTO taking_turns (c) SELECT word FROM ft', 'alternating');
 ALTER VIEW taking_turns ALTER a SET DEFAULT nextval('turns') + 0;
 SELECT either_way('INSERT INTO taking_turns (c) SELECT word FROM ft', 'alternating');
--- Numbers by chance come in core's order.
+-- random() gives its numbers in core's order.
 CREATE TABLE chance (a float8 DEFAULT random(), b float8, c float8 DEFAULT random());
 CREATE FUNCTION seeded(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
@@ -170,7 +170,7 @@ CREATE DOMAIN little AS int CHECK (value < 20);
 CREATE TABLE generated_domain (a int, b little GENERATED ALWAYS AS (a * 2) STORED);
 SELECT any_way('INSERT INTO generated_domain SELECT id FROM twelve', 'generated_domain');
 
--- Constraints: which row and which constraint it was.
+-- Constraints: the error names the same row and constraint.
 CREATE TABLE checks (id int NOT NULL, word text, n int CONSTRAINT n_small CHECK (n < 100), CONSTRAINT both_set CHECK (word IS NOT NULL OR n IS NOT NULL),
 	CONSTRAINT a_first CHECK (id <> 11));
 SELECT any_way('INSERT INTO checks SELECT id, word, n FROM twelve', 'checks');
@@ -184,7 +184,7 @@ SELECT either_way('INSERT INTO heir SELECT id, ''w'', n, id FROM ft', 'heir');
 SELECT either_way('INSERT INTO heir SELECT id, ''w'', n, 2 FROM ft', 'checks');
 SELECT either_way('INSERT INTO checks SELECT id, ''w'', n FROM ft', '(SELECT * FROM checks)');
 
--- Keys: unique, exclusion, deferred, expressions, parts, included columns.
+-- Keys: unique, exclusion, deferred, expressions, partial, included columns.
 CREATE TABLE keys (id int PRIMARY KEY, word text, n int);
 CREATE UNIQUE INDEX keys_word ON keys (lower(word)) WHERE n > 50;
 CREATE INDEX keys_n ON keys (n DESC) INCLUDE (word);
@@ -209,7 +209,7 @@ CREATE INDEX ON by_others USING brin (day);
 CREATE INDEX ON by_others USING hash (id);
 SELECT either_way('INSERT INTO by_others SELECT id, ARRAY[word, id::text], day FROM twelve', 'by_others');
 
--- Foreign keys: missing, there, to itself, deferred, not enforced, of several columns.
+-- Foreign keys: missing, present, self-referencing, deferred, not enforced, of several columns.
 CREATE TABLE parent (id int PRIMARY KEY, word text, UNIQUE (id, word));
 INSERT INTO parent VALUES (1, 'one'), (3, 'three'), (4, 'for');
 CREATE TABLE referring (id int REFERENCES parent, word text, n int);
@@ -266,7 +266,7 @@ SELECT either_way('INSERT INTO seen SELECT id, word, n FROM ft', 'seen');
 ALTER TABLE seen ENABLE REPLICA TRIGGER before_row;
 SELECT either_way('INSERT INTO seen SELECT id, word, n FROM ft', 'seen');
 DROP TRIGGER before_row ON seen;
--- What an AFTER trigger does to the table, and an error of one.
+-- An AFTER trigger that changes the table, and one that fails.
 CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	IF NEW.id = 3 THEN
@@ -281,7 +281,7 @@ CREATE TRIGGER meddle AFTER INSERT ON seen FOR EACH ROW EXECUTE FUNCTION meddle(
 SELECT either_way('INSERT INTO seen SELECT id, word, n FROM ft', 'seen');
 SELECT either_way('INSERT INTO seen SELECT id, word, n FROM twelve', 'seen');
 DROP TRIGGER meddle ON seen;
--- A condition that looks at the table sees the rows before.
+-- A condition that queries the table sees the rows from before the statement.
 CREATE FUNCTION few() RETURNS bool VOLATILE LANGUAGE plpgsql AS 'BEGIN RETURN count(*) < 3 FROM seen; END';
 CREATE TRIGGER when_few AFTER INSERT ON seen FOR EACH ROW WHEN (few()) EXECUTE FUNCTION note();
 SELECT either_way('INSERT INTO seen SELECT id, word, n FROM twelve WHERE id < 5', 'log');
@@ -362,7 +362,7 @@ SELECT either_way('WITH x AS (SELECT id, word FROM ft WHERE id <> 2) INSERT INTO
 SELECT either_way('WITH RECURSIVE x AS (SELECT 10 AS i UNION ALL SELECT i + 1 FROM x WHERE i < 12) INSERT INTO base SELECT i, word FROM x JOIN ft ON id = i - 9', 'base');
 SELECT either_way('WITH unused AS (SELECT 1 / 0) INSERT INTO base SELECT id, word FROM ft WHERE id <> 2', 'base');
 
--- What the SELECT may be.
+-- Forms of the SELECT.
 SELECT either_way('INSERT INTO t (id) SELECT id FROM twelve ORDER BY word LIMIT 3');
 SELECT either_way('INSERT INTO t (id) SELECT id FROM twelve LIMIT 2 OFFSET 3');
 SELECT either_way('INSERT INTO t (n) SELECT DISTINCT n / 40 FROM twelve');
@@ -384,9 +384,9 @@ SELECT either_way('INSERT INTO t (id) SELECT id FROM ft WHERE tableoid = ''ft'':
 SELECT either_way('INSERT INTO t (id, n) SELECT id, CASE WHEN id = 2 THEN 1 / (id - 2) END FROM ft');
 SELECT either_way('INSERT INTO t (id) SELECT id FROM (SELECT DISTINCT id FROM ft) x');
 SELECT either_way('INSERT INTO t (id) SELECT id FROM (SELECT id, random() r FROM ft) x WHERE r < 2');
--- The target is read, too, or its state is looked at.
+-- Statements that also read the target, or its state.
 INSERT INTO t (id) VALUES (1), (2);
--- (Not by a join that begins with the other table, as newer versions would.)
+-- (Without a hash join, in which newer versions would begin with the other table.)
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 SELECT either_way('INSERT INTO t (id) SELECT f.id FROM ft f LEFT JOIN t USING (id) WHERE t.id IS NULL');
@@ -413,7 +413,7 @@ SELECT either_way('INSERT INTO t (id) SELECT a[1] FROM fresh_ones');
 SELECT either_way('INSERT INTO t (id) SELECT (b).a FROM fresh_ones');
 TRUNCATE t;
 
--- Kinds of targets.
+-- Types of targets.
 CREATE UNLOGGED TABLE unlogged (LIKE numbered);
 SELECT any_way('INSERT INTO unlogged TABLE twelve', 'unlogged');
 CREATE TEMP TABLE temporary (LIKE numbered);
@@ -428,7 +428,7 @@ SELECT either_way('INSERT INTO typed SELECT id, word FROM ft', 'typed');
 CREATE TABLE nothing ();
 SELECT either_way('INSERT INTO nothing SELECT FROM ft', 'nothing');
 
--- A file that is not as it should be.
+-- Malformed files.
 CALL make_table('broken', 'id int, word text, day date, n int', $$format 'csv'$$, E'1,one,2001-01-01,10\n2,,2001-02-02,x\n3,three,2001-03-03\n');
 SELECT either_way('INSERT INTO base (a, b, c) SELECT id, word, n FROM broken', 'base');
 SELECT either_way('INSERT INTO t (id) SELECT id FROM broken');
@@ -439,7 +439,7 @@ SELECT either_way('INSERT INTO identities (b) SELECT word FROM broken', 'identit
 ALTER FOREIGN TABLE broken OPTIONS (SET filename '/nowhere');
 SELECT either_way('INSERT INTO base (a, b, c) SELECT id, word, n FROM broken', 'base');
 
--- EXPLAIN tells of triggers as it does without a load: how often they were called, and by what name.
+-- EXPLAIN shows triggers as without a load: number of calls, and name.
 CREATE FUNCTION calls(statement text, mode text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	line text;

@@ -1,6 +1,6 @@
 --
--- INSERT … SELECT from a foreign table joined with small tables, as a load: it comes to the same as core's INSERT, whatever
--- the number of processes.
+-- INSERT … SELECT from a foreign table joined with small tables, as a load: the result equals that of core's INSERT
+-- for each number of processes.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -21,7 +21,7 @@ CREATE TABLE nothing (id int, name text);
 ANALYZE items, kinds, nothing;
 CREATE TABLE t (id int, item int, word text, n numeric);
 CREATE TABLE fresh (id int, word text);
--- The first statement of a connection: nothing has loaded the library before.
+-- The first statement of a connection: the library is not loaded yet.
 \c
 SET search_path = insert_select_joins, public;
 \set ECHO all
@@ -40,7 +40,7 @@ SELECT count(*), min(id), max(id), count(word) FROM fresh;
 \set ECHO none
 \getenv data PGB_DATA
 SELECT set_config('test.dir', :'data', false) AS data \gset
--- What comes of it in one process, and with workers: how many rows, and which.
+-- The result of one process, and with workers: number and checksum of the rows.
 CREATE FUNCTION joined(statement text, target text DEFAULT 't', processes int[] DEFAULT '{0,2}') RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(line, ' ') FROM either_way(statement,
 		format('(SELECT count(*), md5(string_agg(%I::text, '';'' ORDER BY %1$I::text)) FROM %1$I)', target), processes) line
@@ -72,9 +72,9 @@ SELECT joined('INSERT INTO t SELECT o.id, i.id, k.kind FROM orders o LEFT JOIN i
 SELECT joined('INSERT INTO t (id, n) SELECT o.id, total FROM orders o JOIN (SELECT id, sum(price) AS total FROM items GROUP BY id) i ON i.id = o.item');
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, v FROM orders o JOIN (VALUES (1, ''a''), (2, ''b''), (2, ''c'')) v (i, v) ON i = o.item');
 SELECT joined('INSERT INTO t (id) SELECT o.id FROM orders o JOIN items i ON i.id = o.item WHERE o::text LIKE ''%1%''');
--- What is in a row of the file that nobody looks at is not looked at.
+-- Fields of the file that the query does not need are not converted.
 SELECT joined('INSERT INTO t (id, n) SELECT i.price, i.id FROM orders o JOIN items i ON i.id = o.item');
--- Nothing on one side.
+-- No rows on one side.
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM none o LEFT JOIN items i ON i.id < o.item');
 -- (From 16 on a hash join could begin with the other table.)
 SET enable_hashjoin = off;
@@ -105,7 +105,7 @@ RESET enable_seqscan;
 RESET enable_memoize;
 RESET enable_material;
 RESET enable_mergejoin;
--- Defaults, of which ids are for one process; generated columns, constraints, partitions.
+-- Defaults, among which serial ids require one process; generated columns, constraints, partitions.
 CREATE TABLE defaults (id serial, o int, word text DEFAULT 'none', n int DEFAULT 1, twice int GENERATED ALWAYS AS (o * 2) STORED, u text DEFAULT current_user);
 SELECT joined('INSERT INTO defaults (o, n) SELECT o.id, i.price FROM orders o JOIN items i ON i.id = o.item', 'defaults');
 CREATE TABLE parted (id int, item int, word text, CHECK (item >= 0)) PARTITION BY RANGE (item);
@@ -113,7 +113,7 @@ CREATE TABLE low PARTITION OF parted FOR VALUES FROM (MINVALUE) TO (10);
 CREATE TABLE high PARTITION OF parted FOR VALUES FROM (10) TO (MAXVALUE);
 SELECT joined('INSERT INTO parted SELECT o.id, i.id, i.name FROM orders o JOIN items i ON i.id = o.item', 'parted');
 SELECT joined('INSERT INTO parted SELECT o.id, i.id - 1, i.name FROM orders o JOIN items i ON i.id = o.item', 'parted');
--- Long values of a joined table, stored elsewhere, compressed, and short.
+-- Long values of a joined table: stored out of line, compressed, and short.
 CREATE TABLE long (id int, plain text, word text);
 ALTER TABLE long ALTER plain SET STORAGE EXTERNAL;
 INSERT INTO long SELECT i, repeat(md5(i::text), 40 * i), repeat('word ', 1 + 900 * i) FROM generate_series(0, 5) i;
@@ -121,11 +121,11 @@ ANALYZE long;
 CREATE TABLE wide (id int, word text, plain text);
 CREATE INDEX ON wide (word) WHERE id < 0;
 SELECT joined('INSERT INTO wide SELECT o.id, l.word, l.plain FROM orders o JOIN long l ON l.id = o.item', 'wide');
--- Values that the server's input functions make stay for all rows of a record, whatever is evaluated for one of them.
+-- A value that an input function returned stays valid for all rows of a record, even when the function is called again meanwhile.
 CALL make_table('points', 'id int, p point, word text', $$format 'text'$$, E'1\t(1,2)\ta\n4\t(3,4)\tb\n7\t(5,6)\tc\n12\t(7,8)\td\n');
 CREATE TABLE placed (id int, p point, who text DEFAULT upper(current_user::text), at text, CHECK (p::text || who <> ''));
 SELECT joined('INSERT INTO placed (id, p, at) SELECT o.id, o.p, o.p::text || i.name FROM points o LEFT JOIN items i ON i.id < o.id', 'placed');
--- Where rows take their time, each process has its share of them.
+-- If rows take long, all processes work on them.
 \set ECHO none
 CREATE FUNCTION slowly(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN PERFORM pg_sleep(0.0005); RETURN true; END $$;
 CREATE FUNCTION who(int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN pg_backend_pid(); END $$;
@@ -142,13 +142,13 @@ SELECT joined('INSERT INTO slow SELECT id, word, n FROM orders o WHERE EXISTS (S
 SELECT joined('INSERT INTO slow SELECT id, word, n FROM orders o WHERE NOT EXISTS (SELECT FROM items i WHERE i.id = o.item)', 'slow');
 SELECT joined('INSERT INTO slow SELECT o.id, k.kind, i.price FROM orders o JOIN items i ON i.id = o.item LEFT JOIN kinds k USING (word)', 'slow', '{4}');
 SELECT joined('INSERT INTO slow SELECT o.id, i.name, o.n FROM orders o JOIN items i ON i.id < o.item WHERE o.id < 100', 'slow');
--- The last record of a process does not pass.
+-- The last record of a process does not pass the condition.
 SELECT joined('INSERT INTO slow SELECT o.id, i.name, o.n FROM orders o LEFT JOIN items i ON i.id = o.item WHERE o.id < 100', 'slow');
 SELECT joined('INSERT INTO slow SELECT o.id, l.word || l.plain, 1 FROM orders o JOIN long l ON l.id = o.item', 'slow');
 SELECT joined('INSERT INTO slow SELECT o.id, i.name, 1 / (o.id - 444) FROM orders o JOIN items i ON i.id = o.item', 'slow');
 RESET pg_bulk.workers;
 RESET pg_bulk.chunk_size;
--- Keys: built and checked when all rows are in.
+-- Keys: built and checked after all rows are in.
 CREATE TABLE kept (id int PRIMARY KEY);
 CREATE TABLE keyed (id int, name text, item int REFERENCES kept (id), PRIMARY KEY (id, name));
 INSERT INTO kept SELECT generate_series(0, 10);
@@ -162,12 +162,12 @@ INSERT INTO keyed SELECT o.id + 600, i.name, i.id FROM orders o JOIN items i ON 
 SELECT count(*) FROM keyed;
 SELECT bt_index_parent_check(indexrelid, true, true) FROM pg_index WHERE indrelid = 'keyed'::regclass;
 SELECT * FROM verify_heapam('keyed');
--- Errors are those of the first row, with COPY's context if they are about a value.
+-- The error is that of the first row, with COPY's context if it is about a value.
 CALL make_table('bad', 'id int, item int, word text, n numeric', $$format 'csv'$$,
 	as_file('SELECT i, i % 20 AS item, ''word'' AS word, CASE WHEN i IN (333, 500) THEN ''x'' ELSE i::text END AS n FROM generate_series(1, 600) i'));
 SELECT error_of('INSERT INTO t SELECT o.id, o.item, i.name, o.n FROM bad o JOIN items i ON i.id = o.item');
 SELECT error_of('INSERT INTO t SELECT o.id, o.item, i.name, o.n FROM bad o JOIN items i ON i.id = o.item WHERE o.n > 0');
--- A column that no condition looks at is converted for rows that pass.
+-- A column without a condition is converted only in rows that pass.
 SELECT error_of('INSERT INTO t SELECT o.id, o.item, i.name, o.n FROM bad o JOIN items i ON i.id = o.item WHERE o.id NOT IN (333, 500)');
 SELECT error_of('INSERT INTO t (id, n) SELECT o.id, 1 / (o.id - 333) FROM bad o JOIN items i ON i.id = o.item WHERE o.id NOT IN (400, 500)');
 SELECT error_of('INSERT INTO t (id, n) SELECT o.id, i.price / i.id FROM orders o JOIN items i ON i.id = o.item');
@@ -207,7 +207,7 @@ CALL by_variables(100, '?');
 SELECT count(*), min(word), max(word) FROM t;
 TRUNCATE t;
 RESET plan_cache_mode;
--- What a statement of the same transaction has written is joined, and goes with its subtransaction.
+-- Rows that an earlier statement of the transaction has written are joined, also after ROLLBACK TO.
 BEGIN;
 INSERT INTO items VALUES (22, 'new', 1);
 SAVEPOINT s;
@@ -219,7 +219,7 @@ SELECT count(*) FROM t;
 INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item WHERE i.name LIKE 'new%';
 SELECT word, count(*) FROM t GROUP BY word ORDER BY word;
 ROLLBACK;
--- A table that was small when it was planned: its hash table goes to disk.
+-- A table that was small when the plan was made has grown: its hash table spills to disk.
 CREATE TABLE grown (id int, name text);
 INSERT INTO grown VALUES (1, 'one');
 ANALYZE grown;
@@ -254,7 +254,7 @@ RESET pg_bulk.direct_insert;
 SELECT count(*) FROM by_load;
 TABLE by_load EXCEPT ALL TABLE t;
 TABLE t EXCEPT ALL TABLE by_load;
--- Now no line is to blame.
+-- With a spilled hash table the error names no line.
 TRUNCATE t;
 ALTER TABLE t ADD CHECK (item <> 7);
 SELECT error_of('EXECUTE by_grown');
@@ -262,9 +262,9 @@ ALTER TABLE t DROP CONSTRAINT t_item_check;
 RESET work_mem;
 RESET hash_mem_multiplier;
 RESET plan_cache_mode;
--- Figures of EXPLAIN ANALYZE are those of all processes.
+-- EXPLAIN ANALYZE shows the sums of all processes.
 \set ECHO none
--- Rows of each node, and rows removed by it. What is averaged over processes is exact but for half a row each.
+-- Rows of each node, and rows removed by it. Averages over processes are rounded: each may be off by half a row.
 CREATE FUNCTION figures(statement text, workers int, OUT node text, OUT loops int, OUT n numeric, OUT removed numeric) RETURNS SETOF record LANGUAGE plpgsql AS $$
 DECLARE
 	json json;
@@ -281,7 +281,7 @@ END $$;
 SELECT figures(:counted, 0);
 SELECT a.node, abs(a.n - b.n) <= a.loops, abs(a.removed - b.removed) <= a.loops FROM figures(:counted, 2) a JOIN figures(:counted, 0) b USING (node) WHERE node !~ 'Scan i|Hash$';
 TRUNCATE t;
--- To explain it takes no transaction id.
+-- EXPLAIN assigns no transaction id.
 BEGIN;
 SELECT count(*) > 3 AS explained FROM plan_of('INSERT INTO t SELECT * FROM orders') UNION ALL
 SELECT count(*) > 3 FROM plan_of('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item', 'VERBOSE') UNION ALL
@@ -291,7 +291,7 @@ SET LOCAL pg_bulk.direct_insert = 'exclusive';
 SELECT count(*) > 3 AS explained FROM plan_of('INSERT INTO fresh SELECT id, word FROM orders');
 SELECT pg_current_xact_id_if_assigned() IS NULL;
 ROLLBACK;
--- What is only for one process.
+-- Queries that only one process can run.
 CREATE TEMP TABLE mine AS TABLE items;
 ANALYZE mine;
 SET pg_bulk.workers = 2;
@@ -299,7 +299,7 @@ SELECT substring(line FROM 'Workers.*') FROM plan_of('INSERT INTO t (id, word) S
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN mine i ON i.id = o.item');
 CREATE FUNCTION unsafe(text) RETURNS text LANGUAGE sql STABLE AS $$ SELECT $1 || current_setting('work_mem') $$;
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, unsafe(i.name) FROM orders o JOIN items i ON i.id = o.item');
--- Rights and policies of the joined table are asked for as ever.
+-- Privileges and policies of the joined table are checked as without a load.
 CREATE ROLE insert_select_joiner;
 GRANT USAGE ON SCHEMA insert_select_joins TO insert_select_joiner;
 GRANT ALL ON t, orders, kinds TO insert_select_joiner;
@@ -315,7 +315,7 @@ RESET ROLE;
 ALTER TABLE items DISABLE ROW LEVEL SECURITY;
 DROP OWNED BY insert_select_joiner;
 DROP ROLE insert_select_joiner;
--- What is core's business.
+-- Queries that core runs.
 SELECT joined('INSERT INTO t (id, n) SELECT o.id, o.tableoid::int - ''orders''::regclass::int FROM orders o JOIN items i ON i.id = o.item', processes => '{0}');
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o RIGHT JOIN items i ON i.id = o.item', processes => '{0}');
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o FULL JOIN items i ON i.id = o.item', processes => '{0}');
@@ -327,7 +327,7 @@ SELECT joined('INSERT INTO t (id, word) SELECT o.id, t.word FROM orders o LEFT J
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item WHERE i.price < random() * 0', processes => '{0}');
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN (SELECT * FROM items ORDER BY price LIMIT 3) i ON i.id = o.item', processes => '{0}');
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, g.name FROM grown g JOIN orders o ON g.id = o.item WHERE g.id > 0', processes => '{0}');
--- Rows that are locked, here or there; a table that is no heap.
+-- Row locks on either table; a target with another access method.
 SELECT joined('INSERT INTO t (id, word) SELECT id, word FROM orders FOR UPDATE', processes => '{0}');
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item FOR UPDATE', processes => '{0}');
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item FOR UPDATE OF i', processes => '{0}');
@@ -338,7 +338,7 @@ SELECT joined('INSERT INTO t SELECT * FROM orders o WHERE EXISTS (SELECT FROM it
 SELECT joined('INSERT INTO t SELECT * FROM orders WHERE item IN (SELECT id FROM items FOR SHARE)', processes => '{0}');
 BEGIN;
 INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item FOR UPDATE OF i;
--- Of those that were joined: xmax is the transaction's.
+-- Rows of the joined table: xmax is the transaction's.
 SELECT count(*) FILTER (WHERE xmax = pg_current_xact_id()::xid) AS locked, count(*) FILTER (WHERE EXISTS (SELECT FROM orders o WHERE o.item = i.id)) AS joined FROM items i;
 ROLLBACK;
 CREATE ACCESS METHOD insert_heap TYPE TABLE HANDLER heap_tableam_handler;

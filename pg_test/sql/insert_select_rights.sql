@@ -1,6 +1,6 @@
 --
--- INSERT … SELECT from a foreign table as a load takes the rights that the statement takes, and no others; what an error
--- shows is what its reader may see.
+-- INSERT … SELECT from a foreign table as a load requires exactly the statement's privileges, and an error shows only
+-- data that the current user may see.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -18,7 +18,7 @@ CREATE ROLE insert_bypass BYPASSRLS;
 GRANT USAGE ON SCHEMA insert_select_rights TO PUBLIC;
 GRANT CREATE ON SCHEMA insert_select_rights TO insert_owner;
 
--- Of the table, of columns, of the foreign table.
+-- Privileges on the table, on columns, on the foreign table.
 CREATE TABLE t (id int, word text, n int, CHECK (n <> 30));
 SET ROLE insert_reader;
 SELECT either_way('INSERT INTO t (id, word) SELECT id, word FROM ft');
@@ -34,7 +34,7 @@ SELECT either_way('INSERT INTO t (id, word) SELECT id, word FROM ft', '(SELECT i
 SELECT either_way('INSERT INTO t (id, word) SELECT id, word FROM ft WHERE n > 1', '(SELECT id FROM t)');
 SELECT either_way('INSERT INTO t (id) SELECT count(n) FROM ft', '(SELECT id FROM t)');
 RESET ROLE;
--- The row in an error: what its reader may see of it, or has given.
+-- An error shows the columns of the row that the user may read or has given a value.
 GRANT SELECT ON ft TO insert_reader;
 SET ROLE insert_reader;
 SELECT either_way('INSERT INTO t (id, word, n) SELECT id, word, n FROM ft', '(SELECT id FROM t)');
@@ -71,7 +71,7 @@ SELECT either_way('INSERT INTO keys SELECT id FROM ft', '(SELECT 1)');
 SELECT either_way('INSERT INTO keys (id, word) SELECT id, NULL FROM ft', '(SELECT 1)');
 RESET ROLE;
 
--- Sequences: asked for with the first id, and not at all for an identity column.
+-- Sequences: the privilege is checked with the first id, and never for an identity column.
 CREATE TABLE serials (id serial, n int);
 CREATE TABLE identities (id int GENERATED ALWAYS AS IDENTITY, n int);
 GRANT SELECT, INSERT ON serials, identities TO insert_reader;
@@ -93,7 +93,7 @@ SET ROLE insert_reader;
 SELECT either_way('INSERT INTO serials (n) SELECT id FROM ft', '(SELECT n FROM serials)');
 RESET ROLE;
 
--- Functions of defaults, constraints and expressions are called as whoever inserts.
+-- Functions of defaults, constraints and expressions run as the inserting user.
 CREATE FUNCTION who() RETURNS text STABLE PARALLEL RESTRICTED LANGUAGE sql AS 'SELECT current_user::text';
 CREATE FUNCTION fine(int) RETURNS bool IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql AS 'BEGIN RETURN $1 < 100; END';
 CREATE TABLE calls (id int CHECK (fine(id)), w text DEFAULT who());
@@ -118,7 +118,7 @@ SET ROLE insert_reader;
 SELECT insert_as_owner('off') = current_user, insert_as_owner('on') = current_user;
 RESET ROLE;
 
--- Views: the owner's rights count for what they show.
+-- Views: the owner's privileges count for the base tables.
 CREATE TABLE base (id int, word text);
 CREATE FOREIGN TABLE hidden (id int, word text, day date, n int) SERVER bulk_files OPTIONS (filename '/nowhere');
 DO $$ BEGIN EXECUTE format('ALTER FOREIGN TABLE hidden OPTIONS (SET filename %L, ADD format ''csv'')', data_path('ft')); END $$;
@@ -154,7 +154,7 @@ ALTER TABLE base ADD CHECK (id <> 2), ADD n int DEFAULT 9;
 SET ROLE insert_reader;
 SELECT either_way('INSERT INTO to_base SELECT id, word FROM from_hidden', 'to_base');
 RESET ROLE;
--- A condition of the view comes before one that could leak its rows.
+-- A condition of the view is evaluated before a user's condition that could leak its rows.
 CREATE FUNCTION leak(int) RETURNS bool IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql COST 0.0001 AS 'BEGIN RAISE NOTICE ''leaked %'', $1; RETURN true; END';
 CREATE VIEW guarded WITH (security_barrier) AS SELECT id, word FROM hidden WHERE id = 1;
 CREATE VIEW unguarded AS SELECT id, word FROM hidden WHERE id = 1;
@@ -210,7 +210,7 @@ SET ROLE insert_reader;
 SELECT either_way('INSERT INTO of_owner (id) SELECT id FROM ft', 'of_owner');
 RESET ROLE;
 
--- A plan that is kept asks anew whose rights count.
+-- A kept plan checks again whose privileges count.
 CREATE FUNCTION way_of(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	line text;

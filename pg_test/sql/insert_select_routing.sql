@@ -1,6 +1,6 @@
 --
--- INSERT … SELECT from a foreign table into partitioned tables and into partitions: where rows go, and what is said of
--- those that have no place, is as without a load.
+-- INSERT … SELECT from a foreign table into partitioned tables and into partitions: rows are routed, and errors for
+-- rows without a partition are worded, as without a load.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -161,7 +161,7 @@ SELECT either_way('INSERT INTO numbered_parts (n) SELECT id % 2 FROM twelve', '(
 SELECT either_way('INSERT INTO n0 (n) SELECT 0 FROM ft WHERE id > 0', 'n0');
 SELECT either_way('INSERT INTO n1 (n) SELECT id FROM ft WHERE id = 1', 'n1');
 
--- Partitions that are elsewhere, another kind of table, or of other rights and policies.
+-- Partitions that are foreign tables, that have another access method, or other privileges and policies.
 CREATE FOREIGN TABLE far PARTITION OF numbered_parts FOR VALUES IN (2) SERVER bulk_files OPTIONS (filename '/nowhere');
 SELECT either_way('INSERT INTO numbered_parts (n) SELECT id % 2 FROM twelve', 'n0');
 SELECT either_way('INSERT INTO numbered_parts (n) SELECT id FROM ft', 'n0');

@@ -1,6 +1,6 @@
 --
--- INSERT … SELECT from a foreign table in transactions, functions and kept plans: as a load and by core the same is said
--- and done (data/insert_session.sql, twice). Then what differs.
+-- INSERT … SELECT from a foreign table in transactions, functions and kept plans: output and results are equal as a
+-- load and by core (data/insert_session.sql, run twice). Then the differences.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -9,7 +9,7 @@
 \set schema insert_select_session
 \i :helpers
 \i :insert_helpers
--- Errors name the file of statements.
+-- Errors name the file that psql reads, so both runs use this directory.
 \cd :data
 \pset format unaligned
 CREATE TABLE t (id int, word text);
@@ -40,7 +40,7 @@ RESET pg_bulk.direct_insert;
 \set QUIET on
 \set VERBOSITY default
 
--- What differs: the last id, and the line of the file in the CONTEXT of an error.
+-- The differences: the last id, and the line of the file in the CONTEXT of an error.
 CREATE TABLE ids (id serial, n int CHECK (n < 30), a int UNIQUE, p int REFERENCES above);
 INSERT INTO ids (n) SELECT id FROM ft;
 SELECT currval('ids_id_seq');

@@ -1,5 +1,5 @@
 --
--- Lines of JSON: columns are members of objects.
+-- JSON lines: the members of each object are the columns.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -12,7 +12,7 @@ RESET client_min_messages;
 \i :helpers
 \i :load_helpers
 SET TimeZone = 'UTC';
--- A line as a row of the foreign table, and as the server's function makes it: the row or the error, if both are the same.
+-- A line as a row of the foreign table, and as json_populate_record returns it: the row or the error, if both are the same.
 CREATE FUNCTION compared(line text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	queries text[] := ARRAY['SELECT to_jsonb(whole)::text FROM item whole',
@@ -45,7 +45,7 @@ CREATE DOMAIN numbers AS int[] CHECK (cardinality(value) < 4);
 \set columns 'i int, n numeric(6,2), f float8, b bool, t text, v varchar(5), s short, d date, z timestamptz, u uuid, y bytea, p point, r int4range, j jsonb, o json, q document, ia int[], ta text[], ba bool[], ja jsonb[], bx box[], na numbers, "Key ä" text'
 CREATE TYPE item_type AS (i int, n numeric(6,2), f float8, b bool, t text, v varchar(5), s short, d date, z timestamptz, u uuid, y bytea, p point, r int4range, j jsonb, o json, q document, ia int[], ta text[], ba bool[], ja jsonb[], bx box[], na numbers, "Key ä" text);
 CALL make_table('item', :'columns', $$format 'json'$$, '');
--- As json_populate_record makes rows of them.
+-- Rows equal those of json_populate_record.
 SELECT compared(line) FROM unnest(ARRAY[
 	'{"i": 1, "n": 12.345, "f": -1.5e3, "b": true, "t": "a b", "v": "abcde", "s": "xyz"}',
 	'{"d": "2024-02-29", "z": "2024-02-29T12:00:00+02:00", "u": "01234567-89ab-cdef-0123-456789abcdef", "y": "\\x00ff", "p": "(1,2)", "r": "[1,5)"}',
@@ -57,20 +57,20 @@ SELECT compared(line) FROM unnest(ARRAY[
 	'{"ia": [], "ta": [[], []], "ja": []}', '{"ja": [1, "a\"b", [2, ["c"]], {"d": "\u0041"}, null, true]}', '{"ta": [{"a": 1}, "\ud83e\udd80\\", 1.50, true, {}]}', '{"bx": ["(1,2),(3,4)", "(0,0),(1,1)"], "na": [1, 2]}',
 	'{"ia": "{5,6}", "ta": "{a,\"b c\"}", "r": "empty"}', '{"x": [[[{"y": 1}]]], "i": 5, "z z": "\u20ac", "x": {}}'
 ]) line;
--- Errors are the server's, what else they say as well.
+-- Errors are the server's, including DETAIL and HINT.
 SELECT split_part(compared(line), E'\n', 1) FROM unnest(ARRAY[
 	'{"i": "x"}', '{"i": 1.5}', '{"i": true}', '{"i": {}}', '{"n": 12345.6}', '{"v": "abcdef"}', '{"d": "2024-02-30"}', '{"b": 2}', '{"u": ""}', '{"na": [1, 2, 3, 4]}', '{"ia": [1, "x"]}', '{"ia": [1, [2]]}',
 	'{"t": "\u0000"}', '{"x": ["\u0000"]}', '{"\u0000": 1}', '{"t": "\ud83e"}', '{"x": "\ud83e\ud83e"}', '{"x": "\udd80"}', '{"x": "\ud83ex"}', '{"x": "\ud83e\n"}', '{"x": "\u00g0"}', '{"x": "\x"}', '{"x": "\u12"}', '{"x": "a	b"}',
 	'{"i": 1', '{"i": 1,}', '{"i" 1}', '{"i": }', '{i: 1}', '{"i": 01}', '{"i": 1.}', '{"i": -}', '{"i": tru}', '{"i": truex}', '{"x": [1, 2}', '{"x": [1 2]}', '{"x": {"y"}}', '{"i": 1} {"i": 2}', '{"i": 1}}', '{''i'': 1}', '{"t": "', '{"t": "\', '{,}', '}', ']', 'x', '"', '{"x": nan}', '{"t": "a" "b"}', '{"i": 1}, '
 ]) line;
--- Where the words differ, or what is good: an array of another shape, elements and values that are none.
+-- Lines on which the messages differ, or only one side fails: an array of another shape, elements and values of other types.
 SELECT regexp_replace(compared(line), E'\n(DETAIL|HINT): [^\n]*', '', 'g') FROM unnest(ARRAY['{"ia": [[1, 2], [3]]}', '{"ia": [[1], 2]}', '{"ia": 5}', '{"ia": {"a": 1}}', '{"ia": { }}', '{"ia": [[[[[[[1]]]]]]]}', '{"ta": [[1], []]}']) line;
 SELECT split_part(compared(line), E'\n', 1) FROM unnest(ARRAY['[{"i": 1}]', '"i"', '1', 'true', 'null', ' []']) line;
 -- Nested deeply: well below the server's limit, and beyond it.
 SELECT md5(compared('{"t": ' || repeat('[', 500) || repeat(']', 500) || ', "x": ' || repeat('{"a": ', 90) || '"\u00e9"' || repeat('}', 90) || ', "j": ' || repeat('[', 70) || '"\ud83e\udd80"' || repeat(']', 70) || '}'));
 CALL write_file('item', '{"i": 1, "t": ' || repeat('[', 1000000) || E'}\n');
 SELECT e FROM error_of('SELECT i FROM item') e WHERE e NOT LIKE 'HINT:%';
--- Which lines are good does not depend on what is asked for, nor on what was seen before.
+-- Whether a line is good depends neither on the columns that are needed nor on earlier lines.
 CALL make_table('bad', 'a int, b text', $$format 'json'$$, E'{"a": 1, "b": "x"}\n{"a": 2, "b": "\\ud800"}\n');
 SELECT error_of(q) FROM unnest(ARRAY['SELECT * FROM bad', 'SELECT a FROM bad', 'SELECT count(*) FROM bad', 'SELECT sum(a) FROM bad', 'SELECT a FROM bad WHERE a > 5']) q;
 CALL write_file('bad', E'{"a": 1}\n\n  \t\n[1]\n');
@@ -79,7 +79,7 @@ SELECT * FROM bad LIMIT 1;
 CALL write_file('bad', E'{"a": 1}\n{"a": "x"}\n');
 SELECT error_of('SELECT * FROM bad');
 SELECT count(*) FROM bad;
--- Empty lines, other line ends, a byte order mark, a last line without an end, an empty file.
+-- Empty lines, other line ends, a byte order mark, a last line without a line end, an empty file.
 CALL make_table('ends', $$a int, line int OPTIONS (source 'line_number'), file text OPTIONS (source 'filename')$$, $$format 'json'$$, E'\uFEFF\r\n{"a": 1}\r\n\r\n  \r\n{"a": 2, "line": 9}\r\n{"a": 3}');
 SELECT a, line, without_path(file) FROM ends;
 SELECT count(*) FROM ends;
@@ -92,7 +92,7 @@ SELECT a FROM ends;
 CALL write_file('ends', E'{"a": 1}\n{"a": 2}\r\n');
 ALTER FOREIGN TABLE ends OPTIONS (DROP skip, DROP limit);
 SELECT error_of('SELECT a FROM ends');
--- Keys with other names, the members that are left, generated columns and dropped ones, domains that want to see NULL.
+-- Keys with other names, the remaining members, generated columns and dropped ones, domains that check NULL.
 CREATE DOMAIN wanted AS text CHECK (value IS NOT NULL);
 CALL make_table('keys', $$gone int, a int OPTIONS (key 'The "A"'), b text OPTIONS (key ''), twice int GENERATED ALWAYS AS (a * 2) STORED, again text OPTIONS (key 'The "A"'), rest jsonb OPTIONS (rest 'true'), c text OPTIONS (rest 'false', key 'c.d')$$, $$format 'json'$$,
 E'{"The \\"A\\"": 1, "": "empty", "c": {"d": 1}, "c.d": 2, "twice": 7, "x": 1, "x": [2, "\\u00e9"]}\n{"The \\u0022A\\u0022": 2}\n{"a": 5, "rest": 6, "gone": "\\n", "b": null}\n');
@@ -108,7 +108,7 @@ CALL make_table('wants', 'a int, w wanted', $$format 'json'$$, E'{"a": 1, "w": "
 SELECT error_of('SELECT * FROM wants');
 CALL write_file('wants', E'{"a": 2}\n');
 SELECT error_of('SELECT * FROM wants');
--- Other encodings: a file is converted before its lines are looked at.
+-- Other encodings: a file is converted before its lines are parsed.
 CALL make_table('latin', $$a text, k text OPTIONS (key 'ä')$$, $$format 'json', encoding 'latin1'$$, '');
 CALL write_bytes('latin', convert_to(E'{"a": "\u00fc\\u00e9", "\u00e4": "\u00df"}\n', 'LATIN1'));
 SELECT * FROM latin;
@@ -119,17 +119,17 @@ CALL write_bytes('latin', '\x 7b2261223a22 835c 227d 0a 7b2261223a22 ff 227d 0a'
 SELECT error_of('SELECT count(*) FROM latin');
 ALTER FOREIGN TABLE latin OPTIONS (SET encoding 'utf8');
 SELECT error_of('SELECT count(*) FROM latin');
--- Bad values are survived, lines that are no objects are not.
+-- on_error skips bad values, but not lines that are no objects.
 CALL make_table('survived', 'a int, b date', $$format 'json', on_error 'ignore'$$, E'{"a": 1, "b": "2024-01-01"}\n{"a": "x"}\n{"a": 3, "b": {}}\n{"b": "2024-01-04"}\n');
 SELECT * FROM survived;
 ALTER FOREIGN TABLE survived OPTIONS (SET on_error 'set_null', ADD log_verbosity 'silent');
 SELECT * FROM survived;
 CALL write_file('survived', E'{"a": "x"}\n{"a"}\n');
 SELECT error_of('SELECT * FROM survived');
--- Loads by both writers, and INSERT: what was there before it became JSON.
+-- Loads by both writers, and INSERT: the result equals the table from which the JSON was written.
 CREATE TABLE original (id int PRIMARY KEY, word text, amount numeric(10,2), day date, tags text[], more jsonb);
 INSERT INTO original SELECT i, CASE WHEN i % 7 > 0 THEN chr(97 + i % 26) || E'"\\\n\u00fc' || repeat('x', i % 40) END, i / 8.0, date '2000-01-01' + i, CASE WHEN i % 3 > 0 THEN ARRAY['a,b', i::text, NULL, '"'] END, jsonb_build_object('n', i, 'in', ARRAY[i, i + 1]) FROM generate_series(1, 3000) i;
--- Some keys are last, some first, some are not there if they are null.
+-- Some keys come last, some first, some are missing if they are null.
 SELECT string_agg((CASE WHEN id % 5 = 0 THEN json_strip_nulls(row_to_json(o)) WHEN id % 5 = 1 THEN jsonb_pretty(to_jsonb(o) || '{"other": [1, {"a": "}"}]}')::json ELSE row_to_json(o) END)::text, '#' ORDER BY id) AS content FROM original o \gset
 SELECT replace(regexp_replace(:'content', '\n *', ' ', 'g'), '#', E'\n') AS content \gset
 CALL write_file('lines.json', :'content');
@@ -176,7 +176,7 @@ RESET pg_bulk.workers; RESET min_parallel_table_scan_size; RESET parallel_setup_
 ANALYZE file;
 SELECT rows_expected('SELECT * FROM file');
 RESET pg_bulk.chunk_size;
--- A key that is not there: the column's default in loads, NULL in foreign tables. null is NULL.
+-- A missing key: the column's default in loads, NULL in foreign tables. null is NULL.
 CREATE TABLE defaults (a int DEFAULT 5, b text DEFAULT 'none' || 'such', id serial, c int GENERATED BY DEFAULT AS IDENTITY, d text DEFAULT upper('x') NOT NULL, e text DEFAULT 'e', rest jsonb DEFAULT '1');
 CALL write_file('defaults.json', E'{"a": 1, "id": 7}\n{"b": "x", "c": 8, "d": "y"}\n{"a": null, "b": null, "e": "e2", "z": [1]}\n{}\n');
 \set columns '["a", "b", "id", "c", "d", {"column": "rest", "rest": true}]'
@@ -220,7 +220,7 @@ SELECT bulk_enqueue(data_path('lines.1.json'), 'small', '{"format": "json", "tru
 SELECT bulk_wait(:job);
 SELECT * FROM small ORDER BY a;
 SELECT * FROM bulk_read($$printf '{"a": %d}\n' 1 2$$, '{"format": "json", "program": true}') AS t (a int);
--- Options that make no sense.
+-- Invalid combinations of options.
 SELECT error_of(format($$ALTER FOREIGN TABLE item OPTIONS (ADD %s %L)$$, name, value)) FROM (VALUES ('delimiter', ','), ('quote', '"'), ('escape', '"'), ('null', ''), ('default', 'x'), ('force_null', '*'), ('force_not_null', 'i'), ('header', 'true'), ('header', '2'), ('header', 'match'), ('match_by', 'name'), ('match_by', 'position'), ('record_length', '5'), ('line_ends', 'true')) o (name, value);
 SELECT error_of($$ALTER FOREIGN TABLE item OPTIONS (ADD header 'false')$$);
 SELECT error_of(format($$ALTER FOREIGN TABLE item ALTER i OPTIONS (ADD %s)$$, o)) FROM unnest(ARRAY[$$rest 'x'$$, $$kee 'x'$$, $$key 'x', ADD source 'filename'$$]) o;
@@ -229,7 +229,7 @@ SELECT error_of($$ALTER FOREIGN TABLE keys OPTIONS (SET format 'csv'); SELECT a 
 SELECT error_of(format('SELECT * FROM bulk_load(%L, ''small'', %L)', data_path('lines.1.json'), o)) FROM unnest(ARRAY['{"format": "json", "delimiter": "x"}', '{"format": "json", "columns": [{"column": "a", "length": 2}]}', '{"format": "json", "columns": [{"column": "a", "kee": "x"}]}', '{"format": "json", "columns": [{"column": "a", "key": ["x"]}]}', '{"format": "json", "columns": [{"column": "a", "rest": true}]}', '{"format": "json", "columns": [{"column": "b", "rest": "perhaps"}]}', '{"columns": [{"column": "a", "key": "x"}]}', '{"format": "json", "columns": ["a", "a"]}', '{"format": "json", "columns": [{"column": "c", "key": "x"}]}', '{"format": "json", "columns": [{"column": "a", "key": "x", "source": "filename"}]}']) o;
 SELECT error_of(format('SELECT * FROM bulk_read(%L, %L) AS t (a int, b text)', data_path('lines.1.json'), o)) FROM unnest(ARRAY['{"format": "json", "columns": [{"column": "b", "rest": true}]}', '{"format": "json", "columns": ["c"]}', '{"format": "json", "columns": ["a", "a"]}', '{"format": "json", "columns": [{"column": "a", "source": "filename"}]}']) o;
 SELECT error_of(format($$SELECT * FROM bulk_sniff(%L, '{"format": "json"}')$$, data_path('lines.1.json')));
--- To COPY it is no format, whoever does it.
+-- COPY does not accept this format, whether the server or pg_bulk runs it.
 LOAD 'pg_bulk';
 SET pg_bulk.copy = on;
 SET pg_bulk.copy_min_size = 0;

@@ -1,6 +1,6 @@
 --
--- bulk_check: that it says what a load would leave out is seen in load_rejects, load_losers and load_duplicates, where loads are.
--- Here: what is said of rows that only other rows make wrong, by options and by what is in the table; and that nothing else happens.
+-- bulk_check. The tests load_rejects, load_losers and load_duplicates compare its result with the rejects of a load.
+-- Here: rows that are wrong only because of other rows, by options and by the table's content; and that bulk_check writes nothing.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -13,7 +13,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- What is said of the content in file t, and after how many lines it differs from what a load says that is rolled back.
+-- The result of bulk_check for the content of file t; and the differences from the rejects of a load that is rolled back.
 CREATE FUNCTION said(target regclass, options jsonb DEFAULT '{}', program boolean DEFAULT false) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	path text := CASE WHEN program THEN 'cat ' ELSE '' END || data_path('t');
@@ -40,7 +40,7 @@ BEGIN
 	RETURN NEXT format('%s rows', cardinality(checked));
 	RETURN QUERY SELECT unnest(checked[1:9]);
 END $$;
--- Rejects of all kinds are judged together: a row that is none cannot be in the way.
+-- Rejects of all kinds are found together: a row that is rejected for one reason causes no conflict for another row.
 CREATE TABLE mixed (n int, a int PRIMARY KEY CHECK (a <> 13), b int NOT NULL UNIQUE, c date);
 INSERT INTO mixed VALUES (-1, 50, 50, NULL);
 CALL write_file('t', E'1,1,1,\n2,1,2,\n3,x,2,\n4,3,2,\n5,13,7,\n6,14,7,\n7,15,\n8,50,8,\n9,9,8,2024-02-30\n10,51,50,\n11,51,51,\n12,12,1,\n');
@@ -56,13 +56,13 @@ SELECT error_of($$SELECT bulk_check(data_path('t'), 'mixed', '{"on_duplicate": "
 SET pg_bulk.reject_cap = 2;
 SELECT count(*) FROM bulk_check(data_path('t'), 'mixed', '{"format": "csv"}');
 RESET pg_bulk.reject_cap;
--- What the transaction has done before counts.
+-- Earlier changes of the transaction count.
 BEGIN;
 DELETE FROM mixed;
 INSERT INTO mixed VALUES (-2, 12, 99, NULL);
 SELECT said('mixed', '{"where": "a = ''12'' OR a = ''50''"}');
 ROLLBACK;
--- Constraints that are checked later, and triggers that are not fired, are none of it.
+-- bulk_check ignores deferrable constraints, and triggers that the load would fire.
 CREATE TABLE later (n int, a int UNIQUE DEFERRABLE, b int UNIQUE);
 CALL write_file('t', E'1,1,1\n2,1,1\n3,3,3\n');
 SELECT said('later');
@@ -76,7 +76,7 @@ SELECT count(*) FROM bulk_check('cut -d, -f1,2 ' || data_path('t'), 'child_later
 SET session_replication_role = replica;
 SELECT said('child');
 RESET session_replication_role;
--- Rows that refer to rows of the file, of any partition: what is not there in the end cannot be referred to.
+-- Rows that refer to rows of the file, in any partition: a reference to a row that is rejected in the end is an orphan.
 CREATE TABLE tree (n int, a int, b int, up_a int, up_b int, PRIMARY KEY (a, b), FOREIGN KEY (up_a, up_b) REFERENCES tree);
 INSERT INTO tree VALUES (-1, 100, 100);
 CALL write_file('t', E'1,1,1,1,1\n2,2,2,1,1\n3,3,3,9,9\n4,4,4,3,3\n5,5,5,4,4\n6,6,6,7,7\n7,7,7,8,8\n8,8,8,100,100\n9,6,6,1,1\n10,10,10,,99\n11,11,11,10,10\n12,x,12,,\n13,13,13,12,12\n14,14,14,15,15\n15,15,15,14,14\n');
@@ -91,7 +91,7 @@ ALTER TABLE rows_1 ADD FOREIGN KEY (up) REFERENCES rows_2 (a);
 CALL write_file('t', E'1,1,1,2\n2,2,2,1\n3,1,3,4\n4,2,4,5\n5,2,6,3\n6,1,1,\n7,3,7,\n8,2,8,1\n9,1,9,7\n10,2,10,9\n11,1,11,10\n');
 SELECT said('rows');
 SELECT said('rows_2', '{"where": "part = ''2''"}');
--- Exclusion constraints with and without columns that are equal, expressions, conditions, NULLs; the first row stays.
+-- Exclusion constraints with and without equality columns, expressions, conditions, NULLs; the first row stays.
 CREATE TABLE rooms (n int PRIMARY KEY, room text, during int4range, EXCLUDE USING gist (during WITH &&) WHERE (room = 'a'),
 	EXCLUDE (upper(room) WITH =, lower(during) WITH =) WHERE (room <> 'a'));
 INSERT INTO rooms VALUES (-1, 'a', '[100,110)'), (-2, 'B', '[1,2)');
@@ -104,18 +104,18 @@ SELECT string_agg(format(E'%s,"(%s,%s),(%s,%s)"\n', i, i * 7 % 40, i * 3 % 31, i
 CALL write_file('t', :'content');
 SELECT line FROM said('boxes') line LIMIT 2;
 SELECT line FROM said('boxes', '{"truncate": true}') line LIMIT 2;
--- What an index finds that is not there after all: circles whose boxes touch.
+-- An index finds rows that do not conflict after all: circles whose bounding boxes overlap.
 CREATE TABLE circles (n int, place circle, EXCLUDE USING gist (place WITH &&));
 INSERT INTO circles VALUES (-1, '<(0,0),1>');
 CALL write_file('t', E'1,"<(1.9,1.9),1>"\n2,"<(1,1),1>"\n3,"<(3.8,3.8),1>"\n4,"<(3.8,3),1>"\n');
 SELECT said('circles');
--- A key is free again when its row is replaced, that of a row of the file or of the table.
+-- The keys of a replaced row are free again, whether it came from the file or the table.
 CREATE TABLE freed (n int, a int PRIMARY KEY, b int, EXCLUDE (b WITH =));
 INSERT INTO freed VALUES (-1, 50, 50), (-2, 60, 60);
 CALL write_file('t', E'1,1,5\n2,1,6\n3,2,5\n4,50,51\n5,3,50\n6,60,50\n7,4,60\n8,2,6\n');
 SELECT said('freed', '{"on_duplicate": "keep_new"}');
 SELECT said('freed', '{"on_duplicate": "keep_old"}');
--- Keys that are generated, defaults, of domains, enums, arrays and composite types; columns that are not there any more.
+-- Keys of generated columns, defaults, domains, enums, arrays and composite types; dropped columns.
 CREATE TYPE mood AS ENUM ('sad', 'happy');
 CREATE TYPE pair AS (a int, b text);
 CREATE DOMAIN short AS varchar(5) CHECK (VALUE <> 'no');
@@ -127,13 +127,13 @@ INSERT INTO kinds (n, a, m, p, s, l) VALUES (-1, 9, 'sad', '(0,x)', 'old', '{0}'
 CALL write_file('t', E'1,1,sad,"(1,a)",s,{1}\n2,11,happy,"(2,a)",s,{2}\n3,3,sad,"(1,a)",t,{3}\n4,4,sad,"(4,)",t,{4}\n5,5,happy,"(5,a)",t,{4}\n6,6,happy,"(6,a)",no,\n7,7,,"(7,a)",x,\n8,8,,"(8,a)",x,\n,9,,,y,{9}\n10,10,happy,,"long one",{10}\n1,12,,,,{12}\n12,29,,,,{13}\n13,13,,"(0,x)",,{14}\n14,14,sad,,old,{15}\n');
 SELECT said('kinds', '{"columns": ["n", "a", "m", "p", "s", "l"]}');
 SELECT said('kinds', '{"columns": ["n", "a", "m", "p", "s", "l"], "truncate": true, "on_duplicate": "keep_new", "conflict_index": "kinds_g_key"}');
--- Many rows, of which some are left out in between.
+-- Many rows, some of which are rejected in between.
 CREATE TABLE many (n int, a int UNIQUE, b int REFERENCES many (a));
 SELECT string_agg(format(E'%s,%s,%s\n', i, CASE WHEN i % 9000 = 0 THEN i - 8000 WHEN i % 11000 <> 0 THEN i END, CASE WHEN i % 7000 = 0 THEN i - 6999 ELSE 70001 - i END), '' ORDER BY i) AS content FROM generate_series(1, 70000) i \gset
 CALL write_file('t', :'content');
 SELECT said('many');
 SELECT said('many', '{"where": "n % 3 > 0"}', true) LIMIT 3;
--- Sorts that do not fit into memory, and keys of all kinds of length.
+-- Sorts that spill to disk, and keys of very different lengths.
 CREATE TABLE wide (n int, a text PRIMARY KEY, b text REFERENCES wide);
 SELECT string_agg(format(E'%s,%s,%s\n', i, repeat(md5((i % 4900)::text), i % 4900 % 30), repeat(md5((i % 4901)::text), i % 4901 % 30)), '' ORDER BY i) AS content FROM generate_series(1, 5000) i \gset
 CALL write_file('t', :'content');
@@ -141,7 +141,7 @@ SET maintenance_work_mem = '1MB';
 SELECT left(line, 80) FROM said('wide') line LIMIT 1;
 SELECT left(line, 80) FROM said('wide', '{"on_duplicate": "keep_new"}') line LIMIT 1;
 RESET maintenance_work_mem;
--- Nothing is written, and nobody is waited for: what is not committed is not there, and what is not deleted for good is.
+-- bulk_check writes nothing and waits for no transaction: uncommitted rows do not count, and rows whose deletion is uncommitted do.
 CREATE TABLE busy (n int, a int PRIMARY KEY, b int REFERENCES parent, EXCLUDE (n WITH =));
 INSERT INTO busy VALUES (-1, 1, 1), (-2, 2, 1);
 CALL write_file('t', E'1,1,1\n2,2,1\n3,3,101\n4,4,100\n-9,9,1\n6,6,6\n');
@@ -161,7 +161,7 @@ SELECT line_number, sqlstate, constraint_name FROM bulk_check(data_path('t'), 'b
 SELECT dblink_disconnect('other');
 RESET statement_timeout;
 SELECT n, a FROM busy ORDER BY n;
--- Who may not look at a table learns of its rows what an INSERT would tell, and nothing of its own rows' keys besides.
+-- A role without SELECT learns no more about the table's rows than from an INSERT. It does not see the keys of its own rows either.
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_load_check;
 CREATE ROLE regress_load_check;
@@ -179,7 +179,7 @@ SELECT error_of($$SELECT bulk_check(data_path('t'), 'busy', '{"format": "csv", "
 RESET ROLE;
 DROP OWNED BY regress_load_check;
 DROP ROLE regress_load_check;
--- Of more rows with one key than there is memory for, the last one replaces the others, and a row of the table.
+-- More rows with one key than fit into memory: the last one replaces the others, and a row of the table.
 CREATE TABLE repeated (a int PRIMARY KEY, b text);
 INSERT INTO repeated SELECT i, 'old' FROM generate_series(1, 3000, 7) i;
 DO $$
@@ -192,7 +192,7 @@ SET maintenance_work_mem = '1MB';
 SELECT said('repeated', '{"on_duplicate": "keep_new"}');
 SELECT said('repeated', '{"on_duplicate": "keep_old"}');
 RESET maintenance_work_mem;
--- Volatile functions are called where a load calls them: in the session's own process, whatever they say of workers.
+-- Volatile functions are called where a load calls them: in the session's own process, even if they are PARALLEL SAFE.
 CREATE FUNCTION is_here() RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $$
 BEGIN
 	IF pg_backend_pid() <> current_setting('test.process')::int THEN

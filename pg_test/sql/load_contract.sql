@@ -1,5 +1,5 @@
 --
--- bulk_load's face: arguments, result, transactions, loads within loads.
+-- The interface of bulk_load: arguments, result, transactions, nested loads.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -43,7 +43,7 @@ FETCH c;
 COMMIT;
 SELECT count(*) FROM t;
 
--- Loads are numbered; nobody else has rights on the numbers.
+-- load_id ascends; other roles have no privileges on its sequence.
 SELECT a.load_id < b.load_id AS ascending FROM bulk_load(data_path('three.csv'), 't', '{"format": "csv"}') a,
 	LATERAL (SELECT a.rows_loaded) l, bulk_load(data_path('three.csv'), 't', '{"format": "csv"}') b;
 SELECT relacl FROM pg_class WHERE oid = 'public.bulk_load_id_seq'::regclass;
@@ -52,7 +52,7 @@ SELECT relacl FROM pg_class WHERE oid = 'public.bulk_load_id_seq'::regclass;
 SELECT * FROM error_of($$SELECT bulk_load(NULL, 't')$$);
 SELECT * FROM error_of($$SELECT bulk_load('f', NULL)$$);
 SELECT * FROM error_of($$SELECT bulk_load('f', 't', NULL)$$);
--- What follows is seen, what fails is gone, and so is what a savepoint takes back.
+-- Later statements see the rows; a failed load, and ROLLBACK TO, remove them.
 TRUNCATE t;
 BEGIN;
 SELECT rows_loaded FROM bulk_load(data_path('three.csv'), 't', '{"format": "csv"}');
@@ -66,7 +66,7 @@ COMMIT;
 CALL write_file('bad.csv', E'1,one\n2,two\nthree,three\n');
 SELECT * FROM error_of($$SELECT bulk_load(data_path('bad.csv'), 't', '{"format": "csv"}')$$);
 SELECT count(*) FROM t;
--- A function sees its own load, and goes on after a load that failed.
+-- A function sees the rows of its own load, and continues after a load that failed.
 CREATE FUNCTION twice() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	result text := '';
@@ -112,7 +112,7 @@ SELECT a, count(*) FROM t GROUP BY a ORDER BY a;
 DROP TRIGGER load_inner ON outer_t;
 CREATE TRIGGER load_inner BEFORE INSERT ON outer_t FOR EACH ROW WHEN (NEW.a = 2) EXECUTE FUNCTION load_inner('bad.csv');
 SELECT * FROM error_of($$SELECT bulk_load(data_path('three.csv'), 'outer_t', '{"format": "csv"}')$$);
--- One that is caught leaves the outer one as it was.
+-- If the inner load fails and its error is caught, the outer load continues.
 CREATE FUNCTION try_inner() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM bulk_load(data_path('bad.csv'), 't', '{"format": "csv"}');
@@ -128,7 +128,7 @@ SELECT rows_loaded FROM bulk_load(data_path('three.csv'), 'outer_t', '{"format":
 TABLE outer_t ORDER BY a;
 SELECT count(*) FROM t;
 
--- Nobody takes rows out of a load but bulk_load.
+-- Only bulk_load may read rows through bulk_rows.
 SELECT public.bulk_rows(NULL::t, 0);												-- ERROR
 SELECT * FROM public.bulk_rows(NULL::t, NULL);										-- ERROR
 CREATE FUNCTION thief() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -145,17 +145,17 @@ SELECT rows_loaded FROM bulk_load(data_path('three.csv'), 't', '{"format": "csv"
 SELECT count(*), (SELECT reltuples FROM pg_class WHERE oid = 't'::regclass) AS reltuples,
 	(SELECT count(*) FROM pg_stats WHERE schemaname = 'load_contract' AND tablename = 't') AS columns
 FROM t;
--- What TRUNCATE refuses; what fails afterwards leaves the old rows.
+-- Cases in which TRUNCATE fails; a load that fails afterwards leaves the old rows.
 SELECT bulk_load(data_path('three.csv'), 't', '{"format": "csv", "truncate": true}') FROM t;		-- ERROR
 SELECT * FROM error_of($$SELECT bulk_load(data_path('bad.csv'), 't', '{"format": "csv", "truncate": true}')$$);
 SELECT count(*) FROM t;
--- It empties what is loaded, and not a table's children.
+-- truncate empties the target only, not its child tables.
 CREATE TABLE child () INHERITS (t);
 INSERT INTO child VALUES (9, 'nine');
 SELECT rows_loaded FROM bulk_load(data_path('three.csv'), 't', '{"format": "csv", "truncate": true}');
 SELECT tableoid::regclass, count(*) FROM t GROUP BY 1 ORDER BY 1;
 
--- Waiting for a FIFO that nobody writes to ends when it is told to.
+-- Waiting for a FIFO without a writer can be canceled.
 DO $$ BEGIN EXECUTE format('COPY (SELECT WHERE false) TO PROGRAM %L', 'mkfifo ' || quote_literal(data_path('fifo'))); END $$;
 SET statement_timeout = '100ms';
 \set SHOW_CONTEXT never
@@ -180,7 +180,7 @@ BEGIN;
 SELECT 'AccessExclusiveLock' IN (SELECT locks('{"truncate": true}')) AS truncate;
 ROLLBACK;
 
--- An oid that is no relation's.
+-- An OID that is no relation's.
 SELECT bulk_load('f', 1::regclass);													-- ERROR
 \set ECHO none
 SET client_min_messages = warning;

@@ -1,5 +1,5 @@
 --
--- What a file gives is what COPY makes of it: every file here goes through COPY and through bulk_load, by each writer,
+-- Loads give COPY's result: COPY and bulk_load, with each writer, read every file here,
 -- and the tables must be equal, or the errors.
 --
 \set ECHO none
@@ -39,7 +39,7 @@ SELECT same('a int, b text DEFAULT ''x''', E'1\n2\n', '', '{"columns": ["a"]}', 
 SELECT same('a int, b text', E'1\n2\n', '', '{"columns": ["a"]}', '(a)');
 SELECT same('a int, b text NOT NULL', E'1\n2\n', '', '{"columns": ["a"]}', '(a)');
 SELECT same('a int, "select" text, "C d" int', E'1\tx\t2\n', '', '{"columns": ["C d", "select", "a"]}', '("C d", "select", a)');
--- Numbers of fields, empty files, bad values.
+-- Wrong numbers of fields, empty files, bad values.
 SELECT same('a int, b text', E'1\tone\n2\n');
 SELECT same('a int, b text', E'1\tone\ttoo many\n');
 SELECT same('a int, b text', '');
@@ -49,7 +49,7 @@ SELECT same('', E'x\n');
 SELECT same('a int, b date', E'1\t2024-01-01\n2\t2024-13-01\n');
 SELECT same('a int, b text', E'1\tone\n2147483648\ttwo\n');
 SELECT same('a int, b varchar(3)', E'1\tone\n2\tthree\n');
--- The end marker.
+-- The end-of-data marker.
 SELECT same('a int, b text', E'1\tone\n\\.\nno data\n');
 -- Identity, generated and dropped columns, domains.
 SELECT same('a int GENERATED ALWAYS AS IDENTITY, b text', E'10\tten\n20\ttwenty\n');
@@ -71,7 +71,7 @@ SELECT same('p load_copy.pair, m load_copy.mood', E'(1,one)\tsad\n(1,two)\tangry
 -- Constraints.
 SELECT same('a int, b text, CHECK (a > 0)', E'1\tone\n0\tnull\n');
 SELECT same('a int NOT NULL, b text', E'1\tone\n\\N\tnull\n');
--- Values out of line, compressed; and defaults that are.
+-- Out-of-line and compressed values; and such defaults.
 SELECT same('a int, b text', (SELECT string_agg(n || E'\t' || repeat(md5(n::text), 500) || E'\n', '') FROM generate_series(1, 20) n));
 SELECT same('a int, b text, c text DEFAULT repeat(''0123456789'', 2000)', E'1\tone\n2\ttwo\n', '', '{"columns": ["a", "b"]}', '(a, b)');
 -- The where clause sees the whole row, with defaults.
@@ -86,7 +86,7 @@ SELECT same('a int, b text', E'1\tone\n2\ttwo\n', 'WHERE tableoid::regclass::tex
 SELECT same('a int CHECK (a > 1), b text', E'1\tone\n2\ttwo\n', 'WHERE a > 1', '{"where": "a > 1"}');
 SELECT same('a int, b text', E'1\tone\n2\ttwo\n', 'WHERE (t.*) IS NOT NULL', '{"where": "(t.*) IS NOT NULL"}');
 SELECT same('a int, b text', E'1\tone\n', 'WHERE ctid IS NULL', '{"where": "ctid IS NULL"}');
--- A default that fails, in the file's order of things.
+-- A default that fails, and its order among the errors of the file.
 SELECT same('a int, b int DEFAULT 1 / 0', E'1\n2\n', '', '{"columns": ["a"]}', '(a)');
 SELECT same('a int, b int DEFAULT 1 / 0', E'1\n2\n', 'WHERE a > 5', '{"columns": ["a"], "where": "a > 5"}', '(a)');
 
@@ -101,7 +101,7 @@ SET pg_bulk.chunk_size = 7;
 SELECT same('a int, b text', E'1,one\n2,\n3,""\n4,"a ""b"", c\nd"\n', '(FORMAT csv)', '{"format": "csv"}');
 RESET pg_bulk.chunk_size;
 
--- Dropped columns, and columns that came later.
+-- Dropped columns, and columns that were added later.
 CREATE TABLE changed (a int, gone text, b text);
 ALTER TABLE changed DROP gone;
 ALTER TABLE changed ADD c int DEFAULT 3;
@@ -112,7 +112,7 @@ SELECT loaded FROM figures('t', 'changed', '{"writer": "auto"}');
 TABLE changed ORDER BY a;
 SELECT public.verify_heapam('changed');
 
--- Options that this server's COPY may not have.
+-- Options that COPY of this server may lack.
 CALL write_file('t', E'title\nmore\n1,one,1\n2,?,2\nx,three,3\n4,four,z\n5,five,5\n6,six,6\n');
 CREATE TABLE n (a int, b text DEFAULT 'default', c smallint);
 SELECT loaded, rejected, filtered FROM figures('t', 'n', '{"format": "csv", "header": 2, "default": "?", "on_error": "ignore"}');
@@ -128,13 +128,13 @@ SELECT loaded, rejected FROM figures('t', 'n', '{"format": "csv", "header": 2, "
 SELECT * FROM error_of($$SELECT bulk_load(data_path('t'), 'n', '{"format": "csv", "header": 2, "default": "one"}')$$);
 SELECT loaded FROM figures('t', 'n', '{"format": "csv", "header": 2, "limit": 0}');
 SELECT loaded FROM figures('t', 'n', '{"format": "csv", "header": 2, "skip": 100}');
--- Domains and composites that are refused softly, in subtransactions on old servers.
+-- Domains and composite types with soft errors, or in subtransactions on old servers.
 CREATE TABLE soft (a small, p pair, b text);
 CALL write_file('t', E'1\t(1,one)\ta\n11\t(1,one)\tb\n2\t(x,one)\tc\n3\t\\N\td\n');
 SELECT loaded, rejected FROM figures('t', 'soft', '{"on_error": "ignore", "log_verbosity": "silent"}');
 TABLE soft ORDER BY a;
 
--- Matching by name: order, extra and missing fields, generated columns, no header, none that fits.
+-- Matching by name: order, extra and missing fields, generated columns, no header, no matching name.
 CREATE TABLE m (a int, b text DEFAULT 'x', g int GENERATED ALWAYS AS (a * 2) STORED, "C d" date);
 CALL write_file('t', E'C d,extra,a,g\n2024-01-01,"what, ever",1,99\n,?,2,\n');
 SELECT loaded, notes FROM figures('t', 'm', '{"format": "csv", "match_by": "name", "writer": "buffered"}');

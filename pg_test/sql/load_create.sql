@@ -1,6 +1,6 @@
 --
--- bulk_load with a name for its target: which of the functions of that name a call is of, what the name means, and option create, which makes
--- the table. What is made, and of which types, is bulk_create's and in its test.
+-- bulk_load with a name as its target: which overloaded function a call resolves to, how the name is resolved, and option create, which creates
+-- the table. The test of bulk_create covers the created table and its types.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -28,7 +28,7 @@ CREATE TABLE "Other"."There" (id integer);
 \pset tuples_only
 \pset format unaligned
 SELECT pg_get_function_arguments(oid), provolatile, proparallel, proisstrict, pg_get_function_result(oid) = (SELECT pg_get_function_result(oid) FROM pg_proc WHERE oid = 'bulk_load(text, regclass, jsonb)'::regprocedure) FROM pg_proc WHERE oid = 'bulk_load(text, text, jsonb)'::regprocedure;
--- Which function a call is of: with options a literal is a name, all else is what it was.
+-- The function that a call resolves to: with options, a literal is a name; other calls are as before.
 SELECT call, function_of(call) FROM unnest(ARRAY[
 	$$bulk_load('f', 'there')$$,
 	$$bulk_load('f', 'there', '{}')$$,
@@ -47,7 +47,7 @@ SELECT call, function_of(call) FROM unnest(ARRAY[
 	$$bulk_load(''::bytea, 'there'::text, '{}'::jsonb)$$,
 	$$bulk_load(''::bytea, 'there')$$,
 	$$bulk_load(NULL, 'there', '{}')$$]) call;
--- A name is what a literal of type regclass would be, and looked up when the call is made.
+-- A name is resolved as a literal of type regclass, at the time of the call.
 SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), 'there', '{}');
 SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), ' "Other" . "There" ', '{"create": false}');
 SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), 'there'::regclass::oid::text, '{"create": null}');
@@ -75,7 +75,7 @@ SELECT error_of($$SELECT * FROM bulk_load('f', 'there', NULL)$$);
 SELECT error_of($$SELECT * FROM bulk_load(NULL, 'there', '{}')$$);
 SELECT error_of($$SELECT * FROM bulk_load('f', 'there', '[]')$$);
 SELECT error_of($$SELECT * FROM bulk_load('f', 'there', '{"created": true}')$$);
--- The table is made, and it is said how.
+-- create creates the table, with notices about it.
 SET client_min_messages = notice;
 SELECT rows_loaded FROM bulk_load(data_path('load_create.csv'), 'made', '{"create": true}');
 SET client_min_messages = warning;
@@ -92,21 +92,21 @@ END $$;
 SELECT count(*) FROM of_list;
 SELECT (bulk_load(data_path('load_create.csv'), 'of_list_' || n, '{"create": true}')).rows_loaded FROM generate_series(1, 2) n;
 SELECT count(*), (SELECT count(*) FROM of_list_2) FROM of_list_1;
--- It goes with the transaction.
+-- ROLLBACK removes the table.
 BEGIN;
 SELECT rows_loaded FROM bulk_load(data_path('load_create.csv'), 'gone', '{"create": true}');
 ROLLBACK;
 SELECT to_regclass('gone');
--- One that is there already is an error, whoever is told so; nothing is loaded into it.
+-- If the table exists, create is an error in each of the functions; no row is loaded into it.
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'made', '{"create": true}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'made'::regclass, '{"create": true}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(''::bytea, 'made', '{"create": true}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 0::regclass, '{"create": true}')$$);
 SELECT count(*) FROM made;
--- Nor is a file read, or a program run, for a table that cannot be.
+-- Neither is a file read, nor a program run, if the table cannot be created.
 SELECT error_of(format('SELECT * FROM bulk_load(%L, %L, %L)', 'touch ' || data_path('load_create.ran'), 'made', '{"create": true, "program": true}'));
 SELECT pg_stat_file(data_path('load_create.ran'), true) IS NULL;
--- A name of digits is a table's, or an OID where there is none; not both.
+-- A name of digits is a table's, or an OID if no table has this name. If both exist, it is an error.
 CREATE TABLE "2024" (a int);
 SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), '2024', '{}');
 SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), '2024'::text, '{}');
@@ -114,7 +114,7 @@ SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), '"2024"'::
 SELECT count(*) FROM "2024";
 DO $$ BEGIN EXECUTE format('CREATE TABLE %I (a int)', '"2024"'::regclass::oid); END $$;
 SELECT replace(line, '"2024"'::regclass::oid::text, 'OID') FROM error_of(format('SELECT * FROM bulk_load(data_path(%L), %L, %L)', 'load_create_plain.txt', '"2024"'::regclass::oid, '{}')) line;
--- What cannot be.
+-- Invalid calls.
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": "maybe"}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": [true]}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": true, "created": 1}')$$);
@@ -129,7 +129,7 @@ SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '
 SELECT error_of($$SELECT * FROM bulk_check(data_path('load_create.csv'), 'made', '{"create": true}')$$);
 SELECT error_of($$SELECT bulk_enqueue(data_path('load_create.csv'), 'made', '{"create": true}')$$);
 SELECT to_regclass('bad');
--- Rights: those to the file, to make the table, and to call the functions that this one stands for, which are to be had in no other way.
+-- Privileges: on the file, to create the table, and EXECUTE on the functions that this one calls. No other way leads around them.
 CREATE ROLE regress_load_create;
 GRANT USAGE, CREATE ON SCHEMA load_create TO regress_load_create;
 GRANT INSERT ON there TO regress_load_create;
@@ -159,7 +159,7 @@ SELECT rows_loaded FROM bulk_load(data_path('load_create.csv'), 'load_create.min
 RESET ROLE;
 SELECT to_regclass('mine') IS NOT NULL;
 ROLLBACK;
--- What ALTER FUNCTION says of the function that is called holds by way of this one.
+-- Attributes that ALTER FUNCTION gives to the called function also hold for calls through this one.
 BEGIN;
 REVOKE pg_read_server_files FROM regress_load_create;
 ALTER FUNCTION bulk_load(text, regclass, jsonb) SECURITY DEFINER SET enable_sort = off;

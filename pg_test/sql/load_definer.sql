@@ -1,5 +1,5 @@
 --
--- Options in SECURITY DEFINER functions: what a function's caller has written must not take effect with the rights of its owner.
+-- Options in SECURITY DEFINER functions: an option that the function's caller wrote must not take effect with the owner's privileges.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -22,7 +22,7 @@ INSERT INTO secret VALUES ('secret');
 ALTER TABLE t OWNER TO definer_owner;
 ALTER TABLE secret OWNER TO definer_owner;
 SET ROLE definer_owner;
--- Functions that hand on what they are given: the way not to write them.
+-- Functions that pass on options from their caller: the mistake that pg_bulk guards against.
 CREATE FUNCTION loads(path text, options jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = load_definer, public AS $$
 BEGIN
 	RETURN QUERY SELECT rows_loaded FROM bulk_load(path, 't'::regclass, options);
@@ -53,10 +53,10 @@ SET ROLE definer_caller;
 SELECT error_of($$SELECT loads(data_path('definer.csv'), '{"format": "csv", "where": "a::int > 1"}')$$);
 SELECT error_of($$SELECT loads(NULL, '{"query": "SELECT 1, s FROM load_definer.secret"}')$$);
 SELECT error_of($$SELECT loads(data_path('definer.csv'), '{"format": "csv", "columns": ["b", {"name": "a", "expr": "length(b)"}]}')$$);
--- What refuses comes before it is looked whether something is there.
+-- The option is refused before anything is looked up.
 SELECT error_of($$SELECT reads('x', '{"server": "none"}')$$);
--- Every option of each function, as the error for an unknown one lists them: those that are refused, and those that are not.
--- A value that turns it on: what is refused is refused for its name.
+-- Every option of each function, as the error for an unknown one lists them: the refused ones
+-- and the others. Each gets a value that turns it on: an option is refused for its name.
 CREATE FUNCTION turned_on(option text) RETURNS jsonb LANGUAGE sql AS $$
 	SELECT jsonb_build_object(option, CASE
 		WHEN option IN ('force_null', 'force_not_null', 'columns', 'null_if') THEN '["b"]'::jsonb
@@ -95,27 +95,27 @@ FROM unnest(ARRAY['source', 'start', 'length', 'trim', 'nullif', 'binary_type', 
 		FROM error_of(format('SELECT loads_bytes(%L)', jsonb_build_object('columns', jsonb_build_array(jsonb_build_object('column', 'a', option, '1'))))) LIMIT 1) s (said)
 GROUP BY said;
 SELECT error_of($$SELECT bulk_load('x'::bytea, 't', '{"columns": [{"column": "a", "no such": 1}]}')$$);
--- Values that ask for nothing, and those of data.
+-- Values that turn an option off, and options that only describe the data.
 SELECT loads_bytes('{"format": "csv", "program": false, "truncate": "off", "where": null, "query": null, "on_duplicate": "error", "skip": 1}');
 SELECT loads_named('{"create": false, "format": "csv"}');
--- No word of the caller's makes a difference: not in the object, nor by settings.
+-- The caller can lift the refusal neither in the options nor by settings.
 SELECT error_of($$SELECT loads(NULL, '{"query": "SELECT 1", "allow": ["query"]}')$$);
 SET pg_bulk.definer_options = 'query';
 SELECT error_of($$SELECT loads(NULL, '{"query": "SELECT 1"}')$$);
 RESET pg_bulk.definer_options;
--- Nor is it another function's business, whoever owns that.
+-- Nor can another function, with any owner.
 CREATE FUNCTION calls(options jsonb) RETURNS SETOF bigint LANGUAGE sql SECURITY DEFINER SET search_path = load_definer, public AS 'SELECT loads(NULL, options)';
 SELECT error_of($$SELECT calls('{"query": "SELECT 1, s FROM load_definer.secret"}')$$);
 SET ROLE definer_owner;
 SELECT error_of($$SELECT calls('{"query": "SELECT 1, s FROM load_definer.secret"}')$$);
--- The owner is told as well. By SET ROLE and SET SESSION AUTHORIZATION one is who one is.
+-- The owner is refused as well. SET ROLE and SET SESSION AUTHORIZATION change the user and are no definer context.
 SELECT error_of($$SELECT loads(NULL, '{"query": "SELECT 1"}')$$);
 SELECT rows_loaded FROM bulk_load(NULL, 't'::regclass, '{"query": "SELECT 1, ''one''"}');
 RESET ROLE;
 SET SESSION AUTHORIZATION definer_owner;
 SELECT rows_loaded FROM bulk_load(NULL, 't', '{"query": "SELECT 1, ''one''"}');
 RESET SESSION AUTHORIZATION;
--- A function without SECURITY DEFINER lends nothing; one that is called by one that has it runs as that one's owner.
+-- A function without SECURITY DEFINER adds no privileges; called by one that has it, it runs as that one's owner.
 CREATE FUNCTION plain(options jsonb) RETURNS SETOF bigint LANGUAGE sql AS $$SELECT rows_loaded FROM bulk_load(NULL, 't'::regclass, options)$$;
 CREATE FUNCTION around(options jsonb) RETURNS SETOF bigint LANGUAGE sql SECURITY DEFINER SET search_path = load_definer, public AS 'SELECT plain(options)';
 ALTER FUNCTION around OWNER TO definer_owner;
@@ -123,7 +123,7 @@ SET ROLE definer_owner;
 SELECT plain('{"query": "SELECT 1, ''one''"}');
 SET ROLE definer_caller;
 SELECT error_of($$SELECT around('{"query": "SELECT 1, ''one''"}')$$);
--- What the function itself allows.
+-- Options that the function itself allows.
 SET ROLE definer_owner;
 TRUNCATE t;
 CREATE FUNCTION safe(a int) RETURNS SETOF bigint LANGUAGE sql SECURITY DEFINER SET search_path = load_definer, public AS $$
@@ -161,7 +161,7 @@ SELECT error_of($$SELECT allows('{"where": "true"}', '{}')$$);
 SET ROLE definer_owner;
 SELECT a, b FROM t ORDER BY a, b;
 SELECT options, priority, max_attempts, bulk_cancel(job_id) FROM bulk_jobs WHERE owner = 'definer_owner' AND status = 'queued' ORDER BY job_id;
--- A job is its owner's, and nothing is asked for again when it runs.
+-- A job belongs to its owner, and its options are not checked again when it runs.
 TRUNCATE t;
 CREATE FUNCTION enqueues_some() RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = load_definer, public AS $$
 	SELECT bulk_enqueue(data_path('definer.csv'), 't', '{"format": "csv", "where": "a::int > 1"}', '{where}'::text[])
@@ -172,7 +172,7 @@ SELECT enqueues_some() AS job \gset
 SET ROLE definer_owner;
 SELECT bulk_wait(:job);
 SELECT * FROM t;
--- A table that is made.
+-- A load that creates its table.
 CREATE FUNCTION makes(allow text[]) RETURNS SETOF bigint LANGUAGE sql SECURITY DEFINER SET search_path = load_definer, public AS $$
 	SELECT rows_loaded FROM bulk_load(data_path('definer.csv'), 'load_definer.made', '{"format": "csv", "create": true, "where": "true"}', allow)
 $$;
@@ -182,7 +182,7 @@ SELECT error_of($$SELECT makes('{where}')$$);
 SELECT error_of($$SELECT makes('{create}')$$);
 SELECT makes('{create,where}');
 SELECT tableowner FROM pg_tables WHERE tablename = 'made';
--- One GRANT is about both functions of a name, with `allow` and without.
+-- One GRANT covers both functions of a name, with `allow` and without.
 RESET ROLE;
 DROP TABLE made;
 BEGIN;
@@ -203,7 +203,7 @@ SET ROLE definer_owner;
 SELECT error_of($$SELECT bulk_load('x', 't'::text, '{}', '{}')$$);
 SELECT error_of($$SELECT bulk_load('x', 'y'::text, '{"create": true}', '{}')$$);
 ROLLBACK;
--- A function of the extension that an administrator has made SECURITY DEFINER hands on options, too.
+-- A function of the extension that an administrator has made SECURITY DEFINER passes on options, too.
 BEGIN;
 ALTER FUNCTION bulk_load(text, regclass, jsonb) SECURITY DEFINER;
 SET ROLE definer_caller;

@@ -1,5 +1,5 @@
 --
--- on_duplicate: rows whose keys are there already, in the table or on another line of the file. Held against INSERT … ON
+-- on_duplicate: rows whose keys exist already, in the table or on another line of the file. The oracle is INSERT … ON
 -- CONFLICT, row by row in the order of the file.
 --
 \set ECHO none
@@ -16,9 +16,9 @@ RESET client_min_messages;
 \pset tuples_only
 \pset format unaligned
 
--- `definition` has a column n, the number of the line. Into it go `before`, and the file; by one process, by several, and out of
--- a program; with duplicates kept as rejects, and without. `conflict` is the target of the model's ON CONFLICT. Says how many lines
--- are there in the end and what became of the others, if all agree with the model.
+-- `definition` has a column n, the number of the line. The table gets the rows of `before`, then the file: by one process, by several, and
+-- from a program; with duplicates kept as rejects, and without. `conflict` is the target of the model's ON CONFLICT. Returns how many
+-- lines are in the table in the end, and the counts of the others, if all agree with the model.
 CREATE FUNCTION kept(keep text, definition text, conflict text, content text, before text DEFAULT '', options jsonb DEFAULT '{}', after text DEFAULT '')
 RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
@@ -82,7 +82,7 @@ BEGIN
 				RETURN QUERY (SELECT 'model: ' || t::text FROM model.t EXCEPT ALL SELECT 'model: ' || t::text FROM loaded.t) LIMIT 10;
 				RETURN QUERY (SELECT 'loaded: ' || t::text FROM loaded.t EXCEPT ALL SELECT 'loaded: ' || t::text FROM model.t) LIMIT 10;
 			END IF;
-			-- What is left out is what a check said before.
+			-- The rejects equal those that bulk_check announced.
 			CREATE TEMP VIEW rejected AS SELECT ROW(line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate, message, constraint_name)::text AS reject, load_id
 				FROM bulk_rejects;
 			IF on_error = 'table' THEN
@@ -90,7 +90,7 @@ BEGIN
 				RETURN QUERY (SELECT way || ' only check: ' || unnest(checked) EXCEPT ALL SELECT way || ' only check: ' || reject FROM rejected WHERE load_id = ours.load_id) LIMIT 3;
 			END IF;
 			DROP VIEW rejected;
-			-- Every line is either in the table or a duplicate, under its own number.
+			-- Every line is either in the table or a duplicate with its own line number.
 			SELECT count(*) INTO found FROM (SELECT n FROM loaded.t WHERE n > 0 UNION SELECT line_number FROM bulk_rejects WHERE load_id = ours.load_id) l;
 			IF on_error = 'table' AND found <> staged THEN
 				RETURN NEXT format('%s: %s lines', way, found);
@@ -112,13 +112,13 @@ BEGIN
 		|| coalesce((SELECT ', ' || note FROM unnest(ours.notes) note WHERE note LIKE '%replaced%'), '');
 END $$;
 SELECT setseed(0.25);
--- Lines of a number, two numbers that are there several times, and now and then NULL.
+-- Lines with a number, two numbers that occur several times, and sometimes NULL.
 CREATE FUNCTION pairs(count int, most int) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(format('%s,%s,%s', i, CASE WHEN random() < 0.9 THEN floor(random() * most)::int END, floor(random() * most)::int), E'\n' ORDER BY i) || E'\n'
 	FROM generate_series(1, count) i
 $$;
 CREATE VIEW ways AS SELECT * FROM (VALUES ('keep_old'), ('keep_new')) k (keep);
--- Empty tables, and such that have some of the keys. Inserted, built, merged.
+-- Empty tables, and tables that have some of the keys. Index strategies insert, rebuild and merge.
 SELECT kept(keep, 'n int, a int UNIQUE, b int', '(a)', pairs(700, 100000)) FROM ways;
 SELECT kept(keep, 'n int, a int UNIQUE, b int', '(a)', pairs(700, 300)) FROM ways;
 SELECT kept(keep, 'n int, a int UNIQUE, b int', '(a)', pairs(700, 2), 'SELECT -i, i, i FROM generate_series(1, 3) i') FROM ways;
@@ -128,10 +128,10 @@ SELECT kept(keep, 'n int, a int UNIQUE, b int', '(a)', pairs(700, 300), options 
 SELECT kept(keep, 'n int, a int UNIQUE, b int', '(a)', pairs(700, 500), 'SELECT -i, i, i * 2 FROM generate_series(1, 300) i;
 	DELETE FROM model.t WHERE a % 3 = 0; UPDATE model.t SET a = -a WHERE a % 5 = 0; UPDATE model.t SET n = n - 1 WHERE a % 7 = 0',
 	'{"indexes": "merge", "lock": "share"}', 'CREATE INDEX ON SCHEMA.t (b)') FROM ways;
--- Keys that take a comparator.
+-- Keys that require a comparator.
 SELECT kept(keep, 'n int, a numeric UNIQUE, b text', '(a)', content, 'SELECT -i, i::numeric(6, 2), i FROM generate_series(1, 20) i')
 FROM ways, (SELECT string_agg(format('%s,%s,x', i, (floor(random() * 300) / 10)::numeric(6, 1) || repeat('0', i % 4)), E'\n' ORDER BY i) || E'\n' FROM generate_series(1, 500) i) s (content);
--- Keys whose order is that of their bytes, one of which is too long for us to build an index with it.
+-- Keys that are ordered by their bytes; one is too long for pg_bulk's own index build.
 SELECT kept(keep, 'n int, a text COLLATE "C" PRIMARY KEY, b int', '(a)', content, options => '{"indexes": "rebuild"}')
 FROM ways, (SELECT string_agg(format('%s,%s,1', i, CASE i WHEN 77 THEN repeat(md5(i::text), 20) ELSE 'k' || i % 190 END), E'\n' ORDER BY i) || E'\n' FROM generate_series(1, 200) i) s (content);
 -- Several unique indexes: one of them is the arbiter, the others are constraints.
@@ -142,7 +142,7 @@ FROM ways, (SELECT string_agg(format('%s,%s,%s', i, floor(random() * 300), i % 9
 -- A key that becomes free when its row is replaced.
 SELECT kept('keep_new', 'n int, a int PRIMARY KEY, b int UNIQUE', '(a)', E'1,1,5\n2,1,6\n3,2,5\n4,7,8\n' || more, 'VALUES (-1, 7, 7), (-2, 8, 9)')
 FROM (SELECT string_agg(format(E'%s,%s,%s\n', i, i * 10, i * 10), '' ORDER BY i) FROM generate_series(5, 99) i) s (more);
--- Partitions, wide rows, an index that is partial, and one of an expression.
+-- Partitions, wide rows, a partial index, and an expression index.
 SELECT kept(keep, 'n int, a int, b int, PRIMARY KEY (b)) PARTITION BY HASH (b', '(b)', pairs(700, 500), 'SELECT -i, i, i FROM generate_series(1, 100) i', '{}',
 	'CREATE TABLE SCHEMA.t0 PARTITION OF SCHEMA.t FOR VALUES WITH (MODULUS 2, REMAINDER 0); CREATE TABLE SCHEMA.t1 PARTITION OF SCHEMA.t FOR VALUES WITH (MODULUS 2, REMAINDER 1) PARTITION BY HASH (b);
 	CREATE TABLE SCHEMA.t2 PARTITION OF SCHEMA.t1 FOR VALUES WITH (MODULUS 1, REMAINDER 0)') FROM ways;
@@ -176,7 +176,7 @@ SELECT error_of($$SELECT bulk_load(data_path('t'), 'two', '{"format": "csv", "on
 SELECT count(*) FROM two;
 SELECT rows_loaded, rows_duplicate FROM bulk_load(data_path('t'), 'two', '{"format": "csv", "on_duplicate": "keep_old", "duplicate_limit": "40%"}');
 SELECT rows_loaded, rows_duplicate FROM bulk_load(data_path('t'), 'two', '{"format": "csv", "on_duplicate": "keep_old", "duplicate_limit": 5}');
--- Options that make no sense.
+-- Invalid combinations of options.
 SELECT error_of(format($$SELECT bulk_load(data_path('t'), 'two', %L)$$, options))
 FROM (VALUES ('{"on_duplicate": "keep"}'), ('{"conflict_index": "two_pkey"}'), ('{"duplicate_limit": 3}'), ('{"on_duplicate": "keep_old", "duplicate_limit": "x"}'),
 	('{"on_duplicate": "keep_old", "duplicate_limit": "101%"}'), ('{"on_duplicate": "keep_old", "conflict_index": "nobody"}')) o (options);
@@ -186,7 +186,7 @@ CREATE TABLE several (a int UNIQUE, b int UNIQUE, c int UNIQUE DEFERRABLE);
 SELECT error_of(format($$SELECT bulk_load(data_path('t'), %L, %L)$$, target, options))
 FROM (VALUES ('none', '{"on_duplicate": "keep_old"}'), ('none', '{"on_duplicate": "keep_old", "conflict_index": "plain"}'), ('several', '{"on_duplicate": "keep_new"}'),
 	('several', '{"on_duplicate": "keep_new", "conflict_index": "several_c_key"}')) o (target, options);
--- Who replaces rows needs the right to.
+-- Replacing rows requires the privilege to change them.
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_load_duplicates;
 CREATE ROLE regress_load_duplicates;
@@ -204,7 +204,7 @@ SELECT rows_duplicate, notes FROM bulk_load(data_path('t'), 'two', '{"format": "
 RESET ROLE;
 DROP OWNED BY regress_load_duplicates;
 DROP ROLE regress_load_duplicates;
--- Foreign keys that refer to what is replaced: as long as the key is there, nothing happens.
+-- Foreign keys that refer to a replaced row: their action does not run as long as the key still exists.
 CREATE TABLE child (a int REFERENCES two ON DELETE CASCADE, b int REFERENCES two (b) ON DELETE SET NULL);
 INSERT INTO child VALUES (1, 2), (3, NULL), (5, NULL);
 CALL write_file('t', E'1,1,2\n2,3,7\n');
@@ -213,7 +213,7 @@ TABLE child;
 CALL write_file('t', E'9,1,8\n');
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'two', '{"format": "csv", "on_duplicate": "keep_new"}')$$);
 TABLE child;
--- What replaces a row is an update to triggers.
+-- Triggers see a replacement as an UPDATE.
 CREATE TABLE told (what text);
 CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO told VALUES (concat_ws(' ', TG_OP, CASE TG_OP WHEN 'UPDATE' THEN OLD.n END, CASE WHEN TG_OP <> 'DELETE' THEN NEW.n END)); RETURN NULL; END $$;
@@ -230,7 +230,7 @@ CALL write_file('t', E'11,1\n12,7\n13,2\n14,1\n15,7\n');
 SELECT rows_loaded, rows_duplicate FROM bulk_load(data_path('t'), 'watched', '{"format": "csv", "on_duplicate": "keep_new", "conflict_index": "watched_pkey"}');
 SELECT what FROM told ORDER BY what;
 TABLE watched ORDER BY a;
--- Through INSERT … ON CONFLICT, where the executor is wanted.
+-- By INSERT … ON CONFLICT, if a table needs the executor.
 CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
 CREATE TRIGGER pass BEFORE UPDATE ON watched FOR EACH ROW EXECUTE FUNCTION pass();
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'watched', '{"format": "csv", "on_duplicate": "keep_new"}')$$);

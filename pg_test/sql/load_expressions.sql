@@ -1,5 +1,5 @@
 --
--- Expressions in columns: columns that are computed of a file's fields. The oracle is an INSERT … SELECT over a foreign table.
+-- Expressions in columns: columns that are computed from a file's fields. The oracle is an INSERT … SELECT over a foreign table.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -15,7 +15,7 @@ CREATE FUNCTION loaded(columns jsonb, options jsonb DEFAULT '{}', file text DEFA
 	SELECT (rows_loaded, rows_rejected, rows_filtered, writer, workers, notes)::text
 	FROM bulk_load(data_path(file), target, jsonb_build_object('format', 'csv', 'columns', columns) || options)
 $$;
--- Inputs are texts; a name of the table's is its column, and its field is for it.
+-- Inputs have type text; a name that is also a column of the table gets its field.
 \set columns '["id", "name", "day_text", "amount_text", {"name": "day", "expr": "to_date(day_text, \'YYYYMMDD\')"}, {"name": "amount", "expr": "replace(amount_text, \',\', \'.\')::numeric * id"}]'
 SELECT loaded(:'columns');
 SELECT * FROM t ORDER BY id;
@@ -23,7 +23,7 @@ TRUNCATE t;
 SELECT loaded(:'columns', '{"writer": "buffered"}');
 SELECT id, name, day, amount, who FROM t ORDER BY id;
 TRUNCATE t;
--- Without names: all columns but those that are computed. A field need not be an expression's, nor an expression have one.
+-- Without names: all columns except the computed ones. A field need not be used by an expression, and an expression need not use a field.
 CREATE TABLE three (a int, b int, c int, d int GENERATED ALWAYS AS (a + c) STORED);
 CALL write_file('expressions_two.csv', E'1,2\n3,4\n,\n');
 SELECT loaded('[{"name": "c", "expr": "a * 10 + coalesce(b, 0)"}]', '{}', 'expressions_two.csv', 'three');
@@ -33,7 +33,7 @@ SELECT loaded('["x", "y", {"name": "a", "expr": "x"}]', '{}', 'expressions_two.c
 TABLE three;
 TRUNCATE three;
 
--- Many rows, by all processes and both writers, against an INSERT.
+-- Many rows, by each number of processes and both writers, compared with an INSERT.
 COPY (SELECT i, i || '-' || md5(i::text), i % 97 FROM generate_series(1, 20000) i) TO PROGRAM 'cat >expressions_many.csv' (FORMAT csv);
 CREATE TABLE many (id bigint, left_part int, right_part text, twice numeric, kind text);
 CREATE TABLE wanted (LIKE many);
@@ -56,18 +56,18 @@ END $$;
 SELECT differs('{"workers": 0}');
 SELECT differs('{"workers": 2}');
 SELECT differs('{"writer": "buffered"}');
--- Not parallel safe: one process. Volatile: it may look at the table.
+-- Not parallel safe: one process. Volatile: it may query the table.
 SELECT differs('{"workers": 2}', 'slow_kind');
 ALTER FUNCTION slow_kind VOLATILE PARALLEL SAFE;
 SELECT differs('{"workers": 2}', 'slow_kind');
 SELECT error_of($$SELECT differs('{"writer": "direct"}', 'slow_kind')$$);
 RESET pg_bulk.chunk_size;
--- An error in a worker's row is the first one's, with its line.
+-- The first error in the order of the file is reported, with its line, even if it is in a worker's row.
 SELECT error_of($$SELECT bulk_load('expressions_many.csv', 'many', '{"format": "csv", "workers": 2, "columns": ["id", "right_part", "n", {"name": "left_part", "expr": "1 / (n::int - 7)"}]}')$$);
 SELECT error_of($$SELECT bulk_load('expressions_many.csv', 'many', '{"format": "csv", "writer": "buffered", "columns": ["id", "right_part", "n", {"name": "left_part", "expr": "1 / (n::int - 7)"}]}')$$);
 DO $$ BEGIN EXECUTE 'COPY (SELECT WHERE false) TO PROGRAM ''rm expressions_many.csv'''; END $$;
 
--- Constraints, and values that do not fit, are about the row. What is left out for its fields is left out before.
+-- Constraints, and values that do not fit, reject the row. Rows with bad fields are rejected before expressions are evaluated.
 SELECT error_of($$SELECT loaded('["id", "name", "x", "y", {"name": "amount", "expr": "length(x || y) - id * 5"}]')$$);
 SELECT loaded('["id", "name", "x", "y", {"name": "amount", "expr": "length(x || y) - id * 7"}]', '{"on_error": "table"}');
 SELECT line_number, sqlstate, message FROM bulk_rejects WHERE target = 'load_expressions.t' ORDER BY line_number;
@@ -116,19 +116,20 @@ SELECT error_of($$SELECT loaded('["x", {"name": "id", "exp": "1"}]')$$);
 SELECT error_of($$SELECT loaded('[{"name": "id", "expr": "1"}]', '{"match_by": "name"}')$$);
 SELECT error_of($$SELECT loaded('["a", "b", {"name": "d", "expr": "1"}]', '{}', 'expressions_two.csv', 'three')$$);
 SELECT error_of(format($$SELECT loaded(%L)$$, (SELECT jsonb_agg('x' || i) || '[{"name": "id", "expr": "x1::int"}]' FROM generate_series(1, 40000) i)));
--- What an expression names is an input also where nothing of that is left; force_null is for inputs, too; names are as long as the parser's.
+-- A name in an expression is an input even if the expression simplifies without it;
+-- force_null applies to inputs, too; long names are truncated as by the parser.
 SELECT loaded('["x", "y", {"name": "a", "expr": "coalesce(7, x::int)"}, {"name": "b", "expr": "y::int"}]', '{}', 'expressions_two.csv', 'three');
 CALL write_file('expressions_quoted.csv', E'"",1\n');
 SELECT loaded('["x", "b", {"name": "a", "expr": "CASE WHEN x IS NULL THEN 8 ELSE 9 END"}]', '{"force_null": ["x"]}', 'expressions_quoted.csv', 'three');
 SELECT loaded(jsonb_build_array(repeat('é', 40), 'b', jsonb_build_object('name', 'a', 'expr', format('10 + length(%s)', repeat('é', 40)))), '{}', 'expressions_quoted.csv', 'three');
 TABLE three;
 TRUNCATE three;
--- A row that a function writes is none of the load's: what is said of it is not survived.
+-- A row that a function writes to another table is not part of the load: its errors are not survived.
 CREATE TABLE audit (n int CHECK (n < 3));
 CREATE FUNCTION log_it(int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit VALUES ($1); RETURN $1; END $$;
 SELECT error_of($$SELECT count(*) FROM bulk_check(data_path('expressions_two.csv'), 'three', '{"format": "csv", "columns": ["x", "b", {"name": "a", "expr": "log_it(x::int)"}]}')$$);
 TABLE audit;
--- Rights: on the columns that are computed, and the functions.
+-- Privileges: on the computed columns, and on the functions.
 SET client_min_messages = warning;
 CREATE ROLE expressions_loader IN ROLE pg_read_server_files;
 RESET client_min_messages;

@@ -1,5 +1,5 @@
 --
--- Option filter: a function that makes the row of a record's fields, or leaves it out. The oracle is the server's own call of it.
+-- Option filter: a function that returns the row for a record's fields, or NULL to skip it. The oracle is the server's own call of it.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -15,7 +15,7 @@ CREATE FUNCTION loaded(filter text, options jsonb DEFAULT '{}', file text DEFAUL
 	SELECT (rows_loaded, rows_rejected, rows_filtered, writer, notes)::text
 	FROM bulk_load(data_path(file), target, jsonb_build_object('format', 'csv', 'filter', filter) || options)
 $$;
--- Of the table's type, with all of its columns, or a record of those that rows take; typed arguments are converted.
+-- Functions that return the table's type with all columns, or a record of the columns that take values; typed arguments are converted.
 CREATE FUNCTION whole(id int, name text, day text, amount text) RETURNS t LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 	SELECT id, upper(name), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id, 0
 $$;
@@ -56,7 +56,7 @@ SELECT f, same(f, '{"writer": "buffered"}') FROM unnest('{whole,columns,called,a
 TRUNCATE t;
 SELECT error_of($$SELECT loaded('of_domain_sql')$$);
 
--- NULL leaves the row out, and so does STRICT with a NULL; a row of NULLs is a row. `where` sees what was made.
+-- NULL skips the row, and so does STRICT with a NULL; a row of NULLs is a row. `where` sees the function's result.
 CREATE TABLE two (a int, b text);
 CALL write_file('filter_two.csv', E'1,x\n2,\n,y\n4,z\n');
 CREATE FUNCTION odd(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT a, b WHERE a <> 2 $$;
@@ -78,7 +78,7 @@ END $$;
 SELECT f, each_writer(f) FROM unnest('{odd,odd_case,odd_called,strict_one,strict_called,nothing}'::text[]) f;
 SELECT each_writer('odd', '{"where": "b <> ''z''", "on_error": "table"}');
 SELECT each_writer('odd', '{"limit": 1}');
--- What a row does not need is converted all the same.
+-- Fields that the result does not use are converted nevertheless.
 CALL write_file('filter_bad.csv', E'2,x\nbad,y\n3,z\n');
 CREATE FUNCTION second(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT 7, b WHERE b <> 'y' $$;
 SELECT error_of($$SELECT loaded('second', '{}', 'filter_bad.csv', 'two')$$);
@@ -86,7 +86,7 @@ SELECT loaded('second', '{"on_error": "table"}', 'filter_bad.csv', 'two');
 TABLE two;
 TRUNCATE two;
 
--- Fewer fields than arguments: their defaults, evaluated for each row. More: extra data.
+-- Fewer fields than arguments: the arguments' defaults, evaluated for each row. More: extra data.
 CREATE SEQUENCE numbers;
 CREATE FUNCTION with_defaults(a int, b text DEFAULT 'none', c int DEFAULT nextval('numbers')) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT a + c * 10, b $$;
 CALL write_file('filter_short.csv', E'1\n2,two\n3,three,3\n4,\n');
@@ -109,7 +109,7 @@ SELECT error_of($$SELECT loaded('unnamed', '{"columns": ["n"]}', 'filter_two.csv
 TABLE two;
 TRUNCATE two;
 SELECT error_of($$SELECT loaded('unnamed', '{}', 'filter_bad.csv', 'two')$$);
--- Names of fields are for messages, the header, force_null and records of fixed length.
+-- Names of fields are used for messages, the header, force_null and records of fixed length.
 CALL write_file('filter_header.csv', E'n,m\n5,""\n');
 SELECT loaded('unnamed', '{"columns": ["n", "m"], "header": "match", "force_null": ["m"]}', 'filter_header.csv', 'two');
 SELECT error_of($$SELECT loaded('unnamed', '{"columns": ["n", "o"], "header": "match"}', 'filter_header.csv', 'two')$$);
@@ -119,21 +119,21 @@ SELECT loaded('unnamed', '{"format": "fixed", "record_length": 6, "columns": [{"
 TABLE two;
 TRUNCATE two;
 
--- A function of the server's own, in C, with columns of other types than the table's.
+-- One of the server's own functions in C, whose columns have other types than the table's.
 CREATE TABLE positions (file varchar(30), position bigint);
 CALL write_file('filter_lsn.csv', E'0/1000010\n\nA/FF\n');
 SELECT loaded('pg_walfile_name_offset', '{}', 'filter_lsn.csv', 'positions');
 TABLE positions;
 SELECT error_of($$SELECT loaded('pg_walfile_name_offset', '{}', 'filter_two.csv', 'positions')$$);
 
--- Errors of the function: of its row, or survived with the row.
+-- An error in the function: reported with its row, or survived with on_error.
 CREATE TABLE audit (n int);
 CREATE FUNCTION picky(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN IF a = 2 THEN RAISE EXCEPTION 'not %', a; END IF; RETURN (10 / (a - 4), b); END $$;
 CREATE FUNCTION picky_sql(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT 10 / (a - 4), b $$;
 CREATE FUNCTION writes(a int, b text) RETURNS two LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit VALUES (a); IF a = 4 THEN RAISE EXCEPTION 'not this'; END IF; RETURN (a, b); END $$;
 SELECT error_of($$SELECT loaded('picky', '{}', 'filter_two.csv', 'two')$$);
 SELECT error_of($$SELECT loaded('picky_sql', '{}', 'filter_two.csv', 'two')$$);
--- What says less of its body than that does is called: its errors name it.
+-- A function that is labeled less volatile than its body is called, not inlined: its errors name it.
 CREATE FUNCTION lies(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT 10 / (a - 4), timeofday() $$;
 SELECT error_of($$SELECT loaded('lies', '{}', 'filter_two.csv', 'two')$$);
 SELECT error_of($$SELECT loaded('picky', '{"on_error": "set_null"}', 'filter_two.csv', 'two')$$);
@@ -141,21 +141,21 @@ SELECT f, each_writer(f, o::jsonb) FROM unnest('{picky,picky_sql}'::text[]) f, u
 SELECT error_of($$SELECT loaded('picky', '{"on_error": "ignore", "reject_limit": 1}', 'filter_two.csv', 'two')$$);
 SELECT line_number, sqlstate, message, raw_line FROM bulk_rejects WHERE target = 'load_filter.two' ORDER BY load_id, line_number;
 SELECT line_number, sqlstate, message FROM bulk_check(data_path('filter_two.csv'), 'two', '{"format": "csv", "filter": "picky"}');
--- What it did for such a row is undone.
+-- Its writes for a rejected row are rolled back.
 SELECT each_writer('writes', '{"on_error": "table"}');
 TABLE audit;
 SELECT error_of($$SELECT loaded('writes', '{"on_error": "table", "writer": "direct"}', 'filter_two.csv', 'two')$$);
--- Somebody wants it to end.
+-- An error of the class operator intervention is not survived.
 CREATE FUNCTION ends(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RAISE EXCEPTION 'enough' USING ERRCODE = 'crash_shutdown'; END $$;
 SELECT error_of($$SELECT loaded('ends', '{"on_error": "table"}', 'filter_two.csv', 'two')$$);
--- Constraints are asked of what was made.
+-- Constraints check the function's result.
 CALL write_file('filter_minus.csv', E'1,a,20240101,"-5"\n2,bbbbbbb,20240101,1\n3,c,20240101,1\n');
 SELECT error_of($$SELECT loaded('whole', '{}', 'filter_minus.csv')$$);
 SELECT loaded('whole', '{"on_error": "table"}', 'filter_minus.csv');
 SELECT line_number, sqlstate, message FROM bulk_rejects WHERE target = 'load_filter.t' ORDER BY line_number;
 TRUNCATE t;
 
--- Many rows, by all processes and both writers; a function that is not parallel safe by one.
+-- Many rows, by each number of processes and both writers; a function that is not parallel safe runs in one process.
 COPY (SELECT i, i || '-' || md5(i::text), i % 97 FROM generate_series(1, 20000) i) TO PROGRAM 'cat >filter_many.csv' (FORMAT csv);
 CREATE TABLE many (id bigint, left_part int, right_part text, list int[]);
 CREATE FUNCTION many_sql(id bigint, pair text, n int) RETURNS many LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -179,13 +179,13 @@ BEGIN
 END $$;
 SELECT f, o, differs(f, o::jsonb) FROM unnest('{many_sql,many_called,many_alone}'::text[]) f,
 	unnest(ARRAY['{"workers": 0}', '{"workers": 2}', '{"writer": "buffered"}', '{"workers": 2, "on_error": "table"}']) o;
--- Volatile: it may look at the table.
+-- Volatile: it may query the table.
 ALTER FUNCTION many_called VOLATILE;
 SELECT differs('many_called', '{"workers": 2}');
--- An error in a worker's row is the first one's, with its line.
+-- The first error in the order of the file is reported, with its line, even if it is in a worker's row.
 CREATE FUNCTION many_picky(id bigint, pair text, n int) RETURNS many LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN (id, 1 / (n - 7), pair, '{}'::int[]); END $$;
 SELECT error_of($$SELECT bulk_load('filter_many.csv', 'many', '{"format": "csv", "workers": 2, "filter": "many_picky"}')$$);
--- The same of functions that take the table's row.
+-- The same checks for functions that take the table's row.
 CREATE TABLE many_rows (id bigint PRIMARY KEY, pair text, n int);
 CREATE FUNCTION row_sql(r many_rows) RETURNS many_rows LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT r.id, NULLIF(upper(r.pair), '5'), r.n * 2 WHERE r.n <> 13 $$;
 CREATE FUNCTION row_called(r many_rows) RETURNS many_rows LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
@@ -223,7 +223,7 @@ SELECT bulk_enqueue(data_path('filter_two.csv'), 'two', '{"format": "csv", "filt
 SELECT bulk_wait(:job, '1 min');
 TABLE two;
 TRUNCATE two;
--- Columns that were dropped, of the table's and of the function's.
+-- Dropped columns, of the table and of the function's type.
 CREATE TABLE dropped (gone int, a int, b text);
 ALTER TABLE dropped DROP gone;
 CREATE FUNCTION to_dropped(a int, b text) RETURNS dropped LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT a, b $$;
@@ -231,7 +231,7 @@ CREATE FUNCTION to_dropped_called(a int, b text) RETURNS dropped LANGUAGE plpgsq
 SELECT f, loaded(f, '{}', 'filter_two.csv', 'dropped') FROM unnest('{to_dropped,to_dropped_called,odd,odd_called}'::text[]) f;
 SELECT a, b, count(*) FROM dropped GROUP BY a, b ORDER BY a, b;
 
--- The table's own row is one argument, and the fields are for its columns.
+-- If the table's row type is the only argument, its columns are the fields.
 CREATE TABLE own (id int NOT NULL, gone int, name text, twice int GENERATED ALWAYS AS (id * 2) STORED, day date, n numeric(5, 2) DEFAULT 7);
 ALTER TABLE own DROP gone;
 CALL write_file('filter_own.csv', E'1,ada,2024-01-31,3.5\n2,,2024-02-29,0\n3,"o""k",,-1\n4,odd,2024-01-01,\n');
@@ -260,7 +260,7 @@ BEGIN
 END $$;
 SELECT f, o, owned(f, o::jsonb) FROM unnest('{own_same,own_as_trigger,own_strict,own_sql,own_sql_strict,own_calls,own_columns,own_whole,own_or_null}'::text[]) f, unnest('{"{}","{\"writer\": \"buffered\"}"}'::text[]) o;
 SELECT owned('own_as_trigger', '{"on_error": "table", "where": "id < 3"}');
--- Which columns the fields are for; the others are NULL. Names may have to match, or be an object's keys.
+-- The option columns lists the fields' columns; the others are NULL. Names may have to match, or be an object's keys.
 CALL write_file('filter_few.csv', E'name,id\nx,1\ny,2\n');
 SELECT f, owned(f, '{"columns": ["name", "id"], "header": "match"}', 'filter_few.csv') FROM unnest('{own_same,own_as_trigger,own_sql,own_whole}'::text[]) f;
 SELECT error_of($$SELECT loaded('own_same', '{"columns": ["id", "name"], "header": "match"}', 'filter_few.csv', 'own')$$);
@@ -271,7 +271,7 @@ CALL write_file('filter_own.json', E'{"n": 1.5, "id": 1, "name": "x"}\n{"id": 2}
 SELECT f, owned(f, '{"format": "json"}', 'filter_own.json') FROM unnest('{own_same,own_as_trigger,own_sql}'::text[]) f;
 CALL write_file('filter_own.txt', E'1 x  2024-01-01\n2    2024-01-02\n');
 SELECT owned('own_as_trigger', '{"format": "fixed", "columns": [{"column": "id", "length": 2}, {"column": "name", "length": 3}, {"column": "day", "length": 10}]}', 'filter_own.txt');
--- What is wrong with a field is a bad value; a row lacks none of its fields, and has no default; what the function makes is asked for.
+-- An error in a field is a bad value. All fields must be present, and defaults are not used. Constraints check the function's result.
 CALL write_file('filter_own_bad.csv', E'1,a,2024-01-31,3.5\n2,b,never,0\n3,c,2024-01-31,1000\n4\n5,e,2024-01-31,5,5\n,f,2024-01-31,6\n7,g,,\n');
 SELECT error_of($$SELECT loaded('own_same', '{}', 'filter_own_bad.csv', 'own')$$);
 SELECT owned('own_same', '{"on_error": "table"}', 'filter_own_bad.csv');
@@ -279,7 +279,7 @@ SELECT line_number, sqlstate, message, column_name FROM bulk_rejects WHERE targe
 SELECT error_of($$SELECT bulk_load(E'8,h,D,1\n'::bytea, 'own', '{"format": "csv", "default": "D", "filter": "own_same"}')$$);
 SELECT error_of($$SELECT bulk_load(E',h,,1\n'::bytea, 'own', '{"format": "csv", "filter": "own_same"}')$$);
 SELECT line_number, sqlstate, message FROM bulk_check(data_path('filter_own_bad.csv'), 'own', '{"format": "csv", "filter": "own_same"}');
--- A row of another type is a text as any.
+-- An argument of another row type is an ordinary text field.
 CREATE FUNCTION of_pair(p two) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT p.a + 1, p.b $$;
 CREATE FUNCTION of_pair_and_more(p two, n int DEFAULT 1) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT p.a + n, p.b $$;
 CREATE TABLE other_two (a int, b text);
@@ -292,7 +292,7 @@ SELECT loaded('pair_or_not', '{"format": "text"}', 'filter_pairs.txt', 'other_tw
 SELECT loaded('pair_as_it_is', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
 TABLE other_two;
 SELECT each_writer('of_pair');
--- One column that is a row is the row that is made, if it can be.
+-- If the result has one column whose type is a row, its value is taken as the table's row if possible.
 CREATE TABLE one_column (a text);
 CREATE TABLE of_rows (p two);
 CREATE TABLE one_child () INHERITS (one_column);
@@ -305,7 +305,7 @@ SELECT f, loaded(f, '{}', 'filter_one.csv', 'one_column') FROM unnest('{one_as_r
 TABLE one_column;
 SELECT loaded('two_in_row', '{}', 'filter_two.csv', 'of_rows');
 TABLE of_rows;
--- The table cannot become another one while it is being loaded.
+-- The function cannot alter the table during the load.
 CREATE FUNCTION own_alters(r own) RETURNS own LANGUAGE plpgsql AS $$ BEGIN ALTER TABLE own ALTER name TYPE int USING 1; RETURN r; END $$;
 SELECT error_of($$SELECT loaded('own_alters', '{}', 'filter_own.csv', 'own')$$);
 -- Partitions; a job.
@@ -318,7 +318,7 @@ SELECT bulk_enqueue(data_path('filter_own.csv'), 'own', '{"format": "csv", "filt
 SELECT bulk_wait(:job, '1 min');
 SELECT * FROM own ORDER BY id;
 
--- What cannot be a filter.
+-- Functions that cannot be a filter.
 CREATE FUNCTION twice(a int) RETURNS two LANGUAGE sql AS $$ SELECT a, 'int' $$;
 CREATE FUNCTION twice(a text) RETURNS two LANGUAGE sql AS $$ SELECT 1, a $$;
 CREATE FUNCTION rows(a int) RETURNS SETOF two LANGUAGE sql AS $$ SELECT a, 'int' $$;
@@ -338,7 +338,7 @@ SELECT loaded('twice(text)', '{}', 'filter_one.csv', 'two');
 SELECT loaded('dates', '{}', 'filter_one.csv', 'two');
 TABLE two;
 TRUNCATE two;
--- What does not go with it.
+-- Options that cannot be combined with it.
 SELECT error_of($$SELECT loaded('odd', '{"match_by": "name"}', 'filter_two.csv', 'two')$$);
 SELECT error_of($$SELECT loaded('odd', '{"columns": ["a", {"name": "b", "expr": "1"}]}', 'filter_two.csv', 'two')$$);
 SELECT error_of($$SELECT loaded('odd', '{"columns": ["a", {"column": "b", "source": "filename"}]}', 'filter_two.csv', 'two')$$);
@@ -347,15 +347,15 @@ SELECT error_of($$SELECT loaded('odd', '{"columns": ["a"]}', 'filter_two.csv', '
 SELECT error_of($$SELECT loaded('odd', '{"columns": ["a", "a"]}', 'filter_two.csv', 'two')$$);
 SELECT error_of($$SELECT loaded('odd', '{"force_null": ["c"]}', 'filter_two.csv', 'two')$$);
 SELECT error_of($$SELECT loaded('odd', '{"filter": ["odd", "even"]}', 'filter_two.csv', 'two')$$);
--- A body that does not fit any more.
+-- A function whose body no longer fits the table.
 CREATE TABLE changing (a int, b int);
 CREATE FUNCTION to_changing(a int) RETURNS changing LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT a, a $$;
 ALTER TABLE changing ALTER b TYPE date USING NULL;
 SELECT error_of($$SELECT loaded('to_changing', '{}', 'filter_one.csv', 'changing')$$);
 ALTER TABLE changing ADD c int;
--- 18 plans the statements of a function one by one, and counts this one.
+-- 18 plans the statements of a function one by one, and its message has the statement's number.
 SELECT replace(e, '"to_changing" statement 1', '"to_changing" during startup') FROM error_of($$SELECT loaded('to_changing', '{}', 'filter_one.csv', 'changing')$$) e;
--- A row that says other things of itself than the function, or nothing; a type that is altered between two rows; bodies that are no query.
+-- A result whose row type differs from the declared one, or is unknown; a type that is altered between two rows; bodies without a query.
 CREATE TABLE row_of_two (a text, b int);
 CREATE FUNCTION longer(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT ROW(x, 1, 1)';
 CREATE FUNCTION mistaken(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT ROW(x, 1)';
@@ -385,17 +385,17 @@ SET check_function_bodies = off;
 CREATE FUNCTION makes_table(x int) RETURNS row_of_texts LANGUAGE sql AS 'SELECT x::text AS a, ''1''::text AS b INTO nowhere';
 CREATE FUNCTION empty_body(x int) RETURNS row_of_texts LANGUAGE sql BEGIN ATOMIC END;
 RESET check_function_bodies;
--- 17 knows MERGE RETURNING.
+-- 17 supports MERGE RETURNING, so its message names MERGE.
 SELECT f, replace(replace(e, 'DELETE/MERGE', 'DELETE'), '"makes_table" statement 1', '"makes_table" during startup') FROM unnest('{makes_table,empty_body}'::text[]) f,
 	error_of(format($$SELECT * FROM bulk_load('1'::bytea, 'row_of_texts', '{"filter": "%s"}')$$, f)) e;
 TABLE row_of_texts;
--- A domain of an argument whose condition looks at the table.
+-- A domain over an argument whose condition queries the table.
 CREATE TABLE seen (a int, b int);
 CREATE FUNCTION fresh(v int) RETURNS bool LANGUAGE plpgsql VOLATILE AS 'BEGIN RETURN NOT EXISTS (SELECT FROM seen WHERE seen.a = v); END';
 CREATE DOMAIN fresh_int AS int CHECK (fresh(VALUE));
 CREATE FUNCTION looks(x fresh_int, OUT a int, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT x, 1';
 SELECT error_of($$SELECT * FROM bulk_load(E'1\n1\n'::bytea, 'seen', '{"filter": "looks"}')$$);
--- Rights: EXECUTE is the loading user's; SECURITY DEFINER is the function's owner.
+-- Privileges: the loading user needs EXECUTE; a SECURITY DEFINER function runs as its owner.
 SET client_min_messages = warning;
 CREATE ROLE filter_loader IN ROLE pg_read_server_files;
 RESET client_min_messages;

@@ -1,6 +1,6 @@
 --
--- Keys that belong behind all that an index has go there as whole leaves. Which keys do, and which are left to others; afterwards
--- amcheck finds nothing, scans by index find what sequential scans find, and the index is about as large as a new one.
+-- Index strategy append: keys greater than all keys of an index are added as whole leaves. Which keys are, and which are inserted. Afterwards
+-- amcheck finds no error, index scans find the rows of sequential scans, and the index is about as large as a new one.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -23,7 +23,7 @@ SET pg_bulk.chunk_size = '16kB';
 CREATE TABLE since (lsn pg_lsn);
 INSERT INTO since VALUES (NULL);
 
--- What a load says of the indexes, in the order of their names.
+-- The result of a load, for the indexes in the order of their names.
 CREATE FUNCTION loads(target regclass, content text, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	rows bigint;
@@ -36,7 +36,7 @@ BEGIN
 	RETURN QUERY SELECT format('%s: %s (%s)', i ->> 'index', i ->> 'method', i ->> 'why') FROM jsonb_array_elements(how) i ORDER BY 1;
 	RETURN QUERY SELECT * FROM faults(target);
 END $$;
--- Which indexes have grown by leaves in the last load: such a record has many blocks, the last of which leads to the others.
+-- The indexes that grew by whole leaves in the last load: such a WAL record has many blocks, and the last one links to the others.
 CREATE FUNCTION grown(target regclass) RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT format('%s has grown', index) FROM (
 		SELECT i.indexrelid::regclass AS index FROM pg_index i WHERE i.indrelid = target AND EXISTS (
@@ -44,7 +44,7 @@ CREATE FUNCTION grown(target regclass) RETURNS SETOF text LANGUAGE sql AS $$
 			WHERE w.resource_manager = 'XLOG' AND w.record_type = 'FPI' AND w.block_ref ~ ('blkref #5: rel \d+/\d+/' || pg_relation_filenode(i.indexrelid) || ' '))) i
 	ORDER BY 1
 $$;
--- Larger than a new one by more than a leaf in ten.
+-- Indexes that have over 10 % more leaves than a new one.
 CREATE FUNCTION too_large(target regclass) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	index regclass;
@@ -62,7 +62,7 @@ CREATE FUNCTION numbers(first int, last int, form text DEFAULT E'%1$s\n') RETURN
 	SELECT string_agg(format(form, i), '' ORDER BY i) FROM generate_series(first, last) i
 $$;
 
--- Kinds of keys, and of indexes. A tree that is one leaf is none that can grow at first.
+-- Types of keys and indexes. A tree of a single leaf cannot be appended to.
 CREATE TABLE kinds (a int PRIMARY KEY, b bigint, c timestamp, d smallint);
 CREATE INDEX kinds_b ON kinds (b) WITH (fillfactor = 50);
 CREATE INDEX kinds_c ON kinds (c, a) WITH (fillfactor = 100);
@@ -82,15 +82,15 @@ SELECT loads('kinds', kinds(12001, 30000), '{"workers": 0}');
 SELECT * FROM grown('kinds');
 SELECT loads('kinds', kinds(30001, 45000), '{"lock": "share"}');
 SELECT * FROM grown('kinds');
--- Too few.
+-- Too few keys.
 SELECT loads('kinds', kinds(45001, 45500));
 SELECT * FROM grown('kinds');
--- Parents become full: more leaves than one leads to.
+-- Parents become full: there are more leaves than one parent can link to.
 SELECT loads('kinds', kinds(45501, 160000));
 SELECT * FROM grown('kinds');
 SELECT too_large('kinds');
 
--- In the order of the index, which is not that of the file.
+-- In the order of the index, which differs from that of the file.
 CREATE TABLE falling (a int, b int);
 CREATE INDEX falling_a ON falling (a DESC, b);
 CREATE INDEX falling_nulls ON falling (b NULLS FIRST);
@@ -98,12 +98,12 @@ INSERT INTO falling SELECT -i, i FROM generate_series(1, 1000) i;
 SELECT loads('falling', string_agg(format(E'%s\t%s\n', -i, i), '' ORDER BY md5(i::text))) FROM generate_series(2000, 12000) i;
 SELECT * FROM grown('falling');
 
--- Keys before and behind each other: those of the file, and the last ones of the index.
+-- Keys in mixed order: keys of the file lie before and behind the last keys of the index.
 CREATE TABLE mixed (a int PRIMARY KEY);
 INSERT INTO mixed SELECT i * 2 FROM generate_series(1, 5000) i;
 SELECT loads('mixed', (SELECT string_agg(format(E'%s\n', i * 2 - 1), '') FROM generate_series(1, 5000) i) || numbers(10001, 20000));
 SELECT * FROM grown('mixed');
--- By rows that are dead; and at the end of an index there are none.
+-- Dead rows have greater keys; and then the greatest keys of the index have none.
 BEGIN;
 INSERT INTO mixed SELECT generate_series(20001, 25000);
 ROLLBACK;
@@ -118,7 +118,7 @@ DELETE FROM mixed WHERE a > 15000;
 VACUUM mixed;
 SELECT loads('mixed', numbers(15001, 30000), '{"lock": "share"}');
 
--- A key that is there twice: in the file, at each place of it, or in the index.
+-- A duplicate key: in the file, at each position of it, or in the index.
 SELECT error_of($$SELECT loads('mixed', numbers(30001, 36000) || E'30001\n')$$);
 SELECT error_of($$SELECT loads('mixed', numbers(30001, 36000) || E'36000\n')$$);
 SELECT error_of($$SELECT loads('mixed', numbers(30001, 36000) || E'33000\n')$$);
@@ -132,7 +132,7 @@ SELECT count(*), count(DISTINCT a) FROM mixed;
 SELECT loads('mixed', numbers(48001, 52000) || numbers(47000, 56000), '{"on_error": "table"}');
 SELECT count(*), count(DISTINCT a) FROM mixed;
 
--- NULLs: behind all, before all, equal to nothing, or to each other.
+-- NULLs: last, first, distinct, or not distinct.
 CREATE TABLE nulls (a int UNIQUE, b int, UNIQUE NULLS NOT DISTINCT (b));
 CREATE INDEX nulls_b ON nulls (b);
 CREATE INDEX nulls_first ON nulls (a NULLS FIRST);
@@ -145,7 +145,7 @@ SELECT loads('nulls', numbers(20001, 26000, E'%1$s\t%1$s\n'));
 SELECT * FROM grown('nulls');
 SELECT error_of($$SELECT loads('nulls', numbers(30001, 35000, E'%1$s\t%1$s\n') || E'35001\t\\N\n35002\t\\N\n')$$);
 
--- The same key often, where the border of leaves is one of them.
+-- Many equal keys, where the boundary between leaves is one of them.
 CREATE TABLE often (a int, b float8);
 CREATE INDEX often_a ON often (a);
 CREATE INDEX often_b ON often (b);
@@ -157,7 +157,7 @@ SELECT loads('often', repeat(E'2\tNaN\n', 5000));
 SELECT * FROM grown('often');
 SELECT too_large('often');
 
--- Tables that only this session, or no standby, has; a subtransaction that is rolled back.
+-- Temporary and unlogged tables; a subtransaction that is rolled back.
 CREATE TEMP TABLE own (a int PRIMARY KEY);
 INSERT INTO own SELECT generate_series(1, 1000);
 SELECT loads('own', numbers(1001, 9000));

@@ -1,5 +1,5 @@
 --
--- What remains of a load: bulk_history, and who sees what of it.
+-- bulk_history: the record of each load, and the columns that each role may see.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -11,7 +11,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS amcheck SCHEMA public;
 RESET client_min_messages;
--- Those of other tests.
+-- Remove the loads of other tests.
 DELETE FROM bulk_loads;
 \set ECHO all
 \pset null 'NULL'
@@ -33,7 +33,7 @@ CALL write_file('bad.csv', E'1,one\nx,two\n3,three\n');
 CREATE TABLE "T t" (a int PRIMARY KEY, b text);
 GRANT ALL ON "T t" TO PUBLIC;
 
--- The figures are the result's.
+-- The figures equal those in the load's result.
 CREATE TABLE results AS SELECT * FROM bulk_load(data_path('three.csv'), '"T t"', '{"format": "csv"}');
 INSERT INTO results SELECT * FROM bulk_load(data_path('bad.csv'), '"T t"',
 	'{"format": "csv", "on_error": "ignore", "log_verbosity": "silent", "truncate": true, "where": "a > 1"}');
@@ -49,7 +49,7 @@ EXCEPT TABLE results;
 SELECT bool_and(finished_at - started_at BETWEEN '0' AND '1 minute'), bool_and(started_at > now() - interval '1 hour'),
 	bool_and(abs(extract(epoch FROM finished_at - started_at) - seconds) < 1) FROM bulk_history;
 
--- A row of the caller's transaction. What fails leaves none.
+-- The row belongs to the caller's transaction. A failed load leaves none.
 CREATE FUNCTION loads() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM bulk_history';
 SELECT loads();
 SELECT * FROM error_of(format('SELECT * FROM bulk_load(%L, ''"T t"'', %L)', data_path('bad.csv'), '{"format": "csv"}'));
@@ -71,7 +71,7 @@ RELEASE s;
 SELECT loads();
 ROLLBACK;
 SELECT loads();
--- Now, in every isolation level, and in functions that say they only look.
+-- Visible at once, in every isolation level, and in functions that are declared STABLE.
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT loads();
 SELECT rows_loaded FROM bulk_load(data_path('three.csv'), '"T t"', '{"format": "csv", "truncate": true}');
@@ -81,7 +81,7 @@ SELECT loads();
 BEGIN READ ONLY;
 SELECT loads();
 COMMIT;
--- Many at once, in one statement.
+-- Many loads in one statement.
 SELECT sum(l.rows_loaded) FROM generate_series(1, 100) n,
 	LATERAL bulk_load(data_path('three.csv'), '"T t"', jsonb_build_object('format', 'csv', 'limit', 0 * n)) l;
 SELECT loads();
@@ -93,7 +93,7 @@ SELECT rows_loaded FROM bulk_load('printf 5,five # ' || (SELECT string_agg(md5(i
 	'"T t"', '{"format": "csv", "program": true}');
 SELECT length(path), md5(path) FROM bulk_history ORDER BY load_id DESC LIMIT 1;
 
--- Who sees what.
+-- Privileges.
 SET ROLE history_one;
 SELECT rows_loaded FROM bulk_load(data_path('three.csv'), '"T t"', '{"format": "csv", "limit": 0}');
 SET ROLE history_two;
@@ -118,7 +118,7 @@ SELECT owner, count(*) FROM bulk_history GROUP BY owner ORDER BY owner;
 SELECT owner, count(*) FROM bulk_finished_loads() GROUP BY owner ORDER BY owner;
 SET ROLE history_stats;
 SELECT owner, count(*) FROM bulk_history GROUP BY owner ORDER BY owner;
--- Nobody reads or writes the table itself, and a leaky function is shown nothing.
+-- No role but the owner may read or write the table itself, and a leaky function gets no rows.
 SET ROLE history_one;
 SELECT * FROM error_of('SELECT * FROM bulk_loads');
 SELECT * FROM error_of('DELETE FROM bulk_loads');
@@ -127,14 +127,14 @@ CREATE FUNCTION pg_temp.leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.00000
 	BEGIN RAISE NOTICE 'seen: %', $1; RETURN true; END $$;
 SELECT count(*) FROM bulk_history WHERE pg_temp.leak(owner::text);
 RESET ROLE;
--- Whoever is gone, is known by the name that he had.
+-- A dropped role is shown by its former name.
 SELECT count(*) FROM bulk_history WHERE owner LIKE 'history%';
 REVOKE ALL ON "T t" FROM PUBLIC;
 DROP FUNCTION as_definer();
 DROP ROLE history_both, history_two;
 SELECT count(*) FROM bulk_history WHERE owner LIKE 'history%';
 
--- Whatever hangs on the table does not run; but an index that somebody made has the rows.
+-- Triggers on the table do not run; but an index that was added gets the entries.
 CREATE INDEX history_finished ON bulk_loads (finished_at);
 CREATE UNIQUE INDEX history_id ON bulk_loads ((load_id + 0)) WHERE rows_loaded = 0;
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''refused''; END';
@@ -147,13 +147,13 @@ RESET enable_seqscan;
 DROP INDEX history_finished, history_id;
 DROP TRIGGER refuse ON bulk_loads;
 SELECT count(*) FROM verify_heapam('bulk_loads');
--- A table that is not what it was made as is left alone.
+-- If the table has been altered, the load fails.
 BEGIN;
 ALTER TABLE bulk_loads ADD COLUMN more int;
 SELECT * FROM error_of($$SELECT loads()$$);
 SELECT * FROM error_of($$SELECT bulk_load('true', '"T t"', '{"program": true}')$$);
 ROLLBACK;
--- Its rows are dumped.
+-- Its rows are included in dumps.
 SELECT 'bulk_loads'::regclass = ANY(extconfig) FROM pg_extension WHERE extname = 'pg_bulk';
 
 SET client_min_messages = warning;

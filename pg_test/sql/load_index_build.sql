@@ -1,6 +1,6 @@
 --
--- Indexes that are built from keys collected during the load: the same items on the same pages as core's own build of
--- the same rows. Afterwards amcheck finds nothing, and scans by index find what sequential scans find.
+-- Indexes built from keys that the load collected: the same items on the same pages as core's own build of
+-- the same rows. Afterwards amcheck finds no error, and index scans find the rows of sequential scans.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -62,7 +62,7 @@ CALL make('t');
 SELECT built('ascending', 't');
 SELECT built('descending', 't', '{"workers": 0}');
 SELECT built('random', 't');
--- Several processes, and as little memory as may be: runs are merged from files.
+-- Several processes, with minimal memory: sorted runs are merged from files.
 SET pg_bulk.chunk_size = '16kB';
 SET maintenance_work_mem = '1MB';
 SELECT pg_stat_force_next_flush();
@@ -74,7 +74,7 @@ SELECT built('ascending', 't', '{"workers": 2}');
 RESET maintenance_work_mem;
 RESET pg_bulk.chunk_size;
 
--- Unlogged and temporary tables, a table of the transaction's own, frozen rows.
+-- Unlogged and temporary tables, a table that the transaction created, frozen rows.
 CALL make('unlogged', 'UNLOGGED');
 SELECT built('random', 'unlogged');
 SELECT count(*) FILTER (WHERE pg_relation_size(indexrelid, 'init') = current_setting('block_size')::int), count(*) FROM pg_index WHERE indrelid = 'unlogged'::regclass;
@@ -92,7 +92,7 @@ SELECT faults('own');
 COMMIT;
 SELECT faults('own');
 
--- Partitions, each with indexes of its own; rows that TOAST has to look at.
+-- Partitions, each with its own indexes; rows that need TOAST.
 CREATE TABLE parts (id int PRIMARY KEY, t text) PARTITION BY RANGE (id);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (20000);
 CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (20000) TO (50000);
@@ -106,7 +106,7 @@ SELECT sources('parts', 'parts', '{"truncate": true, "workers": 2}');
 SELECT faults('parts_1'), faults('parts_2');
 RESET pg_bulk.chunk_size;
 
--- Keys of other kinds; what is not to be collected: few rows, keys that are checked later, keys without a word of their own.
+-- Keys of other types, and keys that are not collected: few rows, deferrable constraints, keys that no packed integer represents.
 CREATE TABLE others (a int, b numeric, t text);
 CREATE INDEX ON others (b);
 CREATE INDEX ON others (t);
@@ -126,7 +126,7 @@ CALL write_file('zeros', series($$CASE WHEN a = 15000 THEN '-0' ELSE (a % 100)::
 SELECT built('zeros', 'zeros');
 SELECT faults('zeros');
 
--- Strings in the order of bytes. Long ones are compressed by the server, and too long ones refused.
+-- Strings in byte order. The server compresses long ones, and rejects too long ones.
 CREATE TABLE strings (a text COLLATE "C" UNIQUE, b bytea, c varchar(40) COLLATE "POSIX", d int);
 CREATE INDEX ON strings (b DESC, d);
 CREATE INDEX ON strings (c);
@@ -138,7 +138,7 @@ CALL write_file('more_strings', series($$concat_ws(E'\t', md5((a + 20000)::text)
 CALL write_file('same_strings', series($$concat_ws(E'\t', md5((CASE a WHEN 9 THEN 19 ELSE a + 50000 END)::text), '\\x', a, a)$$, 20000));
 CALL write_file('long_strings', series($$concat_ws(E'\t', repeat(md5((a + 50000)::text), CASE a WHEN 9 THEN 30 ELSE 1 END), '\\x', a, a)$$, 20000));
 CALL write_file('too_long_strings', series($$concat_ws(E'\t', CASE a WHEN 9 THEN (SELECT string_agg(md5(b::text), '') FROM generate_series(1, 200) b) ELSE a::text END, '\\x', a, a)$$, 20000));
--- Indexes that have entries are merged with the new ones: those of live rows and of dead ones, posting lists, nulls.
+-- Indexes with entries are merged with the new ones: entries of live rows and of dead ones, posting lists, NULLs.
 CREATE FUNCTION merged(file text, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	result record;
@@ -149,7 +149,7 @@ BEGIN
 	RETURN QUERY SELECT 'note: ' || note FROM unnest(result.notes) note;
 	RETURN QUERY SELECT faults(target);
 END $$;
--- Of what each of several processes has built the last leaf is not full.
+-- The last leaf of each process's range is not full.
 CREATE FUNCTION too_large(target regclass, more int DEFAULT 0) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	index regclass;
@@ -172,7 +172,7 @@ SELECT too_large('m');
 SET pg_bulk.chunk_size = '16kB';
 SELECT merged('third', 'm', '{"workers": 3}');
 SELECT too_large('m', 3);
--- Keys that are there twice are for one process to look at: entries of rows that are dead, and an error.
+-- A key that occurs twice is checked by one process: entries of dead rows, and an error.
 CALL write_file('fourth', lines('generate_series(80001, 90000) WITH ORDINALITY'));
 CALL write_file('fifth', lines('(SELECT CASE n WHEN 9000 THEN 42 ELSE n + 90000 END, n FROM generate_series(1, 10000) n)'));
 SELECT count(*) FROM (SELECT 1 FROM m WHERE id = 42) x;
@@ -188,17 +188,17 @@ SELECT merged('more_strings', 'strings');
 SELECT error_of($$SELECT bulk_load(data_path('same_strings'), 'strings', '{"lock": "share", "indexes": "merge"}')$$);
 SELECT merged('long_strings', 'strings');
 SELECT too_large('strings');
--- What is compressed is no key to us.
+-- Compressed strings are not used as packed keys.
 SELECT merged('too_long_strings', 'strings', '{"limit": 8}');
 SELECT built('long_strings', 'strings');
 SELECT error_of($$SELECT bulk_load(data_path('too_long_strings'), 'strings', '{"truncate": true}')$$);
--- As long as the table keeps it, and the index does not compress it.
+-- Long strings are, as long as the table stores them inline and the index does not compress them.
 ALTER TABLE strings ALTER a SET STORAGE EXTERNAL, SET (toast_tuple_target = 8160);
 CALL write_file('inline_strings', series($$concat_ws(E'\t', repeat(md5(a::text), CASE a % 1000 WHEN 9 THEN 83 ELSE 1 END), '\\x', a, a)$$, 12000));
 SELECT built('inline_strings', 'strings');
 CALL write_file('row_strings', series($$concat_ws(E'\t', repeat(md5(a::text), CASE a WHEN 9009 THEN 85 ELSE 1 END), '\\x', a, a)$$, 12000));
 SELECT error_of($$SELECT bulk_load(data_path('row_strings'), 'strings', '{"truncate": true}')$$);
--- By cost, and for nobody who has not kept writers out.
+-- The strategy is chosen by cost, and never merge without a lock against writers.
 CREATE TABLE costs (a int PRIMARY KEY, b int);
 INSERT INTO costs SELECT a, a FROM generate_series(-100000, -1) a;
 INSERT INTO costs VALUES (1000000, 0);
@@ -210,7 +210,7 @@ SELECT merged('few', 'costs', '{"indexes": "auto"}');
 SELECT merged('more', 'costs', '{"indexes": "auto"}');
 SELECT merged('other', 'costs', '{"indexes": "auto", "lock": "online"}');
 SELECT merged('last', 'costs', '{"lock": "online"}');
--- Rows that are dead are in nobody's way: deleted, updated, of a transaction that failed; others are.
+-- Dead rows do not conflict: deleted, updated, of a transaction that rolled back. Live ones do.
 CREATE TABLE keys (a int, b int DEFAULT 1, c int);
 INSERT INTO keys SELECT a, 1, a % 4 FROM generate_series(1, 1000) a;
 CREATE UNIQUE INDEX keys_a ON keys (a);
@@ -230,13 +230,13 @@ SELECT error_of($$SELECT bulk_load(data_path('own'), 'keys', '{"lock": "share", 
 SELECT faults('keys');
 SELECT merged('free', 'keys');
 SELECT count(*), count(a), count(DISTINCT a), sum(a) FROM keys;
--- Entries without a word: the server builds.
+-- Keys without a packed form: the server builds the index.
 CREATE TABLE signed (f float8);
 INSERT INTO signed VALUES (0), ('-0'), (1);
 CREATE INDEX ON signed (f);
 CALL write_file('unsigned', series($$a::text$$, 100));
 SELECT merged('unsigned', 'signed');
--- A table that the transaction has filled, and a savepoint.
+-- A table that the same transaction has filled, and a savepoint.
 BEGIN;
 CREATE TABLE filled (a int PRIMARY KEY, b int);
 SELECT merged('more', 'filled');
@@ -249,7 +249,7 @@ COMMIT;
 SELECT faults('filled');
 SELECT count(*) FROM filled;
 
--- Equal keys: COPY's words, and nothing is left.
+-- Duplicate keys: COPY's message, and no row is left.
 CALL write_file('twice', lines('(SELECT CASE n WHEN 29999 THEN 17 ELSE n END, n FROM generate_series(1, 30000) n)'));
 SELECT error_of($$SELECT bulk_load(data_path('twice'), 't', '{"truncate": true}')$$);
 TRUNCATE t;
@@ -272,7 +272,7 @@ EXCEPTION WHEN unique_violation THEN
 END $$;
 
 \set ECHO none
--- Keys that have gone to files, and are not wanted: there is -0 among them, or the index is in use.
+-- Spilled keys that are not used after all: they include -0, or the index is in use.
 CREATE TABLE spilled (a float8, b int);
 CREATE INDEX ON spilled (a);
 CREATE INDEX ON spilled (b);
@@ -287,7 +287,7 @@ SELECT rows_loaded, notes[1] FROM bulk_load(data_path('spilled'), 'spilled', '{"
 COMMIT;
 RESET maintenance_work_mem;
 SELECT faults('spilled');
--- A function that says it does not write, and writes to the table.
+-- A function that is declared STABLE, but writes to the table.
 CREATE TABLE liar (a int PRIMARY KEY, b text);
 CREATE FUNCTION writes(a int) RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS
 	$$ BEGIN IF a = 15000 THEN INSERT INTO liar VALUES (-1, 'written'); END IF; RETURN true; END $$;
@@ -297,7 +297,7 @@ CALL write_file('liar', series($$concat_ws(E'\t', a, 'x')$$, 20000));
 SELECT rows_loaded FROM bulk_load(data_path('liar'), 'liar', '{"workers": 0, "truncate": true}');
 SELECT faults('liar');
 SELECT error_of('INSERT INTO liar VALUES (-1, $$twice$$)');
--- One that updates rows of the load: the keys that were collected of them are not all that the index needs.
+-- A function that updates rows of the load: the collected keys are not all that the index needs.
 CREATE TABLE liar_updates (a int PRIMARY KEY, b text);
 CREATE INDEX ON liar_updates (b);
 CREATE FUNCTION updates(a int) RETURNS int LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS
@@ -308,17 +308,17 @@ BEGIN
 	RETURN true;
 END $$;
 ALTER TABLE liar_updates ADD CHECK (lies_updating(a));
--- More than a batch of pages lies before row 18000.
+-- More pages than one batch lie before row 18000, so the function finds those rows.
 CALL write_file('liar', series($$concat_ws(E'\t', a, repeat('x', 700))$$, 20000));
 SELECT rows_loaded, (SELECT array_agg(i->>'from') FROM jsonb_array_elements(indexes) i) AS built_from FROM bulk_load(data_path('liar'), 'liar_updates', '{"workers": 0, "truncate": true}');
 SELECT faults('liar_updates');
 SELECT count(*) FROM liar_updates WHERE b = 'updated';
--- Without statistics nobody counts, and any command may have written.
+-- Without track_counts, pg_bulk cannot see changes, and assumes them.
 SET track_counts = off;
 SELECT rows_loaded, (SELECT array_agg(i->>'from') FROM jsonb_array_elements(indexes) i) AS built_from FROM bulk_load(data_path('liar'), 'liar_updates', '{"workers": 0, "truncate": true}');
 RESET track_counts;
 SELECT faults('liar_updates');
--- Frozen rows that were deleted do not show which command inserted them, also where that was undone.
+-- Frozen rows do not show which command inserted them. If one is deleted, the load fails, even if the deletion was rolled back.
 CREATE FUNCTION deletes() RETURNS void LANGUAGE plpgsql VOLATILE AS
 	$$ BEGIN DELETE FROM frozen; RAISE 'undo'; EXCEPTION WHEN raise_exception THEN NULL; END $$;
 CREATE FUNCTION lies_deleting(a int) RETURNS boolean LANGUAGE plpgsql STABLE PARALLEL RESTRICTED AS $$ BEGIN IF a = 18000 THEN PERFORM deletes(); END IF; RETURN true; END $$;

@@ -1,6 +1,6 @@
 --
--- Indexes of text that ICU compares: built from its sort keys, with the same items on the same pages as core's own build of
--- the same rows, and merged. Where the server has no ICU there is nothing to be seen.
+-- Indexes of text under ICU collations: built from ICU sort keys, with the same items on the same pages as core's own build of
+-- the same rows, and merged. On a server without ICU the test ends here (load_index_icu_1.out).
 --
 \set ECHO none
 SELECT NOT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i') AS no_icu \gset
@@ -26,9 +26,9 @@ RESET client_min_messages;
 \pset format unaligned
 CREATE COLLATION numbers (provider = icu, locale = 'en-u-kn');
 CREATE COLLATION uppers (provider = icu, locale = 'en-u-kf-upper');
--- Many strings are the same to it, but for their bytes.
+-- Many strings are equal under this collation, except for their bytes.
 CREATE COLLATION bases (provider = icu, locale = 'und-u-ks-level1');
--- What core knows to be other strings is one string.
+-- Nondeterministic: core treats different strings as equal.
 CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
 -- Indexes whose keys are tuples are never merged.
 CREATE FUNCTION ways(file text, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -74,7 +74,7 @@ END $$;
 CALL write_file('words', words('(SELECT n, md5(n::text) FROM generate_series(1, 12000) n)'));
 CALL write_file('more_words', words('(SELECT n, md5(n::text) FROM generate_series(20001, 24000) n)'));
 SELECT built('words', 'words', '{"workers": 0}');
--- Several processes, and as little memory as may be: runs are merged from files.
+-- Several processes, with minimal memory: sorted runs are merged from files.
 SET pg_bulk.chunk_size = '16kB';
 SET maintenance_work_mem = '1MB';
 SELECT pg_stat_force_next_flush();
@@ -82,13 +82,13 @@ SELECT temp_files AS before FROM pg_stat_database WHERE datname = current_databa
 SELECT built('words', 'words', '{"workers": 2}');
 SELECT pg_stat_force_next_flush();
 SELECT spilled(:before, 8);
--- Indexes that have entries are merged with the new ones.
+-- Indexes with entries are merged with the new ones.
 UPDATE words SET few = 9 WHERE id % 50 = 0;
 DELETE FROM words WHERE id % 70 = 0;
 SELECT ways('more_words', 'words', '{"workers": 2}');
 RESET maintenance_work_mem;
 RESET pg_bulk.chunk_size;
--- Equal is what has the same bytes: strings that only the collation does not tell apart are no duplicates.
+-- Keys are equal only if their bytes are: strings that only the collation does not distinguish are no duplicates.
 CREATE TABLE same (b text COLLATE bases UNIQUE, t text);
 CALL write_file('same', series($$concat_ws(E'\t', CASE a WHEN 7000 THEN 'ÉTÉ 9' WHEN 7001 THEN 'Été 9' WHEN 7002 THEN U&'\0301' WHEN 7003 THEN '' ELSE 'été ' || a END, a)$$, 12000));
 SELECT built('same', 'same');
@@ -103,7 +103,7 @@ CALL write_file('taken', series($$concat_ws(E'\t', CASE a WHEN 900 THEN 'ÉTÉ 1
 SELECT error_of($$SELECT bulk_load(data_path('taken'), 'same', '{"lock": "share", "indexes": "merge"}')$$);
 SELECT ways('taken', 'same', '{"on_duplicate": "keep_new"}');
 SELECT string_agg(t, ' ') FROM same WHERE b = 'ÉTÉ 100';
--- Keys that are no sort keys to us: long ones, which indexes compress; of collations that do not tell strings apart.
+-- Strings for which pg_bulk uses no sort keys: long ones, which indexes compress; and nondeterministic collations.
 CREATE TABLE others (w text COLLATE "und-x-icu", n text COLLATE nocase);
 CREATE INDEX others_n ON others (n);
 CREATE INDEX others_w ON others (w);
@@ -113,8 +113,8 @@ SELECT ways('others', 'others');
 CALL write_file('long_words', series($$concat_ws(E'\t', CASE WHEN a % 3000 = 0 THEN repeat(a::text, 130) ELSE word(a) || a END, a)$$, 12000));
 SELECT built('long_words', 'others');
 SELECT ways('long_words', 'others', '{"workers": 2}');
--- Two strings whose sort keys have another order than what the server's comparison says, in ICU 72: such collations are left to
--- its functions.
+-- In ICU 72, two strings whose sort keys order differently from the server's comparison. For such collations pg_bulk calls the
+-- server's comparison function.
 CREATE COLLATION french (provider = icu, locale = 'fr-CA');
 CREATE COLLATION shifted (provider = icu, locale = 'en-u-ka-shifted');
 CREATE TABLE doubtful (f text COLLATE french, s text COLLATE shifted);
@@ -123,7 +123,7 @@ CREATE INDEX doubtful_down ON doubtful (s DESC);
 CALL write_file('doubtful', series($$(SELECT concat_ws(E'\t', t, t) FROM (SELECT CASE a WHEN 5000 THEN U&'B\0311\034F' WHEN 5001 THEN U&'B\0311\034F\0336' ELSE 'mot ' || a END AS t) t)$$, 12000));
 SELECT i ->> 'index', i ->> 'from', i ->> 'method' FROM bulk_load(data_path('doubtful'), 'doubtful', '{"truncate": true}'), jsonb_array_elements(indexes) i ORDER BY 1;
 SELECT i ->> 'index', i ->> 'why', i ->> 'method' FROM bulk_load(data_path('doubtful'), 'doubtful', '{"lock": "share", "indexes": "merge"}'), jsonb_array_elements(indexes) i ORDER BY 1;
--- Behind a string that others have, too, an empty one.
+-- An empty string in the second column, behind equal strings in the first one.
 CREATE TABLE empty_last (w text COLLATE "en-x-icu" NOT NULL, n text COLLATE "C" NOT NULL);
 CREATE INDEX empty_last_w ON empty_last (w, n);
 CALL write_file('empty_last', series($$concat_ws(E'\t', 'x' || a / 2, CASE WHEN a % 2 = 1 THEN '' ELSE 'a' END)$$, 12000));

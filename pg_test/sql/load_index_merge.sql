@@ -1,6 +1,6 @@
 --
--- Indexes that are merged, built or rebuilt: what the catalogs say of them is what they say after REINDEX, and what was set for
--- them stays. Entries that VACUUM has taken away do not come back; rows that the transaction itself has deleted are in nobody's way.
+-- Indexes that are merged, built or rebuilt: the catalogs equal those after REINDEX, and settings of the indexes
+-- stay. Entries that VACUUM removed do not come back; rows that the transaction itself deleted do not conflict.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -17,7 +17,7 @@ RESET client_min_messages;
 \i :helpers
 \set helpers :data '/build_helpers.sql'
 \i :helpers
--- How each index came by the rows (a worker that is late finds nothing to do), and where its statistics, its pages or its size are others than after REINDEX.
+-- The strategy of each index (a worker that starts late has no work), and where statistics, pages or size differ from those after REINDEX.
 CREATE FUNCTION merged(file text, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	result record;
@@ -39,7 +39,7 @@ BEGIN
 		END IF;
 	END LOOP;
 END $$;
--- What is set for the indexes of a table, and which files they have.
+-- The settings of a table's indexes, and their files.
 CREATE FUNCTION marks(target regclass) RETURNS TABLE (index text, marks text) LANGUAGE sql AS $$
 	SELECT c.relname::text, concat_ws(' ', CASE WHEN indisclustered THEN 'clustered' END, CASE WHEN indisreplident THEN 'replident' END,
 		CASE WHEN NOT indisvalid OR NOT indisready OR NOT indislive OR indcheckxmin THEN 'wrong' END, array_to_string(c.reloptions, ' '),
@@ -54,7 +54,7 @@ $$;
 \pset tuples_only
 \pset format unaligned
 
--- A fifth of the rows is deleted, and VACUUM has been there.
+-- A fifth of the rows is deleted, and VACUUM has run.
 CREATE TABLE t (a int PRIMARY KEY, b int, c text COLLATE "C", d bigint) WITH (autovacuum_enabled = off);
 CREATE INDEX ON t (b);
 CREATE INDEX ON t (b) WITH (deduplicate_items = off);
@@ -71,18 +71,18 @@ DELETE FROM t WHERE b < 20;
 VACUUM t;
 SET pg_bulk.chunk_size = '16kB';
 SELECT merged('third', 't', '{"workers": 2}');
--- With one worker, those whose keys do not come in order.
+-- With one worker: keys that do not come in order.
 CALL write_file('fourth', series($$concat_ws(E'\t', a * 2 - 1 + 24000, a % 100, md5((a + 30000)::text), a::bigint * 7919 % 1000003 + 6000000)$$, 6000));
 SELECT merged('fourth', 't', '{"workers": 1}');
 RESET pg_bulk.chunk_size;
 SELECT count(*), count(DISTINCT a), sum(a) FROM t;
--- Without VACUUM, dead entries stay.
+-- Without VACUUM, entries of dead rows stay.
 DELETE FROM t WHERE a < 4000;
 SELECT rows_loaded FROM bulk_load(data_path('first'), 't', '{"lock": "share", "indexes": "merge", "where": "a % 10 = 0 AND a > 4000 AND b >= 20"}');
 SELECT count(*) FROM t;
 SELECT faults('t');
 
--- What was set for an index stays, whichever way it comes by the rows.
+-- Settings of an index stay, with each strategy.
 CREATE TABLE marked (a int NOT NULL, b text COLLATE "C", c int) WITH (autovacuum_enabled = off);
 CREATE UNIQUE INDEX marked_ident ON marked (a) WITH (fillfactor = 80);
 CREATE INDEX marked_cluster ON marked (c);
@@ -116,7 +116,7 @@ ROLLBACK;
 SELECT marked('{"truncate": true, "indexes": "merge"}');
 SELECT * FROM before_marked EXCEPT SELECT * FROM marks('marked');
 
--- Rows that the transaction has deleted, or updated, itself.
+-- Rows that the transaction itself has deleted or updated.
 CREATE TABLE own (a int PRIMARY KEY, b int) WITH (autovacuum_enabled = off, fillfactor = 50);
 CREATE INDEX own_b ON own (b);
 INSERT INTO own SELECT a, a % 7 FROM generate_series(1, 500) a;
@@ -154,7 +154,7 @@ SELECT * FROM levels('tall');
 SELECT merged('taller', 'tall', '{"truncate": true, "workers": 2}');
 SELECT * FROM levels('tall');
 RESET pg_bulk.chunk_size;
--- The same of other kinds: those whose keys are tuples, NULLs, and few values, of which each has many rows.
+-- Other indexes of three levels: keys that are tuples, NULLs, and few values that each have many rows.
 CREATE TABLE broad (a int, b text COLLATE "C", c text COLLATE "C") WITH (autovacuum_enabled = off);
 CREATE UNIQUE INDEX broad_include ON broad (a) INCLUDE (b) WITH (fillfactor = 10);
 CREATE INDEX broad_expression ON broad ((lower(b) || 'x')) WITH (fillfactor = 10);

@@ -1,7 +1,7 @@
 --
--- Indexes that the server's code builds, several of a table at once by as many processes: of all access methods, with
--- expressions and conditions, unique ones. Afterwards they find what sequential scans find, and the catalog says of them what it
--- says after REINDEX.
+-- Indexes that the server's code builds, several of a table at once by several processes: of all access methods, with
+-- expressions and conditions, unique ones. Afterwards they find the rows of sequential scans, and the catalog's figures are
+-- those after REINDEX.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -18,7 +18,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- However few the rows are.
+-- Small chunks, so that few rows suffice for several processes.
 SET pg_bulk.chunk_size = '8kB';
 SET pg_bulk.workers = 3;
 CREATE FUNCTION lines(first int, last int) RETURNS text LANGUAGE sql AS $$
@@ -27,7 +27,7 @@ CREATE FUNCTION lines(first int, last int) RETURNS text LANGUAGE sql AS $$
 		format('(%s,%s)', a % 100, a % 77), format('[%s,%s)', a * 10, a * 10 + 5), format('{%s,%s}', a % 50, a % 3)), E'\n' ORDER BY md5(a::text)) || E'\n'
 	FROM generate_series(first, last) a
 $$;
--- A file of rows, each of an expression over a.
+-- A file of rows, computed by an expression over a.
 CREATE PROCEDURE write_rows(name text, expression text, last int) LANGUAGE plpgsql AS $$
 DECLARE
 	content text;
@@ -50,7 +50,7 @@ BEGIN
 	EXECUTE format('CREATE INDEX %I ON %I USING gin (to_tsvector(''simple'', t))', name || '_words', name);
 	EXECUTE format('CREATE INDEX %I ON %I USING brin (a) WITH (pages_per_range = 4)', name || '_brin', name);
 END $$;
--- What the indexes that are not B-trees find, and how many of them find something else than sequential scans.
+-- The results of the indexes that are not B-trees, and the number of them whose results differ from a sequential scan.
 CREATE FUNCTION found(target text, OUT by_index text, OUT wrong bigint) RETURNS record LANGUAGE sql AS $$
 	WITH conditions (kind, condition) AS (VALUES
 		('hash', format('left(t, 40) = (SELECT left(t, 40) FROM %I LIMIT 1)', target)), ('gist', 'p <@ box ''((10,10),(40,60))'''),
@@ -61,14 +61,14 @@ CREATE FUNCTION found(target text, OUT by_index text, OUT wrong bigint) RETURNS 
 		FROM conditions, format('SELECT count(*) FROM %I WHERE %s', target, condition) query)
 	SELECT string_agg(kind || ' ' || indexs, ', '), count(*) FILTER (WHERE indexs <> tables) FROM counts
 $$;
--- What the catalog says of a table and its indexes. How large a hash index becomes depends on what is known of the table before; in GiST, if it is
--- not sorted, chance chooses between places that are as good (gistchoose, gistutil.c): there only whether it is large.
+-- The catalog's figures of a table and its indexes. The size of a hash index depends on the table's earlier statistics. A GiST build without
+-- sorting chooses at random between equally good pages (gistchoose, gistutil.c). For GiST, only whether the index is large is compared.
 CREATE FUNCTION said(target text) RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT format('%s: %s rows, %s pages, %s all visible', c.oid::regclass, reltuples, CASE WHEN a.amname = 'hash' THEN '-1' WHEN relname LIKE '%\_some' THEN CASE WHEN relpages > 2 + reltuples / 100 THEN 'many' ELSE 'few' END ELSE relpages::text END, relallvisible)
 	FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam
 	WHERE c.oid = target::regclass OR c.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = target::regclass)
 $$;
--- How what it says differs from what it says when the server has built the indexes again, of what a load builds otherwise.
+-- The differences between these figures after the load and after a REINDEX, for indexes that a load builds otherwise.
 CREATE FUNCTION differs(target text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	before text[] := ARRAY(SELECT said(target));
@@ -78,14 +78,14 @@ BEGIN
 	RETURN QUERY SELECT 'REINDEX: ' || s FROM said(target) s WHERE s <> ALL (before);
 END $$;
 
--- A table that was empty, and one that was not: then the server builds the B-trees, too.
+-- An empty table, and a table with rows: for the latter, the server builds the B-trees, too.
 CALL make_indexed('team');
 SELECT indexed('team_few', 'team', '{"indexes": "rebuild", "truncate": true}');
 SELECT * FROM found('team');
 SELECT indexed('team_more', 'team', '{"indexes": "rebuild", "lock": "share"}');
 SELECT * FROM found('team');
 SELECT differs('team');
--- Processes are not to be had, or not wanted.
+-- No workers are available, or none are wanted.
 SET max_parallel_workers = 0;
 SELECT indexed('team_few', 'team', '{"indexes": "rebuild", "truncate": true}');
 SELECT * FROM found('team');
@@ -93,7 +93,7 @@ SELECT differs('team');
 RESET max_parallel_workers;
 SELECT jsonb_agg(i ->> 'workers') FROM bulk_load(data_path('team_more'), 'team', '{"indexes": "rebuild", "lock": "share", "workers": 0}'), jsonb_array_elements(indexes) i;
 SELECT * FROM found('team');
--- New, in a subtransaction too; unlogged; temporary.
+-- A new table, in a subtransaction, too; unlogged; temporary.
 BEGIN;
 CALL make_indexed('fresh');
 SAVEPOINT s;
@@ -113,7 +113,7 @@ CALL make_indexed('temporary', 'TEMPORARY');
 SELECT indexed('team_more', 'temporary', '{"indexes": "rebuild"}');
 SELECT * FROM found('temporary');
 
--- An error is that of a build by one process, and leaves nothing.
+-- The error is that of a build by one process, and the load is rolled back.
 CREATE TABLE wrong (a int, t text, l int[]);
 CREATE UNIQUE INDEX wrong_unique ON wrong (lower(t), (a % 10000));
 CREATE INDEX wrong_gin ON wrong USING gin (l);
@@ -124,7 +124,7 @@ SELECT error_of($$SELECT * FROM bulk_load(data_path('team_twice'), 'wrong', '{"i
 SELECT count(*) FROM wrong;
 SELECT faults('wrong');
 SELECT current_setting('maintenance_work_mem'), count(*) FROM pg_locks WHERE relation = 'wrong'::regclass;
--- Also what a function says where it says it.
+-- The fields of an error in a function, and its context.
 CREATE FUNCTION refuses(a int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
 	IF a = 3000 THEN
@@ -148,7 +148,7 @@ END $$;
 SELECT replace(without_path(refusal()), 'load_index_team.', '');
 SELECT count(*) FROM wrong;
 SELECT faults('wrong');
--- Whoever says it: here a worker, while the leader waits for it. But for a worker that is about to, the leader does.
+-- The same if a worker raises it while the leader waits. Only if no worker is about to raise it, the leader does.
 CREATE OR REPLACE FUNCTION refuses(a int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
 	is_leader boolean;
@@ -169,7 +169,7 @@ CREATE INDEX wrong_four ON wrong USING hash (refuses(a));
 -- (From 17 on the function's name has its schema.)
 SELECT replace(without_path(refusal()), 'load_index_team.', '');
 DROP INDEX wrong_too, wrong_three, wrong_four;
--- Nobody reads an index that is being built.
+-- A query in an index function must not use an index that is being built.
 CREATE FUNCTION reads(a int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET enable_seqscan = off AS $$
 BEGIN
 	RETURN (SELECT count(*) FROM load_index_team.wrong w WHERE w.l @> '{1}');
@@ -179,12 +179,12 @@ CREATE INDEX wrong_reads ON wrong USING hash (reads(a));
 SELECT error_of($$SELECT * FROM bulk_load(data_path('team_twice'), 'wrong', '{"indexes": "rebuild", "lock": "share"}')$$) LIMIT 1;
 DROP TABLE wrong;
 
--- Functions are run as the table's owner for who has his privileges, wherever they are run, and each process has its share of memory.
+-- If the loader has the owner's privileges, functions run as the owner in each process, and processes divide maintenance_work_mem.
 CREATE ROLE load_index_team_owner;
 CREATE ROLE load_index_team_loader;
 GRANT pg_read_server_files, load_index_team_owner TO load_index_team_loader;
 GRANT USAGE, CREATE ON SCHEMA load_index_team TO load_index_team_owner, load_index_team_loader;
--- One that has no workers has all memory.
+-- A process without workers has all of it.
 GRANT pg_read_all_stats TO load_index_team_owner;
 CREATE FUNCTION is_alone() RETURNS boolean LANGUAGE sql PARALLEL SAFE AS $$
 	SELECT pg_stat_clear_snapshot();
@@ -216,7 +216,7 @@ SELECT current_user, current_setting('maintenance_work_mem');
 RESET ROLE;
 RESET maintenance_work_mem;
 DROP TABLE owned;
--- What is not parallel safe is built by the process that was called, outside of parallel mode.
+-- The leader builds indexes that are not parallel safe, outside of parallel mode.
 CREATE SEQUENCE calls;
 CREATE FUNCTION unsafe(int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN PERFORM nextval('load_index_team.calls'); RETURN $1; END $$;
 CREATE OPERATOR CLASS unsafe_hash FOR TYPE int USING hash AS OPERATOR 1 =, FUNCTION 1 unsafe(int);
@@ -236,7 +236,7 @@ SELECT rows_loaded, jsonb_agg(i - 'seconds' - 'workers') FROM bulk_load(data_pat
 SELECT faults('mixed');
 DROP TABLE mixed;
 
--- Partitions, one after the other, with rows that lose to an index.
+-- Partitions, one after the other, with duplicates.
 CREATE TABLE halves (a int PRIMARY KEY, l int[], t text) PARTITION BY HASH (a);
 CREATE TABLE halves_0 PARTITION OF halves FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TABLE halves_1 PARTITION OF halves FOR VALUES WITH (MODULUS 2, REMAINDER 1);

@@ -1,5 +1,5 @@
 --
--- Indexes that are built from index tuples, which the server forms, sorts and compares in all processes of a load: the same
+-- Indexes built from index tuples, which the server's functions form, sort and compare in all processes of a load: the same
 -- items on the same pages as core's own build of the same rows.
 --
 \set ECHO none
@@ -56,7 +56,7 @@ SET maintenance_work_mem = '1MB';
 SELECT built('tuples', 'tuples', '{"workers": 3}');
 SELECT indexed('tuples', 'tuples', '{"truncate": true, "workers": 0}');
 RESET maintenance_work_mem;
--- What is evaluated is not evaluated twice, however few rows there are. Rows that lose to nothing, and none at all.
+-- Expressions are evaluated once, even for few rows. Loads without conflicts, and without rows.
 SELECT sources('tuples', 'tuples', '{"truncate": true, "limit": 2}');
 SELECT faults('tuples');
 SELECT rows_loaded, jsonb_array_length(indexes) FROM bulk_load(data_path('tuples'), 'tuples', '{"truncate": true, "where": "id < 0", "workers": 2}');
@@ -71,13 +71,13 @@ SELECT count(*) FILTER (WHERE pg_relation_size(indexrelid, 'init') = current_set
 CREATE TEMPORARY TABLE tuples_temporary (LIKE tuples INCLUDING ALL);
 SELECT rows_loaded, workers FROM bulk_load(data_path('tuples'), 'tuples_temporary', '{"truncate": true}');
 SELECT faults('tuples_temporary');
--- An operator class of the user's.
+-- A user-defined operator class.
 CREATE TABLE downs (id int);
 CREATE INDEX ON downs (id down);
 CALL write_file('downs', series($$(a % 5000)::text$$, 12000));
 SELECT sources('downs', 'downs', '{"truncate": true, "workers": 2}');
 SELECT public.bt_index_parent_check('downs_id_idx', true, true);
--- Partitions, and rows whose values are stored elsewhere, some of them after the leader has sorted.
+-- Partitions, and rows with out-of-line values, some of which arrive after the leader has sorted.
 CREATE TABLE tuple_parts (id int, word text COLLATE "und-x-icu", value text) PARTITION BY RANGE (id);
 CREATE TABLE tuple_parts_1 PARTITION OF tuple_parts FOR VALUES FROM (0) TO (15000);
 CREATE TABLE tuple_parts_2 PARTITION OF tuple_parts FOR VALUES FROM (15000) TO (50000);
@@ -88,7 +88,7 @@ ALTER TABLE tuple_parts_2 ALTER value SET STORAGE EXTERNAL;
 CALL write_file('tuple_parts', series($$concat_ws(E'\t', a, md5(a::text), repeat('x', CASE WHEN a % 100 = 0 THEN 3000 ELSE 5 END))$$, 30000));
 SELECT sources('tuple_parts', 'tuple_parts', '{"truncate": true, "workers": 2}');
 SELECT faults('tuple_parts_1'), faults('tuple_parts_2');
--- Equal keys: two images of one value, and nulls that are one.
+-- Equal keys: two representations of one value, and NULLs that are not distinct.
 CREATE TABLE equals (id int, name text COLLATE nocase, n numeric);
 CALL write_file('equals', series($$concat_ws(E'\t', a, CASE a WHEN 11000 THEN 'NAME10999' ELSE 'name' || a END, CASE WHEN a > 12000 THEN '\N' WHEN a = 9000 THEN '8999.0' ELSE a::text END)$$, 12004));
 CREATE UNIQUE INDEX equals_name ON equals (name);
@@ -114,13 +114,13 @@ EXCEPTION WHEN unique_violation THEN
 	GET STACKED DIAGNOSTICS t = TABLE_NAME, c = CONSTRAINT_NAME, s = SCHEMA_NAME;
 	RAISE NOTICE 'table %, constraint %, schema %', t, c, s;
 END $$;
--- A key that is too long, in the server's words.
+-- A key that is too long, with the server's message.
 CREATE TABLE too_long (t text COLLATE nocase);
 CREATE INDEX ON too_long (t);
 CALL write_file('too_long', series($$CASE a WHEN 9000 THEN (SELECT string_agg(md5(b::text), '') FROM generate_series(1, 200) b) ELSE a::text END$$, 12000));
 SELECT error_of($$SELECT bulk_load(data_path('too_long'), 'too_long', '{"truncate": true, "workers": 0}')$$);
 SELECT line FROM error_of($$SELECT bulk_load(data_path('too_long'), 'too_long', '{"truncate": true, "workers": 2}')$$) line WHERE line NOT LIKE 'DETAIL%';
--- Expressions run as the table's owner, who can do nothing that stays; whoever loads is himself again, also after an error.
+-- Expressions run as the table's owner, and cannot make changes that stay. Afterwards the current user is the loader again, also after an error.
 SELECT current_user AS caller, data_path('owned') AS owned_file \gset
 CREATE ROLE load_index_owner;
 CREATE TABLE owned (id int, t text);
@@ -153,7 +153,7 @@ CREATE INDEX owned_inverse ON owned (inverse(id));
 SELECT error_of($$SELECT bulk_load(data_path('owned'), 'owned', '{"truncate": true, "workers": 0}')$$);
 SELECT error_of($$SELECT bulk_load(data_path('owned'), 'owned', '{"truncate": true, "workers": 2}')$$);
 SELECT current_user = :'caller', count(*) FROM owned;
--- Afterwards, what is wrong is about lines again.
+-- Later errors name lines again.
 CREATE FOREIGN TABLE read_later (id date, t text) SERVER bulk_files OPTIONS (filename :'owned_file');
 SELECT error_of('SELECT * FROM read_later');
 DROP INDEX owned_inverse;
@@ -162,7 +162,7 @@ CREATE INDEX owned_spy ON owned (spy(id)) WHERE spy(id);
 SELECT error_of($$SELECT bulk_load(data_path('owned'), 'owned', '{"truncate": true, "workers": 0}')$$);
 SELECT rows_loaded FROM bulk_load(data_path('owned'), 'owned', '{"truncate": true, "workers": 0, "limit": 7000}');
 SELECT coalesce(current_setting('pg_bulk.note', true), '') AS note;
--- Files are gone after an error.
+-- Temporary files are removed after an error.
 SET maintenance_work_mem = '1MB';
 DROP INDEX owned_spy;
 TRUNCATE owned;

@@ -1,6 +1,6 @@
 --
--- Indexes of loaded tables: all access methods, sorted keys and rebuilding, constraints and their errors. Afterwards
--- amcheck finds nothing, and scans by index find what sequential scans find.
+-- Indexes of loaded tables: all access methods, sorted insertion and rebuilding, constraints and their errors. Afterwards
+-- amcheck finds no error, and index scans find the rows of sequential scans.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -17,7 +17,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- Rows first to last, in an order of their own; every seventh b is NULL, c has few values, t is sometimes long.
+-- Rows first to last, in an irregular order; every seventh b is NULL, c has few values, t is sometimes long.
 CREATE FUNCTION lines(first int, last int) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(concat_ws(E'\t', a, CASE WHEN a % 7 = 0 THEN '\N' ELSE (a * 31 % 1000)::text END, a % 5, repeat(md5(a::text), 1 + a % 3),
 		format('(%s,%s)', a % 100, a % 77), format('[%s,%s)', a * 10, a * 10 + 5), format('{%s,%s}', a % 50, a % 3)), E'\n' ORDER BY md5(a::text)) || E'\n'
@@ -41,7 +41,7 @@ BEGIN
 	EXECUTE format('CREATE INDEX %I ON %I USING gin (l)', name || '_gin', name);
 	EXECUTE format('CREATE INDEX %I ON %I USING brin (a) WITH (pages_per_range = 4)', name || '_brin', name);
 END $$;
--- What the indexes that are not B-trees find, and how many of them find something else than sequential scans.
+-- The results of the indexes that are not B-trees, and the number of them whose results differ from a sequential scan.
 CREATE FUNCTION found(target text, OUT by_index text, OUT wrong bigint) RETURNS record LANGUAGE sql AS $$
 	WITH conditions (kind, condition) AS (VALUES
 		('hash', format('t = (SELECT t FROM %I LIMIT 1)', target)), ('gist', 'p <@ box ''((10,10),(40,60))'''),
@@ -52,13 +52,13 @@ CREATE FUNCTION found(target text, OUT by_index text, OUT wrong bigint) RETURNS 
 	SELECT string_agg(kind || ' ' || indexs, ', '), count(*) FILTER (WHERE indexs <> tables) FROM counts
 $$;
 
--- A table that others use: keys are inserted.
+-- A table that other sessions use: keys are inserted.
 CALL make_indexed('online');
 INSERT INTO online SELECT a, a, 9, 'old ' || a, '(1,1)', '[1,2)', '{1}' FROM generate_series(-100, 0) a;
 SELECT indexed('few', 'online');
 SELECT indexed('more', 'online', '{"indexes": "auto"}');
 SELECT * FROM found('online');
--- With little memory sorts go to disk.
+-- With little memory, sorts spill to disk.
 CALL make_indexed('spilled');
 INSERT INTO spilled (a, t) VALUES (0, '');
 SELECT pg_stat_force_next_flush();
@@ -71,7 +71,7 @@ SELECT spilled(:before, 3);
 SELECT faults('spilled');
 SELECT * FROM found('spilled');
 
--- A table with a new file: indexes are rebuilt, if there are rows enough.
+-- A table with a new file: indexes are rebuilt if there are enough rows.
 CALL make_indexed('renewed');
 SELECT indexed('many', 'renewed', '{"truncate": true}');
 SELECT * FROM found('renewed');
@@ -80,7 +80,7 @@ SELECT * FROM found('renewed');
 SELECT indexed('few', 'renewed', '{"truncate": true}');
 SELECT indexed('few', 'renewed', '{"truncate": true, "indexes": "rebuild"}');
 SELECT * FROM found('renewed');
--- Not at the expense of what was there before, unless it is asked for.
+-- Later loads do not rebuild indexes of existing rows unless the option requests this.
 BEGIN;
 TRUNCATE renewed;
 SELECT indexed('few', 'renewed');
@@ -89,7 +89,7 @@ SELECT indexed('many', 'renewed', '{"indexes": "rebuild", "where": "a > 2500"}')
 COMMIT;
 SELECT faults('renewed');
 SELECT * FROM found('renewed');
--- A table that is new itself, also in a subtransaction that is rolled back.
+-- A table that the transaction created, also in a subtransaction that is rolled back.
 BEGIN;
 CALL make_indexed('fresh');
 SAVEPOINT s;
@@ -107,10 +107,10 @@ SELECT rows_loaded, writer FROM bulk_load(current_setting('test.dir') || '/many'
 COMMIT;
 SELECT faults('fresh');
 SELECT * FROM found('fresh');
--- Temporary and unlogged ones.
+-- Temporary and unlogged tables.
 CALL make_indexed('temporary', 'TEMPORARY');
 SELECT indexed('many', 'temporary');
--- As for any statistics, nobody else may write those of the table meanwhile.
+-- Writing statistics of the table takes the lock that keeps other writers of statistics out.
 TRUNCATE temporary;
 BEGIN;
 SELECT rows_loaded, notes FROM bulk_load(data_path('few'), 'temporary', '{"indexes": "rebuild"}');
@@ -124,13 +124,13 @@ SELECT indexed('many', 'unlogged', '{"truncate": true}');
 SELECT * FROM found('unlogged');
 SELECT count(*) FROM pg_index WHERE indrelid = 'unlogged'::regclass AND (pg_stat_file(pg_relation_filepath(indexrelid) || '_init')).size >= 0;
 
--- What does not go together, and what that leads to.
+-- Combinations that cannot be done, and the strategies used instead.
 SELECT indexed('many', 'online', '{"indexes": "rebuild", "where": "a BETWEEN 2501 AND 2600"}');
 SELECT indexed('many', 'online', '{"indexes": "merge", "where": "a BETWEEN 2601 AND 2700"}');
 SELECT indexed('many', 'online', '{"indexes": "rebuild", "lock": "share", "where": "a BETWEEN 2701 AND 2800"}');
 SELECT * FROM found('online');
 SELECT indexed('many', 'online', '{"indexes": "auto", "lock": "share", "where": "a BETWEEN 2801 AND 2900"}');
--- No index is locked so that others would have to wait; only rebuilding does that, and says so.
+-- No index lock makes other sessions wait, except for a rebuild, which adds a note.
 BEGIN;
 SELECT loaded FROM figures('many', 'online', '{"where": "a BETWEEN 2901 AND 3000"}');
 SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessExclusiveLock' AND relation IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'online'::regclass);
@@ -138,7 +138,7 @@ SELECT loaded, notes FROM figures('many', 'online', '{"indexes": "rebuild", "loc
 SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessExclusiveLock' AND relation IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'online'::regclass);
 COMMIT;
 SELECT faults('online');
--- A scan of our own is in the middle of an index.
+-- The same session has a scan of an index open.
 BEGIN;
 TRUNCATE renewed;
 INSERT INTO renewed (a, t) VALUES (-1, 'x'), (0, 'y');
@@ -151,7 +151,7 @@ FETCH scan;
 COMMIT;
 SELECT faults('renewed');
 
--- Partitions have indexes of their own.
+-- Each partition has its own indexes.
 CREATE TABLE parts (a int, b numeric, c int, t text, p point, r int4range, l int[], PRIMARY KEY (c, a)) PARTITION BY LIST (c);
 CREATE TABLE part_0 PARTITION OF parts FOR VALUES IN (0, 1);
 CREATE TABLE part_2 (l int[], t text, a int NOT NULL, gone int, b numeric, c int NOT NULL, p point, r int4range);
@@ -165,7 +165,7 @@ SELECT indexed('many', 'parts', '{"truncate": true}');
 SELECT indexed('many', 'parts', '{"truncate": true, "indexes": "rebuild", "where": "c < 2"}');
 SELECT indexed('many', 'parts', '{"indexes": "rebuild", "lock": "share", "where": "c >= 2"}');
 
--- Keys that are not unique: by COPY, by insertion, by rebuilding.
+-- Duplicate keys: by COPY, by insertion, by rebuilding.
 CREATE FUNCTION error_fields(statement text, OUT words text, OUT place text) RETURNS SETOF record LANGUAGE plpgsql AS $$
 DECLARE
 	message text; detail text; hint text; context text; s text; t text; k text; c text;
@@ -197,7 +197,7 @@ CREATE UNIQUE INDEX ON "Key's" (upper(b));
 INSERT INTO "Key's" VALUES (9, 'Six');
 SELECT violations('expr', '"Key''s"');
 SELECT * FROM "Key's" ORDER BY a;
--- NULLs are distinct or not.
+-- NULLS DISTINCT and NULLS NOT DISTINCT.
 CREATE TABLE nulls (a int UNIQUE, b int UNIQUE NULLS NOT DISTINCT);
 CALL write_file('nulls', E'\\N\t1\n\\N\t2\n\\N\t\\N\n');
 SELECT violations('nulls', 'nulls');
@@ -205,7 +205,7 @@ CREATE TABLE nulls_once (LIKE nulls INCLUDING ALL);
 SELECT indexed('nulls', 'nulls_once');
 SELECT error_of($$SELECT bulk_load(data_path('nulls'), 'nulls_once')$$);
 SELECT faults('nulls_once');
--- Dead rows do not count, rows of this transaction do.
+-- Dead rows do not conflict; rows of this transaction do.
 CREATE TABLE dead (a int PRIMARY KEY, b text);
 BEGIN;
 INSERT INTO dead VALUES (1, 'x'), (2, 'x'), (3, 'x');
@@ -228,7 +228,7 @@ CREATE FUNCTION wide_lines() RETURNS text LANGUAGE sql AS $$
 $$;
 CALL write_file('wide', wide_lines());
 SELECT how, split_part(words, ' | ', 2) FROM violations('wide', 'wide');
--- Keys that are compressed, or stored elsewhere, in the table.
+-- Keys that the table stores compressed or out of line.
 CREATE TABLE toasted (a int, b text, c text, PRIMARY KEY (b, a));
 ALTER TABLE toasted ALTER c SET STORAGE EXTERNAL;
 CREATE INDEX toasted_c ON toasted (left(c, 40));
@@ -239,7 +239,7 @@ $$;
 CALL write_file('toasted', toasted_lines());
 SELECT indexed('toasted', 'toasted', '{"indexes": "insert"}');
 SELECT indexed('toasted', 'toasted', '{"truncate": true, "indexes": "rebuild"}');
--- Whoever may not see the table is not shown its keys.
+-- A user without SELECT does not see the table's keys in errors.
 CREATE ROLE load_indexes_user;
 GRANT pg_read_server_files TO load_indexes_user;
 GRANT USAGE ON SCHEMA load_indexes TO load_indexes_user;
@@ -255,7 +255,7 @@ SELECT error_of($$SELECT bulk_load(data_path('dup'), 'secret', '{"truncate": tru
 SELECT error_of($$SELECT bulk_load(data_path('dup'), 'secret', '{"truncate": true, "indexes": "rebuild"}')$$);
 RESET ROLE;
 
--- Constraints that are checked by looking around, or once more later.
+-- Constraints that are checked by searching for neighbors, or later.
 CREATE TABLE booked (a int, r int4range, EXCLUDE USING gist (r WITH &&));
 CALL write_file('apart', E'1\t[1,5)\n2\t[5,9)\n3\t\\N\n4\t\\N\n');
 CALL write_file('overlapping', E'5\t[20,25)\n6\t[10,12)\n7\t[11,12)\n8\t[24,30)\n');
@@ -286,7 +286,7 @@ COMMIT;
 SELECT faults('later');
 TABLE later ORDER BY a;
 
--- Indexes that are being built, or were left behind by that. Rows go into those that say so; none becomes valid.
+-- Indexes that are being built, or were left behind by a failed build. Only the ready ones get entries; none becomes valid.
 CREATE TABLE building (a int, b text);
 CREATE INDEX building_ready ON building (a);
 CREATE INDEX building_not ON building (a);
@@ -301,8 +301,8 @@ SELECT indexrelid::regclass, indisvalid FROM pg_index WHERE indrelid = 'building
 UPDATE pg_index SET indisvalid = true WHERE indexrelid = 'building_ready'::regclass;
 SELECT faults('building');
 
--- Expressions of indexes are the user's to evaluate, since he has not the owner's rights; their errors keep all
--- that they say.
+-- A loader without the owner's privileges evaluates index expressions as himself; their errors keep all
+-- fields.
 CREATE FUNCTION watched(a int) RETURNS int IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql AS $$
 BEGIN
 	IF a = 2 THEN
@@ -329,7 +329,7 @@ SELECT error_of($$SELECT bulk_load(data_path('negative'), 'watch', '{"indexes": 
 SELECT error_of($$SELECT bulk_load(data_path('seven'), 'watch')$$);
 SELECT error_of($$SELECT bulk_load(data_path('seven'), 'watch', '{"indexes": "rebuild", "lock": "share"}')$$);
 SELECT faults('watch');
--- Loads that fail again and again leave neither memory nor locks behind, nor anything open.
+-- Loads that fail again and again leak no memory, no locks and no files.
 SET client_min_messages = warning;
 DO $$
 DECLARE
@@ -348,7 +348,7 @@ BEGIN
 	END IF;
 END $$;
 DROP TABLE watch, secret;
--- Why an index came by the rows in its way. Of each index what was chosen, and the reason.
+-- The strategy that was chosen for each index, and the reason.
 CREATE FUNCTION reasons(first int, last int, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	content text := (SELECT string_agg(concat_ws(E'\t', a, a, format('[%s,%s)', a * 10, a * 10 + 5), a), E'\n') || E'\n' FROM generate_series(first, last) a);
@@ -377,7 +377,7 @@ INSERT INTO why_many SELECT -a, 1, '[1,2)', -a FROM generate_series(1, 100) a;
 SELECT reasons(1, 10000, 'why_many', '{"lock": "share"}');
 INSERT INTO why_many SELECT a, 1, '[1,2)', a FROM generate_series(100001, 130000) a;
 SELECT reasons(20001, 30000, 'why_many', '{"lock": "share"}');
--- A key that a merge is not for; an index that is in use; one that is not valid.
+-- A key that cannot be merged; an index that is in use; an invalid index.
 DELETE FROM why_many WHERE a > 100000;
 INSERT INTO why_many VALUES (0, 0, NULL, repeat('long', 300));
 SELECT reasons(30001, 30010, 'why_many', '{"lock": "share", "indexes": "merge"}');

@@ -1,5 +1,5 @@
 --
--- bulk_load of a file's bytes that are in a value, or in a large object.
+-- bulk_load of a file's bytes that are passed as a value or stored in a large object.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -11,12 +11,12 @@ RESET client_min_messages;
 \set schema load_large_objects
 \i :helpers
 \i :load_helpers
--- The number of a large object differs from run to run.
+-- The OID of a large object differs from run to run.
 CREATE FUNCTION without_number(line text) RETURNS text LANGUAGE sql AS $$ SELECT regexp_replace(line, 'large object \d+', 'large object N') $$;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- All functions of the name are alike, and a literal is a path.
+-- The overloaded functions have the same attributes, and an untyped literal is a path.
 SELECT count(*), count(DISTINCT (provolatile, proparallel, proisstrict, prosecdef, procost, prorows, coalesce(proacl::text, ''), proowner, pg_get_function_result(oid))) FROM pg_proc WHERE proname = 'bulk_load';
 CREATE TABLE t (a int, b text);
 SELECT error_of($$SELECT bulk_load('no such file', 't')$$);
@@ -34,7 +34,7 @@ SELECT error_of($$SELECT bulk_load(convert_to(E'1\tone\nx\ttwo\n', 'UTF8'), 't')
 SELECT error_of($$SELECT bulk_load('\x3109ff0a'::bytea, 't', '{"encoding": "UTF8"}')$$);
 SELECT rows_loaded FROM bulk_load('\x3109e40a'::bytea, 't', '{"encoding": "latin1", "truncate": true}');
 TABLE t;
--- A value of some megabytes, that is stored elsewhere; and of that much a large object. What the file of these bytes would be.
+-- A value of some megabytes, stored out of line, and a large object of the same size. Results equal those for a file.
 CREATE TABLE original AS SELECT i AS id, md5(i::text) AS word FROM generate_series(1, 60000) i;
 CREATE TABLE files (name text, data bytea);
 ALTER TABLE files ALTER data SET STORAGE EXTERNAL;
@@ -53,7 +53,7 @@ SELECT without_number(path), rows_loaded FROM bulk_history ORDER BY load_id DESC
 SELECT without_number(e) FROM error_of(format('SELECT bulk_load(NULL, ''loaded'', ''{"large_object": %s}'')', :large)) e;
 SELECT without_number(path), count(*), min(line_number), max(message) FROM bulk_check(NULL, 'loaded', jsonb_build_object('large_object', :large)) GROUP BY path;
 SELECT count(*) FROM loaded;
--- Which rows have lost is said by reading the bytes again.
+-- Rejects after the load are reported by reading the bytes again.
 CREATE TABLE losing (id int PRIMARY KEY, word text);
 CREATE FUNCTION lost() RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT (line_number, byte_offset, raw_line, constraint_name)::text FROM bulk_rejects WHERE load_id = (SELECT max(load_id) FROM bulk_rejects) ORDER BY line_number
@@ -71,7 +71,7 @@ SELECT lo_unlink(:twice);
 \set content '\\x' `printf '1\tone\n2\ttwo\n1\tthree\n' | gzip -c | od -An -v -tx1 | tr -d ' \n'`
 SELECT rows_loaded FROM bulk_load(:'content'::bytea, 'losing', '{"on_error": "table", "truncate": true}');
 SELECT lost();
--- Compressed by what compresses files.
+-- Compressed with the formats of compressed files.
 \set content '\\x' `printf '1\tone\n2\ttwo\n' | gzip -c | od -An -v -tx1 | tr -d ' \n'`
 SELECT lo_from_bytea(0, :'content') AS packed \gset
 TRUNCATE t;
@@ -83,12 +83,12 @@ SELECT error_of(format('SELECT bulk_load(substring(%L::bytea FOR 20), ''t'')', :
 SELECT lo_put(:packed, 12, '\xffffffff');
 SELECT DISTINCT without_number(e) FROM error_of(format('SELECT bulk_load(NULL, ''t'', ''{"large_object": %s}'')', :packed)) e WHERE e !~ 'DETAIL';
 TABLE t;
--- Options that are about files.
+-- Options for files only.
 SELECT error_of(format('SELECT bulk_load(NULL, ''t'', jsonb_build_object(''large_object'', 1) || %L)', o)) FROM unnest(ARRAY['{"program": true}', '{"server": "bulk_files"}', '{"once": true}', '{"large_object": 0}', '{"large_object": "x"}', '{"large_object": 5000000000}', '{"large_object": null}']) o;
 SELECT error_of(format('SELECT bulk_load(''\x''::bytea, ''t'', %L)', o)) FROM unnest(ARRAY['{"program": true}', '{"query": "SELECT 1"}', '{"large_object": 1}', '{"once": true}', '{"each_file": true}']) o;
 SELECT error_of($$SELECT bulk_load('/x', 't', '{"large_object": 1}')$$);
 SELECT error_of($$SELECT bulk_load(NULL, 't', '{"large_object": 4294967295}')$$);
--- Rights: those to the large object, and none to files.
+-- Privileges: those on the large object, and none on files.
 CREATE ROLE regress_large_objects LOGIN;
 GRANT USAGE ON SCHEMA load_large_objects TO regress_large_objects;
 GRANT INSERT, SELECT ON t TO regress_large_objects;

@@ -1,6 +1,6 @@
 --
--- Keys that go into leaves of B-trees others use, many at once: what only core may judge is left to it. Afterwards amcheck finds
--- nothing, and scans by index find what sequential scans find.
+-- Many keys are inserted at once into leaves of B-trees that other sessions use; cases that need core's checks are left to core. Afterwards
+-- amcheck finds no error, and index scans find the rows of sequential scans.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -32,7 +32,7 @@ CREATE FUNCTION leaves(index text) RETURNS bigint LANGUAGE sql AS $$
 	SELECT count(*) FROM generate_series(1, pg_relation_size(index::regclass) / 8192 - 1) block, bt_page_stats(index, block::int) WHERE type IN ('l', 'r') AND btpo_level = 0
 $$;
 
--- An empty index of a table that is not, leaves that fill, keys that ascend, descend, and lie between others.
+-- An empty index of a table with rows, leaves that become full, keys that ascend, descend, and lie between others.
 CREATE TABLE t (a int, b text);
 CREATE INDEX t_a ON t (a);
 CREATE INDEX t_desc ON t (a DESC);
@@ -45,7 +45,7 @@ SELECT loads('t', string_agg(format(E'%s\t%s\n', i, md5(i::text)), '' ORDER BY -
 SELECT loads('t', string_agg(format(E'%s\t%s\n', i, repeat(md5(i::text), 1 + i % 50)), '' ORDER BY md5(i::text))) FROM generate_series(-3000, 0) i;
 SELECT leaves('t_a') > 10, leaves('t_b') > 20;
 
--- Few keys many times: some of them lie within posting lists, because their rows are where rows were deleted.
+-- Few distinct keys, many times each: some lie within posting lists, because their rows reuse the space of deleted ones.
 CREATE TABLE few (a int, b int);
 CREATE INDEX few_a ON few (a);
 CREATE INDEX few_b ON few (b, a) WITH (deduplicate_items = off);
@@ -59,7 +59,7 @@ SELECT loads('few', string_agg(format(E'%s\t%s\n', i % 4, i), '' ORDER BY i)) FR
 SELECT count(*) > 0 FROM few WHERE ctid < :'end' AND a = 3;
 SELECT loads('few', string_agg(format(E'%s\t%s\n', i % 4, i), '' ORDER BY i)) FROM generate_series(1, 40000) i;
 
--- NULLs are equal to nothing, or to each other.
+-- NULLs that are distinct, or not.
 CREATE TABLE nulls (a int, b int, UNIQUE (a, b));
 CREATE TABLE equal_nulls (a int, b int, UNIQUE NULLS NOT DISTINCT (a, b));
 INSERT INTO nulls VALUES (0, 0);
@@ -70,7 +70,7 @@ SELECT error_of($$SELECT loads('equal_nulls', E'1001\t\\N\n1002\t1\n1001\t\\N\n'
 SELECT error_of($$SELECT loads('equal_nulls', E'2001\t\\N\n2002\t1\n77\t\\N\n')$$);
 SELECT error_of($$SELECT loads('nulls', E'2001\t\\N\n2002\t1\n2002\t1\n')$$);
 
--- Keys that are equal, but not alike.
+-- Keys that are equal, but have different representations.
 CREATE TABLE numbers (a numeric UNIQUE, b float8 UNIQUE);
 INSERT INTO numbers VALUES (0.5, 0.5), (1e6, 1e6);
 SELECT loads('numbers', string_agg(format(E'%s.0\t%s\n', i, i), '')) FROM generate_series(1, 2000) i;
@@ -78,7 +78,7 @@ SELECT error_of($$SELECT loads('numbers', E'3000\t3000\n4000\t-0\n5000\t5000\n40
 SELECT error_of($$SELECT loads('numbers', E'3000\t-0\n4000\t0\n')$$);
 SELECT error_of($$SELECT loads('numbers', E'1000\t3000\n3000\t4000\n')$$);
 
--- A key that is on the leaf before: the one row left of many, whose entries went over to the next leaf.
+-- A conflicting key is on the preceding leaf: the last one of many rows, whose other entries moved to the next leaf.
 CREATE TABLE versions (a int, b int) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX versions_a ON versions (a) WITH (deduplicate_items = off);
 INSERT INTO versions SELECT i, 0 FROM generate_series(1, 99) i;
@@ -87,7 +87,7 @@ INSERT INTO versions SELECT i, 0 FROM generate_series(101, 150) i;
 UPDATE versions SET a = 100 WHERE a = 50;
 VACUUM versions;
 SELECT ctid FROM versions WHERE a = 100;
--- The last leaf begins with a greater key, but would get a row with this one.
+-- The last leaf begins with a greater key, but a new entry for this row would go there.
 SELECT block, btpo_next, itemoffset, ctid, data, htid FROM generate_series(1, pg_relation_size('versions_a') / 8192 - 1) block, bt_page_stats('versions_a', block::int) s, bt_page_items('versions_a', block::int)
 WHERE s.type = 'l' AND (itemoffset = 1 OR data = '64 00 00 00 00 00 00 00') ORDER BY 2 DESC;
 SELECT error_of(format('SELECT loads(%L, %L)', 'versions', string_agg(format(E'%s\t1\n', i), '') || E'100\t1\n')) FROM generate_series(1000, 3000) i;

@@ -1,7 +1,7 @@
 --
--- Rows that turn out to be wrong when they are in: keys that are there twice, in one file or with rows of the table, and keys that
--- refer to nothing. Which line they were; and with on_error table, that they are left out: as if each row had been inserted
--- ON CONFLICT DO NOTHING, and deleted again if it refers to a row that is not there in the end.
+-- Rows that turn out to be wrong after they are in: duplicate keys, within the file or with rows of the table, and orphans.
+-- The error names their line. With on_error table they are rejected, as if each row had been inserted with
+-- ON CONFLICT DO NOTHING, and deleted again if it is an orphan in the end.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -16,7 +16,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- What COPY says of a key that is there twice: of two lines, the later one.
+-- COPY's error for a duplicate key: of two lines, it names the later one.
 CREATE FUNCTION as_copy(definition text, content text, copy text, options jsonb) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	copys text[];
@@ -39,7 +39,7 @@ SELECT as_copy('a int, b text UNIQUE', E'1,"x\n\n"\n2,y\n1,"z\n"\n3,"x\n\n"\n4,z
 SELECT as_copy('a int, b text UNIQUE', E'1\tx\\\ny\n2\ty\n1\tx\\ny\n', '', '{}');
 SELECT as_copy('a int, b text, EXCLUDE (a WITH =)', E'1,"x\n"\n2,y\n1,z\n', '(FORMAT csv)', '{"format": "csv"}');
 SELECT as_copy('a numeric PRIMARY KEY, b text', E'b\n1,x\n2,y\n1.0,z\n', '(FORMAT csv, HEADER)', '{"format": "csv", "header": true}');
--- Several processes name the same line, wherever rows went: into partitions, to the leader, on small pages.
+-- Several processes name the same line, wherever rows are stored: in partitions, by the leader, on small pages.
 CREATE FUNCTION lines(count int, fault text) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(format('%s,"%s%s"', i, repeat(md5(i::text), 1 + i % 7), CASE WHEN i % 10 = 0 THEN E'\n\n' END), E'\n' ORDER BY i)
 		|| E'\n' || fault || E'\n' || string_agg(format('%s,x', i + count), E'\n' ORDER BY i) || E'\n'
@@ -66,10 +66,10 @@ CALL write_file('wide', :'content');
 SELECT error_of($$SELECT bulk_load(data_path('wide'), 'wide', '{"format": "csv", "workers": 3}')$$);
 RESET pg_bulk.chunk_size;
 
--- on_error table: `definition` has a column n, the number of the line. Into it go `before`, and the file; by one process,
--- by several, and out of a program, of which there are no lines to keep. Says how many rows are there, and how many were rejected, if all agree
+-- on_error table: `definition` has a column n, the number of the line. The table gets the rows of `before`, then the file: by one process,
+-- by several, and from a program, whose lines are not kept. Returns the number of rows and of rejects if all agree
 -- with a table into which the rows were inserted one after the other.
--- The table of the load has `keys` besides; in the other one, rows are deleted as long as there are any that are an `orphan`.
+-- The table of the load also has `keys`; in the other one, rows that satisfy `orphan` are deleted until there are none.
 CREATE FUNCTION sifted(definition text, content text, before text DEFAULT '', options jsonb DEFAULT '{}', after text DEFAULT '',
 	keys text DEFAULT '', orphan text DEFAULT 'false')
 RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
@@ -133,13 +133,13 @@ BEGIN
 			RETURN QUERY (SELECT 'model: ' || t::text FROM model.t EXCEPT ALL SELECT 'model: ' || t::text FROM loaded.t) LIMIT 10;
 			RETURN QUERY (SELECT 'loaded: ' || t::text FROM loaded.t EXCEPT ALL SELECT 'loaded: ' || t::text FROM model.t) LIMIT 10;
 		END IF;
-		-- What is left out is what a check said before.
+		-- The rejects equal those that bulk_check announced.
 		CREATE TEMP VIEW kept AS SELECT ROW(line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate, message, constraint_name)::text AS reject, load_id
 			FROM bulk_rejects;
 		RETURN QUERY (SELECT way || ' only load: ' || reject FROM kept WHERE load_id = ours.load_id EXCEPT ALL SELECT way || ' only load: ' || unnest(checked)) LIMIT 3;
 		RETURN QUERY (SELECT way || ' only check: ' || unnest(checked) EXCEPT ALL SELECT way || ' only check: ' || reject FROM kept WHERE load_id = ours.load_id) LIMIT 3;
 		DROP VIEW kept;
-		-- Every line is either in the table or a reject, under its own number.
+		-- Every line is either in the table or a reject with its own line number.
 		SELECT count(*) INTO found FROM (SELECT n FROM loaded.t WHERE n > 0 UNION SELECT line_number FROM bulk_rejects WHERE load_id = ours.load_id) l;
 		IF found <> staged THEN
 			RETURN NEXT format('%s: %s lines', way, found);
@@ -161,7 +161,7 @@ BEGIN
 		FROM (SELECT count(*), sqlstate, constraint_name FROM bulk_rejects WHERE load_id = ours.load_id GROUP BY 2, 3) r;
 END $$;
 SELECT setseed(0.5);
--- Lines of a number, two numbers that are there several times, and now and then NULL.
+-- Lines with a number, two numbers that occur several times, and sometimes NULL.
 CREATE FUNCTION pairs(count int, most int) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(format('%s,%s,%s', i, CASE WHEN random() < 0.9 THEN floor(random() * most)::int END, floor(random() * most)::int), E'\n' ORDER BY i) || E'\n'
 	FROM generate_series(1, count) i
@@ -171,19 +171,19 @@ SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 2000));
 SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 3));
 SELECT sifted('n int, a int UNIQUE NULLS NOT DISTINCT, b int', pairs(2000, 1000));
 SELECT sifted('n int, a numeric, b int PRIMARY KEY', pairs(2000, 500), 'SELECT -i, i, i * 2 FROM generate_series(1, 300) i');
--- Several indexes: a row that loses in one takes no key in the other.
+-- Several indexes: a row that is rejected because of one index does not occupy a key of the other.
 SELECT sifted('n int, a int UNIQUE, b int UNIQUE', pairs(2000, 2000));
 SELECT sifted('n int, a int UNIQUE, b int UNIQUE', pairs(2000, 300), 'SELECT -i, i * 3, i * 2 FROM generate_series(1, 100) i');
 SELECT sifted('n int, a int, b int, UNIQUE (a, b), UNIQUE (b, a) INCLUDE (n)', pairs(3000, 40));
 SELECT sifted('n int, a int UNIQUE NULLS NOT DISTINCT, b int', pairs(2000, 500), 'SELECT -1, NULL, 5',
 	after => 'CREATE UNIQUE INDEX ON SCHEMA.t ((b % 700)) WHERE b > 50; CREATE INDEX ON SCHEMA.t (b, a); CREATE INDEX ON SCHEMA.t USING hash (a)');
--- Indexes that are built from collected keys, and others beside them.
+-- Indexes built from collected keys, and other indexes beside them.
 SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 2000), options => '{"indexes": "rebuild"}');
 SELECT sifted('n int, a int UNIQUE NULLS NOT DISTINCT, b int UNIQUE', pairs(2000, 800), options => '{"indexes": "rebuild"}');
 SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 3), options => '{"indexes": "rebuild"}');
 SELECT sifted('n int, a numeric UNIQUE, b int UNIQUE', pairs(2000, 1500), options => '{"indexes": "rebuild"}', after => 'CREATE INDEX ON SCHEMA.t (a, b)');
 SELECT sifted('n int, a int UNIQUE, b int UNIQUE', pairs(2000, 1000), 'SELECT -i, i * 3, i * 2 FROM generate_series(1, 100) i', '{"indexes": "rebuild"}');
--- Merged with what the table has, dead rows among it.
+-- Merged with the table's entries, some of them of dead rows.
 SELECT sifted('n int, a int UNIQUE, b int UNIQUE', pairs(2000, 1000), 'SELECT -i, i * 3, i * 2 FROM generate_series(1, 600) i', '{"indexes": "merge", "lock": "share"}');
 SELECT sifted('n int, a int UNIQUE NULLS NOT DISTINCT, b int', pairs(2000, 500), 'SELECT -i, nullif(i, 9), i FROM generate_series(1, 400) i;
 	DELETE FROM model.t WHERE a % 3 = 0; UPDATE model.t SET a = -a WHERE a % 5 = 0; UPDATE model.t SET n = n - 1 WHERE a % 7 = 0', '{"indexes": "merge", "lock": "share"}');
@@ -193,7 +193,7 @@ SELECT sifted('n int, a float8 UNIQUE, b int UNIQUE', E'1,-0,1\n2,0,2\n3,NaN,3\n
 FROM (SELECT string_agg(format(E'%s,%s,%s\n', i, i * 10, i * 10), '' ORDER BY i) FROM generate_series(7, 99) i) s (more);
 SELECT sifted('n int, a float8 UNIQUE, b int UNIQUE', E'1,-0,1\n2,0,2\n3,NaN,3\n4,nan,4\n5,7,5\n6,8,5\n' || more, options => '{"indexes": "rebuild"}')
 FROM (SELECT string_agg(format(E'%s,%s,%s\n', i, i * 10, i * 10), '' ORDER BY i) FROM generate_series(7, 99) i) s (more);
--- Keys that are equal, but not the same bytes.
+-- Keys that are equal, but have different bytes.
 SELECT sifted('n int, a numeric UNIQUE, b text', string_agg(format('%s,%s,x', i, (floor(random() * 300) / 10)::numeric(6, 1) || repeat('0', i % 4)), E'\n' ORDER BY i) || E'\n')
 FROM generate_series(1, 1000) i;
 CREATE COLLATION IF NOT EXISTS whatever_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
@@ -209,7 +209,7 @@ SELECT sifted('n int, a int, b int, PRIMARY KEY (b)) PARTITION BY HASH (b', pair
 SELECT sifted('n int, a int UNIQUE, b text', string_agg(format('%s,%s,%s', i, i * 7 % 300, repeat(md5(i::text), CASE WHEN i % 5 = 0 THEN 200 ELSE 1 END)), E'\n' ORDER BY i) || E'\n',
 	after => 'ALTER TABLE SCHEMA.t ALTER b SET STORAGE EXTERNAL')
 FROM generate_series(1, 700) i;
--- Foreign keys: many rows and few, several keys, of other types, with NULLs; rows that lose to an index, too.
+-- Foreign keys: many rows and few, several keys, other types, NULLs; with duplicates, too.
 CREATE TABLE parent (a int PRIMARY KEY, b numeric UNIQUE, c text UNIQUE, UNIQUE (a, b));
 INSERT INTO parent SELECT i, i / 10.0, 'key ' || i FROM generate_series(0, 999) i;
 SELECT sifted('n int, a int, b int', pairs(2000, 1100), keys => 'ALTER TABLE SCHEMA.t ADD FOREIGN KEY (a) REFERENCES load_losers.parent',
@@ -233,13 +233,13 @@ SELECT sifted('n int, a int, b int, EXCLUDE (b WITH =)', pairs(1000, 1100), keys
 SELECT sifted('n int, a int, b int) PARTITION BY HASH (b', pairs(2000, 1100), '', '{}',
 	'CREATE TABLE SCHEMA.t0 PARTITION OF SCHEMA.t FOR VALUES WITH (MODULUS 2, REMAINDER 0); CREATE TABLE SCHEMA.t1 PARTITION OF SCHEMA.t FOR VALUES WITH (MODULUS 2, REMAINDER 1)',
 	'ALTER TABLE SCHEMA.t ADD FOREIGN KEY (a) REFERENCES load_losers.parent', 'a NOT IN (SELECT a FROM load_losers.parent)');
--- Rows that refer to each other: to earlier ones, to later ones, to themselves, in a ring; and to some that are gone.
+-- Rows that refer to each other: to earlier rows, to later ones, to themselves, in a cycle; and to rejected rows.
 SELECT sifted('n int, a int PRIMARY KEY, b int', string_agg(format('%s,%s,%s', i, i, CASE WHEN i % 17 = 1 THEN CASE WHEN i % 3 = 0 THEN i + 5000 END
 	WHEN i % 40 = 0 THEN i WHEN i % 2 = 0 THEN i - 1 ELSE (i + 6) % 2000 + 1 END), E'\n') || E'\n', keys => 'ALTER TABLE SCHEMA.t ADD FOREIGN KEY (b) REFERENCES SCHEMA.t',
 	orphan => 'b NOT IN (SELECT a FROM model.t)') FROM generate_series(1, 2000) i;
 SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 2000), keys => 'ALTER TABLE SCHEMA.t ADD FOREIGN KEY (b) REFERENCES SCHEMA.t (a)',
 	orphan => 'b NOT IN (SELECT a FROM model.t WHERE a IS NOT NULL)', options => '{"indexes": "rebuild"}');
--- What is said is what COPY says; triggers see the rows that stay; the limit counts all.
+-- Messages equal COPY's; triggers see only the rows that stay; reject_limit counts all rejects.
 CREATE TABLE child (n int, a int REFERENCES parent, b numeric, FOREIGN KEY (a, b) REFERENCES parent (a, b) MATCH FULL);
 CREATE TABLE told (n int);
 CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO told VALUES (NEW.n); RETURN NULL; END $$;
@@ -251,7 +251,7 @@ SELECT (SELECT array_agg(n ORDER BY n) FROM child), (SELECT array_agg(n ORDER BY
 SELECT error_of(format($$COPY child FROM %L (FORMAT csv)$$, data_path('t')));
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'child', '{"format": "csv"}')$$);
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'child', '{"format": "csv", "on_error": "table", "reject_limit": 1}')$$);
--- In a transaction that sees what was there when it began; with keys that are checked later.
+-- In a transaction whose snapshot is older; with a deferred foreign key.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 INSERT INTO parent VALUES (1000, 0.1 + 100);
 SELECT loaded, rejected FROM figures('t', 'child', '{"format": "csv", "on_error": "table", "where": "n <> 2 OR b > 0"}');
@@ -266,7 +266,7 @@ BEGIN;
 SELECT loaded, rejected FROM figures('t', 'child_later', '{"format": "csv", "on_error": "table"}');
 SELECT error_of('SET CONSTRAINTS ALL IMMEDIATE');
 ROLLBACK;
--- Rejects of other kinds come along; the limit counts all; what an AFTER trigger sees are the rows that stay.
+-- Combined with other rejects; reject_limit counts all; AFTER triggers see only the rows that stay.
 CREATE TABLE mixed (n int, a int PRIMARY KEY CHECK (a <> 13), b int NOT NULL);
 CREATE TABLE seen (n int);
 CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (NEW.n); RETURN NULL; END $$;
@@ -285,19 +285,19 @@ BEGIN;
 SELECT loaded, rejected FROM figures('t', 'counted', '{"format": "csv", "on_error": "table"}');
 SELECT pg_stat_get_xact_tuples_inserted('counted'::regclass), pg_stat_get_xact_tuples_deleted('counted'::regclass);
 COMMIT;
--- Constraints that are checked later are checked then.
+-- Deferred constraints are checked later, as errors.
 CREATE TABLE later (n int, a int UNIQUE DEFERRABLE INITIALLY DEFERRED, b int UNIQUE);
 CALL write_file('t', E'1,1,1\n2,1,1\n3,3,3\n');
 SELECT loaded, rejected FROM figures('t', 'later', '{"format": "csv", "on_error": "table"}');
 CALL write_file('t', E'4,4,4\n5,4,5\n');
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'later', '{"format": "csv", "on_error": "table"}'); SET CONSTRAINTS ALL IMMEDIATE$$);
--- Where the table's file is new, rows are taken out of its pages where these are, and no page is read into a buffer for that. But
--- pages that are in one already are left there, as are those that are all-visible, and rows with values out of line.
+-- If the table's file is new, rows are removed directly in its pages on disk, without reading these into shared buffers.
+-- heap_delete removes the rows of pages in shared buffers, of all-visible pages, and rows with out-of-line values.
 CREATE FUNCTION rivals(count int, long text DEFAULT '') RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(format('%s,%s,%s', CASE WHEN i % 50 = 0 THEN i - 40 ELSE i END, i, CASE WHEN i % 3 = 0 THEN long END || repeat(md5(i::text), 4)), E'\n' ORDER BY i) || E'\n'
 	FROM generate_series(1, count) i
 $$;
--- What is wrong with a table of such rows, of which so many were to be replaced, or else left out.
+-- The differences from the expected content of a table loaded with `count` such rows, replaced or skipped.
 CREATE FUNCTION wrong(target text, count int, replaced bool, long text DEFAULT '') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	found text;
@@ -331,13 +331,13 @@ BEGIN;
 SELECT loaded FROM figures('t', 'fresh', '{"format": "csv", "on_duplicate": "keep_new", "workers": 2}');
 COMMIT;
 SELECT wrong('fresh', 20000, true);
--- Rejects: those that lose, and those that refer to nothing.
+-- Rejects: duplicates and orphans.
 CREATE TABLE fresh_parent (n int PRIMARY KEY);
 INSERT INTO fresh_parent SELECT i FROM generate_series(1, 20000) i WHERE i % 70 <> 7;
 CREATE TABLE fresh_child (a int PRIMARY KEY, n int REFERENCES fresh_parent, t text);
 SELECT loaded, rejected FROM figures('t', 'fresh_child', '{"format": "csv", "on_error": "table", "workers": 2}');
 SELECT count(*), count(DISTINCT a), count(*) FILTER (WHERE n % 50 = 0 OR n % 70 = 7) FROM fresh_child;
--- Rolled back to a savepoint, and loaded again.
+-- Rolled back to a savepoint, then loaded again.
 TRUNCATE fresh;
 BEGIN;
 TRUNCATE fresh;
@@ -358,7 +358,7 @@ COMMIT;
 SELECT wrong('fresh', 20000, false);
 VACUUM fresh;
 SELECT wrong('fresh', 20000, false);
--- Some pages are in buffers: a constraint looks at the table meanwhile.
+-- Some pages are in shared buffers, since a constraint queries the table during the load.
 CREATE FUNCTION looks(row_number int) RETURNS bool LANGUAGE plpgsql PARALLEL SAFE AS $$
 BEGIN
 	IF row_number % 2000 = 1 THEN PERFORM count(t) FROM fresh_seen; END IF;
@@ -373,7 +373,7 @@ SELECT pg_stat_get_xact_blocks_fetched('fresh_seen'::regclass) > 10 AS in_buffer
 COMMIT;
 SELECT wrong('fresh_seen', 20000, false);
 RESET pg_bulk.chunk_size;
--- Values out of line go, too.
+-- Out-of-line values of removed rows are removed, too.
 CREATE TABLE fresh_long (a int PRIMARY KEY, n int, t text);
 ALTER TABLE fresh_long ALTER t SET STORAGE EXTERNAL;
 CALL write_file('t', rivals(2000, repeat('long', 1000)));
@@ -381,11 +381,11 @@ SELECT loaded FROM figures('t', 'fresh_long', '{"format": "csv", "on_duplicate":
 SELECT wrong('fresh_long', 2000, true, repeat('long', 1000));
 SELECT reltoastrelid::regclass AS toast FROM pg_class WHERE relname = 'fresh_long' \gset
 SELECT count(*) FILTER (WHERE n % 3 = 0), (SELECT count(DISTINCT chunk_id) FROM :toast) AS stored FROM fresh_long;
--- ... and none is stored twice, where there are few rows.
+-- ... and none is stored twice if there are few rows.
 TRUNCATE fresh_long;
 SELECT loaded FROM figures('t', 'fresh_long', '{"format": "csv", "limit": 30}');
 SELECT count(*) FILTER (WHERE n % 3 = 0), (SELECT count(DISTINCT chunk_id) FROM :toast) AS stored FROM fresh_long;
--- Unlogged and temporary tables; a table that others know.
+-- Unlogged and temporary tables; a table that other sessions can see.
 CALL write_file('t', rivals(20000));
 CREATE UNLOGGED TABLE fresh_unlogged (a int PRIMARY KEY, n int, t text);
 SELECT loaded FROM figures('t', 'fresh_unlogged', '{"format": "csv", "on_duplicate": "keep_new"}');

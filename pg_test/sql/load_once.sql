@@ -1,5 +1,5 @@
 --
--- Option once: what was loaded is not loaded again.
+-- Option once: a file is loaded only once.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -13,7 +13,7 @@ DELETE FROM bulk_loaded;
 \pset format unaligned
 CALL write_file('once/a.csv', E'1,one\n2,two\n3,three\n');
 CREATE TABLE t (id int, word text);
--- Numbers of loads differ from run to run.
+-- load_id differs from run to run.
 CREATE FUNCTION once(file text, options jsonb DEFAULT '{}', target regclass DEFAULT 't') RETURNS text LANGUAGE sql SET client_min_messages = warning AS $$
 	SELECT rows_loaded || ' ' || writer || regexp_replace(notes::text, 'by load \d+', 'by load N')
 	FROM bulk_load(data_path(file), target, '{"format": "csv", "once": true}' || options)
@@ -24,32 +24,32 @@ $$;
 SELECT once('once/a.csv');
 SELECT once('once/a.csv');
 SELECT once('once/a.csv', '{"writer": "buffered"}');
--- A file is its contents: under another name, or touched, it is the same; with one more line, it is not. Another table is another matter.
+-- A file is identified by its content: renamed or touched, it is the same; with one more line, it is not. Each table has its own list.
 \! cp "$PGB_DATA/once/a.csv" "$PGB_DATA/once/copy.csv"; touch "$PGB_DATA/once/a.csv"
 SELECT once('once/a.csv'), once('once/copy.csv');
 CREATE TABLE other (LIKE t);
 SELECT once('once/a.csv', '{}', 'other');
 \! echo 4,four >>"$PGB_DATA/once/copy.csv"
 SELECT once('once/copy.csv'), once('once/copy.csv', '{"writer": "buffered"}');
--- As many bytes as before.
+-- Same size, other content.
 \! sed -i s/four/five/ "$PGB_DATA/once/copy.csv"
 SELECT once('once/copy.csv');
 SELECT known();
--- Bytes as they lie on disk.
+-- The content is that of the stored bytes, also of a compressed file.
 \! gzip -nc "$PGB_DATA/once/a.csv" >"$PGB_DATA/once/a.csv.gz"
 SELECT once('once/a.csv.gz'), once('once/a.csv.gz');
 SELECT id, count(*) FROM t GROUP BY id ORDER BY id;
--- The hash is that of xxh128sum.
+-- The hash equals the output of xxh128sum.
 CALL write_file('once/empty.csv', '');
 SELECT once('once/empty.csv'), once('once/empty.csv');
 SELECT hash, size FROM bulk_once WHERE path LIKE '%empty.csv';
 SELECT hash, size FROM bulk_once WHERE path LIKE '%/a.csv' AND target LIKE '%.t';
 SELECT owner = current_user, loaded_at > now() - interval '1 hour', modified_at > now() - interval '1 hour', h.rows_loaded
 FROM bulk_once o JOIN bulk_history h USING (load_id, target, owner) WHERE o.path LIKE '%.gz';
--- What is skipped is in the history, too.
+-- Skipped files are in the history, too.
 SELECT rows_loaded, bytes_read, writer, status, regexp_replace(notes::text, '\d+', 'N') FROM bulk_history ORDER BY load_id DESC LIMIT 1;
 
--- What is said of it; a relative path, since it is said.
+-- The notices; with a relative path, since they contain it.
 COPY (SELECT 7, 'seven') TO PROGRAM 'cat >once_said.csv' (FORMAT csv);
 \set VERBOSITY terse
 SELECT rows_loaded FROM bulk_load('once_said.csv', 't', '{"format": "csv", "once": true}');
@@ -60,7 +60,7 @@ DO $$ BEGIN EXECUTE 'COPY (SELECT WHERE false) TO PROGRAM ''rm once_said.csv''';
 SELECT count(*) FROM t WHERE id = 7;
 SELECT known() ORDER BY 1;
 
--- Not what was rolled back, nor what was loaded without the option.
+-- Neither a load that was rolled back nor one without the option is remembered.
 TRUNCATE t;
 SELECT bulk_forget('t'), bulk_forget('t');
 BEGIN;
@@ -81,7 +81,7 @@ SELECT rows_loaded FROM bulk_load(data_path('once/good.csv'), 't', '{"format": "
 SELECT once('once/good.csv');
 SELECT known();
 
--- Several files: each by itself.
+-- Several files: each is remembered.
 CALL write_file('once/many/1.csv', E'11,a\n');
 CALL write_file('once/many/2.csv', E'12,b\n12,c\n');
 CALL write_file('once/many/3.csv', E'13,d\n');
@@ -95,7 +95,7 @@ SELECT once('once/many'), once('once/many/4.csv'), once('once/many/5.csv');
 SELECT once('once/many/[45].csv', '{"force": true, "workers": 2}');
 SELECT id, count(*) FROM t WHERE id > 10 GROUP BY id ORDER BY id;
 SELECT known();
--- Many more than are locked one by one, or told of.
+-- More files than are locked one by one, or listed.
 \! cd "$PGB_DATA/once/many"; for i in $(seq 100); do echo $i,x >n$i.csv; done
 SELECT once('once/many/n*.csv');
 SELECT once('once/many');
@@ -122,7 +122,7 @@ SELECT bulk_forget('t') > 0;
 SELECT bulk_enqueue(data_path('once/many/*.csv'), 't', '{"format": "csv", "once": true, "each_file": true}') AS job \gset
 SELECT bulk_wait(:job, '1 min');
 SELECT count(bulk_wait(job_id, '1 min')) FROM bulk_jobs WHERE options ? 'once';
--- Of two that are the same, whichever comes first.
+-- Of two files with the same content, either may be loaded first.
 SELECT status, regexp_replace(regexp_replace(path, '.*/', ''), '[45]', 'twin'), rows_loaded FROM bulk_jobs WHERE options ? 'once' ORDER BY 2, 3;
 SELECT bulk_enqueue(data_path('once/many/*.csv'), 't', '{"format": "csv", "once": true}') AS job \gset
 SELECT bulk_wait(:job, '1 min');
@@ -130,7 +130,7 @@ SELECT rows_loaded, writer, notes FROM bulk_history WHERE load_id = :job;
 SELECT id, count(*) FROM t GROUP BY id ORDER BY id;
 SELECT error_of($$SELECT bulk_enqueue('x', 't', '{"force": true}')$$);
 
--- TRUNCATE forgets: what is loaded then is what the table has.
+-- TRUNCATE forgets the earlier files: the list describes the table's present content.
 SELECT once('once/a.csv', '{"truncate": true}'), once('once/a.csv', '{"truncate": true}');
 SELECT once('once/a.csv'), once('once/many/2.csv');
 SELECT known();
@@ -142,7 +142,7 @@ SELECT once('once/a.csv', '{}', 'part'), once('once/a.csv', '{}', 'parted'), onc
 SELECT once('once/good.csv', '{"truncate": true}', 'parted'), once('once/a.csv', '{}', 'part');
 SELECT count(*) FROM parted;
 
--- A table is known by its number; one that only has the name is another one. In a database that a dump was restored in it is the name.
+-- A table is identified by its OID; a new table with the same name is another one. In a database restored from a dump, the name counts.
 ALTER TABLE other RENAME TO renamed;
 CREATE TABLE other (LIKE t);
 SELECT once('once/a.csv', '{}', 'renamed'), once('once/a.csv', '{}', 'other');
@@ -153,13 +153,13 @@ DELETE FROM bulk_loaded;
 SELECT once('once/a.csv', '{}', 'other'), once('once/good.csv', '{}', 'other'), once('once/a.csv', '{}', 'renamed');
 UPDATE bulk_loaded SET target = 0, cluster = cluster + 1, database = 0, home = 0;
 SELECT once('once/a.csv', '{}', 'other');
--- That was once: now they are of this table, and have nothing to do with its name. Those of another table are still to be taken home.
+-- The name counts only once: then the entries have the table's new OID. Entries of another table keep their name.
 SELECT target = 'other'::regclass, count(*) FROM bulk_loaded GROUP BY 1 ORDER BY 1;
 ALTER TABLE other RENAME TO another;
 CREATE TABLE other (LIKE t);
 SELECT once('once/a.csv', '{}', 'another'), once('once/good.csv', '{}', 'another'), once('once/a.csv', '{}', 'other');
 SELECT bulk_forget('other'), bulk_forget('another'), bulk_forget('renamed');
--- The same in the database that was dumped, into which a dump is restored: numbers of tables are other ones then.
+-- A dump that is restored into its own database: the tables have other OIDs then, and the name counts again.
 SELECT once('once/a.csv', '{}', 'other');
 CREATE TEMP TABLE dumped AS SELECT * FROM bulk_loaded;
 DELETE FROM bulk_loaded;
@@ -170,7 +170,7 @@ SELECT once('once/a.csv', '{}', 'other');
 DROP TABLE other, dumped;
 CREATE TABLE other (LIKE t);
 SELECT once('once/a.csv', '{}', 'other');
--- As pg_upgrade leaves it: rows are where they were, and so are tables.
+-- After pg_upgrade: rows and tables keep their OIDs.
 UPDATE bulk_loaded SET cluster = cluster + 1, made_by = pg_current_xact_id()::xid;
 ALTER TABLE another RENAME TO anothers;
 ALTER TABLE other RENAME TO another;
@@ -179,7 +179,7 @@ VACUUM (FREEZE) bulk_loaded;
 VACUUM FULL bulk_loaded;
 ALTER TABLE another RENAME TO other;
 SELECT once('once/a.csv', '{}', 'other');
--- What is loaded and forgotten by one statement is forgotten.
+-- A file that is loaded and forgotten in one statement is forgotten.
 SELECT bulk_forget('t') IS NOT NULL;
 SELECT once('once/a.csv') || ', ' || bulk_forget('t');
 SELECT known();
@@ -198,24 +198,24 @@ CREATE TEMP TABLE fleeting (LIKE t);
 SELECT error_of($$SELECT once('once/a.csv', '{}', 'fleeting')$$);
 SELECT error_of('SELECT bulk_forget(NULL)');
 SELECT error_of('SELECT bulk_forget(1)');
--- Files of any size may be looked at for long, and not longer than wanted.
+-- Hashing a large file can be canceled.
 \! truncate -s 50G "$PGB_DATA/once/large"
 SET statement_timeout = '100ms';
 \set VERBOSITY terse
 SELECT once('once/large');
 \set VERBOSITY default
 RESET statement_timeout;
--- A table that only has the name is none of the extension's.
+-- A table with the right name that is not a member of the extension is refused.
 BEGIN;
 ALTER EXTENSION pg_bulk DROP TABLE bulk_loaded;
 SELECT error_of($$SELECT once('once/a.csv')$$);
 SELECT rows_loaded FROM bulk_load(data_path('once/good.csv'), 't', '{"format": "csv", "truncate": true}');
 ROLLBACK;
--- A check looks at the rows, whatever was loaded.
+-- bulk_check reads the rows even if the file was loaded.
 SELECT once('once/good.csv');
 SELECT count(*) FROM bulk_check(data_path('once/bad.csv'), 't', '{"format": "csv", "once": true}');
 
--- Rights.
+-- Privileges.
 SET client_min_messages = warning;
 CREATE ROLE once_loader IN ROLE pg_read_server_files;
 CREATE ROLE once_other IN ROLE pg_read_server_files;
@@ -237,17 +237,17 @@ SELECT error_of($$SELECT once('once/none.csv', '{}', 'renamed')$$);
 SET ROLE once_stats;
 SELECT known();
 RESET ROLE;
--- Whoever may see all loads is told which one it was; nobody else is.
+-- A role that may see all loads is told the load_id; other roles are not.
 GRANT pg_read_all_stats TO once_other;
 SET ROLE once_other;
 SELECT once('once/a.csv');
 RESET ROLE;
 REVOKE pg_read_all_stats FROM once_other;
--- Who may see a load is told its path.
+-- A role that may see a load is told its path.
 \! cp "$PGB_DATA/once/a.csv" "$PGB_DATA/once/as.csv"
 \setenv PGDATABASE :DBNAME
 \! for role in loader other; do psql -XAtq -c "SET ROLE once_$role; SELECT rows_loaded FROM bulk_load('$PGB_DATA/once/as.csv', 'load_once.t', '{\"format\": \"csv\", \"once\": true}')" 2>&1 | sed -E 's#"[^"]*/#"#g; s/Load [0-9]+/Load N/; s/ at .*/ at some time./'; done
--- Whoever may load may keep a file from others, who are told so; force loads it.
+-- Any loader can mark a file as loaded, and other loaders get a notice; force loads it.
 CALL write_file('once/never.csv', E'8,eight\n');
 SET ROLE once_other;
 SELECT once('once/never.csv', '{"where": "false"}');

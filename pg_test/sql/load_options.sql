@@ -1,5 +1,5 @@
 --
--- The options of bulk_load: what is accepted, and what is said of the rest.
+-- The options of bulk_load: accepted values, and the errors for others.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -28,7 +28,7 @@ SELECT says('[]');
 SELECT says('"csv"');
 SELECT says('null');
 
--- Unknown names; the nearest one is named if it is near. null is a value like any other.
+-- Unknown names; the hint names a similar option. null is a value like any other.
 SELECT says('{"fromat": "csv"}');
 SELECT says('{"Format": "csv"}');
 SELECT says('{"xyz": 1}');
@@ -36,7 +36,7 @@ SELECT says('{"xyz": null}');
 SELECT says('{"": 1}');
 SELECT says('{"filename": "f"}');
 
--- Values of the wrong kind.
+-- Values of the wrong type.
 SELECT says('{"format": {"csv": true}}');
 SELECT says('{"format": ["csv"]}');
 SELECT says('{"columns": "a"}');
@@ -46,7 +46,7 @@ SELECT says('{"columns": ["a", ["b"]]}');
 SELECT says('{"force_null": "a", "format": "csv"}');
 SELECT says('{"force_null": [], "format": "csv"}');
 
--- Values that make no sense.
+-- Values out of range, and unknown ones.
 SELECT says('{"format": "xml"}');
 SELECT says('{"format": "binary"}');
 SELECT says('{"header": "maybe"}');
@@ -72,7 +72,7 @@ SELECT says('{"delimiter": "12345678901234567"}');
 SELECT says('{"format": "csv", "quote": ""}');
 SELECT says('{"format": "csv", "escape": "ab"}');
 
--- What does not go together, in COPY's words.
+-- Invalid combinations, with COPY's messages.
 SELECT says('{"quote": "x"}');
 SELECT says('{"escape": "x"}');
 SELECT says('{"force_null": ["a"]}');
@@ -96,7 +96,7 @@ SELECT says('{"format": "csv", "columns": ["a"], "force_null": ["b"]}');
 SELECT says('{"format": "csv", "columns": ["a"], "force_not_null": ["b"]}');
 SELECT says('{"format": "csv", "force_null": ["g"]}');
 
--- The where clause: one expression, COPY's rules, places within it.
+-- The where clause: one expression, COPY's rules, error positions within it.
 SELECT says('{"where": ""}');
 SELECT says('{"where": "a >"}');
 SELECT says('{"where": "a > 1; SELECT 1"}');
@@ -114,7 +114,7 @@ SELECT says('{"where": 5}');
 SELECT bulk_load(data_path('f.csv'), 't', '{"where": "a > 1 AND no_such(b)"}');
 SELECT bulk_load(data_path('f.csv'), 't', '{"where": "a > 1 AND AND b"}');
 
--- JSON's ways to say it.
+-- JSON's spellings of values.
 SELECT rows_of('{"format": "csv", "header": true}');
 SELECT rows_of('{"format": "csv", "header": 1}');
 SELECT rows_of('{"format": "csv", "header": "on"}');

@@ -1,6 +1,6 @@
 --
--- Code of a table's owner that runs with the owner's rights while somebody else loads, or analyzes: whoever does that does not choose
--- what names in it mean. Else the functions that he puts on his search path would run with those rights.
+-- A table owner's code that runs with the owner's privileges while another role loads or analyzes: this role's search path must not decide
+-- what names in the code mean. Otherwise functions on its search path would run with the owner's privileges.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -38,7 +38,7 @@ CREATE TABLE t (id int, word text);
 CREATE INDEX t_btree ON t (load_owner_path.norm(word));
 CREATE INDEX t_partial ON t (id) WHERE load_owner_path.norm(word) > 'w2';
 CREATE INDEX t_hash ON t USING hash (load_owner_path.norm(word));
--- A call that the planner puts the function's body in the place of, whenever somebody asks first.
+-- An SQL function that the planner inlines, whenever an expression is planned first.
 CREATE INDEX t_sql ON t (load_owner_path.norm_sql(word));
 CREATE INDEX t_sql_partial ON t (id) WHERE load_owner_path.norm_sql(word) > 'w2';
 CREATE INDEX t_sql_hash ON t USING hash (load_owner_path.norm_sql(word));
@@ -49,8 +49,8 @@ CREATE FUNCTION ways(options jsonb) RETURNS TABLE (rows_loaded bigint, how text,
 	SELECT rows_loaded, (SELECT string_agg(concat_ws(' ', i ->> 'method', i ->> 'from'), ', ' ORDER BY i ->> 'index') FROM jsonb_array_elements(indexes) i), notes
 	FROM bulk_load(load_owner_path.data_path('owner_path'), 'load_owner_path.t', '{"truncate": true}' || options);
 $$;
--- What a session keeps, whatever the search path is later: types of variables, conditions of domains, and within a transaction what the
--- type cache calls for a range.
+-- Things that a session caches, independent of later search paths: types of variables, conditions of domains, and within a transaction the
+-- functions that the type cache holds for a range.
 CREATE FUNCTION norm_typed(word pg_catalog.text) RETURNS pg_catalog.text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE typed text := word; BEGIN RETURN pg_catalog.lower(typed); END $$;
 CREATE DOMAIN normal AS text CHECK (load_owner_path.norm_sql(VALUE) <> '');
@@ -96,15 +96,15 @@ END $$;
 CREATE DOMAIN path_evil.text AS pg_catalog.text CHECK (path_evil.told(VALUE));
 SET search_path = path_evil, pg_catalog, load_owner_path, public;
 SET pg_bulk.chunk_size = '8kB';
--- Whoever loads without the owner's rights has nothing run with them: keys are inserted, as he is.
+-- A loader without the owner's privileges runs nothing with them: keys are inserted, as the loader.
 SELECT count(*) FROM t WHERE load_owner_path.norm_sql(word) = 'w7';
 SELECT rows_loaded, how, notes[1] FROM ways('{"workers": 0}');
 SELECT rows_loaded, how, notes[1] FROM ways('{"workers": 2}');
 SELECT rows_loaded, how, notes[1] FROM ways('{"workers": 0, "indexes": "rebuild"}');
 SELECT rows_loaded, how, notes[1] FROM ways('{"workers": 2, "indexes": "rebuild"}');
--- An empty table that nobody looks at: its file would be new, and its indexes built anew, before the first row.
+-- An empty table that no other session uses: its file would be new, and its indexes built, before the first row.
 SELECT rows_loaded, indexes -> 0 ->> 'why' FROM bulk_load(data_path('owner_path_big'), 'fresh', '{"workers": 0}');
--- What a session keeps of code that it has run before.
+-- Code that the session has run before and keeps cached.
 CREATE FUNCTION load_kept(target regclass, options jsonb DEFAULT '{}', file text DEFAULT 'owner_path') RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN (SELECT rows_loaded || ' ' || (SELECT string_agg((i ->> 'method') || ': ' || (i ->> 'why'), ', ') FROM jsonb_array_elements(indexes) i)
@@ -119,15 +119,15 @@ BEGIN;
 INSERT INTO spans SELECT i, 'w', format('[%s,%s)', i, i + i % 5)::span FROM generate_series(1, 3000) i;
 SELECT load_kept('spans', '{"workers": 0}', 'owner_path_spans'), load_kept('spans', '{"indexes": "rebuild"}', 'owner_path_spans');
 COMMIT;
--- What the server evaluates when it is asked to build an index: extended statistics.
+-- Extended statistics, which the server evaluates when it plans an index build.
 INSERT INTO counted SELECT i, 'w' FROM generate_series(1, 3000) i;
 BEGIN;
 LOCK TABLE counted IN SHARE ROW EXCLUSIVE MODE;
 SELECT load_kept('counted', '{"truncate": false, "indexes": "rebuild", "workers": 0}');
 COMMIT;
--- The path is the loader's again.
+-- Afterwards the search path is the loader's again.
 SHOW search_path;
--- Whoever has these rights has them built, as the owner.
+-- A loader with the owner's privileges builds the indexes, as the owner.
 RESET ROLE;
 SET search_path = load_owner_path, public;
 TRUNCATE fresh;
@@ -137,7 +137,7 @@ SELECT rows_loaded, how, notes[1] FROM ways('{"workers": 2}');
 SELECT rows_loaded, how, notes[1] FROM ways('{"workers": 0, "indexes": "rebuild"}');
 SELECT rows_loaded, how, notes[1] FROM ways('{"workers": 2, "indexes": "rebuild"}');
 SELECT rows_loaded, indexes -> 0 ->> 'why' FROM bulk_load(data_path('owner_path_big'), 'fresh', '{"workers": 0}');
--- What looks after them is run as the owner, too, and the session keeps what it does.
+-- The checks run functions as the owner, too, and the session caches them.
 \c -
 SET search_path = load_owner_path, public;
 SET test.dir TO :'data';
@@ -149,7 +149,7 @@ SELECT * FROM faults('checked');
 SELECT * FROM faults('spans');
 SELECT * FROM faults('counted');
 
--- What is built in, or in C, nobody has a hand in: such indexes are built, as the owner, whoever loads. All else is not.
+-- Built-in functions and functions in C cannot be hijacked: such indexes are built as the owner, by any loader. All others are inserted into.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS btree_gist;
 RESET client_min_messages;
@@ -161,11 +161,11 @@ CREATE FUNCTION less(a json, b json) RETURNS boolean LANGUAGE plpgsql IMMUTABLE 
 CREATE FUNCTION same(a json, b json) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN a::text = b::text; END $$;
 CREATE OPERATOR < (FUNCTION = less, LEFTARG = json, RIGHTARG = json);
 CREATE OPERATOR = (FUNCTION = same, LEFTARG = json, RIGHTARG = json);
--- Rows are compared by what the operators' family sorts by.
+-- Rows are compared by the sort functions of the operators' family.
 CREATE OPERATOR <<< (FUNCTION = text_lt, LEFTARG = text, RIGHTARG = text);
 CREATE OPERATOR CLASS row_ops FOR TYPE text USING btree AS
 	OPERATOR 1 <<<, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare_sql(text, text);
--- What an argument is by default, is evaluated with the call.
+-- An argument's default is evaluated with the call.
 CREATE FUNCTION distance(a int, b int DEFAULT length(load_owner_path.norm_sql('x'))) RETURNS int LANGUAGE c IMMUTABLE PARALLEL RESTRICTED STRICT AS '$libdir/btree_gist', 'int4_dist';
 CREATE FUNCTION distance_of(a int, b int) RETURNS int LANGUAGE c IMMUTABLE PARALLEL RESTRICTED STRICT AS '$libdir/btree_gist', 'int4_dist';
 CREATE OPERATOR CLASS json_ops DEFAULT FOR TYPE json USING btree AS OPERATOR 1 <, OPERATOR 3 =, FUNCTION 1 compare_json(json, json);
@@ -224,10 +224,10 @@ SET ROLE path_loader;
 SELECT split_part(i ->> 'index', '_', 1) AS code, i ->> 'method' AS method, i ->> 'why' AS why, count(*), string_agg(DISTINCT i ->> 'from', ' ')
 	FROM bulk_load(data_path('owner_path'), 'kinds', '{"truncate": true, "columns": ["id", "word"], "indexes": "rebuild"}'), jsonb_array_elements(indexes) i GROUP BY 1, 2, 3 ORDER BY 1;
 RESET ROLE;
--- (Nothing asks by this cast, or by this class.)
+-- (No query uses this cast or this class.)
 SELECT f FROM faults('kinds') f WHERE f !~ '^other_(cast|class|elements): not used';
 
--- ANALYZE of a parent, whose owner has a child that is somebody else's.
+-- ANALYZE of a parent table, one of whose children belongs to another role.
 SET ROLE path_owner;
 CREATE FUNCTION filtered(id int, word text, OUT id_ int, OUT word_ text) LANGUAGE plpgsql AS $$ BEGIN id_ := id; word_ := lower(word); END $$;
 SELECT data_path('owner_path') AS path \gset
@@ -248,7 +248,7 @@ CREATE TABLE plain_parent (id int, word text);
 RESET ROLE;
 ALTER FOREIGN TABLE child INHERIT parent;
 ALTER FOREIGN TABLE child_plain INHERIT plain_parent;
--- From 18 on also of the child by itself, which is not the loader's.
+-- From 18 on, ANALYZE of the parent also analyzes the child by itself, which does not belong to the loader.
 SET client_min_messages = error;
 SET ROLE path_loader;
 SET search_path = path_evil, pg_catalog, load_owner_path, public;
@@ -258,7 +258,7 @@ RESET ROLE;
 RESET client_min_messages;
 SET search_path = load_owner_path, public;
 SELECT tablename, n_distinct FROM pg_stats WHERE schemaname = 'load_owner_path' AND inherited AND attname = 'id' ORDER BY 1;
--- Who may maintain the table only, as the owner of the database may.
+-- A role that may only maintain the table, as the owner of the database may.
 SELECT current_user AS me, current_database() AS database \gset
 ALTER DATABASE :"database" OWNER TO path_loader;
 SET ROLE path_loader;
@@ -268,7 +268,7 @@ ANALYZE child_default;
 ANALYZE child_json;
 ANALYZE child_text;
 ANALYZE child_plain;
--- It is not its parent's owner who asks.
+-- The role that runs ANALYZE is not the parent's owner.
 SET search_path = path_evil, pg_catalog, load_owner_path, public;
 SET client_min_messages = error;
 ANALYZE family;
@@ -280,7 +280,7 @@ ALTER DATABASE :"database" OWNER TO :"me";
 SET ROLE path_deputy;
 ANALYZE child_checked;
 RESET ROLE;
--- Whoever may do it all.
+-- A superuser.
 ANALYZE child;
 ANALYZE family;
 SELECT n_distinct FROM pg_stats WHERE schemaname = 'load_owner_path' AND tablename = 'family' AND inherited AND attname = 'id';

@@ -1,5 +1,5 @@
 --
--- bulk_load of a query's rows: what INSERT makes of it, by either writer.
+-- bulk_load of a query's rows: the result equals INSERT's, with either writer.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -11,8 +11,8 @@ RESET client_min_messages;
 \set schema load_query
 \i :helpers
 \i :load_helpers
--- A load by each writer against core's INSERT of the same query: as many rows and equal tables, or equal errors, and nothing is wrong
--- with heap and indexes.
+-- A load by each writer, compared with core's INSERT of the same query: equal counts and tables, or equal errors, and amcheck finds no error
+-- in heap and indexes.
 CREATE FUNCTION as_insert(definition text, query text, options jsonb DEFAULT '{}', columns text DEFAULT '', more text DEFAULT '') RETURNS SETOF text LANGUAGE plpgsql
 SET client_min_messages = warning AS $$
 DECLARE
@@ -89,7 +89,7 @@ SELECT as_insert('a int', $$SELECT 'x'::text$$);
 SELECT as_insert('a int', $$SELECT 'x'$$);
 SELECT as_insert('a small', $$SELECT i FROM generate_series(98, 101) i$$);
 SELECT as_insert('a varchar(3)', $$VALUES ('abc'), ('abcd')$$);
--- Fewer columns than the table's leave the others to their defaults; a list wants as many.
+-- Fewer columns than the table has: the others get their defaults. A list of columns requires as many values.
 SELECT as_insert('a int, b text DEFAULT ''none'', c serial', $$SELECT i FROM generate_series(1, 300) i$$);
 SELECT as_insert('a int, b text', $$SELECT 1, 'b', 3$$);
 SELECT as_insert('a int, b text', $$SELECT 1$$, '{"columns": ["b", "a"]}', '(b, a)');
@@ -98,9 +98,9 @@ SELECT as_insert('a int, b text, c int GENERATED ALWAYS AS (a * 2) STORED', $$SE
 SELECT as_insert('a int, b text', $$SELECT$$);
 SELECT error_of($$SELECT loaded('SELECT 1', 't', '{"columns": ["x"]}')$$);
 SELECT error_of($$SELECT loaded('SELECT 1, 2', 't', '{"columns": ["a", "a"]}')$$);
--- A column that was dropped is none.
+-- A dropped column takes no value.
 SELECT as_insert('a int, b text, c int', $$SELECT i, i + 1 FROM generate_series(1, 300) i$$, '{}', '', 'ALTER TABLE #.t DROP COLUMN IF EXISTS b');
--- Values that are elsewhere stay there: they are copied.
+-- Out-of-line values are copied into the target.
 CREATE TABLE wide (id int, text text);
 ALTER TABLE wide ALTER text SET STORAGE EXTERNAL;
 INSERT INTO wide SELECT i, repeat(i::text, 4000) FROM generate_series(1, 20) i;
@@ -111,11 +111,11 @@ SELECT count(*), sum(length(text)) FROM loaded.t;
 ROLLBACK;
 CREATE FUNCTION grown(n int) RETURNS int[] LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ DECLARE made int[] := '{}'; BEGIN FOR i IN 1..n LOOP made[i] := i; END LOOP; RETURN made; END $$;
 SELECT as_insert('a int, b int[] CHECK (cardinality(b) < 4000)', 'SELECT i, load_query.grown(i) FROM generate_series(1, 3000, 300) i');
--- A foreign table's rows: what is wrong with its file is said of that.
+-- A foreign table's rows: an error in its file has the file's CONTEXT.
 CALL make_table('ft', 'a int, b text', '', E'1\tone\nx\ttwo\n');
 SELECT error_of($$SELECT loaded('SELECT b, a FROM ft', 't', '{"columns": ["b", "a"]}')$$);
 SELECT loaded FROM loaded('SELECT b FROM ft', 't', '{"columns": ["b"], "limit": 1}');
--- An identity column takes what is given, as in COPY.
+-- An identity column takes the query's values, as in COPY.
 CREATE TABLE ident (id int GENERATED ALWAYS AS IDENTITY, b text);
 SELECT loaded FROM loaded('VALUES (7, ''seven'')', 'ident');
 SELECT loaded FROM loaded('VALUES (''one'')', 'ident', '{"columns": ["b"]}');
@@ -130,7 +130,7 @@ CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO 
 CREATE TABLE noted (a int);
 CREATE TRIGGER before_all BEFORE INSERT ON noted FOR EACH STATEMENT EXECUTE FUNCTION note();
 CREATE TRIGGER after_each AFTER INSERT ON noted FOR EACH ROW EXECUTE FUNCTION note();
--- The query does not see what the statement's triggers do, nor its own rows.
+-- The query sees neither changes by the statement's triggers nor its own rows.
 SELECT * FROM loaded('SELECT count(*) FROM load_query.log UNION ALL SELECT count(*) FROM load_query.noted', 'noted', '{"writer": "direct"}');
 TABLE log;
 TRUNCATE log, noted;
@@ -149,7 +149,7 @@ SELECT error_of($e$SELECT loaded($$VALUES (12, 'by view'), (1, 'hidden')$$, 'sho
 CREATE RULE twice AS ON INSERT TO noted DO ALSO INSERT INTO load_query.log VALUES (NEW.a);
 SELECT error_of($$SELECT loaded('SELECT 1', 'noted')$$);
 DROP RULE twice ON noted;
--- The target itself is read as it was; however often, and by index.
+-- A query on the target sees its earlier rows, also if it scans the target several times, and by index.
 CREATE TABLE self (a int PRIMARY KEY);
 INSERT INTO self SELECT generate_series(1, 1000);
 SELECT * FROM loaded('SELECT s.a + 1000 * o.a FROM self s, (VALUES (1), (2)) o (a) WHERE EXISTS (SELECT FROM self x WHERE x.a = s.a)', 'self', '{"writer": "direct"}');
@@ -161,7 +161,7 @@ SELECT count(*) FROM verify_heapam('self');
 SELECT * FROM loaded('SELECT a + 9000 FROM (VALUES (1), (2)) v (a)', 'self');
 SELECT * FROM loaded('SELECT a + 1 FROM self WHERE a = 9002 FOR UPDATE', 'self');
 DELETE FROM self;
--- Volatile functions may look for the rows before: they find them.
+-- Volatile functions may query the target: they see the rows inserted before.
 CREATE FUNCTION there() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN (SELECT count(*) FROM load_query.self); END $$;
 SELECT * FROM loaded('SELECT there() FROM generate_series(1, 3)', 'self');
 TABLE self ORDER BY a;
@@ -173,7 +173,7 @@ SELECT writer, notes FROM loaded($$SELECT nextval('load_query.numbers') FROM gen
 ALTER FUNCTION there STABLE PARALLEL RESTRICTED;
 SELECT * FROM loaded('SELECT 1000 * i + there() FROM generate_series(1, 3) i', 'self');
 SELECT a FROM self WHERE a >= 100 ORDER BY a;
--- Rows come one by one: nobody could keep all of these, and what is behind the limit is not even computed.
+-- Rows are computed one by one: all of them would not fit anywhere, and rows behind the limit are not computed.
 CREATE TABLE few (a int8, b int8);
 SELECT * FROM loaded('SELECT generate_series(1, 1000000000000)', 'few', '{"limit": 3}');
 SELECT * FROM loaded('SELECT * FROM generate_series(1, 1000000000000)', 'few', '{"limit": 3, "where": "a % 1000 = 0"}');
@@ -187,7 +187,7 @@ SELECT * FROM loaded('SELECT * FROM unnest(ARRAY[7, 8], ARRAY[9, 10])', 'few');
 SELECT * FROM loaded('SELECT a, ordinality FROM unnest(ARRAY[20, 21]) WITH ORDINALITY u (a)', 'few');
 SELECT * FROM loaded('SELECT (f).a, (f).b FROM fews() f', 'few', '{"limit": 0}');
 TABLE few;
--- What goes wrong in the middle of a query leaves nothing behind; it is about no row of the load.
+-- An error in the middle of a query rolls back the load, and is not about a row of the load.
 CREATE TABLE broken (a int PRIMARY KEY, b int CHECK (b <> 13));
 SELECT error_of($$SELECT loaded('SELECT i, 10 / (5000 - i) FROM generate_series(1, 9999) i', 'broken')$$);
 SELECT error_of($$SELECT loaded('SELECT i, 10 / (5000 - i) FROM generate_series(1, 9999) i', 'broken', '{"writer": "buffered"}')$$);
@@ -197,7 +197,7 @@ SELECT error_of($$SELECT loaded('SELECT i % 3000, 1 FROM generate_series(1, 4000
 SELECT count(*), pg_relation_size('broken') > 0 AS appended FROM broken;
 SELECT count(*) FROM verify_heapam('broken');
 SELECT bt_index_check('broken_pkey', true);
--- Rows that violate constraints are rejected, by their numbers; what the query raises is not about a row.
+-- Rows that violate constraints are rejected, with their row numbers; errors of the query itself are not about a row.
 SELECT * FROM loaded('SELECT nullif(i % 3000, 5), i % 20 FROM generate_series(1, 4000) i', 'broken', '{"on_error": "table"}');
 SELECT line_number, byte_offset, column_name, raw_field, raw_line, sqlstate, constraint_name FROM bulk_rejects WHERE target = 'load_query.broken' AND line_number IN (5, 13, 33, 3001, 3002, 4000) ORDER BY line_number, sqlstate;
 SELECT count(*), max(path) FROM bulk_rejects WHERE target = 'load_query.broken';
@@ -215,27 +215,27 @@ SELECT * FROM loaded('VALUES (2, 7), (4, 1), (4, 2)', 'broken', '{"on_duplicate"
 SELECT * FROM loaded('SELECT a, b + 100 FROM broken', 'broken', '{"on_duplicate": "keep_new"}');
 TABLE broken ORDER BY a;
 SELECT bt_index_check('broken_pkey', true);
--- Frozen rows would be there for the query at once.
+-- Frozen rows would be visible to the query at once, so freeze is refused if the query reads the target.
 BEGIN;
 TRUNCATE self;
 SELECT error_of($$SELECT loaded('SELECT 1 FROM self', 'self', '{"freeze": true}')$$);
 SELECT rows_loaded, writer FROM bulk_load(NULL, 'self', '{"query": "SELECT generate_series(1, 500)", "freeze": true, "lock": "share", "analyze": true}');
 COMMIT;
 SELECT count(*) FROM self;
--- What is no query.
+-- Texts that are not a query.
 SELECT error_of(format('SELECT loaded(%L, ''t'')', q)) FROM unnest(ARRAY['', 'SELECT 1; SELECT 2', 'DELETE FROM t', 'INSERT INTO t VALUES (1) RETURNING a', 'WITH d AS (DELETE FROM t RETURNING a) SELECT a FROM d',
 	'SELECT 1 INTO x', 'SELECT $1', 'SELEC 1', 'SELECT nothing FROM t', 'SELECT 1) x; DROP TABLE t; --', 'SHOW port', 'VALUES (DEFAULT)', 'EXPLAIN SELECT 1']) q;
 \set VERBOSITY default
 SELECT * FROM loaded('SELECT 1, ''a'', ''x''', 't');
 SELECT * FROM loaded('SELECT 1, now(), now()', 't');
--- Options that a query does not go with.
+-- Options that cannot be combined with a query.
 SELECT error_of($$SELECT bulk_load('/x', 't', '{"query": "SELECT 1"}')$$);
 SELECT error_of(format('SELECT loaded(''SELECT 1'', ''t'', %L)', o)) FROM unnest(ARRAY['{"format": "csv"}', '{"program": true}', '{"once": true}', '{"skip": 1}', '{"match_by": "name"}', '{"on_error": "ignore"}', '{"large_object": 1}',
 	'{"columns": ["a", {"name": "b", "expr": "upper(b)"}]}', '{"server": "bulk_files"}']) o;
 SELECT error_of(format('SELECT bulk_load(NULL, ''t'', %L)', o)) FROM unnest(ARRAY['{"query": null}', '{"query": ["SELECT 1"]}', '{"query": 1}']) o;
 SELECT error_of($$SELECT bulk_check(NULL, 't', '{"query": "SELECT 1"}')$$);
 SELECT error_of($$SELECT bulk_load(NULL, 't')$$);
--- Rights: those of who calls, and none to files.
+-- Privileges: the caller's on the tables, and none on files.
 CREATE ROLE regress_load_query LOGIN;
 GRANT USAGE ON SCHEMA load_query TO regress_load_query;
 GRANT INSERT (a), SELECT (a) ON t TO regress_load_query;
@@ -250,7 +250,7 @@ SELECT rows_loaded FROM bulk_load(NULL, 't', '{"query": "SELECT a FROM rows_of"}
 SELECT error_of($$SELECT bulk_load(NULL, 't', '{"query": "SELECT a FROM secret"}')$$);
 SELECT error_of($$SELECT bulk_load(NULL, 't', '{"query": "SELECT 1, ''b''"}')$$);
 SELECT error_of($$SELECT bulk_load(NULL, 'secret', '{"query": "SELECT 1"}')$$);
--- A job is its owner's.
+-- A job runs its query as the job's owner.
 SELECT bulk_enqueue(NULL, 't', '{"query": "SELECT a + 1000 FROM rows_of"}') AS job \gset
 SELECT bulk_wait(:job);
 SELECT path, options, status, rows_loaded FROM bulk_jobs WHERE job_id = :job;
@@ -263,7 +263,7 @@ SELECT error_of($$SELECT bulk_enqueue(NULL, 't', '{"query": "SELEC 1"}')$$);
 SELECT error_of($$SELECT bulk_enqueue(NULL, 't')$$);
 RESET ROLE;
 SELECT a FROM t WHERE a > 1000;
--- It can be stopped: by a limit of time, in the query and between rows.
+-- A load can be canceled by statement_timeout, within the query and between rows.
 SET statement_timeout = '300ms';
 \set VERBOSITY sqlstate
 SELECT loaded('SELECT generate_series(1, 1000000000000)', 'few');
@@ -273,7 +273,7 @@ SELECT loaded('SELECT count(*) FROM generate_series(1, 1000000000) a, generate_s
 RESET statement_timeout;
 SELECT count(*) FROM few;
 SELECT count(*) FROM verify_heapam('few');
--- Within functions, savepoints and cursors of others.
+-- In functions, with savepoints, and while other cursors are open.
 DO $$
 DECLARE
 	r record;

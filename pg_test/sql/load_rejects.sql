@@ -1,5 +1,5 @@
 --
--- Rows that a load leaves out.
+-- Rejects: records and rows that a load leaves out.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -14,7 +14,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- A row takes its time, so that all processes get some.
+-- A slow function, so that all processes get rows.
 CREATE FUNCTION slowly(a int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
 	IF a % 5 = 0 THEN
@@ -22,7 +22,7 @@ BEGIN
 	END IF;
 	RETURN true;
 END $$;
--- Several processes leave out what one does, and name the same line when it is too much.
+-- Several processes reject the rows that one process rejects, and report the same line when reject_limit is exceeded.
 SELECT string_agg(CASE WHEN i % 7 = 3 THEN 'x' ELSE '' END || i || ',' || repeat('y', i % 13), E'\n') || E'\n' AS content
 FROM generate_series(1, 1000) i \gset
 SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "on_error": "ignore"}');
@@ -33,16 +33,16 @@ SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "
 SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 70}');
 SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 1}');
 SELECT alike('a int CHECK (slowly(a)), b text', 'z' || :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 2}');
--- Another error that comes first, or not.
+-- With another error that comes before or after this line.
 SELECT alike('a int CHECK (slowly(a) AND a <> 501), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 72}');
 SELECT alike('a int CHECK (slowly(a) AND a <> 501), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 71}');
 SELECT alike('a int CHECK (slowly(a) AND a <> 501), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 70}');
--- Each process knows the settings that values depend on.
+-- Workers use the settings that values depend on.
 SET DateStyle = 'ISO, DMY';
 SELECT alike('a date, b int', string_agg(format('%s.%s.2024,%s', i % 28 + 1, i % 14, i), E'\n'), '{"format": "csv", "on_error": "ignore"}')
 FROM generate_series(1, 600) i;
 RESET DateStyle;
--- One process where values are converted in subtransactions, and where each is spoken of.
+-- One process: values that are converted in subtransactions, and a message for each reject.
 CREATE DOMAIN small AS int CHECK (VALUE < 100);
 CALL write_bytes('t', convert_to(E'1\n200\n3\n', 'UTF8'));
 CREATE TABLE smalls (a small);
@@ -50,7 +50,7 @@ SELECT loaded, rejected FROM figures('t', 'smalls', '{"on_error": "ignore", "log
 SELECT loaded, rejected FROM figures('t', 'smalls', '{"on_error": "set_null", "workers": 2}');
 SELECT array_agg(a), count(*) FROM smalls;
 SELECT * FROM verify_heapam('smalls');
--- Into a table: rows that something is wrong with, whatever it is.
+-- on_error table: rows with every kind of error.
 CREATE TABLE kinds (a int NOT NULL CHECK (a <> 7), b text, c date);
 CALL write_bytes('t', convert_to(E'1,one,2024-01-01\n2\n3,x,y,z\n,null,2024-01-01\n7,seven,2024-01-01\nx1,bad,2024-01-01\n8,', 'UTF8')
 	|| '\xff'::bytea || convert_to(E',2024-01-01\n9,nine,2024-99-01\n12,y,2024-01-01\n9,"a\nb",2024-01-02\n4,cr\rx,2024-01-01\n'
@@ -92,20 +92,20 @@ SELECT alike('a int NOT NULL CHECK (slowly(a) AND a > 0), b text', :'bytes'::byt
 SELECT alike('a int, b text', repeat(E'1,x\r\n2,a\nb\r\n3,c\rd\r\n4,"x\r\ny"\r\n5\r\n6,z\r\n', 30), '{"format": "csv", "on_error": "table"}');
 SELECT alike('a int, b text', repeat(E'1,x\r2,a\nb\r3,c\r4,"x\ry"\r5\r6,z\r', 30), '{"format": "csv", "on_error": "table"}');
 SELECT alike('a int, b text', repeat(E'1\tx\n', 30) || repeat(E'2\ta\rb\\\nc\n3\\\\\tx\n', 30), '{"on_error": "table"}');
--- No more than reject_cap are kept.
+-- At most reject_cap rejects are kept.
 SET pg_bulk.reject_cap = 5;
 SELECT count(*) FROM alike('a int NOT NULL CHECK (slowly(a) AND a > 0), b text', :'bytes'::bytea, '{"format": "csv", "on_error": "table"}') said
 WHERE said ~ ' 175 rejected, 5 kept$';
 SELECT loaded, rejected, notes FROM figures('t', 'kinds', '{"format": "csv", "on_error": "table", "columns": ["a", "b"]}');
 RESET pg_bulk.reject_cap;
--- A spool that does not stay in memory.
+-- A spool of rejects that exceeds memory.
 SELECT string_agg(CASE WHEN i % 2 = 0 THEN i::text ELSE 'x' || repeat('y', i) END, E'\n') AS content FROM generate_series(1, 3000) i \gset
 CALL write_file('t', :'content');
 CREATE TABLE numbers (a int);
 SELECT loaded, rejected FROM figures('t', 'numbers', '{"on_error": "table"}');
 SELECT count(*), sum(length(raw_line)), bool_and(raw_line = raw_field AND length(raw_line) = line_number + 1) FROM bulk_rejects WHERE target LIKE '%numbers';
--- The buffered writer: what is wrong with a record is survived, what the INSERT says of a row is not; a failing load shows
--- what it has rejected.
+-- The buffered writer: an error in a record is survived, an error that the INSERT raises for a row is not. A failing load shows
+-- its first rejects.
 CREATE VIEW kinds_view AS SELECT * FROM kinds;
 CALL write_file('t', E'11,one,2024-01-01\n2\n13,x,y,z\nx1,bad,2024-01-01\n14,"a\nb",2024-01-02\n');
 SELECT loaded, rejected, writer FROM figures('t', 'kinds_view', '{"format": "csv", "on_error": "table", "skip": 1}');
@@ -114,19 +114,19 @@ SELECT error_of($$SELECT bulk_load(data_path('t'), 'kinds_view', '{"format": "cs
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'kinds_view', '{"format": "csv", "on_error": "table", "reject_limit": "50%"}')$$);
 CALL write_file('t', E'2\n7,seven,2024-01-01\n');
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'kinds_view', '{"format": "csv", "on_error": "table"}')$$);
--- What is no reject: errors of expressions, and of all that is not about a record.
+-- Errors that are not rejects: those of expressions, and all that do not concern a record.
 CREATE TABLE generated (a int, b int GENERATED ALWAYS AS (10 / a) STORED);
 CALL write_file('t', E'x\n5\n0\n');
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'generated', '{"on_error": "table"}')$$);
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'generated', '{"on_error": "table", "where": "1 / a > 0"}')$$);
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'generated', '{"on_error": "table", "header": "match"}')$$);
--- Rejects are rows of the transaction that loads.
+-- Rejects are rows of the loading transaction.
 BEGIN;
 SELECT loaded, rejected FROM figures('t', 'numbers', '{"on_error": "table"}');
 SELECT count(*) FROM bulk_rejects WHERE path = data_path('t') AND target LIKE '%numbers' AND message LIKE '%: "x"';
 ROLLBACK;
 SELECT count(*) FROM bulk_rejects WHERE path = data_path('t') AND target LIKE '%numbers' AND message LIKE '%: "x"';
--- Those of a job remain when it fails.
+-- Rejects of a failed job stay.
 SET client_min_messages = warning;
 SELECT string_agg('x' || repeat('y', i), E'\n') AS content FROM generate_series(1, 3000) i \gset
 CALL write_file('job', :'content');
@@ -150,7 +150,7 @@ SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "ign
 SELECT loaded, rejected FROM figures('t', 'numbers', '{"on_error": "ignore", "reject_limit": "34%"}');
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "ignore", "reject_limit": "33%"}')$$);
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "ignore", "reject_limit": "0%"}')$$);
--- bulk_check says what a load would reject, and writes nothing: no row, no reject, no transaction id.
+-- bulk_check returns the records that a load would reject, and writes nothing: no row, no reject, no transaction ID.
 CREATE TABLE checked (LIKE kinds INCLUDING ALL, d bigint GENERATED ALWAYS AS (a * 2) STORED, e int DEFAULT 5 CHECK (e = 5));
 CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -168,7 +168,7 @@ COMMIT;
 SELECT count(*) FROM bulk_check(data_path('t'), 'parts', '{"format": "csv"}');
 SELECT count(*) = :rejects FROM bulk_rejects;
 SELECT count(*) FROM checked;
--- By several processes.
+-- With several processes.
 CALL write_bytes('t', :'bytes'::bytea);
 SET pg_bulk.chunk_size = 64;
 SELECT count(*), sum(line_number), count(DISTINCT line_number) FROM bulk_check(data_path('t'), 'texts', '{"format": "csv", "workers": 3, "where": "slowly(a)"}');
@@ -178,13 +178,13 @@ SET pg_bulk.reject_cap = 3;
 SELECT count(*) FROM bulk_check(data_path('t'), 'texts', '{"format": "csv", "workers": 0}');
 RESET pg_bulk.reject_cap;
 CALL write_file('t', E'x\n5\n0\n');
--- What is an error for a load, too, and what cannot be checked.
+-- Errors of bulk_check: those that a load raises as well, and targets that cannot be checked.
 SELECT error_of($$SELECT bulk_check(data_path('t'), 'generated')$$);
 SELECT error_of($$SELECT bulk_check(data_path('nowhere'), 'generated')$$);
 SELECT error_of($$SELECT bulk_check(NULL, 'generated')$$);
 SELECT error_of($$SELECT bulk_check(data_path('t'), 'kinds_view')$$);
 SELECT error_of($$SELECT bulk_check(data_path('t'), 'generated', '{"on_eror": "table"}')$$);
--- Everybody sees the rejects of their own loads, and nobody writes any.
+-- Each role sees the rejects of its own loads. No role can write any.
 SET client_min_messages = warning;
 CREATE ROLE reject_loader IN ROLE pg_read_server_files;
 CREATE ROLE reject_other;
@@ -212,7 +212,7 @@ DELETE FROM bulk_rejects;
 UPDATE bulk_rejects SET message = '';
 SET pg_bulk.reject_cap = 7;
 RESET ROLE;
--- Nothing is evaluated for its indexes.
+-- If the table of rejects has an index with an expression or a condition, the load fails: nothing may be evaluated there.
 BEGIN;
 CREATE INDEX ON bulk_reject (lower(message));
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "table"}')$$);

@@ -1,5 +1,5 @@
 --
--- Who may load what: the right to read files, to insert into the columns, to look at them, to truncate, to lock.
+-- Privileges of a load: reading files, INSERT on the columns, SELECT, TRUNCATE, locking.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -29,7 +29,7 @@ RETURNS SETOF text LANGUAGE sql AS $$
 		target, options))
 $$;
 
--- Files. Without the right nobody learns whether there is one.
+-- Files. Without the privilege, the error does not tell whether the file exists.
 SET ROLE load_neither;
 SELECT says('f.csv', 't');
 SELECT says('no such file', 't');
@@ -50,11 +50,11 @@ SELECT says('exit 3', 't', '{"format": "csv", "columns": ["a", "b"], "program": 
 RESET ROLE;
 TABLE t ORDER BY a;
 
--- Columns: as in COPY, those that the file has fields for.
+-- Columns: as in COPY, INSERT is required on those that the file has fields for.
 REVOKE ALL ON t FROM load_files;
 SET ROLE load_files;
 SELECT says('f.csv', 't');
--- The table's rights are asked before the file is looked at.
+-- The table's privileges are checked before the file is opened.
 SELECT says('no such file', 't');
 RESET ROLE;
 GRANT INSERT (a) ON t TO load_files;
@@ -65,7 +65,7 @@ GRANT INSERT (b) ON t TO load_files;
 SET ROLE load_files;
 SELECT says('f.csv', 't');
 SELECT says('f.csv', 't', '{"format": "csv"}');
--- By name, the header tells which columns; without any right to insert it is not read.
+-- With match_by = name the header lists the columns. Without INSERT on any column the header is not read.
 SELECT says('named.csv', 't', '{"format": "csv", "match_by": "name"}');
 RESET ROLE;
 REVOKE INSERT (b) ON t FROM load_files;
@@ -78,7 +78,7 @@ SET ROLE load_files;
 SELECT says('no such file', 't', '{"format": "csv", "match_by": "name"}');
 RESET ROLE;
 
--- The where clause wants SELECT on what it looks at; but a default needs no right.
+-- The where clause requires SELECT on the columns it uses; a default requires no privilege.
 GRANT INSERT (a, b) ON t TO load_files;
 SET ROLE load_files;
 SELECT says('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "where": "a > 1", "writer": "buffered"}');
@@ -96,7 +96,7 @@ SELECT says('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "lock": "sha
 RESET ROLE;
 GRANT INSERT, TRUNCATE ON t TO load_files;
 SET ROLE load_files;
-SET client_min_messages = error;		-- Core's warning that only the owner may analyze it differs between versions.
+SET client_min_messages = error;		-- Only an owner may run ANALYZE; core's warning differs between versions.
 SELECT says('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "truncate": true, "analyze": true}');
 RESET client_min_messages;
 RESET ROLE;
@@ -106,7 +106,7 @@ SELECT says('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "lock": "sha
 RESET ROLE;
 SELECT count(*) FROM t;
 
--- Through a function of somebody who has the right.
+-- Through a SECURITY DEFINER function whose owner has the privilege.
 CREATE FUNCTION import(file text) RETURNS bigint LANGUAGE sql SECURITY DEFINER AS $$
 	SELECT rows_loaded FROM public.bulk_load(load_rights.data_path(file), 'load_rights.t', '{"format": "csv", "columns": ["a", "b"]}')
 $$;
@@ -115,7 +115,7 @@ SET ROLE load_neither;
 SELECT import('f.csv');
 RESET ROLE;
 
--- Row-level security: a policy that applies to the caller is applied to each row.
+-- Row-level security: a policy for the caller is applied to each row.
 ALTER TABLE t ENABLE ROW LEVEL SECURITY;
 CREATE POLICY small ON t FOR INSERT WITH CHECK (a < 2);
 SET ROLE load_files;
@@ -124,18 +124,18 @@ SELECT loaded, filtered, writer, notes FROM figures('f.csv', 't', '{"format": "c
 SET row_security = off;
 SELECT says('f.csv', 't');
 RESET row_security;
--- The owner is exempt.
+-- The owner is exempt from policies.
 SET ROLE load_owner;
 SELECT loaded, notes FROM figures('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "writer": "buffered"}');
 RESET ROLE;
 
--- The schema of the extension's sequence and of the target is the caller's business, the sequence is not.
+-- The caller needs USAGE on the schemas of the extension and the target, but no privilege on the sequence.
 SET ROLE load_owner;
 SELECT * FROM error_of('SELECT nextval(''public.bulk_load_id_seq'')');
 SELECT * FROM error_of('SELECT setval(''public.bulk_load_id_seq'', 1)');
 RESET ROLE;
 
--- Fenced in.
+-- allowed_directories excludes the file.
 ALTER SYSTEM SET pg_bulk.allowed_directories = '/nowhere';
 SELECT pg_reload_conf();
 \c -
@@ -144,7 +144,7 @@ SET search_path = load_rights, public;
 \set ECHO none
 SELECT set_config('test.dir', :'data', false) AS data \gset
 \set ECHO all
--- It can be told whether there is a file.
+-- A caller with the privilege is told whether the file exists.
 SELECT says('f.csv', 't');
 SELECT says('missing.csv', 't');
 ALTER SYSTEM RESET pg_bulk.allowed_directories;

@@ -1,6 +1,6 @@
 --
--- What can be loaded, and what happens to the rows there: partitions, views, foreign tables, rules, triggers,
--- constraints; and what the notes, or the refusal of the direct writer, say of it.
+-- Targets of a load: partitions, views, foreign tables, rules, triggers,
+-- constraints; and the notes, or the error of the direct writer, for each.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -19,7 +19,7 @@ CALL write_file('f', E'1\tone\n2\ttwo\n3\tthree\n');
 CREATE FUNCTION says(target text, options jsonb DEFAULT '{}', file text DEFAULT 'f') RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT error_of(format('SELECT * FROM bulk_load(%L, %L, %L)', data_path(file), target, options))
 $$;
--- What the direct writer says to it.
+-- The error of the direct writer.
 CREATE FUNCTION directly(target text) RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT says(target, '{"writer": "direct"}')
 $$;
@@ -39,7 +39,7 @@ SELECT loaded FROM figures('f', 'typed');
 SELECT tableoid::regclass, * FROM parent ORDER BY 1, 2;
 SELECT (SELECT count(*) FROM temp_t), (SELECT count(*) FROM unlogged_t), (SELECT count(*) FROM typed);
 
--- Partitions: routed by the server, whatever the order of columns is in them.
+-- Partitions: the server routes the rows, with any order of columns in the partitions.
 CREATE TABLE parts (a int, b text, g int GENERATED ALWAYS AS (a * 10) STORED) PARTITION BY RANGE (a);
 CREATE TABLE part_low PARTITION OF parts FOR VALUES FROM (0) TO (2);
 CREATE TABLE part_high (b text, gone int, g int GENERATED ALWAYS AS (a * 10) STORED, a int);
@@ -99,7 +99,7 @@ SELECT * FROM figures('f', 'foreign_t', '{"limit": 2}');
 SELECT * FROM remote ORDER BY a;
 SELECT split_part(says, E'\n', 1) FROM says('foreign_t') WHERE says NOT LIKE 'CONTEXT: remote%';
 SELECT directly('foreign_t');
--- It takes rows two at a time, and leaves one out: of which file that was, nobody can tell.
+-- The foreign table takes batches of two rows, and a trigger leaves one row out: the file of this row cannot be determined.
 \! mkdir -p "$PGB_DATA/load_targets_files"
 CALL write_file('load_targets_files/1', E'11\tx\n12\tx\n13\tx\n');
 CALL write_file('load_targets_files/2', E'14\tx\n15\tx\n16\tx\n');
@@ -111,7 +111,7 @@ SELECT :rows_loaded, :rows_filtered;
 CREATE FOREIGN TABLE read_only (a int, b text) SERVER bulk_files OPTIONS (filename 'f');
 SELECT says('read_only');
 
--- What takes no rows.
+-- Targets that take no rows.
 CREATE MATERIALIZED VIEW materialized AS SELECT 1 AS a, 'x' AS b;
 CREATE SEQUENCE seq;
 CREATE INDEX idx ON base (a);
@@ -120,7 +120,7 @@ SELECT says('seq');
 SELECT says('idx');
 SELECT says('row_type');
 
--- Rules. COPY would not see them.
+-- Rules. COPY would ignore them.
 CREATE TABLE ruled (a int, b text);
 CREATE TABLE log (a int, b text, what text);
 CREATE RULE also AS ON INSERT TO ruled DO ALSO INSERT INTO log VALUES (NEW.a, NEW.b, 'also');
@@ -128,7 +128,7 @@ SELECT * FROM figures('f', 'ruled');
 SELECT says('ruled', '{"columns": ["a", "b"], "where": "a <> 2", "limit": 1, "skip": 1}');
 TABLE ruled ORDER BY a, b;
 TABLE log ORDER BY a, what;
--- The rule makes two statements, each of which reads the file.
+-- The rule results in two statements, each of which reads the file.
 SELECT * FROM error_of($$SELECT bulk_load('printf "4\\tfour\\n"', 'ruled', '{"program": true}')$$);
 SELECT directly('ruled');
 DROP RULE also ON ruled;
@@ -138,12 +138,12 @@ SELECT * FROM figures('f', 'ruled');
 TABLE ruled ORDER BY a;
 TABLE log ORDER BY a;
 DROP RULE instead ON ruled;
--- A rule whose statement reads the rows once for each row of another table.
+-- A rule whose statement reads the rows once for each row of a set.
 CREATE RULE crossing AS ON INSERT TO ruled DO INSTEAD INSERT INTO log SELECT NEW.a, NEW.b, 'n ' || n FROM generate_series(1, 2) n;
 TRUNCATE ruled, log;
 SELECT * FROM figures('f', 'ruled');
 TABLE log ORDER BY a, what;
--- The same with a plan that begins anew for each of them.
+-- The same with a plan that rescans the rows.
 TRUNCATE ruled, log;
 SET enable_material = off;
 SELECT * FROM figures('f', 'ruled');
@@ -153,7 +153,7 @@ ALTER TABLE ruled DISABLE RULE crossing;
 SELECT loaded, notes FROM figures('f', 'ruled', '{"writer": "buffered"}');
 SELECT public.verify_heapam('ruled');
 
--- BEFORE triggers change rows and leave some out.
+-- BEFORE triggers change rows and skip some.
 CREATE TABLE triggered (a int, b text);
 CREATE FUNCTION before_row() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -170,7 +170,7 @@ SELECT directly('triggered');
 ALTER TABLE triggered DISABLE TRIGGER before_row;
 SELECT loaded, notes FROM figures('f', 'triggered', '{"writer": "buffered"}');
 DROP TRIGGER before_row ON triggered;
--- Errors of row triggers are about a line, those of others are not: COPY's CONTEXT and ours.
+-- Errors in row triggers name a line, those in statement triggers do not: COPY's CONTEXT, and pg_bulk's.
 CREATE FUNCTION complain() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	IF TG_LEVEL = 'STATEMENT' OR NEW.a = 2 THEN
@@ -218,7 +218,7 @@ SELECT * FROM figures('f', 'parts');
 TABLE parts ORDER BY a;
 SELECT directly('parts');
 
--- Keys. Each load finds them violated where COPY does.
+-- Keys. Each load reports a violation when COPY does.
 CREATE TABLE keyed (a int PRIMARY KEY, b text);
 SELECT says('keyed', '{"writer": "buffered"}');
 SELECT says('keyed', '{"writer": "buffered"}');
@@ -239,7 +239,7 @@ CALL write_file('g', E'1\tone\n9\tnine\n');
 SELECT says('referring', '{}', 'g');
 SELECT count(*) FROM referring;
 
--- Other obstacles.
+-- Other reasons against the direct writer.
 CREATE ACCESS METHOD load_heap TYPE TABLE HANDLER heap_tableam_handler;
 CREATE TABLE other_method (a int, b text) USING load_heap;
 SELECT * FROM figures('f', 'other_method');
@@ -254,7 +254,7 @@ SELECT notes FROM figures('f', 'keyed', '{"limit": 0}');
 SELECT directly('keyed');
 SELECT pg_replication_origin_session_reset();
 SELECT pg_replication_origin_drop('load_targets');
--- An index method that is not one of the server's own.
+-- An index access method that is not one of core's.
 SET client_min_messages = error;
 CREATE EXTENSION bloom;
 RESET client_min_messages;
@@ -267,7 +267,7 @@ SELECT count(*) FROM other_index WHERE r = 1;
 RESET enable_seqscan;
 DROP TABLE other_index;
 DROP EXTENSION bloom;
--- A row that takes another's place is an update, which a publication may not be able to pass on.
+-- A replaced row is an UPDATE, which a publication without a replica identity cannot publish.
 CREATE TABLE published (r int UNIQUE, t text);
 SET client_min_messages = error;
 CREATE PUBLICATION load_targets FOR TABLE published WITH (publish = 'update');
@@ -280,7 +280,7 @@ SELECT * FROM published WHERE r = 1;
 DROP TABLE published;
 DROP PUBLICATION load_targets;
 
--- A table that Citus has spread over other servers. Here an extension of that name is made of another one.
+-- A table that Citus distributes. Here another extension is renamed to citus.
 BEGIN;
 SET LOCAL allow_system_table_mods = on;
 CREATE TABLE pg_catalog.pg_dist_partition (logicalrelid regclass, partmethod "char");
@@ -292,7 +292,7 @@ SELECT says('keyed', '{"writer": "buffered"}');
 SELECT loaded FROM figures('f', 'other_method');
 ROLLBACK;
 
--- Names that want quotes, and a column with the name of what we call the row.
+-- Names that need quotes, and a column with the name of the row in pg_bulk's own statement.
 CREATE SCHEMA "Load ""Targets""";
 CREATE TABLE "Load ""Targets"""."The table" (r int, "Col ""x""" text, f text);
 CALL write_file('g', E'1\tone\tx\n');

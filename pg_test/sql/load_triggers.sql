@@ -1,6 +1,6 @@
 --
--- Triggers and foreign keys of loaded tables: what fires, in which order, and what it sees is what COPY makes of it; and
--- so is what foreign keys say, whether they are checked row by row or together.
+-- Triggers and foreign keys of loaded tables. The triggers that fire, their order, the rows they see, and errors of foreign keys are
+-- those of COPY, whether keys are checked row by row or together.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -25,7 +25,7 @@ BEGIN
 	INSERT INTO log (line) VALUES (concat_ws(' ', TG_NAME, TG_WHEN, TG_LEVEL, TG_TABLE_NAME, CASE TG_LEVEL WHEN 'ROW' THEN NEW::text END, rows));
 	RETURN NULL;
 END $$;
--- What is logged when a file is loaded, if it is the same for COPY; else both. A deferred trigger's lines come last.
+-- The log of a load, shown once if it equals that of COPY; else both. A deferred trigger's lines come last.
 CREATE FUNCTION fired(target text, file text DEFAULT 'three', options jsonb DEFAULT '{"writer": "direct"}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	copys text[];
@@ -52,7 +52,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Order, what is seen, conditions, ways to be disabled.
+-- Order, visible rows, conditions, triggers disabled in each way.
 CREATE TABLE t (a int PRIMARY KEY, b text, c int GENERATED ALWAYS AS (a * 2) STORED);
 CREATE TRIGGER z_after AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION note('t');
 CREATE TRIGGER after AFTER INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION note('t');
@@ -70,13 +70,13 @@ SELECT fired('t');
 SET session_replication_role = local;
 SELECT fired('t');
 RESET session_replication_role;
--- Constraint triggers, now and later.
+-- Constraint triggers, immediate and deferred.
 CREATE TABLE deferred (a int, b text);
 CREATE CONSTRAINT TRIGGER later AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note('deferred');
 CREATE CONSTRAINT TRIGGER now AFTER INSERT ON deferred DEFERRABLE FOR EACH ROW WHEN (NEW.a <> 1) EXECUTE FUNCTION note('deferred');
 CREATE TRIGGER statement AFTER INSERT ON deferred EXECUTE FUNCTION note('deferred');
 SELECT fired('deferred');
--- Partitions: the trigger of the parent is each partition's, and a partition has its own; rows are in its order.
+-- Partitions: each one has the parent's trigger, and may have its own; rows are in the partition's column order.
 CREATE TABLE parts (a int, b text) PARTITION BY RANGE (a);
 CREATE TABLE part_low (b text, gone int, a int);
 ALTER TABLE part_low DROP gone;
@@ -88,7 +88,7 @@ CREATE TRIGGER statement AFTER INSERT ON parts EXECUTE FUNCTION note('parts');
 CREATE TRIGGER not_fired AFTER INSERT ON part_low EXECUTE FUNCTION note('parts');
 SELECT array_agg(fired ORDER BY fired) FROM (SELECT fired('parts')) s WHERE fired NOT LIKE 'COPY: %';
 SELECT count(*) FROM (SELECT fired('parts')) s WHERE fired LIKE 'COPY: %' AND substr(fired, 7) NOT IN (SELECT fired('parts'));
--- Errors keep what they say.
+-- Errors keep their fields.
 CREATE FUNCTION complain() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	IF NEW.a = 1 THEN
@@ -112,7 +112,7 @@ SELECT fields($$SELECT bulk_load(data_path('three'), 'deferred')$$);
 DROP TRIGGER complain ON deferred;
 CREATE FUNCTION divide(a int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN 1 / (a - 1) > 0; END';
 CREATE TRIGGER divide AFTER INSERT ON deferred FOR EACH ROW WHEN (divide(NEW.a)) EXECUTE FUNCTION note('deferred');
--- A condition that calls anything but built-in immutable functions is the executor's, which evaluates it with each row.
+-- A condition that calls anything but built-in immutable functions: the executor evaluates it with each row.
 SELECT fired('deferred');
 SELECT fired('deferred', options => '{}');
 DROP TRIGGER divide ON deferred;
@@ -123,7 +123,7 @@ DROP TRIGGER lies ON deferred;
 CREATE TRIGGER computes AFTER INSERT ON deferred FOR EACH ROW WHEN (abs(NEW.a) > 0) EXECUTE FUNCTION note('deferred');
 SELECT fired('deferred');
 DROP TRIGGER computes ON deferred;
--- Triggers that load, and triggers that change what was loaded.
+-- Triggers that run a load, and triggers that change loaded rows.
 CREATE TABLE copies (LIKE deferred);
 CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -140,18 +140,18 @@ SELECT a, count(*) FROM copies GROUP BY a ORDER BY a;
 SELECT public.verify_heapam('t');
 SELECT public.bt_index_parent_check('t_pkey', true, true);
 
--- Foreign keys. A file of few rows is checked row by row, one of many together, if all is well; both say what COPY says.
+-- Foreign keys. Few rows are checked one by one, many rows in one query if all are valid. Errors equal COPY's in both cases.
 CREATE DOMAIN code AS varchar(20);
 CREATE TABLE parent (id int PRIMARY KEY, code text UNIQUE, n numeric UNIQUE, x int, "Y z" text, UNIQUE (x, "Y z"));
 INSERT INTO parent SELECT i, 'c' || i, i, i % 10, 'y' || i / 10 FROM generate_series(1, 200) i;
--- Lines of so many good rows, and a last one.
+-- `rows` valid lines, and a last one.
 CREATE FUNCTION lines(rows int, last text) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(CASE WHEN i % 50 = 0 THEN E'\\N\t\\N\t\\N\t\\N\t\\N\t\\N'
 		ELSE concat_ws(E'\t', k, 'c' || k, k || '.' || repeat('0', i % 3), k, k % 10, 'y' || k / 10) END, E'\n') || E'\n' || last || E'\n'
 	FROM generate_series(1, rows) i, LATERAL (SELECT 1 + i * 7 % 199 AS k) k
 $$;
 CREATE FUNCTION good() RETURNS text LANGUAGE sql AS $$SELECT E'5\tc5\t5\t5\t5\ty0'$$;
--- How often the rows of `parent` were looked up, at most once for each of its rows or about as often as there are rows.
+-- The lookups of rows of `parent`: at most one for each of its rows, or about one for each loaded row.
 CREATE FUNCTION keyed(columns text) RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
 	rows int;
@@ -188,7 +188,7 @@ SELECT keyed('a int, b code REFERENCES parent (code), c numeric, d bigint, x int
 SELECT keyed('a int, b text, c numeric REFERENCES parent (n), d bigint REFERENCES parent, x int, y text');
 SELECT keyed('a int, b text, c numeric, d bigint, x smallint, y varchar, FOREIGN KEY (y, x) REFERENCES parent ("Y z", x)');
 SELECT keyed('a int, b text, c numeric, d bigint, x int, y text, CONSTRAINT "Full" FOREIGN KEY (x, y) REFERENCES parent (x, "Y z") MATCH FULL');
--- Row by row in any case.
+-- Cases that are always checked row by row.
 SELECT keyed('a int REFERENCES parent DEFERRABLE, b text, c numeric, d bigint, x int, y text');
 SET session_replication_role = replica;
 SELECT keyed('a int REFERENCES parent, b text, c numeric, d bigint, x int, y text');
@@ -198,7 +198,7 @@ SELECT keyed('a int REFERENCES parent, b text, c numeric, d bigint, x int, y tex
 COMMIT;
 
 CALL write_file('keys', lines(1400, good()));
--- Of the table itself, where rows refer to later ones and to themselves.
+-- A self-referencing table, where rows refer to later ones and to themselves.
 CREATE FUNCTION tree(rows int, last text) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(i || E'\t' || CASE WHEN i % 100 = 0 THEN i ELSE 1 + i * 31 % rows END, E'\n') || E'\n' || last || E'\n' FROM generate_series(1, rows) i
 $$;
@@ -211,7 +211,7 @@ SELECT count(*), count(up) FROM tree;
 SELECT error_of($$SELECT bulk_load(data_path('broken'), 'tree', '{"truncate": true}')$$);
 SELECT loaded FROM figures('tree', 'tree', '{"truncate": true, "indexes": "rebuild"}');
 SELECT public.verify_heapam('tree'), public.bt_index_parent_check('tree_pkey', true, true);
--- Partitions that refer, and partitions that are referred to.
+-- Referencing partitions, and referenced partitions.
 CREATE TABLE many (a int REFERENCES parent, b text, c numeric, d bigint, x int, y text) PARTITION BY LIST (x);
 CREATE TABLE many_0 PARTITION OF many FOR VALUES IN (0, 1, 2, 3, 4, NULL);
 CREATE TABLE many_5 PARTITION OF many DEFAULT;
@@ -225,12 +225,12 @@ INSERT INTO kinds SELECT id FROM parent;
 CREATE TABLE of_kind (a int REFERENCES kinds, b text, c numeric, d bigint, x int, y text);
 SELECT loaded, writer FROM figures('keys', 'of_kind');
 SELECT error_of($$SELECT bulk_load(data_path('bad'), 'of_kind')$$);
--- Children of a table are no rows to refer to.
+-- Rows of child tables cannot be referenced.
 CREATE TABLE child_of_parent () INHERITS (parent);
 INSERT INTO child_of_parent (id) VALUES (999);
 CREATE TABLE referring (a int REFERENCES parent, b text, c numeric, d bigint, x int, y text);
 SELECT error_of($$SELECT bulk_load(data_path('bad'), 'referring')$$);
--- A key with two rows, which the planner must not take for unique, does not make up for another key that has none.
+-- A key with two rows, so that the planner must not assume uniqueness, does not count for another key that is missing.
 CREATE TABLE twice (id int PRIMARY KEY);
 INSERT INTO twice SELECT id FROM ONLY parent;
 CREATE TABLE of_twice (a int REFERENCES twice, b text, c numeric, d bigint, x int, y text);
@@ -238,7 +238,7 @@ UPDATE pg_index SET indisready = false, indisvalid = false WHERE indexrelid = 't
 INSERT INTO twice VALUES (5);
 SELECT error_of($$SELECT bulk_load(data_path('bad'), 'of_twice')$$);
 SELECT loaded, writer FROM figures('keys', 'of_twice');
--- A trigger that makes the missing row in time.
+-- A trigger that inserts the missing row before the check.
 CREATE FUNCTION supply() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	INSERT INTO parent (id) VALUES (NEW.a) ON CONFLICT DO NOTHING;
@@ -247,14 +247,14 @@ END $$;
 CREATE TRIGGER "A first" AFTER INSERT ON referring FOR EACH ROW WHEN (NEW.a > 900) EXECUTE FUNCTION supply();
 SELECT loaded, writer FROM figures('bad', 'referring');
 SELECT count(*) FROM referring WHERE a NOT IN (SELECT id FROM ONLY parent);
--- A trigger that would complain after the check.
+-- A trigger that would raise an error after the check.
 DROP TRIGGER "A first" ON referring;
 CREATE FUNCTION too_late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''too late''; END';
 CREATE TRIGGER "Z last" AFTER INSERT ON referring FOR EACH ROW WHEN (NEW.a > 900) EXECUTE FUNCTION too_late();
 DELETE FROM referring;
 DELETE FROM ONLY parent WHERE id > 900;
 SELECT error_of($$SELECT bulk_load(data_path('bad'), 'referring')$$);
--- A key that is deferred: checked at the end, if rows are still there.
+-- A deferred key: checked at the end, for rows that still exist.
 CREATE TABLE patient (a int REFERENCES parent DEFERRABLE INITIALLY DEFERRED, b text, c numeric REFERENCES parent (n), d bigint, x int, y text);
 CALL write_file('worse', lines(1400, E'998\tc998\t8\t998\t7\ty99'));
 BEGIN;
@@ -265,7 +265,7 @@ BEGIN;
 SELECT loaded FROM figures('worse', 'patient');
 COMMIT;
 SELECT count(*) FROM patient;
--- The check is the owner's of the referenced table, not the loader's; policies do not hide rows from it.
+-- The check runs as the owner of the referenced table, not as the loader; policies do not hide rows from it.
 CREATE ROLE load_triggers_owner;
 CREATE ROLE load_triggers_user;
 GRANT USAGE ON SCHEMA load_triggers TO load_triggers_owner, load_triggers_user;

@@ -1,5 +1,5 @@
 --
--- Functions of others that a load's rows are judged by: an error out of them is no row's, and the session stays whose it is.
+-- Errors in other users' functions that check a load's rows: they are not attributed to a row, and the session keeps its user.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -17,8 +17,8 @@ CREATE ROLE code_user IN ROLE pg_read_server_files;
 GRANT ALL ON SCHEMA load_user_code TO code_owner, code_user;
 RESET client_min_messages;
 
--- An error that leaves somebody's function, before rows are looked at once more to find the one that was too many: while the leader
--- waits in a late stretch of the file, within the function, the worker is in one before, which has more bad rows than may be.
+-- An error leaves a user's function before rows are read again to find the one that exceeded reject_limit: the leader waits
+-- within the function in a late chunk of the file. The worker is in an earlier chunk, which has more bad rows than allowed.
 SET ROLE code_owner;
 CREATE FUNCTION tests(a int, leader text) RETURNS boolean LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = load_user_code AS $$
 BEGIN
@@ -48,7 +48,7 @@ SET pg_bulk.chunk_size = '16kB';
 SELECT DISTINCT error_of(format('SELECT bulk_load(%L, ''many'', ''{"format": "csv", "on_error": "ignore", "reject_limit": 28, "workers": 1}'')',
 	data_path('many.csv'))) FROM generate_series(1, 5);
 RESET ROLE;
--- Nor does what it has begun go on with another row: a function in SQL is at its first statement, and has its arguments.
+-- An interrupted SQL function must not continue with another row: it starts with its first statement and the new arguments.
 CREATE FUNCTION echo(a int, leader text) RETURNS int LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT load_user_code.tests(a, leader); SELECT a $$;
 CREATE TABLE many_checked (a int, b text, CHECK (echo(a, current_setting('test.leader')) = a));
 CREATE TABLE many_conditional (a int, b text);
@@ -65,7 +65,7 @@ SET pg_bulk.workers = 1;
 SELECT error_of($$INSERT INTO many_conditional SELECT a / (echo(a, current_setting('test.leader')) = a)::int, b FROM many_lines$$);
 SELECT error_of($$INSERT INTO many_conditional SELECT a, b FROM many_lines WHERE 1 / (echo(a, current_setting('test.leader')) = a)::int > 0$$);
 SELECT error_of($$INSERT INTO many_conditional SELECT a / (echo(a, current_setting('test.leader')) = a)::int, b FROM many_lines JOIN few USING (b)$$);
--- Ids are none that were taken for other rows.
+-- Serial ids that were reserved for other rows are not used.
 CREATE FUNCTION slows(a int, leader text) RETURNS boolean LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
 	PERFORM pg_sleep(0.01) WHERE a % 10 = 0 AND (pg_backend_pid()::text <> leader OR a < 200);
@@ -77,7 +77,7 @@ SELECT DISTINCT error_of(format('SELECT bulk_load(%L, ''many_numbered'', ''{"for
 SELECT DISTINCT error_of('INSERT INTO many_numbered (a, b) SELECT a, b FROM many_lines') FROM generate_series(1, 3);
 RESET pg_bulk.workers;
 
--- A row that a function writes violates a constraint, and who handles errors of that block raises it again.
+-- A row that a function writes violates a constraint, and the function's exception handler raises the error again.
 SET ROLE code_owner;
 CREATE TABLE log (x int NOT NULL CHECK (x < 100));
 CREATE FUNCTION noted(i int) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = load_user_code AS $$
@@ -109,12 +109,12 @@ SELECT loaded(E'2\n3\n4\n');
 SELECT loaded(E'2\n113\n4\n');
 SELECT bulk_load(convert_to(E'2\n1\n4\n', 'UTF8'), 'judged', '{"on_error": "table"}');
 SELECT current_user, current_setting('search_path');
--- The table's own constraint, whatever was handled in between.
+-- A violation of the table's own constraint is a reject, even after such errors were handled.
 SELECT rows_loaded, rows_rejected FROM bulk_load(convert_to(E'2\n5\n4\nx\n', 'UTF8'), 'judged', '{"on_error": "table"}');
 SELECT line_number, message FROM bulk_rejects ORDER BY line_number;
 SELECT current_user, current_setting('search_path');
 TABLE judged ORDER BY a;
--- So it is of partitions, of rows without one, and of a NULL.
+-- Partitions, rows without a partition, and NULL are rejects, too.
 CREATE TABLE parted (a int NOT NULL, b int CHECK (looks(b))) PARTITION BY LIST (a);
 CREATE TABLE part PARTITION OF parted FOR VALUES IN (1);
 SELECT rows_loaded, rows_rejected FROM bulk_load(convert_to(E'1,2\n2,2\n1,5\n,7\n1,4\n', 'UTF8'), 'parted', '{"format": "csv", "on_error": "table"}');
@@ -123,7 +123,7 @@ SELECT current_user, current_setting('search_path');
 RESET ROLE;
 TABLE log ORDER BY x;
 
--- The same where a guard of ours is on its way: in a default that a field asks for, and in an index.
+-- The same inside one of pg_bulk's guarded calls: in a default that a field requests, and in an index.
 SET ROLE code_owner;
 CREATE FUNCTION handled() RETURNS int LANGUAGE plpgsql STABLE PARALLEL RESTRICTED AS $$
 BEGIN
@@ -146,14 +146,14 @@ CREATE TABLE keyed (a int);
 CREATE INDEX ON keyed (key(a));
 SELECT error_of($$SELECT bulk_load((SELECT convert_to(string_agg(i::text, E'\n'), 'UTF8') FROM generate_series(1, 200000) i), 'keyed',
 	'{"on_error": "table", "truncate": true, "workers": 0}')$$);
--- A default that a field asks for may look at the table, if it is volatile.
+-- A default that a field requests may query the table if it is volatile.
 CREATE TABLE counted (a int, b bigint);
 CREATE FUNCTION rows_of_counted() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$ BEGIN RETURN (SELECT count(*) FROM counted); END $$;
 ALTER TABLE counted ALTER b SET DEFAULT rows_of_counted();
 SELECT writer FROM bulk_load(convert_to(E'1\tD\n2\tD\n3\t7\n', 'UTF8'), 'counted', '{"default": "D"}');
 TABLE counted ORDER BY a;
 
--- Names that mean something else when a statement of ours is made of them. A table is renamed by its own trigger: numbers are no texts.
+-- Names that change their meaning before pg_bulk's own statement runs. A table's trigger renames it: the new table has another type.
 SET client_min_messages = warning;
 CREATE TABLE renamed (a bigint);
 CREATE FUNCTION swaps() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -164,7 +164,7 @@ BEGIN
 END $$;
 CREATE TRIGGER swaps BEFORE TRUNCATE ON renamed EXECUTE FUNCTION swaps();
 SELECT error_of($$SELECT bulk_load('\x34303936'::bytea, 'renamed'::regclass, '{"truncate": true, "writer": "buffered"}')$$);
--- A function that suits the call better than ours.
+-- A user's function that fits the call better than pg_bulk's own.
 RESET ROLE;
 GRANT CREATE ON SCHEMA public TO code_user;
 CREATE TABLE orders (a int);
@@ -177,7 +177,7 @@ SELECT error_of($$SELECT bulk_load('\x34303936'::bytea, 'orders'::regclass, '{"w
 DROP FUNCTION public.bulk_rows(load_user_code.orders, bigint);
 SELECT rows_loaded FROM bulk_load('\x34303936'::bytea, 'orders'::regclass, '{"writer": "buffered"}');
 REVOKE CREATE ON SCHEMA public FROM code_user;
--- A view in the place of a table that is referred to, put there by who owns the schema, while keys of an index are made.
+-- The schema's owner replaces a referenced table by a view while keys of an index are computed.
 CREATE SCHEMA code_schema AUTHORIZATION code_user;
 CREATE TABLE code_schema.parent (id int PRIMARY KEY);
 INSERT INTO code_schema.parent SELECT generate_series(1, 3000);

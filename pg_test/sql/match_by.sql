@@ -1,5 +1,5 @@
 --
--- Columns by the names in the header, and columns that are not in the file at all.
+-- Columns matched by the names in the header, and columns that the file does not have.
 --
 \set ECHO none
 SET client_min_messages = warning;
@@ -29,7 +29,7 @@ CREATE FUNCTION loaded(pattern text, options text DEFAULT '{}') RETURNS text LAN
 	SELECT (rows_loaded, writer, workers, notes)::text
 	FROM bulk_load(data_path(pattern), 't', '{"format": "csv", "match_by": "name"}'::jsonb || options::jsonb)
 $$;
--- Loads: whatever is in no file gets its default, and so does what a file lacks that others have.
+-- Loads: a column that no file has gets its default, and so does a column that one file lacks.
 SELECT loaded('match_by/*.csv', '{"workers": 0}');
 TABLE t;
 CREATE TABLE first AS TABLE t;
@@ -46,7 +46,7 @@ RESET pg_bulk.chunk_size;
 SELECT count(*) FROM (TABLE t EXCEPT ALL TABLE first) x;
 SELECT verify_heapam('t');
 TRUNCATE t;
--- A field that is bad, by its name; headers that are.
+-- A bad field is reported with its column; bad headers are errors.
 CALL write_file('match_by/6.bad', E'word,id\nw,1\nx,y\n');
 SELECT error_of($$SELECT loaded('match_by/[56].*')$$);
 CALL write_file('match_by/6.bad', E'id,word,id\n1,w,1\n');
@@ -58,7 +58,7 @@ SELECT error_of($$SELECT loaded('match_by/6*', '{"match_by": "nam"}')$$);
 SELECT error_of($$SELECT loaded('match_by/6*', '{"workers": 0}')$$) FROM (SELECT write_text('match_by/6.bad', 'id' || repeat(',', 4095) || E'\n1' || repeat(',', 4095))) x;
 SELECT error_of($$SELECT loaded('match_by/6*', '{"workers": 0}')$$) FROM (SELECT write_text('match_by/6.bad', 'id' || repeat(',', 4095) || E',word\n1' || repeat(',', 4095) || ',x')) x;
 TRUNCATE t;
--- A NOT NULL column that one file lacks.
+-- A NOT NULL column is missing in one file.
 CALL write_file('match_by/6.bad', E'word\nw\n');
 SELECT error_of($$SELECT loaded('match_by/[56].*')$$);
 
@@ -84,7 +84,7 @@ SELECT error_of($$SELECT make_foreign('bad', 'x', $_$id int OPTIONS (source 'fil
 SELECT error_of($$SELECT make_foreign('bad', 'x', $_$id int OPTIONS (source 'filename', column_name 'x')$_$)$$);
 TRUNCATE t;
 
--- Columns that are not in the file: which file it is, and which line.
+-- Virtual columns: the path of the file, and the line number.
 SELECT make_foreign('whence', 'match_by/*.csv', $$file text OPTIONS (source 'filename'), id int, line bigint OPTIONS (source 'line_number'), word text$$, $$, match_by 'name'$$);
 SELECT without_path(file), line, id, word FROM whence;
 SELECT line FROM whence WHERE file LIKE '%3.csv';
@@ -110,7 +110,7 @@ SELECT error_of($$SELECT loaded('match_by/1.csv', '{"columns": [{"column": "ex",
 SELECT error_of($$SELECT loaded('match_by/1.csv', '{"columns": ["id", {"column": "extra", "source": "filename"}]}')$$);
 SELECT error_of($$SELECT loaded('match_by/1.csv', '{"columns": [{"column": "id", "source": "line_number"}, {"column": "id", "source": "filename"}]}')$$);
 
--- With several processes, line numbers are those of one; a column that nobody asks for costs nothing.
+-- With several processes, line numbers equal those of one process; a virtual column that the query does not need is not computed.
 SELECT E'b,a\n' || string_agg(format(E'"%s\n",%s\n', repeat('x', i % 50), i), '') AS content FROM generate_series(1, 20000) i
 \gset
 \set ECHO none
@@ -128,7 +128,7 @@ INSERT INTO of_large SELECT * FROM large;
 RESET pg_bulk.workers;
 SELECT count(*), count(*) FILTER (WHERE line <> 2 * a + 1), count(DISTINCT b) FROM of_large;
 SELECT verify_heapam('of_large');
--- ... also those of large files among others.
+-- ... also in large files among small ones.
 \! mkdir -p "$PGB_DATA/match_by_large"; cd "$PGB_DATA/match_by_large"; cp ../match_by/large 2; cp ../match_by/large 3; printf 'a\n1\n' >1; cp 1 4
 SELECT make_foreign('larges', 'match_by_large', $$file text OPTIONS (source 'filename'), a int, line int OPTIONS (source 'line_number')$$, $$, match_by 'name'$$);
 CREATE TABLE of_larges (file text, a int, line int);
@@ -152,7 +152,7 @@ SELECT plan_of('SELECT * FROM larges WHERE a > 0');
 DO $$ BEGIN CREATE TABLE scanned AS SELECT * FROM larges WHERE a > 0; END $$;
 INSERT INTO of_larges SELECT * FROM scanned;
 TABLE wrong;
--- An error in a later stretch of one of them: the line in it.
+-- An error in a later chunk of one file names the line within this file.
 \! cd "$PGB_DATA/match_by_large"; echo x,x >>3
 SELECT error_of($$SELECT count(b) FROM bulk_load(data_path('match_by_large'), 'of_larges', '{"format": "csv", "match_by": "name", "workers": 2}') b$$);
 SELECT error_of($$SELECT sum(a) FROM larges$$);

@@ -1,5 +1,5 @@
 --
--- The queue's functions and view: what they say, and to whom. Processes have their tests in t/008_queue*.t.
+-- The queue's functions and view: results and privileges. t/008_queue*.t test the processes.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -11,7 +11,7 @@
 \pset format unaligned
 CALL write_file('n.txt', E'1\n2\n3\n');
 CALL write_file('bad.txt', E'1\ntwo\n');
--- The number of a job depends on what has been loaded before.
+-- The job_id depends on earlier loads.
 CREATE FUNCTION error_without_job(statement text, job bigint) RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT replace(line, 'job ' || job, 'job N') FROM error_of(format(statement, job)) line
 $$;
@@ -21,7 +21,7 @@ CREATE TEMPORARY TABLE temporary (a int);
 SELECT column_name, data_type FROM information_schema.columns
 WHERE table_schema = 'public' AND table_name = 'bulk_jobs' ORDER BY ordinal_position;
 
--- A job from its beginning to its end.
+-- A job from bulk_enqueue to its end.
 SELECT bulk_enqueue(data_path('n.txt'), 't') AS job \gset
 SELECT bulk_wait(:job, '1 min');
 SELECT target, without_path(path), options, owner, priority, status, waits_for, attempt, max_attempts, pid, rows_loaded,
@@ -33,7 +33,7 @@ SELECT load_id = :job, rows_loaded FROM bulk_history ORDER BY load_id DESC LIMIT
 SELECT bulk_retry(:job), bulk_cancel(:job);
 SELECT load_id > :job FROM bulk_load(data_path('n.txt'), 't', '{"limit": 0}');
 
--- One that fails, and is mended.
+-- A job that fails, and is repaired.
 SELECT bulk_enqueue(data_path('bad.txt'), 't', max_attempts => 3) AS bad \gset
 \set ECHO none
 SET client_min_messages = warning;
@@ -41,7 +41,7 @@ SET client_min_messages = warning;
 SELECT bulk_wait(:bad, '1 min');
 RESET client_min_messages;
 SELECT status, attempt, max_attempts, error_sqlstate, error_message FROM bulk_jobs WHERE job_id = :bad;
--- Its history, too: what is known of it.
+-- Its row in the history.
 SELECT load_id = :bad, target, without_path(path), owner, rows_loaded, rows_rejected, rows_duplicate, rows_filtered, bytes_read,
 	seconds >= 0, writer, workers, indexes, notes, attempt, status, error_sqlstate, error_message, started_at <= finished_at
 FROM bulk_history ORDER BY finished_at DESC LIMIT 1;
@@ -53,7 +53,7 @@ SELECT status, attempt, error_sqlstate, error_message FROM bulk_jobs WHERE job_i
 SELECT count(*) FROM t;
 SELECT attempt, status, rows_loaded, error_sqlstate FROM bulk_history WHERE load_id = :bad ORDER BY attempt;
 
--- Waiting, in every sense.
+-- Waiting: pause, timeouts, run_at.
 SELECT bulk_pause(), bulk_pause();
 SELECT bulk_enqueue(data_path('n.txt'), 't') AS paused \gset
 SELECT bulk_wait(:paused, '10 ms');
@@ -85,7 +85,7 @@ BEGIN READ ONLY;
 SELECT bulk_enqueue('x', 't');
 ROLLBACK;
 
--- Not in the transaction that enqueues; nor is it there when that is rolled back.
+-- A job cannot be waited for in the transaction that enqueues it, and ROLLBACK removes it.
 BEGIN;
 SELECT bulk_enqueue(data_path('n.txt'), 't') AS inner \gset
 SELECT * FROM error_without_job('SELECT bulk_wait(%s)', :inner);
@@ -100,7 +100,7 @@ COMMIT;
 SELECT bulk_wait(:inner, '1 min');
 SELECT count(*) FROM plain;
 
--- Settings of the session go with the job.
+-- The job keeps the session's settings.
 CREATE TABLE moments (d date, z timestamptz, t text);
 CALL write_bytes('moments.txt', convert_to(E'05.06.2024\t2024-01-01 00:00\tZürich\n', 'LATIN1'));
 SET DateStyle = 'German';
@@ -112,7 +112,7 @@ RESET TimeZone;
 RESET client_encoding;
 SELECT bulk_wait(:moments, '1 min');
 SELECT d, z AT TIME ZONE 'UTC', t FROM moments;
--- ... also what an abbreviation of a zone is, and NULL.
+-- ... also time zone abbreviations, and NULL.
 CREATE TABLE settled (z timestamptz, words text[], n text);
 CALL write_file('settled.txt', E'2024-01-01 12:00 IST\t{NULL}\tx\n2024-01-01 12:00 IST\t{NULL}\t\\N\n');
 \set options '{"where": "n = NULL"}'
@@ -157,7 +157,7 @@ SELECT * FROM error_without_job('SELECT bulk_wait(%s)', :mine);
 SELECT * FROM error_without_job('SELECT bulk_cancel(%s)', :mine);
 SELECT * FROM error_without_job('SELECT bulk_retry(%s)', :mine);
 RESET ROLE;
--- What a view would show to somebody who cannot wait to be asked.
+-- A leaky function in a query on the view sees only visible rows.
 CREATE FUNCTION leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS $$
 BEGIN
 	RAISE NOTICE 'leaked: %', $1;
@@ -166,13 +166,13 @@ END $$;
 SET ROLE queue_other;
 SELECT count(*) FROM bulk_jobs WHERE leak(path);
 RESET ROLE;
--- Who cannot log in cannot have a job, up to 16.
+-- A role without LOGIN cannot own a job, up to 16.
 SET ROLE queue_group;
 SELECT CASE WHEN current_setting('server_version_num')::int >= 170000
 	THEN '28000: role "queue_group" is not permitted to log in'
 	ELSE (SELECT e FROM error_of(format('SELECT bulk_enqueue(%L, ''t'')', data_path('n.txt'))) e LIMIT 1) END;
 RESET ROLE;
--- Somebody else's function with the right: the job is its owner's.
+-- A SECURITY DEFINER function enqueues: the job belongs to the function's owner.
 CREATE FUNCTION import(file text) RETURNS bigint LANGUAGE sql SECURITY DEFINER AS $$
 	SELECT public.bulk_enqueue(queue_contract.data_path(file), 'queue_contract.plain')
 $$;
@@ -182,7 +182,7 @@ SELECT import('n.txt') AS imported \gset
 RESET ROLE;
 SELECT bulk_wait(:imported, '1 min');
 SELECT owner, status FROM bulk_jobs WHERE job_id = :imported;
--- An index function, run by its table's maintenance.
+-- An index function that maintenance of its table runs must not enqueue.
 CREATE TABLE lure (a int);
 INSERT INTO lure VALUES (1);
 CREATE FUNCTION climb(a int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$

@@ -1,5 +1,5 @@
 --
--- Settings of a job: those of its owner (ALTER ROLE ... SET), and those of option settings.
+-- Settings of a job: those of its owner (ALTER ROLE ... SET), and the option settings.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -33,7 +33,7 @@ CREATE FUNCTION loaded(options jsonb DEFAULT '{}', OUT seen text, OUT fired bigi
 	SELECT string_agg(DISTINCT seen, ', '), (SELECT count(*) FROM fired) FROM t
 $$;
 
--- Of the role: any session of it has them, and so has a job.
+-- Settings of the role: every session of the role has them, and so has a job.
 ALTER ROLE queue_settings_user SET app."user" = 'alice';
 ALTER ROLE queue_settings_user SET work_mem = '7MB';
 ALTER ROLE queue_settings_super SET session_replication_role = 'replica';
@@ -51,11 +51,11 @@ RESET ROLE;
 SELECT * FROM loaded();
 TRUNCATE t, fired;
 
--- Of the job: they come before those of the role.
+-- Settings of the job override those of the role.
 SET ROLE queue_settings_user;
 SELECT bulk_enqueue(data_path('n.txt'), 't', '{"columns": ["a"], "settings": {"app.user": "bob", "work_mem": 5000, "enable_seqscan": false}}') AS job \gset
 SELECT bulk_wait(:job, '1 min');
--- The next one has nothing of them.
+-- The next job does not have them.
 SELECT bulk_enqueue(data_path('n.txt'), 't', '{"columns": ["a"], "settings": null}') AS job \gset
 SELECT bulk_wait(:job, '1 min');
 RESET ROLE;
@@ -67,7 +67,7 @@ SELECT bulk_wait(:job, '1 min');
 RESET ROLE;
 SELECT * FROM loaded();
 TRUNCATE t, fired;
--- The rows are read by them, and they come before those of the session.
+-- The rows are converted under them, and they override the session's settings at bulk_enqueue.
 CREATE TABLE days (d date);
 CALL write_file('day.txt', E'05.06.2024\n');
 SET DateStyle = 'ISO, MDY';
@@ -76,7 +76,7 @@ SELECT bulk_wait(:job, '1 min');
 SELECT to_char(d, 'YYYY-MM-DD') FROM days;
 RESET DateStyle;
 
--- With the rights of the owner, which are asked for when the job is enqueued ...
+-- The owner needs the privilege to set them, both when the job is enqueued ...
 SET ROLE queue_settings_user;
 CREATE FUNCTION refused(settings jsonb) RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT queue_settings.error_of(format('SELECT bulk_enqueue(%L, ''queue_settings.t'', %L)', queue_settings.data_path('n.txt'), jsonb_build_object('settings', settings)))
@@ -89,7 +89,7 @@ SELECT refused('{"work_mem": null}');
 SELECT refused('{"work_mem": ["1MB"]}');
 SELECT refused('["work_mem"]');
 SELECT refused('"work_mem"');
--- ... but not those that a job has for itself, whoever asks ...
+-- ... (settings that a job sets for itself are always refused) ...
 SELECT name, refused(jsonb_build_object(name, 'none')) FROM unnest(ARRAY['default_transaction_isolation', 'default_transaction_read_only',
 	'default_transaction_deferrable', 'transaction_isolation', 'transaction_read_only', 'transaction_deferrable', 'synchronous_commit', 'Exit_On_Error',
 	'transaction_timeout', 'ROLE', 'session_authorization']) name;
@@ -108,7 +108,7 @@ SET client_min_messages = error;
 SELECT bulk_wait(:job, '1 min');
 SELECT error_sqlstate, error_message FROM bulk_jobs WHERE job_id = :job;
 SELECT * FROM loaded();
--- Not of a load in a session, which has its own.
+-- bulk_load in a session refuses the option: SET works there.
 SELECT error_of(format('SELECT bulk_load(%L, ''t'', ''{"settings": {"work_mem": "1MB"}}'')', data_path('n.txt')));
 SELECT error_of(format('SELECT bulk_check(%L, ''t'', ''{"settings": {"work_mem": "1MB"}}'')', data_path('n.txt')));
 \set ECHO none

@@ -1,4 +1,4 @@
--- The library that is installed is the one that CREATE EXTENSION made, and it loads.
+-- CREATE EXTENSION uses the installed library, and the library loads.
 LOAD 'pg_bulk';
 SELECT e.extversion = v.default_version AS current, e.extrelocatable AS relocatable
 FROM pg_extension e JOIN pg_available_extensions v ON v.name = e.extname

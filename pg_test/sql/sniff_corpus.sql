@@ -1,5 +1,5 @@
 --
--- bulk_sniff of files that others have collected to try readers of CSV (data/messy/README.md), against what they are.
+-- bulk_sniff of a collection of CSV files (data/messy/README.md), compared with their true format.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -9,17 +9,17 @@
 SET client_min_messages = warning;
 SET datestyle = 'ISO, DMY';
 SET timezone = 'UTC';
--- What each file is. The delimiter of one column is `*`, quotes that nothing is in are `-`, `header_lines` that nobody can tell `*`. Rows with
--- more or fewer fields than the others are `odd_rows`. An `encoding` that is no UTF-8 has to be known; without it there is an error.
+-- The true format of each file. `*` is the delimiter of a single column, `-` a quote that the file does not use, `*` an unknowable number of
+-- `header_lines`. `odd_rows` have more or fewer fields than the others. An `encoding` other than UTF-8 must be given; without it there is an error.
 CREATE TABLE truths (file text PRIMARY KEY, delimiter text, quote text, header_lines text, columns integer, rows integer, odd_rows integer, encoding text, error text);
 \set truths :data '/messy/truths.tsv'
 COPY truths FROM :'truths' (FORMAT csv, DELIMITER E'\t', QUOTE E'\b', HEADER);
--- What is known to be taken for something else, and why.
+-- Known wrong answers, and their reasons.
 CREATE TABLE misses (file text REFERENCES truths, what text, reason text NOT NULL, PRIMARY KEY (file, what));
 \set misses :data '/messy/misses.tsv'
 COPY misses FROM :'misses' (FORMAT csv, DELIMITER E'\t', QUOTE E'\b', HEADER);
 CREATE TABLE found (file text, what text, is_right boolean, said text);
--- A file by what is sniffed of all of it: the table is made, and the file loaded.
+-- Loads a file as bulk_sniff describes all of it: creates the table, then loads.
 CREATE FUNCTION try(truth truths) RETURNS SETOF found LANGUAGE plpgsql AS $$
 DECLARE
 	path CONSTANT text := data_path('messy/' || truth.file);
@@ -49,7 +49,7 @@ BEGIN
 	RETURN NEXT ROW(truth.file, 'quote'::text, CASE truth.quote WHEN '-' THEN s.quote IS NULL OR position(s.quote::bytea IN pg_read_binary_file(path)) = 0 ELSE s.quote IS NOT DISTINCT FROM truth.quote END, s.quote);
 	RETURN NEXT ROW(truth.file, 'header'::text, truth.header_lines IN ('*', lines), lines);
 	RETURN NEXT ROW(truth.file, 'columns'::text, jsonb_array_length(s.columns) = truth.columns, jsonb_array_length(s.columns)::text);
-	-- What was sniffed of each row holds for a load of each row, whether or not it is the truth.
+	-- The answer for the whole file holds for a load of it, whether it is the true format or not.
 	EXECUTE s.create_table;
 	BEGIN
 		SELECT * INTO l FROM bulk_load(path, 'loaded', s.options || jsonb_build_object('on_error', CASE WHEN s.notes::text ~ 'a load fails there' THEN 'table' ELSE 'stop' END));
@@ -61,7 +61,7 @@ BEGIN
 		failed := SQLSTATE || ' ' || SQLERRM;
 	END;
 	DROP TABLE loaded;
-	-- A foreign table has the same rows, where there are no others that are errors.
+	-- A foreign table has the same rows if no record is an error.
 	IF failed IS NULL AND l.rows_rejected = 0 THEN
 		BEGIN
 			EXECUTE s.create_foreign_table;
@@ -78,13 +78,13 @@ INSERT INTO found SELECT f.* FROM truths, try(truths) f;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- Nothing but the files that there are, and all of them.
+-- The list has all files, and no others.
 SELECT count(*), count(*) FILTER (WHERE error IS NULL) FROM truths;
 SELECT origin || '/' || file FROM pg_ls_dir(data_path('messy')) origin, LATERAL pg_ls_dir(data_path('messy') || '/' || origin) file WHERE origin !~ '\.' AND file ~ '\.[ct]sv$' EXCEPT SELECT file FROM truths;
--- The score, and that of the files that no rule was made for.
+-- The score, and the score of the files for which no rule was written.
 SELECT what, count(*) FILTER (WHERE is_right) || '/' || count(*), count(*) FILTER (WHERE is_right AND md5(file) >= '8') || '/' || count(*) FILTER (WHERE md5(file) >= '8') FROM found GROUP BY what ORDER BY what;
 SELECT count(*) FILTER (WHERE is_right) || '/' || count(*) FROM (SELECT bool_and(is_right) AS is_right FROM found GROUP BY file) f;
--- Misses that are not listed, and listed ones that are none.
+-- Wrong answers that are not listed, and listed ones that are right.
 SELECT f.file, f.what, f.said FROM found f LEFT JOIN misses m USING (file, what) WHERE f.is_right IS NOT TRUE AND m.file IS NULL ORDER BY f.file COLLATE "C", f.what;
 SELECT m.file, m.what FROM misses m LEFT JOIN found f ON f.file = m.file AND f.what = m.what AND f.is_right IS NOT TRUE WHERE f.file IS NULL;
 DROP SCHEMA sniff_corpus CASCADE;

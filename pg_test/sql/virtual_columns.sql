@@ -1,7 +1,7 @@
 --
--- Virtual generated columns, which PostgreSQL has from 18 on: they are computed by who reads them, and NULL in rows. What
--- core's COPY and INSERT make of tables with such columns is what must come of them here. Older versions have nothing to
--- show: their result is virtual_columns_1.out.
+-- Virtual generated columns, which PostgreSQL has from 18 on: computed when they are read, and NULL in stored rows. The
+-- results must equal those of core's COPY and INSERT into tables with such columns. On older versions the test
+-- ends here (virtual_columns_1.out).
 --
 \set ECHO none
 SELECT current_setting('server_version_num')::int < 180000 AS older \gset
@@ -24,7 +24,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- A load, wherever the column is.
+-- Loads, with the column at each position.
 SELECT same('a int, g int GENERATED ALWAYS AS (a * 2), b text', E'10\tten\n20\ttwenty\n');
 SELECT same('g int GENERATED ALWAYS AS (a * 2) VIRTUAL, a int, b text', E'10\tten\n20\ttwenty\n');
 SELECT same('a int, b text, g text GENERATED ALWAYS AS (b || a) VIRTUAL', E'10\tten\n20\t\\N\n');
@@ -32,11 +32,11 @@ SELECT same('a int, g int GENERATED ALWAYS AS (a) VIRTUAL, h text GENERATED ALWA
 	E'10\tten\n20\ttwenty\n', '', '{"columns": ["a", "b"]}', '(a, b)');
 SELECT same('a int, g int GENERATED ALWAYS AS (a * 2), b text', E'a,b\n10,ten\n', '(FORMAT csv, HEADER match)', '{"format": "csv", "header": "match"}');
 SELECT same('a int, g int GENERATED ALWAYS AS (a * 2), b text', E'10\tten\ttoo many\n');
--- It can be neither given nor asked.
+-- The file cannot have a field for it, and the where clause cannot use it.
 SELECT same('a int, g int GENERATED ALWAYS AS (a * 2), b text', E'1\t2\n', '', '{"columns": ["a", "g"]}', '(a, g)');
 SELECT same('a int, g int GENERATED ALWAYS AS (a * 2), b text', E'1\t2\n', '(FORMAT csv, FORCE_NULL (g))', '{"format": "csv", "force_null": ["g"]}');
 SELECT same('a int, g int GENERATED ALWAYS AS (a * 2), b text', E'1\t2\n', 'WHERE g > 1', '{"where": "g > 1"}');
--- Constraints of it are checked, of the same row and in the same words.
+-- Constraints on it are checked, with the same row and message.
 SELECT same('a int, g int GENERATED ALWAYS AS (a * 2) NOT NULL, b text', E'10\tten\n20\ttwenty\n');
 SELECT same('a int, g int GENERATED ALWAYS AS (a * 2) NOT NULL, b text', E'10\tten\n\\N\ttwenty\n30\tthirty\n');
 SELECT same('a int, g int GENERATED ALWAYS AS (nullif(a, 20)) CHECK (g < 100) NOT NULL, b text NOT NULL', E'10\tten\n20\ttwenty\n');
@@ -45,14 +45,14 @@ SELECT same('a int, g int GENERATED ALWAYS AS (a * 2) CHECK (g < 50), b text', E
 SELECT same('a int, g int GENERATED ALWAYS AS (100 / a) CHECK (g < 50), b text', E'10\tten\n0\tzero\n');
 SELECT alike('a int, g int GENERATED ALWAYS AS (a * 2) CHECK (g <> 40) NOT NULL, b text',
 	(SELECT string_agg(CASE n % 10 WHEN 7 THEN '\N' ELSE n::text END || E'\tsome words\n', '') FROM generate_series(1, 100) n), '{"on_error": "table"}');
--- Who reads it learns what is wrong with it.
+-- An error in its expression is raised when it is read.
 CREATE TABLE quotient (a int, g int GENERATED ALWAYS AS (100 / a));
 CALL write_file('virtual', E'10\n0\n');
 SELECT loaded, writer FROM figures('virtual', 'quotient');
 SELECT a FROM quotient ORDER BY 1;
 SELECT error_of('SELECT g FROM quotient');
 
--- What is stored is what core stores, byte for byte: by COPY, by a load of each kind, by a COPY that is one, by INSERT.
+-- Stored bytes equal core's: by COPY, by each kind of load, by a COPY that is a load, by INSERT.
 CREATE TABLE core (g int GENERATED ALWAYS AS (a * 2) NOT NULL, a int, h text GENERATED ALWAYS AS (b || '!'), b text, d int DEFAULT 7, k text GENERATED ALWAYS AS ('last'));
 CREATE TABLE ours (LIKE core INCLUDING ALL);
 CREATE FUNCTION stored(name regclass) RETURNS SETOF text LANGUAGE sql AS $$
@@ -95,7 +95,7 @@ SELECT any_way('INSERT INTO made (word, id) SELECT word, id FROM twelve', 'made'
 ALTER TABLE made ALTER loud DROP NOT NULL, ADD CHECK (twice <> 10);
 SELECT any_way('INSERT INTO made (word, id) SELECT word, id FROM twelve', 'made');
 SELECT any_way('INSERT INTO made (word, id) SELECT word, id FROM twelve WHERE n > 50', 'made');
--- From foreign tables that have such columns, which have no field.
+-- From foreign tables with such columns, which have no field.
 CALL make_table('virtual_ft', 'id int, twice int GENERATED ALWAYS AS (id * 2), word text, loud text GENERATED ALWAYS AS (upper(word))', $$format 'csv'$$,
 	as_file('SELECT id, word FROM numbered'));
 SELECT any_way('INSERT INTO made (id, word) SELECT twice, loud FROM virtual_ft WHERE twice > 10 AND loud <> ''TEN''', 'made');
@@ -104,7 +104,7 @@ SELECT plan_of('CREATE TABLE new AS SELECT id, twice, loud FROM virtual_ft');
 CREATE TABLE new AS SELECT id, twice, loud FROM virtual_ft;
 SELECT count(*), sum(twice), max(loud) FROM new;
 
--- Partitions, which may compute it in their own way and have their columns in another order.
+-- Partitions, which may have another expression and another order of columns.
 CREATE TABLE parts (a int, g int GENERATED ALWAYS AS (a * 10) NOT NULL, b text) PARTITION BY RANGE (a);
 CREATE TABLE part_low PARTITION OF parts FOR VALUES FROM (0) TO (2);
 CREATE TABLE part_high (b text, gone int, g int GENERATED ALWAYS AS (a * 1000) NOT NULL, a int);
@@ -116,7 +116,7 @@ SELECT any_way('INSERT INTO parts (a, b) SELECT id, word FROM twelve', 'parts');
 ALTER TABLE part_high ADD CHECK (g <> 5000);
 SELECT any_way('INSERT INTO parts (a, b) SELECT id, word FROM twelve', 'parts');
 
--- Triggers see what core's see; indexes are of other columns.
+-- Triggers see the same as under core; indexes are on other columns.
 CREATE TABLE seen (who text, what text);
 CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -138,7 +138,7 @@ SELECT loaded, rejected FROM figures('virtual', 'by_us', '{"format": "csv", "on_
 TABLE by_us ORDER BY id;
 SELECT error_of(format('SELECT bulk_load(%L, ''by_us'', ''{"format": "csv"}'')', data_path('virtual')));
 
--- Scans: what a table with the same columns gives.
+-- Scans: the same rows as a table with the same columns.
 CREATE TABLE plain (id int, twice int GENERATED ALWAYS AS (id * 2), word text, loud text GENERATED ALWAYS AS (upper(word)));
 INSERT INTO plain (id, word) SELECT id, word FROM numbered;
 CREATE FUNCTION scans(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$

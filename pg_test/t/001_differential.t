@@ -1,8 +1,8 @@
 
-# A scan by bulk_fdw returns what COPY loads, bulk_load loads it, by turns with each of
-# its writers, and all fail as COPY fails: for every file here, every set of options,
-# every chunk size. See perl/Differential.pm for how one comparison is made, corpus/ for
-# the files written by hand.
+# For every file, set of options and chunk size here, a scan by bulk_fdw returns the
+# rows that COPY loads. bulk_load loads them, with each of its writers in turn. If COPY
+# fails, all fail with its error. perl/Differential.pm describes one comparison,
+# corpus/ has the files written by hand.
 
 use strict;
 use warnings FATAL => 'all';
@@ -24,12 +24,12 @@ note 'PG_BULK_SEED=' . seed();
 my $node = start_server('differential');
 my $suite = Differential->new($node, 'postgres');
 
-# An unknown setting of this name would be accepted and do nothing.
+# PostgreSQL would accept an unknown setting with this prefix and ignore it.
 is($node->safe_psql('postgres', "LOAD 'pg_bulk'; SELECT min_val FROM pg_settings WHERE name = '@{[Differential::CHUNK_GUC]}'"),
 	'1', 'chunks can be as small as a byte')
   if bulk_fdw();
 
-# The comparison on trial, before it judges anything.
+# The comparison itself is tested first.
 my @trial = ("a,b\nc,d\n", 2, csv());
 my %trials = (
 	'another value' => [ qr/rows differ.*row 2: \(c,x\).*row 2: \(c,d\)/s, { bytes => "a,b\nc,x\n" } ],
@@ -49,15 +49,15 @@ $suite->expect_disagreement('the comparison sees another line number', qr/errors
 	"a,b\nc\n", 2, csv(), oracle => { bytes => "a,b\na,b\nc\n" }, compare_errors => 1);
 $suite->expect_disagreement('the comparison sees another SQLSTATE', qr/errors differ.*22P02.*22003/s,
 	"99999999999\n", ['a int4'], csv(), oracle => { bytes => "x\n" }, compare_errors => 1);
-# By hand, generated, written by COPY TO, type by type.
+# Files written by hand, generated ones, files written by COPY TO, and each type.
 add_chapter($suite, $_), $suite->run for chapters();
 add_generated($suite), $suite->run;
 add_written($suite, $node), $suite->run;
 $node->safe_psql('postgres', prerequisites());
 add_types($suite, $node), $suite->run;
 
-# What COPY of this server cannot do is compared with what it loads from the file
-# as it would be after the fact.
+# For options that this server's COPY lacks, the expected result is built from the rows that COPY loads
+# without them.
 if (bulk_fdw())
 {
 	my $bom = "\xef\xbb\xbf";
@@ -110,7 +110,7 @@ if (bulk_fdw())
 	$suite->run;
 }
 
-# Encodings of files and databases, named by the option or by client_encoding.
+# Encodings of files and databases, given by the option or by client_encoding.
 my @suites = ($suite);
 srand(seed() + 3);
 for my $entry (databases())

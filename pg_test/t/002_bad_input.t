@@ -1,6 +1,6 @@
 
-# Input that is not there, never ends, never comes or is no text; and a backend
-# that is the same afterwards: alive, with no more open files and no more memory.
+# Input that is missing, never ends, never arrives or is no text. Afterwards the backend is
+# alive, with no more open files and no more memory than before.
 
 use strict;
 use warnings FATAL => 'all';
@@ -24,11 +24,11 @@ my $node = start_server('bad_input');
 install_wrapper($node, 'postgres');
 my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('bad_input'));
 
-# One session for everything that must leave no trace in its backend.
+# One session for all statements that must leave no trace in their backend.
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 my $backend = $session->query_safe('SELECT pg_backend_pid()');
 
-# What an SQL statement comes to in that session: its output, or the error with
+# The outcome of a statement in that session: its output, or the error with
 # DETAIL, HINT and CONTEXT as psql shows them.
 sub outcome
 {
@@ -61,7 +61,7 @@ sub like_copy
 	foreign_table(($how{program} ? 'program' : 'filename') => $source, format => 'csv');
 	my $by_scan = outcome('SELECT * FROM t');
 	$by_scan =~ s/\nfile "[^\n]*"$//;
-	s/\nHINT:.*// for $by_scan, $by_copy;    # COPY's hint speaks of COPY
+	s/\nHINT:.*// for $by_scan, $by_copy;    # COPY's hint names COPY
 	is($by_scan, $by_copy, "$name fails as COPY does");
 	like($by_copy, $how{error}, "... namely so");
 	return;
@@ -80,7 +80,7 @@ sub still_there
 
 $node->safe_psql('postgres', 'CREATE SCHEMA copied; CREATE TABLE copied.t (a text)');
 
-# Not there, or not to be read.
+# Missing files, and files without permission to read.
 my $unreadable = "$directory/unreadable";
 write_bytes($unreadable, "a\n");
 chmod 0, $unreadable;
@@ -111,7 +111,7 @@ SKIP:
 {
 	skip 'file_fdw cannot be cancelled while it waits for input', 21 unless bulk_fdw();
 
-	# Input that does not come. A statement timeout must end the wait at once.
+	# Input that never arrives. A statement timeout must end the wait at once.
 	my $fifo = "$directory/fifo";
 	POSIX::mkfifo($fifo, 0600) or die "mkfifo: $!";
 	my %waits = (
@@ -136,13 +136,13 @@ SKIP:
 	usleep(100_000) for grep { $sleepers->() } 1 .. 50;
 	is($sleepers->(), 0, 'cancelled programs do not live on');
 
-	# A writer in no hurry.
+	# A slow writer.
 	foreign_table(filename => $fifo, format => 'csv', columns => 'a int4, b text');
 	my $writer = IPC::Run::start([ 'sh', '-c', "for i in 1 2 3; do echo \"\$i,x\"; sleep 0.3; printf '%s' \"1\$i\"; sleep 0.1; echo ,y; done > '$fifo'" ]);
 	is(outcome('SELECT * FROM t'), "1|x\n11|y\n2|x\n12|y\n3|x\n13|y", 'a slow writer of a FIFO is heard to the end');
 	$writer->finish;
 
-	# A scan shows its progress, and leaves nothing behind in the view.
+	# A scan reports its progress, and its row disappears from the view.
 	my $progress = sub { return $node->safe_psql('postgres', "SELECT command, type, tuples_processed >= 0 FROM pg_stat_progress_copy WHERE pid = $backend"); };
 	foreign_table(program => 'echo 1; sleep 2; echo 2', format => 'csv', columns => 'a int4');
 	$session->query_until(qr/begun/, "\\echo begun\nSELECT * FROM t;\n");
@@ -187,7 +187,7 @@ for my $n (1 .. 5)
 }
 still_there('after junk');
 
-# Nothing is left open or allocated by scans that fail or are not finished.
+# Scans that fail or are not finished leave no file open and no memory allocated.
 write_bytes("$directory/rows", join '', map { "$_,row $_\n" } 1 .. 20_000);
 write_bytes("$directory/bad", (join '', map { "$_,row $_\n" } 1 .. 5_000) . "x,y\n");
 write_bytes("$directory/cut", (join '', map { "$_,row $_\n" } 1 .. 5_000) . '5,"');
@@ -216,7 +216,7 @@ my $defunct = grep { (slurp($_) // '') =~ /^\d+ \(.*\) Z $backend / } glob('/pro
 is($defunct, 0, 'every program was waited for');
 still_there('after all of it');
 
-# A field that no string can hold.
+# A field longer than the maximal size of a value.
 SKIP:
 {
 	skip 'PG_BULK_TIMES is not set', 2 unless sample(1, 2) > 1;

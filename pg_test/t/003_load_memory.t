@@ -1,6 +1,6 @@
 
-# The memory of a load whose keys do not fit into it: what its processes have for keys is maintenance_work_mem all together, and the
-# leader has no more when it puts the keys of one index together while it holds others. Keys go to temporary files once.
+# The memory of a load whose keys exceed it: all its processes together use maintenance_work_mem for keys. The
+# leader does not use more when it merges the keys of one index while it holds those of others. Keys are spilled once.
 
 use strict;
 use warnings FATAL => 'all';
@@ -17,16 +17,16 @@ use Points qw(point_clear point_set point_wait);
 
 use constant { ROWS => 1_500_000, LIMIT => 32 };
 
-# What a process touches of shared memory counts for it as well.
+# Shared memory counts for each process that touches it, so shared_buffers is small.
 my $node = load_server('memory', shared_buffers => '4MB', log_temp_files => 0, 'pg_bulk.memory_limit' => '8MB', maintenance_work_mem => LIMIT . 'MB',
 	max_wal_size => '8GB');
 my $directory = PostgreSQL::Test::Utils::tempdir('memory');
 chmod 0755, $directory;
 my $path = "$directory/rows";
-# In no order, and each once.
+# Unordered and distinct.
 $node->safe_psql('postgres', "COPY (SELECT a * 1000003::bigint % 3000017 FROM generate_series(1, @{[ROWS]}) a) TO '$path'");
 
-# MB that the leader and its worker have used at most for a load into a table with these indexes; and that they have written to files.
+# MB used at most by the leader and by its worker in a load into a table with these indexes; and MB written to files.
 sub load
 {
 	my (@indexes) = @_;
@@ -48,24 +48,24 @@ sub load
 }
 my ($leader, $worker, $none) = load();
 is($none, 0, 'no temporary files without indexes');
-# The one of index tuples is the first that is built.
+# The index of tuples is built first.
 my ($leaders, $workers, $written) = load('CREATE INDEX ON t (a) INCLUDE (a)', 'CREATE INDEX ON t (a)', 'CREATE UNIQUE INDEX ON t (a DESC)', 'CREATE INDEX ON t (a, a)');
 $_ -= $leader for $leaders;
 $_ -= $worker for $workers;
 note "leader $leaders MB, worker $workers MB, files $written MB";
-# Half of it is the worker's.
+# Half of it belongs to the worker.
 cmp_ok($workers, '>=', LIMIT / 4, 'the worker has collected keys in memory');
 cmp_ok($workers, '<=', LIMIT / 2 + 4, '... half of it at most');
 cmp_ok($leaders, '>=', LIMIT / 2, 'the leader has put them together in memory');
-# What it has given back while keys were sorted, the process may still have.
+# The process may still have memory that it freed while keys were sorted.
 cmp_ok($leaders, '<=', LIMIT * 1.3, '... no more than all of it');
-# 16 bytes a key, and 24 an index tuple.
+# 16 bytes for a key, 24 for an index tuple.
 my $keys = ROWS * (16 + 16 + 16 + 24) / (1 << 20);
 cmp_ok($written, '>=', $keys / 2, 'keys went to files');
 cmp_ok($written, '<=', $keys * 1.25, '... once');
 healthy($node, 'indexes that were built from files');
 
-# Merged by several processes, they are as large as if they were built anew.
+# Merged by several processes, the indexes are as large as newly built ones.
 $node->safe_psql('postgres', "COPY (SELECT (a * 1000003::bigint + 500) % 3000017 + 3000017 FROM generate_series(1, 200000) a) TO '$directory/more'");
 is($node->safe_psql('postgres', "SET pg_bulk.chunk_size = '64kB'; SELECT rows_loaded, workers, (SELECT string_agg(DISTINCT i ->> 'method', ',') FROM jsonb_array_elements(indexes) i WHERE i ->> 'index' <> 't_a_a1_idx')
 	FROM bulk_load('$directory/more', 't', '{\"lock\": \"share\", \"indexes\": \"merge\", \"workers\": 3}')"), '200000|3|merge', 'a merge by four processes');

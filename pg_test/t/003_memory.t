@@ -1,8 +1,8 @@
 
-# The memory of a scan: 64 MB and three times the longest record, however large
-# the file. What a fresh backend has used is in its VmHWM; the planner's and the
-# executor's own share is measured on a file of one short record. And that of a
-# load from each source, and into many partitions: what pg_bulk.memory_limit allows.
+# The memory of a scan: 64 MB and three times the longest record, for a file of any
+# size. VmHWM of a fresh backend has its peak; the memory of the planner and the
+# executor is measured on a file of one short record. The memory of a
+# load from each source, and into many partitions: pg_bulk.memory_limit.
 
 use strict;
 use warnings FATAL => 'all';
@@ -27,7 +27,7 @@ $node->safe_psql('postgres', 'CREATE DOMAIN plain AS text');
 my $directory = PostgreSQL::Test::Utils::tempdir('memory');
 chmod 0755, $directory;
 
-# A file of pieces, each a string and how often it is repeated.
+# A file of pieces, each a string and its number of repetitions.
 sub write_file
 {
 	my ($name, @pieces) = @_;
@@ -42,7 +42,7 @@ sub write_file
 	return $path;
 }
 
-# MB that a backend has used at most when it has run a query over a file.
+# MB used at most by a backend that has run a query over a file.
 sub peak
 {
 	my ($path, $options, $type, $query) = @_;
@@ -76,20 +76,20 @@ for my $name (sort keys %records)
 	my ($options, $type, $start, $fill, $end) = @{ $records{$name} };
 	my $first = $options eq $csv ? "1,x\n" : "1\tx\n";
 	my $path = write_file('long', $first, 1, $start, 1, $fill, $size * MB / length $fill, $end, 1);
-	# Only the scan counts: no copy of the value is made of it.
+	# Only the scan counts: the query makes no copy of the value.
 	my $used = peak($path, $options, $type, 'SELECT count(b) FROM t') - $base;
 	cmp_ok($used, '<=', 64 + 3 * $size, "one record of $size MB: $name");
 	cmp_ok($used, '>=', $size, "and the record was in memory: $name");
 	unlink $path;
 }
 
-# Many records, and a size that does not matter.
+# Many records in a large file: the size must not matter.
 my $many = write_file('many', "1,\"abcdefghijklmnopqrstuvwxyz\"\n", 8_000_000);
 my $used = peak($many, $csv, 'text', 'SELECT count(b) FROM t') - $base;
 cmp_ok($used, '<=', 64, '240 MB of short records');
 
-# Compressed, the same; and what hardly has bytes of its own, which stands for 3 GB: as it is a file like others, it ends when it
-# is told to.
+# Compressed files, too. A file of few bytes that decompresses to 3 GB is valid: the scan reads on, and can be
+# canceled.
 system('gzip', '-1', '-k', $many) == 0 or die 'gzip';
 $used = peak("$many.gz", $csv, 'text', 'SELECT count(b) FROM t') - $base;
 cmp_ok($used, '<=', 64, '240 MB of short records, compressed');
@@ -104,8 +104,8 @@ $node->psql('postgres', "SET statement_timeout = '300ms'; SELECT count(b) FROM t
 like($said,
 	qr/canceling statement due to statement timeout/, '... until it is cancelled');
 
-# When nobody is left to read, the thread that decompresses ends, whatever it is at: here at 256 GB of frames to skip, which the
-# file system does not store.
+# When the reader stops, the decompressing thread ends at any point: here within 256 GB of skippable frames, which the
+# file system stores as a hole.
 my $frame = slurp_file($ENV{PG_ABS_SRCDIR} . '/data/compressed/few.zst');
 open my $sparse, '>:raw', "$directory/sparse" or die "sparse: $!";
 print $sparse $frame;
@@ -131,14 +131,14 @@ SELECT count(*) FROM pg_ls_dir('/proc/self/task');
 SQL
 unlink "$directory/sparse";
 
-# A load, from each source, by each of its processes. What a process shares with others counts where it touches it.
+# A load, from each source, by each of its processes. Shared memory counts for each process that touches it.
 $node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS pg_bulk; CREATE TABLE loaded (a int, b text)');
 my $rows = 3_000_000;
 my $plain = write_file('plain', "1,\"abcdefghijklmnopqrstuvwxyz\"\n", $rows);
 system("gzip -1 -k '$plain'; split -b 1000000 --filter='gzip -1' '$plain' > '$plain.members.gz'; zstd -q -1 '$plain'; xz -k -0 '$plain'; mkdir '$plain.d'; split -C 1000000 '$plain' '$plain.d/'; lz4 -q '$plain' '$plain.lz4'; bzip2 -1 -k '$plain'; mkfifo '$plain.fifo'") == 0
   or die 'compress';
 
-# The MB that each worker of the server has used at most; workers of a load do not end before it.
+# MB used at most by each worker of the server; the workers of a load end after it.
 sub workers_peak
 {
 	my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
@@ -155,8 +155,8 @@ sub workers_peak
 	return $peak;
 }
 
-# The rows that a statement has loaded, and the MB that the session and others have used for it. They are counted afterwards: the first
-# reader of pages with checksums, which are usual from 18 on, goes through all shared buffers.
+# The rows that a statement has loaded, and the MB used by the session and by workers. Rows are counted later: the first
+# reader of pages with checksums, which initdb enables by default from 18 on, touches all shared buffers.
 sub loading
 {
 	my ($statement) = @_;
@@ -183,7 +183,7 @@ SQL
 		usleep(10_000);
 	}
 	$psql->finish or die $err;
-	# What the statement has said comes first.
+	# The statement's own output comes first.
 	my @said = split /\n/, $out;
 	my ($peak, $loaded) = splice @said, -2;
 	return (@said, $loaded, $peak, $others);
@@ -192,7 +192,7 @@ sub load_from { return "SELECT * FROM bulk_load(${\sql_string($_[0])}, 'loaded',
 my $short = write_file('short', "1,x\n", 1);
 my (undef, $least) = loading(load_from($short, 0, ''));
 sub job_of { return "SELECT bulk_enqueue(${\sql_string($_[0])}, 'loaded', '{\"format\": \"csv\", \"workers\": 2}') AS job \\gset\nSELECT bulk_wait(:job)"; }
-# An INSERT that is done as a load.
+# An INSERT that runs as a load.
 sub take_over
 {
 	my ($path) = @_;
@@ -222,7 +222,7 @@ for my $name (sort keys %statements)
 	cmp_ok($others - $least, '<=', 64, '... and so are its workers');
 	cmp_ok($others, '>', 0, '... which there were') if $name =~ /^plain, 2 workers|^a job|^an INSERT/;
 }
-# What a function returns is kept by the server, below work_mem.
+# The server keeps a function's result, below work_mem.
 for my $path ($plain, "$plain.gz", "$plain.xz")
 {
 	my ($read, $peak) = split /\n/, $node->safe_psql('postgres', <<"SQL");
@@ -241,7 +241,7 @@ for my $kind (qw(xz lz4 bz2 d))
 $used = peak("$plain.d", $csv, 'text', 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SELECT count(b) FROM t WHERE length(b) > 0') - $base;
 cmp_ok($used, '<=', 64, 'a parallel scan of a directory');
 
-# What stands for 3 GB or more, by each way of compressing, is read in the same memory, and ends when it is told to.
+# Files that decompress to 3 GB or more, in each format, take the same memory, and can be canceled.
 write_file('rows', "1,abcdefghijklmnopqrstuvwxyz\n", 1_000_000);
 my %programs = (gz => 'gzip -9', bz2 => 'bzip2 -9', xz => 'xz -1', lz4 => 'lz4 -q -1 -c', zst => 'zstd -q -1 -c');
 for my $kind (sort keys %programs)
@@ -276,14 +276,14 @@ for my $kind (sort keys %programs)
 	unlink $bomb;
 }
 
-# A load has memory for the pages of many partitions, but no more than it may.
+# A load keeps pages of many partitions in memory, within its limit.
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION IF NOT EXISTS pg_bulk;
 CREATE TABLE parted (a int, b text) PARTITION BY LIST (a);
 SELECT format('CREATE TABLE parted_%s PARTITION OF parted FOR VALUES IN (%s)', i, i) FROM generate_series(0, 499) i \gexec
 SQL
 
-# MB that a backend has used at most when it has loaded a file into all partitions, and the rows that it has loaded.
+# MB used at most by a backend that has loaded a file into all partitions, and the rows loaded.
 sub load_peak
 {
 	my ($path, $limit) = @_;
@@ -305,7 +305,7 @@ for my $case ([ '1MB', 0, 20 ], [ '64MB', 16, 64 ], [ '1GB', 60, 1024 ])
 	my $used = $peak - $idle;
 	ok($used >= $least && $used <= $most, "... for which $used MB are used, $least to $most");
 }
-# A record that is larger than that.
+# A record that exceeds the limit.
 my $huge = write_file('huge', "1,x\n", 1, '2,"', 1, 'abcdefghij', 20 * MB / 10, "\"\n", 1);
 is((load_peak($huge, '1MB'))[0], 2, 'a record of 20 MB in 1 MB');
 

@@ -1,6 +1,6 @@
 
-# Wait and fault points do what src/pg/points.rs says, at points that a scan
-# comes to. What is tested with their help can only be believed if they work.
+# Wait points and fault points behave as src/pg/points.rs describes, at points on the way of a
+# scan. Other tests rely on them.
 
 use strict;
 use warnings FATAL => 'all';
@@ -32,7 +32,7 @@ for my $name ('source.ready', 'source.read', 'scan.row')
 }
 ok(!eval { point_set($node, 'source.no_such_point', 'wait'); 1 }, 'no other points can be set');
 
-# What a statement comes to in a session of its own.
+# The outcome of a statement in a session of its own.
 sub outcome
 {
 	my ($sql) = @_;
@@ -41,7 +41,7 @@ sub outcome
 	return $status == 0 ? $stdout : $stderr;
 }
 
-# The same, begun now; the pid of the session and a function that ends it.
+# Begins the statement; returns the pid of the session and a function that waits for the outcome.
 sub begin
 {
 	my ($sql) = @_;
@@ -89,7 +89,7 @@ for my $point ('source.ready', 'scan.row')
 	point_clear($node);
 }
 
-# A process that serves no interrupts goes on waiting.
+# A process that serves no interrupts continues to wait.
 point_set($node, 'source.read', 'wait');
 ($pid, $end) = begin('SELECT sum(a + 0) FROM t');
 point_wait($node, 'source.read');
@@ -162,7 +162,7 @@ like(outcome('SELECT sum(a + 0) FROM t'), qr/^ERROR:  canceling statement/, 'sig
 point_clear($node);
 for my $command ('signal=9', 'error', 'no such command')
 {
-	# A point that cannot do as told ends the process; so does a killed one the server.
+	# If a point cannot do its action, the process ends; a killed process makes the server restart.
 	my $point = $command eq 'error' ? 'source.read' : 'source.ready';
 	point_set($node, $point, $command);
 	like(outcome('SELECT sum(a + 0) FROM t'), qr/server closed the connection/, "$point: $command ends the process");

@@ -1,7 +1,7 @@
 
-# bulk_load puts into a table what COPY of the same file does, and fails as COPY
-# fails, whatever the table, the number of workers, the size of chunks, and
-# whoever calls it. See perl/LoadDifferential.pm.
+# bulk_load stores the rows that COPY of the same file stores, and fails with COPY's
+# error, for each table, number of workers, chunk size, and
+# caller. See perl/LoadDifferential.pm.
 
 use strict;
 use warnings FATAL => 'all';
@@ -31,7 +31,7 @@ wal_consistency_checking = 'all'
 CONF
 $node->restart;
 
-# The comparison on trial, before it judges anything.
+# The comparison itself is tested first.
 my $trial = LoadDifferential->new($node, 'postgres');
 my %trials = (
 	'another value' => [ qr/rows differ.*row 2: \(c,x\).*row 2: \(c,d\)/s, { bytes => "a,b\nc,x\n" } ],
@@ -48,7 +48,7 @@ $trial->expect_disagreement('the comparison sees another line number', qr/errors
 	"a,b\nc\n", 2, csv(), oracle => { bytes => "a,b\na,b\nc\n" }, compare_errors => 1);
 $trial->{random} = 1;
 
-# By hand, generated, written by COPY TO, type by type.
+# Files written by hand, generated ones, files written by COPY TO, and each type.
 my $suite = $trial;
 $suite->{share} = sample(0.2, 1);
 add_chapter($suite, $_), $suite->run for chapters();
@@ -57,7 +57,7 @@ add_written($suite, $node, $_), $suite->run for 1 .. sample(2, 6);
 $node->safe_psql('postgres', prerequisites());
 add_types($suite, $node), $suite->run;
 
-# Bad values that are survived, by several processes: as if the rows had not been in the file, or had no value there.
+# Bad values that are survived, by several processes: as if the file did not have these rows, or had NULL for the value.
 srand(seed() + 3);
 for my $n (1 .. sample(40, 400))
 {

@@ -1,7 +1,7 @@
 
-# Loads that fail, and what goes on afterwards: a disk that is full or broken,
-# errors that are caught, files and libraries that change meanwhile, statistics.
-# PG_BULK_SOAK=1 tries all points; else PG_BULK_SEED chooses some, and with PG_BULK_TIMES more.
+# Loads that fail, and the state afterwards: a full or broken disk,
+# caught errors, files and libraries that change during the load, statistics.
+# PG_BULK_SOAK=1 tries all points; otherwise PG_BULK_SEED chooses some, and PG_BULK_TIMES more of them.
 
 use strict;
 use warnings FATAL => 'all';
@@ -33,7 +33,7 @@ sub some
 	return @cases[ 0 .. sample($number, scalar @cases) - 1 ];
 }
 
-# A disk that is full or broken. Each process writes a batch in 16 pieces; the file has several batches for one process.
+# A full or broken disk. Each process writes a batch in 16 pieces; a process has several batches of the large file.
 $faults->write_rows('large', 1 .. 9000);
 my %states = (28 => '53100', 5 => '58030');
 my @disk;
@@ -46,7 +46,7 @@ for my $case (some(6, @disk))
 {
 	my ($errno, $point, $whom) = @$case;
 	my $name = "$point: errno $errno, $whom";
-	# A process has its share of the small file in few pieces, or in one.
+	# Of the small file, a process has one batch, in one or few pieces.
 	my $file = $whom =~ /after/ ? 'large' : 'small';
 	my $load = $faults->bring($point, $whom, "errno=$errno", "\\set VERBOSITY verbose\n" . $faults->load_sql($file));
 	like($load->end, qr/^ERROR:  $states{$errno}: could not extend file "base\/.*\nHINT:  Check free disk space\./, $name);
@@ -60,7 +60,7 @@ for my $case (some(6, @disk))
 	is($faults->trouble, '', "$name: all is well");
 }
 
-# WAL went before the pages that could not be written: recovery makes these, without the rows.
+# WAL was written before the pages that could not be written: recovery creates these, without the rows.
 $node->safe_psql('postgres', 'CREATE EXTENSION pgstattuple');
 my $pages = $faults->outcome("SELECT pg_relation_size('t')");
 point_set($node, 'append.write', 'errno=28 once');
@@ -71,7 +71,7 @@ $node->start;
 is($faults->outcome("SELECT dead_tuple_count, table_len > $pages FROM pgstattuple('t')"), '0|t', '... recovery makes empty ones');
 is($faults->trouble, '', '... and all is well');
 
-# An error that the transaction survives.
+# Errors that the transaction survives.
 my @errors = (
 	(map { [ $_, 'leader', 'error' ] } qw(load.first load.launched load.rows load.received load.settle load.key load.settled)),
 	[ 'load.key', 'leader after=2', 'error' ],
@@ -79,7 +79,7 @@ my @errors = (
 	(map { my $point = $_; map { [ $point, $_, 'error' ] } qw(leader worker) }
 		qw(append.begin append.baton append.ready append.done chunk.claimed chunk.turn wide.insert)),
 	(map { my $point = $_; map { [ $point, $_, 'errno=28' ] } qw(leader worker) } qw(append.allocate append.write)));
-# Only a subtransaction that fails could leave the leader with what holds up checkpoints.
+# Only a failing subtransaction could leave the leader with the flag that delays checkpoints.
 for my $case ([ 'append.write', 'leader', 'errno=28' ], some(7, @errors))
 {
 	my ($point, $who, $command) = @$case;
@@ -117,7 +117,8 @@ sub file_case
 	else
 	{
 		$faults->wait_at($point);
-		# The leader has read what it will, and waits for the others: of a file that changes earlier, it would say something else.
+		# The leader has read its chunks, and waits for the workers. If
+		# the file changed earlier, the leader would report another error.
 		$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'client backend'
 			AND query ~ 'bulk_load' AND wait_event_type IN ('Extension', 'IPC') AND pid <> pg_backend_pid()") or die 'the leader does not wait';
 	}
@@ -146,7 +147,7 @@ file_case('emptied', 'chunk.claimed', $content, sub { truncate $path, 0 or die $
 file_case('replaced', 'chunk.claimed', $content,
 	sub { write_bytes("$path.new", Faults::rows(2001 .. 3500)); rename "$path.new", $path or die $! }, $good, 1500);
 file_case('removed', 'chunk.claimed', $content, sub { unlink $path or die $! }, $good, 1500);
-# Before a worker has opened it: the name is one thing, and what the leader has open another.
+# A worker has not opened the file yet: the name then means another file than the leader has open.
 file_case('replaced early', 'worker.begin', $content,
 	sub { write_bytes("$path.new", Faults::rows(2001 .. 3500)); rename "$path.new", $path or die $! }, $good, 1500);
 file_case('removed early', 'worker.begin', $content, sub { unlink $path or die $! }, $good, 1500);
@@ -159,7 +160,8 @@ file_case('grown', 'chunk.claimed', $content, sub { append(Faults::rows(1501 .. 
 file_case('grown in its last record', 'chunk.claimed', $content . $tail,
 	sub { append("\n" . Faults::rows(1502 .. 1600)) }, qr/^1600\|direct\|2$/, 1600);
 
-# Files of a list that grow when ids have been taken for their rows: what was added is not read, and of a line not a part.
+# Files of a list that grow after ids were reserved for their
+# rows: added lines are not read, and neither is a part of a line.
 mkdir $faults->path('list');
 $node->safe_psql('postgres', 'CREATE TABLE ids (id serial, n int)');
 sub list_case
@@ -198,7 +200,7 @@ like($faults->outcome($faults->load_sql('small')), $good, 'a good load');
 $node->poll_query_until('postgres', $alone);
 is($faults->outcome($statistics), '1500|1500|0', '... counts its rows');
 is($faults->trouble(1500), '', '... which are there');
-# Rows that were appended before the load failed. What a process is just about to append may be missing in the count.
+# Rows that were appended before the load failed. The count may miss the batch that a process is appending.
 sub counts_dead
 {
 	my ($name, $load, $error, $dead) = @_;
@@ -234,7 +236,7 @@ counts_dead('duplicate key', $faults->begin($faults->load_sql('changing')),
 
 $node->stop;
 
-# The library is replaced while sessions have it. It must be found in an install that may be changed.
+# The library is replaced while sessions use it. The test needs an installation that it may change.
 my ($bindir, $pkglibdir, $sharedir) = map { chomp(my $dir = `pg_config --$_`); $dir } qw(bindir pkglibdir sharedir);
 my $root = PostgreSQL::Test::Utils::tempdir('install');
 for my $copy ([ '-R', $bindir ], [ '-Rs', $pkglibdir ], [ '-Rs', $sharedir ])
@@ -254,7 +256,7 @@ sub replace_library
 }
 replace_library($image);
 
-# As if it had been built from something else.
+# As if it had been built from other sources.
 my $other = $image;
 $other =~ /\x04\0\0\0.\0\0\0\x03\0\0\0GNU\0/s or die 'no build id';
 substr($other, $+[0], 1) ^= "\x01";

@@ -1,7 +1,7 @@
 
-# What happens to a load at each of its points: it is cancelled, terminated,
-# killed, the server stops, a checkpoint comes. PG_BULK_SOAK=1 goes through all
-# of them; else PG_BULK_SEED chooses some, and with PG_BULK_TIMES more.
+# A load at each of its points: it is canceled, terminated,
+# killed, the server stops, a checkpoint begins. PG_BULK_SOAK=1 tries all
+# of them; otherwise PG_BULK_SEED chooses some, and PG_BULK_TIMES more of them.
 
 use strict;
 use warnings FATAL => 'all';
@@ -22,13 +22,13 @@ use Points qw(point_names point_set point_clear);
 note 'PG_BULK_SEED=' . seed();
 srand(seed());
 
-# Points of the load, and who comes there.
+# Points of the load, and the processes that reach them.
 my %who = (
 	(map { $_ => ['leader'] } qw(load.begin load.first load.launched load.rows load.received load.settle load.key load.settled)),
 	(map { $_ => ['worker'] } qw(worker.begin worker.end)));
 my @points = grep { /^(append|chunk|load|worker|wide)\./ && !/^append\.(write|allocate)$/ && !/^load\.rebuil/ } point_names();
 $who{$_} //= [ 'leader', 'worker' ] for @points;
-# No interrupt is served there; a checkpoint waits.
+# No interrupt is served at these points, and a checkpoint waits.
 my %flagged = map { $_ => 1 }
 	map { "append.$_" } qw(flagged log logged flushed written registered emptied);
 my @places = map { my $point = $_; map { [ $point, $_ ] } @{ $who{$point} } } @points;
@@ -63,13 +63,13 @@ for my $case (some(24, @interrupts))
 		point_clear($node);
 	}
 	my $end = $load->end;
-	# A worker that is done before it looks whether it was told to go has done its work.
+	# A worker may finish before it checks whether it was terminated.
 	my $done = $flagged{$point} && $whom eq 'worker' && $end eq "1500|direct|2\n";
 	ok($done || $end =~ /^(ERROR|FATAL): /, $name) or diag $end;
 	is($faults->trouble($done ? 1500 : 0), '', "$name: leaves nothing");
 }
 
-# Crashes. How often the server was ready.
+# Crashes. Number of times that the server became ready.
 sub starts { return scalar(() = slurp_file($node->logfile) =~ /database system is ready to accept connections/g); }
 my @crashes = map { [ @$_, 'kill' ], [ @$_, 'stop' ] } @places;
 for my $case (some(14, @crashes))

@@ -1,12 +1,12 @@
 
-# Made-up tables with made-up indexes, into which made-up batches are loaded, in
-# all ways and with all that may become of duplicates. What is there then is what
-# core's INSERT, ON CONFLICT or not, makes of the same rows one after the other;
-# by every index the same rows are found; on a standby, and after a crash, too.
+# Random tables with random indexes, into which random batches are loaded, with
+# all options and all values of on_duplicate. The content must equal the result of
+# core's INSERT of the same rows one after the other, with or without ON CONFLICT.
+# Every index must find these rows, also on a standby and after a crash.
 # See perl/RandomTables.pm and perl/model.sql.
 #
-# PG_BULK_SEED names another seed, PG_BULK_ROUNDS how many tables, or, as FIRST-LAST,
-# which ones; with PG_BULK_TIMES=3 they are three times as many, with PG_BULK_SOAK=1 many.
+# PG_BULK_SEED sets another seed. PG_BULK_ROUNDS sets the number of tables or, as FIRST-LAST,
+# the tables; PG_BULK_TIMES=3 makes three times as many, PG_BULK_SOAK=1 many.
 
 use strict;
 use warnings FATAL => 'all';
@@ -35,7 +35,7 @@ my $session = "\\getenv data PGB_DATA\nSET client_min_messages = warning;\nSET s
 $node->safe_psql('postgres', slurp_file($model));
 my $standby = standby_of($node, 'standby');
 
-# A script says nothing if all is well.
+# A script prints only complaints.
 sub complaints_of
 {
 	my ($script) = @_;
@@ -68,7 +68,7 @@ is($failures, 0, 'loads do what the model does');
 my $census = $node->safe_psql('postgres', "SELECT concat_ws(' from ', method, came_from), count(*) FROM proof.census GROUP BY 1 ORDER BY 1");
 my $ends = $node->safe_psql('postgres', 'SELECT what, count(*) FROM proof.ends GROUP BY 1 ORDER BY 1');
 note "indexes:\n$census\nloads:\n$ends";
-# Of few tables, it depends.
+# With few tables, the coverage depends on chance.
 if ($end - $begin > 40)
 {
 	for my $way ('insert', 'merge', 'rebuild from load', 'rebuild from table')
@@ -83,7 +83,7 @@ if ($end - $begin > 40)
 	}
 }
 
-# What is in the tables that were kept; unlogged ones are empty elsewhere.
+# Checksums of the tables that were kept; unlogged ones are empty on a standby and after a crash.
 sub digests
 {
 	my ($server) = @_;

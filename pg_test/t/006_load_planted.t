@@ -1,9 +1,9 @@
 
 # Faults are planted into B-trees that a load has built: TIDs of equal keys in the
 # wrong order, a posting list without its last TID, a page without its high key,
-# a leaf that nothing leads to. What other tests rely on must find each of them:
-# amcheck, the comparison with an index that the server builds, and, unless it is
-# only the order, a scan by the index beside one of the table.
+# a leaf without a downlink. Each of the checks that other tests rely on must find each
+# fault. These are amcheck, the comparison with an index that the server builds, and, except
+# for a wrong order, an index scan compared with a sequential scan.
 
 use strict;
 use warnings FATAL => 'all';
@@ -21,14 +21,14 @@ use Load qw(entries_complaints entries_complete);
 
 use constant { PAGE => 8192, SPECIAL => 8176, HEADER => 24, ALTERNATIVE_TID => 0x2000, IS_POSTING => 0x2000, COUNT => 0x0fff, INCOMPLETE_SPLIT => 0x80 };
 
-# Without checksums, which would know before anybody else, and which initdb makes unasked from 18 on.
+# Without checksums, which would detect the changes first. From 18 on initdb enables them by default.
 my $node = PostgreSQL::Test::Cluster->new('planted');
 delete $ENV{RUST_BACKTRACE};
 $node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8', $node->pg_version >= 18 ? '--no-data-checksums' : () ]);
 $node->append_conf('postgresql.conf', "fsync = off\nautovacuum = off\nlog_min_messages = fatal\nlog_min_error_statement = panic\nlog_statement = none\n");
 $node->start;
 
-# What is planted, by the kind of key; and how amcheck tells it.
+# The planted faults, by type of key; and amcheck's message for each.
 my %faults = (
 	order    => qr/item order invariant violated|could not find tuple using search from root/,
 	posting  => qr/lacks matching index tuple/,
@@ -76,7 +76,7 @@ sub items
 	return map { my $pointer = at32($page, HEADER + 4 * $_); { place => HEADER + 4 * $_, at => $pointer & 0x7fff } } 0 .. (at16($page, 12) - HEADER) / 4 - 1;
 }
 
-# Take an item's pointer from a page.
+# Removes an item's line pointer from a page.
 sub without
 {
 	my ($page, $item) = @_;
@@ -87,7 +87,7 @@ sub without
 	return $page;
 }
 
-# A tuple's TIDs, if they are a list.
+# The TIDs of a tuple that is a posting list.
 sub list_of
 {
 	my ($page, $item) = @_;
@@ -95,13 +95,13 @@ sub list_of
 	return at16($page, $item->{at} + 6) & ALTERNATIVE_TID && $number & IS_POSTING ? $number & COUNT : 0;
 }
 
-# Pages of an index, to be changed.
+# Changes to the pages of an index.
 my %plant = (
 	none  => sub { },
 	order => sub
 	{
 		my ($pages) = @_;
-		# The first two after the high key, which are equal: each key is there several times.
+		# The first two items after the high key, which have equal keys: each key occurs several times.
 		my (undef, $one, $two) = items($pages->[1]);
 		my @tids = map { substr $pages->[1], $_->{at}, 6 } $one, $two;
 		die 'not two keys that are equal' unless substr($pages->[1], $one->{at} + 8, 8) eq substr($pages->[1], $two->{at} + 8, 8);
@@ -128,7 +128,7 @@ my %plant = (
 		substr($pages->[1], SPECIAL + 4, 4) = pack 'V', $next;
 		substr($pages->[$next], SPECIAL, 4) = pack 'V', 1;
 		my $root = at32($pages->[0], HEADER + 8);
-		# A block is two halves, the higher one first.
+		# A block number is stored as two halves, the higher one first.
 		my ($item) = grep { at16($pages->[$root], $_->{at}) * 65_536 + at16($pages->[$root], $_->{at} + 2) == $lost } items($pages->[$root]) or die 'no downlink';
 		$pages->[$root] = without($pages->[$root], $item);
 	});
@@ -183,8 +183,8 @@ for my $kind (sort keys %kinds)
 	}
 }
 
-# What is no fault, and rare: an index of an older server, and one that a crash has left in the middle of a split. The first is not
-# merged, for its tuples have no order among equal keys; of the second nothing is lost.
+# Rare states that are no faults: an index of an older server, and one that a crash left in the middle of a split. The first
+# is not merged, since its tuples have no order among equal keys; the second loses no entry.
 write_bytes($file, join '', map { my $key = $_ * 2; "$key,word $key,Word $key\n" } 1 .. 6000);
 my $odd = "$file.odd";
 write_bytes($odd, join '', map { my $key = $_ * 2 - 1; "$key,word $key,Word $key\n" } 1 .. 6000);
@@ -208,7 +208,7 @@ sub change
 	$node->start;
 	return;
 }
-# The second leaf's downlink is missing, and the first says so.
+# The second leaf's downlink is missing, and a flag on the first leaf says so.
 sub halve
 {
 	my ($pages) = @_;
@@ -219,7 +219,7 @@ sub halve
 	$pages->[$root] = without($pages->[$root], $item);
 	return;
 }
-# Version 3, of which nothing is known about equal images.
+# Version 3, which does not record whether equal keys have equal images.
 sub age
 {
 	my ($pages) = @_;
@@ -240,7 +240,8 @@ for my $workers (0, 2)
 		SELECT faults('halved')"), qr/^\|\|\nolder: .* "older" can each be found by an independent index search$/, '... and nothing is wrong with them, but that amcheck cannot look at all of the old one');
 }
 
-# Rows that an index of another kind does not have, or only by its condition: what looks for them in random schedules must find each.
+# A row is missing in an index of another access method, or with a condition:
+# the search that random schedules use must find each of these faults.
 $node->safe_psql('postgres', <<"SQL");
 CREATE TABLE entries (n int, w text, a text[]);
 INSERT INTO entries SELECT i, 'word ' || i, string_to_array('word ' || i || ' both', ' ') FROM generate_series(1, 500) i;

@@ -1,6 +1,6 @@
 
-# What happens to a load while the server builds its indexes anew: before, in the
-# midst of it, after. The table and its indexes have new files by then.
+# A load fails or crashes while the server rebuilds its indexes: before, during
+# and after. The table and its indexes have new files by then.
 
 use strict;
 use warnings FATAL => 'all';
@@ -19,15 +19,15 @@ use Points qw(point_clear point_set point_wait);
 my $faults = Faults->new('rebuild');
 my $node   = $faults->node;
 my $hold   = $node->data_dir . '/pg_bulk_hold';
-# Rows of the file, not those that are there before, wait where the index is built: in the backend, and in the workers
-# that the server's own build has.
+# Only rows of the file wait, not those that existed before, where the index is built: in the backend, and in the workers
+# of the server's own build.
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION hold(id int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
 	WHILE id > 0 AND (pg_stat_file('pg_bulk_hold', true)).size = 0 LOOP
 		PERFORM pg_sleep(0.005);
 	END LOOP;
-	-- Two bytes: the backend fails, one: whoever works for it.
+	-- At two bytes the backend fails, at one byte a worker.
 	IF id > 0 AND (pg_stat_file('pg_bulk_hold', true)).size = (SELECT 1 + (leader_pid IS NULL)::int FROM pg_stat_activity WHERE pid = pg_backend_pid()) THEN
 		RAISE 'not this one';
 	END IF;
@@ -38,12 +38,12 @@ CREATE FUNCTION compare(int, int) RETURNS int LANGUAGE internal IMMUTABLE PARALL
 CREATE OPERATOR CLASS unsafe_ops FOR TYPE int USING btree AS
 	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare(int, int);
 CREATE INDEX t_hold ON t (hold(id) unsafe_ops);
--- Its keys are index tuples, which the processes of the load sort.
+-- Its keys are index tuples, which all processes of the load sort.
 CREATE INDEX t_tuples ON t ((id % 100), left(body, 20)) WHERE id > 0;
 SQL
 is($faults->trouble, '', 'without faults');
 
-# Emptied by the load, or empty and not in use.
+# A table that the load truncates, or an empty one that is not in use.
 sub load_sql
 {
 	my ($truncate, $file) = @_;
@@ -67,7 +67,7 @@ sub set_hold
 	return;
 }
 
-# Begin a load; the pid of the process that waits.
+# Begins a load; returns the pid of the process that waits.
 sub bring
 {
 	my ($place, $truncate) = @_;
@@ -82,7 +82,7 @@ sub bring
 	set_hold('');
 	my $load = $faults->begin(load_sql($truncate));
 	my $where = $place eq 'build leader' ? 'pid = ' . $load->pid : 'leader_pid = ' . $load->pid;
-	# They sleep most of the time.
+	# The processes sleep most of the time.
 	for (1 .. 6000)
 	{
 		my $pid = $node->safe_psql('postgres', "SELECT min(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND $where");
@@ -107,7 +107,7 @@ sub strays
 		WHERE datname = current_database() AND file ~ '^\d' AND pg_filenode_relation(0, substring(file FROM '^\d+')::oid) IS NULL});
 }
 
-# What is wrong afterwards.
+# Complaints about the state afterwards.
 sub trouble
 {
 	my ($truncate) = @_;
@@ -124,10 +124,10 @@ sub trouble
 	return $trouble . $faults->trouble;
 }
 
-# The primary key is built from the keys of the load, one index from its index tuples, one by the server.
+# The primary key is built from collected keys, one index from index tuples, one by the server.
 my @places = ('index.sorted', 'index.write', 'index.logged', 'index.built', 'load.rebuild', 'build leader', 'build worker', 'load.rebuilt');
 
-# The load fails. Between a page's WAL and the page nothing is interrupted.
+# The load fails. No interrupt is served between a page's WAL and the page.
 for my $place (grep { $_ ne 'index.logged' } @places)
 {
 	my $truncate = $place =~ /worker|rebuilt|logged/ ? 'false' : 'true';
@@ -169,7 +169,7 @@ for my $place (@places)
 		my $truncate = ($place =~ /leader|rebuilt/) == ($how eq 'stop') ? 'false' : 'true';
 		my $starts = starts();
 		my ($load, $pid) = bring($place, $truncate);
-		# What is new is on disk, and is to be forgotten.
+		# New files are on disk, and recovery must remove them.
 		$node->safe_psql('postgres', 'CHECKPOINT') if $truncate eq 'true' && $place ne 'index.logged';
 		if ($how eq 'kill')
 		{
@@ -188,7 +188,7 @@ for my $place (@places)
 	}
 }
 
-# A checkpoint comes while an index is built; the load goes on, and the server crashes after it.
+# A checkpoint runs while an index is built; the load continues, and the server crashes after it.
 for my $place (grep { $_ ne 'index.logged' } @places)
 {
 	my $truncate = $place =~ /leader|rebuilt/ ? 'true' : 'false';

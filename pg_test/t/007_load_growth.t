@@ -1,7 +1,7 @@
 
-# Whole leaves are put behind the last one of an index while others use it: who wants
-# the same keys, or the same place, waits, or is seen. Between the look at the end of
-# the index and its lock, and while it is locked, others insert, load, delete, vacuum
+# Index strategy append adds whole leaves behind the last one while other sessions use the index: a session that uses
+# the same keys or the same leaf waits, or the load notices it. Between the look at the end of
+# the index and its lock, and under the lock, other sessions insert, load, delete, vacuum
 # and read. A standby has the same pages.
 
 use strict;
@@ -25,7 +25,7 @@ my $primary = load_server('primary', wal_consistency_checking => 'all', autovacu
 my $standby = standby_of($primary, 'standby');
 $primary->safe_psql('postgres', 'CREATE TABLE grows (id int PRIMARY KEY, word text, at timestamp); CREATE TABLE seen (id int)');
 
-# A load of these numbers. At first there are 10,000.
+# A load of these numbers. The table begins with 10,000.
 sub load
 {
 	my ($first, $last) = @_;
@@ -44,7 +44,7 @@ sub afterwards
 	return;
 }
 
-# While one session's load stands at a point, others do something; whether they have to wait for it is for them to say.
+# Other sessions run statements while a load waits at a point; the caller says how many of them must wait for it.
 sub meanwhile
 {
 	my ($point, $load, $waits, @others) = @_;
@@ -66,14 +66,14 @@ sub meanwhile
 	return ("$out$err", map { $_->[0] . $_->[1] } @results);
 }
 
-# The end is locked.
+# The last leaf is locked.
 my ($result, @results) = meanwhile('leaf.grow', load(10_001, 14_000), 2, 'INSERT INTO grows VALUES (12000)', 'INSERT INTO grows VALUES (20000)');
 is($result, "4000\n", 'the end is locked: the load');
 like($results[0], qr/ERROR:  duplicate key value violates unique constraint "grows_pkey"/, '... who wants one of its keys');
 is($results[1], '', '... who wants a place behind them');
 afterwards('14001|20000', '... afterwards');
 
-# It was looked at only.
+# The last leaf was only looked at.
 ($result, @results) = meanwhile('leaf.looked', load(20_001, 24_000), 0, 'INSERT INTO grows VALUES (22000)');
 is($results[0], '', 'the end was looked at: a key of the load comes first');
 like($result, qr/ERROR:  duplicate key value violates unique constraint "grows_pkey"\nDETAIL:  Key \(id\)=\(22000\) already exists/, '... the load');
@@ -90,7 +90,8 @@ $primary->safe_psql('postgres', 'VACUUM grows');
 is(rows(), '31003|64000', '... afterwards');
 healthy($primary, '... afterwards');
 
-# No page is to be had: no free one, and, when these are used up, none at the end, of which some are there by then.
+# No page can be had: there is no free page, or free pages are
+# used up and extending fails, when the load has added some.
 for my $case ('leaf.page', 'leaf.extend after=5')
 {
 	my ($point, $after) = split / /, $case;
@@ -103,7 +104,7 @@ is($primary->safe_psql('postgres', 'INSERT INTO grows VALUES (64001); ' . load(6
 $primary->safe_psql('postgres', 'VACUUM grows');
 afterwards('37003|70000', '... afterwards');
 
-# Who has read up to the end has read what is put there.
+# A reader that has read up to the end also reads the added rows.
 my $first = 70_001;
 for my $case ('the reader commits first', 'the load commits first', 'an insertion behind the load')
 {
@@ -122,7 +123,7 @@ for my $case ('the reader commits first', 'the load commits first', 'an insertio
 	$first += 4000;
 }
 
-# VACUUM has left a leaf that is alone on its level: what is searched for begins there, until core has split it.
+# VACUUM has left a leaf that is alone on its level: searches begin there until core has split it.
 $primary->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS pageinspect; CREATE TABLE alone (id int PRIMARY KEY, word text, at timestamp); INSERT INTO alone SELECT generate_series(1, 20000)');
 $primary->safe_psql('postgres', 'DELETE FROM alone WHERE id < 19990; VACUUM alone');
 is($primary->safe_psql('postgres', q{SELECT fastlevel < level FROM bt_metap('alone_pkey')}), 't', 'a leaf that is alone');
@@ -130,11 +131,11 @@ numbers_file("$directory/alone", 20_001, 40_000);
 is($primary->safe_psql('postgres', load_sql("$directory/alone", 'alone')), '20000', '... the load');
 is($primary->safe_psql('postgres', q{SELECT fastlevel = level FROM bt_metap('alone_pkey')}), 't', '... searches begin at the root');
 $primary->safe_psql('postgres', 'DELETE FROM alone WHERE id % 10000 > 100');
-# It is not to be interrupted if it never ends.
+# If this VACUUM never ended, it could not be canceled.
 my $vacuum = IPC::Run::start([ 'psql', '-XAtqc', 'VACUUM alone', '-d', $primary->connstr('postgres') ], IPC::Run::timeout(30));
 ok($vacuum->finish, '... VACUUM ends');
 
-# Two of them at once, again and again.
+# Two such loads at once, repeatedly.
 my @sessions = map
 {
 	my $odd = $_;

@@ -1,10 +1,10 @@
 
 # The server is killed while indexes get new files, or whole leaves, at each point of
-# building, merging, and adding, and once more when they have them: afterwards the table and its
-# indexes are what they were before, or what they were to become, and so they are
-# on a standby. For indexes whose keys are integers to us, for those that are
-# strings of bytes, and for those that the server builds, one after the other or several at once. A standby that takes
-# over has them, too.
+# building, merging and appending, and again when they are complete. Afterwards the table and its
+# indexes have either the old or the new content, on a standby, too. For indexes whose keys are
+# packed integers, for those of byte strings, and for those that the server builds, one after
+# the other or several at once. A standby that is promoted
+# has them, too.
 
 use strict;
 use warnings FATAL => 'all';
@@ -21,7 +21,7 @@ use PostgreSQL::Test::Utils;
 use Load qw(begin_session healthy indexes_find load_server load_sql numbers_file rows_of standby_equal standby_of);
 use Points qw(point_clear point_set point_taken);
 
-# Each with its indexes.
+# The tables, each with its indexes.
 my %tables = (
 	fixed => 'PRIMARY KEY (id); CREATE INDEX ON fixed (at DESC, id) WITH (fillfactor = 40); CREATE INDEX ON fixed (number)',
 	bytes => 'UNIQUE (word); CREATE INDEX ON bytes (word DESC, number) WITH (fillfactor = 40); CREATE INDEX ON bytes (word, id)',
@@ -46,22 +46,22 @@ my $standby = standby_of($primary, 'standby');
 
 sub starts { return scalar(() = slurp_file($primary->logfile) =~ /database system is ready to accept connections/g); }
 
-# A load that has every index written anew: from nothing but the file's rows, or from these and what is there.
+# A load that rewrites every index: from the file's rows only, or from these and the existing entries.
 sub statement
 {
 	my ($table, $way) = @_;
 	$way = 'merge together' if $way eq 'apart';
-	# Several processes build an index together if there are three at least, and merge one if there are two.
+	# A build is parallel with at least three processes, a merge with two.
 	my $workers = $way =~ /together/ ? 2 : $way eq 'rebuild' || "$table $way" eq 'fixed merge' ? 0 : 1;
 	my %options = $way =~ /merge/ ? (indexes => 'merge', lock => 'share') : $way =~ /^build|together/ ? (truncate => 'true', indexes => 'rebuild') : $way eq 'grow' ? () : (indexes => 'rebuild', lock => 'share');
 	return "SET pg_bulk.chunk_size = '8kB'; SET maintenance_work_mem = '2MB'; " . load_sql($more, $table, columns => [ 'id', 'word', 'at' ], workers => $workers, %options);
 }
 
 my @ours = qw(index.renewed index.write index.logged index.built load.settled);
-# Of an index of several batches: a page whose place is passed, while a batch is not full, and the last batch.
+# Indexes of several batches: a point that a page passes while the batch is not full, and the last batch.
 my @later = ('index.write after=2', 'index.logged after=4');
 my @cores = qw(load.rebuild load.rebuilt);
-# Those that are built at once.
+# Points of indexes that are built at the same time.
 my @team = qw(team.build team.waits team.worker team.done);
 my @grow = qw(leaf.looked leaf.page leaf.extend leaf.extended leaf.grow leaf.grown);
 my @together = qw(index.together index.joined index.helper);
@@ -74,9 +74,9 @@ for my $case (sort keys %points)
 	{
 		my $starts = starts();
 		my ($point, $after) = split / /, $place;
-		# Not the first index, where there are several to come.
+		# If several indexes follow, not the first one.
 		$after //= $point =~ /sorted|settled|helper|looked|page|extended|grow|team/ ? '' : 'after=1';
-		# Whoever comes first, where all may come.
+		# For points that all processes reach: the first process.
 		my $who = $point =~ /helper|worker/ ? 'worker' : $point =~ /team.buil/ ? '' : 'leader';
 		point_set($primary, $point, "signal=9 $who $after once");
 		my (undef, $end) = begin_session($primary, statement($table, $way));
@@ -90,7 +90,7 @@ for my $case (sort keys %points)
 		$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 		is(rows_of($standby, $table), $rows, '... also on the standby');
 	}
-	# It succeeds, and then the server dies.
+	# The load succeeds, and then the server is killed.
 	is($primary->safe_psql('postgres', statement($table, $way)), '4000', "$case: the load");
 	$rows = rows_of($primary, $table);
 	$primary->stop('immediate');
@@ -102,7 +102,7 @@ for my $case (sort keys %points)
 	$primary->safe_psql('postgres', load_sql($before, $table, columns => [ 'id', 'word', 'at' ])) if $way =~ /^build|together/;
 }
 
-# A worker that helps to build an index fails, or the leader is cancelled while one does not get on.
+# A worker that helps to build an index fails, or the leader is canceled while a worker hangs.
 for my $way ('together', 'apart')
 {
 	my $rows = rows_of($primary, 'fixed');
@@ -117,17 +117,17 @@ for my $way ('together', 'apart')
 	is_deeply([ glob($primary->data_dir . '/base/pgsql_tmp/*') ], [], '... no file is left');
 	is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), '0', '... no worker is left');
 }
-# The same where each builds an index of its own.
+# The same where each process builds an index of its own.
 my $rows = rows_of($primary, 'many');
 my $team = statement('many', 'team');
 for my $place ('team.worker', 'team.build', 'team.built')
 {
 	point_set($primary, $place, 'error worker once');
-	# So that one is left for a worker.
+	# This leaves an index for the worker.
 	point_set($primary, $place eq 'team.build' ? 'team.launched' : 'team.build', 'wait leader');
 	my (undef, $end) = begin_session($primary, $team);
 	for (my $tries = 0; !point_taken($primary, $place) && $tries < 3000; $tries++) { usleep(10_000); }
-	# An error ends the wait, or the wait the error.
+	# The worker's error ends the leader's wait, or the leader raises it after its wait.
 	my (undef, $err) = $end->();
 	like($err, qr/ERROR:.*\Q$place\E/, "$place: the error of a worker");
 	unlike($err, qr/parallel worker/, '... does not say whose it is');
@@ -145,7 +145,7 @@ for my $how ('SIGTERM', 'cancel')
 }
 is(rows_of($primary, 'many'), $rows, '... the rows are those before');
 is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), '0', '... no worker is left');
-# While the leader is with one, the worker builds all others, and says so.
+# While the leader builds one index, the worker builds all others, and reports them.
 point_set($primary, 'team.build', 'wait leader');
 point_set($primary, 'team.worker', 'wait worker');
 my (undef, $ended) = begin_session($primary, $team =~ s/rows_loaded/(SELECT count(i ->> 'workers') FROM jsonb_array_elements(indexes) i)/r);
@@ -157,7 +157,7 @@ point_clear($primary);
 my ($built, $trouble) = $ended->();
 is($built . $trouble, "5\n", 'a worker has built all indexes but one');
 healthy($primary, 'after a worker has built indexes');
-# Rows that are there already: it finds that, too, and says it as anybody would.
+# Duplicates of existing rows: the worker finds these, too, with the usual error.
 point_set($primary, 'team.build', 'wait leader');
 my (undef, undef, $twice) = $primary->psql('postgres', $team =~ s/SELECT (.*)/DO \$\$ BEGIN PERFORM $1; END \$\$/sr);
 point_clear($primary);
@@ -168,8 +168,8 @@ my %conditions = (many_pkey => 'id < 3100', many_word_idx => "word = 'word 1eef'
 indexes_find($primary, 'built by a worker', 'many', %conditions);
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 indexes_find($standby, 'the same on the standby', 'many', %conditions);
-# Two workers have an error each, while the leader is with its index. The second one does not come in the place of the first, in
-# words that show a key to somebody who may not see the table. Strings as long as these leave B-trees to the server.
+# Two workers raise an error each, while the leader builds its index. The second error must not replace the first, with
+# a message that shows a key to a user who may not see the table. With strings this long the server builds the B-trees.
 my $long = "$directory/long";
 append_to_file($long, join '', map { "$_," . 'x' x 1000 . ",2024-02-29 12:00:00\n" } 1 .. 9);
 $primary->safe_psql('postgres', 'CREATE TABLE twice (id int, word text COLLATE "C", at timestamp); CREATE UNIQUE INDEX twice_1 ON twice (word); CREATE UNIQUE INDEX twice_2 ON twice (word DESC);
@@ -183,7 +183,7 @@ like($words, qr/^psql:<stdin>:\d+: ERROR:  23505: duplicate key value violates u
 	'two workers have an error each');
 is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), '0', '... no worker is left');
 
-# The standby takes over in the middle of a merge.
+# The standby is promoted in the middle of a merge.
 $rows = rows_of($primary, 'bytes');
 point_set($primary, 'index.built', 'wait leader after=1');
 my (undef, $end) = begin_session($primary, statement('bytes', 'merge'));

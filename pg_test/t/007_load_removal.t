@@ -1,6 +1,6 @@
 
-# Rows that lose are taken out of a new heap by several processes: whoever does it, the rows that stay are the same, and so are
-# those of a standby, and of a server that was killed. A process that fails, waits or is cancelled leaves nothing behind.
+# Several processes remove duplicates from a new heap. The rows that stay do not depend on the process that removes them. They are the
+# same on a standby, and after a crash. A process that fails, waits or is canceled leaves nothing behind.
 
 use strict;
 use warnings FATAL => 'all';
@@ -20,11 +20,11 @@ use Points qw(point_clear point_set point_taken point_wait);
 my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('files'));
 my ($before, $twice) = map { "$directory/$_" } qw(before twice);
 numbers_file($before, 1, 3000);
-# Every 37th key is there once more, a hundred lines later: on nearly every page is a row that loses, whichever is kept. Some of
-# those are stored out of line, and all of the first.
+# Every 37th key occurs again, a hundred lines later: nearly every page has a duplicate, with either keep option. Some of
+# those rows have out-of-line values, and so have all of the first file.
 append_to_file($twice, join '', map { ("$_,word,2024-02-29 12:00:00\n", ($_ - 100) % 37 ? () : join(',', $_ - 100, 'again' . ($_ % 50 && $_ > 307_000 ? '' : 'x' x 5000), "2024-02-29 12:00:00\n")) } 300_001 .. 330_000);
 
-# Those of which the first one is not in the file are among the rows.
+# The duplicates whose first row is not in the file stay.
 my $again = grep { $_ % 37 == 0 } 300_001 - 100 .. 330_000 - 100;
 my $new = grep { $_ % 37 == 0 } 300_001 - 100 .. 300_000;
 my $rows = 30_000 + $new;
@@ -43,7 +43,7 @@ sub statement
 	my ($keep, $workers) = @_;
 	return "SET pg_bulk.chunk_size = '8kB'; " . load_sql($twice, 'parted', workers => $workers // 2, truncate => 'true', on_duplicate => $keep);
 }
-# What one process leaves.
+# The result of one process.
 my %expected;
 for my $keep (qw(keep_old keep_new))
 {
@@ -53,7 +53,8 @@ for my $keep (qw(keep_old keep_new))
 }
 isnt($expected{keep_old}, $expected{keep_new}, 'which rows stay is to be seen');
 
-# A worker does it all but for what the leader begins with, or the leader does, or all of them.
+# A worker does all but the first pages, which the leader takes;
+# or the leader does all; or all processes share the work.
 for my $keep (qw(keep_old keep_new))
 {
 	for my $waits (qw(leader worker nobody))
@@ -67,7 +68,7 @@ for my $keep (qw(keep_old keep_new))
 			point_clear($primary, 'remove.helper');
 			for (my $tries = 0; workers() ne '0' && $tries < 3000; $tries++) { usleep(10_000); }
 			is(workers(), '0', "$keep: workers are done while the leader waits");
-			# Pages that are changed behind it go into WAL whole.
+			# After a checkpoint, changed pages are logged with full images.
 			$primary->safe_psql('postgres', 'CHECKPOINT');
 		}
 		elsif ($waits eq 'worker')
@@ -77,7 +78,8 @@ for my $keep (qw(keep_old keep_new))
 		point_clear($primary);
 		my ($out, $err) = $end->();
 		is($out . $err, "$rows\n", "$keep, waiting: $waits");
-		# First of all, while no page has been read on the primary: hints that are set are logged with their pages.
+		# Compared before any page has been read on the primary:
+		# reading sets hint bits, which are logged with their pages.
 		$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 		is(rows_of($standby, 'parted'), $expected{$keep}, '... the rows of the standby are those of one process');
 		is(rows_of($primary, 'parted'), $expected{$keep}, '... the rows are those of one process');
@@ -89,8 +91,8 @@ $primary->stop('immediate');
 $primary->start;
 is(rows_of($primary, 'parted'), $expected{keep_new}, 'a crash changes nothing');
 
-# What the transaction itself sees: rows were made by one command, and are gone by a later one. That is one pair of commands, whoever
-# has marked a row. Only rows with values out of line are deleted by the server, which fetches their pages.
+# Visibility within the transaction: one command inserted the rows, and a later one deleted them. There is one pair of commands, in all
+# processes. The server deletes only rows with out-of-line values, and fetches only their pages.
 my $pairs = "SELECT count(DISTINCT (t_field3, t_infomask & 32)), bool_and(t_infomask & 32 > 0), count(*) FROM generate_series(0, pg_relation_size('parted') / 8192 - 1) block,
 	heap_page_items(get_raw_page('parted', block::int)) WHERE t_xmax <> 0";
 my $lost = $again - $new;
@@ -106,7 +108,7 @@ for my $keep (qw(keep_old keep_new))
 point_clear($primary);
 $primary->safe_psql('postgres', statement('keep_new'));
 
-# Rows that refer to nothing, likewise.
+# Orphans are removed in the same way.
 my $good = grep { /^(\d+)/ && $1 % 41 } split /\n/, slurp_file($twice);
 my $load = "SET pg_bulk.chunk_size = '8kB'; " . load_sql($twice, 'referring', workers => 2, truncate => 'true', on_error => 'table');
 point_set($primary, 'remove.helper', 'sleep=1 once');
@@ -117,12 +119,12 @@ is($primary->safe_psql('postgres', 'SELECT count(*), count(*) FILTER (WHERE id %
 healthy($primary, 'rows that refer to nothing');
 standby_equal($primary, $standby, 'referring');
 
-# Whoever is killed, wherever.
+# A process is killed at each of these points.
 for my $place ('remove.together leader', 'remove.helper worker', 'remove.looked worker', 'remove.looked leader', 'remove.joined leader')
 {
 	my $starts = starts();
 	my ($point, $who) = split / /, $place;
-	# So that whoever it is has something to do.
+	# This leaves work for the worker.
 	point_set($primary, 'remove.together', 'wait leader') if $who eq 'worker';
 	point_set($primary, 'remove.helper', 'wait worker') if $place eq 'remove.looked leader';
 	point_set($primary, $point, "signal=9 $who once" . ($point eq 'remove.looked' ? ' after=5' : ''));
@@ -138,7 +140,7 @@ for my $place ('remove.together leader', 'remove.helper worker', 'remove.looked 
 	is(rows_of($standby, 'parted'), $expected{keep_new}, '... also on the standby');
 }
 
-# A worker fails, or the leader is cancelled while one does not get on, or while it waits itself.
+# A worker fails, or the leader is canceled while a worker hangs, or while it waits itself.
 point_set($primary, 'remove.helper', 'error worker once');
 my (undef, undef, $err) = $primary->psql('postgres', statement('keep_old'));
 like($err, qr/ERROR:.*remove\.helper/, 'the error of a worker');
@@ -156,7 +158,7 @@ for my $place ('remove.helper worker', 'remove.together leader')
 	is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_locks WHERE relation = 'parted'::regclass"), '0', '... nor a lock');
 }
 is(rows_of($primary, 'parted'), $expected{keep_new}, 'the rows are those before');
-# No worker to be had.
+# No worker is available.
 $primary->safe_psql('postgres', 'ALTER SYSTEM SET max_parallel_workers = 1; SELECT pg_reload_conf()');
 is($primary->safe_psql('postgres', statement('keep_old')), $rows, 'with one worker of two');
 is(rows_of($primary, 'parted'), $expected{keep_old}, '... the rows are those of one process');

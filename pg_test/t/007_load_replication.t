@@ -1,8 +1,8 @@
 
-# What is loaded reaches everyone: a standby holds the same tuples in the same
-# places, a recovery to a point in time ends where it should, a subscriber gets
-# every row once, and none of a load that failed. The server compares each page
-# that it replays with one that the primary put into the WAL beside the record.
+# Loaded rows reach all servers: a standby has the same tuples at the same
+# TIDs, point-in-time recovery ends at the target, a subscriber gets
+# every row once, and none of a failed load. The server compares each page
+# that it replays with an image that the primary put into the WAL beside the record.
 
 use strict;
 use warnings FATAL => 'all';
@@ -26,10 +26,10 @@ numbers_file($second, 40_001, 60_000);
 numbers_file($third, 200_001, 210_000);
 numbers_file($bad, 60_001, 90_000);
 append_to_file($bad, "90001,word,no time\n");
-# Here and there a key that is there already.
+# Some keys exist already.
 numbers_file($twice, 300_001, 330_000);
 append_to_file($twice, join('', map { "$_,again,2024-02-29 12:00:00\n" } map { 300_000 + 37 * $_ } 1 .. 800));
-# Many stretches, so that workers have something to do.
+# Many chunks, so that workers get some.
 my $small_chunks = "SET pg_bulk.chunk_size = '8kB';";
 
 my @tables = kinds();
@@ -38,7 +38,7 @@ my @tables = kinds();
 # wal_level = replica: a standby, and an archive.
 #
 my $primary = load_server('primary', wal_consistency_checking => 'all', archive_mode => 'on', archive_command => '/bin/false', max_wal_size => '4GB',
-	# A checkpoint is not to take from a standby that is slow what it still needs.
+	# A checkpoint must not remove WAL that a slow standby still needs.
 	wal_keep_size => '1GB');
 my $archive = $primary->archive_dir;
 $primary->append_conf('postgresql.conf', "archive_command = 'cp \"%p\" \"$archive/%f\"'");
@@ -53,7 +53,7 @@ sub load
 	return $node->safe_psql('postgres', "$small_chunks " . load_sql($path, $table, %options));
 }
 
-# Tables that were there before.
+# Tables that existed before.
 is(load($primary, $first, $_, workers => 2), '40000', "$_: a load by three processes") for @tables;
 standby_equal($primary, $standby, @tables);
 is($standby->safe_psql('postgres', 'SELECT string_agg(target, \' \' ORDER BY load_id) FROM bulk_history'),
@@ -61,7 +61,7 @@ is($standby->safe_psql('postgres', 'SELECT string_agg(target, \' \' ORDER BY loa
 my %after_first = map { $_ => rows_of($primary, $_) } @tables;
 $primary->safe_psql('postgres', "SELECT pg_create_restore_point('first')");
 
-# Loads that fail, after pages were written and where a write fails.
+# Loads that fail, after pages were written and during a write.
 $primary->safe_psql('postgres', 'CHECKPOINT');
 for my $table (@tables)
 {
@@ -75,7 +75,7 @@ for my $table (@tables)
 }
 standby_equal($primary, $standby, @tables);
 
-# New files: tables made, or emptied, in the transaction. Frozen rows. A subtransaction that fails.
+# New files: tables created or truncated in the transaction. Frozen rows. A subtransaction that fails.
 $primary->safe_psql('postgres', <<"SQL");
 $small_chunks
 BEGIN;
@@ -106,8 +106,8 @@ is($primary->safe_psql('postgres', "SELECT count(*) FROM heap_page_items(get_raw
 healthy($primary, 'after all loads');
 standby_equal($primary, $standby, @tables);
 
-# Rows that lose are taken out of the pages of a new file where these are, also of pages that a checkpoint has put to disk
-# since they were written. That survives a crash.
+# Duplicates are removed directly in the pages of a new file, also in pages that a checkpoint has synced
+# since they were written. The removal survives a crash.
 my @rivals;
 for my $keep (qw(keep_old keep_new))
 {
@@ -140,7 +140,7 @@ $primary->stop('immediate');
 $primary->start;
 is(rows_of($primary, $_), $before_crash{$_}, "$_: a crash changes nothing") for @rivals;
 
-# Compressed images must make no difference: loads have none.
+# Compression of page images must make no difference: loads write none.
 for my $method ('pglz', 'off')
 {
 	my $table = "compressed_$method";
@@ -154,7 +154,7 @@ for my $method ('pglz', 'off')
 }
 standby_equal($primary, $standby, @tables);
 
-# The standby takes over. What a failed load left, if anything, must not stand in VACUUM's way.
+# The standby is promoted. VACUUM must cope with anything that a failed load left.
 $standby->promote;
 $standby->safe_psql('postgres', 'VACUUM (FREEZE)');
 healthy($standby, 'the promoted standby');
@@ -162,7 +162,7 @@ is(load($standby, $second, 'plain', workers => 2), '20000', 'it can be loaded in
 healthy($standby, 'the promoted standby, loaded');
 checksums_ok($standby);
 
-# To a point in time.
+# Recovery to a point in time.
 $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
 my $restored = PostgreSQL::Test::Cluster->new('restored');
 $restored->init_from_backup($primary, 'before', has_restoring => 1);
@@ -183,7 +183,7 @@ my $publisher = load_server('publisher', allows_streaming => 'logical', logical_
 my $subscriber = load_server('subscriber', allows_streaming => 'logical');
 @tables = grep { $_ ne 'numbered' } kinds();
 make_tables($publisher, @tables);
-# A subscriber generates nothing.
+# A subscriber computes no generated columns or defaults.
 make_tables($subscriber, @tables);
 $subscriber->safe_psql('postgres', 'ALTER TABLE toasted ALTER long DROP EXPRESSION, ALTER short DROP EXPRESSION');
 $subscriber->safe_psql('postgres', "TRUNCATE $_") for @tables;
@@ -203,7 +203,7 @@ sub subscriber_equal
 subscriber_equal('before');
 load($publisher, $first, $_, workers => 2) for @tables;
 subscriber_equal('loads by three processes');
-# The subscriber might not even have the table.
+# The history is not published, since the subscriber might lack the table.
 is($publisher->safe_psql('postgres', 'SELECT count(*) FROM bulk_history'), scalar(@tables), 'the history has the loads');
 is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM bulk_loads'), '0', '... and is not published');
 for my $table (@tables)
@@ -221,8 +221,8 @@ for my $table (@tables)
 	load($publisher, $second, $table, workers => 2);
 }
 subscriber_equal('after TRUNCATE, without streaming');
-# A row that loses has been inserted and deleted again, and a subscriber would fail at the first of the two. So rows are left out
-# by the server's own INSERT, none is replaced, and a key that is there twice is an error.
+# The direct writer would insert a duplicate and delete it again, and a subscriber would fail at the insert. So the server's own
+# INSERT skips duplicates here, keep_new is refused, and a duplicate is an error.
 my ($overlap, $apart) = ("$directory/overlap", "$directory/apart");
 numbers_file($overlap, 59_990, 60_020);
 numbers_file($apart, 400_001, 400_020);
@@ -254,7 +254,7 @@ $subscriber->stop;
 $publisher->stop;
 
 #
-# wal_level = minimal: new files have no WAL, and are there after a crash.
+# wal_level = minimal: new files have no WAL, and exist after a crash.
 #
 my $alone = load_server('alone', wal_level => 'minimal', max_wal_senders => 0, allows_streaming => 0);
 @tables = kinds();
@@ -282,8 +282,8 @@ for my $threshold ('0', '1GB')
 	is(rows_of($alone, $_), $_ eq 'unlogged' ? '0|0' : $rows{$_}, "$_: emptied and loaded, after a crash") for @tables;
 	healthy($alone, 'wal_level minimal, truncate');
 }
-# Indexes that the server's code builds, several at once: workers know that nothing is logged, too. Those of an unlogged table are
-# empty after a crash, and can be used.
+# Indexes that the server's code builds, several at once: workers, too, must know that nothing is logged. Those of an unlogged table
+# are empty after a crash, and usable.
 my %others = (id => [ 'hash (id)', 'id = 4077' ], number => [ 'gin ((ARRAY[id % 100]))', "ARRAY[id % 100] @> '{7}'" ],
 	point => [ 'gist (point(id, 1))', "point(id, 1) <@ box '((100,0),(900,2))'" ], start => [ 'spgist (word)', "word ^@ 'word 1e'" ],
 	at => [ 'brin (at)', "at = '2024-02-29 12:30:03'" ], lower => [ 'btree (lower(word))', "lower(word) = 'word 1eef'" ]);
@@ -313,15 +313,15 @@ for my $threshold ('0', '1GB')
 	is(rows_of($alone, 'others'), $rows, "others: wal_level minimal, threshold $threshold, after a crash");
 	find_others('others', "wal_level minimal, threshold $threshold, after a crash");
 	is($alone->safe_psql('postgres', "INSERT INTO fleeting SELECT * FROM others; SELECT count(*) FROM fleeting"), '40000', "unlogged, threshold $threshold: after a crash it is empty, and can be inserted into");
-	# The planner has no sane cost of a BRIN index that has nothing.
+	# The planner has no sane cost for a BRIN index without summaries.
 	$alone->safe_psql('postgres', "SELECT brin_summarize_new_values('fleeting_at')");
 	find_others('fleeting', "unlogged, threshold $threshold, after a crash and an INSERT");
 	healthy($alone, 'wal_level minimal, others');
 }
 checksums_ok($alone);
 $alone->stop;
-# Rows are taken out of a page twice: one that has a value out of line, which the server does in a buffer, and then one that is
-# marked in the file. What is only in the buffer is not lost if that is given to another page just then; there are few buffers.
+# Two rows are removed from one page: one with an out-of-line value, which the server deletes in a buffer, then one that
+# is marked in the file. The change in the buffer must not be lost if the buffer is reused just then; there are few buffers.
 my $mixed = "$directory/mixed";
 append_to_file($mixed, join '', map { "$_," . ($_ == 111 ? 2 : 1) . ',' . ($_ == 91 ? 'x' x 5000 : '') . "\n" } 91, 101 .. 111);
 my $few = load_server('few', shared_buffers => '1MB');

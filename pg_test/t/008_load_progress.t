@@ -1,5 +1,5 @@
 
-# What others see of a load while it runs, and what the log says when it is done.
+# The progress of a load that other sessions see, and its message in the log.
 
 use strict;
 use warnings FATAL => 'all';
@@ -27,10 +27,10 @@ mkfifo($fifo, 0644) or die $!;
 
 my $node = load_server('progress', log_min_messages => 'log');
 my %phase = (rows => 1, indexes => 2, rebuild => 3, 'foreign keys' => 4, triggers => 5);
-# Many stretches.
+# Many chunks.
 my $set = "SET pg_bulk.chunk_size = '8kB'; SET client_min_messages = warning;";
 
-# What is seen of a backend: COPY's columns, and in the order of the documentation phase, workers, rejected, load.
+# The progress of a backend: COPY's columns, then phase, workers, rejected, load in the order of the documentation.
 sub seen
 {
 	my ($pid) = @_;
@@ -39,7 +39,7 @@ sub seen
 		FROM pg_stat_progress_copy c JOIN pg_stat_get_progress_info('COPY') p USING (pid) WHERE pid = $pid");
 }
 
-# Wait until a query about a backend says yes.
+# Waits until a query about a backend returns true.
 sub becomes
 {
 	my ($pid, $condition, $name) = @_;
@@ -49,11 +49,11 @@ sub becomes
 }
 
 #
-# Rows: of all processes.
+# Rows of all processes.
 #
 $node->safe_psql('postgres', 'CREATE TABLE t (id int, word text, at timestamp)');
 my $load = load_sql($rows, 't', workers => 2, where => 'id % 10 > 0');
-# The leader starts workers and comes back when these have read all but the first row.
+# The leader starts workers, and returns after these have read all but the first row.
 point_set($node, 'load.launched', 'wait');
 point_set($node, 'append.begin', 'wait worker');
 my ($pid, $end) = begin_session($node, "$set $load");
@@ -69,8 +69,8 @@ point_clear($node);
 is(($end->())[0], "36000\n", '... and the load ends');
 is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_get_progress_info('COPY')"), '0', 'nothing is left in the view');
 
-# One process; what is read while the rest of the file is still to come. On 15 each bad value ends a subtransaction, and
-# with it whatever the backend has reported.
+# One process; its progress while the rest of the file is still to come. On 15 each bad value ends a subtransaction, which
+# resets the backend's progress.
 $node->safe_psql('postgres', "CREATE DOMAIN positive AS int CHECK (value > 0); CREATE TABLE d (id positive)");
 for my $writer ('direct', 'buffered')
 {
@@ -82,14 +82,14 @@ for my $writer ('direct', 'buffered')
 	syswrite($pipe, $text) == length $text or die $!;
 	becomes($pid, "param20 > 0 AND param8 = $phase{rows} AND param1 > 100000 AND param2 = 0 AND param3 > 40000 AND param4 > 4000 AND param19 > 400",
 		"$writer: a FIFO that is still open, with bad rows in it");
-	# The last subtransaction may have ended just now.
+	# The last subtransaction may have ended at this moment.
 	ok($node->poll_query_until('postgres', "SELECT EXISTS (SELECT FROM pg_stat_progress_copy WHERE pid = $pid
 		AND (relid, command, type) = ('d'::regclass, 'COPY FROM', 'FILE'))"), "$writer: ... in COPY's view") || diag seen($pid);
 	close $pipe;
 	is(($end->())[0], "80100\n", "$writer: ... and the load ends");
 }
 
-# Who reports already goes on doing so.
+# A backend that already reports another command continues to do so.
 point_set($node, 'load.rows', 'wait');
 ($pid, $end) = begin_session($node, "$set COPY ($load) TO STDOUT");
 point_wait($node, 'load.rows');
@@ -98,7 +98,7 @@ point_clear($node);
 $end->();
 
 #
-# What comes after the rows. A session holds what each phase waits for.
+# The phases after the rows. A session holds the lock that each phase waits for.
 #
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE parent (id int PRIMARY KEY);
@@ -128,12 +128,12 @@ for my $truncate ('false', 'true')
 	my $figures = "param1 = $size AND param2 = $size AND param3 = 40000 AND param5 = 1 AND param18 = 2 AND param20 > 0";
 	my $name = $truncate eq 'true' ? 'rebuild' : 'indexes';
 	becomes($pid, "param8 = $phase{$name} AND $figures", $name);
-	# What core itself says about the build.
+	# Core's own progress of the build.
 	becomes($pid, 'param10 = 2 AND param16 > 0', '... and how far the build is') if $truncate eq 'true';
 	$holder->query_safe('COMMIT');
 	becomes($pid, "param8 = $phase{'foreign keys'} AND $figures", 'foreign keys');
 	$keys->query_safe('COMMIT');
-	# The first trigger had the slot.
+	# The first trigger's command had the progress slot.
 	$node->poll_query_until('postgres', "SELECT wait_event = 'advisory' FROM pg_stat_activity WHERE pid = $pid");
 	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_get_progress_info('COPY') WHERE pid = $pid"), '0', 'a trigger\'s COPY ended the report');
 	$triggers->query_safe('COMMIT');
@@ -172,7 +172,7 @@ like($log, qr{^.*\ LOG:\ \ load\ \d+\ from\ file\ "\Q$rows\E"\ into\ table\ "pos
 	\t+phases:\ prepare\ $time,\ rows\ $time,\ indexes\ $time,\ triggers\ $time\n
 	\t+system\ usage:\ CPU:\ user:\ [\d.]+\ s,\ system:\ [\d.]+\ s,\ elapsed:\ [\d.]+\ s\n}mx, 'the log');
 my ($wal_records, $wal_bytes) = $log =~ /WAL usage: (\d+) records, \d+ full page images, (\d+) bytes/;
-# One record a page, nearly as large as what is on it, whoever wrote it.
+# One record for a page, nearly as large as the page's content, in every process.
 cmp_ok($wal_records, '>=', $pages, 'WAL of all processes: records');
 cmp_ok($wal_bytes, '>', $pages * 5000, '... bytes');
 is($stderr, '', 'a client is not told');
@@ -198,7 +198,8 @@ my $line = qr{load\ \d+\ from\ file\ "\Q$directory/one\E"\ into\ table\ "postgre
 	\t+system\ usage:\ .*}x;
 like($log, $line, 'the log, with stages');
 like($stderr, $line, 'a client that asks for it');
-# Of the time of three processes, little may be lost between the stages. Where others want the processors, workers may come late, and stages go on for longer than the phase.
+# Of the time of three processes, little may be lost between the stages. On a
+# busy machine workers may start late, and stages last longer than the phase.
 my (%spent, $stages);
 for my $try (1 .. 20)
 {
@@ -213,7 +214,7 @@ cmp_ok($stages, '<=', 3 * $spent{rows} + 0.01, '... and no more');
 ($log) = logged(load_sql('seq 10', 'd', program => 'true', columns => ['id'], writer => 'buffered'));
 like($log, qr/ load \d+ from program "seq 10" into table "postgres\.public\.d"\n\t+writer: buffered, 0 workers\n\t+rows: 10 loaded.*\n\t+bytes: 21 read.*\n\t+WAL usage: .*\n\t+phases: prepare $time, rows $time\n\t+system usage: /, 'a program, buffered');
 
-# What was done to indexes, and whom it makes wait.
+# The index strategies, and the locks that make others wait.
 numbers_file("$directory/next", 40_001, 60_000);
 $node->safe_psql('postgres', 'CREATE TABLE indexed (id int PRIMARY KEY, word text, at timestamp)');
 ($log) = logged("$set " . load_sql($rows, 'indexed'));

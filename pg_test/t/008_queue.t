@@ -1,5 +1,5 @@
 
-# The queue: which job runs when, and what becomes of it when somebody interferes.
+# The queue: order and time of jobs, and the effects of interference.
 
 use strict;
 use warnings FATAL => 'all';
@@ -28,7 +28,7 @@ sub count_is
 	return;
 }
 
-# Many, in one transaction and in as many; while others roll back.
+# Many jobs, in one transaction and in as many, while other transactions roll back.
 $queue->sql("SELECT count(bulk_enqueue('$one', 't')) FROM generate_series(1, 1000)");
 $queue->sql("BEGIN; SELECT count(bulk_enqueue('$one', 't')) FROM generate_series(1, 10); ROLLBACK;");
 $queue->sql("SELECT bulk_enqueue('$one', 't');\n" x 500 . "BEGIN; SELECT bulk_enqueue('$one', 't'); ROLLBACK;
@@ -62,7 +62,7 @@ is($queue->sql("SELECT count(*) FROM bulk_jobs a JOIN bulk_jobs b ON a.started_a
 	AND a.job_id < b.job_id WHERE a.job_id >= $jobs[0]"), 0, '... one at a time');
 count_is(5, '... all of them');
 
-# Jobs of one owner are done by one process, one after the other, as long as nothing else is to be done before.
+# One process runs the jobs of one owner, one after the other, as long as no other job comes first.
 sub in_turn
 {
 	my ($name, @jobs) = @_;
@@ -107,7 +107,7 @@ for my $table ('checked', 'fired', 'secure')
 		'1 2', "$table: code of the table's owner ends the process");
 }
 is($queue->sql("SELECT count(*), count(*) FILTER (WHERE mem = '4MB') FROM seen"), '3|3', '... and leaves nothing to the next job');
-# So do settings of a job: those of unknown names would be there, and empty.
+# Settings of a job end its process, too: otherwise a setting with an unknown name would stay defined, and be empty.
 $queue->sql('SELECT bulk_pause()');
 is(in_turn('settings', $queue->enqueue($one, 'other_seen', q('{"columns": ["a"], "settings": {"app.job": "1"}}')),
 	$queue->enqueue($one, 'other_seen', q('{"columns": ["a"]}'))), '1 2', 'settings of a job end the process');
@@ -141,14 +141,14 @@ for my $case ([ 'nothing', 'SELECT', 1 ], [ 'a setting of the role', "ALTER ROLE
 $queue->sql('TRUNCATE t');
 setting('pg_bulk.max_running_jobs', 3);
 
-# Later.
+# run_at in the future.
 my $later = $queue->enqueue($one, 't', "run_at => clock_timestamp() + interval '1.5 s'");
 is($queue->sql("SELECT waits_for FROM bulk_jobs WHERE job_id = $later"), 'run_at', 'a job for later');
 is($queue->ends($later), 'succeeded', '... runs');
 is($queue->sql("SELECT started_at BETWEEN run_at AND run_at + interval '1 s' FROM bulk_jobs WHERE job_id = $later"), 't', '... in time');
 count_is(1, '... once');
 
-# What has to be alone in its table, and what does not.
+# Jobs that need the table alone, and jobs that do not.
 my ($pipe, $second_pipe) = ($queue->pipe('pipe'), $queue->pipe('second pipe'));
 $queue->sql('CREATE TABLE other (a int)');
 my $first = $queue->enqueue($pipe);
@@ -190,7 +190,7 @@ is_deeply([ sort keys %seen ], [ sort map { my ($job, @states) = @$_; map { "{\"
 	[ $good_job, 'queued', 'running', 'succeeded' ], [ $bad_job, 'queued', 'running', 'failed' ] ], 'who listens is told');
 count_is(1, 'one of them loads');
 
-# Cancelled: queued, running, and while it waits for a lock.
+# Canceled: queued, running, and while it waits for a lock.
 my $running = $queue->enqueue($pipe);
 $queue->runs($running);
 my $began = time;
@@ -204,14 +204,14 @@ $locker->query_safe('BEGIN; LOCK TABLE t');
 my $locked = $queue->enqueue($one);
 ok($queue->becomes("SELECT status = 'running' FROM bulk_jobs WHERE job_id = $locked"), 'a job waits for its table');
 is($queue->sql("SELECT bulk_wait($locked, '50 ms')"), 'running', '... whoever waits for it');
-# Whoever has the lock that the job wants must not wait for the job.
+# A session that holds a lock which a job waits for must not wait for this job.
 my ($status, $stdout, $stderr) = (0, '', '');
 $queue->sql("SELECT bulk_cancel($locked)");
 is($queue->ends($locked), 'canceled', '... and is cancelled');
 $locker->quit;
 count_is(0, 'nothing is loaded');
 
-# A deadlock between a job and who waits for it.
+# A deadlock between a job and the session that waits for it.
 my $deadlock = $queue->enqueue($one, 't', "run_at => now() + interval '1 s'");
 $stderr = '';
 $node->psql('postgres', "BEGIN; LOCK TABLE t; SELECT bulk_wait($deadlock); COMMIT;", stderr => \$stderr, timeout => 60);
@@ -235,7 +235,7 @@ is($queue->ends($selfish), 'failed', 'a job that waits for itself');
 is($queue->sql("SELECT error_sqlstate, error_message = format('cannot wait for job %s in the process that runs it', job_id) FROM bulk_jobs
 	WHERE job_id = $selfish"), '55000|t', '... is told');
 
-# A transaction that holds on to an old snapshot.
+# A transaction that holds an old snapshot.
 my $old = $node->background_psql('postgres');
 for my $level ('REPEATABLE READ', 'SERIALIZABLE')
 {
@@ -251,7 +251,7 @@ for my $level ('REPEATABLE READ', 'SERIALIZABLE')
 }
 $old->quit;
 
-# Who looks after a job is not who runs it.
+# The role that monitors a job is not the role that runs it.
 my $lost = $queue->enqueue($one, 't', "run_at => now() + interval '1 day'");
 $queue->sql("UPDATE bulk_queue SET status = 'running' WHERE job_id = $lost");
 my ($first_out, $first_err) = ('', '');
@@ -263,7 +263,7 @@ $canceler->finish;
 is($first_out . $first_err, "t\n\n", '... and does not cancel the one who does');
 is($queue->status($lost), 'canceled', '... it is cancelled');
 
-# Errors that go away are tried again, others are not.
+# Temporary errors are retried, others are not.
 $queue->sql(<<'SQL');
 CREATE SEQUENCE tries;
 CREATE TABLE trying (a int);
@@ -291,7 +291,7 @@ is($queue->ends($hopeless), 'failed', 'other errors are not');
 is($queue->sql("SELECT attempt, error_sqlstate FROM bulk_jobs WHERE job_id = $hopeless"), '1|23514', '... tried again');
 is($queue->sql('SELECT count(*) FROM trying'), 1, 'one row of them all');
 
-# No slots.
+# No free worker slots.
 my @blocked = map { $queue->enqueue($_) } $pipe, $second_pipe;
 $queue->runs($_) for @blocked;
 setting('pg_bulk.max_running_jobs', 2);
@@ -300,7 +300,7 @@ usleep(300_000);
 is($queue->sql("SELECT status, waits_for FROM bulk_jobs WHERE job_id = $waiting"), 'queued|worker slot', 'jobs are limited');
 setting('pg_bulk.max_running_jobs', 3);
 is($queue->ends($waiting), 'succeeded', '... by a setting that can be changed');
-# A dispatcher that is told to go comes back, and starts nothing twice.
+# A dispatcher that is terminated restarts, and starts no job twice.
 my $dispatcher = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pg_bulk dispatcher'";
 my $pid = $queue->sql($dispatcher);
 is($queue->sql("SELECT pg_terminate_backend($pid)"), 't', 'the dispatcher is told to go');
@@ -329,7 +329,7 @@ usleep(300_000);
 is($queue->status($kept), 'succeeded', '... or never');
 is($queue->sql('SELECT count(*), min(load_id) FROM bulk_history'), "1|$kept", 'so is their history');
 
-# Rejected rows go with the load, a few thousand at a time; those of other loads stay.
+# Rejects are deleted together with their load, in batches of some thousand; those of other loads stay.
 my $all_bad = $queue->path('all bad');
 append_to_file($all_bad, "x\n" x 12_000);
 my $rejecting = "'{\"on_error\": \"table\", \"reject_limit\": \"100%\"}'";
@@ -339,7 +339,7 @@ is($queue->sql('SELECT count(*) FROM bulk_rejects'), 12_001, 'rejected rows are 
 my $young = $queue->sql('SELECT max(load_id) FROM bulk_history');
 $queue->sql("UPDATE bulk_loads SET finished_at = now() - interval '1 day' WHERE load_id < $young;
 	UPDATE bulk_reject SET rejected_at = now() - interval '1 day' WHERE load_id < $young");
-# Nor does it matter to whom all of that is published.
+# Publications of these tables do not matter.
 $queue->sql("CREATE PUBLICATION everything FOR ALL TABLES");
 setting('pg_bulk.job_retention', '1h');
 ok($queue->idle, 'idle once more');

@@ -1,5 +1,6 @@
 
-# The queue shares slots and turns by owner: jobs of one role keep no job of another role from starting.
+# The queue divides slots among owners and lets owners take turns:
+# jobs of one role keep no job of another role from starting.
 
 use strict;
 use warnings FATAL => 'all';
@@ -27,7 +28,7 @@ sub setting
 	return;
 }
 
-# Put a job of a role into the queue; returns its number, and what the server said.
+# Enqueues a job of a role; returns its job_id and the server's messages.
 sub enqueue_telling
 {
 	my ($role, $path, $target, @more) = @_;
@@ -37,7 +38,7 @@ sub enqueue_telling
 	return ($stdout, $stderr);
 }
 
-# The number only.
+# Returns the job_id only.
 sub enqueue_as
 {
 	my ($number) = enqueue_telling(@_);
@@ -58,7 +59,7 @@ sub owners_by_start
 	return $queue->sql("SELECT string_agg(owner, ' ' ORDER BY started_at) FROM bulk_jobs WHERE job_id IN (" . join(',', @jobs) . ')');
 }
 
-# The jobs themselves, in that order, by their place in the list.
+# The jobs themselves, in that order, by their position in the list.
 sub places_by_start
 {
 	my (@jobs) = @_;
@@ -91,12 +92,12 @@ is($queue->sql("SELECT count(*) FROM bulk_jobs WHERE status = 'running'"), 2, '.
 my $third = enqueue_as('a', $one, 'of_a');
 usleep(1_500_000);
 is(waits_for($third), 'queued worker slot', 'a third job of the first owner waits');
-# A job that has to be alone keeps no other owner's job waiting while its own owner gets no slot.
+# A job that needs its table alone must not block other owners' jobs while its own owner gets no slot.
 my $alone = enqueue_as('a', $one, 'shared', q('{"truncate": true}'), -5);
 my $beside = enqueue_as('b', $one, 'shared');
 is($queue->ends($beside), 'succeeded', "a job that waits for a slot keeps no other owner's job from the table");
 is(waits_for($alone), 'queued worker slot', '... and waits on');
-# However many they are.
+# For any number of such jobs.
 $queue->sql("SET ROLE a; SELECT count(bulk_enqueue('$one', 'of_a', run_at => '-infinity')) FROM generate_series(1, 200)");
 is($queue->ends(enqueue_as('b', $one, 'of_b')), 'succeeded', '200 more jobs of the first owner do not matter');
 is($queue->sql("SELECT count(*) FROM bulk_jobs WHERE owner = 'a' AND status = 'queued'"), 202, '... and wait');
@@ -122,12 +123,12 @@ $queue->runs($_) for @sleepers;
 $queue->feed($_, 1) for $first_pipe, $second_pipe;
 is($queue->ends($_), 'succeeded', 'a single owner has both slots') for @sleepers;
 
-# One slot: turns go round. Neither more jobs nor an early run_at helps.
+# One slot: owners take turns. Neither more jobs nor an early run_at helps.
 setting('pg_bulk.max_running_jobs', 1);
 sub paused
 {
 	my (@jobs) = @_;
-	# A new dispatcher knows of no turns.
+	# A new dispatcher does not know the earlier turns.
 	ok($queue->idle, 'idle');
 	$queue->sql('SELECT bulk_pause()');
 	my @numbers = map { enqueue_as(@$_) } @jobs;
@@ -138,18 +139,18 @@ my @jobs = paused((map { [ 'a', $one, 'of_a', "run_at => '-infinity'" ] } 1 .. 4
 is(owners_by_start(@jobs), 'a b c a b c a a', 'one slot: turns go round');
 is($queue->sql("SELECT count(*) FROM bulk_jobs x JOIN bulk_jobs y ON x.started_at < y.finished_at AND y.started_at < x.finished_at
 	AND x.job_id < y.job_id WHERE x.job_id >= $jobs[0] AND y.job_id >= $jobs[0]"), 0, '... one job at a time');
-# Priorities come before turns.
+# Priorities override turns.
 @jobs = paused([ 'a', $one, 'of_a', 'priority => 2' ], [ 'b', $one, 'of_b', 'priority => 1' ], [ 'a', $one, 'of_a' ], [ 'a', $one, 'of_a', 'priority => 1' ],
 	[ 'c', $one, 'of_c', 'priority => 1' ]);
 is(places_by_start(@jobs), '3 2 5 4 1', '... among jobs of the same priority');
-# Below 0: with the right, whatever the owner has had; without it, as 0.
+# Priorities below 0: with the privilege, they override earlier turns; without it, they count as 0.
 $queue->sql("GRANT EXECUTE ON $PRIORITIZE TO c");
 (undef, $stderr) = enqueue_telling('c', $one, 'of_c', 'priority => -1');
 is($stderr, '', 'who has the right is not warned');
 @jobs = paused([ 'a', $one, 'of_a' ], [ 'b', $one, 'of_b', 'priority => -9' ], [ 'a', $one, 'of_a', 'priority => -7' ], [ 'c', $one, 'of_c', 'priority => -1' ],
 	[ 'c', $one, 'of_c', 'priority => -2' ]);
 is(places_by_start(@jobs), '5 4 1 2 3', 'priorities below 0 count with the right only');
-# Jobs that are queued already, when the right is lost, or got.
+# Queued jobs when the privilege is granted or revoked.
 ok($queue->idle, 'idle');
 $queue->sql('SELECT bulk_pause()');
 @jobs = map { enqueue_as(@$_) } [ 'a', $one, 'of_a' ], [ 'c', $one, 'of_c', 'priority => -3' ], [ 'b', $one, 'of_b', 'priority => -4' ];
@@ -157,7 +158,7 @@ $queue->sql("REVOKE EXECUTE ON $PRIORITIZE FROM c; GRANT EXECUTE ON $PRIORITIZE 
 is(places_by_start(@jobs), '3 1 2', 'the right counts when the job is chosen');
 $queue->sql("REVOKE EXECUTE ON $PRIORITIZE FROM b");
 
-# A priority is changed.
+# A changed priority.
 ok($queue->idle, 'idle');
 $queue->sql('SELECT bulk_pause()');
 @jobs = map { enqueue_as(@$_) } [ 'a', $one, 'of_a' ], [ 'a', $one, 'of_a' ], [ 'b', $one, 'of_b' ];
@@ -178,7 +179,7 @@ like(($node->psql('postgres', "SELECT bulk_prioritize(NULL, 0)"))[2], qr/job_id 
 like(($node->psql('postgres', "SELECT bulk_prioritize(1, NULL)"))[2], qr/priority must not be null/, '... to a number');
 $queue->sql("REVOKE EXECUTE ON $PRIORITIZE FROM a");
 
-# The view goes by the priority that counts.
+# The view shows the priority that counts.
 setting('pg_bulk.max_running_jobs', 3);
 $blocked = enqueue_as('a', $pipe, 'shared');
 $queue->runs($blocked);
@@ -190,7 +191,7 @@ is(waits_for($second), 'queued target', '... and one behind it waits for both, w
 $queue->feed($pipe, 1);
 is(places_by_start($blocked, $first, $second), '1 2 3', '... which run in this order');
 
-# 0 is 0, for all.
+# max_running_jobs = 0 means none, for all owners.
 setting('pg_bulk.max_running_jobs', 0);
 my $none = enqueue_as('b', $one, 'of_b');
 usleep(1_500_000);

@@ -1,7 +1,7 @@
 
-# The queue's processes, stopped, killed and cancelled at each of their points.
-# What must hold at any moment: a job has succeeded and its rows are there, each
-# once; or it has not, and none is. PG_BULK_SOAK=1 tries all points of loads,
+# The queue's processes are stopped, killed and canceled at each of their points.
+# Invariant: either a job has succeeded and each of its rows is there
+# once, or it has not, and no row is. PG_BULK_SOAK=1 tries all points of loads,
 # PG_BULK_TIMES=3 three times as many as without.
 
 use strict;
@@ -29,7 +29,7 @@ my $node = $queue->node;
 my $ROWS = 8000;
 my $DISPATCHER = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pg_bulk dispatcher'";
 
-# Each job has a file of its own, with numbers of its own.
+# Each job has its own file, with its own numbers.
 my %first;
 my $files = 0;
 sub enqueue
@@ -41,8 +41,8 @@ sub enqueue
 	return $job;
 }
 
-# A dispatcher that is terminated has failed: the postmaster starts another one five seconds later, which would come upon whatever is
-# going on then. A test that counts dispatchers waits until that one has been there.
+# The postmaster restarts a terminated dispatcher five seconds later, in the middle of a later test.
+# A test that counts dispatchers waits until it has been there.
 my $terminated = 0;
 sub terminate_dispatcher
 {
@@ -58,7 +58,7 @@ sub await_restart
 	return;
 }
 
-# In one snapshot: the jobs whose rows are not what their status says.
+# In one snapshot: the jobs whose rows do not match their status.
 sub wrong
 {
 	return '' unless %first;
@@ -88,7 +88,7 @@ sub up
 	return;
 }
 
-# Killed, at each of the queue's points, and some of a load's.
+# Processes are killed at each of the queue's points, and at some of a load's.
 my @own = grep { /^(job|dispatcher)\./ && !/^(job\.(aborted|failed)|dispatcher\.connects)$/ } point_names();
 my @others = grep { /^(load|worker|append|chunk)\./ } point_names();
 @others = (shuffle @others)[ 0 .. sample(5, scalar @others) - 1 ];
@@ -100,7 +100,7 @@ for my $point (@own, @others)
 	my @jobs = map { enqueue() } 1 .. ($point eq 'job.handed' ? 5 : 2);
 	point_set($node, $point, 'signal=9 once');
 	$queue->ask('SELECT bulk_resume()');
-	# Not all of them are on the way of such a load.
+	# Not all of these points are on the path of such a load.
 	my $end = time + (grep({ $_ eq $point } @own) ? 30 : 1);
 	usleep(10_000) until point_taken($node, $point) || time > $end;
 	my $taken = point_taken($node, $point);
@@ -113,7 +113,7 @@ for my $point (@own, @others)
 	forget($point);
 }
 cmp_ok($not_taken, '<', @others, 'points of loads are reached') if @others;
-# ... and where it fails.
+# ... and on the paths after an error.
 for my $point ('job.aborted', 'job.failed')
 {
 	my $log = -s $node->logfile;
@@ -127,7 +127,7 @@ for my $point ('job.aborted', 'job.failed')
 	is($queue->sql('SELECT count(*) FROM t'), 0, '... without rows');
 }
 
-# Errors of the queue's own code: the worker's end it, the dispatcher begins anew.
+# Errors of the queue's own code: they end the worker; the dispatcher restarts.
 for my $point (@own)
 {
 	next if $point =~ /committed|claimed|gate|handed/;
@@ -140,7 +140,7 @@ for my $point (@own)
 	forget($point);
 }
 ok($queue->idle, 'nobody stays');
-# A dispatcher that cannot connect today may be able to in a while.
+# A dispatcher that cannot connect now may connect later.
 for my $fault ('error once', 'signal=15 once')
 {
 	point_set($node, 'dispatcher.connects', $fault);
@@ -152,7 +152,7 @@ for my $fault ('error once', 'signal=15 once')
 	point_clear($node, 'dispatcher.connects');
 }
 
-# A storm: processes are killed and terminated at any time, and the server is restarted.
+# Stress: processes are killed and terminated at random times, and the server is restarted.
 my @jobs = map { enqueue() } 1 .. 8;
 my $rounds = sample(8, 60);
 for my $round (1 .. $rounds)
@@ -172,7 +172,7 @@ for my $round (1 .. $rounds)
 		my $victim = $pids[ rand @pids ];
 		if (kill($signal, $victim) && $signal eq 'KILL')
 		{
-			# It may have been on its way out.
+			# The process may have been about to exit.
 			usleep(100_000);
 			comes_back($node);
 		}
@@ -183,7 +183,7 @@ for my $round (1 .. $rounds)
 for my $job (@jobs)
 {
 	my $end = $queue->ends($job);
-	# Whom SIGINT met was cancelled, or failed for the sake of a parallel worker.
+	# A job that got SIGINT was canceled, or failed because of a parallel worker.
 	like($end, qr/^(succeeded|canceled|failed)$/, "job $job ends after the storm");
 	$queue->sql("SELECT bulk_retry($job)") if $end ne 'succeeded';
 	is($queue->ends($job), 'succeeded', "... and is done in the end");
@@ -191,7 +191,7 @@ for my $job (@jobs)
 forget('after the storm');
 ok($queue->idle, 'nobody stays after the storm');
 
-# A job is cancelled wherever it is.
+# A job is canceled at each of its points.
 for my $point (grep { /^job\./ && !/aborted|failed|claimed|handed/ } point_names())
 {
 	point_set($node, $point, 'wait');
@@ -204,7 +204,7 @@ for my $point (grep { /^job\./ && !/aborted|failed|claimed|handed/ } point_names
 	forget($point);
 }
 
-# A worker between two jobs: what is meant for the first one must not meet the second one, and nothing is lost.
+# A worker between two jobs: signals for the first job must not hit the second one, and no job is lost.
 $node->append_conf('postgresql.conf', 'pg_bulk.max_running_jobs = 1');
 $node->reload;
 for my $case ([ 'job.offers', 'late' ], [ 'job.offers', 'SIGINT' ], [ 'job.offers', 'SIGTERM' ], [ 'job.offers', 'no dispatcher' ],
@@ -228,7 +228,7 @@ for my $case ([ 'job.offers', 'late' ], [ 'job.offers', 'SIGINT' ], [ 'job.offer
 		$queue->becomes("SELECT NOT EXISTS ($DISPATCHER)");
 	}
 	point_clear($node, $point);
-	# Else it may find the one that comes now.
+	# Otherwise the session might find the next process.
 	$queue->becomes("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)") if $point eq 'job.offers' && $what eq 'no dispatcher';
 	$queue->sql('SELECT bulk_resume()');
 	is($queue->ends($pair[0]), 'succeeded', "$name: the first job");
@@ -240,7 +240,7 @@ for my $case ([ 'job.offers', 'late' ], [ 'job.offers', 'SIGINT' ], [ 'job.offer
 		'... at the first attempt');
 	forget($name);
 }
-# Who has found the process of the first job, and is slow to signal it.
+# A session has looked up the process of the first job, and sends the signal late.
 my $second_pipe = $queue->pipe('second of two');
 point_set($node, 'job.loaded', 'wait once');
 my $canceled = enqueue();
@@ -266,7 +266,8 @@ ok($queue->idle, 'nobody stays between two jobs');
 $node->append_conf('postgresql.conf', 'pg_bulk.max_running_jobs = 3');
 $node->reload;
 
-# A dispatcher that dies while a worker has the job's lock, and has not claimed it: the next one starts another worker.
+# A dispatcher dies while a worker holds the job's lock and has
+# not claimed it: the next dispatcher starts another worker.
 point_set($node, 'job.locked', 'wait once');
 my $job = enqueue();
 point_wait($node, 'job.locked');
@@ -278,13 +279,13 @@ point_clear($node, 'job.locked');
 is($queue->ends($job), 'succeeded', '... and the first one does it');
 forget('two workers');
 
-# Two dispatchers: the one that comes second leaves.
+# Two dispatchers: the second one exits.
 await_restart();
 my $pipe = $queue->pipe('pipe');
 my $blocked = $queue->enqueue($pipe);
 $queue->runs($blocked);
 point_set($node, 'job.locked', 'wait');
-# Who enqueues finds no dispatcher while the only one has not yet begun to live: so do as many as like.
+# Until the first dispatcher holds its life lock, each session that enqueues starts another one, without limit.
 terminate_dispatcher();
 $node->pgbench('-n -c 4 -j 2 -t 5', 0, [qr/number of transactions actually processed: 20/], [qr/^/], 'many enqueue at once',
 	{ 'enqueue' => "SELECT bulk_enqueue('" . $queue->numbers('one', 0) . "', 't');" });
@@ -297,11 +298,12 @@ $queue->feed($pipe, -1);
 is($queue->ends($blocked), 'succeeded', '... and the job that ran before goes on');
 $queue->sql(q(SET lock_timeout = '60s'; TRUNCATE t));
 
-# Two transactions that start a dispatcher each before they commit. Whoever of these comes second has the first one look.
+# Two transactions start a dispatcher each before they commit.
+# The second dispatcher makes the first one look at the queue.
 await_restart();
 ok($queue->idle, 'idle');
 point_set($node, 'commit.started', 'wait');
-# Neither is there for the other one to find, however slow that one is.
+# Neither dispatcher finds the other one, even if one is slow.
 point_set($node, 'dispatcher.connects', 'wait');
 my @sessions = map { $node->background_psql('postgres') } 1 .. 2;
 my @backends = map { $_->query_safe('SELECT pg_backend_pid()') } @sessions;
@@ -324,7 +326,7 @@ for my $i (0, 1)
 	push @both, $1;
 	next if $i == 1;
 	$queue->runs($1);
-	# The timer of its own wait has woken the dispatcher by then.
+	# By then the dispatcher's own timeout has woken it.
 	usleep(1_500_000);
 }
 my $since = time;
@@ -336,7 +338,7 @@ point_clear($node, 'commit.started');
 $_->quit for @sessions;
 is($queue->sql('SELECT string_agg(a::text, \' \' ORDER BY a) FROM t'), '5 6', '... each once');
 $queue->sql(q(SET lock_timeout = '60s'; TRUNCATE t));
-# ... and one that comes to nothing then.
+# ... and one that fails then.
 ok($queue->idle, 'idle again');
 point_set($node, 'commit.started', 'error once');
 like(($node->psql('postgres', "SELECT bulk_enqueue('$pipe', 't')"))[2], qr/error at/, 'a transaction fails at its end');
@@ -345,7 +347,7 @@ point_clear($node, 'commit.started');
 usleep(300_000);
 ok($queue->idle, '... which leaves');
 
-# A dispatcher that is about to leave, and is woken, terminated, or too late to be woken.
+# A dispatcher that is about to exit, and is woken, terminated, or woken too late.
 for my $case ([ 'dispatcher.leaves', 'woken' ], [ 'dispatcher.leaves', 'terminated' ], [ 'dispatcher.gate', 'late' ])
 {
 	my ($point, $what) = @$case;
@@ -355,7 +357,7 @@ for my $case ([ 'dispatcher.leaves', 'woken' ], [ 'dispatcher.leaves', 'terminat
 	my ($pid) = point_wait($node, $point);
 	my $session = $node->background_psql('postgres');
 	my $path = $queue->numbers('late', 1 .. 3);
-	# Who comes too late waits, until that one is gone.
+	# A session that comes too late waits until this dispatcher is gone.
 	$session->{stdin} .= "SELECT 'job ' || bulk_enqueue('$path', 't');\n";
 	$session->{run}->pump_nb;
 	usleep(200_000);
@@ -369,7 +371,7 @@ for my $case ([ 'dispatcher.leaves', 'woken' ], [ 'dispatcher.leaves', 'terminat
 	%first = ();
 }
 
-# A transaction that has enqueued and goes on keeps the dispatcher, which then runs the job at once.
+# An open transaction that has enqueued keeps the dispatcher, which then runs the job at once.
 my $pipe_job = $queue->enqueue($pipe);
 $queue->runs($pipe_job);
 my $session = $node->background_psql('postgres');
@@ -387,8 +389,8 @@ is($queue->sql("SELECT started_at - enqueued_at > interval '2.4 s' FROM bulk_job
 $session->quit;
 $queue->sql(q(SET lock_timeout = '60s'; TRUNCATE t));
 
-# Between the end of its transaction and the record of it a job holds no lock: it is taken for lost and run again, and the
-# first process finds that it has nothing to say.
+# Between the end of its transaction and the record of it, a job holds no lock: it looks lost and is run again, and the
+# first process then finds that it must record nothing.
 point_set($node, 'job.aborted', 'wait once');
 my $bad = $queue->enqueue($queue->numbers('bad', 1 .. 100, 'x'));
 my ($pid) = point_wait($node, 'job.aborted');
@@ -403,7 +405,7 @@ point_clear($node, 'job.begins');
 is($queue->ends($bad), 'failed', '... which fails again');
 is($queue->sql("SELECT status, attempt, error_sqlstate FROM bulk_jobs WHERE job_id = $bad"), 'failed|1|22P02', '... and changes nothing');
 
-# A large load ends at once, whatever it is told to: by a file with parallel workers, and by a program.
+# A large load stops at once on each signal: from a file with parallel workers, and from a program.
 my $large = $queue->path('large');
 open my $file, '>', $large or die $!;
 print $file "1234567\n" x 1_000_000 for 1 .. 128;
@@ -442,7 +444,7 @@ for my $way ('cancel', 'terminate', 'shutdown')
 	}
 }
 
-# Cancelled while it is recorded that it has failed, and is to be tried again.
+# Canceled while its failure is recorded, with a retry to follow.
 $queue->sql(<<'SQL');
 CREATE TABLE unlucky (a int);
 CREATE FUNCTION bad_luck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'bad luck' USING ERRCODE = '40001'; END $$;

@@ -1,6 +1,6 @@
 
-# What is written down of a job, whatever is in the way: rows that somebody has
-# locked, settings of the owner's, rejects that cannot be kept.
+# A job's outcome is recorded despite obstacles: rows that another session has
+# locked, settings of the owner, rejects that cannot be stored.
 
 use strict;
 use warnings FATAL => 'all';
@@ -22,7 +22,8 @@ my $bad = $queue->numbers('bad', 1 .. 100, 'x');
 my $pipe = $queue->pipe('pipe');
 $queue->sql("CREATE ROLE loader LOGIN IN ROLE pg_read_server_files; GRANT INSERT ON t TO loader");
 
-# A transaction that has cancelled a job, and goes on: nobody waits for it, and nothing is forgotten when it is rolled back.
+# A transaction has canceled a job and stays open: other sessions
+# do not wait for it, and nothing is lost when it rolls back.
 my $session = $node->background_psql('postgres');
 $queue->sql('SELECT bulk_pause()');
 my $cancelled = $queue->enqueue($one, 't', 'priority => -1');
@@ -38,7 +39,7 @@ $session->query_safe('ROLLBACK');
 is($queue->ends($cancelled), 'succeeded', '... until it turns out not to be');
 is($queue->sql("SELECT attempt FROM bulk_jobs WHERE job_id = $cancelled"), 1, '... at the first attempt');
 
-# The same where the dispatcher itself has something to say of the job: its owner cannot have a session any more.
+# The same if the dispatcher itself must record something about the job: its owner can no longer have a session.
 $queue->sql('SELECT bulk_pause()');
 ($cancelled) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$one', 't', priority => -1)");
 $behind = $queue->enqueue($one);
@@ -53,7 +54,7 @@ is($queue->ends($cancelled), 'failed', '... and comes back to it');
 is($queue->sql("SELECT error_sqlstate FROM bulk_jobs WHERE job_id = $cancelled"), '42501', '... to say why');
 $queue->sql('GRANT CONNECT ON DATABASE postgres TO PUBLIC');
 
-# A job in whose table others wait keeps its place meanwhile.
+# A job that needs its table alone keeps its position while another session's cancellation of it is not committed.
 $queue->sql('SELECT bulk_pause(); TRUNCATE t');
 my $truncates = $queue->enqueue($one, 't', "'{\"truncate\": true}'", 'priority => -1');
 $behind = $queue->enqueue($one);
@@ -65,8 +66,8 @@ $session->query_safe('ROLLBACK');
 is($queue->ends($_), 'succeeded', '... and both run') for $truncates, $behind;
 is($queue->sql('SELECT count(*) FROM t'), 2, '... one after the other');
 
-# A row that is locked when the job has failed, by somebody who may: the job waits to write it down, however short of time
-# its owner is, and whatever errors are to him.
+# A privileged session has locked the job's row when the job fails: the job waits to record its failure, despite its owner's
+# lock_timeout and exit_on_error.
 $queue->sql("ALTER ROLE loader SET lock_timeout = '10ms'; ALTER ROLE loader SET exit_on_error = on");
 my ($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$pipe', 't')");
 $queue->runs($job);
@@ -77,7 +78,7 @@ usleep(300_000);
 $session->query_safe('COMMIT');
 is($queue->ends($job), 'failed', '... as long as it takes');
 is($queue->sql("SELECT attempt, crashes, error_sqlstate FROM bulk_queue WHERE job_id = $job"), '1|0|22P02', '... once');
-# What is a limit to any session of his is one to his load.
+# The owner's lock_timeout still limits the load itself.
 $session->query_safe('BEGIN; LOCK TABLE t');
 ($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$one', 't')");
 is($queue->ends($job), 'failed', 'lock_timeout');
@@ -86,7 +87,7 @@ $session->query_safe('COMMIT');
 $session->quit;
 $queue->sql('ALTER ROLE loader RESET ALL');
 
-# Rejects that cannot be kept must not undo that the job has failed.
+# If rejects cannot be stored, the job stays failed.
 my $rejects = "'{\"on_error\": \"table\", \"reject_limit\": 1}'";
 my $worse = $queue->numbers('worse', 1 .. 100, 'x', 'y');
 $job = $queue->enqueue($worse, 't', $rejects);
@@ -102,10 +103,10 @@ like($queue->sql("SELECT attempt, crashes, error_sqlstate, error_detail FROM bul
 like(slurp_file($node->logfile, $log), qr/WARNING:  the rejected rows of job $job could not be kept\n.*DETAIL:  table "bulk_reject" is not/, '... and the log says so');
 is($queue->sql('SELECT count(*) FROM bulk_rejects'), 2, '... with those of the one before');
 $queue->sql('ALTER TABLE bulk_reject DROP COLUMN mine');
-# A dropped column is still one: the table is made anew.
+# A dropped column still has its attribute, so the table is created again.
 $queue->sql('DROP EXTENSION pg_bulk; CREATE EXTENSION pg_bulk');
 
-# No space for them while they are gathered.
+# No space for rejects while they are spooled.
 my $many = $queue->path('many');
 open my $file, '>', $many or die $!;
 print $file "not a number, and rather long: $_\n" for 1 .. 200_000;

@@ -1,6 +1,6 @@
 
-# The queue, the server and everything that can go away: restarts, crashes,
-# promotion, dumps, subscriptions; extension, tables, roles and databases that are dropped.
+# The queue when its environment goes away: restarts, crashes,
+# promotion, dumps, subscriptions; dropped extensions, tables, roles and databases.
 
 use strict;
 use warnings FATAL => 'all';
@@ -30,7 +30,7 @@ sub count_is
 	return;
 }
 
-# What an administrator does to the server must not wait for a load.
+# An administrator's commands must not wait for a load.
 sub quickly
 {
 	my ($name, $action) = @_;
@@ -62,7 +62,7 @@ $queue->feed($pipe, 1 .. 5);
 is($queue->ends($_), 'succeeded', '... and all is done') for $running, $queued;
 count_is(1, '... in order');
 
-# Whoever waits for a job is enough.
+# A session that waits for a job suffices to start a dispatcher.
 $running = $queue->enqueue($pipe);
 $queue->runs($running);
 $node->restart;
@@ -72,7 +72,7 @@ $queue->feed($pipe, 1 .. 5);
 is($queue->ends($running), 'succeeded', 'waiting starts the queue, too');
 count_is(5, '... once');
 
-# Crashes: of the job, of the dispatcher, of somebody else; nobody asks.
+# Crashes of the job, the dispatcher, or another process; no session calls a function of the queue.
 for my $victim ('pg_bulk job', 'pg_bulk dispatcher', 'checkpointer')
 {
 	$running = $queue->enqueue($pipe);
@@ -88,7 +88,7 @@ for my $victim ('pg_bulk job', 'pg_bulk dispatcher', 'checkpointer')
 	is($queue->sql("SELECT attempt FROM bulk_jobs WHERE job_id = $running"), 1, '... which does not count');
 	count_is(5, '... and loads once');
 }
-# A job that is terminated is like one that crashed.
+# A terminated job is treated like a crashed one.
 $running = $queue->enqueue($pipe);
 my $pid = $queue->runs($running);
 quickly('pg_terminate_backend', sub {
@@ -99,7 +99,7 @@ $queue->feed($pipe, 1 .. 5);
 is($queue->ends($running), 'succeeded', '... and runs again');
 count_is(5, '... once');
 
-# A job that runs while the server crashes twice in a row is given up. A shutdown in between does not count.
+# A job that runs while the server crashes twice in a row fails. A shutdown in between does not count.
 sub crash
 {
 	my ($job) = @_;
@@ -134,7 +134,7 @@ $queue->feed($pipe, 1 .. 5);
 is($queue->ends($running), 'succeeded', '... until somebody tries it again');
 count_is(5, '... once');
 
-# A job that always ends with its process is given up.
+# A job that always ends with its process fails.
 $running = $queue->enqueue($pipe);
 $queue->runs($running);
 $queue->sql("UPDATE bulk_queue SET crashes = 10 WHERE job_id = $running");
@@ -179,7 +179,7 @@ is($queue->sql("SELECT bulk_retry($renamed)"), 't', 'what is shown can be tried 
 is($queue->ends($renamed), 'succeeded', '... and is loaded');
 is($queue->sql('SELECT count(*) FROM other'), 1, '... there');
 
-# Roles: rights, LOGIN, CONNECT, themselves.
+# Roles: privileges, LOGIN, CONNECT, and the role itself.
 $queue->sql("SELECT bulk_pause(); REVOKE CONNECT ON DATABASE postgres FROM PUBLIC");
 my %loses = (
 	files => [ 'REVOKE pg_read_server_files FROM %s', '42501', qr/permission denied to load from a file/ ],
@@ -201,7 +201,7 @@ for my $role (sort keys %loses)
 {
 	my ($statement, $sqlstate, $message) = @{ $loses{$role} };
 	my $state = $queue->ends($job{$role});
-	# From 17 on a job needs no LOGIN, so this one loads its row.
+	# From 17 on a job's owner needs no LOGIN, so this one loads its row.
 	my $may = $role eq 'login' && $node->pg_version >= 17;
 	$rows++ if $may;
 	is($state, $may ? 'succeeded' : 'failed', "who loses: $role");
@@ -240,7 +240,7 @@ usleep(6_500_000);
 is(() = slurp_file($node->logfile, $log) =~ /FATAL:  database \d+ does not exist/g, 1, 'nobody looks for it twice');
 is($queue->processes, 0, '... or at all');
 
-# A dispatcher that only waits is not in the way; those who may end its database end it.
+# A dispatcher that only waits does not block DROP DATABASE; roles that may terminate it can drop the database.
 my $tomorrow = "SELECT bulk_enqueue('$one', 't', run_at => now() + interval '1 day')";
 my $waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = '%s' AND backend_type = 'pg_bulk dispatcher'";
 $queue->sql('CREATE ROLE landlord LOGIN CREATEDB; CREATE DATABASE doomed OWNER landlord');
@@ -267,7 +267,7 @@ is($queue->processes, 0, '... and nobody comes back');
 is(() = slurp_file($node->logfile, $log) =~ /FATAL:  database \d+ does not exist/g, 2, '... or asks for it a second time');
 $queue->sql('DROP ROLE landlord');
 
-# A database that is made after another one: its jobs are run in the original only.
+# A database that is created from another one as its template: only the original runs its jobs.
 $queue->sql('CREATE DATABASE original');
 $queue->sql('CREATE EXTENSION pg_bulk; CREATE TABLE t (a int)', 'original');
 my $early = $queue->sql("SELECT bulk_pause(); SELECT bulk_enqueue('$one', 't')", 'original') =~ s/.*\n//r;
@@ -312,14 +312,14 @@ $queue->sql("SELECT bulk_wait(max(job_id)) FROM bulk_jobs", 'restored');
 count_is(1, 'one is loaded here');
 is($queue->sql('SELECT count(*) FROM t', 'restored'), 1, '... and one there');
 
-# The extension may be anywhere.
+# The extension may be in any schema.
 $queue->sql('CREATE DATABASE odd');
 $queue->sql('CREATE SCHEMA "Odd; Schema"; CREATE EXTENSION pg_bulk SCHEMA "Odd; Schema"; CREATE TABLE t (a int)', 'odd');
 my $odd = 'SET search_path = "Odd; Schema", public;';
 $queue->sql("$odd SELECT bulk_enqueue('$one', 't')", 'odd');
 is($queue->sql("$odd SELECT bulk_wait(max(job_id)) FROM bulk_jobs", 'odd'), 'succeeded', 'a job of an extension in a schema of its own');
 
-# A subscriber to everything has jobs of its own, with the same numbers, and none of the publisher's.
+# A subscriber to all tables has jobs of its own, with the same job_ids, and none of the publisher's.
 $queue->sql('CREATE DATABASE published');
 my $in_published = sub { return $queue->sql($_[0], 'published'); };
 $in_published->('CREATE EXTENSION pg_bulk; CREATE TABLE t (a int)');
@@ -348,14 +348,14 @@ $node->wait_for_catchup('everything');
 ok($subscriber->becomes('SELECT max(a) = 100 FROM t'), '... and changes come');
 is($subscriber->sql($of_subscriber), "$own queued|f|0|0", '... of tables, not of jobs');
 count_is(4, '... rows are there', $subscriber);
-# What keeps them out keeps out nothing else.
+# The trigger that keeps published rows out affects nothing else.
 $subscriber->sql("ALTER TABLE bulk_queue DISABLE TRIGGER ALL; ALTER TABLE bulk_queue ENABLE TRIGGER ALL");
 is($subscriber->ends($subscriber->enqueue($one)), 'succeeded', 'however triggers are enabled');
 is($subscriber->ends($subscriber->sql("SET session_replication_role = replica; SELECT bulk_enqueue('$one', 't')")), 'succeeded',
 	'... and whatever role a session plays');
 like(($subscriber->node->psql('postgres', 'SELECT bulk_keep_local()'))[2], qr/bulk_keep_local\(\) must be called as trigger/, 'a trigger is called as one');
 $subscriber->sql('DROP SUBSCRIPTION everything');
-# In another cluster, where numbers of roles are other people's, or nobody's.
+# In another cluster, role OIDs belong to other roles, or to none.
 $subscriber->sql('CREATE ROLE other; CREATE ROLE carrier LOGIN IN ROLE pg_read_server_files; CREATE DATABASE restored');
 my $log_before = -s $subscriber->node->logfile;
 $node->command_ok([ 'psql', '-Xq', '-f', $dump, '-d', $subscriber->node->connstr('restored') ], 'a dump in another cluster');
@@ -367,7 +367,7 @@ is($subscriber->sql("SET ROLE other; SELECT (SELECT count(*) FROM bulk_jobs), (S
 is($subscriber->sql("$of_carrier FROM bulk_jobs WHERE owner = 'departed'", 'restored'), 'departed succeeded', '... and whoever is not there, is known by name');
 my $departed = $subscriber->sql("SELECT job_id FROM bulk_jobs WHERE owner = 'departed'", 'restored');
 like(($subscriber->node->psql('restored', "SELECT bulk_retry($departed)"))[2], qr/ERROR:  role "departed" does not exist/, '... has no job to be tried again');
-# A job that failed is tried again with the table of that name here.
+# A job that failed is retried with the local table of that name.
 my $failed_there = $subscriber->sql("UPDATE bulk_queue SET status = 'failed', target = 1247 WHERE owner_name = 'carrier' RETURNING job_id", 'restored');
 $subscriber->sql('GRANT INSERT ON t TO carrier; TRUNCATE t', 'restored');
 is($subscriber->sql("SELECT target FROM bulk_jobs WHERE job_id = $failed_there", 'restored'), 't', 'names count elsewhere');
@@ -390,7 +390,7 @@ $queue->feed($second_pipe, 2);
 is($queue->ends($_), 'succeeded', '... until there is') for @blocked;
 count_is(2, '... for each');
 
-# ... and none even for a dispatcher: two others wait for tomorrow.
+# ... and none even for a dispatcher: two other dispatchers wait for tomorrow's jobs.
 sub two_others
 {
 	my %job = map { $_ => $queue->sql($odd . $tomorrow, $_) } 'odd', 'restored';
@@ -450,7 +450,7 @@ is($there->ends($running), 'succeeded', 'after a promotion the job runs there');
 count_is(5, '... once', $there);
 $standby->stop;
 
-# ... where the library is not preloaded, for somebody who has waited since before.
+# ... where the library is not preloaded, and a session has been waiting since before.
 $there->{node} = $second;
 my ($waiter, $end) = begin_session($second, "SELECT bulk_wait($running)");
 ok($there->becomes("SELECT state = 'active' AND query ~ 'bulk_wait' FROM pg_stat_activity WHERE pid = $waiter"), 'somebody waits on a standby');

@@ -1,6 +1,6 @@
 
-# The queue among people who mean no good: owners of tables and of databases,
-# and those who would like to know what files there are.
+# The queue and hostile users: owners of tables and of databases,
+# and roles that probe for files.
 
 use strict;
 use warnings FATAL => 'all';
@@ -19,7 +19,7 @@ my $queue = Queue->new('queue');
 my $node = $queue->node;
 my $three = $queue->numbers('three', 1 .. 3);
 
-# Functions and operators that would like to be called by somebody else. Whoever calls one is recorded.
+# Functions and operators that try to be called by another role. Each call is recorded.
 my $EVIL = <<'SQL';
 CREATE SCHEMA evil;
 GRANT USAGE ON SCHEMA evil TO PUBLIC;
@@ -45,7 +45,7 @@ INSERT INTO evil.bulk_queue_state VALUES (true);
 CREATE TABLE evil.pg_extension (oid oid, extnamespace oid);
 SQL
 
-# The owner of a table has a trigger that tries everything in the session of whoever loads it.
+# A table's owner has a trigger that tries everything in the loading session.
 $queue->sql(<<'SQL');
 CREATE ROLE mallory LOGIN;
 CREATE ROLE loader LOGIN IN ROLE pg_read_server_files;
@@ -122,7 +122,7 @@ is($tried{later}, ($node->pg_version >= 18 ? 'loader' : 'friend') . ' loader off
 is($queue->sql("SELECT string_agg(DISTINCT who || ' ' || what, ', ') FROM evil.caught WHERE who NOT IN ('loader', 'friend', 'mallory')"), '', 'nobody else was caught')
 	or diag $queue->sql('SELECT DISTINCT * FROM evil.caught');
 
-# The same with a check, a domain, an index expression, and in an attempt that fails.
+# The same with a check, a domain, an index expression, and in a failing attempt.
 $queue->sql(<<'SQL');
 SET ROLE mallory;
 TRUNCATE tried;
@@ -147,7 +147,7 @@ for my $table ('bait', 'checked')
 }
 is($queue->sql("SELECT count(*) FROM evil.caught WHERE who NOT IN ('loader', 'friend', 'mallory')"), 0, 'nobody was caught');
 
-# Wherever else a table's owner can put code: each place tries everything, and tells who it is.
+# All other places for a table owner's code: each one tries everything, and records the current user.
 $queue->sql(<<'SQL');
 SET ROLE mallory;
 CREATE TABLE places (place text, who text);
@@ -205,7 +205,7 @@ is($queue->sql("SELECT string_agg(DISTINCT place, ', ' ORDER BY place) FROM plac
 is($queue->sql("SELECT string_agg(DISTINCT who, ', ') FROM places WHERE who NOT LIKE '% loader' OR who LIKE 'postgres%'"), '', '... by the owner of the job');
 is($queue->sql("SELECT count(*) FROM evil.caught WHERE who NOT IN ('loader', 'friend', 'mallory')"), 0, '... and nobody else was caught');
 
-# The owner of a job calls, reads and writes all that there is.
+# The owner of a job calls, reads and writes all functions and tables of the queue.
 $queue->sql('SELECT bulk_pause(); CREATE TABLE all_his (a int); GRANT INSERT ON all_his TO loader');
 my ($his, $hers) = map { $queue->sql("SET ROLE $_; SELECT bulk_enqueue('$three', 'all_his', run_at => now() + interval '1 day')") } 'postgres', 'loader';
 my $bad_line = $queue->numbers('bad line', 1, 'x');
@@ -346,7 +346,7 @@ for my $case ([ $inside, 'succeeded', '' ], [ $fifo, 'failed', '42501' ], [ $thr
 }
 is($queue->sql('SELECT count(*) FROM t'), 3, 'one file was loaded');
 
-# Who may not see a job, may not wait for it by other means either.
+# A role that may not see a job cannot wait for it by other means either.
 ($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$inside', 't', run_at => now() + interval '1 day')");
 for my $call ("bulk_wait($job, '10 seconds')", "bulk_cancel($job)", "bulk_retry($job)")
 {
@@ -355,7 +355,7 @@ for my $call ("bulk_wait($job, '10 seconds')", "bulk_cancel($job)", "bulk_retry(
 is($queue->status($job), 'queued', '... and it is as it was');
 is($queue->sql("SET ROLE friend; SELECT count(*) FROM bulk_jobs"), 0, 'a role that is granted sees nothing');
 is($queue->sql("SELECT bulk_cancel($job)"), 't', 'a superuser may');
-# Who owns the extension's schema may rename it, and put something else in its place, while a dispatcher is at work.
+# The owner of the extension's schema may rename it, and create another one in its place, while a dispatcher runs.
 $node->safe_psql('postgres', 'CREATE DATABASE renamed OWNER mallory');
 $node->safe_psql('renamed', "CREATE EXTENSION pg_bulk; CREATE SCHEMA kept; CREATE TABLE kept.numbers (a int)");
 my $delayed = $node->safe_psql('renamed',

@@ -1,6 +1,6 @@
 
-# An INSERT that reads two files, and what happens to it in the second one: whatever ends it, no row of the first one stays, and
-# the server and the table are well.
+# An INSERT that reads two files and ends in the second one: in each case, no row of the first file stays, and
+# the server and the table are intact.
 
 use strict;
 use warnings FATAL => 'all';
@@ -30,7 +30,7 @@ like($direct, qr/^Custom Scan \(Direct Insert\)/, 'it is a load');
 is($faults->outcome($insert), '', 'both files');
 is($faults->trouble(3000), '', 'all rows are there');
 
-# Begin, and come to the end of the first file.
+# Begins, and waits at the end of the first file.
 sub first_file
 {
 	point_set($node, 'load.rows', 'wait leader');
@@ -39,12 +39,12 @@ sub first_file
 	return $load;
 }
 
-# A point of the second file, or of what comes after it, and who comes there.
+# A point of the second file, or of the work after it, and the process that reaches it.
 my @places = (
 	[ 'load.first',    'leader' ],
 	[ 'load.launched', 'leader' ],
 	[ 'worker.begin',  'worker' ],
-	# Whoever takes one first: there may be none left for a worker.
+	# Whichever process is first: there may be no chunk left for a worker.
 	[ 'chunk.turn',    '' ],
 	[ 'worker.end',    'worker' ],
 	[ 'load.received', 'leader' ],
@@ -63,7 +63,7 @@ for (@places)
 	}
 }
 
-# The second file goes, or a row of it is bad, when the first one is in.
+# The second file is removed, or has a bad row, after the first one has been loaded.
 my $load = first_file();
 rename $faults->path('second'), $faults->path('gone') or die $!;
 point_clear($node, 'load.rows');

@@ -1,7 +1,7 @@
 
-# INSERT … SELECT from a foreign table as a load, where it takes a server of its
-# own: fresh connections, the corpus against COPY, what is measured and counted,
-# standbys and subscribers, processes that end in the middle of it.
+# INSERT … SELECT from a foreign table as a load, for cases that need a server of their
+# own. These are fresh connections, the corpus compared with COPY, statistics and counters,
+# standbys and subscribers, and processes that end during the load.
 
 use strict;
 use warnings FATAL => 'all';
@@ -51,7 +51,7 @@ like($node->safe_psql('postgres', 'EXPLAIN ' . $insert->('plain')), qr/^Custom S
 like($node->safe_psql('postgres', 'EXPLAIN (ANALYZE, COSTS OFF) ' . $insert->('plain') . ' WHERE id < 0'),
 	qr/Rows Removed by Filter: 30000.*Workers Launched: 2/s, '... has workers');
 
-# Into all kinds of tables, with a standby and a subscriber.
+# Into tables of all types, with a standby and a subscriber.
 my $standby = standby_of($node, 'standby');
 my $subscriber = load_server('subscriber', allows_streaming => 'logical');
 make_tables($subscriber, @tables);
@@ -67,7 +67,7 @@ for my $table (@tables, 'numbered')
 	my $plan = $explained->[0]{Plan};
 	is($plan->{'Custom Plan Provider'}, 'Direct Insert', "$table: EXPLAIN as JSON");
 	is($plan->{'Workers Launched'} . '|' . $plan->{'Rows Inserted'}, '2|30000', "$table: ... of a load by three processes");
-	# All rows are in the log, whoever wrote them.
+	# The WAL has all rows, from every process.
 	cmp_ok($plan->{'WAL Bytes'}, '>', 30_000 * 40, "$table: ... whose WAL is all there: $plan->{'WAL Bytes'} bytes");
 	cmp_ok($plan->{'WAL Records'}, '>', 150, "$table: ... in $plan->{'WAL Records'} records");
 	is($node->safe_psql('postgres', "SELECT count(*) FROM $table WHERE id > 0"), '30000', "$table: has the rows");
@@ -86,7 +86,7 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM bulk_history'), '0', 'INSE
 $subscriber->stop;
 $node->safe_psql('postgres', "SELECT pg_drop_replication_slot('inserted')");
 
-# The workers' share of buffers and log is the statement's. WAL comes to what was written.
+# Buffers and WAL of workers are counted for the statement. The WAL figures match the bytes written.
 $node->safe_psql('postgres', 'CREATE TABLE measured (LIKE plain); SELECT pg_stat_statements_reset()');
 my $written;
 for my $workers (0, 2)
@@ -116,7 +116,7 @@ my $logged = slurp_file($node->logfile, $log);
 like($logged, qr/Custom Scan \(Direct Insert\) .*Workers Launched: 2.*Rows Inserted: 30000/s, 'auto_explain tells of it');
 my ($bytes) = $logged =~ /Rows Inserted: 30000.*?WAL: records=\d+.*? bytes=(\d+)/s;
 cmp_ok($bytes // 0, '>', 0.8 * $written, '... and of its WAL');
-# So is a CREATE TABLE AS, whichever library was loaded first.
+# CREATE TABLE AS has the same counts, in either order of preloaded libraries.
 $node->safe_psql('postgres', 'SELECT pg_stat_statements_reset()');
 for my $libraries ("LOAD 'auto_explain'; LOAD 'pg_bulk'", "LOAD 'pg_bulk'; LOAD 'auto_explain'")
 {
@@ -142,7 +142,7 @@ is($node->safe_psql('postgres', "SELECT n_tup_ins, n_live_tup FROM pg_stat_user_
 is($node->safe_psql('postgres', "BEGIN; @{[ $insert->('measured') ]}; PREPARE TRANSACTION 'two'; SELECT count(*) FROM measured; COMMIT PREPARED 'two'; SELECT count(*) FROM measured"),
 	"210000\n240000", 'a prepared transaction');
 
-# What workers read counts as read by the statement. They have it all to themselves, for the leader waits.
+# Blocks that workers read count as read by the statement. Only workers read them, since the leader waits.
 $node->safe_psql('postgres', "CREATE TABLE looked_up AS SELECT i AS id, repeat('x', 500) AS name FROM generate_series(1, 3000) i; ANALYZE looked_up; CREATE TABLE joined (LIKE plain)");
 my $pages = $node->safe_psql('postgres', "SELECT pg_relation_size('looked_up') / 8192");
 my %touched;
@@ -169,7 +169,7 @@ for my $workers (0, 2)
 cmp_ok($touched{0}, '>=', $pages, "buffers of a table of $pages pages");
 cmp_ok($touched{2}, '>=', $touched{0}, '... which are counted for workers, too');
 
-# A partition that is locked, and that no row goes to, is not waited for; nor are others locked that no row goes to.
+# A locked partition that gets no row is not waited for; nor are other partitions locked that get no row.
 {
 	$node->safe_psql('postgres', 'CREATE TABLE shut (id int, word text, at timestamp) PARTITION BY LIST (id); CREATE TABLE shut_1 PARTITION OF shut FOR VALUES IN (1);
 		CREATE TABLE shut_2 PARTITION OF shut FOR VALUES IN (2); CREATE TABLE shut_rest PARTITION OF shut DEFAULT');
@@ -186,7 +186,7 @@ cmp_ok($touched{2}, '>=', $touched{0}, '... which are counted for workers, too')
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM shut'), '2', '... and the rows come');
 }
 
-# Whatever ends in the middle, no row is left, and nothing stands in the way of the next.
+# However the load ends in the middle, no row is left, and the next load works.
 my %before = map { $_ => rows_of($node, $_) } @tables;
 for my $how (qw(pg_cancel_backend pg_terminate_backend worker_cancel worker_terminate timeout))
 {
@@ -224,7 +224,7 @@ $standby->stop;
 checksums_ok($node);
 
 # The corpus.
-# Its DDL takes long enough without images of all pages.
+# Its DDL takes long enough without full images of all pages.
 $node->safe_psql('postgres', $_) for "ALTER SYSTEM SET wal_consistency_checking = ''", 'ALTER SYSTEM SET synchronous_commit = off', 'SELECT pg_reload_conf()', 'CREATE DATABASE corpus';
 my $suite = InsertDifferential->new($node, 'corpus');
 my %trials = (

@@ -1,8 +1,8 @@
 
-# What becomes of a file between the leader of a parallel scan and its workers:
-# they read what the leader has opened, whatever has its name by then. Of several
-# files they open each when its turn comes, and so do workers of loads; what leads
-# out of a server's directory by then they do not read.
+# Workers of a parallel scan read the file that the leader has opened, even if its
+# name now means another one. Of several
+# files they open each one when they reach it, and so do workers of loads; they do not read a file
+# that leads out of a server's directory by then.
 
 use strict;
 use warnings FATAL => 'all';
@@ -31,7 +31,7 @@ $node->safe_psql('postgres',
 sub rows { return join '', map { "$_,row $_\n" } @_ }
 my $rows = rows(1 .. 5000);
 
-# A statement begun now; a function that ends it and returns what it says.
+# Begins a statement; returns a function that waits for its outcome.
 sub begin
 {
 	my ($sql, $before) = @_;
@@ -41,7 +41,7 @@ sub begin
 	return sub { $psql->finish; return $err ne '' ? $err : $out; };
 }
 
-# What a statement says whose file is changed when its workers are about to open it.
+# The outcome of a statement whose file is changed when its workers are about to open it.
 sub outcome
 {
 	my ($leads, $statement, $change) = @_;
@@ -67,18 +67,18 @@ for my $leads ('on', 'off')
 		is(outcome($leads, $statement, sub { append_to_file($path, rows(1 .. 3000)) }), $expected, "$what: ... that has grown");
 	}
 }
-# The leader's own.
+# The leader's own scan.
 like(outcome('off', 'SELECT sum(a + 0) FROM t', sub { truncate $path, 1000 or die $! }),
 	qr/^ERROR:  file ".*rows" changed while it was being read/, 'a file that is shorter');
-# An error of a row names the file as ever.
+# The error of a row names the file as usual.
 $rows = rows(1 .. 4000) . "x,row\n";
 like(outcome('off', 'SELECT sum(a) FROM t', sub { unlink $path or die $! }),
 	qr{^ERROR:  invalid input syntax for type integer: "x"\nCONTEXT:  COPY t, line 4001, column a: "x"\nfile "\Q$path\E"},
 	'a bad row in a file that is gone');
 
 
-# The leader notices a worker's error while it is about to read on, with lines of its own behind it. It tells what the worker said,
-# and forgets it: who meets the same later, alone, says so.
+# The leader notices a worker's error before it reads its next chunk, with rows of its own behind it. It raises the worker's
+# error, and forgets it: a later error in the leader alone is its own.
 $node->safe_psql('postgres', 'CREATE DOMAIN few AS int CONSTRAINT no_more CHECK (VALUE < 4001)');
 for my $case (
 	[ 'int', 'x', 'invalid input syntax for type integer: "x"', '' ],
@@ -100,9 +100,9 @@ for my $case (
 	}
 }
 
-# As many workers are planned as there are places, beside the leader if that takes part. Of a plan that was made when there were more,
-# as many add rows up as there are places now; all others are gone while they still read. The rows are all there, also if the
-# query has to read them once more, or no worker comes.
+# The planner plans as many workers as there are processors, with the leader if it participates. A kept plan may be from a time with
+# more processors: then only as many workers as now aggregate rows, and the others end at once. All rows are counted, also in a
+# rescan, and without workers.
 $node->safe_psql('postgres', 'ALTER FOREIGN TABLE t ALTER a TYPE int');
 write_bytes($path, rows(1 .. 5000));
 my $query = 'SELECT count(*), sum(a) FROM t';
@@ -134,7 +134,7 @@ for my $case ([ 1, 'off', 1 ], [ 2, 'off', 2 ], [ 2, 'on', 1 ], [ 3, 'on', 2 ])
 		for 0, 1;
 }
 is($node->safe_psql('postgres', "$settings SET pg_bulk.aggregate_processes = 1; $query"), "5000|$all", 'the leader has the only place');
-# A condition may be anybody's code, which waits for what it likes: all workers take part.
+# A condition may run user code that waits: all workers take part.
 point_set($node, 'scan.chunk', 'wait worker');
 my $filtered = begin("SET pg_bulk.aggregate_processes = 1; $query WHERE a > 0");
 my @waiting;
@@ -146,13 +146,13 @@ for (my $tries = 0; $tries < 300 && @waiting < 2; $tries++)
 is(scalar(@waiting), 2, 'workers with a condition');
 point_clear($node, 'scan.chunk');
 is($filtered->(), "5000|$all\n", '... all rows');
-# The line is right whoever meets it, and whoever has gone home.
+# The line is right in any process, and after other processes have ended.
 write_bytes($path, rows(1 .. 4000) . "x,row\n");
 like(begin("SET max_parallel_workers_per_gather = 4; SET pg_bulk.aggregate_processes = 2; $query")->(),
 	qr{^ERROR:  invalid input syntax for type integer: "x"\nCONTEXT:  COPY t, line 4001, column a: "x"\nfile "\Q$path\E"},
 	'a bad row');
 
-# Files below the directory of a server, which are links to the same files outside when a worker comes.
+# Files below a server's directory, which become links to the same files outside before a worker opens them.
 my $top = rel2abs(PostgreSQL::Test::Utils::tempdir('below'));
 mkdir "$top/$_" or die $! for 'below', 'outside';
 $node->safe_psql('postgres', <<"SQL");
@@ -199,7 +199,7 @@ outside();
 point_clear($node, 'scan.worker');
 like($end->(), $refused, 'a scan, files that lead out when a worker comes');
 
-# The leader waits until the worker has opened a file, or has not. It finds all of them in their places.
+# The leader waits until the worker has opened a file, or failed to. The leader itself finds all of them in place.
 inside();
 my %points = ('worker.begin' => 'wait', 'load.launched' => 'wait leader', 'unit.counted' => 'wait worker');
 point_set($node, $_, $points{$_}) for keys %points;

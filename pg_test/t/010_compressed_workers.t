@@ -1,6 +1,6 @@
 
-# What becomes of a compressed file that several processes load when the thread fails
-# that decompresses it, when there is no memory for what they share, and when the file changes.
+# Several processes load a compressed file: the decompressing thread fails, there is no memory for the shared
+# ring, or the file changes.
 
 use strict;
 use warnings FATAL => 'all';
@@ -35,7 +35,7 @@ my $load = "SET pg_bulk.chunk_size = 4096; TRUNCATE t;"
 	. " SELECT rows_loaded, workers, notes FROM bulk_load('$path.gz', 't', '{\"format\": \"csv\", \"workers\": 1}');"
 	. ' SELECT count(*), sum(a) FROM t';
 
-# A load begun now; a function that ends it and returns what it says.
+# Begins a load; returns a function that waits for its outcome.
 sub begin
 {
 	my ($in, $out, $err) = ("$load;\n", '', '');
@@ -64,7 +64,7 @@ point_set($node, 'ring.memory', 'errno=4 once');
 is(begin()->(), "$many|1|{}\n$all", 'an interrupted system call');
 point_clear($node, 'ring.memory');
 
-# Who waits for the thread is seen to wait.
+# A process that waits for the thread shows a wait event.
 point_set($node, 'ring.fill', 'wait');
 my $end = begin();
 my ($pid) = point_wait($node, 'ring.fill');
@@ -72,7 +72,7 @@ ok($node->poll_query_until('postgres', "SELECT wait_event = 'Extension' FROM pg_
 point_clear($node, 'ring.fill');
 is($end->(), "$many|1|{}\n$all", '... and it goes on');
 
-# The file has to be read once more, and is another one by then.
+# The file must be read again, and is another one by then.
 for my $case ([ 'is shorter', sub { truncate "$path.gz", 1000 or die $! } ],
 	[ 'has other bytes', sub { my $size = -s "$path.gz"; open my $f, '+<', "$path.gz" or die $!; seek $f, $size / 2, 0; print $f 'x'; close $f } ])
 {
@@ -88,7 +88,7 @@ for my $case ([ 'is shorter', sub { truncate "$path.gz", 1000 or die $! } ],
 	point_clear($node, 'ring.fill');
 }
 
-# No thread for members: one decoder. What bgzip would make of the rows is the members of the file of that name.
+# No thread for members: one decoder. The file of that name has the members that bgzip would write.
 write_bytes("$path.gz", slurp_file($ENV{PG_ABS_SRCDIR} . '/data/compressed/numbers.bgz') x 12);
 my $expected = begin()->();
 like($expected, qr/^144000\|1\|\{\}\n/, 'members');

@@ -1,6 +1,6 @@
 
-# COPY FROM as a load. Each case runs with pg_bulk.copy off and on, from a file, a program and a client, and what comes of it must
-# be the same: rows in their order, command tag, error with all of its fields, NOTICEs. A DEBUG1 message says who did it, and why.
+# COPY FROM as a load. Each case runs with pg_bulk.copy off and on, from a file, a program and a client, and results must
+# be equal: rows in their order, command tag, error with all fields, NOTICEs. A DEBUG1 message tells which code ran it, and why.
 
 use strict;
 use warnings FATAL => 'all';
@@ -22,7 +22,8 @@ my $node = load_server('copy', shared_preload_libraries => 'pg_bulk,pg_stat_stat
 	allows_streaming => 1, 'pg_bulk.copy_min_size' => 0, max_prepared_transactions => 2);
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements; CREATE ROLE limited; CREATE ROLE filtered; GRANT pg_read_server_files, pg_execute_server_program TO filtered');
 
-# What makes the table t, the columns and options of the COPY, the data, and who does it: LOAD, or a part of why it is core's.
+# Statements that create the table t, columns and options of the COPY, the
+# data, and the expected writer: LOAD, or a part of the reason against it.
 use constant LOAD => '';
 my $plain = 'CREATE TABLE t (a int, b text, c date)';
 my $key = 'CREATE TABLE t (a int PRIMARY KEY, b text, c date)';
@@ -139,21 +140,21 @@ my @cases = (
 	[ "$log $plain; CREATE TRIGGER x AFTER INSERT ON t REFERENCING NEW TABLE AS n EXECUTE FUNCTION log()", '', '', $three, 'has an INSERT trigger with a transition table' ],
 	[ "$plain; CREATE RULE r AS ON INSERT TO t DO INSTEAD NOTHING", '', '', $three, 'has rules on INSERT' ],
 
-	# Kinds of tables.
+	# Types of tables.
 	[ 'CREATE TEMP TABLE t (a int PRIMARY KEY, b text, c date)', '', '', $three, LOAD ],
 	[ 'CREATE UNLOGGED TABLE t (a int PRIMARY KEY, b text, c date)', '', '', $three, LOAD ],
 	[ 'CREATE TABLE t (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1, 3); CREATE TABLE t2 PARTITION OF t DEFAULT', '', '', $three, LOAD ],
 	[ 'CREATE TABLE t (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t1 (c date, a int, b text); ALTER TABLE t ATTACH PARTITION t1 FOR VALUES IN (1, 3)', '', '', $three, LOAD ],
 	[ 'CREATE TABLE p (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t PARTITION OF p FOR VALUES IN (1, 3)', '', '', $three, LOAD ],
 	[ "$log CREATE TABLE t (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t1 PARTITION OF t DEFAULT; CREATE TRIGGER x BEFORE INSERT ON t1 FOR EACH ROW EXECUTE FUNCTION log()", '', '', $three, 'Table "t1" has BEFORE or INSTEAD OF row triggers' ],
-	# Partitions that no row goes to are not locked, if it is core that copies.
+	# If core copies, partitions that get no row are not locked.
 	[ "$log CREATE TABLE t (a int) PARTITION BY LIST (a); CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1); CREATE TABLE t2 PARTITION OF t DEFAULT; CREATE TABLE t0 PARTITION OF t FOR VALUES IN (0); CREATE TRIGGER x BEFORE INSERT ON t2 FOR EACH ROW EXECUTE FUNCTION log(); BEGIN", '', '', "1\n", 'Table "t2" has BEFORE or INSTEAD OF row triggers', "$leaf_locks; COMMIT" ],
 	[ 'CREATE TABLE o (a int, b text, c date); CREATE VIEW t AS SELECT * FROM o', '', '', $three, 'The target is not a table' ],
 	[ 'CREATE SEQUENCE t', '', '', $three, 'The target is not a table' ],
 	[ 'CREATE TABLE o (a int)', '', '', $three, undef ],
 	[ 'CREATE TABLE p (a int, b text, c date); CREATE TABLE t () INHERITS (p)', '', '', $three, LOAD ],
 
-	# Rights.
+	# Privileges.
 	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered", '', '', $three, LOAD ],
 	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT (a, b) ON t TO filtered; SET ROLE filtered", '(a, b)', '', "1\tx\n", LOAD ],
 	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT (a, b) ON t TO filtered; SET ROLE filtered", '', '', $three, undef ],
@@ -164,12 +165,12 @@ my @cases = (
 	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered", '', 'WHERE true', $three, LOAD ],
 	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered", '', 'WHERE t IS NOT NULL', $three, undef ],
 
-	# What is evaluated beforehand is evaluated once, and not for who may not insert.
+	# Expressions that are evaluated beforehand are evaluated once, and not for a role that may not insert.
 	[ "$plain; $noisy", '', '(FORMAT binary) WHERE noisy()', $three, 'The format is binary' ],
 	[ "$plain; $noisy $log CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION log()", '', 'WHERE noisy()', $three, 'has BEFORE or INSTEAD OF row triggers' ],
 	[ "$noisy CREATE TABLE t (a int, b boolean DEFAULT noisy()); GRANT ALL ON SCHEMA c TO filtered; SET ROLE filtered", '(a)', '', "1\n", undef ],
 
-	# Transactions; what is behind BEGIN ends with the case.
+	# Transactions; statements after BEGIN end with the case.
 	[ "BEGIN; $key", '', 'FREEZE', $three, LOAD, 'COMMIT' ],
 	[ "$key; BEGIN; TRUNCATE t", '', 'csv FREEZE', $three_csv, LOAD, 'COMMIT' ],
 	[ "$key; BEGIN", '', 'FREEZE', $three, 'Its rows cannot be frozen', 'COMMIT' ],
@@ -182,7 +183,7 @@ my @cases = (
 	[ "$key; BEGIN", '', '', $three, LOAD, "PREPARE TRANSACTION 'x'; COMMIT PREPARED 'x'" ],
 	[ "CREATE TEMP TABLE t (a int, b text, c date) ON COMMIT DELETE ROWS; BEGIN", '', '', $three, LOAD, 'SELECT count(*) FROM t; COMMIT' ]);
 
-# What a session says to the script of all cases, by case: stdout and stderr, and who did it.
+# The session's output for the script of all cases, by case: stdout, stderr, and the code that ran the COPY.
 my @sources = ('client', 'file', 'program');
 sub session
 {
@@ -220,7 +221,7 @@ sub session
 		s/^psql:\S+: //;
 		$case = $1 if /^CASE (.*)/;
 
-		# A message for developers goes with its context: a new file of WAL is made wherever a page is written.
+		# A DEBUG message is removed with its context: a new WAL segment may be created at any write.
 		$debug = $1 eq 'DEBUG' if /^([A-Z]+):  [0-9A-Z]{5}: / or /^(CASE) /;
 		if (/COPY "t" is (not done|done) by pg_bulk(?:: (.*))?/)
 		{
@@ -250,7 +251,7 @@ for my $number (0 .. $#cases)
 	}
 }
 
-# bulk_load's condition wants no more rights than COPY's.
+# The where clause of bulk_load requires no more privileges than COPY's.
 write_bytes("$directory/numbers", "1\n2\n");
 $node->safe_psql('postgres', 'CREATE TABLE filled (a int); GRANT INSERT ON filled TO filtered');
 my (undef, $loaded) = $node->psql('postgres', qq{SET ROLE filtered; SELECT rows_loaded FROM bulk_load('$directory/numbers', 'filled', '{"where": "true"}')});
@@ -258,7 +259,7 @@ is($loaded, '2', 'a condition that reads no column wants no right to read');
 my (undef, undef, $err) = $node->psql('postgres', qq{SET ROLE filtered; SELECT * FROM bulk_load('$directory/numbers', 'filled', '{"where": "a > 1"}')});
 like($err, qr/permission denied for table filled/, '... and one that reads a column does');
 
-# What makes no sense is refused before a program begins. If one had, it would have been waited for by the next statement.
+# Invalid options are refused before a program starts. Otherwise the next statement would have to wait for the program.
 $node->safe_psql('postgres', 'CREATE TABLE two (a int, b text)');
 my $ran = "$directory/ran";
 for my $case (
@@ -275,7 +276,7 @@ for my $case (
 $node->safe_psql('postgres', "SET pg_bulk.copy = on; COPY two (a) FROM PROGRAM 'touch $ran'");
 ok(-e $ran, '... which another COPY runs');
 
-# ... and before a pipe is opened, whose writer would have nobody to write to later.
+# ... and before a pipe is opened, whose writer would later have no reader.
 {
 	my $pipe = "$directory/refused";
 	system('mkfifo', '-m', '644', $pipe) == 0 or die;
@@ -295,18 +296,18 @@ $node->append_conf('postgresql.conf', "pg_bulk.allowed_directories = '/nowhere'"
 $node->reload;
 $node->poll_query_until('postgres', "SELECT setting = '/nowhere' FROM pg_settings WHERE name = 'pg_bulk.allowed_directories'") or die;
 
-# A file that is not to be read by this library is the server's, and so are the locks.
+# If pg_bulk may not read the file, the server itself runs the COPY, with its own locks.
 $node->safe_psql('postgres', 'CREATE TABLE p (a int) PARTITION BY LIST (a); CREATE TABLE t1 PARTITION OF p FOR VALUES IN (1, 2); CREATE TABLE t2 PARTITION OF p DEFAULT');
 is($node->safe_psql('postgres', "SET pg_bulk.copy = on; BEGIN; COPY p FROM '$directory/numbers'; $leaf_locks"), 't1|RowExclusiveLock', 'a file that is not below an allowed directory');
 
-# A pipe that is not to be read by this library is not opened by it: its writer would be told that nobody reads.
+# pg_bulk does not open a pipe that it may not read: its writer would get SIGPIPE.
 {
 	my $pipe = "$directory/pipe";
 	system('mkfifo', '-m', '644', $pipe) == 0 or die;
 	defined(my $writer = fork) or die;
 	exec 'sh', '-c', "printf '3\\n4\\n' > '$pipe'" or die if !$writer;
 	select undef, undef, undef, 0.1;
-	# One that must be left out says so, and its writer notices nothing.
+	# A pipe that is left out is reported, and its writer is not disturbed.
 	$node->safe_psql('postgres', "CREATE FOREIGN TABLE of_pipe (a int) SERVER bulk_files OPTIONS (filename '$pipe')");
 	for my $statement ('TABLE of_pipe', 'EXPLAIN ANALYZE TABLE of_pipe', "SELECT * FROM bulk_load('$pipe', 'filled')")
 	{
@@ -321,7 +322,7 @@ is($node->safe_psql('postgres', "SET pg_bulk.copy = on; BEGIN; COPY p FROM '$dir
 	is($node->safe_psql('postgres', 'SELECT sum(a) FROM filled'), '10', '... is read by the server');
 }
 
-# Who was loaded before would not see a COPY that is a load.
+# Libraries that were loaded before would not see a COPY that is a load.
 my $copy = "COPY filled FROM '$directory/numbers'";
 my $seen = "SELECT calls, rows FROM pg_stat_statements WHERE query ~ '^COPY filled'";
 sub copied { my (undef, undef, $said) = $node->psql('postgres', "$_[0]SET pg_bulk.copy = on; SET client_min_messages = debug1; $copy"); return $said; }
@@ -340,7 +341,7 @@ for my $order ('pg_stat_statements,pg_bulk', 'pg_stat_statements')
 	is($node->safe_psql('postgres', $seen), '1|2', '... which sees the statement, too');
 }
 
-# Preloaded by sessions: for all of a database, for a role, or as a connection asks for it.
+# Preloaded by sessions: for a database, for a role, or by the connection's options.
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;
 my $done = "SET client_min_messages = debug1; $copy";

@@ -1,6 +1,6 @@
 
-# COPY FROM STDIN as a load, message by message: what a client that does as it should, or not, gets with pg_bulk.copy on is what it
-# gets with it off. What is left of one that is gone, cancelled, terminated. pg_dump and pg_restore; what others see; what it takes.
+# COPY FROM STDIN as a load, message by message: a correct or incorrect client gets the same with pg_bulk.copy on and off.
+# The state after a client is gone, canceled, or terminated. pg_dump and pg_restore; the view of other sessions; the time.
 
 use strict;
 use warnings FATAL => 'all';
@@ -23,7 +23,7 @@ my $node = load_server('client', shared_preload_libraries => 'pg_bulk,pg_stat_st
 	allows_streaming => 1, 'pg_bulk.copy_min_size' => 0, log_min_messages => 'debug1');
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements; CREATE TABLE t (a int PRIMARY KEY, b text)');
 
-# What the log says since the last time of who did COPYs.
+# The log's new lines about the code that ran COPYs.
 my $logged = -s $node->logfile;
 sub takers
 {
@@ -34,8 +34,8 @@ sub takers
 
 my $least = 0;
 
-# The same conversation, with pg_bulk.copy off and on: what is said, and what is in the table then. Where the least size is not
-# what it is about, the one that there is by default is tried, too.
+# The same conversation, with pg_bulk.copy off and on: the messages, and the table's rows. Cases that are not about the least
+# size are also tried with its default.
 sub same_talk
 {
 	my ($name, $talk, $who) = @_;
@@ -99,7 +99,7 @@ same_talk('a client that goes', sub { my ($w) = @_; $w->query($copy); $w->wait_f
 same_talk('a client that goes in the middle of a message', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->bytes('d' . pack('N', 1000) . "1\tx\n"); $w->close; '' });
 like(slurp_file($node->logfile), qr/unexpected EOF on client connection with an open transaction\n.*?CONTEXT:  COPY t, line 2/, 'the log says so');
 
-# Few rows are core's, if their end is there with them.
+# Core runs a COPY of few rows if their end arrives with them.
 $least = 1000;
 my @rows = ("1\tx\n", "2\ty\n");
 sub at_once { my ($w, $query, $bytes, @more) = @_; $w->query($query); my $g = $w->wait_for('G'); $w->bytes(join '', map { $_->[0] . pack('N', 4 + length $_->[1]) . $_->[1] } [ 'd', $bytes ], @more); return $g . $w->answer; }
@@ -118,7 +118,7 @@ same_talk('few rows of a client that takes its time', sub { my ($w) = @_; $w->qu
 same_talk('few rows in a pipeline', sub { my ($w) = @_; $w->extended($copy); $w->data($rows[0]); $w->done; $w->extended("INSERT INTO t VALUES (2, 'after')"); $w->sync; $w->answer }, 'done|not done');
 $least = 0;
 
-# From outside.
+# Cancellation and termination from other sessions.
 sub pid_of { my ($w) = @_; $w->query('SELECT pg_backend_pid()'); return $w->answer =~ /D (?:0001)(?:[0-9a-f]{8})([0-9a-f]+)/ ? pack('H*', $1) : die; }
 my $locks = q{SELECT string_agg(mode, ' ' ORDER BY mode) FROM pg_locks WHERE relation = 't'::regclass};
 same_talk('cancelled while it waits', sub { my ($w) = @_; my $pid = pid_of($w); $w->query($copy); $w->wait_for('G'); $w->data("1\tx\n"); usleep(50_000);
@@ -136,7 +136,7 @@ like(same_talk('what is seen of it', sub { my ($w) = @_; my $pid = pid_of($w); $
 	$w->data("3\tx\n"); $w->done; $seen . $w->answer }), qr/^RowExclusiveLock\nCOPY FROM\|PIPE\|0\|t\nClient\|ClientRead\|active\n0C COPY 2/, 'as of any COPY');
 is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_progress_copy; SELECT count(*) FROM bulk_history"), "0\n0", 'nothing is left of it');
 
-# Others read and write meanwhile, and wait for equal keys.
+# Other sessions read and write meanwhile, and wait for equal keys.
 {
 	my $w = Wire->new($node, 'SET pg_bulk.copy = on');
 	$w->query($copy);
@@ -148,7 +148,7 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_progress_copy; SEL
 	$w->close;
 }
 
-# Counted as ever.
+# Statistics count as usual.
 takers();
 $node->safe_psql('postgres', 'SELECT pg_stat_statements_reset()');
 $node->psql('postgres', "SET pg_bulk.copy = on;\nCOPY t FROM PROGRAM 'seq 2000 2009' (NULL 'x') WHERE a > 2004;\n", on_error_stop => 0);
@@ -157,12 +157,12 @@ like(takers(), qr/done$/, 'a COPY from a program');
 is($node->safe_psql('postgres', "SELECT calls, rows FROM pg_stat_statements WHERE query LIKE 'COPY n%'"), '1|6', 'pg_stat_statements counts it');
 is($node->safe_psql('postgres', "SELECT n_tup_ins, n_live_tup FROM pg_stat_user_tables WHERE relname = 'n'"), '6|6', 'the statistics, too');
 
-# In functions, and in sessions that load the library by themselves.
+# In functions, and in sessions that load the library themselves.
 $node->safe_psql('postgres', "SET pg_bulk.copy = on; DO \$\$ BEGIN FOR i IN 1 .. 3 LOOP COPY n FROM PROGRAM 'seq 3'; END LOOP; END \$\$");
 is(takers(), 'done done done', 'in a function');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM n'), '15', '... it has rows');
 
-# What fails ends with COPY's words.
+# A failure has COPY's messages.
 for my $mode ('off', 'on')
 {
 	my ($code, $out, $err) = $node->psql('postgres', "SET pg_bulk.copy = $mode; COPY n FROM PROGRAM 'seq 2; exit 3'");
@@ -170,7 +170,7 @@ for my $mode ('off', 'on')
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM n'), '15', '... nothing of it stays');
 
-# Tables of all kinds, from large files and clients; a standby; pg_dump and pg_restore.
+# Tables of all types, from large files and clients; a standby; pg_dump and pg_restore.
 my @tables = kinds();
 make_tables($node, @tables);
 my $standby = standby_of($node, 'standby');
@@ -187,7 +187,7 @@ standby_equal($node, $standby, @tables);
 $standby->stop;
 $node->safe_psql('postgres', q{CREATE TABLE referring (id int REFERENCES keyed, n numeric[], j jsonb, b bytea, e text); INSERT INTO referring SELECT i, ARRAY[i, NULL], json_build_object('a', i), decode(md5(i::text), 'hex'), E'\\\\N\t\r\n' || i FROM generate_series(1, 5000) i;
 	CREATE VIEW seen AS SELECT * FROM referring; CREATE MATERIALIZED VIEW kept AS SELECT * FROM referring; SELECT lo_from_bytea(0, 'large')});
-# The extensions are not to be restored with their tables' owners.
+# The extensions must not be restored with their tables' owners.
 my $dump = "$directory/dump";
 $node->command_ok([ 'pg_dump', '-Fc', '-f', $dump, 'postgres' ], 'pg_dump');
 my %restored;
@@ -200,7 +200,7 @@ for my $mode ('off', 'on')
 	my $done = () = takers() =~ /\bdone/g;
 	cmp_ok($done, $mode eq 'on' ? '>' : '==', $mode eq 'on' ? 5 : 0, "... $done loads");
 	my ($out, $err) = run_command([ 'pg_dump', '-d', $node->connstr("restored_$mode") ]);
-	# psql's guard is another one each time.
+	# psql's \restrict key differs from run to run.
 	$restored{$mode} = $out =~ s/^\\(un)?restrict .*\n//mgr;
 	is($node->safe_psql("restored_$mode", 'CREATE EXTENSION IF NOT EXISTS amcheck; SELECT count(*) FROM pg_class c, verify_heapam(c.oid) v WHERE relkind = \'r\''), '0', '... sound heaps');
 	$node->command_ok([ 'pg_amcheck', '--heapallindexed', '-d', "restored_$mode" ], '... and indexes');

@@ -1,6 +1,6 @@
 
-# While a pattern or directory is looked through: requests to cancel are served at each step, and what cannot be
-# read or compared is an error.
+# During the search for a pattern or directory, interrupts are served at each step. Entries that cannot be
+# read or compared are an error.
 
 use strict;
 use warnings FATAL => 'all';
@@ -28,7 +28,7 @@ CREATE TABLE t (a int);
 CREATE FOREIGN TABLE f (a int) SERVER bulk_files OPTIONS (filename '$directory/many/*.csv', format 'csv');
 SQL
 
-# What loading a name comes to.
+# The outcome of loading a name.
 sub outcome
 {
 	my ($name) = @_;
@@ -41,7 +41,7 @@ sub outcome
 is(outcome('many/*.csv'), '200', 'a pattern');
 is(outcome('many'), '200', 'a directory');
 
-# A request comes at the 101st step, and what would be done at the 150th fails: it is not come to.
+# A cancel request comes at the 101st step. The 150th step would fail: the search must not reach it.
 for my $case ([ 'many/*.csv', 'pattern.entry', 'pattern.match', 22, qr/could not compare "\d+\.csv" with the pattern "\*\.csv"/ ],
 	[ 'many/*.csv', 'pattern.entry', 'pattern.read', 5, qr{could not open directory "DIRECTORY/many": Input/output error} ],
 	[ 'many', 'directory.entry', 'directory.read', 5, qr{could not open directory "DIRECTORY/many": Input/output error} ],
@@ -60,7 +60,7 @@ like(($node->psql('postgres', 'SELECT count(*) FROM f'))[2], qr/could not compar
 point_clear($node, 'pattern.match');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM f'), '200', '... and again');
 
-# What the server may not read.
+# Directories that the server may not read.
 chmod 0, "$directory/closed", "$directory/among/closed";
 for my $name ('closed', 'closed/*', 'among/*/*.csv')
 {

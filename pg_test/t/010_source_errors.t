@@ -1,8 +1,8 @@
 
-# What is wrong with a file is told in the same words wherever its bytes come from:
-# each bad file in each source, by each way to read it, jobs included, against COPY
-# of the plain file. Afterwards the target is as it was, and backend, descriptors, temporary
-# files and locks are, too.
+# An error in a file has the same message for each source of its bytes. Each bad file is
+# read from each source, in each way, jobs included, and compared with COPY of the plain file.
+# Afterwards the target is unchanged, and the backend has no more descriptors, temporary
+# files and locks.
 
 use strict;
 use warnings FATAL => 'all';
@@ -32,7 +32,7 @@ my $session = $node->background_psql('postgres', on_error_stop => 0);
 my $backend = $session->query_safe("LOAD 'pg_bulk'; SELECT pg_backend_pid()");
 $session->query_safe("SET pg_bulk.chunk_size = '16kB'; SET pg_bulk.copy_min_size = 0");
 
-# What a statement comes to: its output, or its error without what names the file.
+# The outcome of a statement: its output, or its error without the name of the file.
 sub outcome
 {
 	my ($sql) = @_;
@@ -46,13 +46,13 @@ sub outcome
 	return $error ne '' ? $error : $out;
 }
 
-# What the backend has open but what the server keeps: relations that are still there, and the segment of the log it wrote to last.
+# Files that the backend has open, except those that the server keeps: existing relations, and the last WAL segment.
 sub open_files
 {
 	return join ' ', sort map { s{.*/(?=\w+/)}{}r } grep { !m{/(?:(?:base|global)/[\d/_.a-z]+|pg_wal/\w+)$} } map { readlink($_) // '' } glob("/proc/$backend/fd/*");
 }
 
-# Bad files: 3,000 good lines, what is wrong, and 3,000 more; some 150 kB.
+# Bad files: 3,000 good lines, the error, and 3,000 more; some 150 kB.
 sub rows { return join '', map { sprintf "%d,row %d,2020-02-%02d\n", $_, $_, $_ % 28 + 1 } @_; }
 my ($before, $behind) = (rows(1 .. 3000), rows(3001 .. 6000));
 my %wrong = (
@@ -76,7 +76,7 @@ sub pack_with
 	return "$path.packed";
 }
 
-# A process that writes a file to a FIFO, once somebody reads.
+# A process that writes a file to a FIFO when a reader opens it.
 sub write_to
 {
 	my ($fifo, $path) = @_;
@@ -86,7 +86,7 @@ sub write_to
 	POSIX::_exit(1);
 }
 
-# Each source, made of the plain file: the foreign table's options, and what bulk_load is given.
+# Each source, made from the plain file: the foreign table's options, and the arguments of bulk_load.
 my %sources = (
 	gzip => sub { my $path = pack_with('gzip -1', $_[0]); return ([ filename => $path ], $path, '{}'); },
 	# Members of a few kB each, as bgzip writes them.
@@ -108,7 +108,7 @@ my %sources = (
 		return ([ filename => "$list/*" ], "$list/?", '{}');
 	},
 	directory => sub { my $list = "$_[0].d"; return ([ filename => $list ], $list, '{}'); },
-	# Somebody writes to it for each of those who read.
+	# One writer for each reader.
 	FIFO => sub { my $path = "$_[0].fifo"; mkfifo($path, 0644) or die "$path: $!"; return ([ filename => $path ], $path, '{}'); },
 	program => sub { return ([ program => "cat '$_[0]'" ], "cat '$_[0]'", '{"program": true}'); },
 	'a compressed program' => sub { return ([ program => "gzip -1 < '$_[0]'", compression => 'gzip' ], "gzip -1 < '$_[0]'", '{"program": true, "compression": "gzip"}'); });
@@ -119,23 +119,23 @@ for my $name (sort keys %wrong)
 	my $path = "$directory/" . $number++;
 	write_bytes($path, $before . $wrong{$name} . $behind);
 	my $expected = outcome('SET pg_bulk.copy = off; COPY t FROM ' . sql_string($path) . " (FORMAT csv)");
-	# From 18 on, no line of a CSV file ends it.
+	# From 18 on, no line of a CSV file ends the data.
 	my $ends = $name =~ /end of the data/ && $node->pg_version < 18;
 	like($expected, $ends ? qr/^(COPY 3000)?$/ : qr/^ERROR:  [0-9A-Z]{5}: /, "COPY of $name");
 	outcome('DELETE FROM t WHERE a > 0');
 	my $kept = 'SELECT count(*), min(b) FROM t WHERE a < 0';
 
-	# A scan knows nothing of the target's constraints.
+	# A scan does not check the target's constraints.
 	my $of_target = $name =~ /null|refused|twice/;
 
 	my $same = sub {
 		my ($how, $sql) = @_;
 		my $writer = $how =~ /^FIFO/ ? write_to("$path.fifo", $path) : undef;
 		my $outcome = outcome($sql);
-		# Nobody must read what it has still to say.
+		# The rest of the writer's output is not read.
 		kill KILL => $writer and waitpid $writer, 0 if $writer;
 		$outcome =~ s/^CONTEXT:  COPY \Kbulk_read(?=,)/t/m if $how =~ /bulk_read/;
-		# Where it was is in the last lines; COPY has the line only.
+		# The last lines of the context name the source; COPY has the line only.
 		$outcome =~ s/\n(?:file|program) "[^\n]*"$//;
 		if ($ends)
 		{
@@ -145,7 +145,7 @@ for my $name (sort keys %wrong)
 			outcome('DELETE FROM t WHERE a > 0');
 			return;
 		}
-		# The executor says of an INSERT's row which line it is, but has not its text.
+		# For a row of an INSERT the executor knows the line, but not its text.
 		is($outcome, $how =~ /INSERT/ && $of_target ? $expected =~ s/^(CONTEXT:  COPY t, line \d+): .*/$1/mr : $expected, "$name, $how");
 		return;
 	};
@@ -166,7 +166,7 @@ for my $name (sort keys %wrong)
 		my $json = $load =~ s/\}$/($load eq '{}' ? '' : ', ') . '"format": "csv"}'/er;
 		$same->("$source: bulk_read", "SELECT count(c), sum(length(b)), sum(a) FROM bulk_read(${\sql_string($given)}, '$json') AS t (a int, b text, c date)")
 		  unless $of_target;
-		# A job tells of its error in the queue.
+		# The error of a job is in the queue.
 		$same->("$source: job", <<"SQL") if $source =~ /^(?:file|zstd|pattern|FIFO|program)$/;
 SELECT bulk_enqueue(${\sql_string($given)}, 't', '$json') AS job \\gset
 SET client_min_messages = warning;
@@ -178,13 +178,13 @@ SQL
 	}
 	$same->('COPY FROM file', 'SET pg_bulk.copy = on; COPY t FROM ' . sql_string($path) . ' (FORMAT csv)');
 	$same->('COPY FROM PROGRAM', 'COPY t FROM PROGRAM ' . sql_string("cat $path") . ' (FORMAT csv)');
-	# To psql, a line ends at a NUL byte.
+	# For psql, a line ends at a NUL byte.
 	$same->('COPY FROM STDIN', "\\copy t FROM '$path' (FORMAT csv)") unless $name =~ /NUL/;
 	is(outcome($kept), '1|kept', "$name: the table is as it was");
 	is(outcome('SELECT count(*) FROM t'), '1', '... with no row more');
 }
 
-# Nothing is left of all that.
+# Nothing must be left afterwards.
 my $leaves = sub {
 	my @files = map { glob $node->data_dir . "/base/pgsql_tmp/$_" } '*';
 	return join ' ', scalar(@files), $session->query_safe(q(SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype <> 'virtualxid' AND relation IS DISTINCT FROM 'pg_locks'::regclass)),

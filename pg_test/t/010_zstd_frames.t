@@ -1,6 +1,6 @@
 
-# Long zstd frames that several processes load are decoded where their bytes stay: what they stand for is what one
-# process reads, and what is wrong is told in the same words.
+# Long zstd frames that several processes load are decoded in place, in the shared ring: the rows equal those of one
+# process, and errors have the same messages.
 
 use strict;
 use warnings FATAL => 'all';
@@ -24,7 +24,7 @@ my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('frames'));
 chmod 0755, $directory;
 $node->safe_psql('postgres', 'CREATE UNLOGGED TABLE t (a int, b text)');
 
-# 40 MB, the ring more than twice. What makes a row up comes again after 7 MB.
+# 40 MB, more than twice the ring. The text of the rows repeats after 7 MB.
 my @words = map { md5_hex($_) } 1 .. 170_000;
 my $plain = "$directory/plain";
 write_bytes($plain, join '', map { "$_,$words[$_ % @words]\n" } 1 .. 1_000_000);
@@ -56,7 +56,7 @@ my %frames = (
 	'two frames' => 'split -n l/2 plain part.; for p in part.*; do zstd -q -1 -c $p; done',
 	'a long frame, one to skip, and short ones' =>
 		q{head -n 900000 plain | zstd -q -1 -c; printf 'P*M\030\003\000\000\000abc'; tail -n 100000 plain | split -l 11000 --filter='zstd -q -1 -c' -});
-# A ring that has failed is not noticed otherwise: the file is then read in order, and the outcome is the same.
+# A failed ring is not visible otherwise: the file is then read in order, with the same result.
 point_set($node, 'ring.in_order', 'error');
 for my $name (sort keys %frames)
 {
@@ -64,7 +64,8 @@ for my $name (sort keys %frames)
 	is(outcome("$directory/rows.zst", 1), $expected, $name);
 }
 
-# What another decoder goes on with is written over what was decoded in place, by which the ring was filled more than once; and not before it was read.
+# Bytes that another decoder starts with overwrite bytes decoded in place,
+# so the ring was filled more than once; but not before they were read.
 point_clear($node, 'ring.in_order');
 shell('cat plain plain > both');
 my $both = outcome("$directory/both", 1);
@@ -81,7 +82,7 @@ point_clear($node, 'chunk.turn');
 point_clear($node, 'ring.in_order');
 unlink map { "$directory/$_.zst" } 'skip', 'far';
 
-# That is how it was done.
+# Check that this path was taken.
 shell('zstd -q -1 -f plain -o rows.zst');
 point_set($node, 'zstd.block', 'wait');
 my ($out, $err) = ('', '');
@@ -105,7 +106,7 @@ $load->finish;
 like($err, qr/^ERROR:  canceling statement due to user request/, 'canceled');
 point_clear($node, 'zstd.block');
 
-# What is wrong, in the words of one process.
+# Errors, with the messages of one process.
 my $size = -s "$directory/rows.zst";
 my %wrong = (
 	'a byte in the middle' => sub { my $f = shift; seek $f, $size / 2, 0; print $f "\xff\x00\xff\x00\xff\x00" },
@@ -121,7 +122,7 @@ for my $name (sort keys %wrong)
 	close $file or die $!;
 	my $alone = outcome("$directory/wrong.zst", 0);
 	like($alone, qr/^ERROR:  /, "$name: one process");
-	# How many lines were read before differs.
+	# The number of lines read before differs.
 	is(outcome("$directory/wrong.zst", 1) =~ s/, line \d+$//mr, $alone =~ s/, line \d+$//mr, "$name: two");
 }
 
@@ -133,7 +134,8 @@ for my $length (14, 20)
 	is(outcome("$directory/rows.zst", 1), $alone, "a record of $length MB");
 }
 
-# What wants to look back further than a decoder may, which is no fault of the bytes. One block, as it is, behind a head that says how far.
+# Frames that refer further back than a decoder may go, although the
+# bytes are valid. One raw block, behind a header that states the window.
 for my $window ([ 27, 0x88 ], [ 28, 0x90 ], [ 31, 0xa8 ])
 {
 	my ($log, $byte) = @$window;
@@ -145,7 +147,7 @@ for my $window ([ 27, 0x88 ], [ 28, 0x90 ], [ 31, 0xa8 ])
 		else { like($said, qr/^ERROR:  zstd data of file ".*" need too much memory to be decompressed\nDETAIL:  A decompressor may look back at 128 MB at most\./, "a window of 2^$log bytes, $workers workers"); }
 	}
 }
-# xz says it in a byte of the block's head, which has a checksum: 64 MB, which most of its presets stay below, and 4 GB.
+# xz states it in a byte of the block header, which has a checksum: 64 MB, an upper bound for most presets, and 4 GB.
 shell('printf "1,x\n" | xz -0 > small.xz');
 my $xz = slurp_file("$directory/small.xz");
 for my $dictionary ([ 28, qr/^1\|\d\|\{\}\n1\|1\|/ ], [ 40, qr/^ERROR:  xz data of file ".*" need too much memory to be decompressed\nDETAIL/ ])

@@ -1,9 +1,8 @@
 
-# The power fails where other tests do not come by chance: when pages of a load are
-# written and the system has got around to them before the log; behind a load that
-# goes on into a second segment; behind rows that a load has taken out of its own
-# pages again, with a checkpoint between; behind indexes; and right behind a job. Each is stopped
-# at a point.
+# Power failures at moments that other tests do not reach by chance. Pages of a load are
+# written, and the kernel has stored them before the WAL. A load continues in a second
+# segment. A load has removed rows from its own pages, with a checkpoint in between.
+# Indexes have been written. A job has just succeeded. A test point stops each one.
 
 use strict;
 use warnings FATAL => 'all';
@@ -23,26 +22,26 @@ use constant { PAGE => 8192, SEGMENT => 131_072 };
 
 my $directory = PostgreSQL::Test::Utils::tempdir('power_edges');
 chmod 0755, $directory;
-# More than what goes by way of shared buffers.
+# More rows than go through shared buffers.
 numbers_file("$directory/rows", 1, 20_000);
-# Some numbers twice, the second time pages later.
+# Some numbers occur twice, the second time some pages later.
 numbers_file("$directory/twice", 1, 20_000);
 numbers_file("$directory/again", 3001, 3300);
 append_to_file("$directory/twice", slurp_file("$directory/again"));
 
-# The WAL writer must not do what a process forgets.
+# The WAL writer must not flush what a process forgets to flush.
 my $node = load_server('edges', fsync => 'on', max_wal_senders => 0, allows_streaming => 0, full_page_writes => 'on', wal_level => 'replica',
 	wal_writer_delay => '10s', wal_writer_flush_after => '1GB', bgwriter_lru_maxpages => 0);
 my $power = PowerLoss->new($node);
 $node->stop;
 $power->start;
 
-# What is to be there: nobody looks into a table before the power fails, since who does leaves hints on its pages, which a
-# checkpoint writes by way of the server, and asks for the syncs that a load may have forgotten.
+# Expected content. The test reads no table before the power fails: reading sets hint bits, and a
+# checkpoint would write these pages through the server, and request the syncs that a load may have forgotten.
 $node->safe_psql('postgres', "CREATE TABLE twin (id int, word text, at timestamp); COPY twin FROM '$directory/rows' (FORMAT csv)");
 my $expected = rows_of($node, 'twin');
 
-# Rows of a load that is nowhere in the log: their pages must not be there either, whatever else is.
+# Rows of a load whose WAL is lost: their pages must not exist either, whatever else is lost.
 $node->safe_psql('postgres', "CREATE TABLE flushed (id int, word text, at timestamp); INSERT INTO flushed VALUES (0); CHECKPOINT");
 my $before = rows_of($node, 'flushed');
 point_set($node, 'append.done', 'wait once');
@@ -56,7 +55,7 @@ $power->start;
 is(rows_of($node, 'flushed'), $before, 'a load that did not end: what was committed is there');
 not_ahead($node, 'a load that did not end');
 
-# A table that ends a few pages before its first segment does; pages of zeroes are empty ones.
+# A table that ends a few pages before its first segment does; zero pages are empty ones.
 $node->safe_psql('postgres', "CREATE TABLE long (id int, word text, at timestamp); CHECKPOINT");
 my $path = $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('long')");
 $node->stop;
@@ -70,7 +69,7 @@ $power->start;
 is(rows_of($node, 'long'), $expected, 'the second segment: what was committed is there');
 $node->safe_psql('postgres', 'DROP TABLE long');
 
-# The checkpoint in the middle makes pages durable with the rows that go then; the one behind, without them.
+# The checkpoint in the middle syncs pages with the rows that are removed later; the one at the end, without them.
 $node->safe_psql('postgres', "CREATE TABLE once (id int PRIMARY KEY, word text, at timestamp)");
 point_set($node, 'remove.begin', 'wait once');
 ($pid, $finish) = begin_session($node, load_sql("$directory/twice", 'once', workers => 0, truncate => 'true', on_duplicate => 'keep_old'));
@@ -85,8 +84,8 @@ is(rows_of($node, 'once'), $expected, 'rows that were taken back: what was commi
 healthy($node, 'rows that were taken back');
 not_ahead($node, 'rows that were taken back');
 
-# Indexes that are written beside the server's buffers. A file that is new is synced by the next checkpoint, whoever writes to
-# it; so there is one before.
+# Indexes that are written past shared buffers. The next checkpoint syncs a new file in any case, so
+# a checkpoint runs before.
 $node->safe_psql('postgres', 'CREATE INDEX once_word ON once (word)');
 point_set($node, 'index.write', 'wait once');
 ($pid, $finish) = begin_session($node, load_sql("$directory/rows", 'once', workers => 0, truncate => 'true')
@@ -101,7 +100,8 @@ $power->start;
 healthy($node, 'indexes that were built');
 is(rows_of($node, 'once'), $expected, 'indexes: what was committed is there');
 
-# A job that says that it is done, whatever its table's triggers have set. Nobody else writes the log meanwhile.
+# A job that reports its success, with any settings that its
+# table's triggers made. No other process writes WAL meanwhile.
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE queued (id int, word text, at timestamp);
 CREATE FUNCTION hasten() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('synchronous_commit', 'off', false); RETURN NULL; END $$;

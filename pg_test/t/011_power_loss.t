@@ -1,9 +1,9 @@
 
-# The power fails: behind a load that was committed, behind a checkpoint after it,
-# and during one. What was not durable is lost; what was committed must not be.
-# Pages that the loader writes past the server's buffers, files that are new and
-# indexes that are built by it are all durable when they must be: by the log, by
-# the next checkpoint's fsync, or, where the log has nothing of them, at COMMIT.
+# Power failures: after a load that was committed, after a checkpoint behind it,
+# and during one. Data that was not durable is lost; committed rows must not be.
+# The loader writes pages past shared buffers, creates new files, and
+# builds indexes. All must be durable in time: by WAL, by
+# the next checkpoint's fsync, or, if they are not logged, at COMMIT.
 
 use strict;
 use warnings FATAL => 'all';
@@ -21,7 +21,7 @@ use PowerLoss;
 my $directory = PostgreSQL::Test::Utils::tempdir('power_loss');
 chmod 0755, $directory;
 my @files = map { "$directory/$_" } 0 .. 2;
-# More than what goes by way of shared buffers.
+# More rows than go through shared buffers.
 numbers_file($files[$_], $_ * 20_000 + 1, $_ * 20_000 + 20_000) for 0 .. 2;
 numbers_file("$directory/many", 100_001, 180_000);
 my @tables = kinds();
@@ -35,7 +35,7 @@ for my $wal_level ('replica', 'minimal')
 	$power->start;
 	make_tables($node, @tables);
 	$node->safe_psql('postgres', "CREATE FOREIGN TABLE source (id int, word text, at timestamp) SERVER bulk_files OPTIONS (filename '$files[2]', format 'csv')");
-	# Pages of it that are changed while there is a checkpoint's redo point before them.
+	# Pages that are changed after a checkpoint's redo point.
 	$node->safe_psql('postgres', 'CHECKPOINT');
 
 	my %unsafe;
@@ -50,7 +50,7 @@ for my $wal_level ('replica', 'minimal')
 		healthy($node, "$wal_level, $name");
 	};
 
-	# Into files with rows; then new files, with indexes built anew.
+	# Into files with rows; then new files, with rebuilt indexes.
 	$node->safe_psql('postgres', join ";\n", map { load_sql($files[0], $_, workers => 2) } @tables);
 	$fails->('a load');
 	$node->safe_psql('postgres', join(";\n", map { load_sql($files[1], $_, workers => 2) } @tables) . ";\nCHECKPOINT");
@@ -59,7 +59,7 @@ for my $wal_level ('replica', 'minimal')
 	$fails->('a load into new files');
 	$node->safe_psql('postgres', join(";\n", map { load_sql($files[0], $_, workers => 2, truncate => 'true') } @tables) . ";\nCHECKPOINT");
 	$fails->('a load into new files and a checkpoint');
-	# Index files that are merged, in the table's old file.
+	# Index files that are merged, while the table keeps its file.
 	$node->safe_psql('postgres', load_sql($files[1], 'keyed', lock => 'share', indexes => 'merge'));
 	$fails->('merged indexes');
 	$node->safe_psql('postgres', load_sql($files[2], 'toasted', lock => 'share', indexes => 'merge') . ";\nCHECKPOINT");
@@ -68,13 +68,14 @@ for my $wal_level ('replica', 'minimal')
 	$node->safe_psql('postgres', 'INSERT INTO plain SELECT * FROM source; BEGIN; CREATE TABLE made AS SELECT * FROM source; CREATE TABLE keyed_too (LIKE keyed INCLUDING ALL); INSERT INTO keyed_too SELECT * FROM source; COMMIT');
 	$fails->('INSERT and CREATE TABLE AS', 'made', 'keyed_too');
 
-	# A checkpoint in the middle of a load, of pages that no buffer has: recovery begins behind them. And during a load.
+	# A checkpoint in the middle of a load, whose pages are in no buffer:
+	# recovery begins after them. And the power fails during a load.
 	for my $rest (slurp_file($files[2]), undef)
 	{
 		my $name = defined $rest ? 'a checkpoint in the middle' : 'during a load';
 		my $fifo = "$directory/fifo.$wal_level." . ($rest // '') =~ s/\W.*//sr;
 		system('mkfifo', '-m', '644', $fifo) == 0 or die 'mkfifo';
-		# Else the page that the first rows fill up is a buffer's, whose write asks for an fsync of the file.
+		# Otherwise the page that the first rows fill would be in a buffer, whose write requests an fsync of the file.
 		$node->safe_psql('postgres', 'TRUNCATE plain; CHECKPOINT');
 		my ($pid, $finish) = begin_session($node, load_sql($fifo, 'plain', workers => 0));
 		open my $writer, '>', $fifo or die $fifo;

@@ -1,12 +1,12 @@
 
-# Several sessions load, change, roll back and enqueue in tables that all share,
-# while others vacuum, build and drop indexes, cancel and end sessions, kill
-# processes, stop the server on the spot or take its power away, and start it again. Each session knows
-# what it has committed: that is there in the end, on a standby too, and nothing
-# else; see perl/Schedule.pm.
+# Several sessions load, change, roll back and enqueue in shared tables.
+# Others vacuum, build and drop indexes, cancel and end sessions, kill processes,
+# stop the server immediately or simulate a power failure, and start it again.
+# Each session records the changes that it has committed: exactly these are there
+# in the end, on a standby, too. See perl/Schedule.pm.
 #
-# PG_BULK_SECONDS says how long, PG_BULK_SEED which schedules; which interleaving
-# they meet with is chance all the same.
+# PG_BULK_SECONDS sets the duration, PG_BULK_SEED the schedules. The interleaving
+# is random in any case.
 
 use strict;
 use warnings FATAL => 'all';
@@ -38,10 +38,10 @@ my $node = load_server('schedules', wal_level => 'replica', autovacuum => 'on', 
 my $directory = PostgreSQL::Test::Utils::tempdir('schedules');
 chmod 0777, $directory;
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_visibility; CREATE EXTENSION pg_freespacemap; ' . Schedule->create(SESSIONS));
-# Some indexes of each kind are there all the time; more come and go.
+# Some indexes of each type exist all the time; others are created and dropped.
 $node->safe_psql('postgres', 'CREATE INDEX keyed_hash ON keyed USING hash (word); CREATE INDEX plain_gin ON plain USING gin ((string_to_array(word, chr(32)))); CREATE INDEX parts_some ON parts (id) WHERE length(word) > 7');
 $node->safe_psql('postgres', "CREATE FOREIGN TABLE source_$_ (id int, word text) SERVER bulk_files OPTIONS (filename '/', format 'csv')") for 1 .. SESSIONS;
-# It is away now and then, while there are checkpoints.
+# It is stopped now and then, while checkpoints run.
 my $standby = standby_of($node, 'standby', slot => 1);
 my $power = PowerLoss->new($node);
 $node->stop;
@@ -54,7 +54,7 @@ for my $schedule (@schedules)
 {
 	my $pid = fork // die "fork: $!";
 	if ($pid) { push @pids, $pid; next; }
-	# Nothing of the parent's is to be cleaned up here.
+	# The child must not clean up for the parent.
 	eval {
 		$schedule->step while time < $end && !$schedule->troubles;
 		delete $schedule->{node};
@@ -64,14 +64,14 @@ for my $schedule (@schedules)
 	POSIX::_exit(0);
 }
 
-# Who is not one of them. The errors of what is tried here do not matter.
+# The interferences. Errors of these statements do not matter.
 my (%interferences, %pages);
 sub attempt { my ($sql) = @_; my (undef, $out) = eval { $node->psql('postgres', "SET lock_timeout = '3s'; $sql", on_error_stop => 0, stderr => \my $err, timeout => 120) }; return $out // ''; }
 sub somebody { my @pids = split /\n/, attempt("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND ($_[0])"); return @pids ? $pids[ int rand @pids ] : undef; }
 sub children { my ($pid) = @_; open my $file, '<', "/proc/$pid/task/$pid/children" or return; return split ' ', <$file> // ''; }
-# The postmaster also waits for those whom it only tells that it is shutting down, and on a busy machine there is always one;
-# and while it recovers from a crash of a child, it forgets the checkpointer (PM_WAIT_BACKENDS with FatalError, postmaster.c, 15).
-# Whoever else is still there has not obeyed.
+# The postmaster also waits for dead-end children, which only report that the server is shutting down. On a busy machine there is always
+# one. While it recovers from a child's crash, it forgets the checkpointer (PM_WAIT_BACKENDS with FatalError, postmaster.c, 15).
+# Any other process that still exists has ignored its signal.
 my @deaf;
 sub stop_fast
 {
@@ -118,7 +118,7 @@ for my $pid (@pids) { waitpid $pid, 0; $children++ if $? == 0; }
 is($children, SESSIONS, 'all sessions have come to their end');
 is(join(', ', @deaf), '', 'all processes obey a shutdown');
 
-# The server is there, the queue comes to rest, and nothing is left of a transaction.
+# The server runs, the queue is idle, and no transaction is left.
 ok(comes_back($node), 'the server is there');
 $node->safe_psql('postgres', 'SELECT bulk_resume()');
 ok($node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM bulk_jobs WHERE status IN ('queued', 'running'))"), 'the queue comes to rest')
@@ -155,8 +155,8 @@ for my $table ('plain', 'keyed', 'parts', 'toasted')
 note join "\n", 'sessions:', map({ "  $_: $did{$_}" } sort keys %did), 'interferences:', map({ "  $_: $interferences{$_}" } sort keys %interferences), map { "  pages $_: $pages{$_}" } sort keys %pages;
 cmp_ok($did{COMMIT} // 0, '>', $seconds / 10, 'sessions got something done');
 
-# What is on disk.
-# An index whose building was interrupted is not valid, and need not be right.
+# The state on disk.
+# An index whose build was interrupted is invalid, and may be incomplete.
 my @unfinished = split /\n/, $node->safe_psql('postgres', 'SELECT indexrelid::regclass FROM pg_index WHERE NOT indisvalid');
 $node->safe_psql('postgres', "DROP INDEX IF EXISTS $_") for @unfinished;
 note 'valid indexes, and others that were dropped: ', $node->safe_psql('postgres', "SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = indexrelid WHERE relname LIKE 'extra%'"), ', ', scalar @unfinished;
@@ -167,9 +167,9 @@ is(join(', ', grep { !$complete{$_} } 'keyed_hash', 'plain_gin', 'parts_0_id_idx
 my $visibility = "SELECT c.oid::regclass, t_ctid FROM pg_class c, LATERAL (SELECT t_ctid FROM pg_check_visible(c.oid) UNION ALL SELECT t_ctid FROM pg_check_frozen(c.oid)) v WHERE relkind IN ('r', 't', 'm') AND relpersistence = 'p' AND relnamespace <> 'pg_catalog'::regnamespace";
 is($node->safe_psql('postgres', $visibility), '', 'the visibility map is right');
 not_ahead($node, 'after all of it');
-# What the map says of each page's free space once VACUUM has looked at it, in its steps of 32 bytes; and of no page that is not there.
-# Without INDEX_CLEANUP, VACUUM leaves pages with a few dead line pointers, and what the map says of them, as they are.
-# A page that an interrupted load has left is all zeroes, and free.
+# The free space map after VACUUM: each page's free space, in steps of 32 bytes, and no page beyond the end of the table.
+# Without INDEX_CLEANUP, VACUUM leaves pages with a few dead line pointers, and their entries in the map, unchanged.
+# A page that an interrupted load has left is all zeros, and free.
 my @heaps = grep { $_ ne 'ledger' } @tables;
 $node->safe_psql('postgres', "ALTER SYSTEM SET autovacuum = off; SELECT pg_reload_conf()");
 ok($node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')"), 'no autovacuum');

@@ -1,6 +1,6 @@
 
 # RUST_BACKTRACE and RUST_LIB_BACKTRACE in the server's environment: no message
-# of pg_bulk has a backtrace, and others find the variables as they were set.
+# of pg_bulk has a backtrace, and child processes get the variables as they were set.
 
 use strict;
 use warnings FATAL => 'all';
@@ -28,7 +28,7 @@ my $bad = file('bad.csv', join('', map { $_ . "\n" } 1 .. 50_000) . "x\n" . join
 # A backtrace has lines with numbers of frames, and lines that say where a frame's code is.
 my $BACKTRACE = qr/^\s*\d+: .*(?:pgrx|std|core|pg_bulk|postgres|<unknown>)|^\s*at .*\.rs:\d+|stack backtrace|disabled backtrace/m;
 
-# What each statement fails with: of pg_bulk itself, of the server's code below a guard of pgrx's, and of another process.
+# The error of each statement: of pg_bulk itself, of the server's code in a guarded call, and of another process.
 my @ERRORS = (
 	[ "SELECT bulk_load('$twice', 'keyed', '{\"lock\": \"share\", \"indexes\": \"rebuild\"}')", 'an index rebuild finds a duplicate', '23505' ],
 	[ "SELECT bulk_load('$twice', 'keyed', '{\"lock\": \"share\", \"indexes\": \"merge\"}')", 'a merge finds a duplicate', '23505' ],
@@ -66,12 +66,12 @@ SQL
 		like($said, qr/ERROR:  $state:/, "$what: $name");
 		unlike($said, $BACKTRACE, "$what: $name: no backtrace");
 	}
-	# What a job fails with is in the log, too.
+	# The error of a job is in the log, too.
 	my $job = $node->safe_psql('postgres', "SELECT bulk_enqueue('$twice', 'keyed', '{\"lock\": \"share\", \"indexes\": \"rebuild\"}')");
 	is($node->safe_psql('postgres', "SELECT bulk_wait($job, '1min')"), 'failed', "$what: a job fails");
 	unlike($node->safe_psql('postgres', "SELECT error_message FROM bulk_jobs WHERE job_id = $job"), $BACKTRACE, "$what: ... and shows no backtrace");
 	unlike(slurp_file($node->logfile), $BACKTRACE, "$what: nor does the log");
-	# The environment is as it was: for programs that the server starts, after the library has been loaded.
+	# The environment is unchanged for programs that the server starts after the library has been loaded.
 	my $variables = 'echo $RUST_BACKTRACE,$RUST_LIB_BACKTRACE';
 	my $expected = join(',', map { $environment{$_} // '' } qw(RUST_BACKTRACE RUST_LIB_BACKTRACE));
 	is($node->safe_psql('postgres', "SELECT a FROM bulk_read('$variables', '{\"program\": true, \"delimiter\": \"|\"}') AS t (a text)"),

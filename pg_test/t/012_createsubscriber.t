@@ -1,6 +1,6 @@
 
-# pg_createsubscriber makes a subscriber of a standby, with the queue of its primary: what docs/operating.md says of it.
-# Each job is run by the publisher, and its rows are there once.
+# pg_createsubscriber turns a standby into a subscriber, with the queue of its primary: docs/operations/replication-and-backup.md describes this.
+# The publisher runs each job, and each row is there once.
 
 use strict;
 use warnings FATAL => 'all';
@@ -34,11 +34,12 @@ my $subscriber = PostgreSQL::Test::Cluster->new('subscriber');
 $subscriber->init_from_backup($publisher, 'backup', has_streaming => 1);
 $subscriber->start;
 my $there = bless { %$queue, node => $subscriber }, 'Queue';
-# A load that runs would be waited for. These are not begun before there is a subscriber; that is a setting of the publisher.
+# pg_createsubscriber would wait for a running load. This setting of
+# the publisher keeps jobs from starting before there is a subscriber.
 set($publisher, 'SET pg_bulk.max_running_jobs = 0');
 my @queued = map { $queue->enqueue($one) } 1 .. 3;
 $publisher->wait_for_catchup($subscriber);
-# Without this, they would be run there by and by.
+# Without this setting, the subscriber would run them sooner or later.
 set($subscriber, 'SET pg_bulk.max_running_jobs = 0');
 $subscriber->stop;
 command_ok([ 'pg_createsubscriber', '-D', $subscriber->data_dir, '-P', $publisher->connstr('postgres'), '-d', 'postgres', '-p', $subscriber->port,

@@ -1,8 +1,8 @@
 
-# The file of an index is written by a thread while the leader makes the next
-# pages. The load fails, is cancelled, or its process ends or dies while the thread
-# has pages; there is no space for them, or no descriptor; the thread's write fails; a
-# checkpoint begins meanwhile, and the power fails after it.
+# A thread writes the file of an index while the leader builds the next
+# pages. While the thread has pages, the load fails, is canceled, or its process
+# ends or dies. There is no disk space, or no descriptor, or the thread's write fails.
+# A checkpoint begins meanwhile, and the power fails after it.
 
 use strict;
 use warnings FATAL => 'all';
@@ -43,14 +43,14 @@ sub is_empty
 	point_clear($node);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), '0', "$name: no row is left");
 	healthy($node, $name);
-	# A crash leaves what nobody refers to.
+	# A crash leaves files that no relation owns.
 	return if $crashed;
 	is($node->safe_psql('postgres', q{CHECKPOINT;
 		SELECT count(*) FROM pg_ls_dir('base/' || (SELECT oid FROM pg_database WHERE datname = current_database())) file
 		WHERE file ~ '^\d' AND pg_filenode_relation(0, substring(file FROM '^\d+')::oid) IS NULL}), '0', '... and no file');
 }
 
-# All is there, and indexes find it.
+# All rows are there, and indexes find them.
 sub is_loaded
 {
 	my ($name) = @_;
@@ -61,7 +61,7 @@ sub is_loaded
 	$node->safe_psql('postgres', 'TRUNCATE t; CHECKPOINT');
 }
 
-# Errors, the first batch and a later one.
+# Errors in the first batch, and in a later one.
 for my $case ([ 'index.handed', 'error', qr/index\.handed/ ], [ 'index.handed', 'signal=2', qr/canceling statement/ ],
 	[ 'index.handed', 'signal=15', qr/terminating connection/ ],
 	[ 'index.written', 'errno=28', qr/could not extend file "base\/\d+\/\d+": No space left on device\nHINT:  Check free disk space\./ ],
@@ -78,8 +78,8 @@ for my $case ([ 'index.handed', 'error', qr/index\.handed/ ], [ 'index.handed', 
 	}
 }
 
-# There is no space for pages, the first ones or later ones. It fails before they are logged, where the process would die: a server
-# that recovered could not make them either.
+# There is no space for pages, the first ones or later ones. The load fails before they are logged. After that it would be a
+# PANIC, and recovery could not create the pages either.
 for my $place ('load.settle', 'index.handed')
 {
 	point_set($node, $place, 'wait leader');
@@ -93,7 +93,7 @@ for my $place ('load.settle', 'index.handed')
 	is_empty("no space after $place");
 }
 
-# The thread has no descriptor, for the first batch or for any: all is written without.
+# The thread gets no descriptor, for the first batch or for any: the leader writes all pages.
 for my $how ('once', '')
 {
 	point_set($node, 'index.descriptor', "errno=24 leader $how");
@@ -103,7 +103,7 @@ for my $how ('once', '')
 	is_loaded("no descriptor $how");
 }
 
-# Keys in order are packed to the end, 64 at once, whatever number of them a batch of rows has.
+# Sorted keys are packed to the end, 64 at once, for any number of keys in a batch of rows.
 point_set($node, 'index.packed', 'sleep=1 once after=' . (int(ROWS / 64) - 1));
 is($node->safe_psql('postgres', "SET pg_bulk.chunk_size = '64kB'; " . load_sql($file, 't', workers => 0, indexes => 'rebuild')), ROWS, 'keys in order');
 ok(point_taken($node, 'index.packed'), '... are packed to the end');
@@ -120,8 +120,8 @@ for my $after ('', 'after=1')
 	is_empty("killed $after", 1);
 }
 
-# A checkpoint begins while the thread has pages, and does not wait for the load. What was logged before is logged again, and the
-# power fails when it is committed.
+# A checkpoint begins while the thread has pages, and does not wait for the load. Pages logged before it are logged again, and
+# the power fails after COMMIT.
 for my $after ('', 'after=1')
 {
 	$node->safe_psql('postgres', 'CHECKPOINT');
@@ -139,7 +139,7 @@ for my $after ('', 'after=1')
 	is_loaded("a checkpoint $after, and the power fails");
 }
 
-# And without.
+# Without interference.
 is($node->safe_psql('postgres', statement()), ROWS, 'nothing happens');
 is_loaded('nothing happens');
 $node->stop;

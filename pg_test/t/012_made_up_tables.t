@@ -1,11 +1,11 @@
 
-# Made-up tables of all kinds of columns, whose rows a load stores as COPY does,
-# byte for byte: columns of every length and alignment, NULLs, values that are
-# compressed or stored elsewhere, rows as long as a page takes. What
-# heap_page_items sees of each tuple is the same after COPY and after a load, and
-# verify_heapam is content. (006_load_model.t has the indexes.)
+# Random tables of all types of columns, whose rows a load stores as COPY does,
+# byte for byte. Columns have every length and alignment. Values are NULL,
+# compressed or stored out of line, and rows fill a page.
+# heap_page_items has equal results after COPY and after a load, and
+# verify_heapam finds no error. (006_load_model.t tests the indexes.)
 #
-# PG_BULK_SECONDS says how long it goes on, PG_BULK_SEED where from.
+# PG_BULK_SECONDS sets the duration, PG_BULK_SEED the seed.
 
 use strict;
 use warnings FATAL => 'all';
@@ -28,7 +28,7 @@ note 'PG_BULK_SEED=' . seed() . " PG_BULK_SECONDS=$seconds";
 my $node = load_server('made_up_tables', wal_level => 'replica', wal_consistency_checking => 'all', log_min_error_statement => 'panic');
 $node->safe_psql('postgres', prerequisites());
 
-# Each kind of column: its type, and an expression that makes a value of a number between 0 and 1, r.
+# The types of columns, each with an expression that computes a value from r, a number between 0 and 1.
 my @kinds = (
 	[ 'int2', '(r * 60000 - 30000)::int2' ], [ 'int4', '(r * 4e9 - 2e9)::int4' ], [ 'int8', '(r * 1.8e19 - 9e18)::int8' ], [ 'bool', 'r < 0.5' ],
 	[ '"char"', 'chr(33 + (r * 90)::int)::"char"' ], [ 'float4', '(r * 1e6)::float4' ], [ 'float8', 'r * 1e9' ], [ 'numeric', '(r * 1e12)::numeric' ],
@@ -39,12 +39,13 @@ my @kinds = (
 	[ 'int4[]', 'array_fill((r * 100)::int, ARRAY[(r * 50)::int])' ], [ 'int8range', 'int8range((r * 100)::int8, 101)' ], [ 'pair', "ROW((r * 100)::int, left(md5(r::text), (r * 20)::int))::pair" ], [ 'positive', '1 + (r * 100)::int' ],
 	[ 'jsonb', "jsonb_build_object('a', r, 'b', repeat('x', (r * 200)::int))" ], [ 'char(140)', "left(md5(r::text), (r * 30)::int)" ], [ 'path', "path '[(0,0),(1,1)]'" ], [ 'pg_lsn', "('0/' || to_hex((r * 1e9)::int))::pg_lsn" ],
 	map({ my $most = $_; [ 'text', "left(repeat(md5(r::text), 1 + $most / 32), (r * $most)::int)" ] } 10, 126, 130, 140, 600, 2000, 2100),
-	# Neither compressed nor short.
+	# Neither compressible nor short.
 	map({ my $most = $_; [ 'bytea', "(SELECT decode(string_agg(md5((r + i)::text), ''), 'hex') FROM generate_series(0, (r * $most / 16)::int) i)" ] } 100, 500, 2000, 9000));
 
 my @storages = qw(PLAIN MAIN EXTERNAL EXTENDED);
 
-# What is stored of each row, without who stored it and when. A value elsewhere is a pointer, which has numbers of its own.
+# The stored bytes of each row, without transaction and command.
+# An out-of-line value is a pointer, with an OID of its own.
 my $compare = <<'SQL';
 CREATE FUNCTION tuples(relation regclass) RETURNS TABLE (infomask int, infomask2 int, hoff int, bits text, data bytea) LANGUAGE sql AS
 $$ SELECT t_infomask & (15 | 2048), t_infomask2, t_hoff, t_bits, CASE WHEN t_infomask & 4 = 0 THEN t_data END
@@ -52,7 +53,7 @@ $$ SELECT t_infomask & (15 | 2048), t_infomask2, t_hoff, t_bits, CASE WHEN t_inf
 SQL
 $node->safe_psql('postgres', $compare);
 
-# SQL for psql, with the variable `file`. In the end it says how many rows there are; before that, what is wrong.
+# SQL for psql, with the variable `file`. It prints complaints, then the number of rows.
 sub random_table
 {
 	my ($number) = @_;
@@ -63,7 +64,7 @@ sub random_table
 		my ($type, $value) = @{ pick(@kinds) };
 		push @columns, { name => "c$i", type => $type, value => ($value =~ s/\br\b/r$i/gr), nulls => pick(0, 0, 0.05, 0.5, 0.97) };
 	}
-	# What is long enough for TOAST would be rare.
+	# Otherwise values long enough for TOAST would be rare.
 	@{ $columns[-1] }{qw(type value)} = ('bytea', ($kinds[-1][1] =~ s/\br\b/r@{[ scalar @columns ]}/gr)) if rand() < 0.3;
 	my @all = map { "$_->{name} $_->{type}" } @columns;
 	my $dropped = rand() < 0.3;
@@ -84,7 +85,8 @@ sub random_table
 		compared("SELECT $values FROM (SELECT $numbers FROM generate_series(1, $count)) numbers", $chunk_size, qq("workers": $workers$truncate));
 }
 
-# The rows of a query are loaded into the tables, which are there. COPY and the load may fail, in the same way: of a row that no page takes.
+# Loads the rows of a query into both tables. COPY and the load may
+# fail with the same error: for a row that is too large for a page.
 sub compared
 {
 	my ($query, $chunk_size, $options) = @_;
@@ -111,8 +113,8 @@ SQL
 my ($tables, $rows, $external, $failed, @complaints) = (0, 0, 0, 0);
 my $path = $node->basedir . '/made_up.data';
 
-# Values that are longer than a pointer to where they are stored elsewhere, but for the short header that a tuple gives them, beside one that
-# makes the row too long, and stays.
+# Values that are longer than a TOAST pointer only because of their 4-byte header, which a tuple shortens, beside a value that
+# makes the row too long, and stays inline.
 my $columns = '(long text, wide bytea, middle text, range int8range)';
 my $storage = join '', map { "CREATE TABLE $_ $columns;\nALTER TABLE $_ ALTER long SET STORAGE MAIN, ALTER wide SET STORAGE PLAIN;\n" } qw(copied loaded);
 my $short = $storage . compared("SELECT repeat(md5(i::text), 40), decode(repeat(md5(i::text), 60), 'hex'), repeat('x', 18 + i % 8), int8range(i, 101) FROM generate_series(1, 100) i",

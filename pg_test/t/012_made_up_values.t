@@ -1,10 +1,10 @@
 
-# Made-up fields, which native decoders read as the types' input functions do: the
+# Random fields, which native decoders read as the types' input functions do: the
 # inputs of perl/Values.pm, spliced and changed inside the server
-# (src/pg/decoding_trial.rs), millions of them. And made-up binary fields, which are
+# (src/pg/decoding_trial.rs), millions of them. And random binary fields, which are
 # read as receive functions read them (src/pg/receiving_trial.rs).
 #
-# PG_BULK_SECONDS says how long it goes on, PG_BULK_SEED where from.
+# PG_BULK_SECONDS sets the duration, PG_BULK_SEED the seed.
 
 use strict;
 use warnings FATAL => 'all';
@@ -20,7 +20,7 @@ use PostgreSQL::Test::Utils;
 use Differential qw(seed);
 use Load qw(load_server);
 use Options qw(sql_string);
-# The function is in no release.
+# Releases do not have this function.
 use Points qw(point_names);
 use Values qw(type_inputs setting_groups prerequisites);
 
@@ -36,7 +36,7 @@ CREATE FUNCTION receiving_trial(samples bytea[], type oid, typmod int4, seed int
 AS 'pg_bulk', 'bulk_receiving_trial' LANGUAGE c STRICT;
 SQL
 
-# The types that have a decoder, with what is known of their inputs.
+# The types with a decoder, and facts about their inputs.
 my @types;
 for my $entry (type_inputs())
 {
@@ -86,7 +86,7 @@ my @silent = grep { !$sure{$_} } sort keys %sure;
 is("@silent", '', 'every decoder has been sure of something');
 note "$tried fields: ", join ', ', map { "$_ $sure{$_}" } grep { $sure{$_} > 0 } sort keys %sure;
 
-# Types of binary fields that have a decoder, with expressions for what is at the edges.
+# Types of binary fields with a decoder, and expressions for edge cases.
 my $strings = q{'', 'a', 'abc', 'abcd', 'ab  ', '\xc3a4', '\xc3a4c3b6c3bc', '\xe282ac', '\xf09f9880', '\x00', '\xff'};
 my @received = (
 	[ 'bool', q{'\x00', '\x01', '\xff'} ],

@@ -1,7 +1,7 @@
 
-# pg_upgrade to the server that is tested, from an older one where there is one (PG_BULK_OLD_BINDIR, which pg_test/run
-# sets), else from one of the same version: catalogs and tables are what they were, foreign tables are read, and the
-# queue goes on where it was. And what pg_dump and pg_restore carry over.
+# pg_upgrade from an older server, if there is one (PG_BULK_OLD_BINDIR, which pg_test/run sets), otherwise from the
+# same version. Catalogs and tables stay the same, foreign tables can be read, and the
+# queue continues. Also tests pg_dump and pg_restore.
 
 use strict;
 use warnings FATAL => 'all';
@@ -21,8 +21,8 @@ use Queue;
 my $bindir = `pg_config --bindir`;
 chomp $bindir;
 my $old_bindir = $ENV{PG_BULK_OLD_BINDIR} || $bindir;
-# A server cannot be upgraded to one that lacks a minor release of its own, as a suite's may for some days: it does not know the options of
-# columns that catalogs have since.
+# For some days, the new server may lack a minor release that the older one has. Then it does not know column options in
+# the old catalogs, and pg_upgrade fails.
 my ($knows, $old_knows) = map { index(slurp_file("$_/postgres"), 'pg_attver') >= 0 } $bindir, $old_bindir;
 if ($old_knows && !$knows)
 {
@@ -32,7 +32,7 @@ if ($old_knows && !$knows)
 }
 my @initdb = ('-E', 'UTF8', '--locale=C.UTF-8', '--data-checksums');
 
-# A server that preloads the library. Its queue must rest while pg_upgrade runs it.
+# A server that preloads the library. Its queue must not run during pg_upgrade.
 sub make_node
 {
 	my ($name, %how) = @_;
@@ -47,7 +47,7 @@ sub make_node
 my $old = make_node('old', $ENV{PG_BULK_OLD_BINDIR} ? (install_path => dirname($old_bindir)) : ());
 my ($from, $to) = map { /(\d+)/ ? $1 : 0 } $old->pg_version . '', `pg_config --version`;
 note "from $from to $to";
-# Where both servers must be, it is not enough to upgrade from the same version.
+# In a run that must have both servers, an upgrade from the same version is not enough.
 is($from, $ENV{PG_BULK_UPGRADE_FROM}, 'the older server is there') if $ENV{PG_BULK_UPGRADE_FROM};
 
 my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('upgrade'));
@@ -57,7 +57,7 @@ my @files = ($queue->numbers('one', 1), $queue->numbers('many', 1 .. 1000), $que
 my $pipe = $queue->pipe('pipe');
 
 #
-# Before: what an extension can have in a database.
+# Before: objects of every kind that the extension has in a database.
 #
 $old->start;
 $queue->sql(<<SQL);
@@ -103,7 +103,7 @@ my $queries = {
 	'what is dumped' => q(SELECT extversion, extnamespace::regnamespace, ARRAY(SELECT format('%s %s', r::regclass, c) FROM unnest(extconfig, extcondition) u(r, c) ORDER BY 1)
 		FROM pg_extension WHERE extname = 'pg_bulk') };
 
-# Loads and jobs that are done, one of them by another role, and one that failed.
+# Finished loads and jobs, one of them by another role, and a failed one.
 $queue->sql("SELECT bulk_load('$files[1]', 'keyed', '{\"columns\": [\"a\"]}')");
 $queue->sql("SELECT bulk_load('$files[2]', 't', '{\"on_error\": \"table\"}')");
 my $done = $queue->enqueue($files[0]);
@@ -112,14 +112,14 @@ my $owned = ($queue->sql("SET ROLE loader; SELECT bulk_enqueue('$files[0]', 't')
 is($queue->ends($owned), 'succeeded', '... another role\'s');
 my $failed = ($queue->sql("SET ROLE loader; SELECT bulk_enqueue('$files[2]', 't')"))[0];
 is($queue->ends($failed), 'failed', '... and one has failed');
-# Files that are not loaded again.
+# Files that must not be loaded again.
 my $once = '{"columns": ["a"], "once": true}';
 sub loaded_once { my ($table, $database) = @_; return $queue->sql("SET client_min_messages = error; SELECT rows_loaded FROM bulk_load('$files[1]', '$table', '$once')", $database); }
 $queue->sql("CREATE TABLE dropped (a int); CREATE TABLE seen (a int); CREATE TABLE zeen (a int)");
 is(loaded_once($_), 1000, "a file is loaded into $_") for 'seen', 'zeen', 'dropped';
 $queue->sql("ALTER TABLE seen RENAME TO renamed; ALTER TABLE zeen RENAME TO seen");
 is(loaded_once($_), 0, "... once, $_ it is now") for 'seen', 'renamed';
-# One is running, the others wait.
+# One job is running, the others wait.
 my $running = $queue->enqueue($pipe);
 $queue->runs($running);
 $queue->sql('SELECT bulk_pause()');
@@ -132,14 +132,15 @@ my %before = map { $_ => scalar $queue->sql($queries->{$_}) } keys %$queries;
 like($before{'rejected rows'}, qr/\|x\|/, 'there is a rejected row');
 like($before{jobs}, qr/failed/, '... and a job that failed');
 
-# The schema with all members of the extension, as pg_upgrade takes it over, and as anybody dumps it; by the new server's pg_dump.
+# The schema, with all members of the extension as pg_upgrade
+# transfers it, and as an ordinary dump; by the new server's pg_dump.
 sub dumped
 {
 	my ($node, $what, @options) = @_;
 	my $path = $queue->path("dump of $what");
 	command_ok([ "$bindir/pg_dump", @options, '-f', $path, '-d', $node->connstr('postgres') ], "$what is dumped");
-	# pg_upgrade changes how far rows are frozen, and rights to tables that are none besides their owner's. From 16 on a view that
-	# is of one table does not name it with each column.
+	# pg_upgrade changes frozen xids, and default privileges. From 16 on a view of one table does not qualify
+	# its columns.
 	my @lines = map { /^\s/ ? s/\b(?:bulk_reject|many|q)\.(?=\w)//gr : $_ } split /\n/, slurp_file($path);
 	return [ grep { !/^\\(un)?restrict|^-- (Dumped|Started|Completed)|relfrozenxid|relminmxid|^SET |_record_init_privs|^-- Name: TABLE .*Type: ACL|^(--)?$/ } @lines ];
 }
@@ -207,7 +208,7 @@ for my $what ('foreign tables', 'a server of its own, to who may', 'tables', 'hi
 }
 is($queue->sql("SELECT count(*) FILTER (WHERE status = 'queued') || ' ' || count(*) FILTER (WHERE status = 'succeeded') FROM bulk_jobs", 'restored'),
 	'0 ' . $queue->sql("SELECT count(*) FROM bulk_jobs WHERE status = 'succeeded'"), 'jobs that were done are restored, others are not');
-# By name, which was that of the load; then a name alone is none of them.
+# By name, since OIDs are those of the other database; then a table of the same name does not count.
 is(loaded_once($_, 'restored'), 0, "what was loaded into $_ is known where it was restored") for 'seen', 'zeen';
 is(loaded_once('seen', 'restored'), 0, '... and stays so');
 $queue->sql('DROP TABLE seen; CREATE TABLE seen (a int)', 'restored');

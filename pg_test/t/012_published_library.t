@@ -1,6 +1,6 @@
 
-# From library to library: what the one of a published version has written, and what it has left undone, is read and gone on with by
-# the present one, after a crash too. That one is built by pg_test/published/run; without it there is nothing to see.
+# From library to library: the present version reads files and jobs that a published version has left, and continues with them,
+# also after a crash. pg_test/published/run builds that version; without it the test is skipped.
 
 use strict;
 use warnings FATAL => 'all';
@@ -31,7 +31,8 @@ sub one
 sub present { return $queue->sql("SELECT extversion FROM pg_extension WHERE extname = 'pg_bulk'"); }
 is(present(), $version, "the library is that of $version");
 
-# Tables with all that its loads write: pages of a file of several stretches, keys of many kinds, values out of line, partitions.
+# Tables with all that its loads write: pages of a file of several
+# chunks, keys of many types, out-of-line values, partitions.
 my $rows = $queue->path('rows.csv');
 $queue->sql("COPY (SELECT i, md5(i::text), CASE WHEN i % 50 = 0 THEN repeat(md5(i::text), 100) END, i % 7 FROM generate_series(1, 20000) i) TO '$rows' (FORMAT csv)");
 my %tables = (
@@ -44,10 +45,10 @@ one("SELECT rows_loaded FROM bulk_load('$rows', '$_', '{\"format\": \"csv\", \"w
 my $bad = $queue->numbers('bad', 1, 'x', 3);
 one("SELECT rows_rejected FROM bulk_load('$bad', 't', '{\"on_error\": \"table\"}')", 1, "$version rejects a row");
 $queue->sql("CREATE FOREIGN TABLE f (id int, word text, wide text, part int) SERVER bulk_files OPTIONS (filename '$rows', format 'csv')");
-# A transaction that another server commits.
+# A prepared transaction, which the new library's server commits.
 $queue->sql("CREATE TABLE prepared (id int PRIMARY KEY, word text, wide text, part int); BEGIN; SELECT bulk_load('$rows', 'prepared', '{\"format\": \"csv\"}'); PREPARE TRANSACTION 'p'");
 
-# Jobs: done, failed, running when the server stops on the spot, and waiting.
+# Jobs: finished, failed, running when the server stops immediately, and waiting.
 my $pipe = $queue->pipe('pipe');
 my $few = $queue->numbers('few', 1 .. 5);
 my $done = $queue->enqueue($few);
@@ -64,14 +65,14 @@ my $digest = join ' UNION ALL ', map { "SELECT '$_', count(*), sum(hashtextexten
 my %queries = (history => $history, rejects => $rejects, tables => "$digest ORDER BY 1");
 my %before = map { $_ => $queue->sql($queries{$_}) } keys %queries;
 
-# The other library comes, and finds what a crash has left.
+# The present library starts after the crash.
 $node->stop('immediate');
 delete $node->{_install_path};
 $node->start;
 isnt($queue->sql("SELECT default_version FROM pg_available_extensions WHERE name = 'pg_bulk'"), $version, 'another library');
 is(present(), $version, '... with the objects of before');
 one($queries{$_}, $before{$_}, "... and with what $version has written: $_") for sort keys %before;
-# Until it ends nobody gets at its tables.
+# Until the prepared transaction ends, its tables are locked.
 $queue->sql("COMMIT PREPARED 'p'");
 one('SELECT count(*), sum(id) FROM prepared', '20000|200010000', 'a transaction that was prepared');
 healthy($node, 'after recovery');
@@ -86,7 +87,7 @@ for my $when ('before UPDATE', 'after UPDATE')
 	one("SELECT string_agg(status, ' ' ORDER BY job_id) FROM bulk_jobs WHERE job_id IN ($done, $failed)", 'succeeded failed', "$when: jobs that had ended");
 	one("SELECT status FROM bulk_jobs WHERE job_id = $waiting", 'queued', "$when: a job that waits");
 	one('SELECT count(*), sum(id) FROM f', '20000|200010000', "$when: a foreign table");
-	# Keys go into leaves that the other library has written.
+	# Keys are inserted into leaves that the other library has written.
 	my $shift = $when eq 'before UPDATE' ? 20000 : 40000;
 	my $more = $queue->path("more.$shift");
 	$queue->sql("COPY (SELECT i, md5(i::text), NULL, i % 7 FROM generate_series($shift + 1, $shift + 3000) i) TO '$more' (FORMAT csv)");

@@ -1,6 +1,6 @@
 
-# From version to version: the library works with the catalog of an older one, ALTER EXTENSION UPDATE goes on with jobs that
-# were there before, and leaves what CREATE EXTENSION makes.
+# From version to version: the library works with the catalog objects of an older one, ALTER EXTENSION UPDATE keeps
+# existing jobs, and its result equals that of CREATE EXTENSION.
 
 use strict;
 use warnings FATAL => 'all';
@@ -29,7 +29,7 @@ sub one
 	return;
 }
 
-# 0.1.0, as it is when the packages are new and nobody has run UPDATE.
+# 0.1.0, as after installing new packages without running UPDATE.
 $queue->sql("DROP EXTENSION pg_bulk; CREATE EXTENSION pg_bulk VERSION '0.1.0'");
 one("SELECT rows_loaded, writer FROM bulk_load('$two', 't')", '2|direct', '0.1.0: a load');
 one("SELECT rows_loaded FROM bulk_load('$both', 't')", '5', '0.1.0: a load of several files');
@@ -56,7 +56,7 @@ $node->psql('restored', '', extra_params => [ '-q', '-f', $dump ], on_error_die 
 one("SELECT rows_loaded FROM bulk_history WHERE load_id = $done", '5', '... brings its history to the present version', 'restored');
 one('SELECT count(*) FROM bulk_load_files', '0', '... which has its views', 'restored');
 
-# UPDATE, with a job that runs and one that waits.
+# UPDATE, with a running job and a waiting one.
 my $count = $queue->sql('TRUNCATE t; SELECT count(*) FROM bulk_history');
 my $running = $queue->enqueue($pipe);
 $queue->runs($running);
@@ -80,13 +80,13 @@ one("SELECT load_id = $waiting, right(path, 5), rows_loaded FROM bulk_load_files
 	'UPDATE: of new loads it is told what became of each file');
 one("SELECT right(path, 7), line_number FROM bulk_check('$bad', 't')", 'bad.txt|2', 'UPDATE: a check says which file');
 
-# A table that is newer than the library, as an old session sees it.
+# A table that is newer than the library, as in an old session.
 $queue->sql('ALTER TABLE bulk_loads ADD COLUMN later int');
 my $said = ($node->psql('postgres', "SELECT * FROM bulk_load('$two', 't')"))[2];
 like($said, qr/table "bulk_loads" is not as extension pg_bulk has made it.*HINT:  If the extension has been updated, this process has an older library/s,
 	'a library that is older than the extension says so');
 
-# What CREATE EXTENSION makes, from each version that it can make.
+# The members that CREATE EXTENSION creates, from each version that it can create.
 sub extension
 {
 	my ($database, @statements) = @_;
@@ -111,7 +111,7 @@ for my $version (@versions)
 	is(join("\n", @difference), '', "UPDATE from $version makes what CREATE EXTENSION makes");
 }
 
-# Rights that somebody has given or taken are theirs.
+# UPDATE keeps privileges that were granted or revoked.
 $node->safe_psql('postgres', 'CREATE DATABASE rights; CREATE ROLE "a role"');
 $queue->sql(q(CREATE EXTENSION pg_bulk VERSION '0.1.0'; REVOKE ALL ON FUNCTION bulk_check FROM PUBLIC;
 	GRANT EXECUTE ON FUNCTION bulk_check TO "a role" WITH GRANT OPTION;
@@ -123,7 +123,7 @@ $queue->sql('ALTER EXTENSION pg_bulk UPDATE', 'rights');
 one($RIGHTS, $rights, '... also after UPDATE', 'rights');
 one("SELECT count(*), count(DISTINCT proacl::text), min(proacl::text) ~ 'a role', min(proacl::text) ~ '[{,]=' FROM pg_proc WHERE proname = 'bulk_load' AND proargtypes[1] = 'regclass'::regtype AND pronargs = 3", '2|1|t|f',
 	'... and who may load files may load values', 'rights');
-# Everybody may call the functions with `allow`, which ask for the right to the one without it.
+# PUBLIC may call the functions with `allow`, which check the privilege on the one without it.
 for my $call (q(bulk_load('x', 'pg_class'::regclass, '{}', allow => '{}')), q(bulk_check('x', 'pg_class', '{}', '{}')))
 {
 	my (undef, undef, $said) = $node->psql('rights', "SET ROLE pg_monitor; SELECT $call");
@@ -131,7 +131,7 @@ for my $call (q(bulk_load('x', 'pg_class'::regclass, '{}', allow => '{}')), q(bu
 	(undef, undef, $said) = $node->psql('rights', "SET ROLE \"a role\"; SELECT $call");
 	like($said, qr/permission denied to load from a file/, "... who has it may call: $call");
 }
-# A name stands for either, whose rights count when it is said, also those that are given after the update.
+# A function's name in GRANT covers both overloads, also for grants after the update.
 $queue->sql(q(CREATE TABLE t (a int); CREATE ROLE other; GRANT ALL ON t TO other; GRANT EXECUTE ON FUNCTION bulk_load(text, regclass, jsonb) TO other), 'rights');
 like(($node->psql('rights', q(SET ROLE pg_monitor; SELECT bulk_load('/none', 't', '{}'))))[2], qr/permission denied for function bulk_load/, '... or say names, who may not');
 like(($node->psql('rights', q(SET ROLE other; SELECT bulk_load('/none', 't', '{}'))))[2], qr/pg_read_server_files/, '... and who may since');

@@ -1,7 +1,7 @@
 
-# What a load's own session can do to a load, from the scripts of a review: functions that delete the load's rows and undo it,
-# truncate its partitions, reindex its table. Each case goes through every way into a table, with workers and without, into plain
-# and partitioned tables, and must leave what COPY leaves. See perl/UserCode.pm.
+# A load's own session interferes with the load: functions that delete its rows and undo this,
+# truncate its partitions, or reindex its table. Each case runs in every way into a table, with workers and without, for plain
+# and partitioned tables, and must have COPY's result. See perl/UserCode.pm.
 
 use strict;
 use warnings FATAL => 'all';
@@ -22,24 +22,24 @@ my $node = load_server('hostile', shared_preload_libraries => 'pg_bulk', log_sta
 	log_min_messages => 'fatal', client_min_messages => 'warning', statement_timeout => '60s', 'pg_bulk.memory_limit' => '1MB', 'pg_bulk.chunk_size' => '16kB', UserCode::settings());
 my $matrix = UserCode->new($node);
 
-# A place, an action, kinds of tables, the file, and what is right: lines of what COPY leaves.
+# A place for the code, an action, kinds of tables, the file, and expected lines of COPY's result.
 my @cases = (
-	# Rows that a function deletes and gives back keep their index entries, triggers and foreign key checks.
+	# Rows that a function deletes and restores keep their index entries, triggers and foreign key checks.
 	[ 'where', 'delete undone', [ 'plain', 'empty', 'parts' ], 'good', 'STATE 00000', 'fired 1000 t' ],
 	[ 'where', 'delete undone', [ 'plain', 'parts' ], 'orphans', 'STATE 23503' ],
 	[ 'check', 'delete undone', [ 'plain', 'parts' ], 'good', 'fired 1000 t' ],
 	[ 'select list', 'delete undone', [ 'plain', 'empty', 'parts' ], 'good', 'STATE 00000' ],
 
-	# So do new versions of rows that a function updates.
+	# New versions of rows that a function updates keep them, too.
 	[ 'where', 'update kept', [ 'plain', 'parts' ], 'good', 'fired 1000 t' ],
 	[ 'where', 'update of keys kept', [ 'plain', 'parts' ], 'good', 'fired 1000 t' ],
 	[ 'where', 'lock kept', ['plain'], 'orphans', 'STATE 23503' ],
 
-	# The condition of a trigger deletes rows and gives them back.
+	# The condition of a trigger deletes rows and restores them.
 	[ 'condition of a trigger', 'delete undone', [ 'plain', 'parts' ], 'good', 'fired 1000 t' ],
 	[ 'condition of a trigger', 'delete undone', [ 'plain', 'parts' ], 'orphans', 'STATE 23503' ],
 
-	# It truncates partitions: one that has rows of the load, and one whose rows are still to come.
+	# It truncates partitions: one that has rows of the load, and one whose rows come later.
 	[ 'condition of a trigger', 'truncate', [ 'plain', 'parts', 'first leaf' ], 'good', 'log 55006 x 1, acted x 1', 'fired 1000 t' ],
 	[ 'condition of a trigger', 'truncate', ['later leaf'], 'good', 'STATE 00000', 't_3: rows 10[12] .*', 'fired 1000 t' ],
 	[ 'where', 'truncate', [ 'plain', 'empty', 'first leaf' ], 'good', 'log 55006 x 1, acted x 1' ],
@@ -80,7 +80,8 @@ for my $cell ($matrix->cells)
 }
 is(join(' ', sort keys %ways), 'auto ctas insert job takeover', 'all ways');
 
-# An empty table whose foreign keys wait for a parent that somebody else holds: whoever holds it can still insert into the table.
+# An empty table whose foreign key check waits for a parent row that
+# another session has locked: that session can still insert into the table.
 my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('hostile'));
 chmod 0755, $directory;
 # More than WORTH_EXCLUSIVE (1 MB).

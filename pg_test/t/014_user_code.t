@@ -1,9 +1,9 @@
 
-# User code that does something to the target while a load runs: every place where such code runs, everything it can do, every way into
-# the table. Each cell must leave what COPY leaves. See perl/UserCode.pm, and docs/internals/user_code.md for the places.
+# User code that does something to the target while a load runs: every place of such code, every action, every way into
+# the table. Each combination must have COPY's result. See perl/UserCode.pm, and docs/internals/user_code.md for the places.
 #
-# The quick set has every place and every action with every way. PG_BULK_SEED names another one, PG_BULK_TIMES=3 takes three times as
-# many cells, PG_BULK_SOAK=1 takes all. PG_BULK_CELLS takes all whose names match: 'where, delete undone, plain, auto'.
+# The default set has every place and every action with every way. PG_BULK_SEED sets another seed, PG_BULK_TIMES=3 takes three times as
+# many combinations, PG_BULK_SOAK=1 all, PG_BULK_CELLS those whose names match: 'where, delete undone, plain, auto'.
 
 use strict;
 use warnings FATAL => 'all';
@@ -20,14 +20,14 @@ use Differential qw(seed soak);
 use Load qw(load_server);
 use UserCode qw(actions files gate_of has_label is_possible kinds oracle_of places ways);
 
-# Cells of each place with each way, besides those that have every action.
+# Combinations of each place with each way, besides those that have every action.
 use constant EACH => 3;
 
 my $node = load_server('user_code', shared_preload_libraries => 'pg_bulk', log_statement => 'none', log_min_error_statement => 'panic',
 	log_min_messages => 'fatal', client_min_messages => 'warning', statement_timeout => '60s', 'pg_bulk.memory_limit' => '1MB', 'pg_bulk.chunk_size' => '16kB', UserCode::settings());
 my $matrix = UserCode->new($node);
 
-# All cells, in an order of the seed's. How many workers there may be is left to chance.
+# All combinations, in an order of the seed. The number of available workers is random.
 srand(seed());
 my @all;
 for my $place (places())
@@ -75,7 +75,7 @@ note 'PG_BULK_SEED=' . seed() . ': ' . @cells . ' of ' . @all . ' cells';
 $matrix->add(%$_) for @cells;
 $matrix->run;
 
-# The places of the internals' page are those that have cells.
+# The page of docs/internals lists exactly the places that have combinations.
 my $page = slurp_file("$ENV{PG_ABS_SRCDIR}/data/user_code.md");
 my %gates = $page =~ /^\| ([a-zA-Z -]+?) \| .* \| ([^|]+?) \|$/mg;
 delete $gates{place};
@@ -89,7 +89,7 @@ for my $cell ($matrix->cells)
 	$ran{"$cell->{place}, $cell->{label}"}++;
 	my $verdict = $matrix->verdict($cell);
 	next if $verdict eq '';
-	# More of them say little more.
+	# More failures would add little.
 	last if ++$failures > 50;
 	fail($cell->{name});
 	diag("$verdict\n", $matrix->said_of($cell) // '');
@@ -99,7 +99,7 @@ unless ($ENV{PG_BULK_CELLS})
 {
 	is(join(', ', grep { !$ran{$_} } places(), actions(), ways()), '', 'each place, each action and each way has a cell');
 	is(join(', ', grep { my $place = $_; has_label($place) && grep { !$ran{"$place, $_"} } 'unsafe', 'restricted' } places()), '', 'each place whose functions have labels has cells of both');
-	# What does nothing tests nothing. An orphan may end a load before its function acts.
+	# An action that does nothing tests nothing. An orphan may end a load before its function acts.
 	is(join("\n", map { join("|", @{ $_->{cell} }{ "place", "action", "kind", "way" }) . ": $_->{outcome}" } grep { $_->{cell}{file} eq "good" && $_->{outcome} !~ /^acts t$/m } $matrix->oracles_run), '', 'in each cell the function has acted');
 }
 

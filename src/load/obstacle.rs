@@ -72,6 +72,7 @@ pub unsafe fn of_named(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
         }
         if (*form).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
             of_conditions(relation, keep, &mut found);
+            volatile::of_partition_key(relation, &mut found);
             found.extend(engine::owner_of(relation).map(|owned| owned.obstacle(&name)));
         } else {
             of_storage(relation, keep, &mut found);
@@ -87,7 +88,7 @@ unsafe fn of_leaves(relid: pg_sys::Oid, keep: Keep, found: &mut Vec<String>) {
         let all = PgList::<pg_sys::Oid>::from_pg(pg_guard_ffi_boundary(|| {
             find_all_inheritors(relid, lock, std::ptr::null_mut())
         }));
-        for leaf in all.iter_oid() {
+        for leaf in all.iter_oid().filter(|&leaf| leaf != relid) {
             let relation = pg_sys::relation_open(leaf, pg_sys::NoLock.cast_signed());
             if (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
                 volatile::of_partition_key(relation, found);
@@ -128,7 +129,6 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) ->
         if (*(*root).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
             return locked;
         }
-        volatile::of_partition_key(root, found);
         let relid = (*root).rd_id;
         let all = pg_guard_ffi_boundary(|| find_all_inheritors(relid, no_lock, std::ptr::null_mut()));
         for leaf in PgList::<pg_sys::Oid>::from_pg(all).iter_oid().filter(|&leaf| leaf != relid) {

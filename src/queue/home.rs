@@ -9,7 +9,7 @@
 //! pg_upgrade makes a new cluster, in which databases, roles and tables keep their OIDs. Rows that it brings are at
 //! home there, because the database is the same. A standby that pg_createsubscriber turns into a subscriber looks the
 //! same, and is promoted before it becomes another cluster. The administrator must keep jobs from running on both sides
-//! (docs/operating.md).
+//! (docs/operations/replication-and-backup.md).
 
 use std::ffi::CStr;
 

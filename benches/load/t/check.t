@@ -1,6 +1,6 @@
 #!/usr/bin/env perl
 #
-# There is no time without a check: what a load may leave behind, and must not, is told apart. Needs pg_bulk installed.
+# No time without a check: permitted and wrong states after a load are told apart. Requires an installed pg_bulk.
 use strict;
 use warnings;
 use Cwd qw(realpath);
@@ -34,7 +34,7 @@ for my $name (qw(copy copy_then_index two_copies bulk_load bulk_enqueue file_fdw
     cmp_ok($figures->{seconds}, '>', 0, "$name loads, and its content is right");
     cmp_ok($figures->{index_bytes}, '>', 8192, '... with its index');
 }
-# What a loader could do wrong, done to a table that is right.
+# Errors that a loader could make, applied to a correct table.
 my $broken = sub {
     my ($name, $pattern, @statements) = @_;
     $load->('bulk_load');
@@ -67,7 +67,7 @@ fails(sub { $rival->judge($workload, '300000|0|buffered|0|[]|{once,"a \\"b\\" | 
 @$workload{qw(rows good_rows)} = (3000, 3000);
 $workload->end;
 
-# Of a file with bad rows, the good ones must be there, and no others.
+# For a file with bad rows, all good ones must be there, and no others.
 my $bad = Workload->new($bench, name => 'bad10', rows => 3000);
 $bad->begin;
 cmp_ok($bad->{good_rows}, '<', 2900, 'bad rows are in the file');

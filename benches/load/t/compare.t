@@ -1,6 +1,6 @@
 #!/usr/bin/env perl
 #
-# When two builds differ, and when they do not.
+# Two builds that differ, and two that do not.
 use strict;
 use warnings;
 use FindBin;
@@ -9,14 +9,15 @@ use Test::More;
 use lib "$FindBin::RealBin/..";
 use Compare;
 
-# By hand: of the 20 orders of three values and three, one has all of the second on top, and two have but one win less.
+# By hand: of the 20 orders of three and three values, one has
+# all of the second on top, and two have at most one win less.
 is(Compare::chance([ 1, 2, 3 ], [ 4, 5, 6 ]), 1 / 20, 'all on top');
 is(Compare::chance([ 1, 2, 4 ], [ 3, 5, 6 ]), 2 / 20, 'all but one');
 is(Compare::chance([ 4, 5, 6 ], [ 1, 2, 3 ]), 1, 'none');
 is(Compare::chance([1], [2]), 1 / 2, 'one and one');
 cmp_ok(abs(Compare::chance([ 1 .. 9 ], [ 1 .. 9 ]) - 0.5), '<', 0.02, 'the same values');
 
-# Times that spread by a tenth, from a generator that is always the same.
+# Times within a range of a tenth, from a deterministic generator.
 my $state = 1;
 sub random { $state = ($state * 16807) % 2147483647; return $state / 2147483647 }
 sub sample { my ($second) = @_; return [ map { $second * (0.95 + 0.1 * random()) } 1 .. 11 ] }

@@ -1,6 +1,6 @@
 #!/usr/bin/env perl
 #
-# Figures become tables, and come back from the file they were kept in.
+# Figures become tables, and are read back from their file.
 use strict;
 use warnings;
 use File::Temp qw(tempdir);
@@ -47,7 +47,8 @@ my $both = Report->join_all($report, $other)->markdown;
 like($both, qr/^# A run\n\n    how\n    otherwise\n\n- Machine: this one\n/, 'two runs together');
 like($both, qr/^## test:.*^## demo:/ms, '... have the sections of both');
 
-# 5000 rows, 2 MB. By one process: 8 s of work, of which 2 s append; 1 s around the rows. By two on two cores, half of it at best.
+# 5000 rows, 2 MB. With one process: 8 s of work, of which 2 s append;
+# 1 s around the rows. With two on two cores, half of it at best.
 my %one = ('phases rows' => 8, 'stages read' => 6, 'stages log' => 1, 'stages write' => 1, workers => 0, cores => 2);
 my %two = (%one, 'phases rows' => 5, 'stages read' => 6.5, 'stages cut' => 0.5, 'stages wait to append' => 0.25, workers => 1);
 my $stages = Report->new([], [

@@ -1,5 +1,5 @@
 --
--- What is in the tables now, which the suites do not show of all of them.
+-- The content of all tables, which the suites do not show completely.
 --
 SELECT c.oid::regclass AS relation,
 	(xpath('/row/n/text()', query_to_xml(format('SELECT count(*) AS n FROM ONLY %s', c.oid::regclass), false, true, '')))[1] AS rows,

@@ -1,6 +1,6 @@
 --
--- COPY and encodings: files are written in one encoding and read in the same, and in others, as the option and as
--- client_encoding say. (Core has a suite copyencoding from version 18 on. This one is of that kind, and of all versions.)
+-- COPY and encodings: files are written in one encoding and read in the same and in others, set by the option and by
+-- client_encoding. (Core has a similar suite, copyencoding, from version 18 on. This one runs on all versions.)
 --
 
 \getenv abs_builddir PG_ABS_BUILDDIR
@@ -17,14 +17,14 @@ INSERT INTO words VALUES
 	(4, E'a\\b', E'two\nlines'),
 	(5, '"quoted", with commas', E'\ttab');
 CREATE TABLE kana (id int, word text, note text);
--- In SJIS the second bytes of these are the backslash, the bar and a letter.
+-- In SJIS the second bytes of these characters are the backslash, the bar and a letter.
 INSERT INTO kana VALUES
 	(1, E'\u3042', E'\u30a2\u30a4'),
 	(2, E'\u8868', E'\u30bd\u80fd'),
 	(3, E'\u30dd', NULL),
 	(4, E'\u3042,"\u8868"', E'\u8868\n\u8868');
 
--- There and back, by the option.
+-- Written and read with the option.
 COPY words TO :'file' (ENCODING 'LATIN1');
 COPY found FROM :'file' (ENCODING 'LATIN1');
 \echo :ROW_COUNT rows
@@ -49,7 +49,7 @@ SELECT id, count(*), min(word) = max(word) AS same, octet_length(min(word)) FROM
 (TABLE found EXCEPT TABLE kana) UNION ALL (TABLE kana EXCEPT TABLE found);
 TRUNCATE found;
 
--- By client_encoding, and by the option against it.
+-- With client_encoding, and with an option that overrides it.
 SET client_encoding = 'SJIS';
 COPY kana TO :'file' (FORMAT csv);
 COPY found FROM :'file' (FORMAT csv);
@@ -63,7 +63,7 @@ SELECT id, count(*), min(word) = max(word) AS same, octet_length(min(word)) FROM
 (TABLE found EXCEPT TABLE kana) UNION ALL (TABLE kana EXCEPT TABLE found);
 TRUNCATE found;
 
--- Read as what it is not: UTF8 as encodings that any bytes are, and that they are not.
+-- Read with a wrong encoding: UTF8 as encodings in which all bytes are valid, and as others.
 COPY kana TO :'file' (FORMAT csv, ENCODING 'UTF8');
 COPY found FROM :'file' (FORMAT csv, ENCODING 'LATIN1');
 COPY found FROM :'file' (FORMAT csv, ENCODING 'WIN1252');
@@ -80,7 +80,7 @@ RESET client_encoding;
 SELECT count(*), sum(octet_length(word)) FROM found;
 TRUNCATE found;
 
--- Others as UTF8: the first byte that is wrong, and its line.
+-- Other encodings read as UTF8: the error names the first invalid byte, and its line.
 COPY words TO :'file' (ENCODING 'LATIN1');
 COPY found FROM :'file' (ENCODING 'UTF8');
 COPY found FROM :'file' (ENCODING 'SQL_ASCII');
@@ -94,7 +94,7 @@ COPY found FROM :'file' (FORMAT csv, ENCODING 'LATIN1');
 SELECT count(*), sum(octet_length(word)) FROM found;
 TRUNCATE found;
 
--- What has no place in the encoding.
+-- Characters that the encoding lacks.
 COPY kana TO :'file' (ENCODING 'LATIN1');
 COPY words TO :'file' (ENCODING 'SJIS');
 COPY words TO '/no file' (ENCODING 'nonsense');

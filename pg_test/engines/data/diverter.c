@@ -1,5 +1,5 @@
 /*
- * An engine that no catalog tells of: INSERTs into tables called "sent" are
+ * An engine without any catalog entry: INSERTs into tables called "sent" are
  * planned into the table "elsewhere".
  */
 #include "postgres.h"

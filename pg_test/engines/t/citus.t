@@ -1,6 +1,6 @@
 
-# Beside Citus: a coordinator and two workers. Its own INSERT … SELECT loads its tables, from a job too. Shards are loaded as COPY loads them, and where Citus is not
-# active, nothing is stored.
+# Beside Citus: a coordinator and two workers. Distributed tables are loaded by the server's own INSERT … SELECT, from a job, too. Shards are
+# loaded as COPY loads them. Where Citus is not active, nothing is stored.
 
 use strict;
 use warnings FATAL => 'all';
@@ -33,7 +33,7 @@ my $bad = $server->write('bad.csv', "3001,a\nx,b\n3002,c\n");
 $server->sql('SET client_min_messages = error; CREATE SCHEMA tenant; SELECT citus_schema_distribute(\'tenant\'); CREATE TABLE parents (id int PRIMARY KEY);
 	INSERT INTO parents SELECT generate_series(1, 2000); SELECT create_reference_table(\'parents\')');
 
-# Of each kind: what makes it, and what notes call it.
+# For each kind: its statements, and its name in notes.
 my $keyed = 'CREATE TABLE %1$s (id int PRIMARY KEY, t text); ';
 my %kinds = (
 	'distributed by hash' => [ "$keyed SELECT create_distributed_table('%1\$s', 'id')", 'a distributed table of Citus' ],
@@ -56,7 +56,7 @@ for my $kind (sort keys %kinds)
 		my $table = 't' . ++$number;
 		$server->sql('SET client_min_messages = error; ' . sprintf($make, $table));
 		my $target = ($schema // '') . $table;
-		# COPY takes no views.
+		# COPY does not accept views.
 		next if $way =~ /COPY/ && $kind =~ /view/;
 		my ($loaded, $error) = $server->into($way, $file, $target);
 		is($error, '', "$kind, $way: no error");
@@ -99,7 +99,8 @@ is("$said$error", "2000\n2000", 'truncate');
 is("$said$error", "2000\n2000", 'a load that is rolled back');
 ($said, $error) = $server->try("CREATE FOREIGN TABLE ft (id int, t text) SERVER bulk_files OPTIONS (filename '$file', format 'csv'); CREATE TABLE made AS SELECT * FROM ft; SELECT count(*) FROM made");
 is("$said$error", '2000', 'CREATE TABLE AS');
-# Citus takes the rows out of the new table, which is the coordinator's, when they are there. It leaves the table's own file as it is.
+# Citus moves the rows from the new table's file on the coordinator
+# to the shards. It does not change the table's own file.
 my %made = map {
 	my ($on, $table) = ($_, "tenant.made_$_");
 	my ($said, $error) = $server->try("SET pg_bulk.direct_insert = $on; CREATE TABLE $table AS SELECT * FROM ft; SELECT count(*), sum(id) FROM $table; SELECT partmethod FROM pg_dist_partition WHERE logicalrelid = '$table'::regclass; SELECT pg_relation_size('$table') > 0");
@@ -110,7 +111,7 @@ is($made{on}, $made{off}, 'the same as a load');
 
 
 
-# A shard of a reference table is on the coordinator too. COPY is the measure.
+# The coordinator has a shard of a reference table, too. Expected results are COPY's.
 my %shards;
 for my $way (ways())
 {
@@ -128,7 +129,7 @@ for my $way (ways())
 	like($said, qr/is a shard of a table of Citus/, 'notes say that it is a shard') if $shards{COPY}[0] eq '';
 }
 
-# A worker that knows the tables loads them, too.
+# A worker with metadata of the tables can load them, too.
 my $local = $servers[1]->write('rows.csv', map { "$_,word $_\n" } 1 .. 2000);
 $server->sql('TRUNCATE d');
 ($said, $error) = $servers[1]->try("SELECT rows_loaded FROM bulk_load('$local', 'd', '{\"format\": \"csv\", \"columns\": [\"id\", \"t\", \"n\"], \"expr\": {\"n\": \"id\"}}')");
@@ -141,7 +142,7 @@ for my $way (ways())
 	is($error . $server->sql('SELECT count(*) FROM e'), '2000', "on a worker, $way");
 }
 
-# Citus is not there.
+# Citus is not loaded.
 $server->sql('TRUNCATE e');
 $server->node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_bulk'\n");
 $server->node->restart;

@@ -1,5 +1,5 @@
 
-# Beside pg_partman, PostGIS, periods and pglogical: what COPY does to a table there, loads do.
+# Beside pg_partman, PostGIS, periods and pglogical: loads have the same effects as COPY.
 
 use strict;
 use warnings FATAL => 'all';
@@ -17,14 +17,14 @@ my %tested = map { $_ => extension($_) } ('pg_partman_bgw', 'postgis-3', 'period
 plan skip_all => 'none of the extensions is installed' unless grep { $_ } values %tested;
 ok($tested{$_}, "$_ is installed") for sort keys %tested;
 
-# From some minor release on a server has a list of the libraries that decode.
+# From some minor release on a server has a list of the libraries for logical decoding.
 my @plugins = `postgres --describe-config` =~ /^output_plugin_libraries\t/m ? (output_plugin_libraries => 'pgoutput,pglogical_output') : ();
 my $server = Engines->new('extensions', @plugins, shared_preload_libraries => 'pg_bulk,pglogical', wal_level => 'logical', max_replication_slots => 20, max_wal_senders => 20,
 	'pglogical.conflict_resolution' => 'error')->start;
 $server->sql('CREATE EXTENSION pg_bulk');
 my $number = 0;
 
-# Rows of a file, in each way into a table of its own. Returns what `look` shows of each.
+# Loads the rows of a file, in each way into a table of its own. Returns the output of `look` for each.
 sub compare
 {
 	my ($kind, $make, $file, $look, $columns) = @_;

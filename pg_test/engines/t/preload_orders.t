@@ -1,6 +1,6 @@
 
-# pg_bulk and the engines, preloaded in each order. What a server starts with, and which COPYs are loads then: docs/operating.md has this table.
-# Libraries that a session loads by itself are loaded by a job, too.
+# pg_bulk and the engines, preloaded in each order: the orders in which a server starts, and in which COPY is a load.
+# docs/operations/install.md has this table. A job, too, loads the libraries of session_preload_libraries.
 
 use strict;
 use warnings FATAL => 'all';
@@ -20,7 +20,8 @@ $server->{columns} = 'id int, t text';
 my $file = $server->write('rows.csv', map { "$_,word $_\n" } 1 .. 1000);
 my @conf = slurp_file($server->node->data_dir . '/postgresql.conf');
 
-# shared_preload_libraries and session_preload_libraries; whether a server starts; whether a COPY into a plain table is a load.
+# shared_preload_libraries and session_preload_libraries; whether
+# the server starts; whether a COPY into a plain table is a load.
 my @orders = (
 	[ 'pg_bulk', '', 1, 1 ],
 	[ '', 'pg_bulk', 1, 1 ],
@@ -93,7 +94,7 @@ for (@orders)
 	$server->node->stop;
 }
 
-# A library of the session only. A plan that it writes down was run by a process that it is loaded in.
+# A library that only sessions load. If it logs a plan, the process that ran the plan has loaded it.
 $server->{database} = 'postgres';
 my $conf = $server->node->data_dir . '/postgresql.conf';
 unlink $conf;

@@ -1,6 +1,6 @@
 
-# Libraries that watch, forbid or count statements treat a load as a COPY, in a session and in a job.
-# They are pgaudit, set_user and pg_stat_statements. pg_bulk is loaded before them, behind them, by session_preload_libraries, or on demand.
+# Libraries that log, forbid or count statements treat a load as a COPY, in a session and in a job.
+# They are pgaudit, set_user and pg_stat_statements. pg_bulk is preloaded before them, after them, by session_preload_libraries, or on demand.
 
 use strict;
 use warnings FATAL => 'all';
@@ -9,7 +9,7 @@ use Test::More;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-# The runner fails by itself when Debian's packages cannot be had; servers that are not Debian's have none.
+# The runner itself fails if Debian's packages are not available. Servers from other sources have no such packages.
 my $libraries = $ENV{PG_BULK_PKGLIBDIR};
 plan skip_all => 'neither pgaudit nor set_user is installed'
   if defined $libraries && !-e "$libraries/pgaudit.so" && !-e "$libraries/set_user.so";
@@ -87,7 +87,7 @@ SQL
 
 my $log_at = 0;
 
-# What statements of a role say: "ok", or SQLSTATE and message of the first error.
+# The outcome of a role's statements: "ok", or SQLSTATE and message of the first error.
 sub said
 {
 	my ($role, $sql) = @_;
@@ -103,7 +103,7 @@ sub rows_of
 	return $node->safe_psql('postgres', $sql, extra_params => [ '-U', $role ]);
 }
 
-# A job of a role: "succeeded", or how it failed.
+# A role's job: "succeeded", or its error.
 sub job_said
 {
 	my ($role, $arguments, $before) = @_;
@@ -118,7 +118,7 @@ SQL
 	return $out ne '' ? $out : $err;
 }
 
-# The entries of class WRITE that pgaudit has logged since the last call: without numbers and texts; and the texts.
+# The entries of class WRITE that pgaudit has logged since the last call, without numbers and texts; and their texts.
 sub entries
 {
 	my $log = slurp_file($node->logfile, $log_at);
@@ -127,7 +127,7 @@ sub entries
 	while ($log =~ /AUDIT: (\w+),\d+,\d+,(\w+),([^,]*),([^,]*),([^,]*),("(?:[^"]|"")*"|[^,\n]*),/g)
 	{
 		my ($type, $class, $command, $kind, $name, $text) = ($1, $2, $3, $4, $5, $6);
-		# The dispatcher's own statements, which are a superuser's.
+		# The dispatcher's own statements, which run as a superuser.
 		next if $class ne 'WRITE' || $text =~ /bulk_queue/;
 		push @entries, "$type $class $command $kind $name";
 		push @texts, $text;
@@ -149,7 +149,7 @@ sub without
 	return;
 }
 
-# A load by each caller leaves the entries that COPY leaves.
+# A load by each caller is logged as COPY is.
 sub is_as_copy
 {
 	my ($name, $copy, $columns, %options) = @_;
@@ -186,12 +186,12 @@ sub audits
 	with('pgaudit.log' => 'write', 'pgaudit.log_level' => 'log');
 	is_as_copy("$name = write", 'SESSION WRITE COPY  ');
 	is_as_copy("$name = write, columns", 'SESSION WRITE COPY  ', ['b'], program => "cut -f 2 $file");
-	# The header says which columns there are.
+	# The header lists the columns.
 	is(said('loader', "SELECT * FROM bulk_load('$header', 't', '{\"format\": \"csv\", \"match_by\": \"name\"}')"), 'ok', "$name: by name");
 	my ($entries, $texts) = entries();
 	is($entries, 'SESSION WRITE COPY  ', "$name: by name is seen");
 	like($texts, qr/COPY public\.t \(a, b\)/, "$name: ... with the columns");
-	# Rows of a query.
+	# The rows of a query.
 	is(said('loader', "SELECT * FROM bulk_load(NULL, 't', '{\"query\": \"SELECT 1, ''x''\"}')"), 'ok', "$name: a query");
 	($entries) = entries();
 	like($entries, qr/^SESSION WRITE COPY  /, "$name: a query is seen");
@@ -201,12 +201,12 @@ sub audits
 	with('pgaudit.log' => 'all', 'pgaudit.log_rows' => 'on');
 	is_as_copy("$name = all, log_rows", 'SESSION WRITE COPY  ');
 	my $oid = $node->safe_psql('postgres', "SELECT 'hidden.t'::regclass::oid");
-	# Another library plans, so the planner is asked about the INSERT, in which the table has a name.
+	# Another library has a planner hook, so pg_bulk plans the INSERT, which names the table.
 	is(said('loader', "SELECT * FROM bulk_load('$file', $oid)"), '42501: permission denied for schema hidden', "$name: a table whose schema is closed");
 	entries();
 	without('pgaudit.log_rows', 'pgaudit.log');
 
-	# pgaudit logs statements that use a right of this role.
+	# pgaudit logs statements that use a privilege of this role.
 	$node->safe_psql('postgres', 'GRANT INSERT ON t TO auditor');
 	with('pgaudit.log' => 'none', 'pgaudit.role' => 'auditor');
 	is_as_copy("$order: pgaudit.role, table", 'OBJECT WRITE INSERT TABLE public.t');
@@ -221,12 +221,12 @@ sub audits
 	$node->safe_psql('postgres', 'REVOKE INSERT (b) ON t FROM auditor');
 	with('pgaudit.log' => 'all', 'pgaudit.role' => 'auditor');
 
-	# COPY of pg_bulk's own.
+	# A COPY that pg_bulk runs.
 	is(said('loader', "SET pg_bulk.copy = on; SET pg_bulk.copy_min_size = 0; COPY t FROM '$many'"), 'ok', "$order: pg_bulk.copy")
 	  if $order ne 'pg_bulk not preloaded';
 	($entries) = entries();
 	is($entries, 'SESSION WRITE COPY  ', "$order: pg_bulk.copy is seen") if $order ne 'pg_bulk not preloaded';
-	# Foreign tables are read.
+	# Scans of foreign tables.
 	is(rows_of('loader', 'SELECT count(*) FROM of_program'), 2, "$order: a scan of a program");
 	is(rows_of('loader', 'SET force_parallel_mode = on; SET parallel_setup_cost = 0; SELECT count(*), sum(a) FROM of_many'),
 		'100000|5000050000', "$order: a parallel scan");
@@ -258,7 +258,7 @@ sub rights
 	is(said('loader', "SELECT * FROM bulk_check('$file', 'closed')"), $denied, "$order: bulk_check without a right");
 	is(said('loader', "SELECT * FROM bulk_load('$header', 'closed', '{\"format\": \"csv\", \"match_by\": \"name\"}')"), $denied,
 		"$order: bulk_load by name without a right");
-	# bulk_enqueue requires the right; it may be taken away later.
+	# bulk_enqueue requires the privilege; it may be revoked later.
 	my $job = rows_of('boss', "SELECT bulk_pause() \\gset
 		GRANT INSERT ON closed TO loader; SET ROLE loader; SELECT bulk_enqueue('$file', 'closed');");
 	is(rows_of('boss', "REVOKE INSERT ON closed FROM loader; SELECT bulk_resume() \\gset
@@ -268,7 +268,7 @@ sub rights
 	return;
 }
 
-# The program must not run: it leaves a file behind.
+# The program must not run: it would create a file.
 sub forbids
 {
 	my ($order) = @_;
@@ -301,7 +301,7 @@ sub forbids
 	$is->('ok', 'EXPLAIN SELECT * FROM of_program', 'EXPLAIN of a program');
 	$is->('ok', "SELECT * FROM bulk_load('$file', 't')", 'bulk_load of a file');
 	$is->('ok', 'SELECT * FROM of_file', 'a foreign table of a file');
-	# An error that is caught leaves the session as it was.
+	# If the error is caught, the session's state is unchanged.
 	$is->($forbidden, "DO 'BEGIN PERFORM * FROM of_program; EXCEPTION WHEN insufficient_privilege THEN
 		PERFORM * FROM bulk_load(''$file'', ''t''); END'; COPY t FROM '$file'; SELECT * FROM of_program", 'after an error that was caught');
 	unlink $mark;
@@ -327,7 +327,7 @@ SQL
 	return;
 }
 
-# What a job runs, while it does, and when it fails.
+# The statement of a job that monitoring shows, while the job runs, and when it fails.
 sub shows
 {
 	my $job = rows_of('loader', q[SELECT bulk_enqueue(NULL, 't', '{"query": "SELECT 1, NULL::text FROM pg_sleep(1000)"}')]);
@@ -345,7 +345,7 @@ sub shows
 		'nobody else calls its function');
 	is(said('boss', "SELECT bulk_run_job(NULL, NULL, NULL, NULL)"), '55000: bulk_run_job() is called only by workers of pg_bulk',
 		'... not a superuser either');
-	# Not even code of users that runs in the worker.
+	# User code that runs in the job's process cannot use it either.
 	is(said('boss', <<'SQL'), 'ok', 'a trigger');
 CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM bulk_run_job(1, 'x', 't', '{}'); RETURN NULL; END$$;
 CREATE TABLE triggered (a int, b text);
@@ -353,7 +353,7 @@ GRANT INSERT ON triggered TO loader;
 CREATE TRIGGER again AFTER INSERT ON triggered FOR EACH ROW EXECUTE FUNCTION again();
 SQL
 	is(job_said('loader', "'$file', 'triggered'"), '55000: bulk_run_job() is called only by workers of pg_bulk', '... runs no other job');
-	# Other functions of the name are not taken for it.
+	# Other functions with the same name are not confused with it.
 	is(said('boss', <<'SQL'), 'ok', 'other functions of the name');
 CREATE FUNCTION bulk_run_job(int, text, text, text) RETURNS void LANGUAGE sql AS 'SELECT 1/0';
 CREATE FUNCTION bulk_run_job(text, text, text, text) RETURNS void LANGUAGE sql AS 'SELECT 1/0';
@@ -373,7 +373,7 @@ SQL
 	return;
 }
 
-# A server that takes no COPY FROM still reads files.
+# A server that refuses COPY FROM still reads files.
 sub standby
 {
 	$node->backup('b');

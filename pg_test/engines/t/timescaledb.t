@@ -1,6 +1,6 @@
 
-# Beside TimescaleDB. Whatever the order in which the two are loaded, rows of each way come where COPY's come: into chunks, compressed ones too,
-# with what continuous aggregates are told of them. Where TimescaleDB is not active, loads say so and store nothing.
+# Beside TimescaleDB, preloaded in either order: rows of each way of loading are stored where COPY stores them, in chunks, compressed ones, too.
+# Continuous aggregates are told about them. Where TimescaleDB is not active, loads report this and store nothing.
 
 use strict;
 use warnings FATAL => 'all';
@@ -17,7 +17,7 @@ use Engines qw(extension ways);
 plan skip_all => 'TimescaleDB is not installed' unless extension('timescaledb');
 
 my $hypertable = q{SELECT create_hypertable('%1$s', 'at', chunk_time_interval => interval '1 day')};
-# Of each kind: what makes it, the table that is loaded, and what is looked at besides its rows.
+# For each kind: its statements, the table that is loaded, and further queries besides its rows.
 my %kinds = (
 	'a hypertable' => [ "CREATE TABLE %1\$s (at timestamptz NOT NULL, device int, value float8); $hypertable" ],
 	'a unique one with a trigger' => [
@@ -54,7 +54,7 @@ sub run_all
 		my ($expected, $number) = ('', 0);
 		for my $way (ways())
 		{
-			# COPY does not take views.
+			# COPY does not accept views.
 			my $through = $is_view && $way eq 'COPY' ? 'INSERT SELECT' : $way;
 			next if $is_view && $way eq 'taken COPY';
 			my $table = 't' . ++$number;
@@ -84,7 +84,7 @@ run_all('timescaledb, session pg_bulk', shared_preload_libraries => 'timescaledb
 $server->node->stop;
 run_all('pg_bulk, timescaledb', shared_preload_libraries => 'pg_bulk,timescaledb');
 
-# What the load says of itself, and options.
+# The result of the load, and options.
 sub make { my ($table, $make) = @_; $server->sql('SET client_min_messages = error; DROP TABLE IF EXISTS ' . "$table CASCADE; " . sprintf($make, $table)); return; }
 my $unique = "CREATE TABLE %1\$s (at timestamptz NOT NULL, device int, value float8, UNIQUE (at, device)); $hypertable";
 make('h', $unique);
@@ -113,7 +113,7 @@ is("$said$error", 'direct', 'and so the direct writer writes to it');
 ($said, $error) = $server->try('CREATE TABLE made AS SELECT * FROM ft; SELECT count(*) FROM made');
 is("$said$error", '2000', 'CREATE TABLE AS');
 
-# Chunks by themselves.
+# Chunks as targets.
 for my $compressed (0, 1)
 {
 	my %seen;
@@ -134,12 +134,12 @@ for my $compressed (0, 1)
 	}
 	like($seen{COPY}, qr/^600\|/, 'rows of a chunk are seen');
 }
-# What is compressed, and no row that anybody would load.
+# The internal table of compressed data: users do not load it.
 my $internal = $server->sql("SELECT format('%I.%I', schema_name, table_name) FROM _timescaledb_catalog.hypertable WHERE compression_state = 2 LIMIT 1");
 (undef, $error) = $server->try("SELECT rows_loaded FROM bulk_load('$file', '$internal', '{\"format\": \"csv\"}')");
 isnt($error, '', 'a table of TimescaleDB itself takes no rows');
 
-# The library is not there.
+# The library is not loaded.
 make('h', $unique);
 my $chunk = $server->sql("SELECT show_chunks('c')");
 $server->node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_bulk'\n");

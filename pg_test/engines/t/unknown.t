@@ -1,6 +1,6 @@
 
-# Beside a library that no catalog tells of: it has the planner send rows of one table to another. What the server's own INSERT does, loads do, and a job does it too.
-# The answer of the planner is kept, and is asked for again when the table has changed.
+# Beside a library without any catalog entry: its planner hook redirects rows of one table to another. Loads, in a job, too, do the same
+# as the server's own INSERT. The planner's answer is cached, and renewed when the table has changed.
 
 use strict;
 use warnings FATAL => 'all';
@@ -53,7 +53,7 @@ like($said, qr/Direct Insert: no \(The server's query for an INSERT into "sent" 
 ($said, $error) = $server->try("CREATE TABLE made AS SELECT * FROM ft; SELECT count(*) FROM made; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) CREATE TABLE again AS SELECT * FROM ft");
 like("$said$error", qr/^1000\n.*Direct Insert: yes/s, 'CREATE TABLE AS is a load');
 
-# A library that leaves plans as they are, and counts them. The question is not counted.
+# A library that counts plans without changing them. pg_bulk's own planning is not counted.
 $server->node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_stat_statements'\nsession_preload_libraries = ''\npg_stat_statements.track_planning = on\npg_stat_statements.track = all\n");
 $server->node->restart;
 $server->sql('CREATE EXTENSION pg_stat_statements');
