@@ -18,7 +18,7 @@ use pg_bulk_format::btree::build::{Builder, Options, Page, PageSink};
 use pg_bulk_format::btree::bytes;
 use pg_bulk_format::btree::bytes::merge::Run;
 use pg_bulk_format::btree::bytes::record::{Record, Records, append};
-use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, Value};
+use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, StoredValue};
 use pg_bulk_format::btree::bytes::store::Store;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
@@ -97,13 +97,13 @@ fn sorts<W: Word>(bench: &Bench, name: &str, entries: &[Entry<W>]) {
     assert!(is_ascending(&sorted) && sorted.len() == entries.len());
 }
 
-fn merges(bench: &Bench, runs: usize, stretch: usize) {
+fn merges(bench: &Bench, runs: usize, slice: usize) {
     let mut parts = vec![Vec::new(); runs];
     for row in 0..bench.rows {
-        parts[row / stretch % runs].push(Entry::new(row as u64, tid(row)));
+        parts[row / slice % runs].push(Entry::new(row as u64, tid(row)));
     }
     bench.time(
-        &format!("merge {runs} runs, stretches of {stretch}"),
+        &format!("merge {runs} runs, stretches of {slice}"),
         bench.rows,
         || (),
         |()| {
@@ -170,7 +170,7 @@ fn strings(bench: &Bench, name: &str, keys: &[Vec<u8>], deduplicate: bool) {
         let mut store = Store::new(usize::MAX / 4);
         for (row, key) in keys.iter().enumerate() {
             assert!(store.make_room(key.len() + 8).expect("memory"));
-            assert!(store.push(&shape, &[Value::Bytes(key)], tid(row)));
+            assert!(store.push(&shape, &[StoredValue::Bytes(key)], tid(row)));
         }
         store
     };

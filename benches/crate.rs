@@ -232,8 +232,8 @@ fn rows(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new(input.workload.name(), "in blocks"), |b| {
             b.iter(|| {
                 let columns = decoders.iter().enumerate();
-                let columns =
-                    columns.map(|(attribute, &decoder)| Some(block::Column { decoder, attribute, not_null: false }));
+                let columns = columns
+                    .map(|(attribute, &decoder)| Some(block::FieldTarget { decoder, attribute, not_null: false }));
                 let mut block = Block::new(columns.collect(), decoders.len()).expect("columns of different attributes");
                 let mut rows = 0;
                 input.read(Level::best(), |reader| rows += u64::from(black_box(block.row(reader)).is_some()));

@@ -24,7 +24,7 @@ pub struct Error {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
-    /// It is about one record, and the caller may continue with the next one.
+    /// The error is about one record, and the caller may continue with the next one.
     record: bool,
 }
 

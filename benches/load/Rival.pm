@@ -69,7 +69,7 @@ sub known { my ($name) = @_; return exists $KINDS{$name} }
 
 sub label { my ($name) = @_; return $KINDS{$name}{label} }
 
-# Whether it requires pg_bulk.
+# Whether the rival requires pg_bulk.
 sub needs_pg_bulk { my ($name) = @_; return $name =~ /^(?:bulk_|four_jobs)/ }
 
 # The reason why it cannot load the workload; undef if it can.

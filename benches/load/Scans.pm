@@ -30,8 +30,8 @@ sub scans {
     }
 }
 
-# (seconds, answer). The session has read a row of the table before, and has loaded the JIT library. The server loads it once in a
-# session, in 20 ms, for a costly plan with expressions, so for parallel counts and not for serial ones.
+# Returns the seconds and the answer of a statement. The session has read a row of the table before, and has loaded the JIT library. The
+# server loads it once in a session, in 20 ms, for a costly plan with expressions, so for parallel counts and not for serial ones.
 sub timed {
     my ($server, $table, $statement, $setting) = @_;
     my $session = $server->session;

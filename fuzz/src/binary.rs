@@ -9,7 +9,7 @@ use pg_bulk_format::binary::{Fault, Fields, SIGNATURE};
 use pg_bulk_format::convert::{Charset, Datum, Wire};
 use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::naive::Row;
-use pg_bulk_format::naive::stretches::{Plan, in_order, in_stretches};
+use pg_bulk_format::naive::chunks::{Plan, in_chunks, in_order};
 use pg_bulk_format::reader::{ReadError, Settings};
 use pg_bulk_format::scan::Level;
 
@@ -148,7 +148,7 @@ pub fn run(input: &[u8]) {
         readers: 1 + usize::from(how >> 1 & 1),
         resume: (how >> 6 == 3).then_some(usize::from(how >> 2 & 15)),
     };
-    assert_eq!(in_stretches(&plan, &data), reading, "{plan:?}");
+    assert_eq!(in_chunks(&plan, &data), reading, "{plan:?}");
     let values = expected.iter().filter_map(|record| record.content.as_ref().ok()).flat_map(|(fields, _)| fields);
     decode(kind, values.flatten().map(|field| &field[..]));
 }

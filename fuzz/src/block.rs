@@ -2,7 +2,7 @@
 //! tuples that are formed of both.
 
 use pg_bulk_format::arena::Arena;
-use pg_bulk_format::block::{Block, Column};
+use pg_bulk_format::block::{Block, FieldTarget};
 use pg_bulk_format::convert::{Charset, Decoder, Session};
 use pg_bulk_format::reader::{Event, Reader, Settings, Value};
 use pg_bulk_format::scan::Level;
@@ -83,12 +83,12 @@ pub fn run(input: &[u8]) {
     let is_wanted = |i: usize| how >> 4 != i as u8 + 1;
     let not_null = |i: usize| how & 4 != 0 && i == 0;
     let columns = decoders.iter().enumerate().map(|(attribute, &decoder)| {
-        is_wanted(attribute).then_some(Column { decoder, attribute, not_null: not_null(attribute) })
+        is_wanted(attribute).then_some(FieldTarget { decoder, attribute, not_null: not_null(attribute) })
     });
     let Some(mut block) = Block::new(columns.collect(), decoders.len()) else { return };
     let stamp = Stamp { xmin: 7, cid: 3, frozen: false };
     let Some(layout) = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD) else { panic!("a layout") };
-    let sources = block.sources().to_vec();
+    let column_forms = block.column_forms().to_vec();
     let mut reader = Reader::new(Settings {
         dialect,
         read_size: 1 + usize::from(room) * 40,
@@ -144,10 +144,10 @@ pub fn run(input: &[u8]) {
                 assert!(sure, "should be odd: {:?}", reader.raw_line().map(String::from_utf8_lossy));
                 let (together, row_nulls) = (row.values.as_mut_ptr(), row.nulls.as_ptr());
                 // SAFETY: values of these types, which live long enough; those of the row have the forms in its
-                // sources.
+                // column forms.
                 unsafe {
                     let expected = tuple(layout.form(values.as_ptr(), nulls.as_ptr(), &mut buffer));
-                    let found = tuple(layout.form_decoded(&sources, together, row_nulls, &mut buffer));
+                    let found = tuple(layout.form_decoded(&column_forms, together, row_nulls, &mut buffer));
                     assert_eq!(found, expected, "{decoders:?}");
                     assert!(block.make_datums(together, row_nulls).is_some());
                     let made = tuple(layout.form(together, row_nulls, &mut buffer));

@@ -9,7 +9,7 @@ use pg_bulk_format::fixed::Trim;
 use pg_bulk_format::number::{Number, Order};
 use pg_bulk_format::pattern::Pattern;
 use pg_bulk_format::refine::trimmed;
-use pg_bulk_format::template::{BadTemplate, Kind, Misfit, Template};
+use pg_bulk_format::template::{BadTemplate, Misfit, Template, TemplateType};
 
 /// Length of the head, in bytes.
 pub const HEAD: usize = 2;
@@ -116,7 +116,7 @@ const MONTHS: [&str; 12] = [
 fn by_template(how: u8, data: &[u8]) {
     let mut parts = data.splitn(2, |&byte| byte == 0);
     let (template, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let kind = [Kind::Date, Kind::Time, Kind::Timestamp][usize::from(how) % 3];
+    let kind = [TemplateType::Date, TemplateType::Time, TemplateType::Timestamp][usize::from(how) % 3];
     let made = Template::new(template, kind);
     let Some(tokens) = tokens(template) else {
         return assert!(matches!(made, Err(BadTemplate::Unknown(_))), "{template:?} is taken");
@@ -151,8 +151,8 @@ fn tokens(template: &[u8]) -> Option<Vec<Token<'_>>> {
 }
 
 /// Returns the date and time of a text, year first.
-fn moment(kind: Kind, tokens: &[Token], mut text: &[u8]) -> Result<String, Misfit> {
-    let mut said: HashMap<&str, usize> = HashMap::new();
+fn moment(kind: TemplateType, tokens: &[Token], mut text: &[u8]) -> Result<String, Misfit> {
+    let mut given: HashMap<&str, usize> = HashMap::new();
     for (i, token) in tokens.iter().enumerate() {
         let name = match token {
             Token::Literal(literal) => {
@@ -193,13 +193,13 @@ fn moment(kind: Kind, tokens: &[Token], mut text: &[u8]) -> Result<String, Misfi
                 (digits.parse().unwrap_or(usize::MAX), length)
             }
         };
-        said.insert(name, value);
+        given.insert(name, value);
         text = &text[length..];
     }
     if !text.is_empty() {
         return Err(Misfit::Form);
     }
-    let of = |names: &[&str]| names.iter().find_map(|name| said.get(name).copied());
+    let of = |names: &[&str]| names.iter().find_map(|name| given.get(name).copied());
     let year = of(&["YYYY"]).or_else(|| of(&["YY"]).map(|year| if year < 70 { 2000 + year } else { 1900 + year }));
     let (month, day) = (of(&["MM", "MON", "MONTH"]), of(&["DD"]));
     let (minute, second, fraction) =
@@ -223,10 +223,10 @@ fn moment(kind: Kind, tokens: &[Token], mut text: &[u8]) -> Result<String, Misfi
         }
         written = format!("{year:04}-{month:02}-{day:02}");
     }
-    if kind == Kind::Timestamp {
+    if kind == TemplateType::Timestamp {
         written.push(' ');
     }
-    if kind != Kind::Date {
+    if kind != TemplateType::Date {
         written += &format!("{hour:02}:{minute:02}:{second:02}");
         if fraction > 0 {
             written += &format!(".{fraction:06}");

@@ -5,7 +5,7 @@
 
 use pg_bulk_format::convert::Charset;
 use pg_bulk_format::json_array::{self, Element};
-use pg_bulk_format::json_object::{Kind, Object, encode_utf8, unescape};
+use pg_bulk_format::json_object::{Object, ValueKind, encode_utf8, unescape};
 
 /// Length of the head, in bytes.
 pub const HEAD: usize = 1;
@@ -171,17 +171,17 @@ fn compare(object: &Object, line: &[u8], members: &[Member]) {
         let last = members.iter().rev().find(|(name, ..)| name == key.as_bytes());
         let (kind, raw) = object.value(object.key(key.as_bytes()).expect("it was asked for"), line);
         let Some((_, range, string)) = last else {
-            assert_eq!(kind, Kind::Missing);
+            assert_eq!(kind, ValueKind::Missing);
             continue;
         };
         assert_eq!(raw, &line[range.clone()]);
         let expected = match raw[0] {
-            b'{' => Kind::Object,
-            b'[' => Kind::Array,
-            b'n' => Kind::Null,
-            b'"' if raw.contains(&b'\\') => Kind::Escaped,
-            b'"' => Kind::Text,
-            _ => Kind::Bare,
+            b'{' => ValueKind::Object,
+            b'[' => ValueKind::Array,
+            b'n' => ValueKind::Null,
+            b'"' if raw.contains(&b'\\') => ValueKind::Escaped,
+            b'"' => ValueKind::Text,
+            _ => ValueKind::Bare,
         };
         assert_eq!(kind, expected);
         if let Some(string) = string {
@@ -189,7 +189,7 @@ fn compare(object: &Object, line: &[u8], members: &[Member]) {
             unescape(&raw[1..raw.len() - 1], &mut out, &mut encode_utf8);
             assert_eq!(&out, string);
         }
-        if kind == Kind::Array {
+        if kind == ValueKind::Array {
             for json in [false, true] {
                 let mut out = Vec::new();
                 json_array::write(raw, Element { delimiter: b',', json }, &mut out, &mut encode_utf8)

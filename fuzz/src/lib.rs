@@ -15,6 +15,7 @@
 
 pub mod binary;
 pub mod block;
+pub mod chunks;
 pub mod count;
 pub mod decode;
 pub mod forms;
@@ -24,4 +25,3 @@ pub mod reader;
 mod reference;
 pub mod scan;
 pub mod sniff;
-pub mod stretches;

@@ -24,13 +24,13 @@ pub fn run(input: &[u8]) {
     let fields = 1 + usize::from(fields) % 66;
     let scalar = Scanner::new(needles, Level::Scalar);
     let (tally, batch) = (scalar.tally(data, 0, fields), split(&scalar, data));
-    let stretches = || data.chunks(BLOCK * (1 + usize::from(blocks) % 8));
-    let cuts = cuts(&scalar, stretches());
+    let ranges = || data.chunks(BLOCK * (1 + usize::from(blocks) % 8));
+    let cuts = cuts(&scalar, ranges());
     for level in Level::available() {
         let scanner = Scanner::new(needles, level);
         assert_eq!(scanner.tally(data, 0, fields), tally, "{level:?}, {fields} fields, {dialect:?}");
         assert_eq!(split(&scanner, data), batch, "{level:?}, {dialect:?}");
-        assert_eq!(self::cuts(&scanner, stretches()), cuts, "{level:?}, {dialect:?}");
+        assert_eq!(self::cuts(&scanner, ranges()), cuts, "{level:?}, {dialect:?}");
     }
 }
 
@@ -57,17 +57,17 @@ fn split(scanner: &Scanner, data: &[u8]) -> Vec<Split> {
 }
 
 /// Cuts each range, behind the bytes before it, and alone.
-fn cuts<'a>(scanner: &Scanner, stretches: impl Iterator<Item = &'a [u8]>) -> Vec<CutState> {
+fn cuts<'a>(scanner: &Scanner, ranges: impl Iterator<Item = &'a [u8]>) -> Vec<CutState> {
     let mut cuts = Vec::new();
     let mut carry = Carry::default();
-    for stretch in stretches {
-        let survey = scanner.survey(stretch);
-        assert_eq!(scanner.is_plain(&survey), stretch.iter().all(|byte| (1..128).contains(byte)));
-        assert!(scanner.has_backslash(&survey) || !stretch.contains(&b'\\'));
+    for range in ranges {
+        let survey = scanner.survey(range);
+        assert_eq!(scanner.is_plain(&survey), range.iter().all(|byte| (1..128).contains(byte)));
+        assert!(scanner.has_backslash(&survey) || !range.contains(&b'\\'));
         for before in [Carry::default(), carry] {
             let mut state = CutState::behind(before);
-            scanner.cut(stretch, &mut state);
-            assert_eq!(scanner.cut_surveyed(stretch, &survey, before), state, "behind {before:?}");
+            scanner.cut(range, &mut state);
+            assert_eq!(scanner.cut_surveyed(range, &survey, before), state, "behind {before:?}");
             cuts.push(state);
             carry = state.carry();
         }

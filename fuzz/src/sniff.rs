@@ -5,12 +5,12 @@ use std::collections::HashSet;
 
 use pg_bulk_format::dialect::{EndMarker, Eol, Format};
 use pg_bulk_format::naive::{self, Cell};
-use pg_bulk_format::sniff::dialect::{Given, dialect};
+use pg_bulk_format::sniff::dialect::{GivenOptions, dialect};
 use pg_bulk_format::sniff::header::{Header, header};
 use pg_bulk_format::sniff::names::names;
 use pg_bulk_format::sniff::place::first_record;
 use pg_bulk_format::sniff::preamble::{comments, preamble};
-use pg_bulk_format::sniff::shape::{Shape, Type};
+use pg_bulk_format::sniff::shape::{Type, ValueShape};
 use pg_bulk_format::verify::utf8_valid_up_to;
 
 use super::reader::chosen;
@@ -28,7 +28,7 @@ const MARKERS: [&[u8]; 4] = [b"", b"\\N", b"NULL", b"-"];
 pub fn run(input: &[u8]) {
     let Some((&[flags, characters, more], sample)) = input.split_first_chunk::<HEAD>() else { return };
     let is_text = flags & 3 == 1;
-    let given = Given {
+    let given = GivenOptions {
         format: [None, Some(Format::Text), Some(Format::Csv), None][usize::from(flags & 3)],
         delimiter: (flags & 4 != 0).then(|| chosen(&DELIMITERS[..if is_text { 5 } else { 6 }], characters)),
         quote: (flags & 8 != 0 && !is_text).then(|| chosen(QUOTES, characters >> 4)),
@@ -100,7 +100,7 @@ pub fn run(input: &[u8]) {
 
 /// Checks that a value has the form of each type that it supports, as far as short code can tell.
 fn speaks_for(value: &[u8]) {
-    let shape = Shape::of(value);
+    let shape = ValueShape::of(value);
     let text = String::from_utf8_lossy(value);
     let text = text.trim_matches(' ');
     assert_eq!(shape.proves.and(shape.types), shape.proves, "{text:?}");

@@ -122,17 +122,17 @@ fn made(compression: Compression, data: &[u8], noise: u8) -> Vec<u8> {
     file
 }
 
-/// Makes a gzip member, with its length as in files of bgzip if `tells` is set.
-fn gzip(content: &[u8], tells: bool) -> Vec<u8> {
+/// Makes a gzip member, with its length as in files of bgzip if `has_length` is set.
+fn gzip(content: &[u8], has_length: bool) -> Vec<u8> {
     let level = if content.len() > 1000 { flate2::Compression::none() } else { flate2::Compression::fast() };
     let mut encoder = flate2::GzBuilder::new();
-    if tells {
+    if has_length {
         encoder = encoder.extra(b"BC\x02\x00\x00\x00".to_vec());
     }
     let mut encoder = encoder.write(Vec::new(), level);
     encoder.write_all(content).expect("memory");
     let mut member = encoder.finish().expect("memory");
-    if tells && let Ok(length) = u16::try_from(member.len() - 1) {
+    if has_length && let Ok(length) = u16::try_from(member.len() - 1) {
         member[16..18].copy_from_slice(&length.to_le_bytes());
     }
     member

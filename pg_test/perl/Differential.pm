@@ -56,7 +56,7 @@ use constant MISMATCHES_SHOWN => 3;
 sub bulk_fdw { return ($ENV{PG_BULK_FDW} // 'bulk_fdw') eq 'bulk_fdw'; }
 sub soak     { return $ENV{PG_BULK_SOAK} // 0; }
 
-# The number of random cases, of this many possible ones.
+# The number of random cases: usually $usual times PG_BULK_TIMES, at most all possible ones, and all of them with PG_BULK_SOAK.
 sub sample
 {
 	my ($usual, $all) = @_;

@@ -83,8 +83,8 @@ sub write
 	return $path;
 }
 
-# Loads rows of a CSV file into a table or a view. Returns the number of rows that this way reports, and the error. Each way has a
-# foreign table with columns of these types.
+# Loads rows of a CSV file into a table or a view, in the given way. Returns the number of rows if this way reports one, and the error.
+# An INSERT reads the file through a foreign table with the columns in $self->{columns}.
 sub into
 {
 	my ($self, $way, $path, $table, %options) = @_;

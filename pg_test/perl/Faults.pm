@@ -235,7 +235,7 @@ SQL
 	return $outcome eq $expected ? '' : "expected\n${expected}but\n$outcome";
 }
 
-# The table with its first rows, whose pages are in the WAL and not yet on disk.
+# Loads the first rows again. Their pages are then in the WAL and not yet on disk.
 sub renew
 {
 	my ($self) = @_;
@@ -287,7 +287,7 @@ sub say
 	return;
 }
 
-# Whether it prints this within the given number of seconds.
+# Whether the session prints text that matches the pattern, within the given number of seconds.
 sub prints
 {
 	my ($self, $pattern, $seconds) = @_;

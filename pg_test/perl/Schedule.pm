@@ -118,7 +118,7 @@ sub write_source
 	}
 	my @lines = split /^/, $content;
 	my $parts = one_of(1, 2, 3);
-	# Some are empty if there are fewer lines.
+	# If there are fewer lines than parts, some parts are empty.
 	my @edges = map { int($_ * @lines / $parts) } 0 .. $parts;
 	write_bytes("$path.part.$_", $squeeze->(join '', @lines[ $edges[$_] .. $edges[ $_ + 1 ] - 1 ])) for 0 .. $parts - 1;
 	return "$path.part.*";
@@ -291,8 +291,8 @@ sub step
 	return;
 }
 
-# Canceled, terminated by an administrator, a crash of another process, no server, a lock timeout, a deadlock, or
-# a concurrent change.
+# Is it an error that a schedule may cause? These are: a cancel request, termination by an administrator, a crash of another
+# process, a server that starts or stops, too many connections, a lock timeout, a deadlock, and a concurrent change.
 sub expected_error
 {
 	my ($err) = @_;

@@ -24,7 +24,7 @@ BEGIN
 END $$;
 CREATE TABLE expected (id int, a text, b text);
 CREATE TABLE loaded (LIKE expected);
--- Each of them before, between and behind delimiters. The number of rows, and the number that differ, by each writer and in a scan.
+-- A file with each character before, between and behind delimiters. Returns the number of rows, and how many differ: with each writer, and in a scan.
 CREATE FUNCTION tried(encoding text, delimiter text, more jsonb) RETURNS text LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
 	options jsonb := jsonb_build_object('encoding', encoding, 'delimiter', delimiter, 'truncate', true) || more;

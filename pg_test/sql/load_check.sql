@@ -1,5 +1,5 @@
 --
--- bulk_check. The tests load_rejects, load_losers and load_duplicates compare its result with the rejects of a load.
+-- bulk_check. The tests load_rejects, load_late_rejects and load_duplicates compare its result with the rejects of a load.
 -- Here: rows that are wrong only because of other rows, by options and by the table's content; and that bulk_check writes nothing.
 --
 \set ECHO none

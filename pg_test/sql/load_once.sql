@@ -130,7 +130,7 @@ SELECT rows_loaded, writer, notes FROM bulk_history WHERE load_id = :job;
 SELECT id, count(*) FROM t GROUP BY id ORDER BY id;
 SELECT error_of($$SELECT bulk_enqueue('x', 't', '{"force": true}')$$);
 
--- TRUNCATE forgets the earlier files: the list describes the table's present content.
+-- A load with truncate forgets the earlier files: the list describes the table's present content.
 SELECT once('once/a.csv', '{"truncate": true}'), once('once/a.csv', '{"truncate": true}');
 SELECT once('once/a.csv'), once('once/many/2.csv');
 SELECT known();

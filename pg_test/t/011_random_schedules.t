@@ -41,7 +41,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION pg_visibility; CREATE EXTENSION p
 # Some indexes of each type exist all the time; others are created and dropped.
 $node->safe_psql('postgres', 'CREATE INDEX keyed_hash ON keyed USING hash (word); CREATE INDEX plain_gin ON plain USING gin ((string_to_array(word, chr(32)))); CREATE INDEX parts_some ON parts (id) WHERE length(word) > 7');
 $node->safe_psql('postgres', "CREATE FOREIGN TABLE source_$_ (id int, word text) SERVER bulk_files OPTIONS (filename '/', format 'csv')") for 1 .. SESSIONS;
-# It is stopped now and then, while checkpoints run.
+# The standby is stopped now and then, while checkpoints run.
 my $standby = standby_of($node, 'standby', slot => 1);
 my $power = PowerLoss->new($node);
 $node->stop;

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Passing a row to the executor and aggregating it there takes several times as long as reading it. If a query has
-//! only aggregates of one table's rows, without GROUP BY, and each is an [`accumulator::Kind`], the planner gets a path
-//! for a scan that returns their values. Below core's Gather it gets one that returns the transition states, which core
-//! then combines. The node's projection computes expressions over the aggregates. Core runs all other queries.
+//! only aggregates of one table's rows, without GROUP BY, and each is an [`accumulator::AggregateKind`], the planner
+//! gets a path for a scan that returns their values. Below core's Gather it gets one that returns the transition
+//! states, which core then combines. The node's projection computes expressions over the aggregates. Core runs all
+//! other queries.
 //!
 //! The tuple of such a scan is its `fdw_scan_tlist`: the aggregates, and after them the columns that the quals read.
 //! Only the quals use these columns, with the row's values in the scan's slot. In the returned row they are NULL, and
@@ -27,7 +28,7 @@ use std::ptr::null_mut;
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use self::accumulator::Kind;
+use self::accumulator::AggregateKind;
 use super::estimate::divisor;
 use super::options::TableOptions;
 use super::private::Wanted;
@@ -290,7 +291,7 @@ unsafe fn aggregates(target: *mut pg_sys::List, relation: pg_sys::Index, partial
 unsafe fn aggregate(node: *mut pg_sys::Aggref, relation: pg_sys::Index, partial: bool) -> Option<(pg_sys::Oid, i32)> {
     // SAFETY: this function's contract covers the argument; tags give the node types.
     unsafe {
-        let kind = Kind::of((*node).aggfnoid)?;
+        let kind = AggregateKind::of((*node).aggfnoid)?;
         let split = if partial { pg_sys::AggSplit::AGGSPLIT_INITIAL_SERIAL } else { pg_sys::AggSplit::AGGSPLIT_SIMPLE };
         let is_plain = (*node).aggdistinct.is_null()
             && (*node).aggorder.is_null()
@@ -301,7 +302,7 @@ unsafe fn aggregate(node: *mut pg_sys::Aggref, relation: pg_sys::Index, partial:
         if !is_plain {
             return None;
         }
-        if kind == Kind::Rows {
+        if kind == AggregateKind::Rows {
             return Some(((*node).aggfnoid, 0));
         }
         let arguments = PgList::<pg_sys::TargetEntry>::from_pg((*node).args);
@@ -311,7 +312,7 @@ unsafe fn aggregate(node: *mut pg_sys::Aggref, relation: pg_sys::Index, partial:
             argument = (*argument.cast::<pg_sys::RelabelType>()).arg.cast();
         }
         let is_constant = (*argument).type_ == pg_sys::NodeTag::T_Const;
-        if is_constant && kind == Kind::Values && !(*argument.cast::<pg_sys::Const>()).constisnull {
+        if is_constant && kind == AggregateKind::Values && !(*argument.cast::<pg_sys::Const>()).constisnull {
             return Some((pg_sys::Oid::from_u32(pg_sys::F_COUNT_), 0));
         }
         let column = column(argument, relation).filter(|&column| column > 0)?;

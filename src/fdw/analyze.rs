@@ -24,7 +24,7 @@ use crate::pg::owner::as_owner;
 use crate::pg::plain_code::table_is_plain;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
-use crate::pg::soft::{OnError, Outcome, Tolerance, Verbosity};
+use crate::pg::soft::{Conversion, OnError, Tolerance, Verbosity};
 use crate::pg::unguarded::Opaque;
 
 /// # Safety
@@ -190,7 +190,7 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
             Ok(false) => return END,
             Ok(true) => (),
         }
-        if s.rows.take_turn().is_some() {
+        if s.rows.take_change().is_some() {
             s.all = s.rows.all();
         }
         if s.skip_left > 0 {
@@ -218,9 +218,9 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
                 let outcome = s.rows.convert_softly(&mut s.tolerance, arrays, s.econtext).or_raise();
                 pg_sys::MemoryContextSwitchTo(old);
                 match outcome {
-                    Outcome::Good => (),
-                    Outcome::LeftOut => continue,
-                    Outcome::Raises => s.raises = true,
+                    Conversion::Good => (),
+                    Conversion::LeftOut => continue,
+                    Conversion::Raises => s.raises = true,
                 }
             }
         }
@@ -353,7 +353,7 @@ unsafe extern "C-unwind" fn end_sampling(sampling: *mut Sampling, relation: pg_s
 }
 
 /// Arguments and results of ANALYZE's callback.
-struct Call {
+struct AnalyzeCall {
     relation: pg_sys::Relation,
     elevel: i32,
     rows: *mut pg_sys::HeapTuple,
@@ -376,7 +376,7 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
     // that it was called for (do_analyze_rel, analyze.c), perhaps a parent of this one. A filter, its defaults and
     // input functions must run as this table's owner.
     unsafe {
-        let mut call = Call { relation, elevel, rows, target, seen: 0.0, sampled: 0 };
+        let mut call = AnalyzeCall { relation, elevel, rows, target, seen: 0.0, sampled: 0 };
         as_owner(relation, sample, (&raw mut call).cast());
         *total_rows = call.seen;
         *total_dead_rows = 0.0;
@@ -389,7 +389,7 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
 unsafe extern "C-unwind" fn sample(call: Opaque) {
     // SAFETY: this function's contract covers the argument, and a sampling made here; nothing here has a destructor.
     unsafe {
-        let call = call.cast::<Call>();
+        let call = call.cast::<AnalyzeCall>();
         let sampling = begin_sampling((*call).relation, (*call).target);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,

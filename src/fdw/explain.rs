@@ -41,8 +41,8 @@ fn number(label: &std::ffi::CStr, unit: Option<&std::ffi::CStr>, value: u64, es:
 /// # Safety
 /// As [`explain_foreign_scan`].
 unsafe fn explain_aggregate(node: *mut pg_sys::ForeignScanState, es: *mut pg_sys::ExplainState) -> Option<pg_sys::Oid> {
-    // SAFETY: this function's contract covers the structures; the only member of `fs_relids` is a range table index,
-    // whose name EXPLAIN has.
+    // SAFETY: this function's contract covers the structures. The only member of `fs_relids` is the index of a range
+    // table entry, and EXPLAIN has a name for each entry.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let aggregates = Aggregates::from_private((*plan).fdw_private)?;

@@ -13,7 +13,7 @@ use pgrx::pg_sys;
 use super::options::TableOptions;
 use crate::error::Result;
 use crate::load::filter::{self, Made, RowFilter};
-use crate::pg::copy_options::Shape;
+use crate::pg::copy_options::RecordShape;
 use crate::pg::row::{RowArrays, Rows};
 
 /// The function, for the planner. None if there is no filter, or if the execution will fail to find the function.
@@ -30,7 +30,7 @@ pub fn planned(options: &TableOptions) -> Option<pg_sys::Oid> {
 pub fn is_parallel_safe(options: &TableOptions, relid: pg_sys::Oid) -> Result<bool> {
     match (&options.filter, planned(options)) {
         (None, _) => Ok(true),
-        (_, Some(function)) => filter::is_parallel_safe(function, relid, options.copy.shape == Shape::Binary),
+        (_, Some(function)) => filter::is_parallel_safe(function, relid, options.copy.shape == RecordShape::Binary),
         _ => Ok(false),
     }
 }

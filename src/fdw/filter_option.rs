@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::load::filter;
 use crate::pg::column::Column;
 use crate::pg::compat;
-use crate::pg::copy_options::{CopyOptions, Shape};
+use crate::pg::copy_options::{CopyOptions, RecordShape};
 use crate::pg::objects;
 use crate::pg::option_value::{invalid, stored};
 use crate::pg::server_text::from_server;
@@ -61,7 +61,7 @@ impl Filter {
             return Err(invalid(message).hint("Write it as in: myschema.myfunction(text, integer)."));
         }
         let other = match copy.shape {
-            Shape::Fixed => "format \"fixed\"",
+            RecordShape::Fixed => "format \"fixed\"",
             _ if copy.by_name => "match_by \"name\"",
             _ => return Ok(()),
         };

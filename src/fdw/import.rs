@@ -18,7 +18,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::pg::copy_question;
 use crate::pg::directory::{Below, check_usage, directory_of, reads_all};
 use crate::pg::encoding::{Encodings, invalid_in_server_encoding, shown};
-use crate::pg::option_value::{Caller, Value, stored};
+use crate::pg::option_value::{Caller, OptionValue, stored};
 use crate::pg::server_text::from_server;
 use crate::pg::sniff::{self, Request, identifier, table_name};
 use crate::pg::source::Location;
@@ -61,7 +61,7 @@ unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_s
     for (name, value) in options {
         if name == "filename" {
             filename = Some(CString::new(value).unwrap_or_default());
-        } else if !request.set(&name, &Value::Text(value))? {
+        } else if !request.set(&name, &OptionValue::Text(value))? {
             let valid: Vec<_> = sniff::NAMES.iter().chain(NAMES).copied().collect();
             return Err(Caller::ForeignTable.unknown(&name, &valid));
         }

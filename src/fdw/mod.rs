@@ -68,7 +68,7 @@ pub unsafe fn wanted(scan: *const pg_sys::ForeignScan) -> [Vec<i16>; 2] {
     [by_quals, besides].map(|numbers| numbers.into_iter().filter_map(|number| i16::try_from(number).ok()).collect())
 }
 
-/// Is it a begun scan of this wrapper, whose file a load can read instead, in any order?
+/// Is the state that of a begun scan of this wrapper, whose file a load can read instead, in any order?
 ///
 /// # Safety
 /// A valid state.

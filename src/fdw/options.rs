@@ -21,7 +21,7 @@ use crate::pg::encoding::Encodings;
 use crate::pg::field_options::FieldDraft;
 use crate::pg::key_options::keys;
 use crate::pg::objects;
-use crate::pg::option_value::{Caller, Value, invalid, stored, text};
+use crate::pg::option_value::{Caller, OptionValue, invalid, stored, text};
 use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::source::Location;
 
@@ -95,7 +95,7 @@ pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<(
 fn check_column(options: &[(String, Vec<u8>)]) -> Result<()> {
     let (mut slice, mut field) = (SliceDraft::default(), FieldDraft::default());
     for (name, value) in options {
-        let is_field = field.set(Caller::ForeignTable, name, &Value::Text(value.clone()))?;
+        let is_field = field.set(Caller::ForeignTable, name, &OptionValue::Text(value.clone()))?;
         if name == "rest" {
             Caller::ForeignTable.boolean(name, value)?;
         }
@@ -173,7 +173,7 @@ impl TableOptions {
                 "sorted_by" => sorted_by = Some(CString::new(bytes.as_slice()).unwrap_or_default()),
                 "filter" => filter = Some(Filter::new(CString::new(bytes.as_slice()).unwrap_or_default())),
                 name => {
-                    if !draft.set(name, &Value::Text(bytes.clone()))? {
+                    if !draft.set(name, &OptionValue::Text(bytes.clone()))? {
                         return Err(Caller::ForeignTable.unknown(name, &table_options()));
                     }
                 }
@@ -186,7 +186,7 @@ impl TableOptions {
 
     /// The stored options of a foreign table. Guarded.
     pub fn of_table(relid: pg_sys::Oid) -> Result<TableOptions> {
-        servers::settle()?;
+        servers::check_pending()?;
         // SAFETY: guarded catalog lookups.
         let (options, server) = unsafe {
             let table = pg_sys::GetForeignTable(relid);
@@ -244,7 +244,7 @@ impl TableOptions {
                     "source" => column.taken = taken(value)?,
                     _ => {
                         slice.set(name, value)?;
-                        field.set(Caller::ForeignTable, name, &Value::Text(value.clone()))?;
+                        field.set(Caller::ForeignTable, name, &OptionValue::Text(value.clone()))?;
                     }
                 }
             }

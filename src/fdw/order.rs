@@ -28,7 +28,7 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, PgSqlErrorCode as Code, PgTryBuilder, pg_sys};
 
-pub use self::check::{Check, IN_ORDER, follows};
+pub use self::check::{IN_ORDER, OrderCheck, follows};
 use crate::error::{Error, Result};
 use crate::pg::compat;
 use crate::pg::copy_options::attribute_number;
@@ -36,7 +36,7 @@ use crate::pg::option_value::invalid;
 
 /// A column in the option. Its pointers live in the memory context in which the option was read.
 #[derive(Debug)]
-struct Key {
+struct OrderKey {
     name: CString,
     /// Names of a collation, or null.
     collation: *mut pg_sys::List,
@@ -66,7 +66,7 @@ pub fn validate(option: &CStr) -> Result<()> {
 }
 
 /// Parses the option. Guarded.
-fn keys(option: &CStr) -> Result<Vec<Key>> {
+fn keys(option: &CStr) -> Result<Vec<OrderKey>> {
     let statement = CString::new([b"SELECT ORDER BY ", option.to_bytes()].concat()).unwrap_or_default();
     // A position in the parser's error would refer to this internal statement.
     let parsed = PgTryBuilder::new(|| {
@@ -104,7 +104,7 @@ unsafe fn sort_clause(parsed: *mut pg_sys::List) -> Option<PgList<pg_sys::Node>>
 
 /// # Safety
 /// An item of a sort clause.
-unsafe fn key(item: *mut pg_sys::Node) -> Option<Key> {
+unsafe fn key(item: *mut pg_sys::Node) -> Option<OrderKey> {
     // SAFETY: this function's contract covers the argument; tags give the node types.
     unsafe {
         if (*item).type_ != NodeTag::T_SortBy {
@@ -133,18 +133,18 @@ unsafe fn key(item: *mut pg_sys::Node) -> Option<Key> {
         let fields = PgList::<pg_sys::Node>::from_pg((*node.cast::<pg_sys::ColumnRef>()).fields);
         let field = fields.get_ptr(0).filter(|field| fields.len() == 1 && (**field).type_ == NodeTag::T_String)?;
         let name = CStr::from_ptr((*field.cast::<pg_sys::String>()).sval).to_owned();
-        Some(Key { name, collation, descending, nulls_first })
+        Some(OrderKey { name, collation, descending, nulls_first })
     }
 }
 
 /// The columns of the order, with the planner's data about them. Guarded.
-fn columns(relid: pg_sys::Oid, option: &CStr) -> Result<Vec<(Ordered, Known)>> {
+fn columns(relid: pg_sys::Oid, option: &CStr) -> Result<Vec<(Ordered, PlannerColumn)>> {
     keys(option)?.iter().map(|key| column(relid, key)).collect()
 }
 
 /// The planner's data about a column.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct PlannerColumn {
     type_: pg_sys::Oid,
     modifier: i32,
     own_collation: pg_sys::Oid,
@@ -153,7 +153,7 @@ struct Known {
     strategy: i16,
 }
 
-fn column(relid: pg_sys::Oid, key: &Key) -> Result<(Ordered, Known)> {
+fn column(relid: pg_sys::Oid, key: &OrderKey) -> Result<(Ordered, PlannerColumn)> {
     let number = attribute_number(relid, &key.name)
         .map_err(|error| error.hint("The option sorted_by of the foreign table names the column."))?;
     let none = pg_sys::InvalidOid;
@@ -180,20 +180,20 @@ fn column(relid: pg_sys::Oid, key: &Key) -> Result<(Ordered, Known)> {
             return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message).hint(hint));
         };
         let ordered = Ordered { number, operator, collation, nulls_first: key.nulls_first };
-        Ok((ordered, Known { type_, modifier, own_collation, family, input, strategy }))
+        Ok((ordered, PlannerColumn { type_, modifier, own_collation, family, input, strategy }))
     }
 }
 
 /// The leading part of a file's order that a query can use.
 #[derive(Debug)]
-struct Spoken {
+struct UsableOrder {
     columns: Vec<Ordered>,
     pathkeys: *mut pg_sys::List,
     /// For each pathkey, the number of columns up to it.
     up_to: Vec<usize>,
 }
 
-impl Spoken {
+impl UsableOrder {
     /// The columns that the first pathkeys stand for.
     fn columns(mut self, pathkeys: *const pg_sys::List) -> Vec<Ordered> {
         // SAFETY: a list or null.
@@ -214,7 +214,7 @@ unsafe fn spoken(
     rel: *mut pg_sys::RelOptInfo,
     relid: pg_sys::Oid,
     option: &CStr,
-) -> Result<Spoken> {
+) -> Result<UsableOrder> {
     let columns = columns(relid, option)?;
     let mut pathkeys = PgList::<pg_sys::PathKey>::new();
     let mut up_to = Vec::new();
@@ -241,7 +241,7 @@ unsafe fn spoken(
         }
     }
     let columns = columns.into_iter().map(|(ordered, _)| ordered).collect();
-    Ok(Spoken { columns, pathkeys: pathkeys.into_pg(), up_to })
+    Ok(UsableOrder { columns, pathkeys: pathkeys.into_pg(), up_to })
 }
 
 /// The part of the file's order that a query can use: pathkeys, and the columns that they stand for. `None` if it

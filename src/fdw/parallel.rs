@@ -7,7 +7,7 @@
 //!
 //! Only a process that reads the file from its start finds the line ends, checks the header, and knows where the first
 //! row begins. That is the process that requests a row first, leader or worker. So an error there is raised with COPY's
-//! context, and no row is lost if the leader does not take part. The rest is read as in a load (`pg::stretches`).
+//! context, and no row is lost if the leader does not take part. The rest is read as in a load (`pg::chunk_order`).
 //!
 //! **No process waits for one that may be waiting itself.** A row goes to the plan node above, which may request the
 //! next one late or never: its queue is full, it builds a hash table, or there is a LIMIT. So a process that holds an
@@ -25,23 +25,23 @@
 //! reads on from that line in order. If the file has been replaced since, a worker does not find it by name, and opens
 //! the leader's descriptor through the operating system.
 
-pub mod part;
+pub mod participant;
 
 use std::ffi::c_void;
 use std::rc::Rc;
 
 use pgrx::{pg_guard, pg_sys};
 
-use self::part::{Part, Shared};
+use self::participant::{Participant, Shared};
 use super::aggregate;
 use super::scan::Scan;
 use super::scan::open::open_in_worker;
 use crate::error::OrRaise;
 use crate::pg::build_id::check_build;
+use crate::pg::file_chunks::{FileChunks, FileState};
 use crate::pg::files::FileList;
 use crate::pg::parallel::at_detach;
 use crate::pg::points::point;
-use crate::pg::units::{FileState, Units};
 use crate::pg::worker_errors;
 
 /// # Safety
@@ -61,10 +61,10 @@ pub unsafe extern "C-unwind" fn estimate_dsm(
 fn shared_list(scan: &mut Scan) -> Option<(Rc<FileList>, Vec<u8>)> {
     let skips_nothing = scan.skips_nothing();
     let stream = scan.rows.as_mut().filter(|_| skips_nothing)?.stream_mut();
-    if stream.files().is_none() || !stream.tells_bytes() {
+    if stream.files().is_none() || !stream.is_searchable() {
         return None;
     }
-    stream.mark_splits(Units::is_large);
+    stream.mark_splits(FileChunks::is_large);
     let list = Rc::clone(stream.files()?);
     let bytes = list.write();
     Some((list, bytes))
@@ -138,11 +138,11 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
         }
         let shared = shared.cast::<Shared>();
         share(&mut *scan, shared);
-        let told = at_detach(context, gather, scan.cast());
-        if told {
+        let announces_end = at_detach(context, gather, scan.cast());
+        if announces_end {
             worker_errors::watch(context, (*(*node).ss.ps.state).es_query_cxt);
         }
-        (*scan).part = Some(Part::new(shared, 0, told));
+        (*scan).participant = Some(Participant::new(shared, 0, announces_end));
     }
 }
 
@@ -190,7 +190,7 @@ pub unsafe extern "C-unwind" fn initialize_worker(
         open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, (*shared).file).or_raise();
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
-        scan.part = Some(Part::new(shared, number, true));
+        scan.participant = Some(Participant::new(shared, number, true));
     }
 }
 

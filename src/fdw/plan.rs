@@ -9,9 +9,9 @@ use super::options::TableOptions;
 use super::order::{self, Ordered};
 use super::private::Wanted;
 use crate::error::OrRaise;
-use crate::pg::chunk::bytes_tell;
+use crate::pg::chunk::is_searchable;
 use crate::pg::compat;
-use crate::pg::copy_options::Shape;
+use crate::pg::copy_options::RecordShape;
 use crate::pg::hazard::Hazards;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
@@ -91,7 +91,7 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
             let total = dearer(total, per_row * (*rel).rows);
             let path = compat::create_foreignscan_path(root, rel, (*rel).rows, startup, total);
             // Without the option the client's encoding applies, which a worker does not know by itself.
-            let knows_encoding = options.copy.encoding.is_some() && options.copy.shape != Shape::Binary;
+            let knows_encoding = options.copy.encoding.is_some() && options.copy.shape != RecordShape::Binary;
             (*path).path.parallel_safe &= knows_encoding && !is_list;
             (*path).path.pathkeys = pathkeys;
             pg_sys::add_path(rel, path.cast());
@@ -129,7 +129,7 @@ fn has_chunks(options: &TableOptions) -> bool {
     // A process does not know how many rows the others have read.
     options.copy.limit.is_none()
         && size.is_some()
-        && encodings.is_ok_and(|encodings| bytes_tell(&encodings, &options.copy.dialect))
+        && encodings.is_ok_and(|encodings| is_searchable(&encodings, &options.copy.dialect))
 }
 
 /// # Safety
@@ -245,6 +245,6 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
         && options.copy.on_error == OnError::Stop
         && matches!(&options.location, Some(Location::File(_) | Location::Below(_)))
         && !(options.copy.by_name && has_defaults(relid))
-        && Hazards::new().types_are_safe(relid, options.copy.shape == Shape::Binary)
+        && Hazards::new().types_are_safe(relid, options.copy.shape == RecordShape::Binary)
         && filter::is_parallel_safe(&options, relid).or_raise()
 }

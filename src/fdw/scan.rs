@@ -13,8 +13,8 @@ use pgrx::pg_sys;
 
 use super::aggregate::sums::Aggregation;
 use super::options::TableOptions;
-use super::order::Check;
-use super::parallel::part::Part;
+use super::order::OrderCheck;
+use super::parallel::participant::Participant;
 use super::private::Wanted;
 use crate::error::Result;
 use crate::load::filter::RowFilter;
@@ -34,7 +34,7 @@ pub struct Scan {
     begun_in: pg_sys::SubTransactionId,
     wanted: Wanted,
     /// Check of the row order, if the plan relies on it.
-    order: Option<Check>,
+    order: Option<OrderCheck>,
     options: TableOptions,
     /// The function that makes the rows. With a filter, all columns of the file are in `first`.
     filter: Option<RowFilter>,
@@ -59,7 +59,7 @@ pub struct Scan {
     /// Bytes read by scans before a rescan, by workers that have ended, and by a load that replaced the scan.
     pub bytes_before: u64,
     /// This process's part, in a parallel scan.
-    pub part: Option<Part>,
+    pub participant: Option<Participant>,
     /// A load reads the file instead.
     pub is_replaced: bool,
 }
@@ -123,7 +123,7 @@ impl Scan {
 
     /// Are the reader's next records all rows of this process, with none to leave out?
     pub fn goes_on(&self) -> bool {
-        self.is_plain && self.skip_left == 0 && self.part.as_ref().is_none_or(Part::goes_on)
+        self.is_plain && self.skip_left == 0 && self.participant.as_ref().is_none_or(Participant::goes_on)
     }
 
     /// Does the scan convert no column?
@@ -133,20 +133,20 @@ impl Scan {
 
     /// Adds the bytes of workers that have ended, before the shared state is released.
     pub fn add_others(&mut self) {
-        self.bytes_before += self.part.as_ref().map_or((0, 0), Part::others).0;
+        self.bytes_before += self.participant.as_ref().map_or((0, 0), Participant::others).0;
     }
 
     /// Adds the bytes of the workers, and ends the sharing.
     pub fn take_others(&mut self) {
         self.add_others();
-        self.part = None;
+        self.participant = None;
     }
 
     /// Reports and ends this process's part, because the shared state will be released.
     pub fn stop_sharing(&mut self) {
-        if let (Some(part), Some(rows)) = (&mut self.part, &self.rows) {
-            part.report(rows);
-            part.end();
+        if let (Some(participant), Some(rows)) = (&mut self.participant, &self.rows) {
+            participant.report(rows);
+            participant.end();
         }
     }
 

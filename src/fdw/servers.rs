@@ -3,7 +3,7 @@
 //! A role may set a table's `filename` if it has pg_read_server_files, or if it has USAGE on a server with a directory
 //! that contains the file. The validator receives the options, but not the server. So if the role lacks
 //! pg_read_server_files, the validator accepts the file name for now ([`remember`]). The catalog is checked once the
-//! statement has stored the table ([`settle`]):
+//! statement has stored the table ([`check_pending`]):
 //!
 //! * at the end of the statement ([`end_statement`]);
 //! * before the table can be used, whenever the options of a table are read;
@@ -48,9 +48,9 @@ type Written = (pg_sys::Oid, Vec<(String, Vec<u8>)>);
 const MOST: usize = 10_000;
 
 thread_local! {
-    static TO_SETTLE: RefCell<Vec<Named>> = const { RefCell::new(Vec::new()) };
+    static PENDING: RefCell<Vec<Named>> = const { RefCell::new(Vec::new()) };
     /// Names that were checked within subtransactions.
-    static SETTLED: RefCell<HashSet<Named>> = RefCell::default();
+    static CHECKED: RefCell<HashSet<Named>> = RefCell::default();
     /// These names must be checked again.
     static AGAIN: Cell<bool> = const { Cell::new(false) };
     static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
@@ -100,7 +100,7 @@ pub fn remember(option: &'static str, value: &CStr) -> Result<()> {
         pg_sys::GetUserId()
     };
     let named = Named { option, value: value.to_bytes().to_vec(), by };
-    TO_SETTLE.with_borrow_mut(|list| {
+    PENDING.with_borrow_mut(|list| {
         if list.len() >= MOST {
             return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "too many foreign tables in one transaction"));
         }
@@ -112,15 +112,15 @@ pub fn remember(option: &'static str, value: &CStr) -> Result<()> {
 }
 
 /// Checks the pending options against the tables' servers. Guarded.
-pub fn settle() -> Result<()> {
-    if !has_to_settle() {
+pub fn check_pending() -> Result<()> {
+    if !has_pending() {
         return Ok(());
     }
-    let mut named: HashSet<Named> = TO_SETTLE.with_borrow(|list| list.iter().cloned().collect());
+    let mut named: HashSet<Named> = PENDING.with_borrow(|list| list.iter().cloned().collect());
     if AGAIN.get() {
-        SETTLED.with_borrow(|settled| named.extend(settled.iter().cloned()));
+        CHECKED.with_borrow(|checked| named.extend(checked.iter().cloned()));
     }
-    for (server, options) in written(Rows::Now) {
+    for (server, options) in written(CatalogRows::Now) {
         for (option, value) in &options {
             for named in named.iter().filter(|named| named.option == option && named.value == *value) {
                 check(server, named)?;
@@ -131,15 +131,15 @@ pub fn settle() -> Result<()> {
     let mut remembered = HashSet::new();
     // SAFETY: reads a variable of this process.
     if unsafe { pg_sys::GetCurrentTransactionNestLevel() } > 1 {
-        remembered = SETTLED.with_borrow(|settled| settled.clone());
+        remembered = CHECKED.with_borrow(|checked| checked.clone());
         remembered.extend(named);
         let options: HashSet<(String, Vec<u8>)> =
-            written(Rows::OnceMore).into_iter().flat_map(|(_, options)| options).collect();
+            written(CatalogRows::OnceMore).into_iter().flat_map(|(_, options)| options).collect();
         remembered.retain(|named| options.contains(&(named.option.to_string(), named.value.clone())));
     }
-    TO_SETTLE.with_borrow_mut(Vec::clear);
+    PENDING.with_borrow_mut(Vec::clear);
     AGAIN.set(false);
-    SETTLED.set(remembered);
+    CHECKED.set(remembered);
     Ok(())
 }
 
@@ -154,7 +154,8 @@ fn check(server: pg_sys::Oid, named: &Named) -> Result<()> {
         ("program", None) => Ok(()),
         (_, Some(directory)) => {
             check_usage(server, named.by)?;
-            // A name outside the directory is an error even here: if the server lost the option, the table would read it.
+            // A name outside the directory is an error even here: if the server lost the option, the table would read
+            // it.
             let name = CString::new(named.value.as_slice()).unwrap_or_default();
             Below::new(server, &directory, &name).check_spelling()
         }
@@ -173,7 +174,7 @@ pub fn no_programs(server: pg_sys::Oid) -> Error {
 
 /// The rows of a catalog to visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rows {
+enum CatalogRows {
     /// Rows as they are now, including the last command's.
     Now,
     /// Also dead rows, which may come back when a subtransaction is rolled back.
@@ -181,7 +182,7 @@ enum Rows {
 }
 
 /// Servers and options of foreign tables that this transaction has created or altered. Guarded.
-fn written(which: Rows) -> Vec<Written> {
+fn written(which: CatalogRows) -> Vec<Written> {
     let mut found = Vec::new();
     // SAFETY: guarded calls; the row of a table begins with its oid and its server's, and ends with its options.
     unsafe {
@@ -199,14 +200,18 @@ fn written(which: Rows) -> Vec<Written> {
 }
 
 /// Visits the rows of a catalog. Guarded.
-fn each_row(catalog: pg_sys::Oid, which: Rows, mut look: impl FnMut(pg_sys::HeapTuple, &[Option<pg_sys::Datum>])) {
+fn each_row(
+    catalog: pg_sys::Oid,
+    which: CatalogRows,
+    mut look: impl FnMut(pg_sys::HeapTuple, &[Option<pg_sys::Datum>]),
+) {
     // SAFETY: guarded calls on a catalog; there is room for each attribute.
     unsafe {
         let lock = pg_sys::AccessShareLock.cast_signed();
         let relation = pg_sys::table_open(catalog, lock);
         let snapshot = match which {
-            Rows::Now => &raw mut pg_sys::SnapshotSelfData,
-            Rows::OnceMore => &raw mut pg_sys::SnapshotAnyData,
+            CatalogRows::Now => &raw mut pg_sys::SnapshotSelfData,
+            CatalogRows::OnceMore => &raw mut pg_sys::SnapshotAnyData,
         };
         let none = std::ptr::null_mut();
         let scan = pg_sys::systable_beginscan(relation, pg_sys::InvalidOid, false, snapshot, 0, none);
@@ -233,7 +238,7 @@ unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _
         XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE, XACT_EVENT_PREPARE,
     };
     match event {
-        XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => settle_guarded(),
+        XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => check_pending_guarded(),
         XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => forget(),
         _ => (),
     }
@@ -248,39 +253,39 @@ unsafe extern "C-unwind" fn at_subtransaction_end(
     _argument: *mut c_void,
 ) {
     if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
-        unsettle();
+        require_check();
     }
 }
 
 /// # Safety
 /// Called by the server.
 #[pg_guard]
-extern "C-unwind" fn settle_guarded() {
-    settle().or_raise();
+extern "C-unwind" fn check_pending_guarded() {
+    check_pending().or_raise();
 }
 
 /// Clears all names. Raises nothing.
 extern "C-unwind" fn forget() {
-    TO_SETTLE.with_borrow_mut(Vec::clear);
-    SETTLED.set(HashSet::new());
+    PENDING.with_borrow_mut(Vec::clear);
+    CHECKED.set(HashSet::new());
     AGAIN.set(false);
 }
 
 /// Makes checked names pending again. Raises nothing.
-extern "C-unwind" fn unsettle() {
-    AGAIN.set(SETTLED.with_borrow(|settled| !settled.is_empty()));
+extern "C-unwind" fn require_check() {
+    AGAIN.set(CHECKED.with_borrow(|checked| !checked.is_empty()));
 }
 
 /// Checks pending names at the end of a utility statement. May raise; a plain frame.
 pub fn end_statement() {
-    if has_to_settle() {
-        settle_guarded();
+    if has_pending() {
+        check_pending_guarded();
     }
 }
 
 /// Are names pending? Raises nothing.
-fn has_to_settle() -> bool {
-    AGAIN.get() || TO_SETTLE.with_borrow(|list| !list.is_empty())
+fn has_pending() -> bool {
+    AGAIN.get() || PENDING.with_borrow(|list| !list.is_empty())
 }
 
 /// # Safety
@@ -316,7 +321,7 @@ extern "C-unwind" fn keep_directory(server: pg_sys::Oid) {
     // SAFETY: guarded calls; a row of the catalog has these attributes, the first one its oid, the last one its
     // options.
     unsafe {
-        each_row(pg_sys::ForeignServerRelationId, Rows::Now, |_, values| {
+        each_row(pg_sys::ForeignServerRelationId, CatalogRows::Now, |_, values| {
             let [Some(oid), .., options] = *values else { return };
             if oid.value() as u32 == server.to_u32() {
                 let options = options.map(|options| stored(pg_sys::untransformRelOptions(options))).unwrap_or_default();

@@ -9,7 +9,7 @@
 //! the sizes. It reads no byte that has not arrived yet, and accepts a size only if COPY would accept it.
 //!
 //! The tricky point is a broken record. COPY converts a field before it looks at the next one, so an invalid value is
-//! reported before any damage behind it. Such a record is therefore returned up to the damage ([`Next::Broken`]).
+//! reported before any damage behind it. Such a record is therefore returned up to the damage ([`NextItem::Broken`]).
 //! [`Fields`] has the fields before the damage, and the [`Fault`] of the first field behind them.
 //!
 //! Messages are those of `ReceiveCopyBinaryHeader`, `NextCopyFrom` and `CopyReadBinaryAttribute`
@@ -98,7 +98,7 @@ pub fn first_record(bytes: &[u8]) -> Option<u64> {
 
 /// The item at the start of the unread bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextItem {
     /// A record of this many bytes.
     Record(usize),
     /// The end marker.
@@ -112,27 +112,27 @@ pub enum Next {
 /// Looks at the start of `bytes`. `fields`: the number of fields of each record, if it is known.
 #[inline]
 #[must_use]
-pub fn next(bytes: &[u8], fields: Option<usize>) -> Next {
-    let Some(count) = bytes.first_chunk().map(|count| i16::from_be_bytes(*count)) else { return Next::Partial };
+pub fn next(bytes: &[u8], fields: Option<usize>) -> NextItem {
+    let Some(count) = bytes.first_chunk().map(|count| i16::from_be_bytes(*count)) else { return NextItem::Partial };
     if count == MARKER {
-        return Next::Marker;
+        return NextItem::Marker;
     }
     let count = match usize::try_from(count) {
         Ok(count) if fields.is_none_or(|fields| fields == count) => count,
-        _ => return Next::Broken(2),
+        _ => return NextItem::Broken(2),
     };
     let mut at = 2;
     for _ in 0..count {
-        let Some(size) = word(bytes, at) else { return Next::Partial };
+        let Some(size) = word(bytes, at) else { return NextItem::Partial };
         at += 4;
         if size != NULL {
             match usize::try_from(size) {
                 Ok(size) if value_fits(at, size) => at += size,
-                _ => return Next::Broken(at),
+                _ => return NextItem::Broken(at),
             }
         }
     }
-    if at <= bytes.len() { Next::Record(at) } else { Next::Partial }
+    if at <= bytes.len() { NextItem::Record(at) } else { NextItem::Partial }
 }
 
 /// Why a field of a broken record cannot be read.
@@ -253,19 +253,19 @@ mod tests {
     #[test]
     fn records() {
         let record = b"\0\x03\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\0rest";
-        assert_eq!(next(record, Some(3)), Next::Record(16));
-        assert_eq!(next(record, None), Next::Record(16));
-        assert_eq!(next(record, Some(2)), Next::Broken(2));
+        assert_eq!(next(record, Some(3)), NextItem::Record(16));
+        assert_eq!(next(record, None), NextItem::Record(16));
+        assert_eq!(next(record, Some(2)), NextItem::Broken(2));
         for length in 0..16 {
-            assert_eq!(next(&record[..length], Some(3)), Next::Partial, "{length}");
+            assert_eq!(next(&record[..length], Some(3)), NextItem::Partial, "{length}");
         }
-        assert_eq!(next(b"\xff\xff", Some(3)), Next::Marker);
-        assert_eq!(next(b"\xff\xfe", None), Next::Broken(2));
-        assert_eq!(next(b"\0\0", Some(0)), Next::Record(2));
-        assert_eq!(next(b"\0\x01\xff\xff\xff\xfe", Some(1)), Next::Broken(6));
-        assert_eq!(next(b"\0\x01\x3f\xff\xff\xff", Some(1)), Next::Broken(6));
-        assert_eq!(next(b"\0\x01\x3f\xff\xff\xf0", Some(1)), Next::Partial);
-        assert_eq!(next(b"\0\x02\0\0\0\x01a\x7f\xff\xff\xff", Some(2)), Next::Broken(11));
+        assert_eq!(next(b"\xff\xff", Some(3)), NextItem::Marker);
+        assert_eq!(next(b"\xff\xfe", None), NextItem::Broken(2));
+        assert_eq!(next(b"\0\0", Some(0)), NextItem::Record(2));
+        assert_eq!(next(b"\0\x01\xff\xff\xff\xfe", Some(1)), NextItem::Broken(6));
+        assert_eq!(next(b"\0\x01\x3f\xff\xff\xff", Some(1)), NextItem::Broken(6));
+        assert_eq!(next(b"\0\x01\x3f\xff\xff\xf0", Some(1)), NextItem::Partial);
+        assert_eq!(next(b"\0\x02\0\0\0\x01a\x7f\xff\xff\xff", Some(2)), NextItem::Broken(11));
     }
 
     #[test]

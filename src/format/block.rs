@@ -19,7 +19,7 @@
 //! row are not used; the caller decodes it as a single row, which handles all cases. A record with another number of
 //! fields ends the block.
 //!
-//! Values are made for [`crate::tuple::Layout::form_decoded`], see [`Source`].
+//! Values are made for [`crate::tuple::Layout::form_decoded`], see [`ColumnForm`].
 #![allow(unsafe_code, reason = "calls of what only some machines can do")]
 
 mod column;
@@ -32,7 +32,7 @@ use crate::convert::{Datum, Decoder, varlena};
 use crate::raw;
 use crate::reader::Reader;
 use crate::scan::RecordEnd;
-use crate::tuple::Source;
+use crate::tuple::ColumnForm;
 
 /// The most rows of a block.
 const ROWS: usize = 32;
@@ -47,7 +47,7 @@ const PAUSE: usize = 1000;
 
 /// The target of a field.
 #[derive(Debug, Clone, Copy)]
-pub struct Column {
+pub struct FieldTarget {
     /// Converts the field.
     pub decoder: Decoder,
     /// Index of the value in a row.
@@ -60,9 +60,9 @@ pub struct Column {
 #[derive(Debug)]
 pub struct Block {
     /// The target of each field of a record; `None` for a field that is not needed.
-    columns: Box<[Option<Column>]>,
+    columns: Box<[Option<FieldTarget>]>,
     /// The form of each attribute's values.
-    sources: Box<[Source]>,
+    column_forms: Box<[ColumnForm]>,
     /// Values of all rows, row by row.
     values: Box<[Datum]>,
     nulls: Box<[bool]>,
@@ -80,8 +80,8 @@ pub struct Block {
 
 /// A row of a block.
 #[derive(Debug)]
-pub struct Row<'a> {
-    /// The values; those of a [`Source::Raw`] attribute are made by [`raw::pack`].
+pub struct BlockRow<'a> {
+    /// The values; those of a [`ColumnForm::Raw`] attribute are made by [`raw::pack`].
     pub values: &'a mut [Datum],
     /// Whether each value is NULL.
     pub nulls: &'a mut [bool],
@@ -90,7 +90,7 @@ pub struct Row<'a> {
 /// Consecutive rows of a block.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// The values, row by row; those of a [`Source::Raw`] attribute are made by [`raw::pack`].
+    /// The values, row by row; those of a [`ColumnForm::Raw`] attribute are made by [`raw::pack`].
     pub values: &'a [Datum],
     /// Whether each value is NULL.
     pub nulls: &'a [bool],
@@ -107,18 +107,19 @@ impl Block {
     /// Returns `None` if a column names an attribute that does not exist or that another column has, or if values are
     /// much larger than their fields: a block has many.
     #[must_use]
-    pub fn new(columns: Vec<Option<Column>>, attributes: usize) -> Option<Block> {
-        let mut sources = vec![Source::Exact; attributes];
+    pub fn new(columns: Vec<Option<FieldTarget>>, attributes: usize) -> Option<Block> {
+        let mut column_forms = vec![ColumnForm::Exact; attributes];
         for column in columns.iter().flatten() {
             if column.decoder.least_size() > MOST_PADDED {
                 return None;
             }
-            let source = sources.get_mut(column.attribute).filter(|source| **source == Source::Exact)?;
-            *source = if column.decoder.is_bytes() { Source::Raw } else { Source::Padded };
+            let column_form =
+                column_forms.get_mut(column.attribute).filter(|column_form| **column_form == ColumnForm::Exact)?;
+            *column_form = if column.decoder.is_bytes() { ColumnForm::Raw } else { ColumnForm::Padded };
         }
         (!columns.is_empty()).then(|| Block {
             columns: columns.into(),
-            sources: sources.into(),
+            column_forms: column_forms.into(),
             values: vec![0; ROWS * attributes].into(),
             nulls: vec![true; ROWS * attributes].into(),
             odd: [false; ROWS],
@@ -133,8 +134,8 @@ impl Block {
 
     /// The form of each attribute's values.
     #[must_use]
-    pub fn sources(&self) -> &[Source] {
-        &self.sources
+    pub fn column_forms(&self) -> &[ColumnForm] {
+        &self.column_forms
     }
 
     /// Whether the reader's current record is in the block, so that [`Block::row`] need not decode it.
@@ -158,7 +159,7 @@ impl Block {
     /// addresses until this function is called for a record outside the block, provided that the reader gets no other
     /// bytes.
     #[inline]
-    pub fn row(&mut self, reader: &Reader) -> Option<Row<'_>> {
+    pub fn row(&mut self, reader: &Reader) -> Option<BlockRow<'_>> {
         let (batch, record) = reader.place_in_batch()?;
         if batch != self.batch || !(self.first..self.first + self.rows).contains(&record) {
             if self.pause > 0 {
@@ -172,9 +173,9 @@ impl Block {
         if self.odd.get(row).is_none_or(|&odd| odd) {
             return None;
         }
-        let attributes = self.sources.len();
+        let attributes = self.column_forms.len();
         let at = row * attributes..(row + 1) * attributes;
-        Some(Row { values: self.values.get_mut(at.clone())?, nulls: self.nulls.get_mut(at)? })
+        Some(BlockRow { values: self.values.get_mut(at.clone())?, nulls: self.nulls.get_mut(at)? })
     }
 
     /// Returns the reader's current record, which [`Block::row`] has returned before, and the rows behind it that are
@@ -185,7 +186,7 @@ impl Block {
         let rest = self.odd.get(first..self.rows)?;
         let rows = rest.iter().take(most).take_while(|&&odd| !odd).count();
         reader.pass_known(rows.checked_sub(1)?);
-        let attributes = self.sources.len();
+        let attributes = self.column_forms.len();
         let at = first * attributes..(first + rows) * attributes;
         Some(Run { values: self.values.get(at.clone())?, nulls: self.nulls.get(at)?, attributes, rows })
     }
@@ -195,8 +196,8 @@ impl Block {
     /// # Safety
     /// The arrays are those of the row that [`Block::row`] returned last, and this is the first call for that row.
     pub unsafe fn make_datums(&mut self, values: *mut Datum, nulls: *const bool) -> Option<()> {
-        for (i, _) in self.sources.iter().enumerate().filter(|&(_, &source)| source == Source::Raw) {
-            // SAFETY: this function's contract covers the arrays, which are as long as `sources`; the values were
+        for (i, _) in self.column_forms.iter().enumerate().filter(|&(_, &column_form)| column_form == ColumnForm::Raw) {
+            // SAFETY: this function's contract covers the arrays, which are as long as `column_forms`; the values were
             // packed, and their bytes live as long as the row.
             unsafe {
                 if !*nulls.add(i) {
@@ -262,7 +263,7 @@ impl Block {
                 values: &mut [],
                 nulls: &mut [],
                 odd: &mut self.odd,
-                attributes: self.sources.len(),
+                attributes: self.column_forms.len(),
                 arena: &mut self.arena,
                 unescaped: &mut self.unescaped,
             };

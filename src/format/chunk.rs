@@ -6,8 +6,8 @@
 //!                 ^ Edge.record            ^ next Edge.record
 //! ```
 //!
-//! The file is divided into ranges of equal length (`stretch` in the code). Chunk k is the records that end in range k;
-//! the bytes of its first record may begin in the ranges before.
+//! The file is divided into ranges of equal length. Chunk k is the records that end in range k; the bytes of its
+//! first record may begin in the ranges before.
 //!
 //! A process can read any range at any time. But only the bytes before a range decide where its first record begins,
 //! and whether its first byte is quoted. So ranges are *cut* in order: the process that has range k waits for the
@@ -37,7 +37,7 @@
 use memchr::memmem;
 
 use crate::dialect::{Dialect, EndMarker, Eol};
-use crate::reader::Place;
+use crate::reader::RecordStart;
 use crate::scan::{self, Carry, Scanner};
 use crate::walk::Walk;
 
@@ -63,15 +63,15 @@ pub struct Edge {
 impl Edge {
     /// Returns the edge at the start of a record.
     #[must_use]
-    pub fn at(place: Place) -> Edge {
-        let Place { offset, lines, .. } = place;
+    pub fn at(place: RecordStart) -> Edge {
+        let RecordStart { offset, lines, .. } = place;
         Edge { carry: Carry::default(), record: offset, lines_before_record: lines, lines, walk: Walk::at(offset) }
     }
 
     /// Returns the start of the record at the edge.
     #[must_use]
-    pub fn place(&self, eol: Eol) -> Place {
-        Place { eol, offset: self.record, lines: self.lines_before_record }
+    pub fn place(&self, eol: Eol) -> RecordStart {
+        RecordStart { eol, offset: self.record, lines: self.lines_before_record }
     }
 }
 
@@ -117,9 +117,9 @@ fn measure(len: usize, offset: u64, edge: Edge, length: u64) -> Cut {
 }
 
 /// [`Cutter::cut`] of a range of the binary format.
-fn walk(stretch: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
+fn walk(range: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
     let mut walk = edge.walk;
-    let walked = walk.pass(stretch, offset, edge.record, fields);
+    let walked = walk.pass(range, offset, edge.record, fields);
     let lines_before_record = edge.lines_before_record + walked.records;
     let end = usize::try_from(walked.record.saturating_sub(offset)).ok().filter(|_| walked.records > 0);
     let next = Edge { record: walked.record, lines_before_record, walk, ..edge };
@@ -164,11 +164,11 @@ impl Cutter {
 
     /// Surveys a range, independent of its position in the file.
     #[must_use]
-    pub fn survey(&self, stretch: &[u8]) -> Survey {
-        let stretch = if self.ends == Ends::Lines { stretch } else { &[] };
-        let ends = self.scanner.survey(stretch);
+    pub fn survey(&self, range: &[u8]) -> Survey {
+        let range = if self.ends == Ends::Lines { range } else { &[] };
+        let ends = self.scanner.survey(range);
         let may_be = self.marker && self.scanner.has_backslash(&ends);
-        Survey { ends, suspicious: may_be && self.has_marker(stretch, false) }
+        Survey { ends, suspicious: may_be && self.has_marker(range, false) }
     }
 
     /// Whether the range consists of ASCII without a NUL.
@@ -180,13 +180,13 @@ impl Cutter {
     /// Cuts the range at `offset` of the file, given its survey and the edge before it. The length of each range but
     /// the last one is a multiple of [`BLOCK`].
     #[must_use]
-    pub fn cut(&self, stretch: &[u8], survey: &Survey, offset: u64, edge: Edge) -> Cut {
+    pub fn cut(&self, range: &[u8], survey: &Survey, offset: u64, edge: Edge) -> Cut {
         match self.ends {
             Ends::Lines => (),
-            Ends::Stride(length) => return measure(stretch.len(), offset, edge, length),
-            Ends::Sizes(fields) => return walk(stretch, offset, edge, fields),
+            Ends::Stride(length) => return measure(range.len(), offset, edge, length),
+            Ends::Sizes(fields) => return walk(range, offset, edge, fields),
         }
-        let state = self.scanner.cut_surveyed(stretch, &survey.ends, edge.carry);
+        let state = self.scanner.cut_surveyed(range, &survey.ends, edge.carry);
         let mut next = Edge { carry: state.carry(), lines: edge.lines + state.seen(), ..edge };
         if let Some(end) = state.last {
             next.record = offset + end as u64;
@@ -197,31 +197,31 @@ impl Cutter {
             end: state.last,
             most_records: next.lines_before_record - edge.lines_before_record,
             ended: false,
-            suspicious: self.marker && self.is_suspicious(stretch, survey, offset, edge),
+            suspicious: self.marker && self.is_suspicious(range, survey, offset, edge),
         }
     }
 
-    /// Whether an end marker may end in `stretch`. In CSV a marker must begin a record; in text its backslash must not
+    /// Whether an end marker may end in `range`. In CSV a marker must begin a record; in text its backslash must not
     /// be escaped by another one. A marker that crosses the edge is found in the range behind it: its record does not
     /// end before the edge.
-    fn is_suspicious(&self, stretch: &[u8], survey: &Survey, offset: u64, edge: Edge) -> bool {
+    fn is_suspicious(&self, range: &[u8], survey: &Survey, offset: u64, edge: Edge) -> bool {
         let crosses = if self.csv { edge.record + 1 == offset } else { edge.carry.escapes_next() };
-        if crosses && stretch.starts_with(b".") {
+        if crosses && range.starts_with(b".") {
             return true;
         }
         if self.csv {
-            return survey.suspicious || (edge.record == offset && stretch.starts_with(b"\\."));
+            return survey.suspicious || (edge.record == offset && range.starts_with(b"\\."));
         }
-        if crosses { self.has_marker(stretch, true) } else { survey.suspicious }
+        if crosses { self.has_marker(range, true) } else { survey.suspicious }
     }
 
-    /// Whether `stretch` may contain an end marker, not counting one at its first byte in CSV. `escape`: in text, the
+    /// Whether `range` may contain an end marker, not counting one at its first byte in CSV. `escape`: in text, the
     /// first byte is escaped.
-    fn has_marker(&self, stretch: &[u8], escape: bool) -> bool {
+    fn has_marker(&self, range: &[u8], escape: bool) -> bool {
         // Most files have no backslash, and a search for one byte takes half the time.
-        let Some(first) = memchr::memchr(b'\\', stretch) else { return false };
-        self.finder.find_iter(stretch.get(first..).unwrap_or_default()).any(|at| {
-            let before = stretch.get(..first + at).unwrap_or_default();
+        let Some(first) = memchr::memchr(b'\\', range) else { return false };
+        self.finder.find_iter(range.get(first..).unwrap_or_default()).any(|at| {
+            let before = range.get(..first + at).unwrap_or_default();
             if self.csv {
                 return before.last().is_some_and(|&b| b == b'\n' || b == b'\r');
             }

@@ -27,7 +27,7 @@ const LONGEST_KEY: usize = 256;
 
 /// The kind of a key's value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// The line has no such key.
     #[default]
     Missing,
@@ -84,7 +84,7 @@ pub fn unescape(raw: &[u8], out: &mut Vec<u8>, encode: Encode<'_>) {
 /// A value in the line.
 #[derive(Debug, Clone, Default)]
 struct Found {
-    kind: Kind,
+    kind: ValueKind,
     /// Its text, with the quotes of a string.
     at: Range<usize>,
 }
@@ -151,7 +151,7 @@ impl Object {
     }
 
     fn walk(&mut self, line: &[u8], unicode: Unicode, known: bool, encode: Encode<'_>) -> Option<()> {
-        self.found.iter_mut().for_each(|found| found.kind = Kind::Missing);
+        self.found.iter_mut().for_each(|found| found.kind = ValueKind::Missing);
         self.others.clear();
         self.lacks_memory = false;
         let mut tokens = Tokens::new(line, unicode);
@@ -169,17 +169,18 @@ impl Object {
             tokens.skip_blanks();
             let from = tokens.at;
             let kind = match tokens.next()? {
-                Token::Scalar(Scalar::Null) => Kind::Null,
-                Token::Scalar(Scalar::Bool(_) | Scalar::Number(..)) => Kind::Bare,
+                Token::Scalar(Scalar::Null) => ValueKind::Null,
+                Token::Scalar(Scalar::Bool(_) | Scalar::Number(..)) => ValueKind::Bare,
                 Token::Scalar(Scalar::Text(text)) => {
                     if text.escaped {
-                        Kind::Escaped
+                        ValueKind::Escaped
                     } else {
-                        Kind::Text
+                        ValueKind::Text
                     }
                 }
                 container @ (Token::OpenObject | Token::OpenArray) => {
-                    let kind = if matches!(container, Token::OpenObject) { Kind::Object } else { Kind::Array };
+                    let kind =
+                        if matches!(container, Token::OpenObject) { ValueKind::Object } else { ValueKind::Array };
                     if known {
                         pass(&mut tokens)?
                     } else {
@@ -242,9 +243,9 @@ impl Object {
     /// Returns the kind and the text of a key's value in the current line.
     #[inline]
     #[must_use]
-    pub fn value<'a>(&self, key: usize, line: &'a [u8]) -> (Kind, &'a [u8]) {
-        let Some(found) = self.found.get(key).filter(|found| found.kind != Kind::Missing) else {
-            return (Kind::Missing, &[]);
+    pub fn value<'a>(&self, key: usize, line: &'a [u8]) -> (ValueKind, &'a [u8]) {
+        let Some(found) = self.found.get(key).filter(|found| found.kind != ValueKind::Missing) else {
+            return (ValueKind::Missing, &[]);
         };
         (found.kind, line.get(found.at.clone()).unwrap_or_default())
     }
@@ -305,7 +306,7 @@ mod tests {
     }
 
     /// Kind and text of a key's value.
-    fn found(object: &Object, key: &str, line: &str) -> (Kind, String) {
+    fn found(object: &Object, key: &str, line: &str) -> (ValueKind, String) {
         let (kind, raw) = object.value(object.key(key.as_bytes()).unwrap(), line.as_bytes());
         (kind, String::from_utf8(raw.to_vec()).unwrap())
     }
@@ -316,24 +317,24 @@ mod tests {
         let line = r#" { "a" : 1.5e3 ,"x":[{"a":2}] , "Ä":"\u00e9\n", "":{ "b":[] } ,"b":null, "y" : "}" } "#;
         for _ in 0..2 {
             assert_eq!(o.read(line.as_bytes()), Some(()));
-            assert_eq!(found(&o, "a", line), (Kind::Bare, "1.5e3".into()));
-            assert_eq!(found(&o, "Ä", line), (Kind::Escaped, r#""\u00e9\n""#.into()));
-            assert_eq!(found(&o, "", line), (Kind::Object, r#"{ "b":[] }"#.into()));
-            assert_eq!(found(&o, "b", line), (Kind::Null, "null".into()));
-            assert_eq!(found(&o, "long key", line).0, Kind::Missing);
+            assert_eq!(found(&o, "a", line), (ValueKind::Bare, "1.5e3".into()));
+            assert_eq!(found(&o, "Ä", line), (ValueKind::Escaped, r#""\u00e9\n""#.into()));
+            assert_eq!(found(&o, "", line), (ValueKind::Object, r#"{ "b":[] }"#.into()));
+            assert_eq!(found(&o, "b", line), (ValueKind::Null, "null".into()));
+            assert_eq!(found(&o, "long key", line).0, ValueKind::Missing);
             assert_eq!(others(&o, line), r#"{"x":[{"a":2}], "y" : "}"}"#);
         }
         // Other keys at the known positions, keys in capitals, keys with escapes.
         let line = r#"{"b":[1],"A":true,"\u0061":false,"\u0041":"","b":2}"#;
         for _ in 0..2 {
             assert_eq!(o.read(line.as_bytes()), Some(()));
-            assert_eq!(found(&o, "b", line), (Kind::Bare, "2".into()));
-            assert_eq!(found(&o, "a", line), (Kind::Bare, "false".into()));
-            assert_eq!(found(&o, "", line).0, Kind::Missing);
+            assert_eq!(found(&o, "b", line), (ValueKind::Bare, "2".into()));
+            assert_eq!(found(&o, "a", line), (ValueKind::Bare, "false".into()));
+            assert_eq!(found(&o, "", line).0, ValueKind::Missing);
             assert_eq!(others(&o, line), r#"{"A":true, "\u0041":""}"#);
         }
         assert_eq!(o.read(b"{ }"), Some(()));
-        assert_eq!((found(&o, "a", "{ }").0, others(&o, "{ }").as_str()), (Kind::Missing, "{}"));
+        assert_eq!((found(&o, "a", "{ }").0, others(&o, "{ }").as_str()), (ValueKind::Missing, "{}"));
     }
 
     #[test]
@@ -381,7 +382,7 @@ mod tests {
         assert!(latin.read_known(line, &mut |code, out| out.push(code as u8)).is_some());
         let mut latin = Object::new(&[b"\xe4"], false, Charset::SingleByte);
         assert!(latin.read_known(line, &mut |code, out| out.push(code as u8)).is_some());
-        assert_eq!(latin.value(0, line), (Kind::Array, &br#"[{"\u00e4":"]"}]"#[..]));
+        assert_eq!(latin.value(0, line), (ValueKind::Array, &br#"[{"\u00e4":"]"}]"#[..]));
     }
 
     #[test]
@@ -426,15 +427,15 @@ mod tests {
                     let last = members.iter().rev().find(|(at, ..)| KEYS[*at] == key);
                     let expected = last.map_or("", |(_, value, _)| value.trim_matches([' ', '\t', '\r', '\n']));
                     let (kind, raw) = found(&o, key, &line);
-                    prop_assert_eq!(if kind == Kind::Missing { "" } else { raw.as_str() }, expected);
+                    prop_assert_eq!(if kind == ValueKind::Missing { "" } else { raw.as_str() }, expected);
                     let first = expected.bytes().next();
                     let is = match first {
-                        None => kind == Kind::Missing,
-                        Some(b'"') => kind == if expected.contains('\\') { Kind::Escaped } else { Kind::Text },
-                        Some(b'{') => kind == Kind::Object,
-                        Some(b'[') => kind == Kind::Array,
-                        Some(b'n') => kind == Kind::Null,
-                        Some(_) => kind == Kind::Bare,
+                        None => kind == ValueKind::Missing,
+                        Some(b'"') => kind == if expected.contains('\\') { ValueKind::Escaped } else { ValueKind::Text },
+                        Some(b'{') => kind == ValueKind::Object,
+                        Some(b'[') => kind == ValueKind::Array,
+                        Some(b'n') => kind == ValueKind::Null,
+                        Some(_) => kind == ValueKind::Bare,
                     };
                     prop_assert!(is, "{:?} {}", kind, expected);
                 }

@@ -3,7 +3,7 @@
 //! It is the oracle of the tests and of the fuzz targets: it has no buffers, bitmaps or batches. Tests against a server
 //! show that the exact readers themselves agree with COPY.
 
-pub mod stretches;
+pub mod chunks;
 pub mod tolerant;
 
 use crate::dialect::{Dialect, Eol};

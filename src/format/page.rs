@@ -413,20 +413,20 @@ impl PageBatch {
 /// As [`ptr::copy_nonoverlapping`].
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    type Piece = [u64; 2];
-    const PIECE: usize = size_of::<Piece>();
+    type Lane = [u64; 2];
+    const LANE: usize = size_of::<Lane>();
     // SAFETY: this function's contract; all pieces are within `len` bytes.
     unsafe {
-        if !(PIECE..=16 * PIECE).contains(&len) {
+        if !(LANE..=16 * LANE).contains(&len) {
             return ptr::copy_nonoverlapping(from, to, len);
         }
-        let last = len - PIECE;
+        let last = len - LANE;
         let mut at = 0;
         while at < last {
-            to.add(at).cast::<Piece>().write_unaligned(from.add(at).cast::<Piece>().read_unaligned());
-            at += PIECE;
+            to.add(at).cast::<Lane>().write_unaligned(from.add(at).cast::<Lane>().read_unaligned());
+            at += LANE;
         }
-        to.add(last).cast::<Piece>().write_unaligned(from.add(last).cast::<Piece>().read_unaligned());
+        to.add(last).cast::<Lane>().write_unaligned(from.add(last).cast::<Lane>().read_unaligned());
     }
 }
 

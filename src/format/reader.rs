@@ -127,7 +127,7 @@ pub struct Settings {
 
 /// The start of a record in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordStart {
     /// How lines end.
     pub eol: Eol,
     /// Offset of its first byte.
@@ -358,12 +358,12 @@ impl Reader {
             // Lines that are not counted yet are counted on request, or before the bytes go. For a chunk this is
             // mostly never needed.
             if self.chunk_lines.is_some() {
-                self.settle_lines();
+                self.count_lines();
             }
             if self.split_ahead(scanner) {
                 return self.advance();
             }
-            self.settle_lines();
+            self.count_lines();
             let tail = self.window.bytes().get(self.chunk_end..self.complete_end()).unwrap_or_default();
             scanner.cut(tail, &mut self.cut);
             if let Some(last) = self.cut.last {

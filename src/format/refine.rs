@@ -56,7 +56,7 @@ impl Default for Refinement {
 }
 
 impl Refinement {
-    /// Whether it changes no text.
+    /// Whether the refinement changes no text.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Refinement::default()

@@ -56,7 +56,7 @@ impl Separator {
         self.len == 0
     }
 
-    /// Whether it has more than one byte.
+    /// Whether the separator has more than one byte.
     #[inline(always)]
     #[must_use]
     pub fn is_long(&self) -> bool {

@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 
 /// The type that a template is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TemplateType {
     /// A date. A time in the text is read but is not part of the value.
     Date,
     /// A time of day.
@@ -85,7 +85,7 @@ const MONTHS: [&[u8]; 12] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum Token {
     Field(Field),
     /// These bytes must be in the text.
     Literal(Vec<u8>),
@@ -94,8 +94,8 @@ enum Piece {
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    pieces: Vec<Piece>,
-    kind: Kind,
+    tokens: Vec<Token>,
+    kind: TemplateType,
 }
 
 /// An error in a template.
@@ -162,8 +162,8 @@ fn days(year: u32, month: u32) -> u32 {
 
 impl Template {
     /// Parses a template for values of this type.
-    pub fn new(template: &[u8], kind: Kind) -> Result<Template, BadTemplate> {
-        let mut pieces: Vec<Piece> = Vec::new();
+    pub fn new(template: &[u8], kind: TemplateType) -> Result<Template, BadTemplate> {
+        let mut tokens: Vec<Token> = Vec::new();
         let mut rest = template;
         while let [first, tail @ ..] = rest {
             let literal: &[u8] = if *first == b'"' {
@@ -173,19 +173,19 @@ impl Template {
             } else if first.is_ascii_alphanumeric() {
                 let field = FIELDS.iter().find_map(|(name, field)| Some((*field, without(rest, name.as_bytes())?)));
                 let (field, behind) = field.ok_or(BadTemplate::Unknown(template.len() - rest.len()))?;
-                pieces.push(Piece::Field(field));
+                tokens.push(Token::Field(field));
                 rest = behind;
                 continue;
             } else {
                 rest = tail;
                 std::slice::from_ref(first)
             };
-            match pieces.last_mut() {
-                Some(Piece::Literal(before)) => before.extend_from_slice(literal),
-                _ => pieces.push(Piece::Literal(literal.to_vec())),
+            match tokens.last_mut() {
+                Some(Token::Literal(before)) => before.extend_from_slice(literal),
+                _ => tokens.push(Token::Literal(literal.to_vec())),
             }
         }
-        let count = |of: fn(&Field) -> bool| pieces.iter().filter(|p| matches!(p, Piece::Field(f) if of(f))).count();
+        let count = |of: fn(&Field) -> bool| tokens.iter().filter(|p| matches!(p, Token::Field(f) if of(f))).count();
         let years = count(|f| matches!(f, Field::Year | Field::ShortYear));
         let months = count(|f| matches!(f, Field::Month | Field::ShortName | Field::Name));
         let days = count(|f| *f == Field::Day);
@@ -200,24 +200,24 @@ impl Template {
         if halves != count(|f| *f == Field::HalfHour) {
             return Err(BadTemplate::HalfDay);
         }
-        if kind == Kind::Time && years + months + days > 0 {
+        if kind == TemplateType::Time && years + months + days > 0 {
             return Err(BadTemplate::HasDate);
         }
-        let is_whole = if kind == Kind::Time { hours > 0 } else { years + months + days == 3 };
+        let is_whole = if kind == TemplateType::Time { hours > 0 } else { years + months + days == 3 };
         // Each of these requires the one before it.
         if !is_whole || minutes > hours || seconds > minutes || fractions > seconds {
             return Err(BadTemplate::Lacks);
         }
-        Ok(Template { pieces, kind })
+        Ok(Template { tokens, kind })
     }
 
     /// Appends a text in the form that an input function reads. On an error, the appended bytes are garbage.
     pub fn write(&self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit> {
         let moment = self.read(text)?;
         let Moment { year, month, day, hour, minute, second, microsecond, is_afternoon } = moment;
-        let has_half = self.pieces.contains(&Piece::Field(Field::HalfHour));
+        let has_half = self.tokens.contains(&Token::Field(Field::HalfHour));
         let hour_fits = if has_half { (1..=12).contains(&hour) } else { hour < 24 };
-        let date_fits = self.kind == Kind::Time
+        let date_fits = self.kind == TemplateType::Time
             || (year > 0 && (1..=12).contains(&month) && (1..=days(year, month)).contains(&day));
         if !date_fits || !hour_fits || minute > 59 || second > 59 {
             return Err(Misfit::Range);
@@ -227,13 +227,13 @@ impl Template {
             out.extend(before);
             out.extend((0..places).rev().map(|place| b'0' + (number / 10u32.pow(place) % 10) as u8));
         };
-        if self.kind != Kind::Time {
+        if self.kind != TemplateType::Time {
             put(year, 4, None);
             put(month, 2, Some(b'-'));
             put(day, 2, Some(b'-'));
         }
-        if self.kind != Kind::Date {
-            put(hour, 2, (self.kind == Kind::Timestamp).then_some(b' '));
+        if self.kind != TemplateType::Date {
+            put(hour, 2, (self.kind == TemplateType::Timestamp).then_some(b' '));
             put(minute, 2, Some(b':'));
             put(second, 2, Some(b':'));
             if microsecond > 0 {
@@ -247,18 +247,18 @@ impl Template {
         let mut moment = Moment::default();
         // Without a time the text means midnight.
         let mut rest = text;
-        for (i, piece) in self.pieces.iter().enumerate() {
-            let field = match piece {
-                Piece::Literal(literal) => {
+        for (i, token) in self.tokens.iter().enumerate() {
+            let field = match token {
+                Token::Literal(literal) => {
                     rest = rest.strip_prefix(literal.as_slice()).ok_or(Misfit::Form)?;
                     continue;
                 }
-                Piece::Field(field) => *field,
+                Token::Field(field) => *field,
             };
             // A number directly behind another one begins at a position that only their lengths decide.
             let is_behind =
-                i.checked_sub(1).is_some_and(|before| matches!(self.pieces.get(before), Some(Piece::Field(_))));
-            let is_before = matches!(self.pieces.get(i + 1), Some(Piece::Field(next)) if *next != Field::Half);
+                i.checked_sub(1).is_some_and(|before| matches!(self.tokens.get(before), Some(Token::Field(_))));
+            let is_before = matches!(self.tokens.get(i + 1), Some(Token::Field(next)) if *next != Field::Half);
             let is_tight = is_behind || is_before;
             let least = if is_tight { 2 } else { 1 };
             let place = match field {
@@ -310,7 +310,7 @@ mod tests {
 
     use super::*;
 
-    fn read(template: &str, kind: Kind, text: &str) -> Result<String, Misfit> {
+    fn read(template: &str, kind: TemplateType, text: &str) -> Result<String, Misfit> {
         let mut out = Vec::new();
         Template::new(template.as_bytes(), kind).unwrap().write(text.as_bytes(), &mut out)?;
         Ok(String::from_utf8(out).unwrap())
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn texts_are_read_as_the_template_says() {
-        use Kind::{Date, Time, Timestamp};
+        use TemplateType::{Date, Time, Timestamp};
         for (template, kind, text, expected) in [
             ("DD.MM.YYYY", Date, "31.12.2024", "2024-12-31"),
             ("DD.MM.YYYY", Date, "1.2.2024", "2024-02-01"),
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn nothing_is_passed_over() {
-        use Kind::{Date, Timestamp};
+        use TemplateType::{Date, Timestamp};
         for (template, text) in [
             ("DD.MM.YYYY", "31.12.2024 "),
             ("DD.MM.YYYY", " 31.12.2024"),
@@ -381,7 +381,7 @@ mod tests {
             assert_eq!(read("YYYY-MM-DD", Date, text), Err(Misfit::Range), "{text}");
         }
         for text in ["24:00:00", "23:60:00", "23:59:60"] {
-            assert_eq!(read("HH24:MI:SS", Kind::Time, text), Err(Misfit::Range), "{text}");
+            assert_eq!(read("HH24:MI:SS", TemplateType::Time, text), Err(Misfit::Range), "{text}");
             // Also if the time is not part of the value.
             let text = format!("2024-01-01 {text}");
             assert_eq!(read("YYYY-MM-DD HH24:MI:SS", Date, &text), Err(Misfit::Range), "{text}");
@@ -395,20 +395,20 @@ mod tests {
     fn templates_say_all_that_is_needed() {
         use BadTemplate::{HalfDay, HasDate, Lacks, Twice, Unknown};
         for (template, kind, expected) in [
-            ("DD.MM.", Kind::Date, Lacks),
-            ("", Kind::Date, Lacks),
-            ("YYYY-MM-DD MI", Kind::Timestamp, Lacks),
-            ("YYYY-MM-DD HH24:SS", Kind::Timestamp, Lacks),
-            ("YYYY-MM-DD HH24:MI.MS", Kind::Timestamp, Lacks),
-            ("MI:SS", Kind::Time, Lacks),
-            ("DD.DD.MM.YYYY", Kind::Date, Twice),
-            ("DD.MM.Mon.YYYY", Kind::Date, Twice),
-            ("DD.MM.YYYY HH12:MI", Kind::Timestamp, HalfDay),
-            ("DD.MM.YYYY HH24:MI AM", Kind::Timestamp, HalfDay),
-            ("DD.MM.YYYY HH24:MI", Kind::Time, HasDate),
-            ("DD.MM.YYYYTHH24", Kind::Timestamp, Unknown(10)),
-            ("J", Kind::Date, Unknown(0)),
-            ("DD.MM.YYYY\"x", Kind::Date, Unknown(10)),
+            ("DD.MM.", TemplateType::Date, Lacks),
+            ("", TemplateType::Date, Lacks),
+            ("YYYY-MM-DD MI", TemplateType::Timestamp, Lacks),
+            ("YYYY-MM-DD HH24:SS", TemplateType::Timestamp, Lacks),
+            ("YYYY-MM-DD HH24:MI.MS", TemplateType::Timestamp, Lacks),
+            ("MI:SS", TemplateType::Time, Lacks),
+            ("DD.DD.MM.YYYY", TemplateType::Date, Twice),
+            ("DD.MM.Mon.YYYY", TemplateType::Date, Twice),
+            ("DD.MM.YYYY HH12:MI", TemplateType::Timestamp, HalfDay),
+            ("DD.MM.YYYY HH24:MI AM", TemplateType::Timestamp, HalfDay),
+            ("DD.MM.YYYY HH24:MI", TemplateType::Time, HasDate),
+            ("DD.MM.YYYYTHH24", TemplateType::Timestamp, Unknown(10)),
+            ("J", TemplateType::Date, Unknown(0)),
+            ("DD.MM.YYYY\"x", TemplateType::Date, Unknown(10)),
         ] {
             assert_eq!(Template::new(template.as_bytes(), kind), Err(expected), "{template}");
         }
@@ -433,14 +433,14 @@ mod tests {
                 ("YYYYMMDDHH24MISSUS", format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{fraction:06}")),
                 ("Month DD YYYY HH12:MI:SS.US AM", format!("{name} {day} {year:04} {clock}:{minute}:{second}.{fraction:06} {half}")),
             ] {
-                prop_assert_eq!(read(template, Kind::Timestamp, &text), Ok(expected.clone()));
+                prop_assert_eq!(read(template, TemplateType::Timestamp, &text), Ok(expected.clone()));
             }
         }
 
         /// Each date that is made exists.
         #[test]
         fn what_is_made_is_in_range(text in "[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,5}") {
-            if let Ok(made) = read("DD.MM.YYYY", Kind::Date, &text) {
+            if let Ok(made) = read("DD.MM.YYYY", TemplateType::Date, &text) {
                 let parts: Vec<u32> = made.split('-').map(|part| part.parse().unwrap()).collect();
                 prop_assert!(parts[2] <= days(parts[0], parts[1]));
                 let given: Vec<u32> = text.split('.').map(|part| part.parse().unwrap()).collect();

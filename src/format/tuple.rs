@@ -23,8 +23,8 @@ mod value;
 use std::slice;
 
 pub(crate) use column::copy_short;
-use column::{Column, Kind, SLACK, Stop, clear_behind};
-pub use decoded::Source;
+use column::{AttributeForm, SLACK, Stop, StoredColumn, clear_behind};
+pub use decoded::ColumnForm;
 pub use given::Unfit;
 
 /// MAXIMUM_ALIGNOF: alignment of a tuple and of the data within it.
@@ -130,7 +130,7 @@ pub enum Formed<'b> {
 /// Layout and header of the tuples of a table.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    columns: Box<[Column]>,
+    columns: Box<[StoredColumn]>,
     /// Number of by-value attributes at the start, and where they end: attcacheoff, as far as it is a constant.
     leading: usize,
     leading_end: usize,
@@ -178,9 +178,9 @@ impl Layout {
         if attributes.len() > MAX_ATTRIBUTES || limit > MAX_TUPLE_SIZE {
             return None;
         }
-        let mut columns = attributes.iter().map(Column::new).collect::<Option<Box<[Column]>>>()?;
+        let mut columns = attributes.iter().map(StoredColumn::new).collect::<Option<Box<[StoredColumn]>>>()?;
         let (mut leading, mut leading_end) = (0, 0);
-        for column in columns.iter_mut().take_while(|column| column.kind == Kind::ByValue) {
+        for column in columns.iter_mut().take_while(|column| column.kind == AttributeForm::ByValue) {
             let mask = usize::from(column.mask);
             let offset = (leading_end + mask) & !mask;
             column.offset = offset as u16;

@@ -8,7 +8,7 @@
 //! order, from the first record that does not end before this range ([`crate::reader`]), so that the error is the same
 //! as without parallelism. Bytes behind the marker that ends the data are handled alike.
 
-use crate::binary::{MARKER, NULL, Next, next, value_fits};
+use crate::binary::{MARKER, NULL, NextItem, next, value_fits};
 
 /// State of a walk at the end of a range. Only plain numbers: it is copied through shared memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Walked {
 }
 
 /// The result of one step.
-enum Step {
+enum WalkStep {
     /// A number was read.
     On,
     /// The range has ended.
@@ -59,13 +59,13 @@ impl Walk {
 
     /// Continues through the range at `offset` of the file, into which the record at `record` reaches. `fields`: the
     /// number of fields of each record, if it is known.
-    pub fn pass(&mut self, stretch: &[u8], offset: u64, record: u64, fields: Option<usize>) -> Walked {
+    pub fn pass(&mut self, range: &[u8], offset: u64, record: u64, fields: Option<usize>) -> Walked {
         let mut found = Walked { records: 0, record, ended: false, is_odd: false };
-        if self.ended && !stretch.is_empty() {
+        if self.ended && !range.is_empty() {
             found.is_odd = true;
             return found;
         }
-        let end = offset + stretch.len() as u64;
+        let end = offset + range.len() as u64;
         loop {
             if self.left == 0 && self.at > found.record && self.at <= end {
                 found.record = self.at;
@@ -73,19 +73,19 @@ impl Walk {
             }
             // Fast path: most records begin and end in this range.
             while self.at == found.record && self.held_len == 0 {
-                let rest = usize::try_from(self.at.wrapping_sub(offset)).ok().and_then(|at| stretch.get(at..));
-                let Next::Record(length) = next(rest.unwrap_or_default(), fields) else { break };
+                let rest = usize::try_from(self.at.wrapping_sub(offset)).ok().and_then(|at| range.get(at..));
+                let NextItem::Record(length) = next(rest.unwrap_or_default(), fields) else { break };
                 self.at += length as u64;
                 found.record = self.at;
                 found.records += 1;
             }
-            match self.step(stretch, offset, found.record, fields) {
-                Step::On => (),
-                Step::Edge => {
+            match self.step(range, offset, found.record, fields) {
+                WalkStep::On => (),
+                WalkStep::Edge => {
                     found.ended = self.ended;
                     return found;
                 }
-                Step::Odd => {
+                WalkStep::Odd => {
                     found.is_odd = true;
                     return found;
                 }
@@ -94,23 +94,23 @@ impl Walk {
     }
 
     /// Goes to the next number.
-    fn step(&mut self, stretch: &[u8], offset: u64, record: u64, fields: Option<usize>) -> Step {
+    fn step(&mut self, range: &[u8], offset: u64, record: u64, fields: Option<usize>) -> WalkStep {
         let is_count = self.left == 0;
         if is_count && self.at > record {
             // The last value of the record continues in the next range.
-            return Step::Edge;
+            return WalkStep::Edge;
         }
         let size = if is_count { 2 } else { 4 };
         let held = usize::from(self.held_len);
         let from = (self.at + held as u64).checked_sub(offset).and_then(|at| usize::try_from(at).ok());
-        let rest = from.and_then(|from| stretch.get(from..)).unwrap_or_default();
+        let rest = from.and_then(|from| range.get(from..)).unwrap_or_default();
         let mut number = [0; 4];
         let there = self.held.iter().take(held).chain(rest).take(size);
         let count = number.iter_mut().zip(there).map(|(to, byte)| *to = *byte).count();
         if count < size {
             self.held = [number[0], number[1], number[2]];
             self.held_len = count as u8;
-            return Step::Edge;
+            return WalkStep::Edge;
         }
         self.held_len = 0;
         self.at += size as u64;
@@ -119,14 +119,14 @@ impl Walk {
             if count == MARKER {
                 self.at = record;
                 self.ended = rest.len() == size - held;
-                return if self.ended { Step::Edge } else { Step::Odd };
+                return if self.ended { WalkStep::Edge } else { WalkStep::Odd };
             }
             return match u32::try_from(count) {
                 Ok(count) if fields.is_none_or(|fields| fields == count as usize) => {
                     self.left = count;
-                    Step::On
+                    WalkStep::On
                 }
-                _ => Step::Odd,
+                _ => WalkStep::Odd,
             };
         }
         let size = i32::from_be_bytes(number);
@@ -135,11 +135,11 @@ impl Walk {
                 Ok(size) if value_fits(usize::try_from(self.at - record).unwrap_or(usize::MAX), size) => {
                     self.at += size as u64;
                 }
-                _ => return Step::Odd,
+                _ => return WalkStep::Odd,
             }
         }
         self.left -= 1;
-        Step::On
+        WalkStep::On
     }
 }
 
@@ -153,8 +153,8 @@ mod tests {
     /// Walks in ranges of `len` bytes. Returns the records' ends, and whether a record was odd.
     fn ends(file: &[u8], fields: Option<usize>, len: usize) -> (Vec<u64>, bool) {
         let (mut walk, mut record, mut ends) = (Walk::at(100), 100, Vec::new());
-        for (i, stretch) in file.chunks(len).enumerate() {
-            let found = walk.pass(stretch, 100 + (i * len) as u64, record, fields);
+        for (i, range) in file.chunks(len).enumerate() {
+            let found = walk.pass(range, 100 + (i * len) as u64, record, fields);
             if found.records > 0 {
                 ends.push(found.record - 100);
             }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_ends_anywhere() {
+    fn a_range_ends_anywhere() {
         for fields in [None, Some(2)] {
             for len in 1..=FILE.len() {
                 let (found, is_odd) = ends(FILE, fields, len);

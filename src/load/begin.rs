@@ -31,7 +31,7 @@ pub unsafe fn begin(
     // SAFETY: this function's contract covers the datum; guarded calls.
     unsafe {
         let options = LoadOptions::parse(given.path().to_owned(), json, allowed, false).or_raise();
-        let mut options = given.settle(options).or_raise();
+        let mut options = given.complete(options).or_raise();
         let is_dry = matches!(purpose, Purpose::Check);
         if is_dry && options.query.is_some() {
             let message = "query is no option of bulk_check()";
@@ -50,7 +50,7 @@ pub unsafe fn begin(
             target::raise_exists(relid);
         }
         if is_dry {
-            options.settle_for_check();
+            options.adapt_to_check();
         }
         let job = match purpose {
             Purpose::Job(number) => Some(number),
@@ -62,7 +62,7 @@ pub unsafe fn begin(
         let command = |verb: &str| CString::new([verb.as_bytes(), b" ", target.name.as_bytes()].concat()).ok();
         // ONLY: the load empties the table that it loads, and not its inheritance children. The rows of an engine's
         // table are in tables that the engine has made.
-        let is_alone = target.kind == target::Kind::Plain && engine::owner_of(target.relation).is_none();
+        let is_alone = target.kind == target::TargetKind::Plain && engine::owner_of(target.relation).is_none();
         let truncate = if is_alone { "TRUNCATE ONLY" } else { "TRUNCATE" };
         let truncate_statement = if options.truncate { command(truncate) } else { None };
         let analyze_statement = if options.analyze { command("ANALYZE") } else { None };

@@ -13,7 +13,7 @@
 //! The list has only the columns that the file has fields for; the server evaluates the defaults of the others. COPY
 //! evaluates defaults before its WHERE. So with a `where` clause the feed evaluates them first, and the INSERT stores
 //! these values. OVERRIDING SYSTEM VALUE makes INSERT accept values for identity columns as COPY does. With
-//! `on_duplicate` `keep_old` the statement ends in ON CONFLICT … DO NOTHING.
+//! `on_duplicate = keep_old` the statement ends in ON CONFLICT … DO NOTHING.
 //!
 //! The caller ([`super`]) pushes COPY's error context. It adds a line to errors of conversions, and also to errors of
 //! constraints and row triggers, which are about the row that was returned last. Before the first row and after the
@@ -168,7 +168,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64
         }
         load.counts.loaded = processed;
         if let (Some(files), Some(stored)) = (&load.files, feed.stored(processed)) {
-            files.settle(stored, processed, load.arbiter.is_some());
+            files.split_rows(stored, processed, load.arbiter.is_some());
         }
         load.counts.filtered = feed.filtered + left_out;
     }

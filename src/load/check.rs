@@ -1,6 +1,6 @@
 //! `bulk_check`: finds the records that a load would reject, and loads nothing.
 //!
-//! The direct writer reads the file in all its processes as with `on_error` `table`, but makes no heap pages. It fires
+//! The direct writer reads the file in all its processes as with `on_error = table`, but makes no heap pages. It fires
 //! no triggers, builds no indexes and stores no rows. The rejects become the result.
 
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};

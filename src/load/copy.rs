@@ -17,8 +17,8 @@
 //! If another library watches the statement too and its hook would not be called, core runs the COPY
 //! (`process_utility`).
 
+mod eligibility;
 mod few;
-mod judge;
 mod options;
 mod run;
 
@@ -96,16 +96,16 @@ unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt, watched
     unsafe {
         // Options and the table come before the condition and the rights: constant folding in the condition may run
         // code, and a library may observe the checks of rights. Core repeats both.
-        let options = match judge::of_statement(&*statement, watched).and_then(|()| options::of_statement(&*statement))
-        {
-            Ok((options, _)) => options,
-            Err(why) => {
-                tell(statement, Some(&why));
-                return std::ptr::null_mut();
-            }
-        };
+        let options =
+            match eligibility::of_statement(&*statement, watched).and_then(|()| options::of_statement(&*statement)) {
+                Ok((options, _)) => options,
+                Err(why) => {
+                    report(statement, Some(&why));
+                    return std::ptr::null_mut();
+                }
+            };
         let relation = pg_sys::table_openrv((*statement).relation, pg_sys::RowExclusiveLock.cast_signed());
-        let Err(why) = judge::of_table(relation, &options) else { return relation };
+        let Err(why) = eligibility::of_table(relation, &options) else { return relation };
         hand_on(statement, relation, &why);
         std::ptr::null_mut()
     }
@@ -140,7 +140,7 @@ unsafe extern "C-unwind" fn begin(
 unsafe fn hand_on(statement: *const pg_sys::CopyStmt, relation: pg_sys::Relation, why: &str) {
     // SAFETY: this function's contract covers both arguments; guarded calls. The lock is kept, for core.
     unsafe {
-        tell(statement, Some(why));
+        report(statement, Some(why));
         pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
     }
 }
@@ -150,16 +150,17 @@ unsafe fn hand_on(statement: *const pg_sys::CopyStmt, relation: pg_sys::Relation
 #[pg_guard]
 unsafe extern "C-unwind" fn decided(statement: *const pg_sys::CopyStmt, is_few: bool) {
     // SAFETY: same contract.
-    unsafe { tell(statement, is_few.then_some("The data are few.")) }
+    unsafe { report(statement, is_few.then_some("The data are few.")) }
 }
 
 /// Reports at DEBUG1 whether the statement is a load, and else why not. Guarded.
 ///
 /// # Safety
 /// A COPY.
-unsafe fn tell(statement: *const pg_sys::CopyStmt, why: Option<&str>) {
+unsafe fn report(statement: *const pg_sys::CopyStmt, why: Option<&str>) {
     let level = pg_sys::DEBUG1.cast_signed();
-    // SAFETY: compares settings; the statement's own strings; those that are made here outlive the message.
+    // SAFETY: message_level_is_interesting only compares settings. The name belongs to the statement, and the text
+    // outlives the message.
     unsafe {
         if !pg_sys::message_level_is_interesting(level) {
             return;
@@ -176,7 +177,7 @@ unsafe fn tell(statement: *const pg_sys::CopyStmt, why: Option<&str>) {
                     ),
                     None => c::errmsg_internal(c"COPY \"%s\" is done by pg_bulk".as_ptr(), name.as_ptr()),
                 };
-                c::errfinish(c"copy.rs".as_ptr(), 0, c"tell".as_ptr());
+                c::errfinish(c"copy.rs".as_ptr(), 0, c"report".as_ptr());
             }
         });
     }

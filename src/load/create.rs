@@ -38,10 +38,10 @@ pub extern "C-unwind" fn pg_finfo_bulk_load_named() -> *const pg_sys::Pg_finfo_r
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: `settle` returns a call whose function takes these arguments and returns these rows; user code, called
-    // without a guard.
+    // SAFETY: `resolve_call` returns a call whose function takes these arguments and returns these rows; user code,
+    // called without a guard.
     unsafe {
-        let call = settle(fcinfo);
+        let call = resolve_call(fcinfo);
         match (*(*call).flinfo).fn_addr {
             Some(function) => {
                 let result = function(call);
@@ -58,7 +58,7 @@ pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo
 /// # Safety
 /// As [`bulk_load_named`].
 #[pg_guard]
-unsafe extern "C-unwind" fn settle(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::FunctionCallInfo {
+unsafe extern "C-unwind" fn resolve_call(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::FunctionCallInfo {
     // SAFETY: this function's contract covers the arguments; guarded calls.
     unsafe {
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);

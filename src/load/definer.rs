@@ -29,7 +29,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::create::executable;
 use super::option_name::{ColumnOption, OptionName, Reach};
 use crate::error::{Error, Result};
-use crate::pg::option_value::{Caller, Value, invalid};
+use crate::pg::option_value::{Caller, OptionValue, invalid};
 use crate::pg::role::role_name;
 use crate::pg::server_text::from_server;
 use crate::pg::spi;
@@ -71,7 +71,7 @@ impl Allowed {
     }
 
     /// Raises unless this option may be given with this value. An option without a name in the table counts as code.
-    pub fn check(&self, name: &str, value: &Value) -> Result<()> {
+    pub fn check(&self, name: &str, value: &OptionValue) -> Result<()> {
         match OptionName::by_name(name) {
             Some(option) if option.reach() == Reach::Data || asks_for_nothing(option, value) => Ok(()),
             _ => self.check_name(name),
@@ -104,8 +104,8 @@ impl Allowed {
 }
 
 /// Does this value turn the option off, or need no right beyond INSERT?
-fn asks_for_nothing(option: OptionName, value: &Value) -> bool {
-    let Value::Text(bytes) = value else { return false };
+fn asks_for_nothing(option: OptionName, value: &OptionValue) -> bool {
+    let OptionValue::Text(bytes) = value else { return false };
     match option {
         OptionName::Program | OptionName::Truncate | OptionName::Create => {
             Caller::Function.boolean(option.name(), bytes).is_ok_and(|is_on| !is_on)
@@ -161,7 +161,7 @@ fn check_execute(function: pg_sys::Oid, allow: usize) -> Result<()> {
 /// A datum of type text[]. Guarded.
 unsafe fn names(array: pg_sys::Datum) -> Result<Vec<&'static str>> {
     // SAFETY: this function's contract covers the datum.
-    let given = unsafe { spi::Value::of(array).texts() };
+    let given = unsafe { spi::ResultValue::of(array).texts() };
     let known = |name: CString| {
         let name = from_server(&name);
         let option = OptionName::by_name(&name).map(OptionName::name);

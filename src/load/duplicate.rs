@@ -76,7 +76,7 @@ impl Duplicates {
     }
 
     /// Raises if there were more duplicates than the limit permits.
-    pub fn judge(&self, duplicates: u64, records: u64) -> Result<()> {
+    pub fn check_limit(&self, duplicates: u64, records: u64) -> Result<()> {
         let (exceeded, limit) = match self.limit {
             None => return Ok(()),
             Some(Limit::Rows(most)) => (duplicates > most, most.to_string()),

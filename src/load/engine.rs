@@ -137,7 +137,7 @@ unsafe fn of_citus(relation: pg_sys::Relation) -> Option<Owned> {
         let partitions = Catalog::find(c"citus", schema, c"pg_dist_partition")?;
         let relid = (*relation).rd_id;
         let wanted = [c"partmethod", c"repmodel", c"colocationid"];
-        if let Some([method, model, group]) = partitions.row(&[(c"logicalrelid", Key::Oid(relid))], wanted) {
+        if let Some([method, model, group]) = partitions.row(&[(c"logicalrelid", LookupKey::Oid(relid))], wanted) {
             // DISTRIBUTE_BY_NONE; REPLICATION_MODEL_2PC and _STREAMING (citus: distribution_column.h,
             // pg_dist_partition.h).
             let what = match (method.char(), model.char(), group.int4()) {
@@ -168,7 +168,7 @@ unsafe fn is_shard(relation: pg_sys::Relation) -> bool {
         let Ok(number) = number.parse::<i64>() else { return false };
         let schema = pg_sys::PG_CATALOG_NAMESPACE.into();
         let Some(shards) = Catalog::find(c"citus", schema, c"pg_dist_shard") else { return false };
-        let row = shards.row(&[(c"shardid", Key::Int8(number))], [c"logicalrelid"]);
+        let row = shards.row(&[(c"shardid", LookupKey::Int8(number))], [c"logicalrelid"]);
         let Some(table) = row.and_then(|[table]| table.oid()) else { return false };
         let table_name = pg_sys::get_rel_name(table);
         // The server truncates a long name.
@@ -195,7 +195,10 @@ unsafe fn of_timescaledb(relation: pg_sys::Relation) -> Option<Owned> {
         if namespace.is_null() {
             return None;
         }
-        let names = [(c"schema_name", Key::Name(namespace)), (c"table_name", Key::Name((*form).relname.data.as_ptr()))];
+        let names = [
+            (c"schema_name", LookupKey::Name(namespace)),
+            (c"table_name", LookupKey::Name((*form).relname.data.as_ptr())),
+        ];
         // HypertableInternalCompressionTable (timescaledb: hypertable.h)
         const COMPRESSED: i16 = 2;
         let internal = Some(Owned::timescaledb("an internal table of TimescaleDB", Needs::Nothing));
@@ -207,7 +210,7 @@ unsafe fn of_timescaledb(relation: pg_sys::Relation) -> Option<Owned> {
         }
         let chunks = Catalog::find(c"timescaledb", schema, c"chunk");
         if let Some([hypertable]) = chunks.and_then(|chunks| chunks.row(&names, [c"hypertable_id"])) {
-            let key = hypertable.int4().map(|id| [(c"id", Key::Int4(id))]);
+            let key = hypertable.int4().map(|id| [(c"id", LookupKey::Int4(id))]);
             let state = key.and_then(|key| hypertables.row(&key, [c"compression_state"]));
             return match state.and_then(|[state]| state.int2()) {
                 Some(COMPRESSED) => internal,
@@ -218,14 +221,14 @@ unsafe fn of_timescaledb(relation: pg_sys::Relation) -> Option<Owned> {
         // Compressed rows of a TimescaleDB chunk that is in no list of chunks.
         let settings = Catalog::find(c"timescaledb", schema, c"compression_settings");
         let compressed =
-            settings.and_then(|settings| settings.row(&[(c"compress_relid", Key::Oid(relid))], [c"relid"]));
+            settings.and_then(|settings| settings.row(&[(c"compress_relid", LookupKey::Oid(relid))], [c"relid"]));
         if compressed.is_some() || hypertables.is_sibling(relid) { internal } else { None }
     }
 }
 
 /// A value to look a column up by.
 #[derive(Debug, Clone, Copy)]
-enum Key {
+enum LookupKey {
     Oid(pg_sys::Oid),
     Int4(i32),
     Int8(i64),
@@ -235,9 +238,9 @@ enum Key {
 
 /// A column's value and type. Null if there is no such column.
 #[derive(Debug, Clone, Copy)]
-struct Value(Option<(pg_sys::Datum, pg_sys::Oid)>);
+struct ColumnValue(Option<(pg_sys::Datum, pg_sys::Oid)>);
 
-impl Value {
+impl ColumnValue {
     fn of_types(self, types: &[pg_sys::Oid]) -> Option<pg_sys::Datum> {
         self.0.filter(|(_, own)| types.contains(own)).map(|(datum, _)| datum)
     }
@@ -288,7 +291,7 @@ impl Catalog {
     }
 
     /// Columns, by name, of the row with these keys. None if there is no row, or a key's column is missing. Guarded.
-    fn row<const N: usize>(&self, keys: &[(&CStr, Key)], wanted: [&CStr; N]) -> Option<[Value; N]> {
+    fn row<const N: usize>(&self, keys: &[(&CStr, LookupKey)], wanted: [&CStr; N]) -> Option<[ColumnValue; N]> {
         let lock = pg_sys::AccessShareLock.cast_signed();
         // SAFETY: guarded calls on a table that is open and locked.
         unsafe {
@@ -307,9 +310,9 @@ impl Catalog {
     unsafe fn row_of<const N: usize>(
         &self,
         relation: pg_sys::Relation,
-        keys: &[(&CStr, Key)],
+        keys: &[(&CStr, LookupKey)],
         wanted: [&CStr; N],
-    ) -> Option<[Value; N]> {
+    ) -> Option<[ColumnValue; N]> {
         // SAFETY: this function's contract covers the relation; guarded calls; the arrays have an element for each
         // attribute. Only values by value are read, and these are copies.
         unsafe {
@@ -328,10 +331,10 @@ impl Catalog {
             let mut scan_keys = Vec::with_capacity(parts.len());
             for (attnum, key) in &parts {
                 let (function, value) = match *key {
-                    Key::Oid(oid) => (pg_sys::F_OIDEQ, pg_sys::Datum::from(oid)),
-                    Key::Int4(value) => (pg_sys::F_INT4EQ, pg_sys::Datum::from(value)),
-                    Key::Int8(value) => (pg_sys::F_INT8EQ, pg_sys::Datum::from(value)),
-                    Key::Name(_) => {
+                    LookupKey::Oid(oid) => (pg_sys::F_OIDEQ, pg_sys::Datum::from(oid)),
+                    LookupKey::Int4(value) => (pg_sys::F_INT4EQ, pg_sys::Datum::from(value)),
+                    LookupKey::Int8(value) => (pg_sys::F_INT8EQ, pg_sys::Datum::from(value)),
+                    LookupKey::Name(_) => {
                         (pg_sys::F_NAMEEQ, pg_sys::Datum::from(names.next().map_or(c"".as_ptr(), |name| name.as_ptr())))
                     }
                 };
@@ -356,7 +359,7 @@ impl Catalog {
                 wanted.map(|name| {
                     let attnum = pg_sys::get_attnum(self.oid, name.as_ptr());
                     let at = usize::try_from(attnum).ok().and_then(|attnum| attnum.checked_sub(1));
-                    Value(at.and_then(|at| {
+                    ColumnValue(at.and_then(|at| {
                         let is_null = nulls.get(at).copied().unwrap_or(true);
                         let kind = (*compat::attribute(descriptor, at)).atttypid;
                         values.get(at).filter(|_| !is_null).map(|&value| (value, kind))
@@ -369,12 +372,12 @@ impl Catalog {
     }
 }
 
-impl Key {
+impl LookupKey {
     /// A copy of the name, because a scan may read it after a cache has released the original.
     fn name(&self) -> Option<CString> {
         match *self {
             // SAFETY: a string of the server.
-            Key::Name(name) => Some(unsafe { CStr::from_ptr(name) }.to_owned()),
+            LookupKey::Name(name) => Some(unsafe { CStr::from_ptr(name) }.to_owned()),
             _ => None,
         }
     }
@@ -384,7 +387,7 @@ impl Key {
 ///
 /// # Safety
 /// An open relation, and attributes of it.
-unsafe fn index_over(relation: pg_sys::Relation, parts: &mut [(pg_sys::AttrNumber, Key)]) -> Option<pg_sys::Oid> {
+unsafe fn index_over(relation: pg_sys::Relation, parts: &mut [(pg_sys::AttrNumber, LookupKey)]) -> Option<pg_sys::Oid> {
     let lock = pg_sys::AccessShareLock.cast_signed();
     // SAFETY: this function's contract covers the relation; guarded calls; an index has a number for each of its
     // attributes.

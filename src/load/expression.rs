@@ -30,7 +30,7 @@ use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
 /// The names that expressions may use, and the projection made so far.
-struct Analysis {
+struct ExpressionAnalysis {
     relation: pg_sys::Relation,
     descriptor: pg_sys::TupleDesc,
     mapping: Mapping,
@@ -89,7 +89,7 @@ pub unsafe fn analyze(load: *mut Load) {
 /// # Safety
 /// As [`analyze`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
+unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut ExpressionAnalysis {
     // SAFETY: this function's contract covers the load.
     let load = unsafe { &*load };
     if load.options.computed.is_empty() {
@@ -111,7 +111,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
     // SAFETY: a valid descriptor.
     let attributes = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
     let named = vec![Cell::new(false); attributes];
-    let analysis = Analysis { relation, descriptor, mapping, statements, targets, named };
+    let analysis = ExpressionAnalysis { relation, descriptor, mapping, statements, targets, named };
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
@@ -120,7 +120,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
 /// # Safety
 /// A valid analysis with an expression of this number. The result lives as long as the relation is open. Raises
 /// nothing.
-unsafe fn attribute(analysis: *const Analysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
+unsafe fn attribute(analysis: *const ExpressionAnalysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
     // SAFETY: this function's contract covers the argument; `by_position` has found the attributes.
     unsafe {
         let mapping = &(*analysis).mapping;
@@ -161,7 +161,7 @@ pub(super) unsafe fn with_target(
 /// # Safety
 /// A valid analysis, and an expression for that attribute.
 #[pg_guard]
-unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr, attnum: i16) {
+unsafe extern "C-unwind" fn add(analysis: *mut ExpressionAnalysis, node: *mut pg_sys::Expr, attnum: i16) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
 }
@@ -169,10 +169,10 @@ unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr
 /// # Safety
 /// A load and its analysis.
 #[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
+unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const ExpressionAnalysis) {
     // SAFETY: this function's contract covers both arguments; attributes of the descriptor.
     unsafe {
-        let Analysis { relation, descriptor, targets, named, .. } = &*analysis;
+        let ExpressionAnalysis { relation, descriptor, targets, named, .. } = &*analysis;
         // A misspelled name must not pass for an input: each input must be used.
         for (attribute, is_named) in named.iter().enumerate() {
             let form = &*compat::attribute(*descriptor, attribute);
@@ -198,7 +198,7 @@ unsafe extern "C-unwind" fn column_reference(
 ) -> *mut pg_sys::Node {
     // SAFETY: the parser passes its own state and reference; all fields are Strings, except a star.
     unsafe {
-        let analysis = &*(*state).p_ref_hook_state.cast::<Analysis>();
+        let analysis = &*(*state).p_ref_hook_state.cast::<ExpressionAnalysis>();
         let fields = (*reference).fields;
         let field = (*(*fields).elements).ptr_value.cast::<pg_sys::Node>();
         if (*fields).length != 1 || (*field).type_ != pg_sys::NodeTag::T_String {

@@ -21,7 +21,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::progress::Figures;
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::{OnError, Outcome, Tolerance, Verbosity};
+use crate::pg::soft::{Conversion, OnError, Tolerance, Verbosity};
 use crate::pg::unguarded::{self, Opaque};
 
 /// A load's rows for an INSERT.
@@ -359,7 +359,7 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
             if !more {
                 return END;
             }
-            if rows.take_turn().is_some() {
+            if rows.take_change().is_some() {
                 feed.all = rows.all();
             }
             if feed.skip_left > 0 {
@@ -370,9 +370,9 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
             rows.decode(&feed.all, arrays);
             if feed.tolerance.on_error != OnError::Stop && rows.has_queue() {
                 match rows.convert_softly(&mut feed.tolerance, arrays, feed.econtext).or_raise() {
-                    Outcome::Good => (),
-                    Outcome::Raises => return RAISES,
-                    Outcome::LeftOut => {
+                    Conversion::Good => (),
+                    Conversion::Raises => return RAISES,
+                    Conversion::LeftOut => {
                         if let Some(bad) = feed.tolerance.bad_value.take() {
                             feed.tolerance.bad_rows -= 1;
                             let complaint = Complaint::of_data(bad).about_value(rows);

@@ -91,7 +91,7 @@ impl Files {
 
     /// Splits the rows that were given to a statement into stored and left-out rows, file by file. `stored` was read
     /// when the last row of a file was done. Numbers that do not add up are ignored.
-    pub fn settle(&self, stored: &[u64], processed: u64, are_duplicates: bool) {
+    pub fn split_rows(&self, stored: &[u64], processed: u64, are_duplicates: bool) {
         let given: u64 = self.figures.iter().map(|figures| figures.loaded.load(Relaxed)).sum();
         let fits = |(file, figures): (usize, &FileFigures)| {
             stored.get(file).copied().unwrap_or(0) <= figures.loaded.load(Relaxed)
@@ -110,23 +110,23 @@ impl Files {
     /// As a JSON array. Guarded.
     pub fn json(&self) -> String {
         let count = self.figures.len();
-        let mut is_told = vec![count <= MOST; count];
+        let mut is_listed = vec![count <= MOST; count];
         if count > MOST {
-            let has_losses = |file: &usize| {
+            let has_left_out = |file: &usize| {
                 let sum = self.sum(*file);
                 sum.rejected + sum.duplicate > 0
             };
-            let others = |file: &usize| !has_losses(file);
-            for file in (0..count).filter(has_losses).chain((0..count).filter(others)).take(MOST) {
-                if let Some(is_told) = is_told.get_mut(file) {
-                    *is_told = true;
+            let others = |file: &usize| !has_left_out(file);
+            for file in (0..count).filter(has_left_out).chain((0..count).filter(others)).take(MOST) {
+                if let Some(is_listed) = is_listed.get_mut(file) {
+                    *is_listed = true;
                 }
             }
         }
         let (mut out, mut rest) = ("[".to_owned(), Sum::default());
         for (file, listed) in self.list.files.iter().enumerate() {
             let sum = self.sum(file);
-            if is_told.get(file) == Some(&true) {
+            if is_listed.get(file) == Some(&true) {
                 sum.write(&mut out, Some(&shown(&listed.path)));
             } else {
                 rest.add(sum);

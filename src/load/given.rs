@@ -68,7 +68,7 @@ impl<'a> Given<'a> {
     }
 
     /// Completes options that were parsed with [`Given::path`].
-    pub fn settle(self, options: LoadOptions) -> Result<LoadOptions> {
+    pub fn complete(self, options: LoadOptions) -> Result<LoadOptions> {
         match self {
             Given::Path(_) => Ok(options),
             Given::Nothing if options.location.is_inside() => Ok(options),

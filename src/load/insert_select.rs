@@ -1,8 +1,8 @@
 //! `INSERT INTO t SELECT … FROM ft` as a load.
 //!
 //! ```text
-//!   planner  ─► upper_paths ─► judge ─┬─ no:  core's path, and the scans' EXPLAIN says why
-//!                                     └─ yes: a CustomPath, with core's ModifyTable below it
+//!   planner  ─► upper_paths ─► eligibility ─┬─ no:  core's path, and the scans' EXPLAIN says why
+//!                                           └─ yes: a CustomPath, with core's ModifyTable below it
 //!   executor ─► begin ─► checked again ─┬─ no:  ModifyTable runs
 //!                                       └─ yes: execute: the whole load, at the first call
 //! ```
@@ -26,10 +26,10 @@
 //! only, with one exception: if `pg_bulk.direct_insert` is `exclusive`, an empty table gets a new file, as with
 //! bulk_load.
 
+pub mod eligibility;
 pub mod expression;
 mod insertion;
 mod joins;
-pub mod judge;
 mod new_table;
 mod node;
 mod parts;
@@ -115,9 +115,9 @@ unsafe extern "C-unwind" fn take_over(
         if scans.is_empty() {
             return;
         }
-        match judge::judge(root, input, path) {
+        match eligibility::check(root, input, path) {
             Ok(insertions) => add(output, path, &insertions),
-            Err(why) => scans.into_iter().for_each(|scan| tell(scan, &why)),
+            Err(why) => scans.into_iter().for_each(|scan| explain(scan, &why)),
         }
     }
 }
@@ -126,7 +126,7 @@ unsafe extern "C-unwind" fn take_over(
 ///
 /// # Safety
 /// A valid path of a foreign table of pg_bulk.
-unsafe fn tell(scan: *mut pg_sys::ForeignPath, why: &str) {
+unsafe fn explain(scan: *mut pg_sys::ForeignPath, why: &str) {
     // SAFETY: this function's contract covers the path; guarded calls.
     unsafe {
         if (*scan).fdw_private.is_null() {

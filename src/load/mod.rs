@@ -84,7 +84,7 @@ use self::prepare::{prepare, read_header, reopen};
 use self::query::Query;
 use self::rejects::Spool;
 use self::report::Counts;
-use self::source::{Mapping, Source};
+use self::source::{FurtherFile, Mapping};
 use self::target::Target;
 use self::where_clause::WhereClause;
 use crate::error::OrRaise;
@@ -116,7 +116,7 @@ pub struct Load {
     /// The plan that the rows go through, if an INSERT joins them with other tables.
     pub joined: Option<direct::Joined>,
     /// The files that an INSERT reads after this one, and their names.
-    pub more: Vec<Source>,
+    pub more: Vec<FurtherFile>,
     also: Vec<String>,
     /// The INSERT that the load replaces.
     pub statement: Option<direct::Statement>,
@@ -137,7 +137,7 @@ pub struct Load {
     pub files: Option<Files>,
     /// With option `once`, the files to record as loaded.
     pub met: Vec<Met>,
-    /// With `on_error` `table`, the spool of the rejects; else null.
+    /// With `on_error = table`, the spool of the rejects; else null.
     pub spool: *mut Spool,
     /// Rows are being read, and errors are about the last one.
     pub reading: bool,
@@ -268,7 +268,7 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
             Writer::Direct => direct::load(load),
             Writer::None => (),
         }
-        judge(load);
+        check_limits(load);
     }
 }
 
@@ -277,14 +277,14 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
 /// # Safety
 /// A valid load whose rows are written.
 #[pg_guard]
-unsafe extern "C-unwind" fn judge(load: *const Load) {
+unsafe extern "C-unwind" fn check_limits(load: *const Load) {
     // SAFETY: this function's contract covers the argument.
     let Load { options, counts, .. } = unsafe { &*load };
     let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
     if let Some(percent) = options.copy.reject_percent {
         soft::check_share(options.copy.on_error, percent, counts.rejected, records).or_raise();
     }
-    options.duplicates.judge(counts.duplicate, records).or_raise();
+    options.duplicates.check_limit(counts.duplicate, records).or_raise();
 }
 
 /// COPY's error context, while rows are read.

@@ -1,10 +1,11 @@
-//! Obstacles: properties of a target that keep rows out of the direct writer. The input is an open relation, the output one sentence
-//! for each obstacle.
+//! The eligibility check of a target: may the direct writer store its rows? The input is an open relation, the output
+//! one sentence for each reason against.
 //!
-//! The direct writer does the work of heap_insert, of the index access methods and of AFTER triggers. The executor handles everything
-//! that comes before or replaces storing a row: rules, policies, BEFORE triggers, access methods other than heap, foreign tables.
-//! Leaves of a partitioned table are checked one by one, since rows are written there. Rules, policies and transition tables of a
-//! leaf do not apply to rows that come through its parent.
+//! The direct writer does the work of heap_insert, of the index access methods and of AFTER triggers. The executor
+//! handles everything that comes before or replaces storing a row: rules, policies, BEFORE triggers, access methods
+//! other than heap, foreign tables. Leaf relations of a partitioned table are checked one by one, since rows are
+//! written there. Rules, policies and transition tables of a leaf relation do not apply to rows that come through its
+//! parent.
 
 use std::ffi::CStr;
 
@@ -18,7 +19,7 @@ use crate::pg::append::Traits;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::find_all_inheritors;
 
-/// All obstacles of a table, one sentence each. Locks its leaves. Guarded.
+/// All reasons against the direct writer for a table, one sentence each. Locks its leaf relations. Guarded.
 ///
 /// # Safety
 /// An open relation.
@@ -33,7 +34,7 @@ pub unsafe fn of_target(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
     }
 }
 
-/// Obstacles of the relation itself, without its leaves. Guarded.
+/// Reasons against the direct writer of the relation itself, without its leaf relations. Guarded.
 ///
 /// # Safety
 /// An open relation.
@@ -100,8 +101,9 @@ unsafe fn of_leaves(relid: pg_sys::Oid, keep: Keep, found: &mut Vec<String>) {
     }
 }
 
-/// Obstacles of the leaves after the BEFORE statement triggers. Since the first check a session may have attached a leaf, whose lock
-/// does not conflict with the load's, or a trigger may have changed one. Guarded.
+/// Reasons against the direct writer of the leaf relations after the BEFORE statement triggers. Since the first check,
+/// another session may have attached a partition, as its lock does not conflict with the load's, or a trigger may have
+/// changed one. Guarded.
 ///
 /// # Safety
 /// Open relations that are locked.
@@ -116,8 +118,9 @@ pub unsafe fn of_open_leaves(leaves: &[pg_sys::Relation], options: &LoadOptions)
     found
 }
 
-/// Obstacles of leaves, without waiting for a lock that only some rows would need. A leaf that another session has locked is an
-/// obstacle, too. Returns the leaves that this function has locked; it releases all if it has found an obstacle. Guarded.
+/// Reasons of leaf relations, without waiting for a lock that only some rows would need. That another session has
+/// locked a leaf relation is a reason, too. Returns the leaf relations that this function has locked. If it has found a
+/// reason, it releases all of them. Guarded.
 ///
 /// # Safety
 /// An open relation.
@@ -161,9 +164,9 @@ pub fn release(locked: &[pg_sys::Oid]) {
     locked.iter().for_each(|&leaf| unsafe { pg_sys::UnlockRelationOid(leaf, pg_sys::RowExclusiveLock.cast_signed()) });
 }
 
-/// Conditions (WHEN) of row triggers that call a function that is not both built in and immutable, or read the session or system
-/// columns. COPY evaluates them as it inserts each row, the direct writer after the last row. Such a condition could see the
-/// difference, or change rows that are still to come.
+/// Conditions (WHEN) of row triggers that call a function that is not both built in and immutable, or read the session
+/// or system columns. COPY evaluates them as it inserts each row, the direct writer after the last row. Such a
+/// condition could see the difference, or change rows that are still to come.
 ///
 /// # Safety
 /// An open relation. Guarded.
@@ -182,7 +185,8 @@ unsafe fn of_conditions(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<
     }
 }
 
-/// An obstacle that a function of the load has created on a partition before its first row. Guarded.
+/// A reason against the direct writer that a function of the load has created on a partition before its first row.
+/// Guarded.
 ///
 /// # Safety
 /// An open relation that is locked.
@@ -193,7 +197,7 @@ pub unsafe fn of_late_leaf(relation: pg_sys::Relation) -> Option<String> {
     found.into_iter().next()
 }
 
-/// Obstacles of a relation that rows are written to.
+/// Reasons against the direct writer of a relation that rows are written to.
 unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<String>) {
     // SAFETY: an open relation; guarded calls.
     unsafe {
@@ -229,7 +233,8 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
         }
         of_index_methods(relation, &name, found);
         if keep == Keep::New {
-            // Replacing a row is an update. If a publication has updates of the table, the table needs a replica identity.
+            // Replacing a row is an update. If a publication has updates of the table, the table needs a replica
+            // identity.
             pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
         }
         if keep != Keep::Error && Traits::of(relation).logical {
@@ -242,7 +247,8 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
     }
 }
 
-/// Indexes of a relation whose access method is not one of the server's own. Such a method may do anything with a new row.
+/// Indexes of a relation whose access method is not one of the server's own. Such a method may do anything with a new
+/// row.
 ///
 /// # Safety
 /// An open relation. Guarded.

@@ -22,7 +22,7 @@ use std::ffi::{CStr, CString};
 use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::Load;
-use super::target::{Kind, check_transaction};
+use super::target::{TargetKind, check_transaction};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::chunk::{self, Identity};
 use crate::pg::compat;
@@ -76,7 +76,7 @@ const MADE_BY: usize = 14;
 /// Most files with a lock each. A load of more files locks out all other `once` loads of the table.
 const MOST_LOCKS: usize = 64;
 /// Most notices about skipped files. A last notice counts the others.
-const MOST_TOLD: usize = 10;
+const MOST_NOTICES: usize = 10;
 
 /// A file to be loaded.
 #[derive(Debug)]
@@ -108,15 +108,15 @@ impl Met {
 }
 
 /// A table, as rows refer to it.
-struct Table {
+struct LoadedTable {
     oid: pg_sys::Oid,
     /// Schema and name, quoted.
     name: CString,
 }
 
-impl Table {
+impl LoadedTable {
     /// None if there is no such table. Guarded.
-    fn of(oid: pg_sys::Oid) -> Option<Table> {
+    fn of(oid: pg_sys::Oid) -> Option<LoadedTable> {
         // SAFETY: guarded catalog lookups, and the strings that they return.
         unsafe {
             let name = pg_sys::get_rel_name(oid);
@@ -124,7 +124,7 @@ impl Table {
             if name.is_null() || schema.is_null() {
                 return None;
             }
-            Some(Table { oid, name: CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name)).to_owned() })
+            Some(LoadedTable { oid, name: CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name)).to_owned() })
         }
     }
 
@@ -145,14 +145,14 @@ impl Table {
 }
 
 /// The row of a file that was loaded before.
-struct Known {
+struct EarlierLoad {
     load: i64,
     /// Details of that load; None if the caller may not see it in `bulk_history`.
-    told: Option<Told>,
+    details: Option<LoadDetails>,
 }
 
 /// Details of an earlier load of a file, as in `bulk_once`.
-struct Told {
+struct LoadDetails {
     at: pg_sys::TimestampTz,
     /// Its path then.
     path: CString,
@@ -235,8 +235,8 @@ fn lock(schema: pg_sys::Oid, target: pg_sys::Oid, met: &[Met]) {
 }
 
 /// The last load of a file into a table.
-fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<Known>> {
-    let mut found: Option<Known> = None;
+fn look_up(records: &OwnTable, table: &LoadedTable, met: &Met) -> Result<Option<EarlierLoad>> {
+    let mut found: Option<EarlierLoad> = None;
     let mut is_seen = Ok(());
     records.for_each_of(met.digest.key(), |row, values| {
         let size = number(values, SIZE).cast_unsigned();
@@ -249,8 +249,9 @@ fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<Known>
                 let load = number(values, LOAD);
                 if found.as_ref().is_none_or(|known| known.load < load) {
                     let is_visible = sees_all() || is_visible(values);
-                    let told = is_visible.then(|| Told { at: number(values, LOADED_AT), path: text(values, PATH) });
-                    found = Some(Known { load, told });
+                    let details =
+                        is_visible.then(|| LoadDetails { at: number(values, LOADED_AT), path: text(values, PATH) });
+                    found = Some(EarlierLoad { load, details });
                 }
             }
         }
@@ -260,7 +261,7 @@ fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<Known>
 
 /// Reads the files, and leaves out those that were loaded before. True if none is left. Guarded, interruptible; the
 /// caller may insert.
-pub fn sift(load: &mut Load) -> Result<bool> {
+pub fn skip_loaded(load: &mut Load) -> Result<bool> {
     // SAFETY: a guarded catalog lookup.
     let persistence = unsafe { pg_sys::get_rel_persistence(load.target.relid) };
     if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP {
@@ -275,10 +276,10 @@ pub fn sift(load: &mut Load) -> Result<bool> {
     };
     point!("once.looked");
     lock(load.schema, load.target.relid, &met);
-    let table = Table { oid: load.target.relid, name: load.target.name.clone() };
+    let table = LoadedTable { oid: load.target.relid, name: load.target.name.clone() };
     home::take_home(load.schema, Some(&table))?;
     let records = OwnTable::to_read(load.schema, TABLE, TABLE_COLUMNS)?;
-    let (count, mut told) = (met.len(), 0);
+    let (count, mut skipped) = (met.len(), 0);
     // Positions of the remaining files in the list.
     let mut stay: Vec<usize> = Vec::with_capacity(count);
     let mut first: HashMap<Digest, usize> = HashMap::new();
@@ -289,7 +290,7 @@ pub fn sift(load: &mut Load) -> Result<bool> {
         let twin = first.get(&file.digest).and_then(|&at| met.get(at)).filter(|twin| file.is_same(twin));
         let detail = match (&known, twin) {
             (Some(known), _) => {
-                loads.push(known.told.as_ref().map(|_| known.load));
+                loads.push(known.details.as_ref().map(|_| known.load));
                 known.detail(&file.path)
             }
             (None, Some(twin)) if !load.options.force => {
@@ -301,8 +302,8 @@ pub fn sift(load: &mut Load) -> Result<bool> {
                 continue;
             }
         };
-        told += 1;
-        if told <= MOST_TOLD {
+        skipped += 1;
+        if skipped <= MOST_NOTICES {
             let (path, target) = (shown(&file.path), load.target.display_name());
             let what = if known.is_some() { "was loaded before" } else { "is there twice" };
             let message = format!("file \"{path}\" {what}, and is not loaded into \"{target}\"");
@@ -315,15 +316,15 @@ pub fn sift(load: &mut Load) -> Result<bool> {
         }
     }
     records.close();
-    if told > MOST_TOLD {
-        let more = told - MOST_TOLD;
+    if skipped > MOST_NOTICES {
+        let more = skipped - MOST_NOTICES;
         Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, format!("{more} more files are not loaded")).notice();
     }
-    if told > 0 {
+    if skipped > 0 {
         load.counts.notes.push(match (&list, loads.first()) {
             (None, Some(Some(number))) => format!("The file was loaded before, by load {number}."),
             (None, Some(None)) => "The file was loaded before.".into(),
-            _ => format!("Left out, since loaded before: {told} of {count} files."),
+            _ => format!("Left out, since loaded before: {skipped} of {count} files."),
         });
     }
     if let Some(list) = list {
@@ -339,10 +340,10 @@ pub fn sift(load: &mut Load) -> Result<bool> {
     Ok(load.met.is_empty())
 }
 
-impl Known {
+impl EarlierLoad {
     /// Detail about the earlier load of a file, whose path is now `path`. Guarded.
     fn detail(&self, path: &CStr) -> Option<String> {
-        let Told { at, path: earlier } = self.told.as_ref()?;
+        let LoadDetails { at, path: earlier } = self.details.as_ref()?;
         // SAFETY: a guarded call; its string is valid until the next one.
         let at = unsafe { CStr::from_ptr(pg_sys::timestamptz_to_str(*at)) }.to_string_lossy().into_owned();
         let name = if earlier.as_c_str() == path { String::new() } else { format!(" as \"{}\"", shown(earlier)) };
@@ -408,7 +409,7 @@ pub fn record(load: &Load) -> Result<()> {
 }
 
 /// Removes the rows of these tables, with this path or any. Returns the number of files. Guarded.
-fn forget(schema: pg_sys::Oid, tables: &[Table], path: Option<&CStr>) -> Result<usize> {
+fn forget(schema: pg_sys::Oid, tables: &[LoadedTable], path: Option<&CStr>) -> Result<usize> {
     let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
     let mut oids: Vec<u32> = tables.iter().map(|table| table.oid.to_u32()).collect();
     oids.sort_unstable();
@@ -451,13 +452,13 @@ pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
         if !OwnTable::is_there(schema, TABLE) {
             return;
         }
-        let mut tables: Vec<Table> = Table::of(target.relid).into_iter().collect();
-        if target.kind == Kind::Partitioned {
+        let mut tables: Vec<LoadedTable> = LoadedTable::of(target.relid).into_iter().collect();
+        if target.kind == TargetKind::Partitioned {
             let lock = pg_sys::NoLock.cast_signed();
             let list = guard(|| find_all_inheritors(target.relid, lock, std::ptr::null_mut()));
             let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
             let others = (0..count).map(|i| (*(*list).elements.add(i)).oid_value);
-            tables.extend(others.filter(|oid| *oid != target.relid).filter_map(Table::of));
+            tables.extend(others.filter(|oid| *oid != target.relid).filter_map(LoadedTable::of));
         }
         forget(schema, &tables, None).or_raise();
     }
@@ -552,7 +553,7 @@ pub unsafe extern "C-unwind" fn bulk_forget(fcinfo: pg_sys::FunctionCallInfo) ->
         };
         check_transaction(c"bulk_forget()");
         let target = pg_sys::Oid::from_u32(target.value() as u32);
-        let Some(table) = Table::of(target) else {
+        let Some(table) = LoadedTable::of(target) else {
             let message = format!("relation with OID {} does not exist", target.to_u32());
             Error::new(Code::ERRCODE_UNDEFINED_TABLE, message).raise();
         };

@@ -125,7 +125,7 @@ option_names! {
 }
 
 impl OptionName {
-    /// Is it an option of loads? The others are options of `bulk_sniff` and `bulk_create`.
+    /// Is the option one of loads? The others are options of `bulk_sniff` and `bulk_create`.
     pub fn is_of_load(self) -> bool {
         !matches!(self, OptionName::Sample | OptionName::Table)
     }

@@ -17,13 +17,13 @@ use super::settings::{self, SETTINGS, Setting};
 use super::wrapper::Wrapper;
 use crate::error::Result;
 use crate::pg::column::Taken;
-use crate::pg::copy_options::{CopyOptions, Draft, Shape};
+use crate::pg::copy_options::{CopyOptions, Draft, RecordShape};
 use crate::pg::directory::file_of;
 use crate::pg::encoding::EncodingErrors;
 use crate::pg::field_options::FieldDraft;
 use crate::pg::jsonb::{self, Json};
-use crate::pg::key_options::{Key, keys};
-use crate::pg::option_value::{Caller, Value, invalid, text};
+use crate::pg::key_options::{MemberKey, keys};
+use crate::pg::option_value::{Caller, OptionValue, invalid, text};
 use crate::pg::server_text::from_server;
 use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::soft::{OnError, Verbosity};
@@ -70,7 +70,7 @@ pub struct LoadOptions {
     /// Their options for the texts of fields.
     pub fields: Vec<FieldDraft>,
     /// Their keys in a JSON object.
-    pub keys: Vec<Option<Key>>,
+    pub keys: Vec<Option<MemberKey>>,
     /// Columns that no field of the file is for, and their values.
     pub others: Vec<(CString, Taken)>,
     /// Computed columns, and their expressions.
@@ -125,16 +125,16 @@ fn c_string(bytes: &[u8]) -> CString {
 }
 
 /// A JSON value as an option value of COPY; None for null.
-pub fn value(name: &str, json: Json) -> Result<Option<Value>> {
+pub fn value(name: &str, json: Json) -> Result<Option<OptionValue>> {
     match json {
         Json::Null => Ok(None),
-        Json::Text(text) | Json::Literal(text) => Ok(Some(Value::Text(text))),
+        Json::Text(text) | Json::Literal(text) => Ok(Some(OptionValue::Text(text))),
         Json::Array(elements) => {
             let names = elements.into_iter().map(|element| match element {
                 Json::Text(text) => Ok(c_string(&text)),
                 _ => Err(invalid(format!("{name} must be an array of strings"))),
             });
-            Ok(Some(Value::List(names.collect::<Result<_>>()?)))
+            Ok(Some(OptionValue::List(names.collect::<Result<_>>()?)))
         }
         Json::Object(_) => Err(invalid(format!("{name} cannot be an object"))),
     }
@@ -199,7 +199,7 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
                 b"expr" => expression = Some(c_string(&given)),
                 _ => {
                     let is_slice = slice.get_or_insert_default().set(&text(&name), &given)?;
-                    if !field.set(Caller::Function, &text(&name), &Value::Text(given))? && !is_slice {
+                    if !field.set(Caller::Function, &text(&name), &OptionValue::Text(given))? && !is_slice {
                         let valid: Vec<_> = ColumnOption::ALL.iter().map(|option| option.name()).collect();
                         return Err(Caller::Function.unknown(&text(&name), &valid));
                     }
@@ -228,7 +228,11 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
 }
 
 /// The keys of listed columns in a JSON object.
-pub fn keys_of(copy: &CopyOptions, columns: Option<&[CString]>, drafts: &[SliceDraft]) -> Result<Vec<Option<Key>>> {
+pub fn keys_of(
+    copy: &CopyOptions,
+    columns: Option<&[CString]>,
+    drafts: &[SliceDraft],
+) -> Result<Vec<Option<MemberKey>>> {
     let names: Vec<String> = columns.unwrap_or_default().iter().map(|name| from_server(name)).collect();
     keys(copy, names.iter().zip(drafts).map(|(name, draft)| (name.as_str(), &draft.key)))
 }
@@ -241,7 +245,7 @@ pub fn slices_of(
 ) -> Result<Vec<Option<Slice>>> {
     let Some(columns) = columns else {
         let message = "format \"fixed\" requires columns";
-        return if copy.shape == Shape::Fixed { Err(invalid(message)) } else { Ok(Vec::new()) };
+        return if copy.shape == RecordShape::Fixed { Err(invalid(message)) } else { Ok(Vec::new()) };
     };
     let names = columns.iter().map(|name| from_server(name));
     slices(copy, names.zip(drafts).collect())
@@ -356,7 +360,7 @@ impl LoadOptions {
     }
 
     /// Changes the options to COPY's behavior.
-    pub fn settle_for_copy(&mut self) {
+    pub fn adapt_to_copy(&mut self) {
         self.is_copy = true;
         self.copy.keeps_bom = true;
         self.writer = WriterOption::Direct;
@@ -368,7 +372,7 @@ impl LoadOptions {
     }
 
     /// Changes the options for a dry run: it looks for all records with errors.
-    pub fn settle_for_check(&mut self) {
+    pub fn adapt_to_check(&mut self) {
         let copy = &mut self.copy;
         (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
         (copy.reject_limit, copy.reject_percent) = (0, None);
@@ -381,7 +385,7 @@ impl LoadOptions {
     }
 
     /// Parses options that are given by name. Guarded.
-    pub fn of_values(path: CString, given: &[(String, Value)]) -> Result<LoadOptions> {
+    pub fn of_values(path: CString, given: &[(String, OptionValue)]) -> Result<LoadOptions> {
         let mut draft = Draft::new(Caller::Function);
         let (mut columns, mut program, mut where_clause, mut filter) = (None, false, None, None);
         let mut server = None;
@@ -399,7 +403,7 @@ impl LoadOptions {
             };
             if option == O::Columns {
                 match value {
-                    Value::List(names) if !names.is_empty() => columns = Some(names.clone()),
+                    OptionValue::List(names) if !names.is_empty() => columns = Some(names.clone()),
                     _ => return Err(invalid("columns must be an array of column names")),
                 }
                 continue;

@@ -191,7 +191,7 @@ unsafe fn ask(relation: pg_sys::Relation) -> Answer {
                 let message = error.message.as_ref().map_or(c"", |message| CStr::from_ptr(message));
                 Answer::Other(format!("The server cannot plan an INSERT into \"{name}\": {}.", from_server(message)))
             }
-            None => judge(&question, (*relation).rd_id, &name).map_or(Answer::Plain, Answer::Other),
+            None => difference(&question, (*relation).rd_id, &name).map_or(Answer::Plain, Answer::Other),
         };
         pg_sys::MemoryContextSwitchTo(caller);
         pg_sys::MemoryContextDelete(memory);
@@ -265,7 +265,7 @@ unsafe extern "C-unwind" fn plan(question: Opaque) {
 ///
 /// # Safety
 /// A question about this table that was planned without an error.
-unsafe fn judge(question: &Question, relid: pg_sys::Oid, name: &str) -> Option<String> {
+unsafe fn difference(question: &Question, relid: pg_sys::Oid, name: &str) -> Option<String> {
     // SAFETY: this function's contract covers the question; tags give the node types, and lists have nodes of one type.
     unsafe {
         let queries = PgList::<pg_sys::Query>::from_pg(question.queries);

@@ -1,5 +1,5 @@
-//! The part of a load between its lock and its first row: obstacles of the direct writer, the choice of the writer, the load's id, the
-//! open file.
+//! The part of a load between its lock and its first row: the eligibility check, the choice of the writer, the load's
+//! id, the open file.
 //!
 //! The order matters. Missing privileges are reported before unsupported options, and the file is opened last.
 
@@ -19,7 +19,7 @@ use super::{
     Load, Writer, direct, engine, expression, filter, obstacle, once, planned_insert, source, target, volatile,
 };
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::progress::{Figures, Kind, Progress};
+use crate::pg::progress::{Figures, Progress, SourceKind};
 use crate::pg::server_text::to_server;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
@@ -77,7 +77,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     if load.id == 0 && !load.is_dry {
         load.id = next_id(load.schema).or_raise();
     }
-    if load.options.once && once::sift(load).or_raise() {
+    if load.options.once && once::skip_loaded(load).or_raise() {
         load.analyze_statement = None;
         load.writer = Writer::None;
         return;
@@ -116,7 +116,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     if load.writer == Writer::Direct && !load.is_dry {
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
         let others_go_on = load.options.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
-        if load.target.kind == target::Kind::Plain && !others_go_on {
+        if load.target.kind == target::TargetKind::Plain && !others_go_on {
             // SAFETY: the relation is open, once.
             unsafe { direct::renew(relation, 1) }.or_raise();
         }
@@ -133,8 +133,8 @@ fn caller(load: &Load) -> CString {
     }
 }
 
-/// Adds an obstacle, as the first one, if the server would insert into the table by another plan than a plain one. Fails if that
-/// plan cannot do what the options demand. Guarded.
+/// Adds a reason against the direct writer, as the first one, if the server would insert into the table by another plan
+/// than a plain one. Fails if that plan cannot do what the options demand. Guarded.
 ///
 /// # Safety
 /// A load whose relation is open and locked.
@@ -241,10 +241,10 @@ impl Load {
         let more = self.more.iter().map(|source| source.options.location.size()).sum::<Option<u64>>();
         let size = size.zip(more).map(|(size, more)| size + more);
         let kind = match self.options.location {
-            Location::File(_) | Location::Files(_) | Location::Below(_) => Kind::File,
-            Location::Program(_) => Kind::Program,
-            Location::Client(_) => Kind::Client,
-            Location::Bytes(_) | Location::LargeObject(_) | Location::Query => Kind::Inside,
+            Location::File(_) | Location::Files(_) | Location::Below(_) => SourceKind::File,
+            Location::Program(_) => SourceKind::Program,
+            Location::Client(_) => SourceKind::Client,
+            Location::Bytes(_) | Location::LargeObject(_) | Location::Query => SourceKind::Inside,
         };
         self.phases.progress = Progress::of_load(self.target.relid, self.id, kind, size, Figures::default());
         self.phases.enter(Phase::Rows);

@@ -182,7 +182,7 @@ pub unsafe fn finish(query: *mut Query) {
     }
 }
 
-/// Ends the query of a load that is written, and pops its snapshot.
+/// Ends the query of a load whose rows are written, and pops its snapshot.
 ///
 /// # Safety
 /// A plain frame; a valid load. If the query's snapshot is active, it is the innermost one.

@@ -20,18 +20,18 @@ use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column};
 use crate::pg::context::copy_context;
-use crate::pg::copy_options::{self, CopyOptions, Draft, Shape};
+use crate::pg::copy_options::{self, CopyOptions, Draft, RecordShape};
 use crate::pg::copy_question;
 use crate::pg::directory::file_of;
 use crate::pg::encoding::Encodings;
 use crate::pg::field_options::FieldDraft;
 use crate::pg::jsonb;
-use crate::pg::key_options::Key;
+use crate::pg::key_options::MemberKey;
 use crate::pg::objects;
-use crate::pg::option_value::{Caller, HeaderOption, Value, invalid, text};
+use crate::pg::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
-use crate::pg::soft::{self, OnError, Outcome, Tolerance};
+use crate::pg::soft::{self, Conversion, OnError, Tolerance};
 use crate::pg::source::Location;
 
 /// Option names besides COPY's format options.
@@ -99,7 +99,7 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
 }
 
 /// Options of columns: position in a record of fixed length, key in an object, and options for the field's text.
-type Places = Vec<(CString, Option<Slice>, Option<Key>, FieldDraft)>;
+type Places = Vec<(CString, Option<Slice>, Option<MemberKey>, FieldDraft)>;
 
 /// Parses the arguments to the file and its format.
 ///
@@ -125,8 +125,8 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Resul
         allowed.check(&name, &value)?;
         match name.as_str() {
             "columns" => match value {
-                Value::List(names) => columns = Some(names),
-                Value::Text(_) => return Err(invalid("columns must be an array of column names")),
+                OptionValue::List(names) => columns = Some(names),
+                OptionValue::Text(_) => return Err(invalid("columns must be an array of column names")),
             },
             "program" => program = Caller::Function.boolean(&name, value.one(&name)?)?,
             "server" => server = Some(CString::new(value.one(&name)?).unwrap_or_default()),
@@ -134,7 +134,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Resul
         }
     }
     let copy = draft.finish()?;
-    let is_bare = objects.has_names && copy.shape == Shape::Delimited;
+    let is_bare = objects.has_names && copy.shape == RecordShape::Delimited;
     if !objects.others.is_empty() || !objects.computed.is_empty() || is_bare {
         let message =
             "columns of bulk_read() must be objects, with neither source nor expr, that say something of a column";
@@ -239,7 +239,7 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
 }
 
 /// Sets the positions of the columns in a record. Returns the options for their texts.
-fn place(columns: &mut [Column], places: &Places, shape: Shape) -> Result<Vec<FieldDraft>> {
+fn place(columns: &mut [Column], places: &Places, shape: RecordShape) -> Result<Vec<FieldDraft>> {
     let mut fields = vec![None; columns.len()];
     for (name, slice, key, field) in places {
         let at = columns.iter().position(|column| column.name == *name);
@@ -255,9 +255,9 @@ fn place(columns: &mut [Column], places: &Places, shape: Shape) -> Result<Vec<Fi
         column.key.clone_from(key);
     }
     let lacking = columns.iter().find(|column| column.slice.is_none());
-    match lacking.filter(|_| shape == Shape::Fixed) {
+    match lacking.filter(|_| shape == RecordShape::Fixed) {
         Some(column) => return Err(invalid(format!("column \"{}\" is not among columns", column.display_name()))),
-        None if shape != Shape::Fixed => objects::check_rest(columns)?,
+        None if shape != RecordShape::Fixed => objects::check_rest(columns)?,
         None => (),
     }
     Ok(fields.into_iter().map(Option::unwrap_or_default).collect())
@@ -291,7 +291,7 @@ unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
             Ok(false) => return END,
             Ok(true) => (),
         }
-        if r.rows.take_turn().is_some() {
+        if r.rows.take_change().is_some() {
             r.fit();
         }
         if r.skip_left > 0 {
@@ -328,12 +328,12 @@ unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
                 let outcome = r.rows.convert_softly(&mut r.tolerance, arrays, r.econtext).or_raise();
                 pg_sys::MemoryContextSwitchTo(old);
                 match outcome {
-                    Outcome::Good => (),
-                    Outcome::LeftOut => {
+                    Conversion::Good => (),
+                    Conversion::LeftOut => {
                         pgrx::check_for_interrupts!();
                         continue;
                     }
-                    Outcome::Raises => return CONVERT,
+                    Conversion::Raises => return CONVERT,
                 }
             }
         }

@@ -17,9 +17,9 @@ use crate::pg::copy_question;
 use crate::pg::directory::file_of;
 use crate::pg::encoding::shown;
 use crate::pg::jsonb;
-use crate::pg::option_value::{Caller, Value, invalid, text};
+use crate::pg::option_value::{Caller, OptionValue, invalid, text};
 use crate::pg::server_text::to_server;
-use crate::pg::sniff::{self, Place, Request, Sniffed, identifier, table_name};
+use crate::pg::sniff::{self, Request, Sniffed, ValuePosition, identifier, table_name};
 use crate::pg::source::Location;
 use pg_bulk_format::dialect::{Eol, Format};
 
@@ -176,7 +176,7 @@ impl<'a> Asked<'a> {
 }
 
 /// The name of a table, with or without a schema, quoted for SQL. Guarded.
-fn qualified(name: &str, value: &Value) -> Result<Vec<u8>> {
+fn qualified(name: &str, value: &OptionValue) -> Result<Vec<u8>> {
     let given = value.one(name)?;
     let Some(given) = datum(given) else { return Err(invalid(format!("{name} must be the name of a table"))) };
     // SAFETY: guarded calls: a text, and a list of nodes with strings, or an error.
@@ -206,8 +206,8 @@ fn columns_json(sniffed: &Sniffed) -> Vec<u8> {
                         members.push(member("file", &json_string(to_server(&shown(file)).to_bytes())));
                     }
                     members.push(match ruled.place {
-                        Place::Line(line) => member("line", line.to_string().as_bytes()),
-                        Place::Offset(offset) => member("byte_offset", offset.to_string().as_bytes()),
+                        ValuePosition::Line(line) => member("line", line.to_string().as_bytes()),
+                        ValuePosition::Offset(offset) => member("byte_offset", offset.to_string().as_bytes()),
                     });
                     members.push(member("value", &json_string(ruled.value.to_bytes())));
                     bracketed(b'{', &members, b'}')

@@ -29,7 +29,7 @@ use crate::pg::stream::Header;
 
 /// A further file that an INSERT reads.
 #[derive(Debug)]
-pub struct Source {
+pub struct FurtherFile {
     pub options: LoadOptions,
     pub path: CString,
     pub mapping: Mapping,
@@ -192,7 +192,7 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
                     break;
                 }
                 match attribute_number(relid(relation), name) {
-                    // It is an input of expressions, which are analyzed later.
+                    // The name may be an input of expressions, which are analyzed later.
                     Err(error)
                         if error.sqlstate() == Code::ERRCODE_UNDEFINED_COLUMN && !options.computed.is_empty() =>
                     {
@@ -369,7 +369,7 @@ pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Row
     let (mut files, mut files_with) = (0, Vec::new());
     for file in 0..count.unwrap_or(1) {
         if file > 0 {
-            rows.turn_to(file)?;
+            rows.switch_to_file(file)?;
         }
         if let Some(header) = rows.header_names()? {
             files += 1;

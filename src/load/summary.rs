@@ -18,7 +18,7 @@ use crate::pg::unguarded as c;
 /// Writes the message. Guarded.
 pub fn log(load: &mut Load) {
     let level = pg_sys::LOG.cast_signed();
-    // SAFETY: compares settings.
+    // SAFETY: message_level_is_interesting only compares settings.
     if !unsafe { pg_sys::message_level_is_interesting(level) } {
         return;
     }

@@ -1,8 +1,8 @@
 //! The target of a load: privileges, lock, and the kind of relation.
 //!
 //! TRUNCATE and ownership rights are checked before the lock is requested, because a lock without them would do harm.
-//! The INSERT privilege is checked on the columns, as COPY checks it, once these are known. All reasons against
-//! building pages for the table are collected as [obstacles](super::obstacle), for either writer.
+//! The INSERT privilege is checked on the columns, as COPY checks it, once these are known. The [eligibility
+//! check](super::obstacle) collects all reasons against building pages for the table, for either writer.
 
 use std::ffi::{CStr, CString};
 
@@ -21,7 +21,7 @@ use crate::pg::unguarded::{find_all_inheritors, guard};
 
 /// The kind of relation that a target is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TargetKind {
     /// A table that stores rows, perhaps a partition.
     Plain,
     Partitioned,
@@ -35,7 +35,7 @@ pub struct Target {
     /// Null while a command of pg_bulk requires that it is closed.
     pub relation: pg_sys::Relation,
     pub relid: pg_sys::Oid,
-    pub kind: Kind,
+    pub kind: TargetKind,
     /// Schema and name, quoted.
     pub name: CString,
     /// Reasons why its pages cannot be built, one sentence each; empty if they can.
@@ -107,7 +107,7 @@ impl Target {
         // The lock of an INSERT, in addition to any stronger lock: the executor requires it. SAFETY: a guarded call.
         unsafe { pg_sys::LockRelationOid(relid, pg_sys::RowExclusiveLock.cast_signed()) };
         let kind = kind(relation)?;
-        if kind == Kind::Partitioned && options.lock == LockOption::Share {
+        if kind == TargetKind::Partitioned && options.lock == LockOption::Share {
             // At once, so that no lock is upgraded later, when the indexes of a partition are rebuilt. SAFETY: a
             // guarded call; the locks are kept.
             unsafe { guard(|| find_all_inheritors(relid, lock.cast_signed(), std::ptr::null_mut())) };
@@ -144,7 +144,7 @@ impl Target {
 
     /// Raises if rows cannot be checked: the result of an INSERT into a view or a foreign table is unknown beforehand.
     pub fn check_rows(&self) -> Result<()> {
-        if self.kind != Kind::Other {
+        if self.kind != TargetKind::Other {
             return Ok(());
         }
         let message = format!("cannot check rows for \"{}\"", self.display_name());
@@ -255,7 +255,7 @@ fn check_lock_rights(relid: pg_sys::Oid, options: &LoadOptions) {
 }
 
 /// The kind of relation; raises CopyFrom's errors (copyfrom.c) if it cannot take rows.
-fn kind(relation: pg_sys::Relation) -> Result<Kind> {
+fn kind(relation: pg_sys::Relation) -> Result<TargetKind> {
     // SAFETY: an open relation.
     let (relkind, other_session) = unsafe {
         let form = (*relation).rd_rel;
@@ -267,9 +267,9 @@ fn kind(relation: pg_sys::Relation) -> Result<Kind> {
             let message = "cannot access temporary tables of other sessions";
             return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
         }
-        pg_sys::RELKIND_RELATION => return Ok(Kind::Plain),
-        pg_sys::RELKIND_PARTITIONED_TABLE => return Ok(Kind::Partitioned),
-        pg_sys::RELKIND_VIEW | pg_sys::RELKIND_FOREIGN_TABLE => return Ok(Kind::Other),
+        pg_sys::RELKIND_RELATION => return Ok(TargetKind::Plain),
+        pg_sys::RELKIND_PARTITIONED_TABLE => return Ok(TargetKind::Partitioned),
+        pg_sys::RELKIND_VIEW | pg_sys::RELKIND_FOREIGN_TABLE => return Ok(TargetKind::Other),
         pg_sys::RELKIND_MATVIEW => "materialized view",
         pg_sys::RELKIND_SEQUENCE => "sequence",
         _ => "non-table relation",

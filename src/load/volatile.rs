@@ -1,15 +1,17 @@
 //! Functions that may look at the table, or write to it, while it is being loaded.
 //!
-//! The input is expressions, types, indexes and partition keys of a load; the output is the calls that keep rows out of the direct
-//! writer.
+//! The input is expressions, types, indexes and partition keys of a load; the output is the calls that keep rows out of
+//! the direct writer.
 //!
-//! COPY inserts row by row where a default or the condition calls a volatile function: the function may query the table and must
-//! find the earlier rows. No query finds rows on pages that are still being built. A few volatile functions of the server read no
-//! state of the table. Every other one may read a table (query_to_xml), its file (pg_relation_size) or ids, of which a load takes
-//! many at a time (currval). It may also change the settings by which the load reads fields (set_config).
+//! COPY inserts row by row where a default or its WHERE condition calls a volatile function: the function may query the
+//! table and must find the earlier rows. No query finds rows on pages that are still being built. A few volatile
+//! functions of the server read no state of the table. Every other one may read a table (query_to_xml), its file
+//! (pg_relation_size) or the last id of a sequence (currval), from which a load takes many ids at a time. It may also
+//! change the settings by which the load reads fields (set_config).
 //!
-//! A label STABLE or IMMUTABLE proves nothing, since the server does not enforce it. The server does stop a function that writes in
-//! parallel mode. So the direct writer runs a user-defined function only if it is declared PARALLEL SAFE or PARALLEL RESTRICTED.
+//! A label STABLE or IMMUTABLE proves nothing, since the server does not enforce it. The server does stop a function
+//! that writes in parallel mode. So the direct writer runs a user-defined function only if it is declared PARALLEL SAFE
+//! or PARALLEL RESTRICTED.
 
 use std::ffi::{CStr, c_void};
 
@@ -202,8 +204,8 @@ unsafe fn call_in_domain(domain: pg_sys::Oid) -> Option<UserCall> {
     }
 }
 
-/// Calls by generated columns, by the bound of a partition and by indexes. The server does not allow volatile functions there.
-/// Guarded.
+/// Calls by generated columns, by the bound of a partition and by indexes. The server does not allow volatile functions
+/// there. Guarded.
 ///
 /// # Safety
 /// An open relation that rows are written to.
@@ -296,8 +298,8 @@ pub unsafe fn of_partition_key(relation: pg_sys::Relation, found: &mut Vec<Strin
     }
 }
 
-/// One sentence for each default, and for the condition, that calls a function that keeps rows out. Without a mapping, every
-/// column may get its default. Guarded.
+/// One sentence for each default, and for the condition, that calls a function that keeps rows out. Without a mapping,
+/// every column may get its default. Guarded.
 ///
 /// # Safety
 /// An open relation; a list of expressions, or null.
@@ -307,7 +309,8 @@ pub unsafe fn obstacles(
     conditions: *mut pg_sys::List,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    // SAFETY: this function's contract covers the arguments; attributes below natts exist, and names are NUL-terminated.
+    // SAFETY: this function's contract covers the arguments; attributes below natts exist, and names are
+    // NUL-terminated.
     unsafe {
         for index in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
             let attribute = &*compat::attribute((*relation).rd_att, index);
@@ -374,8 +377,9 @@ unsafe extern "C-unwind" fn note_call(function: pg_sys::Oid, context: *mut c_voi
     call.is_some()
 }
 
-/// Whether an expression calls a function that is not both built in and immutable, reads the session (`current_user`), or reads a
-/// system column other than tableoid. Comparing a row, an array or a range calls the comparison functions of its elements.
+/// Whether an expression calls a function that is not both built in and immutable, reads the session (`current_user`),
+/// or reads a system column other than tableoid. Comparing a row, an array or a range calls the comparison functions of
+/// its elements.
 ///
 /// # Safety
 /// An expression, or a list of such. Guarded.

@@ -15,7 +15,7 @@ use crate::pg::source::Location;
 /// Callbacks of the foreign data wrapper about its tables.
 #[derive(Debug)]
 pub struct Wrapper {
-    /// Are these its routines?
+    /// Are the routines those of this wrapper?
     pub owns: unsafe fn(*const pg_sys::FdwRoutine) -> bool,
     /// A table's file, and its format.
     pub file: fn(pg_sys::Oid) -> Result<(Location, CopyOptions)>,
@@ -25,7 +25,7 @@ pub struct Wrapper {
     pub filters: fn(pg_sys::Oid) -> Result<bool>,
     /// The columns that a scan's conditions read, and the other columns that it returns.
     pub wanted: unsafe fn(*const pg_sys::ForeignScan) -> [Vec<i16>; 2],
-    /// Is it the wrapper's scan, of a file that a load can read instead?
+    /// Is the state that of a scan of this wrapper, of a file that a load can read instead?
     pub is_replaceable: unsafe fn(*const pg_sys::ForeignScanState) -> bool,
     /// Announces that a load replaces the scan. Guarded.
     pub replace: unsafe fn(*mut pg_sys::ForeignScanState) -> Result<()>,

@@ -30,11 +30,11 @@ use std::ffi::c_char;
 use pg_bulk_format::page::PageBatch;
 use pgrx::pg_sys;
 
-use super::baton::Baton;
+use super::append_lock::AppendLock;
 use super::compat;
 use super::points::{point, point_quiet};
 use super::section::{Redo, Section};
-use super::segment::{Pieces, RelationFile};
+use super::segment::{OpenSegments, RelationFile};
 use super::stages::{Stage, Stages, Watch};
 use crate::error::Result;
 
@@ -157,13 +157,13 @@ impl Appender {
 
     /// Appends the complete pages of a batch and sets the positions of their tuples. Returns the block number of the
     /// first page. Guarded.
-    pub fn append(&mut self, batch: &mut PageBatch, baton: &Baton) -> Result<u32> {
+    pub fn append(&mut self, batch: &mut PageBatch, append_lock: &AppendLock) -> Result<u32> {
         let count = batch.complete();
         point!("append.begin");
         let mut watch = self.appended.stages.watch();
-        let held = baton.take();
+        let held = append_lock.take();
         self.contended |= held.waited;
-        self.appended.stages.lap(&mut watch, Stage::Baton);
+        self.appended.stages.lap(&mut watch, Stage::WaitToAppend);
         point!("append.baton");
         if self.traits.needs_wal {
             self.redo.let_checkpoint_pass();
@@ -172,12 +172,12 @@ impl Appender {
         // SAFETY: guarded calls on an open relation. The SMgrRelation is fetched again because it may have been closed
         // during the wait.
         let first = unsafe { pg_sys::smgrnblocks(pg_sys::RelationGetSmgr(self.relation), MAIN) };
-        let pieces = self.file.open_pieces(first, count)?;
+        let segments = self.file.open_segments(first, count)?;
         pgrx::check_for_interrupts!();
         point!("append.ready");
         self.appended.stages.lap(&mut watch, Stage::Space);
-        let written = self.log_and_write(batch, count, first, &pieces, &mut watch);
-        drop(pieces);
+        let written = self.log_and_write(batch, count, first, &segments, &mut watch);
+        drop(segments);
         drop(lock);
         drop(held);
         point!("append.done");
@@ -192,7 +192,7 @@ impl Appender {
         batch: &mut PageBatch,
         count: usize,
         first: u32,
-        pieces: &Pieces,
+        segments: &OpenSegments,
         watch: &mut Watch,
     ) -> Result<()> {
         batch.set_block_numbers(first);
@@ -226,7 +226,7 @@ impl Appender {
             // SAFETY: a page of the batch.
             unsafe { pg_sys::PageSetChecksumInplace(batch.as_ptr(page).cast::<c_char>(), first + page as u32) };
         }
-        let (written, outcome) = self.file.write(&pieces.list, batch.pages(), &section);
+        let (written, outcome) = self.file.write(&segments.list, batch.pages(), &section);
         if outcome.is_err() && self.traits.needs_wal {
             section.critically(|| self.log_empty(first, written, count));
             point_quiet!("append.emptied");

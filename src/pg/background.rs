@@ -55,7 +55,7 @@ impl Worker {
     }
 
     /// Makes the server set this process's latch when the worker starts and when it ends.
-    pub fn telling_us(mut self) -> Worker {
+    pub fn notifying_us(mut self) -> Worker {
         // SAFETY: a variable of this process.
         self.0.bgw_notify_pid = unsafe { pg_sys::MyProcPid };
         self

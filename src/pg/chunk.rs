@@ -8,14 +8,14 @@ use std::os::unix::fs::MetadataExt;
 
 use pg_bulk_format::chunk::{Cutter, Survey};
 use pg_bulk_format::dialect::Dialect;
-use pg_bulk_format::reader::{LOOKAHEAD, Place};
+use pg_bulk_format::reader::{LOOKAHEAD, RecordStart};
 use pg_bulk_format::scan::{Level, Needles, Scanner};
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
+use super::chunk_order::ChunkOrder;
 use super::encoding::{Encodings, Treatment};
 use super::ring::{Arrival, NAP, Ring};
 use super::stream::Stream;
-use super::stretches::Stretches;
 use crate::error::{Error, Result, out_of_memory};
 
 /// Room for the beginning of a chunk's first record. A longer beginning moves the bytes that were read.
@@ -80,7 +80,7 @@ impl Identity {
 
 /// A chunk that was read and not yet cut.
 #[derive(Debug)]
-pub struct Stretch {
+pub struct UncutChunk {
     offset: u64,
     /// Position in the buffer.
     at: usize,
@@ -95,23 +95,23 @@ impl Stream {
     /// Whether several processes can read this stream at once: a regular file whose delimiters can be found without
     /// conversion.
     pub fn has_chunks(&self) -> bool {
-        self.size().is_some() && bytes_tell(self.encodings(), self.reader.dialect())
+        self.size().is_some() && is_searchable(self.encodings(), self.reader.dialect())
     }
 
     /// Whether several processes can read the decompressed data of this file, which one of them decompresses.
     pub fn can_share(&self) -> bool {
-        self.source().can_share() && bytes_tell(self.encodings(), self.reader.dialect())
+        self.source().can_share() && is_searchable(self.encodings(), self.reader.dialect())
     }
 
     /// Waits until a chunk of the decompressed data is there. `None` if no process needs the chunk any more. Guarded,
     /// and interruptible.
-    pub fn wait_for_stretch(&self, shared: &Stretches, number: u64, offset: u64, len: usize) -> Option<Arrival> {
+    pub fn wait_for_chunk(&self, shared: &ChunkOrder, ticket: u64, offset: u64, len: usize) -> Option<Arrival> {
         let ring = self.source().ring()?;
         loop {
-            if shared.is_over(number) {
+            if shared.is_over(ticket) {
                 return None;
             }
-            if let Some(arrival) = ring.look(offset, len, shared.is_turn(number)) {
+            if let Some(arrival) = ring.look(offset, len, shared.may_cut(ticket)) {
                 return Some(arrival);
             }
             check_for_interrupts!();
@@ -120,8 +120,8 @@ impl Stream {
     }
 
     /// Whether delimiters can be found anywhere in the stream's files without conversion.
-    pub fn tells_bytes(&self) -> bool {
-        bytes_tell(self.encodings(), self.reader.dialect())
+    pub fn is_searchable(&self) -> bool {
+        is_searchable(self.encodings(), self.reader.dialect())
     }
 
     /// Whether a worker would convert the records to the same values as the leader.
@@ -136,40 +136,40 @@ impl Stream {
     }
 
     /// Creates a cutter for the chunks of this stream. `None` if its dialect is not regular.
-    pub fn cutter(&self, place: Place) -> Option<Cutter> {
+    pub fn cutter(&self, place: RecordStart) -> Option<Cutter> {
         let dialect = self.reader.dialect();
         let needles = Needles::new(dialect, place.eol)?;
         Some(Cutter::new(dialect, Scanner::new(needles, Level::best())))
     }
 
     /// Reads the `len` bytes at `offset` of the file, and the lookahead behind them. Guarded.
-    pub fn read_stretch(&mut self, offset: u64, len: usize) -> Result<Stretch> {
+    pub fn read_chunk(&mut self, offset: u64, len: usize) -> Result<UncutChunk> {
         let size = self.source().ring().map_or_else(|| self.source().size().unwrap_or(0), Ring::filled);
         let left = size.saturating_sub(offset);
         let known = (len + LOOKAHEAD).min(usize::try_from(left).unwrap_or(usize::MAX)).max(len);
         let (source, reader) = self.source_and_reader();
         let buffer = reader.chunk_space(ROOM + known).ok_or_else(out_of_memory)?;
         source.read_exactly(buffer.get_mut(ROOM..ROOM + known).unwrap_or_default(), offset)?;
-        Ok(Stretch { offset, at: ROOM, len, known, is_plain: false })
+        Ok(UncutChunk { offset, at: ROOM, len, known, is_plain: false })
     }
 
     /// Surveys a chunk before its ticket is next.
-    pub fn survey(&mut self, stretch: &mut Stretch, cutter: &Cutter) -> Survey {
-        let survey = cutter.survey(self.stretch(stretch));
-        stretch.is_plain = cutter.is_plain(&survey);
+    pub fn survey(&mut self, uncut: &mut UncutChunk, cutter: &Cutter) -> Survey {
+        let survey = cutter.survey(self.chunk_bytes(uncut));
+        uncut.is_plain = cutter.is_plain(&survey);
         survey
     }
 
     /// Returns the bytes of a chunk.
-    pub fn stretch(&mut self, stretch: &Stretch) -> &[u8] {
+    pub fn chunk_bytes(&mut self, uncut: &UncutChunk) -> &[u8] {
         let buffer = self.reader.chunk_space(0).unwrap_or_default();
-        buffer.get(stretch.at..stretch.at + stretch.len).unwrap_or_default()
+        buffer.get(uncut.at..uncut.at + uncut.len).unwrap_or_default()
     }
 
     /// Makes the records from `place` to byte `end` of the chunk the next and last records of the stream. `place` is
     /// not behind the chunk. Guarded.
-    pub fn begin_chunk(&mut self, stretch: Stretch, place: Place, end: usize) -> Result<()> {
-        let Stretch { offset, mut at, len, known, is_plain } = stretch;
+    pub fn begin_chunk(&mut self, uncut: UncutChunk, place: RecordStart, end: usize) -> Result<()> {
+        let UncutChunk { offset, mut at, len, known, is_plain } = uncut;
         // Where a chunk begins with the end of a record, the next record may begin inside the chunk.
         let inside = usize::try_from(place.offset.saturating_sub(offset)).unwrap_or(usize::MAX).min(end);
         let head = usize::try_from(offset.saturating_sub(place.offset)).unwrap_or(0);
@@ -195,7 +195,7 @@ impl Stream {
 
     /// Continues with the file in order, from a record on. A compressed file is decompressed again, so it must not have
     /// changed. Guarded.
-    pub fn resume(&mut self, place: Place) -> Result<()> {
+    pub fn resume(&mut self, place: RecordStart) -> Result<()> {
         if let Some(ring) = self.source().ring()
             && !self.identity().is_some_and(|now| now.continues(ring.file()))
         {
@@ -220,7 +220,7 @@ fn nap() {
 }
 
 /// Whether delimiters can be found anywhere in a file without conversion.
-pub fn bytes_tell(encodings: &Encodings, dialect: &Dialect) -> bool {
+pub fn is_searchable(encodings: &Encodings, dialect: &Dialect) -> bool {
     if dialect.is_binary() {
         // Receive functions convert from client_encoding, which is the server's encoding in a worker.
         return encodings.are_servers();

@@ -8,14 +8,14 @@
 
 use pg_bulk_format::chunk::Cutter;
 use pg_bulk_format::line::LINE_LIMIT;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
+use super::chunk_order::ChunkOrder;
+use super::file_chunks::Listed;
 use super::points::point;
 use super::ring::Arrival;
 use super::row::Rows;
 use super::stages::{Stage, Stages};
-use super::stretches::Stretches;
-use super::units::Listed;
 use crate::error::Result;
 
 /// Records of one process.
@@ -27,7 +27,7 @@ pub enum Chunks {
     Shared {
         cutter: Box<Cutter>,
         /// The ticket of the current chunk.
-        number: u64,
+        ticket: u64,
     },
     /// The files of a list.
     Listed(Box<Listed>),
@@ -40,22 +40,22 @@ impl Chunks {
     pub fn next(
         &mut self,
         rows: &mut Rows,
-        shared: &Stretches,
+        shared: &ChunkOrder,
         process: usize,
         stages: &mut Stages,
         mut reserve: impl FnMut(u64) -> Result<()>,
-        mark: impl Fn(u64, Place),
+        mark: impl Fn(u64, RecordStart),
     ) -> Result<bool> {
-        let (cutter, number) = match self {
+        let (cutter, ticket) = match self {
             Chunks::InOrder => return Ok(false),
             Chunks::Listed(listed) => return listed.next(rows, shared, process, stages, reserve, mark),
-            Chunks::Shared { cutter, number } => (cutter, number),
+            Chunks::Shared { cutter, ticket } => (cutter, ticket),
         };
         loop {
             let Some(claimed) = shared.claim(process) else { return Ok(false) };
-            *number = claimed;
+            *ticket = claimed;
             point!("chunk.claimed");
-            let (offset, len) = shared.grid.stretch(claimed);
+            let (offset, len) = shared.grid.chunk(claimed);
             let mut is_last = offset + len as u64 >= shared.grid.end;
             let mut len = len;
             let stream = rows.stream_mut();
@@ -63,7 +63,7 @@ impl Chunks {
             let mut is_lost = false;
             if is_compressed {
                 let mut watch = stages.watch();
-                let arrival = stream.wait_for_stretch(shared, claimed, offset, len);
+                let arrival = stream.wait_for_chunk(shared, claimed, offset, len);
                 stages.lap(&mut watch, Stage::Read);
                 match arrival {
                     None | Some(Arrival::Last(0)) => {
@@ -77,19 +77,19 @@ impl Chunks {
             }
             stream.shrink(len);
             let mut watch = stages.watch();
-            let mut stretch = stream.read_stretch(offset, len)?;
+            let mut uncut = stream.read_chunk(offset, len)?;
             stages.lap(&mut watch, Stage::Read);
-            let survey = stream.survey(&mut stretch, cutter);
+            let survey = stream.survey(&mut uncut, cutter);
             stages.lap(&mut watch, Stage::Cut);
-            let Some(edge) = shared.wait_turn(claimed) else {
+            let Some(edge) = shared.wait_to_cut(claimed) else {
                 shared.rest(process);
                 return Ok(false);
             };
-            stages.lap(&mut watch, Stage::Turn);
+            stages.lap(&mut watch, Stage::WaitToCut);
             point!("chunk.turn");
             let place = edge.place(shared.eol());
             mark(claimed, place);
-            let cut = cutter.cut(stream.stretch(&stretch), &survey, offset, edge);
+            let cut = cutter.cut(stream.chunk_bytes(&uncut), &survey, offset, edge);
             stages.lap(&mut watch, Stage::Cut);
             let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
             // The file may have grown since, and its last record with it.
@@ -108,12 +108,12 @@ impl Chunks {
             if let Some(ring) = stream.source().ring() {
                 ring.hold(process, place.offset);
             }
-            shared.pass_turn(claimed, cut.edge);
+            shared.pass_edge(claimed, cut.edge);
             if let Some(ring) = stream.source().ring() {
                 ring.pass(cut.edge.record);
             }
             if end > 0 {
-                stream.begin_chunk(stretch, place, end)?;
+                stream.begin_chunk(uncut, place, end)?;
             }
             if let Some(ring) = stream.source().ring() {
                 ring.let_go(process);
@@ -126,11 +126,11 @@ impl Chunks {
     }
 
     /// Whether the current chunk is useless because an earlier one failed or ended the data.
-    pub fn is_over(&self, shared: &Stretches) -> bool {
+    pub fn is_over(&self, shared: &ChunkOrder) -> bool {
         match self {
             Chunks::InOrder => false,
-            Chunks::Shared { number, .. } => shared.is_over(*number),
-            Chunks::Listed(listed) => shared.is_over(listed.number),
+            Chunks::Shared { ticket, .. } => shared.is_over(*ticket),
+            Chunks::Listed(listed) => shared.is_over(listed.ticket),
         }
     }
 

@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 use super::compat;
 use super::expression;
-use super::key_options::Key;
+use super::key_options::MemberKey;
 
 /// Origin of a column's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct Column {
     /// Changes of the field's text before its conversion.
     pub refinement: Option<Box<Refinement>>,
     /// Key in a JSON object, unless it is the column's name.
-    pub key: Option<Key>,
+    pub key: Option<MemberKey>,
     pub name: CString,
     /// Name in the file's header, unless it is the column's name.
     pub header_name: Option<CString>,

@@ -31,9 +31,9 @@ pub struct Plan {
     pub nobody: fn(),
 }
 
-/// Decisions made just before the commit.
+/// Wakeup made just before the commit.
 #[derive(Debug)]
-struct Settled {
+struct Wakeup {
     plan: Plan,
     /// The process to wake, and its pid at the time of the decision: the entry may have another owner by the commit.
     sleeper: *mut pg_sys::PGPROC,
@@ -45,19 +45,19 @@ struct Settled {
 /// The current transaction has a plan.
 static ARMED: AtomicBool = AtomicBool::new(false);
 /// Not null once the callback is registered.
-static SETTLED: AtomicPtr<Settled> = AtomicPtr::new(std::ptr::null_mut());
+static WAKEUP: AtomicPtr<Wakeup> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Carries out `plan` when this transaction commits. A later plan replaces an earlier one. Guarded.
 pub fn at_commit(plan: Plan) {
-    let place = SETTLED.load(Relaxed);
-    let settled = Settled { plan, sleeper: std::ptr::null_mut(), pid: 0, worker: plan.worker.raw() };
+    let place = WAKEUP.load(Relaxed);
+    let wakeup = Wakeup { plan, sleeper: std::ptr::null_mut(), pid: 0, worker: plan.worker.raw() };
     // SAFETY: the struct lives as long as the process, and has no other user now; a guarded call, once per session.
     unsafe {
         if place.is_null() {
-            SETTLED.store(PgMemoryContexts::TopMemoryContext.leak_and_drop_on_delete(settled), Relaxed);
+            WAKEUP.store(PgMemoryContexts::TopMemoryContext.leak_and_drop_on_delete(wakeup), Relaxed);
             pg_sys::RegisterXactCallback(Some(at_transaction_end), std::ptr::null_mut());
         } else {
-            *place = settled;
+            *place = wakeup;
         }
     }
     ARMED.store(true, Relaxed);
@@ -74,21 +74,21 @@ unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _
     }
     match event {
         XACT_EVENT_PRE_PREPARE => refuse(),
-        XACT_EVENT_PRE_COMMIT => settle(),
+        XACT_EVENT_PRE_COMMIT => choose_wakeup(),
         XACT_EVENT_ABORT | XACT_EVENT_PREPARE => ARMED.store(false, Relaxed),
         XACT_EVENT_COMMIT => {
             ARMED.store(false, Relaxed);
-            let settled = SETTLED.load(Relaxed);
-            // SAFETY: a plan exists, so SETTLED is set. Process entries are never freed, and setting a wrong latch is
+            let wakeup = WAKEUP.load(Relaxed);
+            // SAFETY: a plan exists, so WAKEUP is set. Process entries are never freed, and setting a wrong latch is
             // harmless. The worker was prepared. Neither call raises or allocates.
             unsafe {
-                let sleeper = (*settled).sleeper;
+                let sleeper = (*wakeup).sleeper;
                 if sleeper.is_null() {
                     // The worker was started, or there is no process to wake.
-                } else if std::ptr::read_volatile(&raw const (*sleeper).pid) == (*settled).pid {
+                } else if std::ptr::read_volatile(&raw const (*sleeper).pid) == (*wakeup).pid {
                     c::SetLatch(&raw mut (*sleeper).procLatch);
                 } else {
-                    c::RegisterDynamicBackgroundWorker(&raw mut (*settled).worker, std::ptr::null_mut());
+                    c::RegisterDynamicBackgroundWorker(&raw mut (*wakeup).worker, std::ptr::null_mut());
                 }
             }
         }
@@ -98,10 +98,10 @@ unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _
 
 /// Decides which process to wake, just before the commit.
 #[pg_guard]
-extern "C-unwind" fn settle() {
-    // SAFETY: a plan exists, so SETTLED is set; it has no other user now.
-    let Some(settled) = (unsafe { SETTLED.load(Relaxed).as_mut() }) else { return };
-    let plan = settled.plan;
+extern "C-unwind" fn choose_wakeup() {
+    // SAFETY: a plan exists, so WAKEUP is set; it has no other user now.
+    let Some(wakeup) = (unsafe { WAKEUP.load(Relaxed).as_mut() }) else { return };
+    let plan = wakeup.plan;
     let mut sleeper = plan.lock.holder();
     if sleeper.is_none() {
         if let Some(handle) = plan.worker.after_this_transaction().start() {
@@ -112,7 +112,7 @@ extern "C-unwind" fn settle() {
         sleeper = plan.substitute.holder();
     }
     match sleeper {
-        Some(pid) => (settled.sleeper, settled.pid) = (lock::process(pid), pid),
+        Some(pid) => (wakeup.sleeper, wakeup.pid) = (lock::process(pid), pid),
         None => (plan.nobody)(),
     }
 }

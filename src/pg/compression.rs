@@ -31,7 +31,7 @@ pub enum Compressed {
 }
 
 /// Number of bytes that identify every format.
-pub const TELLING: usize = 10;
+pub const SIGNATURE_BYTES: usize = 10;
 
 const GZIP: &[u8] = b"\x1f\x8b\x08";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
@@ -67,7 +67,7 @@ impl Compression {
 
     /// Whether more bytes than these are needed to detect the format.
     pub fn may_begin(first: &[u8]) -> bool {
-        first.len() < TELLING
+        first.len() < SIGNATURE_BYTES
             && Compression::of(first).is_none()
             && (first.starts_with(BZIP2)
                 || SIGNATURES.iter().any(|signature| signature.starts_with(first))
@@ -134,7 +134,7 @@ impl Compressed {
 /// Returns the first bytes of a regular file, for the detection of its format. A read error is ignored here; the later
 /// read of the file reports it.
 pub fn first_bytes(file: &File) -> Vec<u8> {
-    let mut first = vec![0; TELLING];
+    let mut first = vec![0; SIGNATURE_BYTES];
     let mut n = 0;
     while let Ok(more @ 1..) = file.read_at(first.get_mut(n..).unwrap_or_default(), n as u64) {
         n += more;

@@ -70,7 +70,7 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
         return;
     }
     // SAFETY: nothing here has a destructor yet.
-    if unsafe { worker_errors::tell() } {
+    if unsafe { worker_errors::add_context() } {
         return;
     }
     // Code that could panic runs first and inside catch_unwind; only plain data leave it.

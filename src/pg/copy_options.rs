@@ -16,7 +16,7 @@ use super::compression::Compressed;
 use super::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
 use super::field_options::FieldDraft;
 use super::files::FileList;
-use super::option_value::{Caller, ColumnSet, HeaderOption, Value, count, invalid, text};
+use super::option_value::{Caller, ColumnSet, HeaderOption, OptionValue, count, invalid, text};
 use super::received;
 use super::slice_options;
 use super::soft::{OnError, Tolerance, Verbosity};
@@ -60,7 +60,7 @@ const LONGEST: usize = 1 << 24;
 
 /// Structure of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum RecordShape {
     /// Fields separated by delimiters: COPY's text and CSV formats.
     Delimited,
     /// Fields at fixed positions ([`super::parts`]).
@@ -75,7 +75,7 @@ pub enum Shape {
 #[derive(Debug, Clone)]
 pub struct CopyOptions {
     pub dialect: Dialect,
-    pub shape: Shape,
+    pub shape: RecordShape,
     /// NULL marker of records without delimiters, for columns without one of their own.
     pub null: Option<Vec<u8>>,
     /// Options for the text of fields, for columns without options of their own.
@@ -109,7 +109,7 @@ pub struct CopyOptions {
 pub struct Draft {
     caller: Caller,
     format: FormatOptions,
-    shape: Shape,
+    shape: RecordShape,
     record_length: Option<usize>,
     line_ends: Option<bool>,
     fields: FieldDraft,
@@ -135,7 +135,7 @@ impl Draft {
         Draft {
             caller,
             format: FormatOptions::default(),
-            shape: Shape::Delimited,
+            shape: RecordShape::Delimited,
             record_length: None,
             line_ends: None,
             fields: FieldDraft::default(),
@@ -158,7 +158,7 @@ impl Draft {
     }
 
     /// Sets an option. Returns false if its name is not in [`NAMES`].
-    pub fn set(&mut self, name: &str, given: &Value) -> Result<bool> {
+    pub fn set(&mut self, name: &str, given: &OptionValue) -> Result<bool> {
         match name {
             "force_not_null" => {
                 self.force_not_null = self.caller.column_set(name, given)?;
@@ -177,11 +177,11 @@ impl Draft {
         let given = || Some(bytes.to_vec());
         match name {
             "format" => match value {
-                "text" => (self.format.csv, self.shape) = (false, Shape::Delimited),
-                "csv" => (self.format.csv, self.shape) = (true, Shape::Delimited),
-                "fixed" => (self.format.csv, self.shape) = (false, Shape::Fixed),
-                "json" => (self.format.csv, self.shape) = (false, Shape::Json),
-                "binary" => (self.format.csv, self.shape) = (false, Shape::Binary),
+                "text" => (self.format.csv, self.shape) = (false, RecordShape::Delimited),
+                "csv" => (self.format.csv, self.shape) = (true, RecordShape::Delimited),
+                "fixed" => (self.format.csv, self.shape) = (false, RecordShape::Fixed),
+                "json" => (self.format.csv, self.shape) = (false, RecordShape::Json),
+                "binary" => (self.format.csv, self.shape) = (false, RecordShape::Binary),
                 _ => return Err(invalid(format!("COPY format \"{value}\" not recognized"))),
             },
             "header" => (self.header, self.header_given) = (self.caller.header(value)?, true),
@@ -263,7 +263,7 @@ impl Draft {
     }
 
     fn dialect(&self) -> Result<Dialect> {
-        if self.shape == Shape::Fixed {
+        if self.shape == RecordShape::Fixed {
             return self.lines("FIXED");
         }
         let given = [(self.record_length.is_some(), "record_length"), (self.line_ends.is_some(), "line_ends")];
@@ -271,8 +271,8 @@ impl Draft {
             return Err(invalid(format!("{name} requires format \"fixed\"")));
         }
         match self.shape {
-            Shape::Json => return self.objects(),
-            Shape::Binary => return self.binary(),
+            RecordShape::Json => return self.objects(),
+            RecordShape::Binary => return self.binary(),
             _ => (),
         }
         let dialect = Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
@@ -443,12 +443,14 @@ impl CopyOptions {
 
     /// Returns the encodings of file and server. Guarded.
     pub fn encodings(&self) -> Result<Encodings> {
-        let encodings = Encodings::new(if self.shape == Shape::Binary { None } else { self.encoding })?;
-        if self.encoding.is_some_and(|encoding| encoding != encodings.of_file()) && self.shape == Shape::Binary {
+        let encodings = Encodings::new(if self.shape == RecordShape::Binary { None } else { self.encoding })?;
+        if self.encoding.is_some_and(|encoding| encoding != encodings.of_file()) && self.shape == RecordShape::Binary {
             let hint = "Values are converted from client_encoding. Set that instead.";
             return Err(unsupported("cannot specify another ENCODING than client_encoding in BINARY mode").hint(hint));
         }
-        Ok(encodings.keeping_bom(self.keeps_bom).by_part(matches!(self.shape, Shape::Fixed | Shape::Binary)))
+        Ok(encodings
+            .keeping_bom(self.keeps_bom)
+            .by_part(matches!(self.shape, RecordShape::Fixed | RecordShape::Binary)))
     }
 
     /// Returns the files of a directory or pattern; None for a single file. Opens none of them. Guarded, and
@@ -517,7 +519,7 @@ impl CopyOptions {
                 return Err(unsupported(&copy_words::requires_csv("FORCE_NULL")));
             }
         }
-        if self.shape == Shape::Binary {
+        if self.shape == RecordShape::Binary {
             received::receive(columns, &self.encodings()?);
         }
         Ok(())

@@ -143,7 +143,7 @@ struct Question {
 
 /// Outcome of a COPY that no hook has forbidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum CopyOutcome {
     /// The hooks were called and the rights are checked.
     Answered,
     /// DoCopy does not let this user read files.
@@ -185,11 +185,11 @@ pub unsafe fn may_insert(location: &Location, insertion: Insertion, by: &CStr) {
         let name = (*form).relname.data.as_ptr();
         let asks = |from| ask(from, schema, name, Some(insertion), by);
         let mut end = asks(From::of(location));
-        if end == End::NoRole {
+        if end == CopyOutcome::NoRole {
             // The user has other rights to read this file.
             end = asks(From::Client);
         }
-        if end != End::Answered {
+        if end != CopyOutcome::Answered {
             insertion.check();
         }
     }
@@ -235,7 +235,7 @@ unsafe fn ask(
     name: *const c_char,
     insertion: Option<Insertion>,
     by: &CStr,
-) -> End {
+) -> CopyOutcome {
     // SAFETY: this function's contract covers the arguments; guarded calls. The memory context also holds allocations
     // of hooks.
     unsafe {
@@ -259,7 +259,7 @@ unsafe fn ask(
         let mut question =
             Question { plan: plan.into_pg(), statement, text, insertion, is_answered: false, rights_hook };
         let error = put(&mut question);
-        let Some(end) = judge(&question, error) else {
+        let Some(end) = outcome_of(&question, error) else {
             if !error.is_null() {
                 c::guard::<()>(|| c::ReThrowError(error));
             }
@@ -465,9 +465,9 @@ unsafe extern "C-unwind" fn log_at_once() {
 ///
 /// # Safety
 /// The error that ended the question, or null. Guarded.
-unsafe fn judge(question: &Question, error: *const pg_sys::ErrorData) -> Option<End> {
+unsafe fn outcome_of(question: &Question, error: *const pg_sys::ErrorData) -> Option<CopyOutcome> {
     if question.is_answered {
-        return Some(End::Answered);
+        return Some(CopyOutcome::Answered);
     }
     // SAFETY: this function's contract covers the error; its strings are null or NUL-terminated.
     let (code, message, function) = unsafe {
@@ -480,17 +480,17 @@ unsafe fn judge(question: &Question, error: *const pg_sys::ErrorData) -> Option<
     if is(Code::ERRCODE_UNDEFINED_PARAMETER) && says(PARAMETER_TEXT)
         || is(Code::ERRCODE_SYNTAX_ERROR) && says(OPTION.to_bytes())
     {
-        return Some(End::Passed);
+        return Some(CopyOutcome::Passed);
     }
     // DoCopy requires the role that may read any file. Readers of a foreign table or of a server's directory need not
     // have it.
     if is(Code::ERRCODE_INSUFFICIENT_PRIVILEGE) && function == b"DoCopy" {
-        return Some(End::NoRole);
+        return Some(CopyOutcome::NoRole);
     }
     // SAFETY: reads variables of this process.
     let refuses_all = unsafe { pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress() };
     // standard_ProcessUtility rejects any COPY FROM in these states.
-    (refuses_all && function.starts_with(b"PreventCommand")).then_some(End::Passed)
+    (refuses_all && function.starts_with(b"PreventCommand")).then_some(CopyOutcome::Passed)
 }
 
 /// Whether this is the COPY of the open question. Raises nothing.

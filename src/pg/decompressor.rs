@@ -41,12 +41,12 @@ const FIRST: usize = 64 << 10;
 const RESERVE: usize = 128 << 20;
 
 /// Decompressed bytes; none at the end.
-type Piece = Result<Vec<u8>>;
+type Decompressed = Result<Vec<u8>>;
 
 /// A file that is being decompressed.
 #[derive(Debug)]
 pub struct Decompressor {
-    pieces: Receiver<Piece>,
+    pieces: Receiver<Decompressed>,
     used: SyncSender<Vec<u8>>,
     /// Number of the file's bytes that were decompressed.
     consumed: Arc<AtomicU64>,
@@ -149,7 +149,7 @@ fn work(
     input: Input,
     compression: Compression,
     consumed: Arc<AtomicU64>,
-    to_reader: &SyncSender<Piece>,
+    to_reader: &SyncSender<Decompressed>,
     empties: &Receiver<Vec<u8>>,
 ) {
     let mut decoder = match members::decoder(compression, input, consumed) {

@@ -10,12 +10,12 @@
 use pg_bulk_format::fixed::Trim;
 use pg_bulk_format::pattern::Pattern;
 use pg_bulk_format::refine::{Form, Refinement};
-use pg_bulk_format::template::{BadTemplate, Kind, Template};
+use pg_bulk_format::template::{BadTemplate, Template, TemplateType};
 use pgrx::pg_sys;
 
 use super::column::{Column, Taken};
-use super::copy_options::{CopyOptions, Shape};
-use super::option_value::{Caller, Value, invalid, text};
+use super::copy_options::{CopyOptions, RecordShape};
+use super::option_value::{Caller, OptionValue, invalid, text};
 use super::slice_options::trim;
 use crate::error::{Error, Result};
 
@@ -32,7 +32,7 @@ pub struct FieldDraft {
 
 impl FieldDraft {
     /// Sets an option. Returns false if the option is not one of these.
-    pub fn set(&mut self, caller: Caller, name: &str, value: &Value) -> Result<bool> {
+    pub fn set(&mut self, caller: Caller, name: &str, value: &OptionValue) -> Result<bool> {
         match name {
             "trim" => self.trim = Some(trim(value.one(name)?)?),
             "nullif" => self.null = Some(value.one(name)?.to_vec()),
@@ -57,7 +57,7 @@ impl FieldDraft {
             "date_format" => {
                 let given = value.one(name)?;
                 // Whether the template lacks a field depends on the column's type.
-                let known = Template::new(given, Kind::Timestamp);
+                let known = Template::new(given, TemplateType::Timestamp);
                 if let Err(why @ (BadTemplate::Unknown(_) | BadTemplate::Twice | BadTemplate::HalfDay)) = known {
                     return Err(bad_template(given, why));
                 }
@@ -94,17 +94,17 @@ impl FieldDraft {
     fn refinement(&self, copy: &CopyOptions, column: &Column) -> Result<Refinement> {
         let all = &copy.fields;
         let refused = match copy.shape {
-            Shape::Json => self.trim.map(|_| "trim"),
-            Shape::Binary => self.given(),
-            Shape::Delimited | Shape::Fixed => None,
+            RecordShape::Json => self.trim.map(|_| "trim"),
+            RecordShape::Binary => self.given(),
+            RecordShape::Delimited | RecordShape::Fixed => None,
         };
         if let Some(name) = refused {
             let column = column.display_name();
-            let format = if copy.shape == Shape::Json { "json" } else { "binary" };
+            let format = if copy.shape == RecordShape::Json { "json" } else { "binary" };
             return Err(invalid(format!("option {name} of column \"{column}\" has no meaning in format \"{format}\"")));
         }
         // Slices have options of their own for trimming and for one NULL value.
-        let is_fixed = copy.shape == Shape::Fixed;
+        let is_fixed = copy.shape == RecordShape::Fixed;
         let trim = if is_fixed { Trim::None } else { self.trim.or(all.trim).unwrap_or(Trim::None) };
         let nulls = match (&self.nulls, &self.null) {
             (None, None) => all.nulls.clone().unwrap_or_default(),
@@ -123,9 +123,9 @@ impl FieldDraft {
         let of = format!("option date_format of column \"{}\"", column.display_name());
         // SAFETY: a guarded catalog lookup.
         let kind = match unsafe { pg_sys::getBaseType(column.type_oid) } {
-            pg_sys::DATEOID => Kind::Date,
-            pg_sys::TIMEOID => Kind::Time,
-            pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => Kind::Timestamp,
+            pg_sys::DATEOID => TemplateType::Date,
+            pg_sys::TIMEOID => TemplateType::Time,
+            pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => TemplateType::Timestamp,
             _ => return Err(invalid(format!("{of} requires the type date, time, timestamp or timestamptz"))),
         };
         Template::new(given, kind).map(Some).map_err(|why| bad_template(given, why))
@@ -196,11 +196,11 @@ impl CopyOptions {
 }
 
 /// Returns a list of strings. A function takes an array, or one string as a list with one element.
-fn strings(caller: Caller, name: &str, value: &Value) -> Result<Vec<Vec<u8>>> {
+fn strings(caller: Caller, name: &str, value: &OptionValue) -> Result<Vec<Vec<u8>>> {
     match value {
-        Value::List(list) => Ok(list.iter().map(|string| string.as_bytes().to_vec()).collect()),
-        Value::Text(string) if caller == Caller::Function => Ok(vec![string.clone()]),
-        Value::Text(string) => split_strings(string).ok_or_else(|| {
+        OptionValue::List(list) => Ok(list.iter().map(|string| string.as_bytes().to_vec()).collect()),
+        OptionValue::Text(string) if caller == Caller::Function => Ok(vec![string.clone()]),
+        OptionValue::Text(string) => split_strings(string).ok_or_else(|| {
             let message = format!("argument to option \"{name}\" must be a list of strings, separated by commas");
             invalid(message)
                 .hint("The empty string, and one with commas, quotes or blanks around it, is written in double quotes.")

@@ -77,7 +77,7 @@ impl Hazards {
                 let attribute = compat::attribute((*relation).rd_att, i);
                 let has_field = !(*attribute).attisdropped && (*attribute).attgenerated == 0;
                 // Columns with the file name or line number are text in any format.
-                let receives = receives && !is_told(relid, (*attribute).attnum);
+                let receives = receives && !is_source_column(relid, (*attribute).attnum);
                 !has_field || self.type_is_safe((*attribute).atttypid, receives)
             });
             pg_sys::RelationClose(relation);
@@ -202,7 +202,7 @@ impl Hazards {
 ///
 /// # Safety
 /// The relation is a foreign table that has the attribute.
-unsafe fn is_told(relid: pg_sys::Oid, attribute: i16) -> bool {
+unsafe fn is_source_column(relid: pg_sys::Oid, attribute: i16) -> bool {
     // SAFETY: this function's contract covers both arguments; a list of DefElems with names.
     unsafe {
         let options = pg_sys::GetForeignColumnOptions(relid, attribute);

@@ -4,7 +4,7 @@
 //! same names in another order is read in that order. A file that has only some of these names at other positions is an
 //! error: values would otherwise get into the wrong column, unnoticed where the types are equal. Names that the first
 //! header lacks are ignored, as in COPY. The process that opens a file reads its header, and the first file's header
-//! before it. So the result does not depend on which process reads which file. With `match_by` `position` no header is
+//! before it. So the result does not depend on which process reads which file. With `match_by = position` no header is
 //! read.
 
 use std::ffi::CString;
@@ -14,7 +14,7 @@ use pgrx::PgSqlErrorCode as Code;
 
 use super::column::{Column, Taken};
 use super::encoding::verify_in_server_encoding;
-use super::row::{Rows, Turn};
+use super::row::{Rows, RowsChange};
 use super::server_text::from_server;
 use super::source::Location;
 use super::stream::{Advance, MOST_FIELDS, Stream};
@@ -76,8 +76,8 @@ impl Rows {
 
     /// Reads the header of a file that was just opened, if the header decides about the columns.
     pub fn take_names(&mut self) -> Result<()> {
-        let tells = self.known.is_some() || (!self.match_header && self.stream.wants_names());
-        if tells && self.stream.advance()? == Advance::Header {
+        let decides = self.known.is_some() || (!self.match_header && self.stream.wants_names());
+        if decides && self.stream.advance()? == Advance::Header {
             self.take_header()?;
         }
         Ok(())
@@ -127,7 +127,7 @@ impl Rows {
         };
         columns.extend_from_slice(others);
         self.set_columns(columns);
-        self.note_turn(Turn::Columns);
+        self.note_change(RowsChange::Columns);
         first.order = order;
     }
 
@@ -210,7 +210,7 @@ impl Rows {
             columns.push(column);
         }
         self.set_columns(columns);
-        self.note_turn(Turn::Columns);
+        self.note_change(RowsChange::Columns);
         Ok(())
     }
 

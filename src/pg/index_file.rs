@@ -356,12 +356,12 @@ fn write(
     present: &[bool],
 ) -> Result<()> {
     pgrx::check_for_interrupts!();
-    let pieces = file.open_pieces(first, pages.len())?;
+    let segments = file.open_segments(first, pages.len())?;
     point!("index.write");
     let section = Section::begin(needs_wal);
     log(relation, needs_wal, first, pages, present);
-    let (_, outcome) = file.write(&pieces.list, bytes_of(pages), &section);
+    let (_, outcome) = file.write(&segments.list, bytes_of(pages), &section);
     drop(section);
-    drop(pieces);
+    drop(segments);
     outcome
 }

@@ -3,13 +3,13 @@
 //! A column of a foreign table has them as column options. A function takes them in objects of its `columns`. They are
 //! collected along with those of other formats ([`super::slice_options`]), and [`keys`] checks them together.
 
-use super::copy_options::{CopyOptions, Shape};
+use super::copy_options::{CopyOptions, RecordShape};
 use super::option_value::{Caller, invalid};
 use crate::error::Result;
 
 /// The members of an object that a column takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Key {
+pub enum MemberKey {
     /// The value of this key; the key is in the server's encoding.
     Named(Vec<u8>),
     /// All members that no column takes.
@@ -43,10 +43,13 @@ impl KeyDraft {
 
 /// Returns the keys of the columns with these names, for a file with these options. None where the key is the column's
 /// name.
-pub fn keys<'a>(copy: &CopyOptions, drafts: impl Iterator<Item = (&'a str, &'a KeyDraft)>) -> Result<Vec<Option<Key>>> {
+pub fn keys<'a>(
+    copy: &CopyOptions,
+    drafts: impl Iterator<Item = (&'a str, &'a KeyDraft)>,
+) -> Result<Vec<Option<MemberKey>>> {
     let mut rests = 0;
     let mut key = |(column, draft): (&str, &KeyDraft)| match draft {
-        KeyDraft { given: Some(name), .. } if copy.shape != Shape::Json => {
+        KeyDraft { given: Some(name), .. } if copy.shape != RecordShape::Json => {
             Err(invalid(format!("option {name} of column \"{column}\" requires format \"json\"")))
         }
         KeyDraft { key: Some(_), rest: true, .. } => {
@@ -55,9 +58,9 @@ pub fn keys<'a>(copy: &CopyOptions, drafts: impl Iterator<Item = (&'a str, &'a K
         KeyDraft { rest: true, .. } if rests > 0 => Err(invalid("only one column can have the option rest")),
         KeyDraft { rest: true, .. } => {
             rests += 1;
-            Ok(Some(Key::Rest))
+            Ok(Some(MemberKey::Rest))
         }
-        KeyDraft { key, .. } => Ok(key.clone().map(Key::Named)),
+        KeyDraft { key, .. } => Ok(key.clone().map(MemberKey::Named)),
     };
     drafts.map(&mut key).collect()
 }

@@ -28,7 +28,7 @@ use pg_bulk_format::btree::{
 };
 use pgrx::pg_sys;
 
-pub use self::grow::{End, MOST_PAGES};
+pub use self::grow::{IndexEnd, MOST_PAGES};
 use super::compat;
 use super::unguarded as c;
 
@@ -45,7 +45,7 @@ const NOT_ORDINARY: u16 = BTP_DELETED | BTP_META | BTP_HALF_DEAD | BTP_INCOMPLET
 /// xl_btree_insert.
 const RECORD: usize = 24 + 20 + 2 + 2;
 /// Bytes of WAL after which the WAL writer is woken: half of wal_writer_flush_after's default.
-const WORTH_TELLING: u64 = 512 << 10;
+const WAKE_AFTER: u64 = 512 << 10;
 /// XLOG_BTREE_INSERT_LEAF (nbtxlog.h)
 const INSERT_LEAF: u8 = 0x00;
 
@@ -87,7 +87,7 @@ pub struct LeafWriter {
     /// The latest page came from the end of the file, so the free space map is empty.
     no_free_pages: bool,
     /// End of WAL when the WAL writer was woken most recently, or when the first leaf was written; 0 before that.
-    told: pg_sys::XLogRecPtr,
+    woken_at: pg_sys::XLogRecPtr,
 }
 
 /// The key values of a tuple.
@@ -133,7 +133,7 @@ impl LeafWriter {
             let key = if (*key).heapkeyspace { key } else { std::ptr::null_mut() };
             let keys = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
             let needs_wal = compat::needs_wal(index);
-            LeafWriter { index, heap, key, keys, unique, nulls_distinct, needs_wal, no_free_pages: false, told: 0 }
+            LeafWriter { index, heap, key, keys, unique, nulls_distinct, needs_wal, no_free_pages: false, woken_at: 0 }
         }
     }
 
@@ -177,7 +177,7 @@ impl LeafWriter {
                 self.write(buffer, page, tuples.get_unchecked(..count), &positions);
             }
             c::UnlockReleaseBuffer(buffer);
-            self.tell_wal_writer();
+            self.wake_wal_writer();
             count
         }
     }
@@ -187,19 +187,19 @@ impl LeafWriter {
     ///
     /// # Safety
     /// A plain frame.
-    unsafe fn tell_wal_writer(&mut self) {
+    unsafe fn wake_wal_writer(&mut self) {
         // SAFETY: this function's contract covers the frame; a variable of this process.
         unsafe {
             let end = pg_sys::XactLastRecEnd;
-            if !self.needs_wal || (self.told > 0 && end.saturating_sub(self.told) < WORTH_TELLING) {
+            if !self.needs_wal || (self.woken_at > 0 && end.saturating_sub(self.woken_at) < WAKE_AFTER) {
                 return;
             }
             // The first leaf does not wake it: the commit of a small insert would have to wait until the WAL writer has
             // synced.
-            if self.told > 0 {
+            if self.woken_at > 0 {
                 c::XLogSetAsyncXactLSN(end);
             }
-            self.told = end;
+            self.woken_at = end;
         }
     }
 

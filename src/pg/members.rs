@@ -38,21 +38,21 @@ const READ: usize = 256 << 10;
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 
 /// Several members, which one thread decodes at once.
-struct Part {
+struct MemberGroup {
     /// Position in the file.
     at: u64,
     bytes: Vec<u8>,
 }
 
 /// Result of decoding a part. A part that is too large is returned undecoded.
-enum Outcome {
+enum Decoded {
     Bytes(u64, Vec<u8>),
     /// The part at this position in the file is invalid.
     Wrong(u64),
-    TooMuch(Part),
+    TooMuch(MemberGroup),
 }
 
-type Task = (Part, SyncSender<Outcome>);
+type DecodeTask = (MemberGroup, SyncSender<Decoded>);
 
 /// Returns the limit for the decompressed bytes of a part; each of a few threads holds this many.
 pub fn bytes_ahead() -> usize {
@@ -70,9 +70,9 @@ pub struct Members {
     consumed: Arc<AtomicU64>,
     /// Bytes that were read and not yet given to a thread.
     waiting: Vec<u8>,
-    tasks: Option<Sender<Task>>,
+    tasks: Option<Sender<DecodeTask>>,
     /// Results of the parts that were given to the threads, in order.
-    ahead: VecDeque<Receiver<Outcome>>,
+    ahead: VecDeque<Receiver<Decoded>>,
     most_ahead: usize,
     /// Maximum number of bytes in a part.
     most: usize,
@@ -98,7 +98,7 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
     if cores < 2 || !has_members {
         return compression.decoder(Counted { inner: source, consumed });
     }
-    let (tasks, to_do) = channel::<Task>();
+    let (tasks, to_do) = channel::<DecodeTask>();
     let to_do = Arc::new(Mutex::new(to_do));
     let begin = || {
         let to_do = Arc::clone(&to_do);
@@ -159,7 +159,7 @@ pub fn begins_with_long_frame(input: &Input) -> Result<bool> {
     }
 }
 
-fn decode(compression: Compression, part: Part, most: usize) -> Outcome {
+fn decode(compression: Compression, part: MemberGroup, most: usize) -> Decoded {
     let consumed = Arc::new(AtomicU64::new(0));
     let mut bytes = Vec::new();
     let result = {
@@ -169,9 +169,9 @@ fn decode(compression: Compression, part: Part, most: usize) -> Outcome {
     };
     let at = part.at + consumed.load(Relaxed);
     match result {
-        Ok(true) => Outcome::Bytes(at, bytes),
-        Ok(false) => Outcome::TooMuch(part),
-        Err(_) => Outcome::Wrong(part.at),
+        Ok(true) => Decoded::Bytes(at, bytes),
+        Ok(false) => Decoded::TooMuch(part),
+        Err(_) => Decoded::Wrong(part.at),
     }
 }
 
@@ -280,7 +280,7 @@ impl Members {
     }
 
     /// Returns the next members. `None` if one decoder reads the rest.
-    fn next_part(&mut self) -> Result<Option<Part>> {
+    fn next_part(&mut self) -> Result<Option<MemberGroup>> {
         let mut len = 0;
         while len < PART {
             let wanted = match self.length(len) {
@@ -302,7 +302,7 @@ impl Members {
             return Ok(None);
         }
         let later = self.waiting.split_off(len);
-        let part = Part { at: self.at, bytes: std::mem::replace(&mut self.waiting, later) };
+        let part = MemberGroup { at: self.at, bytes: std::mem::replace(&mut self.waiting, later) };
         self.at += len as u64;
         Ok(Some(part))
     }
@@ -341,12 +341,12 @@ impl Members {
     fn go_on(&mut self) -> Result<bool> {
         self.give_out()?;
         match self.ahead.pop_front().map(|outcome| outcome.recv()) {
-            Some(Ok(Outcome::Bytes(at, bytes))) => {
+            Some(Ok(Decoded::Bytes(at, bytes))) => {
                 self.consumed.store(at, Relaxed);
                 self.now = Cursor::new(bytes);
             }
-            Some(Ok(Outcome::Wrong(at))) => self.leave_rest(at)?,
-            Some(Ok(Outcome::TooMuch(part))) => {
+            Some(Ok(Decoded::Wrong(at))) => self.leave_rest(at)?,
+            Some(Ok(Decoded::TooMuch(part))) => {
                 self.consumed.store(part.at, Relaxed);
                 let inner = Cursor::new(part.bytes);
                 self.alone = Some(self.compression.decoder(Counted { inner, consumed: Arc::clone(&self.consumed) })?);

@@ -16,13 +16,14 @@
 //! * All code that depends on the server version is in [`compat`].
 
 pub mod append;
+pub mod append_lock;
 pub mod attempt;
 pub mod background;
 pub mod backtrace;
-pub mod baton;
 pub mod build_id;
 pub mod changed;
 pub mod chunk;
+pub mod chunk_order;
 pub mod chunks;
 pub mod client;
 pub mod column;
@@ -42,7 +43,9 @@ pub mod directory;
 pub mod encoding;
 pub mod expression;
 pub mod field_options;
+pub mod file_chunks;
 pub mod file_figures;
+pub mod file_switch;
 pub mod files;
 pub mod hazard;
 pub mod header;
@@ -99,14 +102,11 @@ pub mod spi;
 pub mod stages;
 pub mod statement;
 pub mod stream;
-pub mod stretches;
 pub mod toast;
 #[cfg(feature = "points")]
 pub mod trial_input;
 pub mod tuple_sort;
-pub mod turn;
 pub mod unguarded;
-pub mod units;
 pub mod usage;
 pub mod user_code;
 pub mod violation;

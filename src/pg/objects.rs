@@ -13,13 +13,13 @@
 use std::ffi::{CStr, c_char};
 
 use pg_bulk_format::json_array::{self, Element};
-use pg_bulk_format::json_object::{self, Kind, Object};
+use pg_bulk_format::json_object::{self, Object, ValueKind};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::attempt::complaint;
 use super::column::{Column, Taken};
 use super::encoding::Encodings;
-use super::key_options::Key;
+use super::key_options::MemberKey;
 use super::line_parts::Given;
 use super::server_text::from_server;
 use super::unguarded::{self, Opaque};
@@ -92,7 +92,7 @@ fn form_of(type_oid: pg_sys::Oid) -> Form {
 
 /// Fails if a column with the option `rest` is not of type json or jsonb. Guarded.
 pub fn check_rest(columns: &[Column]) -> Result<()> {
-    match columns.iter().find(|column| column.key == Some(Key::Rest) && !is_json(column.type_oid)) {
+    match columns.iter().find(|column| column.key == Some(MemberKey::Rest) && !is_json(column.type_oid)) {
         Some(column) => {
             let message =
                 format!("column \"{}\" with the option rest must be of type json or jsonb", column.display_name());
@@ -106,16 +106,16 @@ impl Objects {
     /// Sets the columns whose values are taken from lines. Guarded.
     pub(super) fn lay_out(&mut self, columns: &[Column], encodings: &Encodings) {
         let key = |column: &'_ Column| match (&column.key, column.taken) {
-            (Some(Key::Named(key)), Taken::Part) => Some(key.clone()),
+            (Some(MemberKey::Named(key)), Taken::Part) => Some(key.clone()),
             (None, Taken::Part) => Some(column.name.as_bytes().to_vec()),
             _ => None,
         };
         let keys: Vec<Option<Vec<u8>>> = columns.iter().map(key).collect();
-        let rest = columns.iter().any(|column| column.key == Some(Key::Rest));
+        let rest = columns.iter().any(|column| column.key == Some(MemberKey::Rest));
         let named: Vec<&[u8]> = keys.iter().flatten().map(Vec::as_slice).collect();
         self.object = Object::new(&named, rest, encodings.charset());
         let take = |(column, key): (&Column, &Option<Vec<u8>>)| {
-            if column.taken == Taken::Part && column.key == Some(Key::Rest) {
+            if column.taken == Taken::Part && column.key == Some(MemberKey::Rest) {
                 return Take::Rest;
             }
             let key = key.as_ref().and_then(|key| self.object.key(key));
@@ -171,15 +171,15 @@ impl Objects {
         let (kind, raw) = self.object.value(key, line);
         let inside = |raw: &'a [u8]| raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
         match (kind, form) {
-            (Kind::Missing, _) => Given::Missing,
-            (Kind::Null, _) => Given::Null,
-            (Kind::Text, Form::Text | Form::Array(_)) => Given::Value(inside(raw)),
-            (Kind::Escaped, Form::Text | Form::Array(_)) => {
+            (ValueKind::Missing, _) => Given::Missing,
+            (ValueKind::Null, _) => Given::Null,
+            (ValueKind::Text, Form::Text | Form::Array(_)) => Given::Value(inside(raw)),
+            (ValueKind::Escaped, Form::Text | Form::Array(_)) => {
                 self.text.clear();
                 json_object::unescape(inside(raw), &mut self.text, &mut encode);
                 Given::Value(&self.text)
             }
-            (Kind::Array, Form::Array(element)) => {
+            (ValueKind::Array, Form::Array(element)) => {
                 self.text.clear();
                 match json_array::write(raw, element, &mut self.text, &mut encode) {
                     Some(()) => Given::Value(&self.text),
@@ -187,7 +187,7 @@ impl Objects {
                 }
             }
             // An empty object would look like an empty array.
-            (Kind::Object, Form::Array(_)) if json_object::is_blank(inside(raw)) => Given::Value(b"\"{}\""),
+            (ValueKind::Object, Form::Array(_)) if json_object::is_blank(inside(raw)) => Given::Value(b"\"{}\""),
             _ => Given::Value(raw),
         }
     }

@@ -19,7 +19,7 @@ pub enum Caller {
 
 /// A value as it was given, in the server's encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub enum OptionValue {
     Text(Vec<u8>),
     List(Vec<CString>),
 }
@@ -109,13 +109,13 @@ impl Caller {
     }
 
     /// Parses `*` or column names. A foreign table has SQL identifiers separated by commas; a function has a list.
-    pub fn column_set(self, name: &str, value: &Value) -> Result<ColumnSet> {
+    pub fn column_set(self, name: &str, value: &OptionValue) -> Result<ColumnSet> {
         let bad =
             |how: &str| Err(invalid(format!("argument to option \"{name}\" must be \"*\" or {how} of column names")));
         match value {
-            Value::Text(text) if text.trim_ascii() == b"*" => Ok(ColumnSet::All),
-            Value::List(names) if !names.is_empty() => Ok(ColumnSet::Named(names.clone())),
-            Value::Text(text) if self == Caller::ForeignTable => match split_identifiers(text) {
+            OptionValue::Text(text) if text.trim_ascii() == b"*" => Ok(ColumnSet::All),
+            OptionValue::List(names) if !names.is_empty() => Ok(ColumnSet::Named(names.clone())),
+            OptionValue::Text(text) if self == Caller::ForeignTable => match split_identifiers(text) {
                 Some(names) => Ok(ColumnSet::Named(names)),
                 None => bad("a list"),
             },
@@ -162,12 +162,12 @@ pub fn count(name: &str, value: &str) -> Result<u64> {
     value.parse().map_err(|_| invalid(format!("{name} requires a non-negative integer")))
 }
 
-impl Value {
+impl OptionValue {
     /// Returns the text, for an option that takes one value.
     pub fn one(&self, name: &str) -> Result<&[u8]> {
         match self {
-            Value::Text(text) => Ok(text),
-            Value::List(_) => Err(invalid(format!("{name} requires a single value"))),
+            OptionValue::Text(text) => Ok(text),
+            OptionValue::List(_) => Err(invalid(format!("{name} requires a single value"))),
         }
     }
 }

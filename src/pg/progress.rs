@@ -31,7 +31,7 @@ const LOAD: u32 = 19;
 
 /// Type of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SourceKind {
     File,
     Program,
     Client,
@@ -77,17 +77,17 @@ impl Progress {
 
     /// Take the slot for a scan, if it is free. Guarded.
     pub fn start(relid: pg_sys::Oid, program: bool, total: Option<u64>) -> Progress {
-        let kind = if program { Kind::Program } else { Kind::File };
+        let kind = if program { SourceKind::Program } else { SourceKind::File };
         Progress::of_load(relid, 0, kind, total, Figures::default())
     }
 
     /// Take the slot for a load, if it is free. Guarded.
-    pub fn of_load(relid: pg_sys::Oid, load: i64, kind: Kind, total: Option<u64>, figures: Figures) -> Progress {
+    pub fn of_load(relid: pg_sys::Oid, load: i64, kind: SourceKind, total: Option<u64>, figures: Figures) -> Progress {
         let kind = match kind {
-            Kind::File => pg_sys::PROGRESS_COPY_TYPE_FILE,
-            Kind::Program => pg_sys::PROGRESS_COPY_TYPE_PROGRAM,
-            Kind::Client => pg_sys::PROGRESS_COPY_TYPE_PIPE,
-            Kind::Inside => pg_sys::PROGRESS_COPY_TYPE_CALLBACK,
+            SourceKind::File => pg_sys::PROGRESS_COPY_TYPE_FILE,
+            SourceKind::Program => pg_sys::PROGRESS_COPY_TYPE_PROGRAM,
+            SourceKind::Client => pg_sys::PROGRESS_COPY_TYPE_PIPE,
+            SourceKind::Inside => pg_sys::PROGRESS_COPY_TYPE_CALLBACK,
         };
         let total = total.unwrap_or(0);
         let progress = Progress { relid, load, kind, total, wanted: is_free(), figures };

@@ -71,7 +71,7 @@ impl Rows {
                 mend_in_server_encoding(&mut self.strings, start);
             }
             // SAFETY: as above.
-            unsafe { self.settle(i, start, arrays) };
+            unsafe { self.convert_text(i, start, arrays) };
         }
         if self.fields < self.columns.len() {
             // SAFETY: as above.
@@ -94,7 +94,7 @@ impl Rows {
     ///
     /// # Safety
     /// As [`Rows::decode`].
-    pub(super) unsafe fn settle(&mut self, i: usize, start: usize, arrays: RowArrays) {
+    pub(super) unsafe fn convert_text(&mut self, i: usize, start: usize, arrays: RowArrays) {
         let Rows { columns, strings, queue, arena, unescaped: made, .. } = self;
         let Some(column) = columns.get(i) else { return };
         let refinement = column.refinement.as_deref();

@@ -42,13 +42,13 @@ use pg_bulk_format::reader::LOOKAHEAD;
 use pgrx::check_for_interrupts;
 
 use super::chunk::Identity;
+use super::chunk_order::MOST_PROCESSES;
 use super::compression::Compression;
 use super::decompressor::{Counted, Input, PATIENCE, failed, reserve, without_signals};
 use super::members;
 use super::points::point_errno;
 use super::source::Descriptor;
-use super::stretches::MOST_PROCESSES;
-use super::zstd_frames::{Frames, Next, ROOM};
+use super::zstd_frames::{Frames, NextFrame, ROOM};
 use crate::guc;
 
 /// How long a process waits before it looks again.
@@ -81,7 +81,7 @@ struct Head {
     /// Bytes of the compressed file that were read.
     consumed: AtomicU64,
     /// The first record that is not cut yet.
-    turn: AtomicU64,
+    uncut_offset: AtomicU64,
     /// The first byte that each process has still to copy.
     held: [AtomicU64; MOST_PROCESSES],
 }
@@ -155,22 +155,22 @@ impl Map {
     /// The first byte that is needed.
     fn kept(&self) -> u64 {
         let head = self.head();
-        // A process sets `held` before it advances `turn`, so `turn` is read first.
-        let turn = head.turn.load(SeqCst);
-        head.held.iter().map(|held| held.load(SeqCst)).fold(turn, u64::min)
+        // A process sets `held` before it advances `uncut_offset`, so that is read first.
+        let offset = head.uncut_offset.load(SeqCst);
+        head.held.iter().map(|held| held.load(SeqCst)).fold(offset, u64::min)
     }
 }
 
-/// Bytes of a ring for this many processes, each with a chunk of `stretch` bytes and some bytes ahead.
-fn size(processes: usize, stretch: usize) -> usize {
+/// Bytes of a ring for this many processes, each with a chunk of `chunk_len` bytes and some bytes ahead.
+fn size(processes: usize, chunk_len: usize) -> usize {
     let most = LEAST.max(guc::memory_limit().saturating_mul(processes)).min(MOST);
-    stretch.saturating_mul(processes + 2).clamp(LEAST, most)
+    chunk_len.saturating_mul(processes + 2).clamp(LEAST, most)
 }
 
-/// The longest chunk, at most `stretch` bytes, that a ring for this many processes allows.
-pub fn fitting(processes: usize, stretch: usize) -> usize {
-    let each = size(processes, stretch) / (processes + 2);
-    (each / BLOCK * BLOCK).clamp(BLOCK, stretch.max(BLOCK))
+/// The longest chunk, at most `chunk_len` bytes, that a ring for this many processes allows.
+pub fn fitting(processes: usize, chunk_len: usize) -> usize {
+    let each = size(processes, chunk_len) / (processes + 2);
+    (each / BLOCK * BLOCK).clamp(BLOCK, chunk_len.max(BLOCK))
 }
 
 /// A process's access to a ring.
@@ -201,11 +201,11 @@ pub enum Arrival {
 
 impl Ring {
     /// Begin to decompress a file. `processes` processes will read its decompressed bytes from `base` on, in chunks of
-    /// `stretch` bytes. Guarded, and interruptible.
-    pub fn start(file: File, compression: Compression, base: u64, processes: usize, stretch: usize) -> Result<Ring> {
+    /// `chunk_len` bytes. Guarded, and interruptible.
+    pub fn start(file: File, compression: Compression, base: u64, processes: usize, chunk_len: usize) -> Result<Ring> {
         reserve()?;
         // The space for the next block, which no process reads yet, is added.
-        let size = size(processes, stretch).next_multiple_of(HEAD) + TWICE;
+        let size = size(processes, chunk_len).next_multiple_of(HEAD) + TWICE;
         let identity = Identity::of(&file.metadata()?);
         // SAFETY: a call with a string; the result is checked.
         let fd = unsafe { libc::memfd_create(c"pg_bulk".as_ptr(), libc::MFD_CLOEXEC) };
@@ -240,13 +240,13 @@ impl Ring {
                 end: AtomicU64::new(NONE),
                 has_failed: AtomicBool::new(false),
                 consumed: AtomicU64::new(0),
-                turn: AtomicU64::new(base),
+                uncut_offset: AtomicU64::new(base),
                 held: [const { AtomicU64::new(NONE) }; MOST_PROCESSES],
             });
         }
         let (map, stop) = (Arc::new(map), Arc::new(AtomicBool::new(false)));
         let input = Input { file, offset: 0, stop: Arc::clone(&stop), ahead: members::bytes_ahead() };
-        let writer = Writer { map: Arc::clone(&map), stop: Arc::clone(&stop) };
+        let writer = RingWriter { map: Arc::clone(&map), stop: Arc::clone(&stop) };
         let (began, has_begun) = sync_channel(1);
         without_signals(|| {
             let work = move || {
@@ -311,9 +311,9 @@ impl Ring {
         self.map.head().filled.load(Acquire)
     }
 
-    /// Look whether a chunk is available, with the bytes behind it that may matter. `None`: not yet. With `is_turn` all
+    /// Look whether a chunk is available, with the bytes behind it that may matter. `None`: not yet. With `may_cut` all
     /// chunks before it are cut, so a chunk that does not fit will never fit: no other process can free space.
-    pub fn look(&self, offset: u64, len: usize, is_turn: bool) -> Option<Arrival> {
+    pub fn look(&self, offset: u64, len: usize, may_cut: bool) -> Option<Arrival> {
         let head = self.map.head();
         let (behind, wanted) = (offset + len as u64, offset + (len + LOOKAHEAD) as u64);
         // In this order: the end is set after all bytes are available.
@@ -326,7 +326,7 @@ impl Ring {
             return Some(Arrival::Whole);
         }
         let is_too_long =
-            is_turn && wanted.saturating_sub(head.turn.load(SeqCst)) > head.size.saturating_sub(TWICE as u64);
+            may_cut && wanted.saturating_sub(head.uncut_offset.load(SeqCst)) > head.size.saturating_sub(TWICE as u64);
         (has_failed || is_too_long).then_some(Arrival::Never)
     }
 
@@ -345,7 +345,7 @@ impl Ring {
         }
     }
 
-    /// Keep the bytes from `offset` on for this process, which copies them after `turn` has advanced.
+    /// Keep the bytes from `offset` on for this process, which copies them after `uncut_offset` has advanced.
     pub fn hold(&self, process: usize, offset: u64) {
         if let Some(held) = self.map.head().held.get(process) {
             held.store(offset, SeqCst);
@@ -360,17 +360,17 @@ impl Ring {
     /// Set the position of the first record that is not cut yet.
     pub fn pass(&self, record: u64) {
         // The next process may already have set a later one.
-        self.map.head().turn.fetch_max(record, SeqCst);
+        self.map.head().uncut_offset.fetch_max(record, SeqCst);
     }
 }
 
 /// The thread's access to the ring.
-struct Writer {
+struct RingWriter {
     map: Arc<Map>,
     stop: Arc<AtomicBool>,
 }
 
-impl Drop for Writer {
+impl Drop for RingWriter {
     /// However the thread ends, also by a panic in a decoder, processes must not wait for more bytes.
     fn drop(&mut self) {
         let head = self.map.head();
@@ -398,7 +398,7 @@ impl Decoder {
     }
 }
 
-impl Writer {
+impl RingWriter {
     fn work(&self, decoder: Decoder, compression: Compression, consumed: &Arc<AtomicU64>, base: u64) {
         let head = self.map.head();
         let outcome = match decoder {
@@ -457,9 +457,9 @@ impl Writer {
             consumed.store(frames.consumed(), Relaxed);
             head.consumed.store(frames.consumed(), Relaxed);
             match next? {
-                Next::Bytes(n) => filled += n as u64,
-                Next::End => return Ok(filled.max(base)),
-                Next::Other => break,
+                NextFrame::Bytes(n) => filled += n as u64,
+                NextFrame::End => return Ok(filled.max(base)),
+                NextFrame::Other => break,
             }
             // The bytes before `base` are not shared.
             if filled > base {

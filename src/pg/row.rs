@@ -38,7 +38,7 @@ use super::line_parts::LineParts;
 use super::stream::{Header, Stream};
 use crate::error::{self, Result};
 
-/// Bytes of a buffer that are kept from row to row.
+/// Capacity in bytes that a buffer keeps from row to row. A larger buffer is shrunk to it.
 const KEPT: usize = 1 << 20;
 
 /// The part of a message's CONTEXT after the line number.
@@ -86,7 +86,7 @@ impl RowArrays {
 
 /// A change since rows were last decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum RowsChange {
     /// The fields belong to other columns.
     Columns,
     /// The records come from another file.
@@ -119,7 +119,7 @@ pub struct Rows {
     /// Name of the file that is open, if a column needs it.
     pub(super) file_name: Vec<u8>,
     /// Set when the columns or the file have changed.
-    pub(super) turned: Option<Turn>,
+    pub(super) change: Option<RowsChange>,
     pub(super) arena: Arena,
     /// The rows around the current one, if they are decoded together.
     block: Option<Block>,
@@ -179,7 +179,7 @@ impl Rows {
             known: None,
             first_header: None,
             file_name: Vec::new(),
-            turned: None,
+            change: None,
             arena: Arena::new(),
             block: None,
             decoded: None,
@@ -260,22 +260,22 @@ impl Rows {
                 parts.lay_out(&self.columns, self.stream.reader.dialect(), self.stream.encodings());
             }
             self.expect_fields();
-            self.settle_required();
+            self.count_required();
             return;
         }
         self.fields = fields.len();
         fields.extend(others);
         self.columns = fields;
-        self.settle_required();
+        self.count_required();
     }
 
     /// Let fields that are missing at the end of a record get the defaults of their columns, if these have defaults.
     pub fn fill_missing(&mut self) {
         self.fills = true;
-        self.settle_required();
+        self.count_required();
     }
 
-    fn settle_required(&mut self) {
+    fn count_required(&mut self) {
         let fields = self.columns.get(..self.fields).unwrap_or_default();
         let needs = |column: &Column| !self.fills || column.default.is_null();
         self.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);
@@ -396,7 +396,8 @@ impl Rows {
                 && let Some(datum) = decoder.decode(bytes, &mut self.arena)
             {
                 self.strings.truncate(start);
-                // SAFETY: this function's contract covers the arrays; the server is a 64-bit one, so a datum is a usize.
+                // SAFETY: this function's contract covers the arrays; the server is a 64-bit one, so a datum is a
+                // usize.
                 unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
                 continue;
             }
@@ -426,7 +427,7 @@ impl Rows {
         self.attention = Attention::NONE;
         if self.stream.files().is_some() {
             self.name_file();
-            self.note_turn(Turn::File);
+            self.note_change(RowsChange::File);
         }
         // The reader counts its batches from 0 again.
         self.forget_block();

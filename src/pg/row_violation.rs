@@ -6,7 +6,7 @@
 //! function's own, and SPI is connected. If code catches such an error and raises it again, the error does not show
 //! where it came from.
 //!
-//! So an error counts as the row's own if it is new and is raised while the executor checks the row ([`judge`]).
+//! So an error counts as the row's own if it is new and is raised while the executor checks the row ([`set_checking`]).
 //! Context callbacks run from the innermost to the outermost, and all code that runs statements adds its context line
 //! before this callback runs. Code that raises an error again runs no callbacks. The exception is a guard of pgrx,
 //! which raises a new error with the same message and no context. Within pg_bulk's own guards, the executor is not
@@ -24,7 +24,7 @@ pub struct RowViolation {
     /// The newest error that reached the callback was one of the row itself.
     is_of_row: bool,
     /// The executor is checking the row.
-    is_judging: bool,
+    is_checking: bool,
     /// The hash ([`words_of`]) of the newest error about another row.
     nested: u64,
     memory: pg_sys::MemoryContext,
@@ -42,7 +42,7 @@ impl RowViolation {
         unsafe {
             this.write(RowViolation {
                 is_of_row: false,
-                is_judging: false,
+                is_checking: false,
                 nested: 0,
                 memory: pg_sys::CurrentMemoryContext,
                 snapshot: unguarded::GetActiveSnapshot(),
@@ -61,7 +61,7 @@ impl RowViolation {
     /// An error that was caught while this was pushed.
     pub unsafe fn is_of_row(&mut self, error: *const pg_sys::ErrorData) -> bool {
         let was_heard = std::mem::take(&mut self.is_of_row);
-        self.is_judging = false;
+        self.is_checking = false;
         // SAFETY: this function's contract covers the error. The active snapshot and the user are unchanged unless the
         // error has left a function without its return.
         unsafe {
@@ -78,10 +78,10 @@ impl RowViolation {
 /// # Safety
 /// The state that was pushed, or null if none was.
 #[inline(always)]
-pub unsafe fn judge(this: *mut RowViolation, is_judging: bool) {
+pub unsafe fn set_checking(this: *mut RowViolation, is_checking: bool) {
     // SAFETY: this function's contract covers the argument.
     if let Some(this) = unsafe { this.as_mut() } {
-        (this.is_judging, this.nested) = (is_judging, 0);
+        (this.is_checking, this.nested) = (is_checking, 0);
     }
 }
 
@@ -116,7 +116,7 @@ unsafe extern "C-unwind" fn hear(this: Opaque) {
         if (*message).elevel >= pgrx::PgLogLevel::ERROR as i32 {
             let words = words_of(message);
             let is_new = text((*message).context).is_empty() && words != (*this).nested;
-            (*this).is_of_row = (*this).is_judging && is_new && compat::is_violation((*message).funcname);
+            (*this).is_of_row = (*this).is_checking && is_new && compat::is_violation((*message).funcname);
             if !is_new {
                 (*this).nested = words;
             }

@@ -50,8 +50,8 @@ impl RelationFile {
     }
 
     /// Open the segments for `count` pages from block `first` on, and allocate their space. Guarded.
-    pub fn open_pieces(&self, first: u32, count: usize) -> Result<Pieces> {
-        let mut pieces = Pieces::default();
+    pub fn open_segments(&self, first: u32, count: usize) -> Result<OpenSegments> {
+        let mut segments = OpenSegments::default();
         self.check_end(first, count)?;
         let mut done = 0;
         let mut reserved = true;
@@ -61,14 +61,15 @@ impl RelationFile {
             let (segment, within) = (block / SEGMENT, block % SEGMENT);
             let pages = (count - done).min((SEGMENT - within) as usize);
             let fd = self.open(segment, libc::O_CREAT)?;
-            let piece = Piece { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
-            let (offset, len) = (piece.offset, (pages * BLCKSZ) as i64);
-            pieces.list.push(piece);
+            let segment_pages =
+                SegmentPages { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
+            let (offset, len) = (segment_pages.offset, (pages * BLCKSZ) as i64);
+            segments.list.push(segment_pages);
             reserved &= allocate(fd, offset, len).map_err(|e| self.extend_error(&e))?;
             done += pages;
         }
-        pieces.reserved = reserved;
-        Ok(pieces)
+        segments.reserved = reserved;
+        Ok(segments)
     }
 
     /// Allocate the space of `count` pages from block `first` on, all in the segment of this descriptor. Guarded.
@@ -119,9 +120,10 @@ impl RelationFile {
     /// Request a sync of a block's segment after a write through this descriptor. Raises nothing.
     pub fn was_written(&self, file: &File, block: u32, section: &Section) {
         if !self.temporary {
-            let piece = Piece { fd: file.as_raw_fd(), segment: block / SEGMENT, first: 0, count: 0, offset: 0 };
+            let segment_pages =
+                SegmentPages { fd: file.as_raw_fd(), segment: block / SEGMENT, first: 0, count: 0, offset: 0 };
             // As in `write`.
-            section.critically(|| self.request_sync(&piece));
+            section.critically(|| self.request_sync(&segment_pages));
         }
     }
 
@@ -137,21 +139,21 @@ impl RelationFile {
         Ok(fd)
     }
 
-    /// Write the pages of these pieces, and request a sync of each segment after its write. Raises nothing. Returns the
+    /// Write these pages, and request a sync of each segment after its write. Raises nothing. Returns the
     /// number of pages written, and the error.
-    pub fn write(&self, pieces: &[Piece], pages: &[u8], section: &Section) -> (usize, Result<()>) {
+    pub fn write(&self, segments: &[SegmentPages], pages: &[u8], section: &Section) -> (usize, Result<()>) {
         let mut written = 0;
-        for (number, piece) in pieces.iter().enumerate() {
-            let bytes = pages.get(piece.first * BLCKSZ..(piece.first + piece.count) * BLCKSZ);
-            let (bytes_written, result) = write_all(piece.fd, bytes.unwrap_or_default(), piece.offset);
+        for (number, segment_pages) in segments.iter().enumerate() {
+            let bytes = pages.get(segment_pages.first * BLCKSZ..(segment_pages.first + segment_pages.count) * BLCKSZ);
+            let (bytes_written, result) = write_all(segment_pages.fd, bytes.unwrap_or_default(), segment_pages.offset);
             written += bytes_written / BLCKSZ;
             point_quiet!("append.written");
-            // One request for all pieces of a segment, or for the pieces written before an error.
-            let is_last = pieces.get(number + 1).is_none_or(|next| next.segment != piece.segment);
+            // One request for all pages of a segment, or for those written before an error.
+            let is_last = segments.get(number + 1).is_none_or(|next| next.segment != segment_pages.segment);
             if !self.temporary && (is_last || result.is_err()) {
                 // In a critical section, no memory is allocated to compact a full request queue; the request is refused
                 // instead.
-                section.critically(|| self.request_sync(piece));
+                section.critically(|| self.request_sync(segment_pages));
             }
             point_quiet!("append.registered");
             if let Err(error) = result {
@@ -166,8 +168,8 @@ impl RelationFile {
     pub fn complete_segments(&self, segments: Range<u32>) -> Result<()> {
         for segment in segments {
             let fd = self.open(segment, libc::O_CREAT)?;
-            let piece = Piece { fd, segment, first: 0, count: 0, offset: 0 };
-            let pieces = Pieces { list: vec![piece], reserved: false };
+            let segment_pages = SegmentPages { fd, segment, first: 0, count: 0, offset: 0 };
+            let segments = OpenSegments { list: vec![segment_pages], reserved: false };
             let whole = i64::from(SEGMENT) * BLCKSZ as i64;
             // SAFETY: system calls on an open descriptor. No segment is longer, so ftruncate cuts nothing off even if
             // another process writes meanwhile.
@@ -179,7 +181,7 @@ impl RelationFile {
                 return Err(self.extend_error(&std::io::Error::last_os_error()));
             }
             if !self.temporary {
-                pieces.list.iter().for_each(|piece| self.request_sync(piece));
+                segments.list.iter().for_each(|segment_pages| self.request_sync(segment_pages));
             }
         }
         Ok(())
@@ -205,14 +207,14 @@ impl RelationFile {
     }
 
     /// Request a sync as register_dirty_segment (md.c) does.
-    fn request_sync(&self, piece: &Piece) {
+    fn request_sync(&self, segment_pages: &SegmentPages) {
         // SAFETY: a tag of the magnetic disk storage manager for a segment of the relation; raises nothing unless asked
         // to retry. A failed sync here stops the server, as in core, for the kernel may have dropped the data.
         unsafe {
-            let forwarded = compat::request_sync(self.relation, MAIN, piece.segment);
-            if !forwarded && pg_sys::enableFsync && libc::fsync(piece.fd) < 0 {
+            let forwarded = compat::request_sync(self.relation, MAIN, segment_pages.segment);
+            if !forwarded && pg_sys::enableFsync && libc::fsync(segment_pages.fd) < 0 {
                 let message =
-                    format!("could not fsync file \"{}\"", self.segment_path(piece.segment).to_string_lossy());
+                    format!("could not fsync file \"{}\"", self.segment_path(segment_pages.segment).to_string_lossy());
                 let error = Error::file_access(&message, &std::io::Error::last_os_error());
                 error.raise_panic();
             }
@@ -232,15 +234,15 @@ impl Segment {
         block / SEGMENT == self.number
     }
 
-    /// A piece of `count` pages, from this block of the segment on; they are the pages of a batch from `first` on.
-    pub fn piece(&self, block: u32, first: usize, count: usize) -> Piece {
+    /// `count` pages, from this block of the segment on; they are the pages of a batch from `first` on.
+    pub fn segment_pages(&self, block: u32, first: usize, count: usize) -> SegmentPages {
         let offset = i64::from(block % SEGMENT) * BLCKSZ as i64;
-        Piece { fd: self.fd, segment: self.number, first, count, offset }
+        SegmentPages { fd: self.fd, segment: self.number, first, count, offset }
     }
 
     /// Read pages from a block of this segment on. Returns the number of pages that exist.
     pub fn read(&self, block: u32, pages: &mut [u8]) -> usize {
-        let offset = self.piece(block, 0, 0).offset;
+        let offset = self.segment_pages(block, 0, 0).offset;
         let mut done = 0;
         while let Some(rest) = pages.get_mut(done..).filter(|rest| !rest.is_empty()) {
             // SAFETY: a system call on an open descriptor, with a buffer of this length.
@@ -265,7 +267,7 @@ impl Drop for Segment {
 
 /// The pages of a batch that lie in one segment.
 #[derive(Debug)]
-pub struct Piece {
+pub struct SegmentPages {
     pub fd: RawFd,
     pub segment: u32,
     /// The first page, as an index in the batch.
@@ -277,17 +279,17 @@ pub struct Piece {
 
 /// Open segments, closed when this is dropped.
 #[derive(Debug, Default)]
-pub struct Pieces {
-    pub list: Vec<Piece>,
+pub struct OpenSegments {
+    pub list: Vec<SegmentPages>,
     /// The file system has allocated the space; not every file system can.
     pub reserved: bool,
 }
 
-impl Drop for Pieces {
+impl Drop for OpenSegments {
     fn drop(&mut self) {
-        for piece in &self.list {
+        for segment_pages in &self.list {
             // SAFETY: a transient file that this transaction opened; an error of close() would not matter here.
-            unsafe { pg_sys::CloseTransientFile(piece.fd) };
+            unsafe { pg_sys::CloseTransientFile(segment_pages.fd) };
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct SharedSorts {
 /// Counters of a sort.
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Tally {
+struct SortTally {
     /// Number of processes that have sorted tuples.
     participants: AtomicU64,
     /// Number of rows that these have seen.
@@ -39,7 +39,7 @@ struct Tally {
 /// One of the sorts. Valid while this process is attached.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedSort {
-    tally: *const Tally,
+    tally: *const SortTally,
     pub sort: *mut pg_sys::Sharedsort,
 }
 
@@ -50,7 +50,7 @@ impl SharedSorts {
         let most = i32::try_from(participants).ok()?;
         // SAFETY: guarded calls; the segment has space for each.
         unsafe {
-            let each = size_of::<Tally>() + pg_sys::tuplesort_estimate_shared(most).next_multiple_of(ALIGN);
+            let each = size_of::<SortTally>() + pg_sys::tuplesort_estimate_shared(most).next_multiple_of(ALIGN);
             let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();
             let segment = pg_sys::dsm_create(each * count, flags);
             if segment.is_null() {
@@ -59,8 +59,8 @@ impl SharedSorts {
             let sorts = SharedSorts { segment, count, each };
             for number in 0..count {
                 let place = sorts.place(number);
-                place.cast::<Tally>().write(Tally { participants: AtomicU64::new(0), rows: AtomicU64::new(0) });
-                pg_sys::tuplesort_initialize_shared(place.add(size_of::<Tally>()).cast(), most, segment);
+                place.cast::<SortTally>().write(SortTally { participants: AtomicU64::new(0), rows: AtomicU64::new(0) });
+                pg_sys::tuplesort_initialize_shared(place.add(size_of::<SortTally>()).cast(), most, segment);
             }
             Some(sorts)
         }
@@ -82,10 +82,10 @@ impl SharedSorts {
                 return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
             }
             let most = i32::try_from(participants).unwrap_or(0);
-            let each = size_of::<Tally>() + pg_sys::tuplesort_estimate_shared(most).next_multiple_of(ALIGN);
+            let each = size_of::<SortTally>() + pg_sys::tuplesort_estimate_shared(most).next_multiple_of(ALIGN);
             let sorts = SharedSorts { segment, count, each };
             for number in 0..count {
-                pg_sys::tuplesort_attach_shared(sorts.place(number).add(size_of::<Tally>()).cast(), segment);
+                pg_sys::tuplesort_attach_shared(sorts.place(number).add(size_of::<SortTally>()).cast(), segment);
             }
             Ok(sorts)
         }
@@ -103,7 +103,7 @@ impl SharedSorts {
         // SAFETY: a checked number; made by `create`.
         (number < self.count).then(|| unsafe {
             let place = self.place(number);
-            SharedSort { tally: place.cast(), sort: place.add(size_of::<Tally>()).cast() }
+            SharedSort { tally: place.cast(), sort: place.add(size_of::<SortTally>()).cast() }
         })
     }
 
@@ -115,7 +115,7 @@ impl SharedSorts {
 }
 
 impl SharedSort {
-    fn tally(&self) -> &Tally {
+    fn tally(&self) -> &SortTally {
         // SAFETY: this process is attached.
         unsafe { &*self.tally }
     }

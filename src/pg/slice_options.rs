@@ -8,7 +8,7 @@ use pg_bulk_format::fixed::{Slice, Trim};
 use pg_bulk_format::line::LINE_LIMIT;
 use pg_bulk_format::number::{Number, Order};
 
-use super::copy_options::{CopyOptions, Shape};
+use super::copy_options::{CopyOptions, RecordShape};
 use super::key_options::KeyDraft;
 use super::option_value::{invalid, text};
 use crate::error::Result;
@@ -107,7 +107,7 @@ impl SliceDraft {
 pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<Vec<Option<Slice>>> {
     let mut before = 0usize;
     let mut slice = |(column, draft): (String, SliceDraft)| {
-        if copy.shape != Shape::Fixed {
+        if copy.shape != RecordShape::Fixed {
             return match draft.given {
                 Some(name) => Err(invalid(format!("option {name} of column \"{column}\" requires format \"fixed\""))),
                 None => Ok(None),

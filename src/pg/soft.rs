@@ -1,7 +1,8 @@
-//! Converts rows and survives bad values, for `on_error` `ignore` and `set_null`.
+//! Converts rows and survives bad values, unless `on_error = stop`.
 //!
 //! Bad values are those of COPY of PostgreSQL 17 and later: a value that its type's input function rejects. A wrong
-//! number of fields, invalid bytes, and errors of default expressions are still errors.
+//! number of fields, invalid bytes, and errors of default expressions are still errors here. With `on_error = table`,
+//! the caller rejects their records.
 //!
 //! From 16 on, input functions report such values softly. On 15 they raise, and an error may only be caught in a
 //! subtransaction. The exceptions are functions that leave no state behind: the input functions of built-in scalar
@@ -44,7 +45,7 @@ pub enum Verbosity {
 
 /// Result of a row's conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Conversion {
     /// All values are converted.
     Good,
     /// The row is skipped.
@@ -139,10 +140,10 @@ impl Rows {
         tolerance: &mut Tolerance,
         arrays: RowArrays,
         econtext: *mut pg_sys::ExprContext,
-    ) -> Result<Outcome> {
+    ) -> Result<Conversion> {
         if self.binary.is_some() {
             // In no version do receive functions report errors softly.
-            return Ok(if self.has_queue() { Outcome::Raises } else { Outcome::Good });
+            return Ok(if self.has_queue() { Conversion::Raises } else { Conversion::Good });
         }
         let mut set_null = false;
         for at in 0..self.queue.len() {
@@ -190,7 +191,7 @@ impl Rows {
                 };
                 match converted {
                     Soft::Good(datum) => (!string.is_null()).then_some(datum),
-                    Soft::Raises => return Ok(Outcome::Raises),
+                    Soft::Raises => return Ok(Conversion::Raises),
                     Soft::Bad(_) if tolerance.on_error == OnError::SetNull => {
                         set_null = true;
                         self.set_to_null(queued.column, tolerance)?;
@@ -200,7 +201,7 @@ impl Rows {
                         if details {
                             tolerance.bad_value = Some(error);
                         }
-                        return self.leave_out(queued.column, tolerance).map(|()| Outcome::LeftOut);
+                        return self.leave_out(queued.column, tolerance).map(|()| Conversion::LeftOut);
                     }
                 }
             };
@@ -209,12 +210,12 @@ impl Rows {
         }
         self.attention = Attention::NONE;
         tolerance.bad_rows += u64::from(set_null);
-        Ok(Outcome::Good)
+        Ok(Conversion::Good)
     }
 
     fn note(&mut self, column: usize, doing: &str) {
         // Find the line number now. Otherwise each notice would count lines from the beginning of the chunk.
-        self.stream.reader.settle_line_number();
+        self.stream.reader.store_line_number();
         let name = self.columns.get(column).map(|c| c.display_name().into_owned()).unwrap_or_default();
         let value = if self.attention.value.is_null() {
             "null input".to_owned()
@@ -238,14 +239,14 @@ impl Rows {
 
     /// Report in a notice that the record is skipped because of its bytes. Guarded.
     pub fn note_record(&mut self, error: &Error) {
-        self.stream.reader.settle_line_number();
+        self.stream.reader.store_line_number();
         let message = format!("skipping row at line {}: {}", self.reader().line_number(), error.message());
         ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
     }
 
     fn leave_out(&mut self, column: usize, tolerance: &mut Tolerance) -> Result<()> {
         if tolerance.on_error == OnError::Table {
-            // The caller keeps it, and then checks the limit.
+            // The caller keeps the record as a reject, and then checks the limit.
             tolerance.bad_rows += 1;
             return Ok(());
         }

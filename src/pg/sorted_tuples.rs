@@ -26,15 +26,15 @@ const ORDER: u16 = 1;
 /// Offset of the flags in BTPageOpaqueData (nbtree.h).
 const FLAGS: usize = 12;
 /// Bytes and tuples of a batch.
-const STRETCH: usize = 128 * 1024;
-const MOST: usize = 2048;
+const BATCH_BYTES: usize = 128 * 1024;
+const BATCH_TUPLES: usize = 2048;
 /// More than the bytes of the longest tuple.
 const LONGEST: usize = SIZE_MASK as usize + 1;
 
 /// A tuple of a batch.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-struct Place {
+struct BatchTuple {
     at: u32,
     len: u32,
     same: bool,
@@ -45,9 +45,9 @@ struct Place {
 #[derive(Debug, Clone, Copy)]
 pub struct Sorted<'s> {
     pub tuple: &'s [u8],
-    /// It has identical values.
+    /// Its values are identical to those of the previous tuple.
     pub same: bool,
-    /// A unique index cannot contain the keys of both.
+    /// A unique index cannot contain the keys of both tuples.
     pub equal: bool,
 }
 
@@ -71,7 +71,7 @@ pub struct SortedTuples {
     /// Memory context for one call.
     scratch: pg_sys::MemoryContext,
     buffer: *mut u8,
-    places: *mut Place,
+    places: *mut BatchTuple,
     count: usize,
     /// The last tuple of the previous batch, if `has_previous`.
     previous: *mut u8,
@@ -145,8 +145,8 @@ impl SortedTuples {
                 all_equal_image,
                 memory,
                 scratch,
-                buffer: pg_sys::palloc(STRETCH).cast(),
-                places: pg_sys::palloc(MOST * size_of::<Place>()).cast(),
+                buffer: pg_sys::palloc(BATCH_BYTES).cast(),
+                places: pg_sys::palloc(BATCH_TUPLES * size_of::<BatchTuple>()).cast(),
                 count: 0,
                 previous: pg_sys::palloc(LONGEST).cast(),
                 has_previous: false,
@@ -181,10 +181,10 @@ impl SortedTuples {
     }
 
     /// The tuples of the batch.
-    pub fn stretch(&self) -> impl Iterator<Item = Sorted<'_>> {
+    pub fn batch(&self) -> impl Iterator<Item = Sorted<'_>> {
         // SAFETY: `count` entries are filled, with tuples of the buffer.
         let place = |i| unsafe {
-            let Place { at, len, same, equal } = *self.places.add(i);
+            let BatchTuple { at, len, same, equal } = *self.places.add(i);
             Sorted { tuple: std::slice::from_raw_parts(self.buffer.add(at as usize), len as usize), same, equal }
         };
         (0..self.count).map(place)
@@ -272,7 +272,7 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
         let this = this.cast::<SortedTuples>();
         let (mut used, mut count) = (0, 0);
         let mut before = if (*this).has_previous { (*this).previous.cast_const() } else { std::ptr::null() };
-        while used + LONGEST <= STRETCH && count < MOST {
+        while used + LONGEST <= BATCH_BYTES && count < BATCH_TUPLES {
             c::check_for_interrupts();
             point_plain!("index.sorted");
             let tuple = c::tuplesort_getindextuple((*this).sort, true);
@@ -291,7 +291,7 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
                     same = are_same(this, before.cast_mut().cast(), place.cast());
                 }
             }
-            (*this).places.add(count).write(Place { at: used as u32, len: len as u32, same, equal });
+            (*this).places.add(count).write(BatchTuple { at: used as u32, len: len as u32, same, equal });
             before = place;
             // Sizes are multiples of MAXALIGN.
             used += len;

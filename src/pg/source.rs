@@ -107,16 +107,16 @@ impl Source {
         }
     }
 
-    /// Share the decompressed bytes from `base` on with other processes, in chunks of `stretch` bytes. Returns the
+    /// Share the decompressed bytes from `base` on with other processes, in chunks of `chunk_len` bytes. Returns the
     /// descriptor for their [`Source::join`]. `None` if that fails; then the source is unchanged.
-    pub fn share(&mut self, base: u64, processes: usize, stretch: usize) -> Option<Descriptor> {
+    pub fn share(&mut self, base: u64, processes: usize, chunk_len: usize) -> Option<Descriptor> {
         let compression = match &self.decoding {
             Decoding::New(compression) | Decoding::Ahead(compression, _) | Decoding::Here(compression, _) => {
                 *compression
             }
             _ => return None,
         };
-        let ring = Ring::start(self.file().try_clone().ok()?, compression, base, processes, stretch).ok()?;
+        let ring = Ring::start(self.file().try_clone().ok()?, compression, base, processes, chunk_len).ok()?;
         let descriptor = ring.descriptor()?;
         self.decoding = Decoding::Shared(ring);
         self.bytes_read = 0;
@@ -263,7 +263,7 @@ impl Source {
         if fd < 0 {
             return Ok(());
         }
-        // Its thread, if there is one, ends by itself.
+        // The thread that decompresses, if there is one, ends by itself.
         self.decoding = Decoding::Plain;
         if pipe.is_null() {
             // SAFETY: an open transient file.

@@ -60,12 +60,12 @@ impl Argument {
 
 /// A value of a result.
 #[derive(Debug, Clone, Copy)]
-pub struct Value(Option<pg_sys::Datum>);
+pub struct ResultValue(Option<pg_sys::Datum>);
 
-impl Value {
+impl ResultValue {
     /// A value from another source.
-    pub fn of(datum: pg_sys::Datum) -> Value {
-        Value(Some(datum))
+    pub fn of(datum: pg_sys::Datum) -> ResultValue {
+        ResultValue(Some(datum))
     }
 
     pub fn datum(self) -> Option<pg_sys::Datum> {
@@ -117,28 +117,28 @@ impl Value {
             let (elements_at, nulls_at) = (&raw mut elements, &raw mut nulls);
             pg_sys::deconstruct_array(array, pg_sys::TEXTOID, -1, false, align, elements_at, nulls_at, &raw mut number);
             let number = usize::try_from(number).unwrap_or(0);
-            (0..number).filter(|i| !*nulls.add(*i)).map(|i| Value(Some(*elements.add(i))).text()).collect()
+            (0..number).filter(|i| !*nulls.add(*i)).map(|i| ResultValue(Some(*elements.add(i))).text()).collect()
         }
     }
 }
 
 /// The rows that a statement returned, and the number of rows that it processed.
 #[derive(Debug)]
-pub struct Outcome {
-    pub rows: Vec<Vec<Value>>,
+pub struct StatementResult {
+    pub rows: Vec<Vec<ResultValue>>,
     pub processed: u64,
 }
 
-impl Outcome {
+impl StatementResult {
     /// A value of the first row.
-    pub fn first(&self, column: usize) -> Value {
+    pub fn first(&self, column: usize) -> ResultValue {
         value(self.rows.first(), column)
     }
 }
 
 /// A value of a row; NULL if the row or the column does not exist.
-pub fn value(row: Option<&Vec<Value>>, column: usize) -> Value {
-    row.and_then(|row| row.get(column)).copied().unwrap_or(Value(None))
+pub fn value(row: Option<&Vec<ResultValue>>, column: usize) -> ResultValue {
+    row.and_then(|row| row.get(column)).copied().unwrap_or(ResultValue(None))
 }
 
 /// What a statement may do.
@@ -158,7 +158,12 @@ pub enum Access {
 /// then run as the extension's owner. So the relations to which parse analysis has resolved the names are checked. They
 /// cannot change afterwards: parse analysis has locked them, so planning takes no new lock. Only with a new lock would
 /// the server notice a renamed schema, and analyze the statement again.
-pub fn execute(statement: &[u8], arguments: &[Argument], access: Access, tables: &[pg_sys::Oid]) -> Result<Outcome> {
+pub fn execute(
+    statement: &[u8],
+    arguments: &[Argument],
+    access: Access,
+    tables: &[pg_sys::Oid],
+) -> Result<StatementResult> {
     let source = CString::new(statement).unwrap_or_default();
     let mut kinds: Vec<_> = arguments.iter().map(|a| a.kind).collect();
     let mut values: Vec<_> = arguments.iter().map(|a| a.value.unwrap_or(pg_sys::Datum::from(0usize))).collect();
@@ -196,7 +201,7 @@ pub fn execute(statement: &[u8], arguments: &[Argument], access: Access, tables:
         let processed = pg_sys::SPI_processed;
         let rows = rows(pg_sys::SPI_tuptable);
         pg_sys::SPI_finish();
-        Ok(Outcome { rows, processed })
+        Ok(StatementResult { rows, processed })
     }
 }
 
@@ -226,7 +231,7 @@ unsafe fn len(list: *const pg_sys::List) -> usize {
 
 /// # Safety
 /// A result of SPI, or null.
-unsafe fn rows(table: *mut pg_sys::SPITupleTable) -> Vec<Vec<Value>> {
+unsafe fn rows(table: *mut pg_sys::SPITupleTable) -> Vec<Vec<ResultValue>> {
     if table.is_null() {
         return Vec::new();
     }
@@ -241,7 +246,7 @@ unsafe fn rows(table: *mut pg_sys::SPITupleTable) -> Vec<Vec<Value>> {
             let number = i32::try_from(index + 1).unwrap_or(0);
             let datum = pg_sys::SPI_getbinval(tuple, descriptor, number, &raw mut is_null);
             let (by_value, len) = (attribute.attbyval, i32::from(attribute.attlen));
-            Value((!is_null).then(|| pg_sys::SPI_datumTransfer(datum, by_value, len)))
+            ResultValue((!is_null).then(|| pg_sys::SPI_datumTransfer(datum, by_value, len)))
         };
         let number = usize::try_from((*table).numvals).unwrap_or(0);
         (0..number).map(|row| (0..natts).map(|i| read(*(*table).vals.add(row), i)).collect()).collect()

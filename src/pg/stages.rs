@@ -18,7 +18,7 @@ pub enum Stage {
     /// Reading the file.
     Read,
     /// Waiting until all chunks before this one are cut.
-    Turn,
+    WaitToCut,
     /// Finding the ends of a chunk's records.
     Cut,
     /// Finding the ends of fields.
@@ -30,7 +30,7 @@ pub enum Stage {
     /// Putting tuples on pages.
     Page,
     /// Waiting for the append lock.
-    Baton,
+    WaitToAppend,
     /// Taking the extension lock, finding the file's end, allocating space on disk.
     Space,
     /// Writing WAL into its buffers.
@@ -50,13 +50,13 @@ impl Stage {
     /// The stages in the order of their numbers, with their names in the log.
     pub const NAMES: [(Stage, &str); STAGES] = [
         (Stage::Read, "read"),
-        (Stage::Turn, "wait to cut"),
+        (Stage::WaitToCut, "wait to cut"),
         (Stage::Cut, "cut"),
         (Stage::Scan, "scan"),
         (Stage::Convert, "convert"),
         (Stage::Tuple, "tuple"),
         (Stage::Page, "page"),
-        (Stage::Baton, "wait to append"),
+        (Stage::WaitToAppend, "wait to append"),
         (Stage::Space, "extend"),
         (Stage::Log, "log"),
         (Stage::Flush, "flush"),

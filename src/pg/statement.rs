@@ -86,8 +86,8 @@ unsafe fn run_in(
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
 ) -> u64 {
-    // SAFETY: this function's contract covers the frame; lists are walked to their length; an error frees snapshots, executor
-    // and memory with the (sub)transaction.
+    // SAFETY: this function's contract covers the frame; lists are walked to their length; an error frees snapshots,
+    // executor and memory with the (sub)transaction.
     unsafe {
         let bigint = pg_sys::INT8OID;
         let params = c::makeParamList(1);

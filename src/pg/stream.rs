@@ -177,8 +177,8 @@ impl Stream {
         self.list.as_ref().map_or(0, |list| list.current)
     }
 
-    /// From now on the caller determines the next file, with [`Stream::turn_to`].
-    pub fn wait_for_turns(&mut self) {
+    /// From now on the caller determines the next file, with [`Stream::switch_to_file`].
+    pub fn let_caller_switch(&mut self) {
         if let Some(list) = &mut self.list {
             list.goes_on = false;
         }
@@ -205,7 +205,7 @@ impl Stream {
     }
 
     /// Go to the start of a file of the list. Guarded.
-    pub fn turn_to(&mut self, number: usize) -> Result<()> {
+    pub fn switch_to_file(&mut self, number: usize) -> Result<()> {
         self.check_unchanged()?;
         self.count_file();
         let Some(list) = &mut self.list else { return Ok(()) };
@@ -248,10 +248,10 @@ impl Stream {
     /// records only in UTF-8 without conversion.
     pub fn tolerate(&mut self, lines: bool, invalid: EncodingErrors) {
         (self.tolerant, self.invalid) = (lines, invalid);
-        self.tell_reader();
+        self.configure_reader();
     }
 
-    fn tell_reader(&mut self) {
+    fn configure_reader(&mut self) {
         if self.tolerant {
             self.reader.tolerate();
         }
@@ -406,7 +406,7 @@ impl Stream {
     /// Go back to the start. False if the source must be opened again. Guarded.
     pub fn restart(&mut self, header: Header, columns: usize) -> Result<bool> {
         if self.list.is_some() {
-            self.turn_to(0)?;
+            self.switch_to_file(0)?;
             if let Some(list) = &mut self.list {
                 (list.before, list.goes_on) = (0, true);
             }
@@ -422,7 +422,7 @@ impl Stream {
     /// Reset the reader for a source that is at its start.
     fn begin_anew(&mut self, header: Header, columns: usize) {
         self.reader = Stream::reader(self.reader.dialect().clone(), self.encodings, header, columns);
-        self.tell_reader();
+        self.configure_reader();
         self.raw.clear();
         self.raw_ended = false;
         self.bom_pending = self.encodings.has_bom();

@@ -75,7 +75,8 @@ pub struct Toaster {
 }
 
 impl Toaster {
-    /// Copy a row of a relation, with values as a tuple has them. Guarded; allocates in the current memory context.
+    /// Copy a row of a relation. A varlena that a header of one byte makes as short as a TOAST pointer gets this header
+    /// (see `packed`). Guarded; allocates in the current memory context.
     ///
     /// # Safety
     /// An open relation, and arrays as long as its descriptor.

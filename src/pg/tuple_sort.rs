@@ -52,7 +52,7 @@ pub struct TupleSort {
 }
 
 /// Rows to be processed: those of pages, or those that wait.
-struct Rows {
+struct PendingRows {
     to: *mut TupleSort,
     pages: *const u8,
     count: usize,
@@ -116,7 +116,7 @@ impl TupleSort {
     pub fn add_pages(&mut self, pages: &[u8], first: u32) {
         let count = pages.len() / BLCKSZ;
         let (pages, list) = (pages.as_ptr(), std::ptr::null());
-        self.look(Rows { to: std::ptr::null_mut(), pages, count, first, list, list_len: 0 });
+        self.look(PendingRows { to: std::ptr::null_mut(), pages, count, first, list, list_len: 0 });
     }
 
     /// Add a row that is in the table. Guarded.
@@ -139,12 +139,12 @@ impl TupleSort {
             let waiting = std::mem::take(&mut self.waiting);
             self.waiting_bytes = 0;
             let (pages, list, list_len) = (std::ptr::null(), waiting.as_ptr(), waiting.len());
-            self.look(Rows { to: std::ptr::null_mut(), pages, count: 0, first: 0, list, list_len });
+            self.look(PendingRows { to: std::ptr::null_mut(), pages, count: 0, first: 0, list, list_len });
         }
     }
 
-    fn look(&mut self, rows: Rows) {
-        let mut rows = Rows { to: self, ..rows };
+    fn look(&mut self, rows: PendingRows) {
+        let mut rows = PendingRows { to: self, ..rows };
         // SAFETY: the table is open, and the rows live until this returns; the closure owns nothing.
         unsafe {
             let (heap, rows) = (self.heap, (&raw mut rows).cast());
@@ -258,12 +258,12 @@ unsafe fn prepare(to: *mut TupleSort) {
 }
 
 /// # Safety
-/// A plain frame; [`Rows`].
+/// A plain frame; [`PendingRows`].
 unsafe extern "C-unwind" fn look_at(rows: Opaque) {
     // SAFETY: this function's contract covers the argument; no value in this frame has a destructor. Pages are
     // complete, and all items on them are tuples of the table.
     unsafe {
-        let rows = rows.cast::<Rows>();
+        let rows = rows.cast::<PendingRows>();
         let to = (*rows).to;
         prepare(to);
         let mut header = pg_sys::HeapTupleData { t_tableOid: (*(*to).heap).rd_id, ..Default::default() };

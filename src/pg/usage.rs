@@ -78,14 +78,14 @@ impl Usage {
 /// A worker's usage, in shared memory.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub struct Share {
+pub struct WorkerUsage {
     buffers: pg_sys::BufferUsage,
     wal: pg_sys::WalUsage,
     cpu: Cpu,
 }
 
 /// Begin to count in a worker. Guarded.
-pub fn begin_share() {
+pub fn begin_usage() {
     // SAFETY: a guarded call.
     unsafe { pg_sys::InstrStartParallelQuery() }
 }
@@ -94,11 +94,11 @@ pub fn begin_share() {
 ///
 /// # Safety
 /// Memory for its usage, which no other process reads before the worker is gone.
-pub unsafe fn end_share(share: *mut Share) {
+pub unsafe fn end_usage(usage: *mut WorkerUsage) {
     // SAFETY: this function's contract covers the argument; a guarded call.
     unsafe {
-        (*share).cpu = Cpu::now();
-        pg_sys::InstrEndParallelQuery(&raw mut (*share).buffers, &raw mut (*share).wal);
+        (*usage).cpu = Cpu::now();
+        pg_sys::InstrEndParallelQuery(&raw mut (*usage).buffers, &raw mut (*usage).wal);
     }
 }
 
@@ -106,14 +106,14 @@ pub unsafe fn end_share(share: *mut Share) {
 ///
 /// # Safety
 /// An array with the usage of `count` workers.
-pub unsafe fn take_shares(shares: *mut Share, count: usize) -> Cpu {
+pub unsafe fn take_usages(usages: *mut WorkerUsage, count: usize) -> Cpu {
     let mut all = Cpu::default();
     for i in 0..count {
         // SAFETY: this function's contract covers the argument; a guarded call.
         unsafe {
-            let share = shares.add(i);
-            pg_sys::InstrAccumParallelQuery(&raw mut (*share).buffers, &raw mut (*share).wal);
-            all.add((*share).cpu);
+            let usage = usages.add(i);
+            pg_sys::InstrAccumParallelQuery(&raw mut (*usage).buffers, &raw mut (*usage).wal);
+            all.add((*usage).cpu);
         }
     }
     all

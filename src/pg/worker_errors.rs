@@ -1,10 +1,10 @@
 //! Errors of a plan's parallel workers, with their own CONTEXT.
 //!
 //! The leader raises a worker's error wherever it receives it (HandleParallelMessage, parallel.c). The error has the
-//! worker's CONTEXT and the callbacks of the frame that started the workers, which is outside of all scans. But in one
-//! of pgrx's guards, the error is raised again, without that CONTEXT and with the leader's current callbacks. The error
-//! would then name the line that the leader has read last. So a callback for errors of workers copies the error first
-//! ([`watch`]). The callback of the scan then adds the copy's CONTEXT in place of its own line ([`tell`]).
+//! worker's CONTEXT and the callbacks of the frame that started the workers, which is outside of all scans. But below
+//! one of pgrx's guards, the error is raised again, without that CONTEXT and with the leader's current callbacks. The
+//! error would then name the line that the leader has read last. So a callback for errors of workers copies the error
+//! first ([`watch`]). The callback of the scan then adds the copy's CONTEXT in place of its own line ([`tell`]).
 //!
 //! **A later error must not be taken for the copied one**, and a query that runs twice may raise the same error twice.
 //! So the copy is dropped when the workers are gone. They are gone before the end of a failed transaction or
@@ -62,7 +62,7 @@ unsafe extern "C-unwind" fn remember(memory: Opaque) {
 ///
 /// # Safety
 /// A plain frame, in an error context callback.
-pub unsafe fn tell() -> bool {
+pub unsafe fn add_context() -> bool {
     let raised = RAISED.load(Relaxed);
     if raised.is_null() {
         return false;

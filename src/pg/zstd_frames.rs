@@ -42,7 +42,7 @@ pub struct Frames {
 
 /// Result of [`Frames::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextFrame {
     Bytes(usize),
     /// The file has ended behind a frame.
     End,
@@ -112,11 +112,11 @@ impl Frames {
     }
 
     /// Begin a frame, if the next one can be decoded here.
-    fn begin(&mut self) -> Result<Option<Next>> {
+    fn begin(&mut self) -> Result<Option<NextFrame>> {
         let most = self.most;
         let head = self.bytes(HEAD)?;
         if head.is_empty() {
-            return Ok(Some(Next::End));
+            return Ok(Some(NextFrame::End));
         }
         let mut said = MaybeUninit::<sys::ZSTD_FrameHeader>::zeroed();
         // SAFETY: a header with its length. All zeroes are a valid value, which is overwritten if the header is
@@ -127,7 +127,7 @@ impl Frames {
         };
         let is_plain = said.frameType == sys::ZSTD_FrameType_e::ZSTD_frame && said.dictID == 0;
         if code != 0 || !is_plain || said.windowSize > most {
-            return Ok(Some(Next::Other));
+            return Ok(Some(NextFrame::Other));
         }
         // SAFETY: a valid context.
         check(unsafe { sys::ZSTD_decompressBegin(self.context) })?;
@@ -140,7 +140,7 @@ impl Frames {
     /// # Safety
     /// `ROOM` bytes may be written there. The last `most` bytes of output are still in place: directly before `at`, or,
     /// where decoding went on at another address, at their former one.
-    pub unsafe fn next(&mut self, at: *mut u8) -> Result<Next> {
+    pub unsafe fn next(&mut self, at: *mut u8) -> Result<NextFrame> {
         loop {
             if !self.inside
                 && let Some(next) = self.begin()?
@@ -172,7 +172,7 @@ impl Frames {
             }
             match check(made)? {
                 0 => (),
-                made => return Ok(Next::Bytes(made)),
+                made => return Ok(NextFrame::Bytes(made)),
             }
         }
     }

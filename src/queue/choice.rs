@@ -70,14 +70,14 @@ impl Slots {
 
 /// The sequence number of each owner's last start.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct LastStarts {
     number: u64,
     last: HashMap<u32, u64>,
 }
 
-impl Turns {
+impl LastStarts {
     /// Records the start of a job of this owner.
-    pub fn take(&mut self, owner: pg_sys::Oid) {
+    pub fn record(&mut self, owner: pg_sys::Oid) {
         self.number += 1;
         self.last.insert(owner.to_u32(), self.number);
     }
@@ -110,11 +110,11 @@ pub fn choose(
     may_start: impl Fn(&Queued) -> bool,
     slots: &mut Slots,
     mut busy: Targets,
-    turns: &Turns,
+    last_starts: &LastStarts,
 ) -> Vec<Queued> {
     let mut start: Vec<Queued> = Vec::new();
     while slots.has_room() {
-        let Some(next) = next(candidates, &may_start, slots, &busy, turns, &start) else { break };
+        let Some(next) = next(candidates, &may_start, slots, &busy, last_starts, &start) else { break };
         slots.take(next.owner);
         busy.add(next.target, next.alone);
         start.push(next);
@@ -128,7 +128,7 @@ fn next(
     may_start: &impl Fn(&Queued) -> bool,
     slots: &Slots,
     busy: &Targets,
-    turns: &Turns,
+    last_starts: &LastStarts,
     started: &[Queued],
 ) -> Option<Queued> {
     let mut before = Targets::default();
@@ -143,7 +143,7 @@ fn next(
         if waits || !may_start(job) {
             continue;
         }
-        let rank = (job.rank, slots.running_of(job.owner), turns.last_of(job.owner), place);
+        let rank = (job.rank, slots.running_of(job.owner), last_starts.last_of(job.owner), place);
         if best.as_ref().is_none_or(|(other, _)| rank < *other) {
             best = Some((rank, *job));
         }

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::Queue;
-use super::choice::{Slots, Targets, Turns, choose};
-use super::job::{End, Failure, Queued};
-use super::succession::{Place, Places};
+use super::choice::{LastStarts, Slots, Targets, choose};
+use super::job::{AttemptEnd, Failure, Queued};
+use super::succession::{WorkerWord, WorkerWords};
 use super::wake::NO_LINGERING;
 use crate::error::{OrRaise, Result};
 use crate::guc;
@@ -48,7 +48,7 @@ struct Launched {
     job: Queued,
     handle: Handle,
     /// Its shared word, if it may go on to another job.
-    place: Option<Place>,
+    place: Option<WorkerWord>,
     /// The settings that its session began with.
     beginnings: String,
 }
@@ -64,8 +64,8 @@ impl Launched {
 struct Dispatcher {
     queue: Queue,
     launched: Vec<Launched>,
-    places: Places,
-    turns: Turns,
+    places: WorkerWords,
+    last_starts: LastStarts,
     /// Jobs that another session is changing in a transaction that continues, and until when they are skipped.
     left_alone: Vec<(i64, Instant)>,
     /// Time of the next clean-up of orphaned jobs, and of jobs that ended long ago.
@@ -74,7 +74,7 @@ struct Dispatcher {
 
 /// The action after a cycle.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum NextAction {
     Sleep(i64),
     /// There is no work.
     Idle,
@@ -112,18 +112,18 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
     background::wait_for_starter();
     let queue = in_transaction(|| Queue::of_database().or_raise());
     let Some(queue) = queue.filter(Queue::live) else { return };
-    let places = Places::new();
-    let (launched, turns, left_alone) = (Vec::new(), Turns::default(), Vec::new());
-    let mut dispatcher = Dispatcher { queue, launched, places, turns, left_alone, sweep: None };
+    let places = WorkerWords::new();
+    let (launched, last_starts, left_alone) = (Vec::new(), LastStarts::default(), Vec::new());
+    let mut dispatcher = Dispatcher { queue, launched, places, last_starts, left_alone, sweep: None };
     let mut linger = if background::numbers() == NO_LINGERING { Duration::ZERO } else { LINGER };
     let mut idle_since = None;
     loop {
         match dispatcher.lap() {
-            Next::Sleep(milliseconds) => {
+            NextAction::Sleep(milliseconds) => {
                 (linger, idle_since) = (LINGER, None);
                 dispatcher.sleep(milliseconds);
             }
-            Next::Idle => {
+            NextAction::Idle => {
                 // Any wake-up in between ends the sleep.
                 let left = linger.saturating_sub(idle_since.get_or_insert_with(Instant::now).elapsed());
                 if !left.is_zero() {
@@ -135,7 +135,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
                     dispatcher.sleep(milliseconds(LINGER));
                 }
             }
-            Next::Gone => return,
+            NextAction::Gone => return,
         }
     }
 }
@@ -146,7 +146,7 @@ fn milliseconds(duration: Duration) -> i64 {
 }
 
 impl Dispatcher {
-    fn lap(&mut self) -> Next {
+    fn lap(&mut self) -> NextAction {
         let ended = self.reap();
         let now = Instant::now();
         self.left_alone.retain(|(_, until)| *until > now);
@@ -164,7 +164,7 @@ impl Dispatcher {
                     self.queue.disown_copies()?;
                 }
                 for job in &ended {
-                    self.settle(job)?;
+                    self.record_end(job)?;
                 }
                 for job in self.queue.running()?.iter().filter(|job| !known.contains(&job.id)) {
                     self.queue.requeue_if_lost(job.id)?;
@@ -183,7 +183,7 @@ impl Dispatcher {
         });
         match there {
             Ok(true) => (),
-            Ok(false) => return Next::Gone,
+            Ok(false) => return NextAction::Gone,
             Err(error) => error.raise(),
         }
         let outlook = in_transaction(|| self.look()).or_raise();
@@ -195,7 +195,7 @@ impl Dispatcher {
             if full {
                 break;
             }
-            self.turns.take(job.owner);
+            self.last_starts.record(job.owner);
         }
         // A worker that has offered itself since then has woken this process again.
         for launched in self.launched.iter().filter(|l| outlook.over.contains(&l.job.id)) {
@@ -205,10 +205,10 @@ impl Dispatcher {
         }
         if forgets_more {
             self.sweep = None;
-            return Next::Sleep(1);
+            return NextAction::Sleep(1);
         }
         match outlook.next {
-            Next::Sleep(milliseconds) if full => Next::Sleep(milliseconds.min(RETRY)),
+            NextAction::Sleep(milliseconds) if full => NextAction::Sleep(milliseconds.min(RETRY)),
             next => next,
         }
     }
@@ -270,7 +270,7 @@ impl Dispatcher {
     }
 
     /// Records the end of a worker that did not start or finish its job.
-    fn settle(&mut self, job: &Queued) -> Result<()> {
+    fn record_end(&mut self, job: &Queued) -> Result<()> {
         match self.queue.look_up(job.id)? {
             Some((status, attempt)) if status == "queued" && attempt == job.attempt => {
                 let no_session = self.fail_if_no_session(job)?;
@@ -300,7 +300,7 @@ impl Dispatcher {
                 Failure::new(c"42501", &format!("role \"{role}\" may not connect to the database of the queue"))
             }
         };
-        if !self.queue.fail_if_free(job.id, job.attempt, End::Failed, &failure)? {
+        if !self.queue.fail_if_free(job.id, job.attempt, AttemptEnd::Failed, &failure)? {
             self.leave_alone(job.id);
         }
         Ok(true)
@@ -339,7 +339,7 @@ impl Dispatcher {
                 candidates.retain(|job| !known.contains(&job.id));
                 let may_start = |job: &Queued| self.left_alone.iter().all(|(id, _)| *id != job.id);
                 slots = before.clone();
-                start = choose(&candidates, may_start, &mut slots, busy.clone(), &self.turns);
+                start = choose(&candidates, may_start, &mut slots, busy.clone(), &self.last_starts);
                 // An owner with free slots may have more jobs.
                 let has_more =
                     |(owner, found): (&u32, &i64)| *found >= most && slots.may_start(pg_sys::Oid::from_u32(*owner));
@@ -356,19 +356,19 @@ impl Dispatcher {
             }
             start.retain(|job| !failed.contains(&job.id));
             if !failed.is_empty() {
-                return Ok(Outlook { start: self.with_beginnings(start)?, over, next: Next::Sleep(1) });
+                return Ok(Outlook { start: self.with_beginnings(start)?, over, next: NextAction::Sleep(1) });
             }
         }
 
         let is_busy = !owners.is_empty() || !start.is_empty();
         if !is_busy && !self.queue.has_work()? {
-            return Ok(Outlook { start: Vec::new(), over, next: Next::Idle });
+            return Ok(Outlook { start: Vec::new(), over, next: NextAction::Idle });
         }
         let due = if slots.has_room() { self.queue.next_due()? } else { None };
         let longest = if strangers || !self.left_alone.is_empty() { RETRY } else { LONGEST };
         let longest = if is_busy { longest.min(WATCH) } else { longest };
         let start = self.with_beginnings(start)?;
-        Ok(Outlook { start, over, next: Next::Sleep(due.map_or(longest, |due| due.clamp(1, longest))) })
+        Ok(Outlook { start, over, next: NextAction::Sleep(due.map_or(longest, |due| due.clamp(1, longest))) })
     }
 
     /// Adds the settings that a session of each job's owner begins with. They are read before the session starts, so it
@@ -398,7 +398,7 @@ impl Dispatcher {
         let numbers = [database.to_u32(), job.owner.to_u32(), self.queue.table.to_u32(), places, index];
         let name = format!("pg_bulk job {}", job.id);
         let worker = Worker::new(&name, "pg_bulk job", c"pg_bulk_job_main", job.id);
-        match worker.with(numbers).telling_us().start() {
+        match worker.with(numbers).notifying_us().start() {
             Some(handle) => self.launched.push(Launched { job, handle, place, beginnings }),
             None => return false,
         }
@@ -423,5 +423,5 @@ struct Outlook {
     start: Vec<(Queued, String)>,
     /// Jobs that their workers had finished when it began.
     over: HashSet<i64>,
-    next: Next,
+    next: NextAction,
 }

@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::Queue;
-use super::job::{Claimed, End, Failure};
+use super::job::{AttemptEnd, Claimed, Failure};
 use super::worker::{Job, take};
 use crate::error::{Error, OrRaise};
 use crate::load::history;
@@ -63,7 +63,9 @@ pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys
         }
         let end = match end((*error).sqlerrcode, &job.claimed) {
             // A cancel request since the error ends the job.
-            End::Queued(_) if std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) != 0 => End::Canceled,
+            AttemptEnd::Queued(_) if std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) != 0 => {
+                AttemptEnd::Canceled
+            }
             end => end,
         };
         in_transaction(|| {
@@ -82,8 +84,8 @@ pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys
 /// Guarded.
 fn keep_rejects(queue: &Queue, id: i64) -> u64 {
     let mut rejected = 0u64;
-    // SAFETY: the body is a guard, and its argument outlives it; in a transaction. A returned error lives in memory
-    // that does, too.
+    // SAFETY: the body is guarded, and its argument outlives it; in a transaction. A returned error lives in the memory
+    // context of this call.
     let why = unsafe {
         let error = in_subtransaction(write_rejects, (&raw mut rejected).cast());
         (!error.is_null()).then(|| text((*error).message).unwrap_or_default())
@@ -110,7 +112,7 @@ unsafe extern "C-unwind" fn write_rejects(rejected: Opaque) {
 }
 
 /// Adds the failed attempt to the history. An error here must not undo the record of the failure. Guarded.
-fn remember(job: &Job, end: End, failure: &Failure, rejected: u64, files: Option<&Fate>) {
+fn remember(job: &Job, end: AttemptEnd, failure: &Failure, rejected: u64, files: Option<&Fate>) {
     let Claimed { id, attempt, path, schema, name, .. } = &job.claimed;
     let mut failed = Remembered(
         job.queue.schema,
@@ -122,14 +124,14 @@ fn remember(job: &Job, end: End, failure: &Failure, rejected: u64, files: Option
             name,
             started: job.began,
             rejected,
-            status: if matches!(end, End::Canceled) { c"canceled" } else { c"failed" },
+            status: if matches!(end, AttemptEnd::Canceled) { c"canceled" } else { c"failed" },
             sqlstate: &failure.sqlstate,
             message: &failure.message,
             files,
         },
     );
-    // SAFETY: the body is a guard, and its argument outlives it; in a transaction. A returned error lives in memory
-    // that does, too.
+    // SAFETY: the body is guarded, and its argument outlives it; in a transaction. A returned error lives in the memory
+    // context of this call.
     let why = unsafe {
         let error = in_subtransaction(write_history, (&raw mut failed).cast());
         (!error.is_null()).then(|| text((*error).message).unwrap_or_default())
@@ -167,15 +169,15 @@ fn sqlstate(code: i32) -> CString {
 }
 
 /// The result of an attempt that ended with an error: transient errors are retried.
-fn end(code: i32, job: &Claimed) -> End {
+fn end(code: i32, job: &Claimed) -> AttemptEnd {
     let state = sqlstate(code);
     match state.to_bytes() {
-        b"57014" => End::Canceled,
+        b"57014" => AttemptEnd::Canceled,
         state if is_transient(state) && job.more_attempts > 0 => {
             let before = job.tried - 1;
-            End::Queued((FIRST_DELAY * f64::from(before.clamp(0, 30)).exp2()).min(LAST_DELAY))
+            AttemptEnd::Queued((FIRST_DELAY * f64::from(before.clamp(0, 30)).exp2()).min(LAST_DELAY))
         }
-        _ => End::Failed,
+        _ => AttemptEnd::Failed,
     }
 }
 

@@ -161,7 +161,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         let target = pg_sys::Oid::from_u32(target.value() as u32);
         let owner = pg_sys::GetUserId();
         let options = LoadOptions::parse(path.to_owned(), json, &allowed, true).or_raise();
-        let options = given.settle(options).or_raise();
+        let options = given.complete(options).or_raise();
         if let Some(query) = &options.query {
             unguarded::guard(|| load::query::check(query.as_ptr()));
         }
@@ -318,10 +318,10 @@ fn cancel(queue: &Queue, job: i64) -> Result<bool> {
         let holder = lock.holder();
         point!("cancel.found");
         // Signals the process group, as pg_cancel_backend. SAFETY: a signal to a process that cancels its work on it.
-        let told =
+        let signaled =
             holder.map(|pid| unsafe { libc::kill(-pid, libc::SIGINT) == 0 || libc::kill(pid, libc::SIGINT) == 0 });
         meanwhile.release(Mode::Share, Until::TransactionEnd);
-        match told {
+        match signaled {
             Some(true) => return Ok(true),
             // The process has just exited.
             Some(false) => (),

@@ -21,13 +21,13 @@ use crate::error::{Error, Result};
 use crate::pg::database::{cluster, database};
 use crate::pg::role::owner_here;
 use crate::pg::server_text::from_server;
-use crate::pg::spi::{Access, Argument, Outcome};
+use crate::pg::spi::{Access, Argument, StatementResult};
 
 /// Error of a job that was queued when its database was copied.
 const COPIED: &CStr = c"the job belongs to the database that this one was copied from";
 
 /// The role that owns a row, from its columns owner, name and cluster. Guarded.
-fn owner_of(row: &Outcome, first: usize) -> pg_sys::Oid {
+fn owner_of(row: &StatementResult, first: usize) -> pg_sys::Oid {
     // SAFETY: the columns are an oid, a text and a bigint.
     let name = unsafe { row.first(first + 1).text() };
     owner_here(row.first(first).oid(), &name, row.first(first + 2).number())

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::pg::database::{cluster, database};
 use crate::pg::lock::{Mode, Until};
 use crate::pg::role::stored_role_name;
-use crate::pg::spi::{Access, Argument, Outcome, Value, value};
+use crate::pg::spi::{Access, Argument, ResultValue, StatementResult, value};
 use crate::pg::unguarded;
 
 /// A job fails after this many ends of its process without a crash of the server.
@@ -139,7 +139,7 @@ impl Failure {
 
 /// The end of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum End {
+pub enum AttemptEnd {
     Failed,
     Canceled,
     /// Another attempt after this number of seconds.
@@ -151,7 +151,7 @@ fn bigint(n: u64) -> Argument {
 }
 
 /// Notifies listeners of the channel when this transaction commits. Guarded.
-fn tell(id: i64, status: &str) {
+fn notify(id: i64, status: &str) {
     let payload = CString::new(format!("{{\"job_id\":{id},\"status\":\"{status}\"}}")).unwrap_or_default();
     // SAFETY: a guarded call that copies the strings.
     unsafe { unguarded::guard(|| unguarded::Async_Notify(c"pg_bulk".as_ptr(), payload.as_ptr())) }
@@ -162,7 +162,7 @@ impl Queue {
     fn change(&self, id: i64, status: &str, statement: &str, arguments: &[Argument]) -> Result<bool> {
         let changed = self.run(statement, arguments, Access::Write)?.processed > 0;
         if changed {
-            tell(id, status);
+            notify(id, status);
         }
         Ok(changed)
     }
@@ -207,7 +207,7 @@ impl Queue {
         if outcome.rows.is_empty() {
             return Ok(None);
         }
-        tell(id, "running");
+        notify(id, "running");
         let value = |column| outcome.first(column);
         // SAFETY: the columns are of these types.
         unsafe {
@@ -250,20 +250,20 @@ impl Queue {
 
     /// Records a failed attempt after its transaction was rolled back. False if the job is no longer in this attempt.
     /// Guarded.
-    pub fn fail(&self, id: i64, attempt: i32, end: End, failure: &Failure) -> Result<bool> {
+    pub fn fail(&self, id: i64, attempt: i32, end: AttemptEnd, failure: &Failure) -> Result<bool> {
         self.fail_unless(id, attempt, end, failure, "")
     }
 
     /// Records a failed attempt as [`Queue::fail`]. Also false if another session is changing the job. Guarded.
-    pub fn fail_if_free(&self, id: i64, attempt: i32, end: End, failure: &Failure) -> Result<bool> {
+    pub fn fail_if_free(&self, id: i64, attempt: i32, end: AttemptEnd, failure: &Failure) -> Result<bool> {
         self.fail_unless(id, attempt, end, failure, "SKIP LOCKED")
     }
 
-    fn fail_unless(&self, id: i64, attempt: i32, end: End, failure: &Failure, locked: &str) -> Result<bool> {
+    fn fail_unless(&self, id: i64, attempt: i32, end: AttemptEnd, failure: &Failure, locked: &str) -> Result<bool> {
         let (status, delay) = match end {
-            End::Failed => ("failed", 0.0),
-            End::Canceled => ("canceled", 0.0),
-            End::Queued(delay) => ("queued", delay),
+            AttemptEnd::Failed => ("failed", 0.0),
+            AttemptEnd::Canceled => ("canceled", 0.0),
+            AttemptEnd::Queued(delay) => ("queued", delay),
         };
         let delay = pgrx::IntoDatum::into_datum(delay).unwrap_or(pg_sys::Datum::from(0usize));
         let arguments = [
@@ -313,7 +313,7 @@ impl Queue {
         let outcome = self.run(statement, &[Argument::bigint(id), Argument::integer(attempt)], Access::Write)?;
         if outcome.first(0).integer() > MOST_ENDS {
             let failure = Failure::new(c"58000", "the process of the job ended before the load began");
-            self.fail(id, attempt, End::Failed, &failure)?;
+            self.fail(id, attempt, AttemptEnd::Failed, &failure)?;
         }
         Ok(!outcome.rows.is_empty())
     }
@@ -353,7 +353,7 @@ impl Queue {
         let outcome = self.run(&statement, &arguments, Access::Write)?;
         if !outcome.rows.is_empty() {
             // SAFETY: the column is of type text.
-            tell(id, &unsafe { outcome.first(0).text() }.to_string_lossy());
+            notify(id, &unsafe { outcome.first(0).text() }.to_string_lossy());
         }
         Ok(())
     }
@@ -422,7 +422,7 @@ impl Queue {
     pub fn running(&self) -> Result<Vec<Running>> {
         let statement = "SELECT job_id, target, alone, owner FROM @.bulk_queue WHERE status = 'running'";
         let outcome = self.run(statement, &[], Access::ReadLatest)?;
-        let job = |row: &Vec<Value>| Running {
+        let job = |row: &Vec<ResultValue>| Running {
             id: value(Some(row), 0).number(),
             target: value(Some(row), 1).oid(),
             alone: value(Some(row), 2).boolean(),
@@ -458,7 +458,7 @@ impl Queue {
             ) j ORDER BY j.rank, j.run_at, j.job_id";
         let arguments = [Argument::bigint(most), Argument::oid(self.right_below_0()?)];
         let outcome = self.run(statement, &arguments, Access::ReadLatest)?;
-        let job = |row: &Vec<Value>| Queued {
+        let job = |row: &Vec<ResultValue>| Queued {
             id: value(Some(row), 0).number(),
             owner: value(Some(row), 1).oid(),
             target: value(Some(row), 2).oid(),
@@ -525,7 +525,7 @@ impl Queue {
     }
 
     /// Removes jobs that ended more than this number of seconds ago. Guarded.
-    pub fn forget_older(&self, seconds: i32) -> Result<Outcome> {
+    pub fn forget_older(&self, seconds: i32) -> Result<StatementResult> {
         // Locked rows are skipped: the queue must not wait for another transaction.
         let statement = "DELETE FROM @.bulk_queue WHERE job_id IN (SELECT job_id FROM @.bulk_queue
             WHERE status NOT IN ('queued', 'running')

@@ -47,7 +47,7 @@ pub use self::launcher::init;
 use crate::error::{Error, Result};
 use crate::pg::lock::ObjectLock;
 use crate::pg::role::as_role;
-use crate::pg::spi::{self, Access, Argument, Outcome};
+use crate::pg::spi::{self, Access, Argument, StatementResult};
 
 /// The extension's name.
 const EXTENSION: &CStr = c"pg_bulk";
@@ -120,7 +120,7 @@ impl Queue {
     }
 
     /// Runs a statement on the queue's tables, which it names `@.name`. Guarded.
-    pub fn run(&self, statement: &str, arguments: &[Argument], access: Access) -> Result<Outcome> {
+    pub fn run(&self, statement: &str, arguments: &[Argument], access: Access) -> Result<StatementResult> {
         let prefix = self.prefix()?;
         let mut source = Vec::with_capacity(statement.len() + 4 * prefix.len());
         let mut parts = statement.split("@.");

@@ -53,19 +53,19 @@ const MOST_JOBS: u32 = 100;
 
 /// The shared words of a dispatcher's workers.
 #[derive(Debug)]
-pub struct Places(Option<SharedWords>);
+pub struct WorkerWords(Option<SharedWords>);
 
 /// The shared word of one worker.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct WorkerWord {
     pub index: u32,
     word: &'static AtomicU64,
 }
 
-impl Places {
+impl WorkerWords {
     /// Creates the shared words. Guarded.
-    pub fn new() -> Places {
-        Places(SharedWords::create(PLACES))
+    pub fn new() -> WorkerWords {
+        WorkerWords(SharedWords::create(PLACES))
     }
 
     /// The handle that a worker attaches with.
@@ -74,20 +74,20 @@ impl Places {
     }
 
     /// A shared word that no worker uses.
-    pub fn free(&self, is_taken: impl Fn(u32) -> bool) -> Option<Place> {
+    pub fn free(&self, is_taken: impl Fn(u32) -> bool) -> Option<WorkerWord> {
         let words = self.0?;
         let index = (0..PLACES).find(|index| !is_taken(*index as u32))?;
         let word = words.get(index)?;
         word.store(WORKING, SeqCst);
-        Some(Place { index: index as u32, word })
+        Some(WorkerWord { index: index as u32, word })
     }
 }
 
-impl Place {
+impl WorkerWord {
     /// The worker's own shared word, from the dispatcher's numbers. Guarded.
-    pub fn attach(handle: u32, index: u32) -> Option<Place> {
+    pub fn attach(handle: u32, index: u32) -> Option<WorkerWord> {
         let word = SharedWords::attach(handle, PLACES)?.get(index as usize)?;
-        Some(Place { index, word })
+        Some(WorkerWord { index, word })
     }
 
     /// Has its worker ended its job?
@@ -146,7 +146,7 @@ impl Place {
 /// A worker's state between jobs.
 #[derive(Debug)]
 pub struct Successor {
-    pub place: Option<Place>,
+    pub place: Option<WorkerWord>,
     pub jobs: u32,
     /// Time at which the server's settings in its session were loaded.
     pub loaded: pg_sys::TimestampTz,

@@ -42,7 +42,7 @@ pub unsafe extern "C-unwind" fn bulk_wait(fcinfo: pg_sys::FunctionCallInfo) -> p
     };
     let status = wait(&queue, job, timeout.map(|timeout| Instant::now() + timeout)).or_raise();
     if status == "failed" {
-        tell_why(&queue, job).or_raise();
+        report_failure(&queue, job).or_raise();
     }
     // SAFETY: a guarded call that copies the string.
     pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(to_server(&status).as_ptr()) })
@@ -109,7 +109,7 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
 }
 
 /// Reports why the job failed, with the complete error, as a NOTICE.
-fn tell_why(queue: &Queue, job: i64) -> Result<()> {
+fn report_failure(queue: &Queue, job: i64) -> Result<()> {
     let failure = queue.failure(job)?;
     let message = format!("job {job} failed: {}", from_server(&failure.message));
     let lines = [failure.detail, failure.context].into_iter().flatten();

@@ -24,7 +24,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::failure::record_failure;
 use super::job::{Claimed, Figures};
 use super::run_job::{self, Statement};
-use super::succession::{Place, Successor};
+use super::succession::{Successor, WorkerWord};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
 use crate::load::{Load, settings};
@@ -96,10 +96,14 @@ extern "C-unwind" fn begin(id: i64) -> *mut Job {
     }
     background::obey_signals();
     background::connect(pg_sys::Oid::from_u32(database), owner);
-    let lock_timeout = settle_settings();
+    let lock_timeout = override_settings();
     user_code::prepare();
-    let process =
-        Successor { place: Place::attach(places, place), jobs: 0, loaded: background::loaded(), is_changed: false };
+    let process = Successor {
+        place: WorkerWord::attach(places, place),
+        jobs: 0,
+        loaded: background::loaded(),
+        is_changed: false,
+    };
     // SAFETY: a variable of this process.
     let began = unsafe { pg_sys::MyStartTimestamp };
     lock_and_claim(id, lock_timeout, began, process)
@@ -128,7 +132,7 @@ unsafe extern "C-unwind" fn go_on(last: *mut Job) -> *mut Job {
 
 /// Overrides settings of the owner and the database that would change the behavior of the job. Returns lock_timeout,
 /// which applies to the load only.
-fn settle_settings() -> CString {
+fn override_settings() -> CString {
     // SAFETY: a setting.
     let lock_timeout = CString::new(unsafe { pg_sys::LockTimeout }.to_string()).unwrap_or_default();
     let forced = [

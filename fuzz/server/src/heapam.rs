@@ -37,10 +37,10 @@ pub fn run(input: &[u8]) {
         let xmin = pg_sys::GetCurrentTransactionId().into_inner();
         run_for(input, &attributes, Look { xmin, first_block: Some(0), pages: &mut put_pages });
         let own = std::mem::replace(&mut (*relation).rd_att, descriptor(&attributes));
-        let said = verify(blocks);
+        let found = verify(blocks);
         pg_sys::FreeTupleDesc(std::mem::replace(&mut (*relation).rd_att, own));
         pg_sys::table_close(relation, pg_sys::NoLock as i32);
-        assert_eq!(said, None, "of {blocks} blocks with {attributes:?}");
+        assert_eq!(found, None, "of {blocks} blocks with {attributes:?}");
     }
 }
 

@@ -40,12 +40,12 @@ type Target = fn(&[u8]);
 
 static TARGET: OnceLock<Target> = OnceLock::new();
 
-libfuzzer_sys::fuzz_target!(init: tell_panics(), |input: &[u8]| if let Some(target) = TARGET.get() { target(input) });
+libfuzzer_sys::fuzz_target!(init: report_panics(), |input: &[u8]| if let Some(target) = TARGET.get() { target(input) });
 
-fn tell_panics() {
-    panic::set_hook(Box::new(|told| {
-        if told.payload_as_str().is_some() {
-            eprintln!("{told}");
+fn report_panics() {
+    panic::set_hook(Box::new(|panic| {
+        if panic.payload_as_str().is_some() {
+            eprintln!("{panic}");
         }
     }));
 }

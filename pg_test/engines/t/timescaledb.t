@@ -1,6 +1,6 @@
 
 # Beside TimescaleDB, preloaded in either order: rows of each way of loading are stored where COPY stores them, in chunks, compressed ones, too.
-# Continuous aggregates are told about them. Where TimescaleDB is not active, loads report this and store nothing.
+# The next refresh of a continuous aggregate includes these rows. Where TimescaleDB is not active, loads report this and store nothing.
 
 use strict;
 use warnings FATAL => 'all';

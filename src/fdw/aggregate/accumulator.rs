@@ -13,7 +13,7 @@ const MAX_OID: u32 = pg_sys::F_MAX_OID.to_u32();
 
 /// The aggregates that a scan computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AggregateKind {
     /// `count(*)`
     Rows,
     /// `count(column)`
@@ -38,10 +38,10 @@ pub enum Type {
     Float8,
 }
 
-impl Kind {
+impl AggregateKind {
     /// The aggregate with this function OID. `None` for all other functions, whatever their names.
-    pub fn of(function: pg_sys::Oid) -> Option<Kind> {
-        use Kind::{Average, Greatest, Least, Rows, Sum, Values};
+    pub fn of(function: pg_sys::Oid) -> Option<AggregateKind> {
+        use AggregateKind::{Average, Greatest, Least, Rows, Sum, Values};
         use Type::{Float4, Float8, Int2, Int4, Int8, Oid};
         Some(match function.to_u32() {
             pg_sys::F_COUNT_ => Rows,
@@ -77,7 +77,7 @@ impl Kind {
     /// Can core's combining function take the state from several processes? The state of sums of int8 differs between
     /// server versions.
     pub fn has_partial_state(self) -> bool {
-        !matches!(self, Kind::Sum(Type::Int8) | Kind::Average(Type::Int8))
+        !matches!(self, AggregateKind::Sum(Type::Int8) | AggregateKind::Average(Type::Int8))
     }
 }
 
@@ -88,7 +88,7 @@ pub struct Overflow;
 /// An aggregate in progress.
 #[derive(Debug, Clone)]
 pub struct Accumulator {
-    kind: Kind,
+    kind: AggregateKind,
     /// The attribute that it reads.
     attribute: usize,
     /// Number of values or rows.
@@ -137,7 +137,7 @@ fn is_greater(a: f64, b: f64) -> bool {
 }
 
 impl Accumulator {
-    pub fn new(kind: Kind, attribute: usize) -> Accumulator {
+    pub fn new(kind: AggregateKind, attribute: usize) -> Accumulator {
         Accumulator { kind, attribute, count: 0, sum: 0, value: 0 }
     }
 
@@ -148,14 +148,14 @@ impl Accumulator {
 
     /// Adds rows whose values do not matter.
     pub fn add_rows(&mut self, rows: u64) {
-        if self.kind == Kind::Rows {
+        if self.kind == AggregateKind::Rows {
             self.count = self.count.wrapping_add_unsigned(rows);
         }
     }
 
     /// Adds some rows.
     pub fn add(&mut self, run: &Run<'_>) -> Result<(), Overflow> {
-        if self.kind == Kind::Rows {
+        if self.kind == AggregateKind::Rows {
             self.add_rows(run.rows as u64);
             return Ok(());
         }
@@ -164,18 +164,24 @@ impl Accumulator {
             return Ok(());
         }
         match self.kind {
-            Kind::Rows => (),
-            Kind::Values => {
+            AggregateKind::Rows => (),
+            AggregateKind::Values => {
                 let mut count = 0;
                 each(run, self.attribute, |_| count += 1);
                 self.count += count;
             }
-            Kind::Sum(Type::Float4) => return self.add_floats(run, |a, b| Self::checked(float4(a), float4(b))),
-            Kind::Sum(Type::Float8) => return self.add_floats(run, |a, b| Self::checked_double(float8(a), float8(b))),
-            Kind::Sum(Type::Int2) | Kind::Average(Type::Int2) => self.add_integers(run, |d| i64::from(int2(d))),
-            Kind::Sum(Type::Int8) | Kind::Average(Type::Int8) => self.add_large_integers(run),
-            Kind::Sum(_) | Kind::Average(_) => self.add_integers(run, |d| i64::from(int4(d))),
-            Kind::Least(of) => match of {
+            AggregateKind::Sum(Type::Float4) => {
+                return self.add_floats(run, |a, b| Self::checked(float4(a), float4(b)));
+            }
+            AggregateKind::Sum(Type::Float8) => {
+                return self.add_floats(run, |a, b| Self::checked_double(float8(a), float8(b)));
+            }
+            AggregateKind::Sum(Type::Int2) | AggregateKind::Average(Type::Int2) => {
+                self.add_integers(run, |d| i64::from(int2(d)))
+            }
+            AggregateKind::Sum(Type::Int8) | AggregateKind::Average(Type::Int8) => self.add_large_integers(run),
+            AggregateKind::Sum(_) | AggregateKind::Average(_) => self.add_integers(run, |d| i64::from(int4(d))),
+            AggregateKind::Least(of) => match of {
                 Type::Int2 => self.choose(run, |old, new| int2(old) < int2(new)),
                 Type::Int4 => self.choose(run, |old, new| int4(old) < int4(new)),
                 Type::Int8 => self.choose(run, |old, new| int8(old) < int8(new)),
@@ -183,7 +189,7 @@ impl Accumulator {
                 Type::Float4 => self.choose(run, |old, new| is_greater(float4(new).into(), float4(old).into())),
                 Type::Float8 => self.choose(run, |old, new| is_greater(float8(new), float8(old))),
             },
-            Kind::Greatest(of) => match of {
+            AggregateKind::Greatest(of) => match of {
                 Type::Int2 => self.choose(run, |old, new| int2(old) > int2(new)),
                 Type::Int4 => self.choose(run, |old, new| int4(old) > int4(new)),
                 Type::Int8 => self.choose(run, |old, new| int8(old) > int8(new)),
@@ -255,15 +261,17 @@ impl Accumulator {
     /// The aggregate's value, or with `partial` its state, in the current memory context. Guarded.
     pub fn result(&self, partial: bool) -> Option<pg_sys::Datum> {
         match self.kind {
-            Kind::Rows | Kind::Values => self.count.into_datum(),
+            AggregateKind::Rows | AggregateKind::Values => self.count.into_datum(),
             // An average has a state even without values.
-            Kind::Average(_) if partial => Some(self.count_and_sum()),
+            AggregateKind::Average(_) if partial => Some(self.count_and_sum()),
             _ if self.count == 0 => None,
-            Kind::Average(_) => Some(self.average()),
-            Kind::Sum(Type::Int8) => Some(self.sum_as_numeric()),
+            AggregateKind::Average(_) => Some(self.average()),
+            AggregateKind::Sum(Type::Int8) => Some(self.sum_as_numeric()),
             // The sum wraps around.
-            Kind::Sum(Type::Int2 | Type::Int4) => (self.sum as i64).into_datum(),
-            Kind::Sum(_) | Kind::Least(_) | Kind::Greatest(_) => Some(pg_sys::Datum::from(self.value as usize)),
+            AggregateKind::Sum(Type::Int2 | Type::Int4) => (self.sum as i64).into_datum(),
+            AggregateKind::Sum(_) | AggregateKind::Least(_) | AggregateKind::Greatest(_) => {
+                Some(pg_sys::Datum::from(self.value as usize))
+            }
         }
     }
 
@@ -281,7 +289,7 @@ impl Accumulator {
     /// The sum as a numeric. Guarded.
     fn sum_as_numeric(&self) -> pg_sys::Datum {
         // An average of shorter integers has a sum of type int8.
-        let sum = if self.kind == Kind::Average(Type::Int8) || self.kind == Kind::Sum(Type::Int8) {
+        let sum = if self.kind == AggregateKind::Average(Type::Int8) || self.kind == AggregateKind::Sum(Type::Int8) {
             self.sum
         } else {
             i128::from(self.sum as i64)

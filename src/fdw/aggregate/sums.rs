@@ -5,7 +5,7 @@ use pg_bulk_format::convert::Datum;
 use pgrx::pg_sys;
 
 use super::Aggregates;
-use super::accumulator::{Accumulator, Kind, Overflow};
+use super::accumulator::{Accumulator, AggregateKind, Overflow};
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
 
@@ -35,7 +35,7 @@ impl Aggregation {
         let attribute = |column: i32| usize::try_from(column - 1).unwrap_or(0);
         let accumulator = |&(function, column): &(pg_sys::Oid, i32)| {
             check_rights(function);
-            Kind::of(function).map(|kind| Accumulator::new(kind, attribute(column)))
+            AggregateKind::of(function).map(|kind| Accumulator::new(kind, attribute(column)))
         };
         Aggregation {
             accumulators: aggregates.list.iter().filter_map(accumulator).collect(),

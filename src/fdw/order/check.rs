@@ -13,7 +13,7 @@ use crate::pg::unguarded;
 
 /// The declared order of a scan's rows, and the last row.
 #[derive(Debug)]
-pub struct Check {
+pub struct OrderCheck {
     columns: Vec<Compared>,
     has_row: bool,
     /// Memory context of the last row's values.
@@ -30,13 +30,13 @@ struct Compared {
     null: bool,
 }
 
-impl Check {
+impl OrderCheck {
     /// Makes the check for this relation and order; `None` if there is no order. The last row lives in the current
     /// memory context. Guarded.
     ///
     /// # Safety
     /// An open relation, and columns that it had when the query was planned.
-    pub unsafe fn new(order: &[Ordered], relation: pg_sys::Relation) -> Option<Check> {
+    pub unsafe fn new(order: &[Ordered], relation: pg_sys::Relation) -> Option<OrderCheck> {
         if order.is_empty() {
             return None;
         }
@@ -59,7 +59,7 @@ impl Check {
             let (by_value, length) = (form.attbyval, form.attlen);
             Compared { attribute, support, by_value, length, value: pg_sys::Datum::from(0usize), null: true }
         };
-        Some(Check { columns: order.iter().map(compared).collect(), has_row: false, context })
+        Some(OrderCheck { columns: order.iter().map(compared).collect(), has_row: false, context })
     }
 
     /// Forgets the last row, for a rescan.
@@ -75,7 +75,7 @@ pub const IN_ORDER: usize = usize::MAX;
 ///
 /// # Safety
 /// A plain frame, in a memory context that is reset now and then; a valid check, and the complete row.
-pub unsafe fn follows(check: *mut Check, row: RowArrays) -> usize {
+pub unsafe fn follows(check: *mut OrderCheck, row: RowArrays) -> usize {
     // SAFETY: this function's contract covers both arguments; nothing here has a destructor.
     unsafe {
         let check = &mut *check;
@@ -147,7 +147,7 @@ unsafe fn compare(column: &mut Compared, value: pg_sys::Datum, null: bool) -> i3
     }
 }
 
-impl Check {
+impl OrderCheck {
     /// The error about a row that violates the order by this column. Guarded.
     ///
     /// # Safety

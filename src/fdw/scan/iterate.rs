@@ -139,8 +139,8 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
             };
             rows.restart(options.copy.header(), open).or_raise();
         }
-        if let Some(part) = &mut scan.part {
-            part.again();
+        if let Some(participant) = &mut scan.participant {
+            participant.again();
         }
         scan.decode_together();
         scan.skip_left = scan.options.copy.skip;

@@ -16,7 +16,7 @@ use crate::fdw::aggregate::Aggregates;
 use crate::fdw::aggregate::sums::Aggregation;
 use crate::fdw::filter;
 use crate::fdw::options::TableOptions;
-use crate::fdw::order::Check;
+use crate::fdw::order::OrderCheck;
 use crate::fdw::private::{Wanted, order_of};
 use crate::pg::chunk::Identity;
 use crate::pg::compat;
@@ -61,14 +61,14 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let options = TableOptions::of_table(relid).or_raise();
         let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let wanted = Wanted::from_private((*plan).fdw_private);
-        let order = Check::new(&order_of((*plan).fdw_private), relation);
+        let order = OrderCheck::new(&order_of((*plan).fdw_private), relation);
         let filter = filter::begin(&options, relation, estate).or_raise();
         // EvalPlanQual rechecks its own rows with the node's quals, so these stay in the plan state, and nothing is
         // read unless a row is requested.
         let rechecks = !(*estate).es_epq_active.is_null();
         // A worker of a parallel scan receives the leader's file before it opens it.
-        let is_told = pg_sys::ParallelWorkerNumber >= 0 && (*plan).scan.plan.parallel_aware;
-        let rows = (!rechecks && !is_told).then(|| {
+        let receives_file = pg_sys::ParallelWorkerNumber >= 0 && (*plan).scan.plan.parallel_aware;
+        let rows = (!rechecks && !receives_file).then(|| {
             copy_question::may_read(options.location().or_raise());
             open_rows(relation, &options).or_raise()
         });
@@ -113,7 +113,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             progress,
             reported: 0,
             bytes_before: 0,
-            part: None,
+            participant: None,
             is_replaced: false,
         };
         if let Some(rows) = rows {

@@ -9,9 +9,9 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::Scan;
 use crate::error::OrRaise;
-use crate::fdw::parallel::part::Part;
+use crate::fdw::parallel::participant::Participant;
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::{OnError, Outcome};
+use crate::pg::soft::{Conversion, OnError};
 
 /// Result of a guarded step for a row; a number, because it must pass the guard.
 pub const END: i32 = 0;
@@ -50,9 +50,9 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
         if scan.limit_left == 0 {
             return END;
         }
-        let more = match &mut scan.part {
+        let more = match &mut scan.participant {
             None => rows.advance(),
-            Some(part) => part.advance(rows, &mut scan.skip_left),
+            Some(participant) => participant.advance(rows, &mut scan.skip_left),
         };
         let more = match more {
             Err(error) if scan.tolerance.survives(&error) => {
@@ -69,13 +69,13 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
         let bytes = rows.stream().bytes_read();
         if bytes != scan.reported {
             scan.reported = bytes;
-            let (others_bytes, others_rows) = scan.part.as_ref().map_or((0, 0), Part::others);
+            let (others_bytes, others_rows) = scan.participant.as_ref().map_or((0, 0), Participant::others);
             scan.progress.update(bytes + others_bytes, rows.count() + others_rows);
         }
         if !more {
             return END;
         }
-        if rows.take_turn().is_some() {
+        if rows.take_change().is_some() {
             scan.fit();
         }
         let Some(rows) = &mut scan.rows else { return END };
@@ -98,9 +98,9 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
         if scan.tolerance.on_error != OnError::Stop && rows.has_queue() {
             // SAFETY: as above.
             match unsafe { rows.convert_softly(&mut scan.tolerance, arrays, econtext) }.or_raise() {
-                Outcome::Good => (),
-                Outcome::Raises => return RAISES,
-                Outcome::LeftOut => {
+                Conversion::Good => (),
+                Conversion::Raises => return RAISES,
+                Conversion::LeftOut => {
                     pgrx::check_for_interrupts!();
                     // SAFETY: the row's own context, which is current; a guarded call.
                     unsafe { pg_sys::MemoryContextReset((*econtext).ecxt_per_tuple_memory) };

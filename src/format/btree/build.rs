@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!                      ┌──────────────┐
-//!   level 1            │ 3: -∞ k2 k4  │        first child without a key, of the others the left one's high key
-//!                      └──────────────┘
+//!   level 1            │ 3: -∞ k2 k4  │        entries of children: the first has no key, and
+//!                      └──────────────┘        the next ones have the high key of the page to their left
 //!   level 0   ┌─────────────┐ ┌────────────┐ ┌───────
 //!             │ 1: k2│k0 k1 │ │ 2: k4│k2 k3│ │ 4: ...       high key │ items
 //!             └─────────────┘ └────────────┘ └───────
@@ -23,7 +23,7 @@
 
 use super::entry::{Entry, Tid, Word};
 use super::key::KeyShape;
-pub use super::levels::Part;
+pub use super::levels::TreePart;
 use super::levels::{HEAP_TID, Levels, max_tid, put};
 pub use super::sink::{BlockSource, BuildError, Built, Options, Page, PageSink};
 use super::tuple::{Formed, SHORT};
@@ -114,7 +114,7 @@ impl<W: Word> Builder<W> {
     ///
     /// # Errors
     /// An error of the sink.
-    pub fn finish_part<S: PageSink>(mut self, sink: &mut S) -> Result<Part, BuildError<S::Error>> {
+    pub fn finish_part<S: PageSink>(mut self, sink: &mut S) -> Result<TreePart, BuildError<S::Error>> {
         self.flush_pending(self.last.key(), sink)?;
         let shape = &self.shape;
         let room = border_size(shape);
@@ -249,7 +249,7 @@ impl<W: Word> Builder<W> {
 pub fn join<W: Word, S: PageSink>(
     shape: &KeyShape,
     options: Options,
-    parts: Vec<Part>,
+    parts: Vec<TreePart>,
     blocks: Box<dyn BlockSource>,
     sink: &mut S,
 ) -> Result<Built, BuildError<S::Error>> {

@@ -189,7 +189,7 @@ impl<W: Word> Entry<W> {
         self.tid
     }
 
-    /// Whether it is before the other entry.
+    /// Whether this entry is before the other one.
     #[inline(always)]
     #[must_use]
     pub fn before(self, other: Self) -> bool {

@@ -17,7 +17,7 @@ use super::build::{Builder, high_key};
 use super::entry::{Entry, Word};
 use super::key::KeyShape;
 pub use super::levels::lead_to;
-use super::levels::{Ascending, Level, Links, Part, max_tid, put};
+use super::levels::{Ascending, Level, Links, TreePart, max_tid, put};
 use super::sink::{BuildError, Options, Page, PageSink};
 use super::tuple::item;
 use super::{NO_BLOCK, SPECIAL_START, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS, item_id, u32_at};
@@ -71,7 +71,7 @@ impl Extension {
         let mut sink = Pages(Vec::new());
         let mut builder = Builder::part(shape, options, Box::new(Ascending(0)));
         builder.push(entries, &mut sink)?;
-        let Part { first, last, links, .. } = builder.finish_part(&mut sink)?;
+        let TreePart { first, last, links, .. } = builder.finish_part(&mut sink)?;
         let links: Vec<Vec<u8>> = Links(&links).map(<[u8]>::to_vec).collect();
         let last = last.zip(links.last()).map(|(page, link)| {
             let mut level = Level::reopen(page, link);

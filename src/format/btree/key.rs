@@ -137,7 +137,7 @@ pub enum Width {
 
 /// The encoding of a column.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
+pub(super) struct EncodedColumn {
     pub(super) kind: KeyKind,
     descending: bool,
     nulls_first: bool,
@@ -153,7 +153,7 @@ pub(super) struct Column {
 /// The shape of the keys of an index.
 #[derive(Clone, Debug)]
 pub struct KeyShape {
-    columns: Box<[Column]>,
+    columns: Box<[EncodedColumn]>,
     width: Width,
     /// The word that means NULL, for a column without a bit for it.
     null_word: Option<u128>,
@@ -204,7 +204,7 @@ impl KeyShape {
             data_len = offset + kind.size();
             let (sign, all) = (1u128 << (kind.bits() - 1), u128::MAX >> (u128::BITS - kind.bits()));
             let flip = if kind.signed() { sign } else { 0 } ^ if descending { all } else { 0 };
-            Column { kind, descending, nulls_first, nullable, shift, flip, offset }
+            EncodedColumn { kind, descending, nulls_first, nullable, shift, flip, offset }
         });
         let columns = columns.collect();
         let longest = max_align(TUPLE_HEADER_WITH_NULLS + data_len);
@@ -242,7 +242,7 @@ impl KeyShape {
     }
 
     #[inline(always)]
-    pub(super) fn columns(&self) -> &[Column] {
+    pub(super) fn columns(&self) -> &[EncodedColumn] {
         &self.columns
     }
 
@@ -254,7 +254,7 @@ impl KeyShape {
 
     /// The only column, if it is an integer of this many bytes.
     #[inline(always)]
-    pub(super) fn only_integer(&self, size: usize) -> Option<&Column> {
+    pub(super) fn only_integer(&self, size: usize) -> Option<&EncodedColumn> {
         match &*self.columns {
             [only] if matches!(only.kind, KeyKind::Int4 | KeyKind::Oid | KeyKind::Int8) && only.kind.size() == size => {
                 Some(only)
@@ -287,7 +287,7 @@ impl KeyShape {
     /// Makes the word of a key. `raw` returns the stored bytes of each column as a number. `None` if the key has no
     /// word: a null in a column that is not nullable, or a value without a word.
     #[inline(always)]
-    pub(super) fn gather<W: Word>(&self, mut raw: impl FnMut(usize, &Column) -> Option<Option<W>>) -> Option<W> {
+    pub(super) fn gather<W: Word>(&self, mut raw: impl FnMut(usize, &EncodedColumn) -> Option<Option<W>>) -> Option<W> {
         let mut word = W::default();
         for (i, column) in self.columns.iter().enumerate() {
             word = word | self.part(column, raw(i, column)?)?;
@@ -297,7 +297,7 @@ impl KeyShape {
 
     /// Returns the bits of a value at their position in the word; `None` if the value has none.
     #[inline(always)]
-    pub(super) fn part<W: Word>(&self, column: &Column, raw: Option<W>) -> Option<W> {
+    pub(super) fn part<W: Word>(&self, column: &EncodedColumn, raw: Option<W>) -> Option<W> {
         let Some(raw) = raw else {
             return match self.null_word {
                 None if column.nullable => Some(column.null_bit(!column.nulls_first)),
@@ -348,14 +348,14 @@ impl KeyShape {
 
     /// Returns a column's stored bytes as a number; `None` if it is null.
     #[inline(always)]
-    pub(super) fn raw<W: Word>(&self, key: W, column: &Column) -> Option<W> {
+    pub(super) fn raw<W: Word>(&self, key: W, column: &EncodedColumn) -> Option<W> {
         if self.nullable() && self.is_null(key, column) {
             return None;
         }
         Some(column.restore(key))
     }
 
-    fn is_null<W: Word>(&self, key: W, column: &Column) -> bool {
+    fn is_null<W: Word>(&self, key: W, column: &EncodedColumn) -> bool {
         if column.nullable {
             let bit = key >> (column.shift + column.kind.bits()) & W::from_u64(1);
             return (bit == W::default()) == column.nulls_first;
@@ -374,7 +374,7 @@ impl KeyShape {
     }
 }
 
-impl Column {
+impl EncodedColumn {
     #[inline(always)]
     fn null_bit<W: Word>(&self, one: bool) -> W {
         if one { W::from_u64(1) << (self.shift + self.kind.bits()) } else { W::default() }

@@ -9,7 +9,7 @@
 mod part;
 
 pub(super) use self::part::Links;
-pub use self::part::Part;
+pub use self::part::TreePart;
 use self::part::Unlinked;
 use super::entry::{Entry, Tid, Word};
 use super::sink::{BlockSource, BuildError, Built, Options, Page, PageSink};

@@ -74,14 +74,14 @@ struct Head<W: Word> {
 /// The most entries to collect.
 const COLLECT: usize = 1024;
 /// The shortest part that is returned in place, in entries.
-const STRETCH: usize = 64;
+const LEAST_SLICE: usize = 64;
 
 impl<W: Word, R: Run<W>> Merge<W, R> {
     /// Creates the merge of these runs.
     #[must_use]
     pub fn new(runs: Vec<R>) -> Self {
         let heads = Vec::with_capacity(runs.len());
-        Self { runs, heads, spent: None, begun: false, collected: Vec::with_capacity(COLLECT + STRETCH) }
+        Self { runs, heads, spent: None, begun: false, collected: Vec::with_capacity(COLLECT + LEAST_SLICE) }
     }
 
     /// Returns the next entries; none at the end. Must not be called after an error.
@@ -108,20 +108,20 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
             let Some(block) = self.runs.get(head.run).and_then(|run| run.block().get(head.at..)) else { break };
             let length = match rival {
                 None => block.len(),
-                Some(rival) => stretch(block, rival),
+                Some(rival) => slice_before(block, rival),
             };
-            if length >= STRETCH && !self.collected.is_empty() {
+            if length >= LEAST_SLICE && !self.collected.is_empty() {
                 break;
             }
-            if length < STRETCH && self.heads.len() == 2 {
+            if length < LEAST_SLICE && self.heads.len() == 2 {
                 if self.collect_two()? {
                     continue;
                 }
                 break;
             }
             let next = block.get(length).copied();
-            if length < STRETCH {
-                // They are few, often one.
+            if length < LEAST_SLICE {
+                // The entries are few, often one.
                 for entry in block.get(..length).unwrap_or_default() {
                     self.collected.push(*entry);
                 }
@@ -133,7 +133,7 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
                     self.spent = Some(head.run);
                 }
             }
-            if length >= STRETCH {
+            if length >= LEAST_SLICE {
                 let block = self.runs.get(head.run).map(Run::block).unwrap_or_default();
                 return Ok(block.get(head.at..head.at + length).unwrap_or_default());
             }
@@ -243,7 +243,7 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
 
 /// Number of entries at the start of a block that are before the entry `rival`. The first one is known to be.
 #[inline]
-fn stretch<W: Word>(block: &[Entry<W>], rival: Entry<W>) -> usize {
+fn slice_before<W: Word>(block: &[Entry<W>], rival: Entry<W>) -> usize {
     let mut step = 1;
     // The entry at `from` is before the rival; the one at `to` is not.
     let (mut from, mut to) = (0, block.len());

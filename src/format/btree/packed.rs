@@ -31,14 +31,14 @@ const LENGTH_SHIFT: u32 = 48;
 /// Memory is exhausted.
 pub fn pack<W: Word>(entries: &[Entry<W>], to: &mut Vec<u8>) -> Result<bool, TryReserveError> {
     let Some(first) = entries.first().filter(|_| entries.len() <= MOST) else { return Ok(false) };
-    let (mut least, mut most, mut stretches) = (u64::MAX, 0, 1);
+    let (mut least, mut most, mut sequences) = (u64::MAX, 0, 1);
     let mut in_reach = true;
     for (a, b) in entries.iter().zip(entries.iter().skip(1)) {
         let gap = gap(*a, *b);
         // If the keys descend, the gap wraps to a huge number.
         in_reach &= gap <= u128::from(u32::MAX);
         (least, most) = (least.min(gap as u64), most.max(gap as u64));
-        stretches += usize::from(!follows(*a, *b));
+        sequences += usize::from(!follows(*a, *b));
     }
     let width = match most {
         _ if least >= most => 0,
@@ -46,12 +46,12 @@ pub fn pack<W: Word>(entries: &[Entry<W>], to: &mut Vec<u8>) -> Result<bool, Try
         0x100..=0xffff => 2,
         _ => 4,
     };
-    let size = HEADER + stretches * size_of::<u64>() + width * (entries.len() - 1);
+    let size = HEADER + sequences * size_of::<u64>() + width * (entries.len() - 1);
     if !in_reach || size * 2 > size_of_val(entries) {
         return Ok(false);
     }
     to.try_reserve(size)?;
-    for number in [entries.len(), size, stretches, width] {
+    for number in [entries.len(), size, sequences, width] {
         to.extend_from_slice(&(number as u32).to_ne_bytes());
     }
     to.extend_from_slice(&first.key().to_u128().to_ne_bytes());
@@ -109,11 +109,11 @@ pub fn unpack<W: Word>(block: &[u8], to: &mut Vec<Entry<W>>) -> Result<bool, Try
     let Some((header, rest)) = block.split_at_checked(HEADER) else { return Ok(false) };
     let mut numbers = header.as_chunks().0.iter().map(|bytes| u32::from_ne_bytes(*bytes) as usize);
     let mut number = || numbers.next().unwrap_or_default();
-    let [count, size, stretches, width] = [number(), number(), number(), number()];
+    let [count, size, sequences, width] = [number(), number(), number(), number()];
     let (Some(first), Some(gap)) = (first_key::<W>(block), header.last_chunk().copied().map(u64::from_ne_bytes)) else {
         return Ok(false);
     };
-    let Some((stretches, gaps)) = rest.split_at_checked(stretches * size_of::<u64>()) else { return Ok(false) };
+    let Some((sequences, gaps)) = rest.split_at_checked(sequences * size_of::<u64>()) else { return Ok(false) };
     if size != block.len() || count == 0 || count > MOST || gaps.len() != width * (count - 1) {
         return Ok(false);
     }
@@ -139,10 +139,10 @@ pub fn unpack<W: Word>(block: &[u8], to: &mut Vec<Entry<W>>) -> Result<bool, Try
         _ => return Ok(false),
     }
     let mut rest = to.as_mut_slice();
-    for stretch in stretches.as_chunks().0 {
-        let stretch = u64::from_ne_bytes(*stretch);
-        let tid = stretch & ((1 << LENGTH_SHIFT) - 1);
-        let Some((rows, others)) = rest.split_at_mut_checked((stretch >> LENGTH_SHIFT) as usize) else {
+    for sequence in sequences.as_chunks().0 {
+        let sequence = u64::from_ne_bytes(*sequence);
+        let tid = sequence & ((1 << LENGTH_SHIFT) - 1);
+        let Some((rows, others)) = rest.split_at_mut_checked((sequence >> LENGTH_SHIFT) as usize) else {
             return Ok(false);
         };
         for (row, tid) in rows.iter_mut().zip(tid..) {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_damage() {
+    fn detects_damage() {
         let all = entries::<u64>(500, |i| u128::from(i * 3 + i % 2), |i| ((i / 80) as u32, (i % 80 + 1) as u16));
         let mut block = Vec::new();
         assert!(pack(&all, &mut block).unwrap());

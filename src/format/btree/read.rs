@@ -8,7 +8,7 @@
 //! byte behind the attribute before it decides: padding is zero, and a header of one byte is not.
 
 use super::entry::{Entry, Tid, Word};
-use super::key::{Column, KeyShape};
+use super::key::{EncodedColumn, KeyShape};
 use super::{LP_NORMAL, item_id, u16_at};
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 use crate::tuple::{Attribute, HEAP_HASNULL, T_HOFF, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER};
@@ -23,7 +23,7 @@ pub struct KeyReader {
     /// The columns, in the order of their attributes.
     wanted: Box<[Wanted]>,
     /// The attributes from the first one to the last key column.
-    steps: Box<[Step]>,
+    steps: Box<[AttributeStep]>,
     /// Number of attributes at the start with constant offsets.
     fixed: usize,
     /// End of these attributes.
@@ -34,14 +34,14 @@ pub struct KeyReader {
 
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
-    column: Column,
+    column: EncodedColumn,
     /// Offset in the data of a tuple without nulls, if it is constant.
     place: usize,
 }
 
 /// An attribute to walk over.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct AttributeStep {
     /// attlen
     len: i16,
     /// Alignment minus one.
@@ -209,8 +209,8 @@ impl KeyReader {
 }
 
 /// Returns the steps to walk over attributes. `wanted`: indexes of those that the key needs, ascending, from 0.
-pub(super) fn steps(attributes: &[Attribute], wanted: &[usize]) -> Box<[Step]> {
-    let step = |(i, attribute): (usize, &Attribute)| Step {
+pub(super) fn steps(attributes: &[Attribute], wanted: &[usize]) -> Box<[AttributeStep]> {
+    let step = |(i, attribute): (usize, &Attribute)| AttributeStep {
         len: attribute.len,
         mask: attribute.align - 1,
         first: wanted.partition_point(|index| *index < i) as u8,
@@ -240,7 +240,7 @@ pub(super) fn tuples(page: &[u8; PAGE_SIZE]) -> impl Iterator<Item = (u16, Optio
     })
 }
 
-impl Step {
+impl AttributeStep {
     /// Returns the start and end of the attribute behind those that end at `at`.
     #[inline(always)]
     pub(super) fn place(self, data: &[u8], at: usize) -> Option<(usize, usize)> {

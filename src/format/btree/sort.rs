@@ -40,15 +40,15 @@ pub fn order<W: Word>(entries: &[Entry<W>]) -> Order {
 pub fn is_ascending<W: Word>(entries: &[Entry<W>]) -> bool {
     // In groups, so that the loop tests for its early exit once per group and not at each entry.
     let mut last = None;
-    entries.chunks(STRETCH).all(|stretch| {
-        let border = last.is_none_or(|last: Entry<W>| stretch.first().is_some_and(|first| last.before(*first)));
-        last = stretch.last().copied();
+    entries.chunks(GROUP).all(|group| {
+        let border = last.is_none_or(|last: Entry<W>| group.first().is_some_and(|first| last.before(*first)));
+        last = group.last().copied();
         let ascending = |all: bool, pair: &[Entry<W>]| all & matches!(pair, [a, b] if a.is_before(*b));
-        border & stretch.windows(2).fold(true, ascending)
+        border & group.windows(2).fold(true, ascending)
     })
 }
 
-const STRETCH: usize = 64;
+const GROUP: usize = 64;
 
 /// Sorts entries, which must have distinct TIDs. `scratch` has room for as many entries; it is used unless they are in
 /// ascending or descending order. With a shorter one they are sorted in place, which takes some three times as long.
@@ -156,14 +156,14 @@ fn bits(entries: usize) -> u32 {
 
 /// Sorts `here` into `here` or `there`. With `stable`, TIDs of equal keys are in order and stay so.
 fn split<W: Word>(here: &mut [Entry<W>], there: &mut [Entry<W>], home: Home, stable: bool) {
-    let mut settle = |here: &[Entry<W>]| {
+    let mut finish = |here: &[Entry<W>]| {
         if home == Home::There {
             there.copy_from_slice(here);
         }
     };
     if here.len() <= FEW {
         insert(here, stable);
-        return settle(here);
+        return finish(here);
     }
     let Some(first) = here.first().copied() else { return };
     let keys = here.iter().fold(W::default(), |keys, entry| keys | (first.key() ^ entry.key()));
@@ -171,7 +171,7 @@ fn split<W: Word>(here: &mut [Entry<W>], there: &mut [Entry<W>], home: Home, sta
     if keys == W::default() {
         let tids = here.iter().fold(0, |tids, entry| tids | (first.tid().to_u64() ^ entry.tid().to_u64()));
         if stable || tids == 0 || is_ascending(here) {
-            return settle(here);
+            return finish(here);
         }
         let shift = (u64::BITS - tids.leading_zeros()).saturating_sub(bits);
         return scatter(here, there, home, stable, bits, |entry| entry.tid().to_u64() >> shift);

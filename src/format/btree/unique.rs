@@ -29,22 +29,22 @@ impl<W: Word> Unique<W> {
 
     /// Takes a block of entries and passes on, in order, those that are kept.
     ///
-    /// `judge` is called for each further row of a key. It gets the key, the rows that are kept so far, ascending, and
-    /// the new row. It removes rows or adds the new one.
+    /// `on_equal` is called for each further row of a key. It gets the key, the rows that are kept so far, ascending,
+    /// and the new row. It removes rows or adds the new one.
     ///
     /// # Errors
-    /// Those of `judge` and of `pass`.
+    /// Those of `on_equal` and of `pass`.
     #[inline]
     pub fn push<E>(
         &mut self,
         entries: &[Entry<W>],
-        mut judge: impl FnMut(W, &mut Vec<Tid>, Tid) -> Result<(), E>,
+        mut on_equal: impl FnMut(W, &mut Vec<Tid>, Tid) -> Result<(), E>,
         mut pass: impl FnMut(&[Entry<W>]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut rest = entries;
         while let Some((first, others)) = rest.split_first() {
             if self.key == Some(first.key()) && self.matters(first.key()) {
-                judge(first.key(), &mut self.tids, first.tid())?;
+                on_equal(first.key(), &mut self.tids, first.tid())?;
                 rest = others;
                 continue;
             }

@@ -24,11 +24,11 @@ const HEADER: usize = EMPTY + 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
     oid: u32,
-    kind: Kind,
+    kind: ElementType,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ElementType {
     Bool,
     Int2,
     Int4,
@@ -54,18 +54,18 @@ impl Element {
     /// Returns the element type for a decoder.
     pub(super) fn new(oid: u32, decoder: Decoder) -> Option<Element> {
         let kind = match decoder {
-            Decoder::Bool => Kind::Bool,
-            Decoder::Int2 => Kind::Int2,
-            Decoder::Int4 => Kind::Int4,
-            Decoder::Int8 => Kind::Int8,
-            Decoder::Float8 => Kind::Float8,
-            Decoder::Numeric { typmod } => Kind::Numeric { typmod },
-            Decoder::Text => Kind::Text,
-            Decoder::Varchar { max_chars, charset } => Kind::Varchar { max_chars, charset },
-            Decoder::Uuid => Kind::Uuid,
-            Decoder::Date => Kind::Date,
-            Decoder::Timestamp { precision } => Kind::Timestamp { precision },
-            Decoder::Timestamptz { precision, utc, letters } => Kind::Timestamptz { precision, utc, letters },
+            Decoder::Bool => ElementType::Bool,
+            Decoder::Int2 => ElementType::Int2,
+            Decoder::Int4 => ElementType::Int4,
+            Decoder::Int8 => ElementType::Int8,
+            Decoder::Float8 => ElementType::Float8,
+            Decoder::Numeric { typmod } => ElementType::Numeric { typmod },
+            Decoder::Text => ElementType::Text,
+            Decoder::Varchar { max_chars, charset } => ElementType::Varchar { max_chars, charset },
+            Decoder::Uuid => ElementType::Uuid,
+            Decoder::Date => ElementType::Date,
+            Decoder::Timestamp { precision } => ElementType::Timestamp { precision },
+            Decoder::Timestamptz { precision, utc, letters } => ElementType::Timestamptz { precision, utc, letters },
             _ => return None,
         };
         Some(Element { oid, kind })
@@ -73,29 +73,32 @@ impl Element {
 
     fn decoder(self) -> Decoder {
         match self.kind {
-            Kind::Bool => Decoder::Bool,
-            Kind::Int2 => Decoder::Int2,
-            Kind::Int4 => Decoder::Int4,
-            Kind::Int8 => Decoder::Int8,
-            Kind::Float8 => Decoder::Float8,
-            Kind::Numeric { typmod } => Decoder::Numeric { typmod },
-            Kind::Text => Decoder::Text,
-            Kind::Varchar { max_chars, charset } => Decoder::Varchar { max_chars, charset },
-            Kind::Uuid => Decoder::Uuid,
-            Kind::Date => Decoder::Date,
-            Kind::Timestamp { precision } => Decoder::Timestamp { precision },
-            Kind::Timestamptz { precision, utc, letters } => Decoder::Timestamptz { precision, utc, letters },
+            ElementType::Bool => Decoder::Bool,
+            ElementType::Int2 => Decoder::Int2,
+            ElementType::Int4 => Decoder::Int4,
+            ElementType::Int8 => Decoder::Int8,
+            ElementType::Float8 => Decoder::Float8,
+            ElementType::Numeric { typmod } => Decoder::Numeric { typmod },
+            ElementType::Text => Decoder::Text,
+            ElementType::Varchar { max_chars, charset } => Decoder::Varchar { max_chars, charset },
+            ElementType::Uuid => Decoder::Uuid,
+            ElementType::Date => Decoder::Date,
+            ElementType::Timestamp { precision } => Decoder::Timestamp { precision },
+            ElementType::Timestamptz { precision, utc, letters } => Decoder::Timestamptz { precision, utc, letters },
         }
     }
 
     fn storage(self) -> Storage {
         match self.kind {
-            Kind::Bool => Storage::ByValue(1),
-            Kind::Int2 => Storage::ByValue(2),
-            Kind::Int4 | Kind::Date => Storage::ByValue(4),
-            Kind::Int8 | Kind::Float8 | Kind::Timestamp { .. } | Kind::Timestamptz { .. } => Storage::ByValue(8),
-            Kind::Uuid => Storage::Fixed(16),
-            Kind::Numeric { .. } | Kind::Text | Kind::Varchar { .. } => Storage::Varlena,
+            ElementType::Bool => Storage::ByValue(1),
+            ElementType::Int2 => Storage::ByValue(2),
+            ElementType::Int4 | ElementType::Date => Storage::ByValue(4),
+            ElementType::Int8
+            | ElementType::Float8
+            | ElementType::Timestamp { .. }
+            | ElementType::Timestamptz { .. } => Storage::ByValue(8),
+            ElementType::Uuid => Storage::Fixed(16),
+            ElementType::Numeric { .. } | ElementType::Text | ElementType::Varchar { .. } => Storage::Varlena,
         }
     }
 }

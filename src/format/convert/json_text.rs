@@ -21,7 +21,7 @@ pub(crate) struct Text<'a> {
     /// Offset of its start in the whole text.
     pub(crate) at: usize,
     pub(crate) raw: &'a [u8],
-    /// Whether it has escapes. They have two characters, except those of [`Unicode`].
+    /// Whether the string has escapes. An escape has two characters, except those of [`Unicode`].
     pub(crate) escaped: bool,
 }
 

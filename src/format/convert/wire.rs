@@ -24,13 +24,13 @@ const TIMESTAMPS_END: i64 = 9_223_371_331_200_000_000;
 /// A decoder for values of one type in binary form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
-    kind: Kind,
+    kind: WireType,
     /// Strings of the file are UTF-8 and need no conversion.
     utf8: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum WireType {
     Bool,
     Int2,
     /// Also float4, whose bits are copied.
@@ -63,19 +63,19 @@ impl Wire {
         // With other typmods, values are rounded (AdjustTimeForTypmod, AdjustTimestampForTypmod).
         let is_exact = typmod == -1 || typmod == 6;
         let kind = match type_oid {
-            oids::BOOL => Kind::Bool,
-            oids::INT2 => Kind::Int2,
-            oids::INT4 | oids::FLOAT4 => Kind::Int4,
-            oids::INT8 | oids::FLOAT8 => Kind::Int8,
-            oids::OID => Kind::Oid,
-            oids::BYTEA => Kind::Bytea,
-            oids::UUID => Kind::Uuid,
-            oids::DATE => Kind::Date,
-            oids::TIME if is_exact => Kind::Time,
-            oids::TIMESTAMP | oids::TIMESTAMPTZ if is_exact => Kind::Timestamp,
-            oids::TEXT => Kind::Text,
-            oids::VARCHAR => length.map_or(Kind::Text, |max_chars| Kind::Varchar { max_chars, charset }),
-            oids::BPCHAR => length.map_or(Kind::Text, |chars| Kind::Bpchar { chars, charset }),
+            oids::BOOL => WireType::Bool,
+            oids::INT2 => WireType::Int2,
+            oids::INT4 | oids::FLOAT4 => WireType::Int4,
+            oids::INT8 | oids::FLOAT8 => WireType::Int8,
+            oids::OID => WireType::Oid,
+            oids::BYTEA => WireType::Bytea,
+            oids::UUID => WireType::Uuid,
+            oids::DATE => WireType::Date,
+            oids::TIME if is_exact => WireType::Time,
+            oids::TIMESTAMP | oids::TIMESTAMPTZ if is_exact => WireType::Timestamp,
+            oids::TEXT => WireType::Text,
+            oids::VARCHAR => length.map_or(WireType::Text, |max_chars| WireType::Varchar { max_chars, charset }),
+            oids::BPCHAR => length.map_or(WireType::Text, |chars| WireType::Bpchar { chars, charset }),
             _ => return None,
         };
         Some(Wire { kind, utf8 })
@@ -86,37 +86,37 @@ impl Wire {
     #[must_use]
     pub fn decode(&self, field: &[u8], arena: &mut Arena) -> Option<Datum> {
         match self.kind {
-            Kind::Bool => one(field).map(|[byte]| Datum::from(byte != 0)),
-            Kind::Int2 => one(field).map(|bytes| i16::from_be_bytes(bytes) as Datum),
-            Kind::Int4 => one(field).map(|bytes| i32::from_be_bytes(bytes) as Datum),
-            Kind::Int8 => one(field).map(|bytes| i64::from_be_bytes(bytes) as Datum),
-            Kind::Oid => one(field).map(|bytes| Datum::from(u32::from_be_bytes(bytes))),
-            Kind::Bytea => varlena::copy(field, arena),
-            Kind::Uuid => {
+            WireType::Bool => one(field).map(|[byte]| Datum::from(byte != 0)),
+            WireType::Int2 => one(field).map(|bytes| i16::from_be_bytes(bytes) as Datum),
+            WireType::Int4 => one(field).map(|bytes| i32::from_be_bytes(bytes) as Datum),
+            WireType::Int8 => one(field).map(|bytes| i64::from_be_bytes(bytes) as Datum),
+            WireType::Oid => one(field).map(|bytes| Datum::from(u32::from_be_bytes(bytes))),
+            WireType::Bytea => varlena::copy(field, arena),
+            WireType::Uuid => {
                 let uuid: [u8; 16] = one(field)?;
                 let to = arena.alloc(uuid.len())?;
                 to.copy_from_slice(&uuid);
                 Some(varlena::address(to))
             }
-            Kind::Date => {
+            WireType::Date => {
                 let days = i32::from_be_bytes(one(field)?);
                 let valid = matches!(days, i32::MIN | i32::MAX) || (-EPOCH..DATES_END - EPOCH).contains(&days);
                 valid.then_some(days as Datum)
             }
-            Kind::Time => {
+            WireType::Time => {
                 let micros = i64::from_be_bytes(one(field)?);
                 (0..=DAY).contains(&micros).then_some(micros as Datum)
             }
-            Kind::Timestamp => {
+            WireType::Timestamp => {
                 let micros = i64::from_be_bytes(one(field)?);
                 let valid =
                     matches!(micros, i64::MIN | i64::MAX) || (TIMESTAMPS_BEGIN..TIMESTAMPS_END).contains(&micros);
                 valid.then_some(micros as Datum)
             }
             _ if !(is_plain(field) || (self.utf8 && utf8_valid_up_to(field) == field.len())) => None,
-            Kind::Text => Decoder::Text.decode(field, arena),
-            Kind::Varchar { max_chars, charset } => text::varchar(field, max_chars, charset, arena),
-            Kind::Bpchar { chars, charset } => text::bpchar(field, chars, charset, arena),
+            WireType::Text => Decoder::Text.decode(field, arena),
+            WireType::Varchar { max_chars, charset } => text::varchar(field, max_chars, charset, arena),
+            WireType::Bpchar { chars, charset } => text::bpchar(field, chars, charset, arena),
         }
     }
 }

@@ -130,7 +130,7 @@ impl Short for Numeric {
 }
 
 /// The parts of a numeric.
-struct Parts {
+struct NumericParts {
     /// Four base-10000 digits, the first one lowest and the point in the middle.
     digits: u64,
     negative: bool,
@@ -147,7 +147,7 @@ mod isa {
         _mm_setzero_si128, _mm_shuffle_epi8, _mm_sub_epi8, _mm_subs_epu8,
     };
 
-    use super::{Marker, Parts, WINDOW};
+    use super::{Marker, NumericParts, WINDOW};
 
     /// The 16 bytes from index n on are a shuffle that moves the first n bytes of a vector to its end.
     static LAST: [u8; 32] = [
@@ -203,7 +203,7 @@ mod isa {
     /// # Safety
     /// As [`integer`].
     #[inline(always)]
-    pub(super) unsafe fn numeric(window: &[u8; WINDOW], len: usize) -> Parts {
+    pub(super) unsafe fn numeric(window: &[u8; WINDOW], len: usize) -> NumericParts {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let negative = window[0] == b'-';
         let n = len.wrapping_sub(usize::from(negative));
@@ -222,7 +222,7 @@ mod isa {
             let shuffle = _mm_set_epi64x(right.cast_signed(), left.cast_signed());
             let (digits, sure) = fours(text, shuffle);
             let sure = sure & (n < 16) & (whole <= 8) & (places <= 8) & (whole + places > 0);
-            Parts { digits, negative, places, sure }
+            NumericParts { digits, negative, places, sure }
         }
     }
 
@@ -243,14 +243,14 @@ mod isa {
 /// Stubs for other machines, where [`available`] is false.
 #[cfg(not(target_arch = "x86_64"))]
 mod isa {
-    use super::{Marker, Parts, WINDOW};
+    use super::{Marker, NumericParts, WINDOW};
 
     pub(super) unsafe fn integer(_: &[u8; WINDOW], _: usize) -> (bool, i64) {
         (false, 0)
     }
 
-    pub(super) unsafe fn numeric(_: &[u8; WINDOW], _: usize) -> Parts {
-        Parts { digits: 0, negative: false, places: 0, sure: false }
+    pub(super) unsafe fn numeric(_: &[u8; WINDOW], _: usize) -> NumericParts {
+        NumericParts { digits: 0, negative: false, places: 0, sure: false }
     }
 
     pub(super) unsafe fn starts_with(_: &[u8; WINDOW], _: Marker) -> bool {
@@ -286,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_the_judges_say(
+        fn as_the_references_say(
             text in "-?[0-9]{0,16}|-?[0-9]{0,9}\\.[0-9]{0,9}|[-+0-9. ,/:]{0,18}",
             behind in prop::array::uniform32(any::<u8>()),
             (precision, scale) in (1..=30i32, 0..=12i32),
@@ -305,18 +305,18 @@ mod tests {
                     (decode(&Integer::<8>, w, t.len(), a), integer::int8(t)),
                 ]
             };
-            for (short, judge) in results {
+            for (short, expected) in results {
                 // Sure or silent, and silent only about long or unusual texts.
-                prop_assert!(short == judge || short.is_none() && (t.len() > 15 || t[0] == b'+'), "{}: {:?}", text, short);
+                prop_assert!(short == expected || short.is_none() && (t.len() > 15 || t[0] == b'+'), "{}: {:?}", text, short);
             }
             let typmod = NumericTypmod::decode((precision << 16 | scale.min(precision)) + 4).flatten();
             for typmod in [None, typmod] {
                 // SAFETY: available.
                 let short = unsafe { decode(&Numeric::new(typmod), w, t.len(), a) }.map(body);
-                let judge = numeric::numeric(t, typmod, a).map(body);
+                let expected = numeric::numeric(t, typmod, a).map(body);
                 if short.is_some() {
-                    prop_assert_eq!(short, judge, "{}", text);
-                } else if judge.is_some() && t.len() < 16 && t[0] != b'+' {
+                    prop_assert_eq!(short, expected, "{}", text);
+                } else if expected.is_some() && t.len() < 16 && t[0] != b'+' {
                     let (_, whole, fraction) = numeric::split(t).unwrap();
                     let places = typmod.map_or(8, |t| t.sides().0.min(8));
                     prop_assert!(whole.len() > 8 || fraction.len() > places, "{} is not taken", text);

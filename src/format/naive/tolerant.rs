@@ -8,7 +8,7 @@ use crate::verify::utf8_valid_up_to;
 
 /// One line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum LineResult {
     /// A record.
     Row(Row),
     /// A line with an error.
@@ -29,7 +29,7 @@ const BLOCK: usize = 65536;
 
 /// Returns the lines of `data`, where lines of `limit` bytes are too long. The dialect must have line ends.
 #[must_use]
-pub fn lines(d: &Dialect, limit: usize, data: &[u8]) -> Vec<Said> {
+pub fn lines(d: &Dialect, limit: usize, data: &[u8]) -> Vec<LineResult> {
     let mut all = Vec::new();
     let (mut eol, mut at, mut number): (Option<Eol>, usize, u64) = (None, 0, 0);
     loop {
@@ -51,15 +51,15 @@ pub fn lines(d: &Dialect, limit: usize, data: &[u8]) -> Vec<Said> {
             let (seen, containing) = (next.min(noticed), noticed.saturating_sub(BLOCK));
             let error = ReadError::TooLong { containing: containing as u64, more: (seen - containing) as u64 };
             number += line_ends(d, eol, &rest[..seen.min(content)]);
-            all.push(Said::Wrong { error, number, offset: at as u64, line: None });
+            all.push(LineResult::Wrong { error, number, offset: at as u64, line: None });
             return all;
         }
         number += embedded;
         let is_valid = utf8_valid_up_to(&rest[..next]) == next;
         let wrong = wrong.or((!is_valid).then_some(ReadError::Encoding));
         all.push(match wrong.map_or_else(|| record(d, number, at, &rest[..content]), Err) {
-            Ok(row) => Said::Row(row),
-            Err(error) => Said::Wrong { error, number, offset: at as u64, line: Some(rest[..content].to_vec()) },
+            Ok(row) => LineResult::Row(row),
+            Err(error) => LineResult::Wrong { error, number, offset: at as u64, line: Some(rest[..content].to_vec()) },
         });
         at += next;
     }
@@ -73,7 +73,7 @@ fn line_ends(d: &Dialect, eol: Option<Eol>, line: &[u8]) -> u64 {
 /// Reads with a [`Reader`] that gets `piece` bytes at a time, where lines of `limit` bytes are too long. Also returns
 /// the largest number of bytes behind a line's start that the reader requested.
 #[must_use]
-pub fn read_in_pieces(settings: Settings, limit: usize, data: &[u8], piece: usize) -> (Vec<Said>, usize) {
+pub fn read_in_pieces(settings: Settings, limit: usize, data: &[u8], piece: usize) -> (Vec<LineResult>, usize) {
     let mut reader = Reader::new(settings);
     reader.tolerate();
     reader.limit_lines(limit);
@@ -89,12 +89,12 @@ pub fn read_in_pieces(settings: Settings, limit: usize, data: &[u8], piece: usiz
                 most = most.max(fed - usize::try_from(reader.record_offset()).expect("a position in memory"));
                 reader.filled(n);
             }
-            Event::Record => all.push(Said::Row(row(&reader))),
+            Event::Record => all.push(LineResult::Row(row(&reader))),
             Event::Header => (),
             Event::End => return (all, most),
             Event::Error(error) => {
                 let (number, offset) = (reader.line_number(), reader.record_offset());
-                all.push(Said::Wrong { error, number, offset, line: reader.raw_line().map(<[u8]>::to_vec) });
+                all.push(LineResult::Wrong { error, number, offset, line: reader.raw_line().map(<[u8]>::to_vec) });
                 if !reader.goes_on() {
                     return (all, most);
                 }

@@ -1,7 +1,7 @@
 //! Frames records of COPY's binary format by the sizes of their fields.
 
 use super::{BATCH_RECORDS, Current, Event, ReadError, Reader};
-use crate::binary::{self, HEADER, HeaderError, Next, Preamble};
+use crate::binary::{self, HEADER, HeaderError, NextItem, Preamble};
 use crate::scan::RecordEnd;
 use crate::scan::kernel::FLAG;
 
@@ -21,11 +21,11 @@ impl Reader {
         // An offset and FLAG share a word.
         let bytes = bytes.get(..FLAG as usize - 1).unwrap_or(bytes);
         let start = self.pos;
-        let (mut at, mut count, mut last) = (start, 0, Next::Partial);
+        let (mut at, mut count, mut last) = (start, 0, NextItem::Partial);
         let places = self.batch.ends.iter_mut().zip(&mut self.batch.records).take(BATCH_RECORDS);
         for (i, (end, record)) in places.enumerate() {
             last = binary::next(bytes.get(at..).unwrap_or_default(), self.dialect.record_length);
-            let Next::Record(length) = last else { break };
+            let NextItem::Record(length) = last else { break };
             at += length;
             count = i + 1;
             *end = at as u32;
@@ -72,17 +72,17 @@ impl Reader {
     }
 
     /// Handles the bytes from which no complete record can be framed.
-    fn frame_rest(&mut self, next: Next) -> Event {
+    fn frame_rest(&mut self, next: NextItem) -> Event {
         let closed = self.window.is_closed();
         let (start, end) = (self.pos, self.window.bytes().len());
         let length = match next {
-            Next::Marker if end - start > 2 => {
+            NextItem::Marker if end - start > 2 => {
                 return self.fail(start, self.line_base + 1, None, ReadError::AfterMarker);
             }
-            Next::Broken(length) => length,
+            NextItem::Broken(length) => length,
             _ if !closed => return Event::NeedData,
             // COPY ignores a single byte at the end.
-            Next::Partial if end - start >= 2 => end - start,
+            NextItem::Partial if end - start >= 2 => end - start,
             _ => {
                 self.finished = true;
                 self.go_behind(end);

@@ -22,7 +22,7 @@ impl Reader {
             self.exact_next = true;
             return Event::NeedData;
         }
-        self.settle_lines();
+        self.count_lines();
         let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
         let line = line::read_line(&self.dialect, &mut self.eol, tail, closed && !self.window.is_failed());
         // COPY numbers a line when it starts to read it.

@@ -19,7 +19,7 @@ impl Reader {
     /// Returns the space for the source's next bytes. Ends the life of the current record. `None` if memory is
     /// exhausted.
     pub fn try_space(&mut self) -> Option<&mut [u8]> {
-        self.settle_lines();
+        self.count_lines();
         // If the source raises an error, it is an error of the next line.
         self.exact_line = Some(self.line_base + 1);
         self.current = Current { start: self.pos, next: self.pos, ..Current::default() };

@@ -9,7 +9,7 @@ use crate::scan::kernel::FLAG;
 
 impl Reader {
     /// Counts the lines up to `pos` into `line_base`.
-    pub(super) fn settle_lines(&mut self) {
+    pub(super) fn count_lines(&mut self) {
         if self.dialect.is_csv() {
             match self.chunk_lines.take() {
                 Some(lines) if self.pos == self.chunk_end => self.line_base += lines,
@@ -41,7 +41,7 @@ impl Reader {
     }
 
     /// Stores the number of the current line, so that the next request counts from here.
-    pub fn settle_line_number(&mut self) {
+    pub fn store_line_number(&mut self) {
         if self.exact_line.is_none() && self.dialect.is_csv() {
             let lines = self.lines_before(self.current.next);
             self.line_base += lines;

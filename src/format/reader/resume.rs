@@ -2,19 +2,19 @@
 
 use std::ops::Range;
 
-use super::{Current, LOOKAHEAD, Place, Reader};
+use super::{Current, LOOKAHEAD, Reader, RecordStart};
 use crate::binary::Preamble;
 use crate::dialect::Eol;
 use crate::scan::{CutState, Needles, Scanner};
 
 impl Reader {
     /// Restarts the reader within a stream: the next byte is the first of a record, at `place`.
-    pub fn resume(&mut self, place: Place) {
+    pub fn resume(&mut self, place: RecordStart) {
         self.window.restart(place.offset);
         self.place(place, 0);
     }
 
-    fn place(&mut self, place: Place, pos: usize) {
+    fn place(&mut self, place: RecordStart, pos: usize) {
         self.bom_pending = false;
         self.preamble = Preamble::Passed;
         self.header_left = 0;
@@ -59,7 +59,7 @@ impl Reader {
     /// the end of the file. Messages about invalid bytes show the bytes behind them, and COPY looks at the byte behind
     /// some line ends (see `complete_end`). Bytes in `plain` are known to be ASCII without a NUL. Unless the reader
     /// verifies the encoding itself, the caller continues with [`Reader::unverified`] and [`Reader::verified`].
-    pub fn begin_chunk(&mut self, start: usize, end: usize, known: usize, plain: Range<usize>, place: Place) {
+    pub fn begin_chunk(&mut self, start: usize, end: usize, known: usize, plain: Range<usize>, place: RecordStart) {
         self.window.take_chunk(start, end, known.min(end + LOOKAHEAD), place.offset);
         self.place(place, start);
         if self.utf8 {
@@ -77,11 +77,11 @@ impl Reader {
     /// Start of the record behind the current one. `None` as long as the line end is not known, and behind a broken or
     /// last record of the binary format.
     #[must_use]
-    pub fn place_behind(&self) -> Option<Place> {
+    pub fn place_behind(&self) -> Option<RecordStart> {
         if self.finished && self.dialect.is_binary() {
             return None;
         }
         let offset = self.window.stream_offset(self.current.next);
-        Some(Place { eol: self.eol?, offset, lines: self.line_number() })
+        Some(RecordStart { eol: self.eol?, offset, lines: self.line_number() })
     }
 }

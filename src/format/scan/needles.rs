@@ -57,7 +57,7 @@ impl Needles {
         d.is_regular().then_some(Needles { mode, delimiter, separator, trailing, quote, escape, eol, marker })
     }
 
-    /// Whether it needs the kernels with [`Delimiters`](super::delimiter::Delimiters).
+    /// Whether the dialect needs the kernels with [`Delimiters`](super::delimiter::Delimiters).
     pub(super) fn is_rich(&self) -> bool {
         self.separator.is_long() || self.trailing
     }

@@ -45,7 +45,7 @@ pub struct Survey {
 enum Search {
     /// Backwards, with the sums, if no escape crosses the edge.
     Backwards,
-    /// It is found already, provided that nothing crosses the edge.
+    /// The line end is found already, provided that the state at the edge is the default one.
     Done(CutState),
     /// By searching all bytes.
     All,

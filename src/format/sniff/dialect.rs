@@ -9,14 +9,14 @@
 //! occur in them.
 
 use super::preamble::{comments, may_be_titles};
-use super::shape::{Shape, Type, Types};
+use super::shape::{Type, Types, ValueShape};
 use super::{each_record, is_quoted, raw_fields};
 use crate::dialect::{Dialect, EndMarker, Format};
 use crate::separator::Separator;
 
 /// The options that are given explicitly.
 #[derive(Debug, Clone)]
-pub struct Given {
+pub struct GivenOptions {
     /// Text or CSV.
     pub format: Option<Format>,
     /// The field delimiter.
@@ -108,7 +108,7 @@ impl Trial {
 
 /// Detects the dialect of a file that begins with `sample`. `whole`: the sample is the whole file.
 #[must_use]
-pub fn dialect(sample: &[u8], whole: bool, given: &Given) -> Dialect {
+pub fn dialect(sample: &[u8], whole: bool, given: &GivenOptions) -> Dialect {
     let cut = sample.len() > MOST_BYTES;
     let sample = sample.get(..MOST_BYTES).unwrap_or(sample);
     let sample = sample.strip_prefix(b"\xef\xbb\xbf").unwrap_or(sample);
@@ -158,7 +158,7 @@ fn is_table(trial: &Trial, sample: &[u8]) -> bool {
     trial.width > 2 && trial.agreement > 0.999 && memchr::memchr_iter(b'\n', sample).take(2).count() == 2
 }
 
-fn csv(given: &Given, delimiter: u8, quote: u8, escape: u8) -> Dialect {
+fn csv(given: &GivenOptions, delimiter: u8, quote: u8, escape: u8) -> Dialect {
     Dialect {
         format: Format::Csv,
         delimiter,
@@ -176,7 +176,7 @@ fn csv(given: &Given, delimiter: u8, quote: u8, escape: u8) -> Dialect {
 }
 
 /// Tries the dialects with this delimiter and returns the best.
-fn best_of(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
+fn best_of(sample: &[u8], whole: bool, given: &GivenOptions, delimiter: u8) -> Trial {
     let text = || {
         let null = given.null.clone().unwrap_or_else(|| b"\\N".to_vec());
         let format = Format::Text;
@@ -213,7 +213,7 @@ fn best_of(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
 }
 
 /// Tries CSV with this delimiter, with each quote and without, and returns the best.
-fn best_csv(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
+fn best_csv(sample: &[u8], whole: bool, given: &GivenOptions, delimiter: u8) -> Trial {
     let trial = |quote: u8, escape: u8| Trial::of(sample, whole, csv(given, delimiter, quote, escape));
     let with = |quote: u8| {
         let usual = trial(quote, given.escape.unwrap_or(quote));
@@ -255,7 +255,7 @@ fn types_of_lines(sample: &[u8], whole: bool) -> Types {
     if is_cut || lines.last().is_some_and(|line| line.is_empty()) {
         lines.pop();
     }
-    let shape = |line: &[u8]| Shape::of(line.strip_suffix(b"\r").unwrap_or(line)).types;
+    let shape = |line: &[u8]| ValueShape::of(line.strip_suffix(b"\r").unwrap_or(line)).types;
     let first = lines.first().map_or(Types::NONE, |line| shape(line));
     let is_alone = lines.len() == 1;
     let others = lines.iter().skip(1).filter(|line| !line.trim_ascii().is_empty());
@@ -274,8 +274,15 @@ fn types_of_lines(sample: &[u8], whole: bool) -> Types {
 mod tests {
     use super::*;
 
-    fn given() -> Given {
-        Given { format: None, delimiter: None, quote: None, escape: None, null: None, end_marker: EndMarker::Until17 }
+    fn given() -> GivenOptions {
+        GivenOptions {
+            format: None,
+            delimiter: None,
+            quote: None,
+            escape: None,
+            null: None,
+            end_marker: EndMarker::Until17,
+        }
     }
 
     fn of(sample: &str) -> String {
@@ -286,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn dialects_are_told() {
+    fn dialects_are_detected() {
         let cases = [
             ("a,b\n1,2\n", "csv ',' '\"' '\"'"),
             ("a;b\n1,5;2,5\n", "csv ';' '\"' '\"'"),
@@ -327,18 +334,18 @@ mod tests {
 
     #[test]
     fn what_is_given_stays() {
-        let colon = Given { delimiter: Some(b':'), ..given() };
+        let colon = GivenOptions { delimiter: Some(b':'), ..given() };
         assert_eq!(dialect(b"a:b\n1:2\n", true, &colon).delimiter, b':');
         assert_eq!(dialect(b"a,b\n1,2\n", true, &colon).delimiter, b':');
-        let other = Given { delimiter: Some(b'^'), ..given() };
+        let other = GivenOptions { delimiter: Some(b'^'), ..given() };
         assert_eq!(dialect(b"a^b\n1^2\n", true, &other).delimiter, b'^');
-        let text = Given { format: Some(Format::Text), ..given() };
+        let text = GivenOptions { format: Some(Format::Text), ..given() };
         assert_eq!(dialect(b"a,b\n1,2\n", true, &text).delimiter, b',');
         assert!(!dialect(b"a,b\n1,2\n", true, &text).is_csv());
-        let null = Given { null: Some(b"NA".to_vec()), ..given() };
+        let null = GivenOptions { null: Some(b"NA".to_vec()), ..given() };
         assert_eq!(dialect(b"a,b\n1,NA\n", true, &null).null, b"NA");
         // Also without quoted fields.
-        let escape = Given { escape: Some(b'\\'), ..given() };
+        let escape = GivenOptions { escape: Some(b'\\'), ..given() };
         assert_eq!(dialect(b"a,b\n1,2\n", true, &escape).escape, b'\\');
         assert_eq!(dialect(b"{\"a\": 1}\n{\"a\": 2}\n", true, &escape).escape, b'\\');
     }

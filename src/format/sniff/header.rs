@@ -11,7 +11,7 @@
 //! A single record is data. But names above rows of empty fields only are a header. Records with another number of
 //! fields than the first one are examined only if there are no others.
 
-use super::shape::{Shape, Types};
+use super::shape::{Types, ValueShape};
 use super::{MOST_FIELDS, each_record};
 use crate::dialect::Dialect;
 use crate::record::Value;
@@ -150,7 +150,7 @@ fn look(
         }
         for ((value, name), column) in fields(reader).iter().zip(first).zip(&mut below) {
             let Some(value) = value.as_ref().filter(|value| !value.is_empty()) else { continue };
-            column.types = column.types.and(Shape::of(value).types);
+            column.types = column.types.and(ValueShape::of(value).types);
             column.values += 1;
             column.repeats |= name.as_ref() == Some(value);
             column.underscores |= memchr::memchr(b'_', value).is_some();
@@ -158,14 +158,14 @@ fn look(
         records += 1;
         records < MOST_RECORDS
     });
-    first.filter(|_| records > 0).map(|first| judge(&first, &below))
+    first.filter(|_| records > 0).map(|first| decide(&first, &below))
 }
 
 /// Decides whether a record is a header, given the values below it.
-fn judge(first: &Fields, below: &[Below]) -> Header {
+fn decide(first: &Fields, below: &[Below]) -> Header {
     let mut evidence = None;
     for (i, (name, column)) in first.iter().zip(below).enumerate() {
-        let types = name.as_ref().map_or(Types::NONE, |name| Shape::of(name).types);
+        let types = name.as_ref().map_or(Types::NONE, |name| ValueShape::of(name).types);
         if column.values == 0 || column.types.is_empty() {
             continue;
         }
@@ -204,8 +204,8 @@ fn judge(first: &Fields, below: &[Below]) -> Header {
             };
             let is_bare = below.iter().all(|column| column.values == 0);
             let typed = below.iter().any(|column| column.values > 0 && !column.types.is_empty());
-            let is_told = first.iter().zip(below).any(is_known) || (is_bare && count > 1);
-            if all_named && unique && !repeats && !typed && is_told { Header::Words } else { Header::None }
+            let is_header = first.iter().zip(below).any(is_known) || (is_bare && count > 1);
+            if all_named && unique && !repeats && !typed && is_header { Header::Words } else { Header::None }
         }
     }
 }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_be_equal_but_for_the_one_that_tells() {
+    fn names_may_be_equal_but_for_the_one_that_decides() {
         assert_eq!(of("id,x,x\n1,a,b\n"), Header::Column(0));
         assert_eq!(of("x,x\n1,2\n"), Header::None);
         assert_eq!(of("x,x,y\n1,2,a\n"), Header::None);

@@ -6,8 +6,8 @@
 //! an integer).
 //!
 //! Some shapes are weak evidence: `nan` may be a name, and `F` a code. They only support a type that other values of
-//! the column prove ([`Shape::proves`]). `03/04/2024` is one of two dates. Another value with the year at its end and a
-//! number above 12 decides which one ([`Day`]).
+//! the column prove ([`ValueShape::proves`]). `03/04/2024` is one of two dates. Another value with the year at its end
+//! and a number above 12 decides which one ([`Day`]).
 
 /// A type that a column may have, the narrowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl Types {
 
 /// The evidence of one value for the type of its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Shape {
+pub struct ValueShape {
     /// The value is in the form of these types.
     pub types: Types,
     /// The types that the value proves.
@@ -145,44 +145,44 @@ pub struct Shape {
     pub letter: Option<bool>,
 }
 
-impl Shape {
-    fn proof(types: &[Type]) -> Shape {
+impl ValueShape {
+    fn proof(types: &[Type]) -> ValueShape {
         let types = Types::of(types);
-        Shape { types, proves: types, ..Shape::default() }
+        ValueShape { types, proves: types, ..ValueShape::default() }
     }
 
     /// Supports a type without proving it.
-    fn hint(one: Type) -> Shape {
-        Shape { types: Types::of(&[one]), ..Shape::default() }
+    fn hint(one: Type) -> ValueShape {
+        ValueShape { types: Types::of(&[one]), ..ValueShape::default() }
     }
 
     /// Returns the shape of a value that is not NULL.
     #[must_use]
-    pub fn of(value: &[u8]) -> Shape {
+    pub fn of(value: &[u8]) -> ValueShape {
         let trimmed = trim(value);
-        let Some(&first) = trimmed.first() else { return Shape::default() };
+        let Some(&first) = trimmed.first() else { return ValueShape::default() };
         match first {
             b'{' | b'[' => json(trimmed),
             b'0'..=b'9' | b'.' | b'-' => {
                 if trimmed.len() == value.len() && is_uuid(value) {
-                    return Shape::proof(&[Type::Uuid]);
+                    return ValueShape::proof(&[Type::Uuid]);
                 }
                 let number = number(trimmed);
                 if number.types.is_empty() { moment(trimmed) } else { number }
             }
             _ => {
                 match value.to_ascii_lowercase().as_slice() {
-                    b"true" | b"false" => return Shape::proof(&[Type::Boolean]),
+                    b"true" | b"false" => return ValueShape::proof(&[Type::Boolean]),
                     letter @ (b"t" | b"f") => {
-                        return Shape { letter: Some(letter == b"t"), ..Shape::hint(Type::Boolean) };
+                        return ValueShape { letter: Some(letter == b"t"), ..ValueShape::hint(Type::Boolean) };
                     }
                     _ => (),
                 }
                 let unsigned = trimmed.strip_prefix(b"+").unwrap_or(trimmed);
                 if is_no_number(unsigned) {
-                    return Shape::hint(Type::Double);
+                    return ValueShape::hint(Type::Double);
                 }
-                if is_uuid(value) { Shape::proof(&[Type::Uuid]) } else { Shape::default() }
+                if is_uuid(value) { ValueShape::proof(&[Type::Uuid]) } else { ValueShape::default() }
             }
         }
     }
@@ -211,26 +211,30 @@ fn behind(bytes: &[u8], n: usize) -> &[u8] {
     bytes.get(n..).unwrap_or_default()
 }
 
-fn number(value: &[u8]) -> Shape {
+fn number(value: &[u8]) -> ValueShape {
     let unsigned = value.strip_prefix(b"-").unwrap_or(value);
     if is_no_number(unsigned) {
-        return Shape::hint(Type::Double);
+        return ValueShape::hint(Type::Double);
     }
     let whole = digits(unsigned);
     let rest = behind(unsigned, whole);
     let mantissa = unsigned.split(|b| b.eq_ignore_ascii_case(&b'e')).next().unwrap_or_default();
     // Reading a zero as a number would lose its sign.
     if unsigned.len() < value.len() && !mantissa.iter().any(|b| matches!(b, b'1'..=b'9')) {
-        return Shape::default();
+        return ValueShape::default();
     }
     // Reading it as a number would lose the leading zero.
     if whole > 1 && unsigned.first() == Some(&b'0') {
-        return Shape::default();
+        return ValueShape::default();
     }
     if rest.is_empty() {
         let narrow = Types::of(&[Type::Integer, Type::Bigint, Type::Numeric]);
         let types = if whole <= DOUBLE_DIGITS { narrow.or(Types::of(&[Type::Double])) } else { narrow };
-        return if whole == 0 { Shape::default() } else { Shape { types, proves: types, ..Shape::default() } };
+        return if whole == 0 {
+            ValueShape::default()
+        } else {
+            ValueShape { types, proves: types, ..ValueShape::default() }
+        };
     }
     let (fraction, rest) = match rest.strip_prefix(b".") {
         Some(rest) => (digits(rest), behind(rest, digits(rest))),
@@ -238,19 +242,21 @@ fn number(value: &[u8]) -> Shape {
     };
     // `1.` and `.` are rather the end of a sentence.
     if whole + fraction == 0 || (behind(unsigned, whole).first() == Some(&b'.') && fraction == 0) {
-        return Shape::default();
+        return ValueShape::default();
     }
     let is_short = whole + fraction <= DOUBLE_DIGITS;
     if rest.is_empty() {
-        return Shape::proof(if is_short { &[Type::Numeric, Type::Double] } else { &[Type::Numeric] });
+        return ValueShape::proof(if is_short { &[Type::Numeric, Type::Double] } else { &[Type::Numeric] });
     }
-    let Some(exponent) = rest.strip_prefix(b"e").or_else(|| rest.strip_prefix(b"E")) else { return Shape::default() };
+    let Some(exponent) = rest.strip_prefix(b"e").or_else(|| rest.strip_prefix(b"E")) else {
+        return ValueShape::default();
+    };
     let exponent = exponent.strip_prefix(b"+").or_else(|| exponent.strip_prefix(b"-")).unwrap_or(exponent);
     let n = digits(exponent);
     if n == 0 || n < exponent.len() || !is_short {
-        return Shape::default();
+        return ValueShape::default();
     }
-    Shape::proof(&[Type::Double])
+    ValueShape::proof(&[Type::Double])
 }
 
 /// Whether a value is a UUID in canonical form, with hexadecimal digits of either case.
@@ -354,11 +360,11 @@ fn is_zone(rest: &[u8]) -> bool {
 }
 
 /// The shape of a date or a time.
-fn moment(value: &[u8]) -> Shape {
+fn moment(value: &[u8]) -> ValueShape {
     if clock(value).is_some_and(<[u8]>::is_empty) {
-        return Shape::proof(&[Type::Time]);
+        return ValueShape::proof(&[Type::Time]);
     }
-    let Some((day, rest)) = day(value) else { return Shape::default() };
+    let Some((day, rest)) = day(value) else { return ValueShape::default() };
     let types = if rest.is_empty() {
         Types::of(&[Type::Date, Type::Timestamp])
     } else {
@@ -366,23 +372,23 @@ fn moment(value: &[u8]) -> Shape {
         match parts.and_then(clock) {
             Some(b"") => Types::of(&[Type::Timestamp]),
             Some(zone) if is_zone(zone) => Types::of(&[Type::Timestamptz]),
-            _ => return Shape::default(),
+            _ => return ValueShape::default(),
         }
     };
-    Shape { types, proves: types, day: Some(day), letter: None }
+    ValueShape { types, proves: types, day: Some(day), letter: None }
 }
 
 /// The shape of a JSON object or array, judged by its brackets.
-fn json(value: &[u8]) -> Shape {
+fn json(value: &[u8]) -> ValueShape {
     let closing = if value.first() == Some(&b'{') { b'}' } else { b']' };
     if value.len() < 2 || value.last() != Some(&closing) {
-        return Shape::default();
+        return ValueShape::default();
     }
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
     for (i, &byte) in value.iter().enumerate() {
         match byte {
             // `{1},{2}` are two values.
-            _ if depth == 0 && i > 0 => return Shape::default(),
+            _ if depth == 0 && i > 0 => return ValueShape::default(),
             _ if escaped => escaped = false,
             b'\\' => escaped = in_string,
             b'"' => in_string = !in_string,
@@ -395,9 +401,9 @@ fn json(value: &[u8]) -> Shape {
         }
     }
     if depth > 0 || in_string || deepest > MOST_DEPTH {
-        Shape::default()
+        ValueShape::default()
     } else {
-        Shape::proof(&[Type::Jsonb, Type::Json])
+        ValueShape::proof(&[Type::Jsonb, Type::Json])
     }
 }
 
@@ -406,7 +412,7 @@ mod tests {
     use super::*;
 
     fn types(value: &str) -> String {
-        Shape::of(value.as_bytes()).types.iter().map(Type::name).collect::<Vec<_>>().join(" ")
+        ValueShape::of(value.as_bytes()).types.iter().map(Type::name).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -476,12 +482,12 @@ mod tests {
 
     #[test]
     fn some_need_proof() {
-        let proves = |value: &str| !Shape::of(value.as_bytes()).proves.is_empty();
+        let proves = |value: &str| !ValueShape::of(value.as_bytes()).proves.is_empty();
         for (value, expected) in [("03/04/2024", true), ("nan", false), ("1e5", true), ("t", false), ("True", true)] {
             assert_eq!(proves(value), expected, "{value}");
         }
         assert_eq!(
-            ["t", "F", "true", "x"].map(|value| Shape::of(value.as_bytes()).letter),
+            ["t", "F", "true", "x"].map(|value| ValueShape::of(value.as_bytes()).letter),
             [Some(true), Some(false), None, None]
         );
     }
@@ -499,7 +505,7 @@ mod tests {
             ("10:00", None),
         ];
         for (value, expected) in cases {
-            assert_eq!(Shape::of(value.as_bytes()).day, expected, "{value}");
+            assert_eq!(ValueShape::of(value.as_bytes()).day, expected, "{value}");
         }
     }
 }

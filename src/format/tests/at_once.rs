@@ -12,13 +12,13 @@ use proptest::prelude::*;
 
 /// The results of a reader before it learns that the data end.
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct ReaderResult {
     records: usize,
     /// The error, and the number of bytes that had arrived.
     error: Option<(ReadError, usize)>,
 }
 
-fn say(d: &Dialect, level: Level, data: &[u8], piece: usize) -> Said {
+fn read_at_once(d: &Dialect, level: Level, data: &[u8], piece: usize) -> ReaderResult {
     let mut reader = Reader::new(Settings {
         dialect: d.clone(),
         read_size: piece,
@@ -33,7 +33,7 @@ fn say(d: &Dialect, level: Level, data: &[u8], piece: usize) -> Said {
     let (mut fed, mut records) = (0, 0);
     loop {
         match reader.advance() {
-            Event::NeedData if fed == data.len() => return Said { records, error: None },
+            Event::NeedData if fed == data.len() => return ReaderResult { records, error: None },
             Event::NeedData => {
                 let space = reader.space();
                 let n = (data.len() - fed).min(space.len());
@@ -42,8 +42,8 @@ fn say(d: &Dialect, level: Level, data: &[u8], piece: usize) -> Said {
                 reader.filled(n);
             }
             Event::Record => records += 1,
-            Event::Error(error) => return Said { records, error: Some((error, fed)) },
-            Event::Header | Event::End => return Said { records, error: None },
+            Event::Error(error) => return ReaderResult { records, error: Some((error, fed)) },
+            Event::Header | Event::End => return ReaderResult { records, error: None },
         }
     }
 }
@@ -73,10 +73,10 @@ fn check(d: &Dialect, data: &[u8], pieces: &[usize]) {
     let expected = shown_by(d, data);
     for level in levels() {
         for &piece in pieces {
-            let said = say(d, level, data, piece);
+            let outcome = read_at_once(d, level, data, piece);
             let context =
-                || format!("{level:?} {piece} {said:?} {expected:?} {d:?} {:?}", String::from_utf8_lossy(data));
-            match (expected, said.error) {
+                || format!("{level:?} {piece} {outcome:?} {expected:?} {d:?} {:?}", String::from_utf8_lossy(data));
+            match (expected, outcome.error) {
                 (None, None) => (),
                 (Some((error, shown)), Some((found, fed))) => {
                     assert_eq!(found, error, "{}", context());
@@ -113,8 +113,11 @@ fn other_line_ends() {
 fn one_line_of_a_client() {
     let d = &regular()[0];
     for (data, fed) in [(&b"1\r\n2\n"[..], 5), (b"1\r\n2\rx", 6), (b"1\n2\rx", 5), (b"1\r2\n", 4)] {
-        let said = say(d, Level::best(), data, 1);
-        assert!(matches!(said, Said { records: 1, error: Some((ReadError::Line(_), at)) } if at == fed), "{said:?}");
+        let outcome = read_at_once(d, Level::best(), data, 1);
+        assert!(
+            matches!(outcome, ReaderResult { records: 1, error: Some((ReadError::Line(_), at)) } if at == fed),
+            "{outcome:?}"
+        );
     }
 }
 
@@ -133,8 +136,8 @@ fn lines_that_are_not_complete() {
                 let data = [b"1", end, &record].concat();
                 for level in levels() {
                     for piece in [1, 64, 1000] {
-                        let said = say(&d, level, &data, piece);
-                        assert_eq!(said, Said { records: 1, error: None }, "{piece} {d:?} {eol:?}");
+                        let outcome = read_at_once(&d, level, &data, piece);
+                        assert_eq!(outcome, ReaderResult { records: 1, error: None }, "{piece} {d:?} {eol:?}");
                     }
                 }
             }

@@ -2,8 +2,8 @@
 
 use pg_bulk_format::binary::{Fault, Fields, SIGNATURE};
 use pg_bulk_format::dialect::Dialect;
-use pg_bulk_format::naive::stretches::{Plan, in_order, in_stretches};
-use pg_bulk_format::reader::{Event, Place, ReadError, Reader, Settings};
+use pg_bulk_format::naive::chunks::{Plan, in_chunks, in_order};
+use pg_bulk_format::reader::{Event, ReadError, Reader, RecordStart, Settings};
 use pg_bulk_format::scan::Level;
 use proptest::prelude::*;
 
@@ -145,13 +145,13 @@ fn check(count: usize, data: &[u8], pieces: &[usize]) -> (Vec<Row>, End) {
     let reading = in_order(&settings, data);
     for len in pieces.iter().map(|piece| 1 + piece % 61).chain([2, 64]) {
         let plan = Plan { settings: settings.clone(), first: 1, len, room: 3, readers: 2, resume: None };
-        assert_eq!(in_stretches(&plan, data), reading, "{len}");
+        assert_eq!(in_chunks(&plan, data), reading, "{len}");
     }
     // From each record on.
     for row in expected.0.iter().step_by(1 + expected.0.len() / 8) {
         let mut reader = reader(count, 100);
         let eol = pg_bulk_format::dialect::Eol::Nl;
-        reader.resume(Place { eol, offset: row.offset, lines: row.number - 1 });
+        reader.resume(RecordStart { eol, offset: row.offset, lines: row.number - 1 });
         let at = usize::try_from(row.number - 1).unwrap();
         let rest = &data[usize::try_from(row.offset).unwrap()..];
         assert_eq!(read(&mut reader, count, rest, 100), (expected.0[at..].to_vec(), expected.1.clone()));

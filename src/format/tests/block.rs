@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "datums are addresses")]
 
 use pg_bulk_format::arena::Arena;
-use pg_bulk_format::block::{Block, Column};
+use pg_bulk_format::block::{Block, FieldTarget};
 use pg_bulk_format::convert::{Charset, Decoder, Session};
 use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_format::reader::{Event, Reader, Settings, Value};
@@ -136,10 +136,10 @@ fn compare(
     let columns = decoders.iter().enumerate();
     let is_wanted = |i: usize| wanted >> i & 1 != 0;
     let columns = columns.map(|(attribute, &decoder)| {
-        is_wanted(attribute).then_some(Column { decoder, attribute, not_null: not_null == Some(attribute) })
+        is_wanted(attribute).then_some(FieldTarget { decoder, attribute, not_null: not_null == Some(attribute) })
     });
     let mut block = Block::new(columns.collect(), TYPES.len()).unwrap();
-    let sources = block.sources().to_vec();
+    let column_forms = block.column_forms().to_vec();
     let mut reader = Reader::new(Settings {
         dialect: dialect(style),
         read_size,
@@ -204,10 +204,10 @@ fn compare(
                 there += 1;
                 let (together, row_nulls) = (row.values.as_mut_ptr(), row.nulls.as_ptr());
                 // SAFETY: values of these types, which live long enough; those of the row have the forms in its
-                // sources.
+                // column forms.
                 unsafe {
                     let expected = tuple(layout.form(values.as_ptr(), nulls.as_ptr(), &mut buffer));
-                    let formed = tuple(layout.form_decoded(&sources, together, row_nulls, &mut buffer));
+                    let formed = tuple(layout.form_decoded(&column_forms, together, row_nulls, &mut buffer));
                     assert_eq!(formed, expected);
                     block.make_datums(together, row_nulls).unwrap();
                     assert_eq!(tuple(layout.form(together, row_nulls, &mut buffer)), expected);

@@ -294,9 +294,9 @@ fn check_build<W: Word>(columns: &[KeyColumn], shape: &KeyShape, options: Option
 
 /// Blocks that several builders draw from.
 #[derive(Clone, Debug)]
-struct Turns(Rc<Cell<u32>>);
+struct SharedBlocks(Rc<Cell<u32>>);
 
-impl BlockSource for Turns {
+impl BlockSource for SharedBlocks {
     fn next(&mut self) -> Option<u32> {
         self.0.set(self.0.get() + 1);
         Some(self.0.get())
@@ -311,7 +311,7 @@ fn build_in_parts<W: Word>(
     parts: u32,
     cut: usize,
 ) -> (Pages, Built) {
-    let (mut pages, turns) = (Pages::default(), Turns(Rc::new(Cell::new(0))));
+    let (mut pages, blocks) = (Pages::default(), SharedBlocks(Rc::new(Cell::new(0))));
     let border = |part: u32| {
         let at = entries.len() * part as usize / parts as usize;
         let key = entries.get(at).map(|entry| entry.key());
@@ -321,7 +321,7 @@ fn build_in_parts<W: Word>(
         .map(|part| {
             let end = if part + 1 == parts { entries.len() } else { border(part + 1) };
             let chunks = entries[border(part)..end].chunks(cut.max(1));
-            (Builder::part(shape, options, Box::new(turns.clone())), chunks)
+            (Builder::part(shape, options, Box::new(blocks.clone())), chunks)
         })
         .collect();
     let mut pushed = true;
@@ -335,7 +335,7 @@ fn build_in_parts<W: Word>(
         }
     }
     let done = builders.into_iter().map(|(builder, _)| builder.finish_part(&mut pages).unwrap()).collect();
-    let built = join::<W, _>(shape, options, done, Box::new(turns), &mut pages).unwrap();
+    let built = join::<W, _>(shape, options, done, Box::new(blocks), &mut pages).unwrap();
     assert_eq!(built.entries, entries.len() as u64);
     (pages, built)
 }

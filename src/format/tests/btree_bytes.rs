@@ -11,9 +11,9 @@ use pg_bulk_format::btree::build::{BuildError, Options, Page, PageSink};
 use pg_bulk_format::btree::bytes::build::Builder;
 use pg_bulk_format::btree::bytes::collator::Collator;
 use pg_bulk_format::btree::bytes::merge::{Merge, Run, Slice};
-use pg_bulk_format::btree::bytes::read::Reader;
+use pg_bulk_format::btree::bytes::read::ByteKeyReader;
 use pg_bulk_format::btree::bytes::record::{MAX_KEY, Record, Records, append};
-use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, Value};
+use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, StoredValue};
 use pg_bulk_format::btree::bytes::store::Store;
 use pg_bulk_format::btree::bytes::unique::Unique;
 use pg_bulk_format::btree::entry::Tid;
@@ -77,14 +77,14 @@ enum Datum {
 fn encode(shape: &ByteShape, row: &[Datum]) -> Option<Vec<u8>> {
     let ints: Vec<[u8; 4]> =
         row.iter().map(|datum| if let Datum::Int(int) = datum { int.to_ne_bytes() } else { [0; 4] }).collect();
-    fn value<'a>((datum, int): (&'a Datum, &'a [u8; 4])) -> Value<'a> {
+    fn value<'a>((datum, int): (&'a Datum, &'a [u8; 4])) -> StoredValue<'a> {
         match datum {
-            Datum::Null => Value::Null,
-            Datum::Int(_) => Value::Bytes(int),
-            Datum::String(bytes) => Value::Bytes(bytes),
+            Datum::Null => StoredValue::Null,
+            Datum::Int(_) => StoredValue::Bytes(int),
+            Datum::String(bytes) => StoredValue::Bytes(bytes),
         }
     }
-    let values: Vec<Value<'_>> = row.iter().zip(&ints).map(value).collect();
+    let values: Vec<StoredValue<'_>> = row.iter().zip(&ints).map(value).collect();
     let mut key = Vec::new();
     shape.encode(&values, &mut key).then_some(key)
 }
@@ -92,9 +92,9 @@ fn encode(shape: &ByteShape, row: &[Datum]) -> Option<Vec<u8>> {
 fn decode(shape: &ByteShape, columns: &[ByteColumn], key: &[u8]) -> Vec<Datum> {
     let mut row = Vec::new();
     assert!(shape.decode(key, |i, value| row.push(match (value, columns[i].kind) {
-        (Value::Null, _) => Datum::Null,
-        (Value::Bytes(bytes), ByteKind::Fixed(_)) => Datum::Int(i32::from_ne_bytes(bytes.try_into().unwrap())),
-        (Value::Bytes(bytes), _) => Datum::String(bytes.to_vec()),
+        (StoredValue::Null, _) => Datum::Null,
+        (StoredValue::Bytes(bytes), ByteKind::Fixed(_)) => Datum::Int(i32::from_ne_bytes(bytes.try_into().unwrap())),
+        (StoredValue::Bytes(bytes), _) => Datum::String(bytes.to_vec()),
     })));
     row
 }
@@ -197,7 +197,7 @@ fn runs(limit: usize, keys: &[(Vec<u8>, Tid)]) -> Vec<Vec<u8>> {
         }
         let memory = store.memory();
         assert!(memory <= limit || store.is_empty(), "{memory} bytes instead of {limit}");
-        assert!(store.push(&shape, &[Value::Bytes(key)], *tid));
+        assert!(store.push(&shape, &[StoredValue::Bytes(key)], *tid));
     }
     while !store.is_empty() {
         spill(&mut store, &mut runs);
@@ -263,7 +263,7 @@ proptest! {
     }
 
     #[test]
-    fn a_judge_sees_equal_keys(keys in vec((0u8..6, any::<bool>()), 0..60), block in 1usize..50, equal in any::<bool>()) {
+    fn equal_keys_are_decided_on(keys in vec((0u8..6, any::<bool>()), 0..60), block in 1usize..50, equal in any::<bool>()) {
         let nullable = ByteColumn { nullable: true, ..column(TEXT) };
         let shape = ByteShape::new(&[nullable]).unwrap();
         let key = |(n, null): &(u8, bool)| {
@@ -284,9 +284,9 @@ proptest! {
             }
             expected.push((key.clone(), *tid));
         }
-        let (mut unique, mut passed, mut judged) = (Unique::new(&shape, equal), Vec::new(), 0);
-        let mut judge = |_: &[u8], tids: &mut Vec<Tid>, tid: Tid| {
-            judged += 1;
+        let (mut unique, mut passed, mut decided) = (Unique::new(&shape, equal), Vec::new(), 0);
+        let mut decide = |_: &[u8], tids: &mut Vec<Tid>, tid: Tid| {
+            decided += 1;
             tids.truncate(1);
             tids.push(tid);
             Ok::<_, Infallible>(())
@@ -296,11 +296,11 @@ proptest! {
             Ok(())
         };
         for keys in keys.chunks(block) {
-            let Ok(()) = unique.push(&records(keys), &mut judge, &mut pass);
+            let Ok(()) = unique.push(&records(keys), &mut decide, &mut pass);
         }
         let Ok(()) = unique.finish(&mut pass);
         prop_assert_eq!(passed, expected);
-        prop_assert_eq!(judged, asked);
+        prop_assert_eq!(decided, asked);
     }
 
     #[test]
@@ -383,7 +383,7 @@ fn what_came_in_order_is_a_run_when_memory_is_scarce() {
 }
 
 #[test]
-fn keys_that_are_too_long_are_told_with_their_row() {
+fn keys_that_are_too_long_are_reported_with_their_row() {
     let shape = ByteShape::new(&[column(ByteKind::Varlena { packable: true, compressible: false })]).unwrap();
     let most = MAX_ITEM - 8 - 4;
     for deduplicate in [false, true] {
@@ -401,7 +401,7 @@ fn keys_that_are_too_long_are_told_with_their_row() {
 }
 
 #[test]
-fn strings_that_compare_otherwise_than_their_sort_keys_are_told() {
+fn strings_that_compare_otherwise_than_their_sort_keys_are_reported() {
     let int = column(ByteKind::Fixed(KeyKind::Int4));
     for (lies, descending, nullable, behind) in [false, true]
         .into_iter()
@@ -455,7 +455,7 @@ fn strings_may_have_no_sort_keys() {
         let column = ByteColumn { collator: Some(Rc::new(Made(length, byte))), ..column(TEXT) };
         let shape = ByteShape::new(&[column]).unwrap();
         let mut key = Vec::new();
-        shape.encode(&[Value::Bytes(b"word")], &mut key).then_some(key.len())
+        shape.encode(&[StoredValue::Bytes(b"word")], &mut key).then_some(key.len())
     };
     assert_eq!(encode(20, 7), Some(20 + 1 + 4));
     assert_eq!(encode(20, 0), None, "a zero byte");
@@ -468,7 +468,7 @@ fn strings_may_have_no_sort_keys() {
 }
 
 #[test]
-fn records_out_of_order_are_told() {
+fn records_out_of_order_are_reported() {
     let (a, b) = ((b"a".to_vec(), Tid::new(1, 2)), (b"a".to_vec(), Tid::new(1, 1)));
     for deduplicate in [false, true] {
         let options = Options { deduplicate, ..Options::default() };
@@ -486,19 +486,19 @@ fn records_out_of_order_are_told() {
 #[test]
 fn some_values_are_no_keys() {
     let float = ByteShape::new(&[column(ByteKind::Fixed(KeyKind::Float8)), column(TEXT)]).unwrap();
-    let encode = |shape: &ByteShape, values: &[Value<'_>]| shape.encode(values, &mut Vec::new());
-    let string = Value::Bytes(b"x");
-    assert!(encode(&float, &[Value::Bytes(&1f64.to_ne_bytes()), string]));
-    assert!(!encode(&float, &[Value::Bytes(&(-0f64).to_ne_bytes()), string]));
-    assert!(!encode(&float, &[Value::Bytes(&1f64.to_ne_bytes()), Value::Null]), "there can be no null");
-    assert!(!encode(&float, &[Value::Bytes(&1f64.to_ne_bytes())]), "a column is missing");
-    assert!(encode(&text(), &[Value::Bytes(&vec![0; MAX_KEY])]));
-    assert!(!encode(&text(), &[Value::Bytes(&vec![0; MAX_KEY + 1])]));
+    let encode = |shape: &ByteShape, values: &[StoredValue<'_>]| shape.encode(values, &mut Vec::new());
+    let string = StoredValue::Bytes(b"x");
+    assert!(encode(&float, &[StoredValue::Bytes(&1f64.to_ne_bytes()), string]));
+    assert!(!encode(&float, &[StoredValue::Bytes(&(-0f64).to_ne_bytes()), string]));
+    assert!(!encode(&float, &[StoredValue::Bytes(&1f64.to_ne_bytes()), StoredValue::Null]), "there can be no null");
+    assert!(!encode(&float, &[StoredValue::Bytes(&1f64.to_ne_bytes())]), "a column is missing");
+    assert!(encode(&text(), &[StoredValue::Bytes(&vec![0; MAX_KEY])]));
+    assert!(!encode(&text(), &[StoredValue::Bytes(&vec![0; MAX_KEY + 1])]));
     assert!(ByteShape::new(&[]).is_none());
     assert!(ByteShape::new(&vec![column(TEXT); 33]).is_none());
     // Damaged keys are rejected.
     let down = ByteShape::new(&[ByteColumn { descending: true, ..column(TEXT) }]).unwrap();
-    assert!(down.decode(&[!b'x', 0xff, 0xff], |_, value| assert_eq!(value, Value::Bytes(b"x"))));
+    assert!(down.decode(&[!b'x', 0xff, 0xff], |_, value| assert_eq!(value, StoredValue::Bytes(b"x"))));
     for damaged in [&[!b'x'][..], &[!b'x', 0xff], &[!b'x', 0xff, 0xfd], &[!b'x', 0xff, 0xff, 1]] {
         assert!(!down.decode(damaged, |_, _| ()), "{damaged:?}");
     }
@@ -522,7 +522,7 @@ fn what_core_would_compress_or_fetch_is_no_key() {
     let taken = |packable, compressible, text: &[u8]| {
         let shape = ByteShape::new(&[column(ByteKind::Varlena { packable, compressible })]).unwrap();
         let attribute = Attribute { len: -1, align: 4, by_value: false, packable };
-        let reader = Reader::new(&[attribute], &[1], &shape).unwrap();
+        let reader = ByteKeyReader::new(&[attribute], &[1], &shape).unwrap();
         let mut store = Store::new(1 << 20);
         assert!(store.make_room(shape.page_room()).unwrap());
         reader.read_tuple(&heap_tuple(text), Tid::new(1, 1), &mut store)
@@ -536,7 +536,7 @@ fn what_core_would_compress_or_fetch_is_no_key() {
 }
 
 #[test]
-fn a_leaf_whose_keys_are_none_is_told() {
+fn a_leaf_whose_keys_are_none_is_reported() {
     let (mut pages, mut builder) = (Pages::default(), Builder::new(&text(), Options::default()));
     builder.push(&records(&[(b"a".to_vec(), Tid::new(1, 1)), (b"b".to_vec(), Tid::new(1, 2))]), &mut pages).unwrap();
     builder.finish(&mut pages).unwrap();

@@ -207,7 +207,7 @@ fn check<W: Word>(index: &Index, shape: &KeyShape) -> Result<String, String> {
 
 /// Builds the index again with keys that are bytes. The store has so little memory that there are several runs.
 fn check_bytes(index: &Index, shape: &ByteShape) -> Result<String, String> {
-    let reader = bytes::read::Reader::new(&index.attributes, &index.numbers, shape).unwrap();
+    let reader = bytes::read::ByteKeyReader::new(&index.attributes, &index.numbers, shape).unwrap();
     let (mut store, mut runs) = (Store::new(700_000), Vec::new());
     let mut spill = |store: &mut Store| {
         store.sort().unwrap();

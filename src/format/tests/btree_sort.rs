@@ -123,23 +123,23 @@ proptest! {
     fn merges_runs_that_alternate(
         count in 0usize..4000,
         runs in 1u64..5,
-        stretch in 1u64..80,
+        slice in 1u64..80,
         blocks in vec(1usize..3000, 4),
         kind in 0u64..16,
         seed in any::<u64>(),
     ) {
-        check_alternating::<u64>(entries(count, kind, seed), runs, stretch, &blocks, seed);
-        check_alternating::<u128>(entries(count, kind, seed), runs, stretch, &blocks, seed);
+        check_alternating::<u64>(entries(count, kind, seed), runs, slice, &blocks, seed);
+        check_alternating::<u128>(entries(count, kind, seed), runs, slice, &blocks, seed);
     }
 }
 
-fn check_alternating<W: Word>(mut all: Vec<Entry<W>>, runs: u64, stretch: u64, blocks: &[usize], seed: u64) {
+fn check_alternating<W: Word>(mut all: Vec<Entry<W>>, runs: u64, slice: u64, blocks: &[usize], seed: u64) {
     all.sort();
     let mut parts = vec![Vec::new(); 4];
     let mut run = 0;
     for (entry, i) in all.iter().zip(0u64..) {
         // A change after each entry, or after several.
-        if mix(i ^ seed).is_multiple_of(stretch) {
+        if mix(i ^ seed).is_multiple_of(slice) {
             run = (mix(seed.wrapping_add(i)) % runs) as usize;
         }
         parts[run].push(*entry);
@@ -342,7 +342,7 @@ fn entries_are_bytes() {
 
 proptest! {
     #[test]
-    fn equal_keys_are_judged(
+    fn equal_keys_are_decided(
         keys in vec((0u64..40, any::<bool>()), 0..300),
         sizes in vec(1usize..40, 1..10),
         nulls_equal in any::<bool>(),
@@ -362,22 +362,22 @@ proptest! {
         for entry in &entries {
             expected.entry(entry.key()).or_default().push(entry.tid());
         }
-        let judge = |key: u64, tids: &mut Vec<Tid>, next: Tid| match (key ^ keep) % 4 {
+        let decide = |key: u64, tids: &mut Vec<Tid>, next: Tid| match (key ^ keep) % 4 {
             // Keeps the first one, the last one, all of them, or every other one.
             0 => {}
             1 => *tids = vec![next],
             2 => tids.push(next),
             _ => if tids.pop().is_none() { tids.push(next) },
         };
-        let mut judged = 0;
+        let mut decided = 0;
         for (key, tids) in &mut expected {
             if shape.has_null(*key) && !nulls_equal {
                 continue;
             }
             let mut remain = vec![tids[0]];
             for next in &tids[1..] {
-                judge(*key, &mut remain, *next);
-                judged += 1;
+                decide(*key, &mut remain, *next);
+                decided += 1;
             }
             *tids = remain;
         }
@@ -394,7 +394,7 @@ proptest! {
             rest = tail;
             unique.push(
                 block,
-                |key, tids, next| { calls += 1; judge(key, tids, next); Ok(()) },
+                |key, tids, next| { calls += 1; decide(key, tids, next); Ok(()) },
                 |entries| { passed.extend_from_slice(entries); Ok::<_, ()>(()) },
             ).unwrap();
             if rest.is_empty() {
@@ -403,6 +403,6 @@ proptest! {
         }
         unique.finish(|entries| { passed.extend_from_slice(entries); Ok::<_, ()>(()) }).unwrap();
         prop_assert!(passed == expected);
-        prop_assert_eq!(calls, judged);
+        prop_assert_eq!(calls, decided);
     }
 }

@@ -70,7 +70,8 @@ fn by_csv_core(file: &[u8], style: Style) -> Table {
         let (result, read, written) = reader.read_field(input, &mut value);
         input = &input[read..];
         match result {
-            // An empty input means that the file has ended. No bytes were written: the value fits by its size.
+            // The next call gets an empty input, which means that the file has ended. It returns the last field, if
+            // there is one, and writes no more bytes of it.
             ReadFieldResult::InputEmpty => {
                 assert!(input.is_empty());
                 let (result, _, more) = reader.read_field(&[], &mut value[written..]);

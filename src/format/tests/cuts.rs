@@ -6,22 +6,22 @@ mod dialects;
 use dialects::{dialect, levels};
 use pg_bulk_format::chunk::{BLOCK, Cut, Cutter, Edge};
 use pg_bulk_format::dialect::{Dialect, EndMarker, Eol};
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 use pg_bulk_format::scan::{Needles, Scanner};
 
 /// Cuts the ranges of a file that begins at byte 1000 of a larger one, behind its 7th line.
 fn cuts(d: &Dialect, eol: Eol, file: &[u8]) -> Vec<Cut> {
-    let mut edge = Edge::at(Place { eol, offset: 1000, lines: 7 });
+    let mut edge = Edge::at(RecordStart { eol, offset: 1000, lines: 7 });
     let mut offset = 1000;
     let all = levels().into_iter().map(|level| {
         let cutter = Cutter::new(d, Scanner::new(Needles::new(d, eol).unwrap(), level));
-        let cut = |stretch: &[u8]| {
-            let cut = cutter.cut(stretch, &cutter.survey(stretch), offset, edge);
-            (edge, offset) = (cut.edge, offset + stretch.len() as u64);
+        let cut = |range: &[u8]| {
+            let cut = cutter.cut(range, &cutter.survey(range), offset, edge);
+            (edge, offset) = (cut.edge, offset + range.len() as u64);
             cut
         };
         let cuts: Vec<Cut> = file.chunks(BLOCK).map(cut).collect();
-        (edge, offset) = (Edge::at(Place { eol, offset: 1000, lines: 7 }), 1000);
+        (edge, offset) = (Edge::at(RecordStart { eol, offset: 1000, lines: 7 }), 1000);
         cuts
     });
     let all: Vec<Vec<Cut>> = all.collect();
@@ -38,7 +38,7 @@ fn text() -> Dialect {
 }
 
 /// Offset behind the last record, number of records, start of the record at the next edge, lines before it.
-fn said(cut: &Cut) -> (Option<usize>, u64, u64, u64) {
+fn summary(cut: &Cut) -> (Option<usize>, u64, u64, u64) {
     (cut.end, cut.most_records, cut.edge.record, cut.edge.lines_before_record)
 }
 
@@ -47,21 +47,21 @@ fn a_cut_is_behind_the_last_line_end() {
     let file = [&b"1\n2\n"[..], &[b'x'; 70], b"\n\n3"].concat();
     for d in [text(), csv(EndMarker::Until17)] {
         let cuts = cuts(&d, Eol::Nl, &file);
-        assert_eq!(said(&cuts[0]), (Some(4), 2, 1004, 9));
-        assert_eq!(said(&cuts[1]), (Some(12), 2, 1076, 11));
-        assert_eq!(cuts[1].edge.place(Eol::Nl), Place { eol: Eol::Nl, offset: 1076, lines: 11 });
+        assert_eq!(summary(&cuts[0]), (Some(4), 2, 1004, 9));
+        assert_eq!(summary(&cuts[1]), (Some(12), 2, 1076, 11));
+        assert_eq!(cuts[1].edge.place(Eol::Nl), RecordStart { eol: Eol::Nl, offset: 1076, lines: 11 });
     }
 }
 
 /// A range within a record has no record end; the lines in it count where the record ends.
 #[test]
-fn a_record_may_be_longer_than_a_stretch() {
+fn a_record_may_be_longer_than_a_chunk() {
     let file = [&b"1\n\""[..], &b"x\n".repeat(80), b"\"\n2\n"].concat();
     let cuts = cuts(&csv(EndMarker::Until17), Eol::Nl, &file);
-    assert_eq!(said(&cuts[0]), (Some(2), 1, 1002, 8));
-    assert_eq!(said(&cuts[1]), (None, 0, 1002, 8));
+    assert_eq!(summary(&cuts[0]), (Some(2), 1, 1002, 8));
+    assert_eq!(summary(&cuts[1]), (None, 0, 1002, 8));
     // Two records, and the lines in one of them.
-    assert_eq!(said(&cuts[2]), (Some(39), 82, 1167, 90));
+    assert_eq!(summary(&cuts[2]), (Some(39), 82, 1167, 90));
 }
 
 /// The state at an edge: whether it is in quotes, whether the byte behind it is escaped, and whether half a line end is
@@ -91,12 +91,12 @@ fn edges_carry_what_crosses_them() {
 /// A carriage return at the edge is a line before it, because the count in CSV is one of bytes. The next record's start
 /// stays.
 #[test]
-fn a_line_end_in_two_stretches_counts_once() {
+fn a_line_end_in_two_ranges_counts_once() {
     let file = [&[b'x'; BLOCK - 1], &b"\r\ny\r\n"[..]].concat();
     for d in [text(), csv(EndMarker::Until17)] {
         let cuts = cuts(&d, Eol::CrNl, &file);
-        assert_eq!(said(&cuts[0]), (None, 0, 1000, 7));
-        assert_eq!(said(&cuts[1]), (Some(4), 2, 1068, 9));
+        assert_eq!(summary(&cuts[0]), (None, 0, 1000, 7));
+        assert_eq!(summary(&cuts[1]), (Some(4), 2, 1068, 9));
     }
 }
 

@@ -124,7 +124,7 @@ proptest! {
         eol in prop::sample::select(&EOLS),
         size in 1usize..300,
     ) {
-        // The text format reserves some of these delimiters, and its escapes differ from those of the parts.
+        // The text format does not allow some of these delimiters. Nor does `piece` write its escapes.
         let delimiter = if kind == 3 { "||" } else { LONG[which] };
         // A newline within quotes is one more line; the kind of line end does not matter here.
         let eol = if kind < 2 { Eol::Nl } else { eol };

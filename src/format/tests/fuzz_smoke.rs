@@ -172,9 +172,9 @@ fn reader() {
 }
 
 #[test]
-fn stretches() {
+fn chunks() {
     for seed in 0..INPUTS {
-        fuzz::stretches::run(&file(&mut Random(seed), fuzz::stretches::HEAD, 250));
+        fuzz::chunks::run(&file(&mut Random(seed), fuzz::chunks::HEAD, 250));
     }
 }
 
@@ -395,7 +395,7 @@ fn corpus() {
         ("reader", fuzz::reader::run),
         ("scan", fuzz::scan::run),
         ("sniff", fuzz::sniff::run),
-        ("stretches", fuzz::stretches::run),
+        ("chunks", fuzz::chunks::run),
     ];
     for (name, run) in targets {
         let directory = format!("{}/../../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));

@@ -181,7 +181,7 @@ proptest! {
 }
 
 #[test]
-fn places_are_told_and_read_back() {
+fn places_are_reported_and_read_back() {
     let pages = if cfg!(miri) { 4 } else { 64 };
     let mut batch = PageBatch::new(pages, 0, true).unwrap();
     let tuples: Vec<_> = (0..pages * 300).map(|i| tuple(i, 30 + i % 60)).collect();

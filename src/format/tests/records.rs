@@ -5,7 +5,7 @@ mod dialects;
 use dialects::levels;
 use pg_bulk_format::chunk::BLOCK;
 use pg_bulk_format::dialect::Dialect;
-use pg_bulk_format::naive::stretches::{Plan, in_order, in_stretches};
+use pg_bulk_format::naive::chunks::{Plan, in_chunks, in_order};
 use pg_bulk_format::naive::{self, Cell};
 use pg_bulk_format::reader::{ReadError, Settings};
 use pg_bulk_format::scan::Level;
@@ -33,7 +33,7 @@ fn check(length: usize, data: &[u8], sizes: &[usize], first: usize, resume: Opti
         }
         let plan = Plan { settings: settings(length, 50, level), first, len: BLOCK, room: 7, readers: 2, resume };
         let whole = in_order(&plan.settings, data);
-        assert_eq!(in_stretches(&plan, data), whole, "{length} {}", data.len());
+        assert_eq!(in_chunks(&plan, data), whole, "{length} {}", data.len());
         let found = (whole.rows, whole.failure.map(|failure| (failure.number, failure.error)));
         assert_eq!(found, expected);
     }

@@ -9,24 +9,24 @@ use pg_bulk_format::scan::{Carry, CutState, Level, Needles, Scanner};
 use proptest::prelude::*;
 
 fn check_cuts(d: &Dialect, eol: Eol, file: &[u8], len: usize) {
-    check_stretches(d, eol, &file.chunks(len).collect::<Vec<_>>());
+    check_ranges(d, eol, &file.chunks(len).collect::<Vec<_>>());
 }
 
 /// Checks each range of a file, behind the bytes before it, and alone.
-fn check_stretches(d: &Dialect, eol: Eol, stretches: &[&[u8]]) {
+fn check_ranges(d: &Dialect, eol: Eol, ranges: &[&[u8]]) {
     for level in levels() {
         let scanner = Scanner::new(Needles::new(d, eol).unwrap(), level);
         let mut carry = Carry::default();
-        for (number, stretch) in stretches.iter().enumerate() {
-            let survey = scanner.survey(stretch);
-            assert_eq!(scanner.is_plain(&survey), stretch.iter().all(|byte| (1..128).contains(byte)));
-            assert!(scanner.has_backslash(&survey) || !stretch.contains(&b'\\'));
+        for (number, range) in ranges.iter().enumerate() {
+            let survey = scanner.survey(range);
+            assert_eq!(scanner.is_plain(&survey), range.iter().all(|byte| (1..128).contains(byte)));
+            assert!(scanner.has_backslash(&survey) || !range.contains(&b'\\'));
             let mut next = carry;
             for before in [Carry::default(), carry] {
                 let mut expected = CutState::behind(before);
-                scanner.cut(stretch, &mut expected);
-                let found = scanner.cut_surveyed(stretch, &survey, before);
-                assert_eq!(found, expected, "{level:?} {eol:?} {number}, {d:?} {:?}", shown(&stretches.concat()));
+                scanner.cut(range, &mut expected);
+                let found = scanner.cut_surveyed(range, &survey, before);
+                assert_eq!(found, expected, "{level:?} {eol:?} {number}, {d:?} {:?}", shown(&ranges.concat()));
                 next = expected.carry();
             }
             carry = next;
@@ -147,7 +147,7 @@ fn an_escape_far_from_the_end() {
                     let end = line_end(eol);
                     let behind =
                         [taken, end, &[d.quote], end, &[b'x'; 5000], &[d.quote], end, b"y", end, b"z"].concat();
-                    check_stretches(&d, eol, &[&before, &behind]);
+                    check_ranges(&d, eol, &[&before, &behind]);
                 }
             }
         }

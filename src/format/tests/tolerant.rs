@@ -6,7 +6,7 @@ mod dialects;
 use dialects::{dialect, levels};
 use pg_bulk_format::dialect::{Dialect, EndMarker, Eol};
 use pg_bulk_format::line::{LineError, skip_line};
-use pg_bulk_format::naive::tolerant::{Said, lines, read_in_pieces};
+use pg_bulk_format::naive::tolerant::{LineResult, lines, read_in_pieces};
 use pg_bulk_format::reader::{ReadError, Reader, Settings};
 use pg_bulk_format::scan::Level;
 use proptest::prelude::*;
@@ -42,7 +42,7 @@ fn odd() -> Dialect {
 }
 
 /// Returns the lines, which must be equal at every level and with reads of these sizes.
-fn said(d: &Dialect, data: &[u8], limit: usize, sizes: &[usize]) -> Vec<Said> {
+fn said(d: &Dialect, data: &[u8], limit: usize, sizes: &[usize]) -> Vec<LineResult> {
     let expected = lines(d, limit, data);
     for level in levels() {
         for &size in sizes {
@@ -58,12 +58,12 @@ fn said(d: &Dialect, data: &[u8], limit: usize, sizes: &[usize]) -> Vec<Said> {
 /// A line, or the number of one and its error.
 type Short<'a, E> = Result<&'a str, (u64, E)>;
 
-fn short(said: &[Said]) -> Vec<Short<'_, ReadError>> {
+fn short(said: &[LineResult]) -> Vec<Short<'_, ReadError>> {
     let text = |line| std::str::from_utf8(line).unwrap();
     said.iter()
         .map(|said| match said {
-            Said::Row(row) => Ok(text(&row.line)),
-            Said::Wrong { error, number, .. } => Err((*number, *error)),
+            LineResult::Row(row) => Ok(text(&row.line)),
+            LineResult::Wrong { error, number, .. } => Err((*number, *error)),
         })
         .collect()
 }
@@ -145,7 +145,7 @@ fn a_wrong_line_without_an_end_is_too_long() {
             assert_eq!(found.len(), 2, "{d:?}");
             let end = ReadError::TooLong { containing: 0, more: 65536 - first.len() as u64 };
             assert!(
-                matches!(&found[1], Said::Wrong { error, line: None, .. } if *error == end),
+                matches!(&found[1], LineResult::Wrong { error, line: None, .. } if *error == end),
                 "{d:?} {:?}",
                 found[1]
             );
@@ -164,7 +164,8 @@ fn the_longest_line() {
                 let data = [b"1", eol, &line, eol, b"2", eol].concat();
                 let found = said(&d, &data, LIMIT, &[5000, 1 << 20]);
                 assert_eq!(found.len(), if fits { 3 } else { 2 });
-                let is_too_long = |said: &Said| matches!(said, Said::Wrong { error: ReadError::TooLong { .. }, .. });
+                let is_too_long =
+                    |said: &LineResult| matches!(said, LineResult::Wrong { error: ReadError::TooLong { .. }, .. });
                 assert_eq!(found.iter().any(is_too_long), !fits);
             }
         }

@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "datums are addresses")]
 
 use pg_bulk_format::tuple::{
-    Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Source, Stamp, TOAST_TUPLE_THRESHOLD,
+    Attribute, ColumnForm, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD,
 };
 use proptest::prelude::*;
 
@@ -15,11 +15,11 @@ use proptest::prelude::*;
 enum Value {
     Null,
     Word(u64),
-    Bytes(Kind, Box<[u8]>),
+    Bytes(VarlenaForm, Box<[u8]>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum VarlenaForm {
     NoVarlena,
     /// With a header of four bytes.
     Long,
@@ -56,18 +56,18 @@ fn form<'b>(row: &[(Attribute, Value)], stamp: Stamp, limit: usize, buffer: &'b 
 fn long(bytes: &[u8]) -> Value {
     let size = bytes.len() as u32 + 4;
     let header = if cfg!(target_endian = "big") { size.to_be_bytes() } else { (size * 4).to_le_bytes() };
-    Value::Bytes(Kind::Long, [&header, bytes].concat().into())
+    Value::Bytes(VarlenaForm::Long, [&header, bytes].concat().into())
 }
 
 fn compressed(bytes: &[u8]) -> Value {
     let size = bytes.len() as u32 + 4;
     let header =
         if cfg!(target_endian = "big") { (size + 0x4000_0000).to_be_bytes() } else { (size * 4 + 2).to_le_bytes() };
-    Value::Bytes(Kind::Compressed, [&header, bytes].concat().into())
+    Value::Bytes(VarlenaForm::Compressed, [&header, bytes].concat().into())
 }
 
 fn short(bytes: &[u8]) -> Value {
-    Value::Bytes(Kind::Short, short_bytes(bytes).into())
+    Value::Bytes(VarlenaForm::Short, short_bytes(bytes).into())
 }
 
 fn short_bytes(bytes: &[u8]) -> Vec<u8> {
@@ -80,7 +80,7 @@ fn external(tag: u8) -> Value {
     let mut pointer = vec![0xee; if tag == 18 { 18 } else { 10 }];
     pointer[0] = if cfg!(target_endian = "big") { 0x80 } else { 0x01 };
     pointer[1] = tag;
-    Value::Bytes(Kind::External, pointer.into())
+    Value::Bytes(VarlenaForm::External, pointer.into())
 }
 
 /// Forms a tuple; `None` if a value is external.
@@ -101,9 +101,9 @@ fn twin(row: &[(Attribute, Value)], stamp: Stamp) -> Option<Vec<u8>> {
                     infomask |= 2;
                 }
                 match kind {
-                    Kind::External => return None,
-                    Kind::Long if attribute.packable && bytes.len() <= 130 => (short_bytes(&bytes[4..]), false),
-                    Kind::Short => (bytes.to_vec(), false),
+                    VarlenaForm::External => return None,
+                    VarlenaForm::Long if attribute.packable && bytes.len() <= 130 => (short_bytes(&bytes[4..]), false),
+                    VarlenaForm::Short => (bytes.to_vec(), false),
                     // C strings are not aligned.
                     _ => (bytes.to_vec(), attribute.len != -2),
                 }
@@ -146,7 +146,8 @@ fn check(row: &[(Attribute, Value)], stamp: Stamp, limit: usize, formed: Formed)
             Some(tuple) => assert!(tuple.len() > limit),
             None => {
                 // The columns before the external value are too big, except that the bitmap may have another size.
-                let external = |(_, value): &(Attribute, Value)| matches!(value, Value::Bytes(Kind::External, _));
+                let external =
+                    |(_, value): &(Attribute, Value)| matches!(value, Value::Bytes(VarlenaForm::External, _));
                 let before = &row[..row.iter().position(external).unwrap()];
                 assert!(twin(before, stamp).unwrap().len() + 8 > limit);
             }
@@ -188,10 +189,12 @@ fn value_of(attribute: Attribute, big: bool) -> BoxedStrategy<Value> {
         ]
         .boxed(),
         -2 => some_bytes(0usize..50)
-            .prop_map(|bytes| Value::Bytes(Kind::NoVarlena, [&bytes[..], &[0]].concat().into()))
+            .prop_map(|bytes| Value::Bytes(VarlenaForm::NoVarlena, [&bytes[..], &[0]].concat().into()))
             .boxed(),
         _ if attribute.by_value => any::<u64>().prop_map(Value::Word).boxed(),
-        len => some_bytes(Just(len as usize)).prop_map(|bytes| Value::Bytes(Kind::NoVarlena, bytes.into())).boxed(),
+        len => {
+            some_bytes(Just(len as usize)).prop_map(|bytes| Value::Bytes(VarlenaForm::NoVarlena, bytes.into())).boxed()
+        }
     }
 }
 
@@ -280,10 +283,10 @@ fn value(row: &[(Attribute, Value)], other: &[u8; 23], buffer: &mut FormBuffer) 
     let values: Vec<u64> = row.iter().map(|(_, v)| if matches!(v, Value::Null) { 0 } else { v.datum() }).collect();
     let nulls: Vec<bool> = row.iter().map(|(_, value)| matches!(value, Value::Null)).collect();
     let layout = Layout::of_values(&attributes, other).unwrap();
-    let sources = vec![Source::Exact; row.len()];
+    let column_forms = vec![ColumnForm::Exact; row.len()];
     // SAFETY: the values are those of the attributes, and live until the end of the test; the buffer has `size` bytes.
     unsafe {
-        let value = layout.form_value(&sources, values.as_ptr(), nulls.as_ptr(), buffer)?;
+        let value = layout.form_value(&column_forms, values.as_ptr(), nulls.as_ptr(), buffer)?;
         assert!(value.addr().is_multiple_of(8));
         let size = value.cast::<u32>().read();
         let size = if cfg!(target_endian = "big") { size } else { size >> 2 } as usize;
@@ -384,7 +387,7 @@ fn limits_are_exact() {
         }
     }
     // Many small attributes: each is checked before it is written.
-    let fixed = (attribute(100, 1, false, false), Value::Bytes(Kind::NoVarlena, vec![1; 100].into()));
+    let fixed = (attribute(100, 1, false, false), Value::Bytes(VarlenaForm::NoVarlena, vec![1; 100].into()));
     for column in [(text, long(&[b'x'; 126])), (text, short(&[b'x'; 126])), fixed] {
         assert_eq!(form(&vec![column; 1600], STAMP, MAX_TUPLE_SIZE, &mut buffer), Formed::TooBig);
     }

@@ -1,7 +1,7 @@
 //! Writes one attribute of a tuple behind the ones before it.
 //!
-//! fill_val (heaptuple.c) derives the steps from the catalog for each value. Here a [`Column`] holds them, derived once
-//! per table, as far as they do not depend on the value. The rest depends on a varlena's first byte.
+//! fill_val (heaptuple.c) derives the steps from the catalog for each value. Here a [`StoredColumn`] holds them,
+//! derived once per table, as far as they do not depend on the value. The rest depends on a varlena's first byte.
 //!
 //! Most values are short, and a call of memcpy takes longer than copying them. So a value is copied with two
 //! overlapping moves if they are long enough.
@@ -12,7 +12,7 @@ use super::Attribute;
 
 /// How an attribute is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AttributeForm {
     /// By value, and not longer than its alignment, so that a store of 8 bytes reaches the next multiple of 8.
     ByValue,
     /// By value, and longer than its alignment.
@@ -28,8 +28,8 @@ pub(super) enum Kind {
 
 /// The storage of an attribute, in the form that writing needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
-    pub(super) kind: Kind,
+pub(super) struct StoredColumn {
+    pub(super) kind: AttributeForm,
     /// Alignment minus one.
     pub(super) mask: u8,
     /// By value: number of bits of a datum that are not stored.
@@ -49,35 +49,35 @@ pub(super) enum Stop {
 /// Number of bytes behind an attribute, minus one, that writing the attribute may overwrite.
 pub(super) const SLACK: usize = 64;
 
-impl Column {
+impl StoredColumn {
     pub(super) fn new(attribute: &Attribute) -> Option<Self> {
         let Attribute { len, align, by_value, packable } = *attribute;
         if !matches!(align, 1 | 2 | 4 | 8) {
             return None;
         }
         let kind = match len {
-            1 | 2 | 4 | 8 if by_value && len <= i16::from(align) => Kind::ByValue,
-            1 | 2 | 4 | 8 if by_value => Kind::ByValueLoose,
-            1.. if !by_value => Kind::Fixed,
-            -1 if !by_value && packable => Kind::Packable,
-            -1 if !by_value => Kind::Plain,
-            -2 if !by_value => Kind::Cstring,
+            1 | 2 | 4 | 8 if by_value && len <= i16::from(align) => AttributeForm::ByValue,
+            1 | 2 | 4 | 8 if by_value => AttributeForm::ByValueLoose,
+            1.. if !by_value => AttributeForm::Fixed,
+            -1 if !by_value && packable => AttributeForm::Packable,
+            -1 if !by_value => AttributeForm::Plain,
+            -2 if !by_value => AttributeForm::Cstring,
             _ => return None,
         };
         let len = len.max(0) as u16;
         Some(Self { kind, mask: align - 1, shift: if by_value { 64 - 8 * len as u8 } else { 0 }, len, offset: 0 })
     }
 
-    /// Whether it has variable width in the sense of HEAP_HASVARWIDTH.
+    /// Whether the column has variable width in the sense of HEAP_HASVARWIDTH.
     #[inline(always)]
     pub(super) fn varying(self) -> bool {
-        matches!(self.kind, Kind::Packable | Kind::Plain | Kind::Cstring)
+        matches!(self.kind, AttributeForm::Packable | AttributeForm::Plain | AttributeForm::Cstring)
     }
 
     /// Upper bound of the bytes of a column whose length is not checked before it is written.
     pub(super) fn align_and_width(&self) -> usize {
         match self.kind {
-            Kind::ByValue | Kind::ByValueLoose => usize::from(self.mask) + usize::from(self.len),
+            AttributeForm::ByValue | AttributeForm::ByValueLoose => usize::from(self.mask) + usize::from(self.len),
             _ => 0,
         }
     }
@@ -93,13 +93,13 @@ impl Column {
         let mask = usize::from(self.mask);
         let len = usize::from(self.len);
         match self.kind {
-            Kind::ByValue => {
+            AttributeForm::ByValue => {
                 let at = (at + mask) & !mask;
                 // SAFETY: 8 bytes are within the slack.
                 unsafe { tuple.add(at).cast::<u64>().write_unaligned(self.first_bytes(value)) };
                 Ok(at + len)
             }
-            Kind::ByValueLoose => {
+            AttributeForm::ByValueLoose => {
                 let at = (at + mask) & !mask;
                 // SAFETY: 16 bytes are within the slack.
                 unsafe {
@@ -108,12 +108,12 @@ impl Column {
                 }
                 Ok(at + len)
             }
-            Kind::Packable | Kind::Plain => {
+            AttributeForm::Packable | AttributeForm::Plain => {
                 let from: *const u8 = ptr::with_exposed_provenance(value as usize);
                 // SAFETY: the value is a varlena, with as many bytes as its header says.
                 unsafe {
                     let (at, size) = match Varlena::read(from) {
-                        Varlena::Long(size) if size <= LONGEST_TO_SHORTEN && self.kind == Kind::Packable => {
+                        Varlena::Long(size) if size <= LONGEST_TO_SHORTEN && self.kind == AttributeForm::Packable => {
                             return put_shortened(from, size, tuple, at, limit);
                         }
                         Varlena::Long(size) | Varlena::Compressed(size) => ((at + mask) & !mask, size),
@@ -123,14 +123,14 @@ impl Column {
                     put_bytes(from, size, tuple, at, limit)
                 }
             }
-            Kind::Cstring => {
+            AttributeForm::Cstring => {
                 let from: *const u8 = ptr::with_exposed_provenance(value as usize);
                 // SAFETY: the value is a C string.
                 let bytes = unsafe { std::ffi::CStr::from_ptr(from.cast()) }.to_bytes_with_nul().len();
                 // SAFETY: it has that many bytes.
                 unsafe { put_bytes(from, bytes, tuple, at, limit) }
             }
-            Kind::Fixed => {
+            AttributeForm::Fixed => {
                 // SAFETY: the value has as many bytes as its type.
                 unsafe {
                     put_bytes(ptr::with_exposed_provenance(value as usize), len, tuple, (at + mask) & !mask, limit)

@@ -7,14 +7,14 @@
 
 use std::slice;
 
-use super::column::{Column, Kind, LONGEST_TO_SHORTEN, SLACK, Stop, clear_behind, short_header};
+use super::column::{AttributeForm, LONGEST_TO_SHORTEN, SLACK, Stop, StoredColumn, clear_behind, short_header};
 use super::{FormBuffer, Formed, HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, T_HOFF, T_INFOMASK, TUPLE_HEADER};
 use super::{any_null, max_align, present};
 use crate::raw;
 
 /// The form of a column's values in rows that were decoded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ColumnForm {
     /// Datums as the server has them.
     Exact,
     /// Addresses of varlenas with a header of four bytes, not compressed. [`SLACK`](crate::arena::SLACK) bytes can be
@@ -34,18 +34,18 @@ impl Layout {
     /// Forms the tuple of a row, as [`Layout::form`] does.
     ///
     /// # Safety
-    /// As [`Layout::form`], except that the values have the forms in `sources`, one for each attribute.
+    /// As [`Layout::form`], except that the values have the forms in `column_forms`, one for each attribute.
     #[inline]
     pub unsafe fn form_decoded<'b>(
         &self,
-        sources: &[Source],
+        column_forms: &[ColumnForm],
         values: *const u64,
         nulls: *const bool,
         out: &'b mut FormBuffer,
     ) -> Formed<'b> {
         let tuple = out.reserve(self.capacity);
         // SAFETY: this function's contract covers values and nulls; `tuple` points to `capacity` bytes.
-        match unsafe { self.put_decoded(sources, values, nulls, tuple) } {
+        match unsafe { self.put_decoded(column_forms, values, nulls, tuple) } {
             // SAFETY: the buffer's words are initialised, and the tuple has been written into them.
             Ok(length) if length <= self.limit => Formed::Tuple(unsafe { slice::from_raw_parts(tuple, length) }),
             Ok(_) | Err(Stop::TooBig) => Formed::TooBig,
@@ -58,7 +58,7 @@ impl Layout {
     #[inline(always)]
     unsafe fn put_decoded(
         &self,
-        sources: &[Source],
+        column_forms: &[ColumnForm],
         values: *const u64,
         nulls: *const bool,
         tuple: *mut u8,
@@ -80,12 +80,12 @@ impl Layout {
         }
         let mut at = hoff;
         let mut varying = false;
-        for (i, (column, &source)) in self.columns.iter().zip(sources).enumerate() {
+        for (i, (column, &column_form)) in self.columns.iter().zip(column_forms).enumerate() {
             // SAFETY: there is a value and a null for each column; `at` is the end of the written bytes.
             unsafe {
                 let null = *nulls.add(i);
                 varying |= column.varying() & !null;
-                at = column.put_decoded(source, *values.add(i), null, tuple, at, self.limit)?;
+                at = column.put_decoded(column_form, *values.add(i), null, tuple, at, self.limit)?;
             }
         }
         if has_null {
@@ -101,15 +101,15 @@ impl Layout {
     }
 }
 
-impl Column {
-    /// As [`Column::put`]; a NULL leaves zeros at the start of the next value.
+impl StoredColumn {
+    /// As [`StoredColumn::put`]; a NULL leaves zeros at the start of the next value.
     ///
     /// # Safety
-    /// As [`Column::put`], and the value has the form `source`.
+    /// As [`StoredColumn::put`], and the value has the form `column_form`.
     #[inline(always)]
     unsafe fn put_decoded(
         self,
-        source: Source,
+        column_form: ColumnForm,
         value: u64,
         null: bool,
         tuple: *mut u8,
@@ -117,8 +117,8 @@ impl Column {
         limit: usize,
     ) -> Result<usize, Stop> {
         let keep = usize::from(null).wrapping_sub(1);
-        match (self.kind, source) {
-            (Kind::ByValue, _) => {
+        match (self.kind, column_form) {
+            (AttributeForm::ByValue, _) => {
                 let mask = usize::from(self.mask);
                 let aligned = (at + mask) & !mask;
                 // SAFETY: 8 bytes are within the slack.
@@ -127,7 +127,7 @@ impl Column {
                 }
                 Ok(at + ((aligned + usize::from(self.len) - at) & keep))
             }
-            (Kind::Packable, Source::Raw) => {
+            (AttributeForm::Packable, ColumnForm::Raw) => {
                 let (from, len) = raw::unpack(value);
                 if len <= SLACK {
                     // SAFETY: this function's contract covers the bytes; `at` is not behind the limit.
@@ -136,12 +136,12 @@ impl Column {
                 // SAFETY: `from` points to `len` bytes.
                 unsafe { put_raw(from, len, len + 4 <= LONGEST_TO_SHORTEN, usize::from(self.mask), tuple, at, limit) }
             }
-            (Kind::Plain, Source::Raw) if !null => {
+            (AttributeForm::Plain, ColumnForm::Raw) if !null => {
                 let (from, len) = raw::unpack(value);
                 // SAFETY: `from` points to `len` bytes.
                 unsafe { put_raw(from, len, false, usize::from(self.mask), tuple, at, limit) }
             }
-            (Kind::Packable, Source::Padded) => {
+            (AttributeForm::Packable, ColumnForm::Padded) => {
                 let from: *const u8 = std::ptr::with_exposed_provenance(value as usize);
                 // SAFETY: this function's contract covers the header of four bytes and the readable bytes behind it.
                 unsafe {

@@ -4,7 +4,7 @@
 //! of such a tuple may be wrong, and the stored bytes are read for years. So all attributes are walked, and the tuple
 //! must end at the end of the last one. The walk only reads the header of each varlena.
 
-use super::column::{Column, Kind, LONGEST_TO_SHORTEN, Varlena};
+use super::column::{AttributeForm, LONGEST_TO_SHORTEN, StoredColumn, Varlena};
 use super::{HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, T_HOFF, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER, max_align};
 
 /// HEAP_NATTS_MASK
@@ -78,7 +78,7 @@ impl Layout {
     }
 }
 
-impl Column {
+impl StoredColumn {
     /// Returns the end of the value behind the attributes that end at `at`. The value must be inline and must not end
     /// behind `end`.
     ///
@@ -89,8 +89,10 @@ impl Column {
         let mask = usize::from(self.mask);
         let aligned = (at + mask) & !mask;
         let after = match self.kind {
-            Kind::ByValue | Kind::ByValueLoose | Kind::Fixed => aligned + usize::from(self.len),
-            Kind::Packable | Kind::Plain => {
+            AttributeForm::ByValue | AttributeForm::ByValueLoose | AttributeForm::Fixed => {
+                aligned + usize::from(self.len)
+            }
+            AttributeForm::Packable | AttributeForm::Plain => {
                 // att_align_pointer (tupmacs.h): a header of one byte is never zero, but padding is. SAFETY: before the
                 // end.
                 let is_short = at < end && unsafe { *tuple.add(at) } != 0;
@@ -108,7 +110,9 @@ impl Column {
                 match unsafe { Varlena::read(tuple.add(start)) } {
                     Varlena::Short(size) => start + size,
                     // A table would store it with a header of one byte (fill_val, heaptuple.c).
-                    Varlena::Long(4..=LONGEST_TO_SHORTEN) if self.kind == Kind::Packable => return Err(Unfit::Apart),
+                    Varlena::Long(4..=LONGEST_TO_SHORTEN) if self.kind == AttributeForm::Packable => {
+                        return Err(Unfit::Apart);
+                    }
                     // A header of four bytes must be aligned.
                     Varlena::Long(size) | Varlena::Compressed(size) if size >= 4 && start == aligned => {
                         start.checked_add(size).ok_or(Unfit::Malformed)?
@@ -118,7 +122,7 @@ impl Column {
                 }
             }
             // No table has a C string.
-            Kind::Cstring => return Err(Unfit::Apart),
+            AttributeForm::Cstring => return Err(Unfit::Apart),
         };
         if after <= end { Ok(after) } else { Err(Unfit::Malformed) }
     }

@@ -12,7 +12,7 @@
 //! one value that the server has made is used for all of them.
 
 use super::given::NATTS;
-use super::{Attribute, FormBuffer, Formed, HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, MAX_TUPLE_SIZE, Source, Stamp};
+use super::{Attribute, ColumnForm, FormBuffer, Formed, HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, MAX_TUPLE_SIZE, Stamp};
 use super::{T_HOFF, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER};
 
 impl Layout {
@@ -46,13 +46,15 @@ impl Layout {
     #[inline]
     pub unsafe fn form_value(
         &self,
-        sources: &[Source],
+        column_forms: &[ColumnForm],
         values: *const u64,
         nulls: *const bool,
         out: &mut FormBuffer,
     ) -> Option<*mut u8> {
         // SAFETY: this function has the contract of `form_decoded`.
-        let Formed::Tuple(tuple) = (unsafe { self.form_decoded(sources, values, nulls, out) }) else { return None };
+        let Formed::Tuple(tuple) = (unsafe { self.form_decoded(column_forms, values, nulls, out) }) else {
+            return None;
+        };
         let size = tuple.len() as u32;
         let value: *mut u8 = out.words.as_mut_ptr().cast();
         // SET_VARSIZE (varatt.h)

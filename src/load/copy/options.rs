@@ -7,10 +7,10 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgList, pg_sys};
 
-use crate::load::insert_select::judge::{Answer, no};
+use crate::load::insert_select::eligibility::{Answer, no};
 use crate::load::options::LoadOptions;
 use crate::pg::compat;
-use crate::pg::option_value::Value;
+use crate::pg::option_value::OptionValue;
 use crate::pg::source::Location;
 
 /// The options of a statement, and the same options as bytes of JSON, for workers. Guarded.
@@ -20,7 +20,7 @@ use crate::pg::source::Location;
 pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions, Vec<u8>)> {
     // SAFETY: this function's contract covers the statement; lists have nodes of the types that the grammar makes.
     unsafe {
-        let mut values: Vec<(String, Value)> = vec![("compression".into(), Value::Text(b"none".to_vec()))];
+        let mut values: Vec<(String, OptionValue)> = vec![("compression".into(), OptionValue::Text(b"none".to_vec()))];
         for element in PgList::<pg_sys::DefElem>::from_pg(statement.options).iter_ptr() {
             let name = CStr::from_ptr((*element).defname).to_string_lossy().into_owned();
             if values.iter().any(|(other, _)| *other == name) {
@@ -30,11 +30,11 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions,
             values.push((name, value));
         }
         if !statement.attlist.is_null() {
-            values.push(("columns".into(), Value::List(names(statement.attlist)?)));
+            values.push(("columns".into(), OptionValue::List(names(statement.attlist)?)));
         }
         let path = statement.filename.as_ref().map_or(c"", |name| CStr::from_ptr(name)).to_owned();
         if statement.is_program {
-            values.push(("program".into(), Value::Text(b"true".to_vec())));
+            values.push(("program".into(), OptionValue::Text(b"true".to_vec())));
         }
         let Ok(mut options) = LoadOptions::of_values(path, &values) else {
             return no("The options make no sense.");
@@ -45,7 +45,7 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions,
         if statement.filename.is_null() {
             options.location = Location::Client(0);
         }
-        options.settle_for_copy();
+        options.adapt_to_copy();
         Ok((options, json(&values)))
     }
 }
@@ -54,8 +54,8 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions,
 ///
 /// # Safety
 /// A node of the grammar, or null.
-unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<Value> {
-    let text = |bytes: &[u8]| Ok(Value::Text(bytes.to_vec()));
+unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<OptionValue> {
+    let text = |bytes: &[u8]| Ok(OptionValue::Text(bytes.to_vec()));
     // SAFETY: this function's contract covers the node; tags give the node types.
     unsafe {
         let string = string_of(node);
@@ -87,7 +87,7 @@ unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<Value> {
                 {
                     return no("An option names a column twice.");
                 }
-                Ok(Value::List(names))
+                Ok(OptionValue::List(names))
             }
             "default" if !compat::COPY_HAS_DEFAULT => no("There is no such option."),
             "format" | "delimiter" | "null" | "quote" | "escape" | "encoding" | "default" => match string {
@@ -141,7 +141,7 @@ unsafe fn names(list: *mut pg_sys::List) -> Answer<Vec<CString>> {
 }
 
 /// Options as a JSON object, in the server's encoding.
-fn json(values: &[(String, Value)]) -> Vec<u8> {
+fn json(values: &[(String, OptionValue)]) -> Vec<u8> {
     let mut object = b"{".to_vec();
     for (i, (name, value)) in values.iter().enumerate() {
         if i > 0 {
@@ -150,8 +150,8 @@ fn json(values: &[(String, Value)]) -> Vec<u8> {
         quote(&mut object, name.as_bytes());
         object.push(b':');
         match value {
-            Value::Text(text) => quote(&mut object, text),
-            Value::List(names) => {
+            OptionValue::Text(text) => quote(&mut object, text),
+            OptionValue::List(names) => {
                 object.push(b'[');
                 for (i, name) in names.iter().enumerate() {
                     if i > 0 {

@@ -6,12 +6,12 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{check_for_interrupts, pg_guard, pg_sys};
 
 use super::few::Few;
-use super::{judge, options};
+use super::{eligibility, options};
 use crate::error::OrRaise;
 use crate::guc;
 use crate::load::finish::finish;
-use crate::load::insert_select::judge::{Answer, no};
-use crate::load::target::{Kind, Target};
+use crate::load::insert_select::eligibility::{Answer, no};
+use crate::load::target::{Target, TargetKind};
 use crate::load::where_clause::WhereClause;
 use crate::load::{Load, Writer, load_context, memory_context, obstacle, source, summary, write};
 use crate::pg::source::Location;
@@ -39,7 +39,7 @@ pub unsafe fn begin(
         }
         let Ok(target) = Target::of_open(relation) else { return no("The target is not a table.") };
         target.check_insert(Some(&mapping), clause.rights).or_raise();
-        let locked = judge::of_rows(relation, &options, &clause, &mapping)?;
+        let locked = eligibility::of_rows(relation, &options, &clause, &mapping)?;
         let memory = memory_context();
         let caller = pg_sys::MemoryContextSwitchTo(memory);
         let rows = source::open_rows(relation, &options, Some(&mapping));
@@ -115,7 +115,7 @@ unsafe extern "C-unwind" fn few_of(load: *mut Load) -> Few {
     unsafe {
         // Core's CopyFrom would look up the partitions now, and might find one that was attached during the wait,
         // without an eligibility check. The load has looked them up before the wait, like an ordinary COPY.
-        if (*load).target.kind == Kind::Partitioned {
+        if (*load).target.kind == TargetKind::Partitioned {
             return Few::NONE;
         }
         let few = {

@@ -25,12 +25,12 @@ pub struct Call {
     value: Option<RowValue>,
     /// The row, a virtual tuple.
     slot: *mut pg_sys::TupleTableSlot,
-    known: Cell<Known>,
+    known: Cell<CheckedType>,
 }
 
 /// The type that was checked last.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct CheckedType {
     type_oid: pg_sys::Oid,
     typmod: i32,
     /// Identifier of the type's descriptor, which changes when the type is altered.
@@ -39,10 +39,11 @@ struct Known {
     entry: *const pg_sys::TypeCacheEntry,
 }
 
-impl Known {
-    const NONE: Known = Known { type_oid: pg_sys::InvalidOid, typmod: -1, number: 0, entry: std::ptr::null() };
+impl CheckedType {
+    const NONE: CheckedType =
+        CheckedType { type_oid: pg_sys::InvalidOid, typmod: -1, number: 0, entry: std::ptr::null() };
 
-    /// Is it this type, and unaltered? As in get_cached_rowtype (execExprInterp.c).
+    /// Is this known type the given one, and unaltered since? As in get_cached_rowtype (execExprInterp.c).
     ///
     /// # Safety
     /// A plain frame.
@@ -87,7 +88,7 @@ impl Call {
                 state: pg_sys::ExecInitExpr(row.cast(), std::ptr::null_mut()),
                 value: RowValue::new(row, nothing),
                 slot: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual),
-                known: Cell::new(Known::NONE),
+                known: Cell::new(CheckedType::NONE),
             }
         }
     }
@@ -229,7 +230,7 @@ impl Call {
                     ));
                 }
             }
-            Known { type_oid, typmod, number, entry }
+            CheckedType { type_oid, typmod, number, entry }
         };
         self.known.set(known);
         Ok(())

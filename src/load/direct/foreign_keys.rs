@@ -121,7 +121,7 @@ impl ForeignKeys {
         unsafe { (*self.triggers).triggers.add(number) }
     }
 
-    /// Does it fire AFTER INSERT for each row, in this session? (TriggerEnabled, trigger.c.)
+    /// Does the trigger fire AFTER INSERT for each row, in this session? (TriggerEnabled, trigger.c.)
     fn fires(&self, number: usize) -> bool {
         // SAFETY: the number is below `count`; reads a setting.
         unsafe {

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
 use pg_bulk_format::tuple::{
-    Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Source, Stamp, TOAST_TUPLE_THRESHOLD, Unfit,
+    Attribute, ColumnForm, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD, Unfit,
 };
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -22,7 +22,7 @@ use super::origin::{Origin, Trail};
 use crate::error::{Error, Result};
 use crate::load::memory;
 use crate::pg::append::{Appended, Appender, Traits};
-use crate::pg::baton::Baton;
+use crate::pg::append_lock::AppendLock;
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages, Watch};
@@ -128,36 +128,36 @@ impl Heap {
         arrays: RowArrays,
         origin: Origin,
         form: &mut FormBuffer,
-        baton: &Baton,
+        append_lock: &AppendLock,
     ) -> Result<Added> {
-        self.append_early(baton)?;
+        self.append_early(append_lock)?;
         let mut watch = self.stages.sample();
         // SAFETY: this function's contract covers the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
-        self.add_formed(formed, origin, baton, watch)
+        self.add_formed(formed, origin, append_lock, watch)
     }
 
     /// Adds a row that was decoded in a block. Guarded.
     ///
     /// # Safety
-    /// The arrays have a value for each attribute of the relation, in the form that `sources` names.
+    /// The arrays have a value for each attribute of the relation, in the form that `column_forms` names.
     #[inline]
     pub unsafe fn add_decoded(
         &mut self,
-        sources: &[Source],
+        column_forms: &[ColumnForm],
         arrays: RowArrays,
         origin: Origin,
         form: &mut FormBuffer,
-        baton: &Baton,
+        append_lock: &AppendLock,
     ) -> Result<Added> {
-        self.append_early(baton)?;
+        self.append_early(append_lock)?;
         let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
         let mut watch = self.stages.sample();
         // SAFETY: this function's contract covers the arrays; a datum is a usize.
-        let formed = unsafe { self.layout.form_decoded(sources, values, nulls, form) };
+        let formed = unsafe { self.layout.form_decoded(column_forms, values, nulls, form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
-        self.add_formed(formed, origin, baton, watch)
+        self.add_formed(formed, origin, append_lock, watch)
     }
 
     /// Adds a row if the current page has room for it. Raises nothing.
@@ -209,25 +209,37 @@ impl Heap {
 
     /// Appends the complete pages if there are enough and the append lock is free. Guarded.
     #[inline]
-    fn append_early(&mut self, baton: &Baton) -> Result<()> {
-        if self.batch.complete() >= self.early && baton.is_free() { self.append(baton) } else { Ok(()) }
+    fn append_early(&mut self, append_lock: &AppendLock) -> Result<()> {
+        if self.batch.complete() >= self.early && append_lock.is_free() { self.append(append_lock) } else { Ok(()) }
     }
 
     #[inline]
-    fn add_formed(&mut self, formed: Formed<'_>, origin: Origin, baton: &Baton, mut watch: Watch) -> Result<Added> {
+    fn add_formed(
+        &mut self,
+        formed: Formed<'_>,
+        origin: Origin,
+        append_lock: &AppendLock,
+        mut watch: Watch,
+    ) -> Result<Added> {
         let Formed::Tuple(tuple) = formed else { return Ok(Added::Wide) };
         let place = self.batch.add(tuple);
         self.stages.lap_sample(&mut watch, Stage::Page);
-        self.follow(tuple, place, origin, baton)?;
+        self.follow(tuple, place, origin, append_lock)?;
         Ok(Added::Stored)
     }
 
     /// Notes the tuple position of a tuple. If there was no room, appends the batch and adds the tuple again. Guarded.
     #[inline]
-    fn follow(&mut self, tuple: &[u8], place: Option<(u32, u16)>, origin: Origin, baton: &Baton) -> Result<()> {
+    fn follow(
+        &mut self,
+        tuple: &[u8],
+        place: Option<(u32, u16)>,
+        origin: Origin,
+        append_lock: &AppendLock,
+    ) -> Result<()> {
         let mut place = place;
         if place.is_none() {
-            self.append(baton)?;
+            self.append(append_lock)?;
             // The batch has room now, because a tuple is shorter than a page.
             place = self.batch.add(tuple);
         }
@@ -253,7 +265,12 @@ impl Heap {
     ///
     /// # Safety
     /// The tuple is of the relation.
-    pub unsafe fn add_tuple(&mut self, tuple: pg_sys::HeapTuple, origin: Origin, baton: &Baton) -> Result<()> {
+    pub unsafe fn add_tuple(
+        &mut self,
+        tuple: pg_sys::HeapTuple,
+        origin: Origin,
+        append_lock: &AppendLock,
+    ) -> Result<()> {
         // SAFETY: this function's contract covers the tuple. The same fields as in heap_prepare_insert (heapam.c).
         let bytes = unsafe {
             let header = (*tuple).t_data;
@@ -276,7 +293,7 @@ impl Heap {
             return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
         }
         let place = self.batch.add(bytes);
-        self.follow(bytes, place, origin, baton)
+        self.follow(bytes, place, origin, append_lock)
     }
 
     /// Memory of its pages, in bytes.
@@ -295,9 +312,9 @@ impl Heap {
     }
 
     /// Appends the complete pages. Guarded.
-    pub fn append(&mut self, baton: &Baton) -> Result<()> {
+    pub fn append(&mut self, append_lock: &AppendLock) -> Result<()> {
         if self.batch.complete() > 0 {
-            let first = self.appender.append(&mut self.batch, baton)?;
+            let first = self.appender.append(&mut self.batch, append_lock)?;
             // Only where batches need no WAL flush; otherwise few large batches are faster.
             if self.appender.is_contended() && !self.appender.traits().existed {
                 self.early = memory::batch_pages() / EARLY;
@@ -342,21 +359,21 @@ impl Heap {
     }
 
     /// Appends all rows, with a partial last page. Guarded.
-    pub fn finish(&mut self, baton: &Baton) -> Result<()> {
+    pub fn finish(&mut self, append_lock: &AppendLock) -> Result<()> {
         self.batch.finish();
-        self.append(baton)
+        self.append(append_lock)
     }
 
     /// Inserts the rows through shared buffers if they are few and nothing was appended before.
     ///
     /// An append would cost a half-empty page and a WAL flush, too much for few rows. Only in the leader. Guarded;
     /// `memory` lives as long as the heap.
-    pub fn finish_small(&mut self, memory: pg_sys::MemoryContext, baton: &Baton) -> Result<()> {
+    pub fn finish_small(&mut self, memory: pg_sys::MemoryContext, append_lock: &AppendLock) -> Result<()> {
         let pages = self.batch.finish();
         if pages >= SMALL || self.rows > 0 || self.external {
-            return self.append(baton);
+            return self.append(append_lock);
         }
-        let held = baton.take();
+        let held = append_lock.take();
         let mut places = Vec::new();
         // SAFETY: guarded calls on an open relation. Slots and tuples point into the batch, which is cleared after
         // heap_multi_insert has copied the tuples; before that it writes their headers.
@@ -436,9 +453,9 @@ impl Heap {
         tuple: pg_sys::HeapTuple,
         origin: Origin,
         memory: pg_sys::MemoryContext,
-        baton: &Baton,
+        append_lock: &AppendLock,
     ) -> Result<()> {
-        let held = baton.take();
+        let held = append_lock.take();
         // SAFETY: guarded calls on an open relation; this function's contract covers the tuple. Without the free space
         // map, the row goes to the last page of the file, or behind it.
         unsafe {

@@ -13,9 +13,9 @@
 //! References of the relation cache are enough. The table's lock keeps other sessions from changing its indexes, and
 //! locks on the indexes of thousands of partitions would fill the lock table.
 //!
-//! A reference does not prevent two changes, which [`Held`] detects. [`Held::is_disturbed`] finds rows that a function
-//! inserted, updated or deleted, and [`Held::check`] a file that was replaced or truncated after all. The load reacts
-//! as follows:
+//! A reference does not prevent two changes, which [`HeldRelations`] detects. [`HeldRelations::is_disturbed`] finds
+//! rows that a function inserted, updated or deleted, and [`HeldRelations::check`] a file that was replaced or
+//! truncated after all. The load reacts as follows:
 //!
 //! | change | reaction of the load |
 //! |---|---|
@@ -37,7 +37,7 @@ use crate::pg::server_text::from_server;
 
 /// The relations of a load, held open.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldRelations {
     relations: Vec<Relation>,
     /// The current command when the load began.
     command: pg_sys::CommandId,
@@ -55,15 +55,15 @@ struct Relation {
     changed: Option<i64>,
 }
 
-impl Held {
+impl HeldRelations {
     /// Holds nothing.
-    pub const NONE: Held = Held { relations: Vec::new(), command: 0, replication_role: 0 };
+    pub const NONE: HeldRelations = HeldRelations { relations: Vec::new(), command: 0, replication_role: 0 };
 
     /// Holds relations and their indexes. Guarded.
     ///
     /// # Safety
     /// The relations are open, and locked to the end of the transaction, so that their oids keep their meaning.
-    pub unsafe fn hold(relations: &[pg_sys::Relation]) -> Held {
+    pub unsafe fn hold(relations: &[pg_sys::Relation]) -> HeldRelations {
         let hold = |&relation: &pg_sys::Relation| {
             // SAFETY: an open relation; guarded calls.
             unsafe {
@@ -75,7 +75,7 @@ impl Held {
         // SAFETY: reads a setting and a counter of this process; a guarded call.
         let (replication_role, command) =
             unsafe { (pg_sys::SessionReplicationRole, pg_sys::GetCurrentCommandId(false)) };
-        Held { relations: relations.iter().map(hold).collect(), command, replication_role }
+        HeldRelations { relations: relations.iter().map(hold).collect(), command, replication_role }
     }
 
     /// Has a function changed rows since the load began? Guarded.
@@ -124,7 +124,7 @@ impl Held {
     /// Releases the indexes of a relation, because a command of the load needs them closed. Guarded.
     pub fn let_go(&mut self, number: usize) {
         let Some(held) = self.relations.get_mut(number) else { return };
-        // SAFETY: references that `Held` has taken.
+        // SAFETY: references that `HeldRelations` has taken.
         held.indexes.drain(..).for_each(|index| unsafe { pg_sys::RelationClose(index) });
     }
 
@@ -139,7 +139,7 @@ impl Held {
     pub fn close(&mut self) {
         for held in self.relations.drain(..) {
             for relation in held.indexes.into_iter().chain([held.relation]) {
-                // SAFETY: references that `Held` has taken.
+                // SAFETY: references that `HeldRelations` has taken.
                 unsafe { pg_sys::RelationClose(relation) };
             }
         }

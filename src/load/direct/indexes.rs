@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-use self::choice::{Losses, is_unique, wants_care, way};
+use self::choice::{ConflictSearch, is_unique, needs_checks, strategy};
 use super::new_files::Rebuild;
-use super::offender::Offender;
-use super::way::Way;
+use super::strategy::IndexStrategy;
+use super::violating_row::ViolatingRow;
 use crate::load::duplicate::{self, Keep};
 use crate::load::report::{IndexReport, Why};
 use crate::pg::compat;
@@ -47,7 +47,7 @@ pub struct Index {
     /// Null after the index is closed.
     pub relation: pg_sys::Relation,
     pub info: *mut pg_sys::IndexInfo,
-    pub way: Way,
+    pub strategy: IndexStrategy,
     pub why: Why,
     pub is_exclusion: bool,
     pub took: Duration,
@@ -107,25 +107,25 @@ impl Indexes {
             let is_arbiter = |i: usize| arbiter_oid.is_some_and(|oid| duplicate::is_part_of(*open.add(i), oid));
             let arbiter = (0..count).find(|&i| is_arbiter(i));
             let keep = survival.map_or(Keep::Error, |survival| survival.keep);
-            let losses = match survival {
-                None => Losses::None,
-                Some(_) if (0..count).any(|i| wants_care(*open.add(i))) => Losses::Looked,
+            let search = match survival {
+                None => ConflictSearch::None,
+                Some(_) if (0..count).any(|i| needs_checks(*open.add(i))) => ConflictSearch::Searched,
                 // The result of other constraints depends on the rows that are present at that time.
                 Some(survival)
                     if keep != Keep::Error
                         && (keep == Keep::New || !survival.keeps)
                         && (0..count).any(|i| Some(i) != arbiter && is_unique(*open.add(i))) =>
                 {
-                    Losses::Looked
+                    ConflictSearch::Searched
                 }
-                Some(survival) => Losses::Sorted(survival.certain),
+                Some(survival) => ConflictSearch::Sorted(survival.certain),
             };
             // Constraints that are checked after it is known which rows stay need open indexes until then.
             let is_late = |i| !(*(*(*open.add(i))).rd_index).indimmediate;
             let builds = survival.is_none() || !(0..count).any(is_late);
             let index = |i| {
                 let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));
-                let (way, why) = way(relation, info, rebuild, losses, builds);
+                let (strategy, why) = strategy(relation, info, rebuild, search, builds);
                 let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
                 let is_exclusion = (*(*relation).rd_index).indisexclusion;
                 Index {
@@ -133,7 +133,7 @@ impl Indexes {
                     name,
                     relation,
                     info,
-                    way,
+                    strategy,
                     why,
                     is_exclusion,
                     took: Duration::ZERO,
@@ -178,14 +178,14 @@ impl Indexes {
                 let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));
                 let form = (*relation).rd_index;
                 let is_exclusion = (*form).indisexclusion;
-                let way = if !(*info).ii_ReadyForInserts || !(*form).indimmediate {
-                    Way::None
+                let strategy = if !(*info).ii_ReadyForInserts || !(*form).indimmediate {
+                    IndexStrategy::None
                 } else if is_exclusion {
-                    Way::Asked
+                    IndexStrategy::SearchOnly
                 } else if (*form).indisunique && (*(*relation).rd_rel).relam == pg_sys::BTREE_AM_OID {
-                    Way::Sorted(std::ptr::null_mut())
+                    IndexStrategy::InsertSorted(std::ptr::null_mut())
                 } else {
-                    Way::None
+                    IndexStrategy::None
                 };
                 let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
                 Index {
@@ -193,7 +193,7 @@ impl Indexes {
                     name,
                     relation,
                     info,
-                    way,
+                    strategy,
                     why: Why::Asked,
                     is_exclusion,
                     took: Duration::ZERO,
@@ -207,22 +207,27 @@ impl Indexes {
 
     /// Does any index need the rows?
     pub fn want_rows(&self) -> bool {
-        self.list.iter().any(|index| matches!(index.way, Way::Sorted(_) | Way::RowByRow | Way::Careful))
+        self.list.iter().any(|index| {
+            matches!(
+                index.strategy,
+                IndexStrategy::InsertSorted(_) | IndexStrategy::InsertRows | IndexStrategy::InsertChecked
+            )
+        })
     }
 
     /// Must rows be searched for before they are inserted?
-    pub fn are_careful(&self) -> bool {
-        self.list.iter().any(|index| index.way == Way::Careful)
+    pub fn are_checked(&self) -> bool {
+        self.list.iter().any(|index| index.strategy == IndexStrategy::InsertChecked)
     }
 
     /// Are there constraints that are checked later?
     pub fn are_late(&self) -> bool {
-        self.list.iter().any(|index| index.way == Way::Late)
+        self.list.iter().any(|index| index.strategy == IndexStrategy::InsertLate)
     }
 
     /// Number of sorts.
     pub fn sorts(&self) -> usize {
-        self.list.iter().filter(|index| matches!(index.way, Way::Sorted(_))).count()
+        self.list.iter().filter(|index| matches!(index.strategy, IndexStrategy::InsertSorted(_))).count()
     }
 
     /// Starts the sorts, with `memory` kB for each. Guarded; allocates in the current memory context.
@@ -230,7 +235,7 @@ impl Indexes {
         // index_insert decides on equal keys, because it knows which rows are dead.
         let (unique, nulls, options, alone) = (false, false, 0, std::ptr::null_mut());
         for index in &mut self.list {
-            if let Way::Sorted(sort) = &mut index.way {
+            if let IndexStrategy::InsertSorted(sort) = &mut index.strategy {
                 // SAFETY: guarded calls on open relations.
                 unsafe {
                     let heap = (*self.relinfo).ri_RelationDesc;
@@ -256,7 +261,9 @@ impl Indexes {
         for index in &mut self.list {
             // SAFETY: the info is of an open index; ExecInsertIndexTuples prepares predicates in the same way.
             unsafe {
-                if matches!(index.way, Way::Sorted(_) | Way::Asked) && !(*index.info).ii_Predicate.is_null() {
+                if matches!(index.strategy, IndexStrategy::InsertSorted(_) | IndexStrategy::SearchOnly)
+                    && !(*index.info).ii_Predicate.is_null()
+                {
                     (*index.info).ii_PredicateState = c::ExecPrepareQual((*index.info).ii_Predicate, self.estate);
                 }
             }
@@ -267,15 +274,19 @@ impl Indexes {
     ///
     /// # Safety
     /// A plain frame; a slot with a row of the relation. The current memory context lives until the last row.
-    pub unsafe fn add(&mut self, slot: *mut pg_sys::TupleTableSlot, offender: *mut Offender) -> *mut pg_sys::List {
+    pub unsafe fn add(
+        &mut self,
+        slot: *mut pg_sys::TupleTableSlot,
+        violating_row: *mut ViolatingRow,
+    ) -> *mut pg_sys::List {
         let mut recheck: *mut pg_sys::List = std::ptr::null_mut();
         let mut began = Instant::now();
         // SAFETY: this function's contract covers frame and slot. The arrays have room for the keys of any index.
         unsafe {
             (*self.econtext).ecxt_scantuple = slot;
             for (i, index) in self.list.iter_mut().enumerate() {
-                match index.way {
-                    Way::Sorted(sort) => {
+                match index.strategy {
+                    IndexStrategy::InsertSorted(sort) => {
                         if c::exec_qual((*index.info).ii_PredicateState, self.econtext) {
                             let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
                             let mut nulls = [false; MOST_KEYS];
@@ -285,19 +296,25 @@ impl Indexes {
                             c::tuplesort_putindextuplevalues(sort, index.relation, tid, values, nulls);
                         }
                     }
-                    Way::RowByRow | Way::Careful => {
+                    IndexStrategy::InsertRows | IndexStrategy::InsertChecked => {
                         c::check_for_interrupts();
-                        (*offender).row = Some((*slot).tts_tid);
+                        (*violating_row).row = Some((*slot).tts_tid);
                         let shown = self.shown.add(i);
                         *shown = index.relation;
                         let again = compat::insert_index_tuples(self.relinfo, slot, self.estate);
                         *shown = std::ptr::null_mut();
-                        (*offender).row = None;
+                        (*violating_row).row = None;
                         if !again.is_null() {
                             recheck = c::list_concat(recheck, again);
                         }
                     }
-                    Way::None | Way::Keyed(_) | Way::Rebuilt | Way::Built | Way::Merged | Way::Late | Way::Asked => {
+                    IndexStrategy::None
+                    | IndexStrategy::InsertKeys(_)
+                    | IndexStrategy::Rebuild
+                    | IndexStrategy::Build
+                    | IndexStrategy::Merge
+                    | IndexStrategy::InsertLate
+                    | IndexStrategy::SearchOnly => {
                         continue;
                     }
                 }
@@ -318,7 +335,7 @@ impl Indexes {
         // SAFETY: this function's contract covers frame and slot.
         unsafe {
             for (i, index) in self.list.iter_mut().enumerate() {
-                if index.way == Way::Late {
+                if index.strategy == IndexStrategy::InsertLate {
                     c::check_for_interrupts();
                     let began = Instant::now();
                     let shown = self.shown.add(i);
@@ -343,7 +360,8 @@ impl Indexes {
     pub unsafe fn holder(&mut self, number: usize, slot: *mut pg_sys::TupleTableSlot) -> pg_sys::ItemPointerData {
         // SAFETY: this function's contract covers frame and slot.
         unsafe {
-            let Some(index) = self.list.get_mut(number).filter(|index| index.way == Way::Careful) else {
+            let Some(index) = self.list.get_mut(number).filter(|index| index.strategy == IndexStrategy::InsertChecked)
+            else {
                 return holder::NOBODY;
             };
             c::check_for_interrupts();
@@ -404,18 +422,22 @@ impl Indexes {
 
     /// The reports on all indexes.
     pub fn reports(&self) -> impl Iterator<Item = IndexReport> {
-        self.list.iter().filter(|index| index.way != Way::None).map(|index| IndexReport {
+        self.list.iter().filter(|index| index.strategy != IndexStrategy::None).map(|index| IndexReport {
             name: from_server(&index.name),
-            method: match index.way {
-                Way::Rebuilt | Way::Built => "rebuild",
-                Way::Merged => "merge",
-                Way::None | Way::Sorted(_) | Way::Keyed(_) | Way::RowByRow | Way::Careful | Way::Late | Way::Asked => {
-                    "insert"
-                }
+            method: match index.strategy {
+                IndexStrategy::Rebuild | IndexStrategy::Build => "rebuild",
+                IndexStrategy::Merge => "merge",
+                IndexStrategy::None
+                | IndexStrategy::InsertSorted(_)
+                | IndexStrategy::InsertKeys(_)
+                | IndexStrategy::InsertRows
+                | IndexStrategy::InsertChecked
+                | IndexStrategy::InsertLate
+                | IndexStrategy::SearchOnly => "insert",
             },
-            from: match index.way {
-                Way::Built => Some("load"),
-                Way::Rebuilt => Some("table"),
+            from: match index.strategy {
+                IndexStrategy::Build => Some("load"),
+                IndexStrategy::Rebuild => Some("table"),
                 _ => None,
             },
             why: index.why,

@@ -8,16 +8,17 @@
 //!        └─► foreign keys ─► sort ─► in the table, or among the rows that stay? ◄──────────────────────┘
 //! ```
 //!
-//! A load finds such rows by inserting them, and deletes them again ([`super::losers`], [`super::orphans`]). A dry run
-//! inserts nothing, locks no row and waits for no session; but it finds the same rows, with the same errors. Rows have
-//! numbers instead of heap positions. The numbers ascend in the order of the file, so one process reads the whole file.
+//! A load finds such rows by inserting them, and deletes them again ([`super::removed_rows`], [`super::orphans`]). A
+//! dry run inserts nothing, locks no row and waits for no session; but it finds the same rows, with the same errors.
+//! Rows have numbers instead of heap positions. The numbers ascend in the order of the file, so one process reads the
+//! whole file.
 //!
 //! The tricky point is that a row is compared only with earlier rows that stay, and whether these stay depends on other
 //! rows. A row that one index excludes conflicts with no row in another index, and cannot be a parent. So all keys are
 //! collected first.
 
+pub mod decide;
 mod exclusion;
-pub mod judge;
 mod offer;
 
 use pgrx::memcxt::PgMemoryContexts;
@@ -28,9 +29,9 @@ use self::offer::Offer;
 use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::indexes::Indexes;
+use super::key_conflicts::{Bits, KeyConflicts};
 use super::origin::{Origin, Origins, Traces, Trail};
-use super::suspects::{Bits, Suspects};
-use super::way::Way;
+use super::strategy::IndexStrategy;
 use crate::error::Result;
 use crate::load::duplicate::Keep;
 use crate::load::options::LoadOptions;
@@ -53,16 +54,16 @@ pub struct KeyCheck {
     /// Positions are line numbers.
     lines: bool,
     /// For each of the load's relations, once it has a row; else null.
-    tables: Vec<*mut Table>,
+    tables: Vec<*mut CheckedTable>,
     /// The last result relation and its table.
-    last: (*mut pg_sys::ResultRelInfo, *mut Table),
+    last: (*mut pg_sys::ResultRelInfo, *mut CheckedTable),
     /// Foreign keys between relations of the load: the referenced relation and its referenced columns.
     referenced: Vec<(usize, Vec<i16>)>,
 }
 
 /// A relation that has rows.
 #[derive(Debug)]
-pub struct Table {
+pub struct CheckedTable {
     /// Index of the relation among the load's relations.
     number: usize,
     relation: pg_sys::Relation,
@@ -71,18 +72,18 @@ pub struct Table {
     trail: Trail,
     indexes: Indexes,
     exclusions: Vec<Exclusion>,
-    suspects: Suspects,
+    conflicts: KeyConflicts,
     keys: ForeignKeys,
     /// Rows that violate a foreign key, with the key.
     orphans: Option<NumberSort<4>>,
     /// Referenced columns, for rows that refer to this table.
     offers: Vec<Offer>,
     /// Rows that do not stay, by ordinal number.
-    lost: Bits,
+    removed: Bits,
     /// A slot for rows of the table itself.
     slot: *mut pg_sys::TupleTableSlot,
     /// Memory for each sort, in kB.
-    share: i32,
+    sort_memory: i32,
     /// Memory context of all of the table's state.
     memory: pg_sys::MemoryContext,
 }
@@ -132,7 +133,7 @@ impl KeyCheck {
     ///
     /// # Safety
     /// One of the executor's result relations, and its index among the load's relations. Guarded.
-    unsafe fn open(&mut self, relinfo: *mut pg_sys::ResultRelInfo, number: usize) -> *mut Table {
+    unsafe fn open(&mut self, relinfo: *mut pg_sys::ResultRelInfo, number: usize) -> *mut CheckedTable {
         if let Some(&table) = self.tables.get(number).filter(|table| !table.is_null()) {
             return table;
         }
@@ -161,29 +162,30 @@ impl KeyCheck {
             let offered = self.referenced.iter().filter(|(parent, _)| *parent == number);
             let offered: Vec<&Vec<i16>> = offered.map(|(_, columns)| columns).collect();
             // All sorts together get maintenance_work_mem, as one index build does.
-            let asked = indexes.list.iter().filter(|index| index.way == Way::Asked).count();
-            let sorts = (indexes.sorts() + asked + keys.len() + offered.len()) * self.tables.len();
+            let searched = indexes.list.iter().filter(|index| index.strategy == IndexStrategy::SearchOnly).count();
+            let sorts = (indexes.sorts() + searched + keys.len() + offered.len()) * self.tables.len();
             let all = pg_sys::maintenance_work_mem;
-            let share = (all / i32::try_from(sorts.max(1)).unwrap_or(i32::MAX)).max(LEAST_MEMORY);
-            indexes.begin_sorts(share);
-            keys.prepare(share, true);
+            let sort_memory = (all / i32::try_from(sorts.max(1)).unwrap_or(i32::MAX)).max(LEAST_MEMORY);
+            indexes.begin_sorts(sort_memory);
+            keys.prepare(sort_memory, true);
             let slot = pg_sys::table_slot_create(relation, std::ptr::null_mut());
-            let exclusions = Exclusion::all(&indexes, self.executor, relation, slot, share);
-            let offers = offered.into_iter().map(|columns| Offer::new(relation, columns.clone(), share)).collect();
-            let table = Table {
+            let exclusions = Exclusion::all(&indexes, self.executor, relation, slot, sort_memory);
+            let offers =
+                offered.into_iter().map(|columns| Offer::new(relation, columns.clone(), sort_memory)).collect();
+            let table = CheckedTable {
                 number,
                 relation,
                 rows: 0,
                 trail: Trail::new(self.lines, 0),
-                suspects: Suspects::new(indexes.list.len(), share, false),
+                conflicts: KeyConflicts::new(indexes.list.len(), sort_memory, false),
                 indexes,
                 exclusions,
                 keys,
                 orphans: None,
                 offers,
-                lost: Bits::new(0),
+                removed: Bits::new(0),
                 slot,
-                share,
+                sort_memory,
                 memory,
             };
             pg_sys::MemoryContextSwitchTo(old);
@@ -203,7 +205,7 @@ impl KeyCheck {
         &mut self,
         relinfo: *mut pg_sys::ResultRelInfo,
         number: impl FnOnce() -> Result<usize>,
-    ) -> Result<*mut Table> {
+    ) -> Result<*mut CheckedTable> {
         if self.last.0 != relinfo {
             let number = number()?;
             // SAFETY: this function's contract covers the relation.
@@ -213,7 +215,7 @@ impl KeyCheck {
     }
 }
 
-impl Table {
+impl CheckedTable {
     /// The position of a new row.
     pub fn next(&mut self, origin: Origin, origins: &mut Origins) -> pg_sys::ItemPointerData {
         let (block, offset) = (self.rows / PER_BLOCK, self.rows % PER_BLOCK + 1);
@@ -236,12 +238,12 @@ impl Table {
         (row >> 16) * PER_BLOCK + (row & 0xffff).saturating_sub(1)
     }
 
-    fn is_lost(&self, row: u64) -> bool {
-        self.lost.has(Table::ordinal(row))
+    fn is_removed(&self, row: u64) -> bool {
+        self.removed.has(CheckedTable::ordinal(row))
     }
 
-    fn lose(&mut self, row: u64) {
-        self.lost.add(Table::ordinal(row));
+    fn remove(&mut self, row: u64) {
+        self.removed.add(CheckedTable::ordinal(row));
     }
 }
 
@@ -249,14 +251,14 @@ impl Table {
 ///
 /// # Safety
 /// A plain frame; the row in the slot was given its position by this table.
-pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
+pub unsafe fn add(table: *mut CheckedTable, slot: *mut pg_sys::TupleTableSlot) {
     // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = (*table).memory;
         (*table).indexes.gather(slot);
         for i in 0..(*table).exclusions.len() {
-            (*(*table).exclusions.as_mut_ptr().add(i)).add(&raw mut (*table).suspects, slot);
+            (*(*table).exclusions.as_mut_ptr().add(i)).add(&raw mut (*table).conflicts, slot);
         }
         let row = number_of(&(*slot).tts_tid);
         (*table).keys.add(slot, |key| missing(table, key, row));
@@ -272,15 +274,15 @@ pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
 /// # Safety
 /// The table is valid.
 #[pg_guard]
-unsafe extern "C-unwind" fn missing(table: *mut Table, key: usize, row: u64) {
+unsafe extern "C-unwind" fn missing(table: *mut CheckedTable, key: usize, row: u64) {
     // SAFETY: this function's contract covers the argument; the sort lives as long as the table.
     unsafe {
         let table = &mut *table;
-        if table.is_lost(row) {
+        if table.is_removed(row) {
             return;
         }
         // Two more sorts start when this one is complete.
-        let (memory, old) = (table.share / 3, pg_sys::MemoryContextSwitchTo(table.memory));
+        let (memory, old) = (table.sort_memory / 3, pg_sys::MemoryContextSwitchTo(table.memory));
         table.orphans.get_or_insert_with(|| NumberSort::new(memory)).put([row, key as u64, 0, 0]);
         pg_sys::MemoryContextSwitchTo(old);
     }

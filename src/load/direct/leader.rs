@@ -1,5 +1,5 @@
 //! The leader of a load: the state of its own process, of its workers, of the files, and of the rejects. The [steps of
-//! a load](super::course) are methods of this state, each in the module that it belongs to.
+//! a load](super::steps) are methods of this state, each in the module that it belongs to.
 
 mod further;
 pub mod line;
@@ -13,13 +13,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::pg_sys;
 
 pub use self::further::Further;
-use super::held::Held;
-use super::offender::Offender;
-use super::origin::{Earlier, Target};
+use super::held::HeldRelations;
+use super::origin::{Earlier, ReadPosition};
 use super::process::Process;
 use super::rejects::TooMuch;
 use super::shared::Shared;
 use super::spec::Spec;
+use super::violating_row::ViolatingRow;
 use crate::load::duplicate::Duplicates;
 use crate::load::options::LoadOptions;
 use crate::load::report::Counts;
@@ -27,7 +27,7 @@ use crate::load::source::Mapping;
 use crate::pg::file_figures::ByFile;
 use crate::pg::parallel::Parallel;
 use crate::pg::stream::Header;
-use crate::pg::usage::Share;
+use crate::pg::usage::WorkerUsage;
 
 /// The state of a load.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Leader {
     /// Appended rows by relation of the spec, of workers that have ended.
     pub gathered: Vec<u64>,
     /// CPU usage of each worker.
-    pub shares: *mut Share,
+    pub usages: *mut WorkerUsage,
     /// Workers' counts for each file.
     pub by_file: ByFile,
     /// Workers' instrumentation of the plan that their rows went through.
@@ -75,16 +75,16 @@ pub struct Leader {
     pub arbiter: Option<pg_sys::Oid>,
     pub replaced: u64,
     /// The row for which an index raises an error.
-    pub offender: Offender,
+    pub violating_row: ViolatingRow,
     /// The record that was located last.
-    pub target: Target,
+    pub target: ReadPosition,
     /// Header and name of the file, for reading it again.
     pub header: Header,
     pub name: String,
     /// The statistics contain the rows.
-    pub(super) told: bool,
+    pub(super) is_counted: bool,
     /// The relations that rows may go to, open until triggers have fired.
-    pub held: Held,
+    pub held: HeldRelations,
 }
 
 impl Leader {

@@ -9,16 +9,16 @@
 //! `shared` holds what the processes of a load share: the chunk of each process, the current ticket (the chunk that is
 //! cut next), and the error that comes first in the file. `chunks` splits chunks into records, and `process` makes rows
 //! of a `heap` from records. `wide` handles rows that TOAST must shorten; `defaults` computes columns that the file
-//! does not have. `settle` finalizes the load after the rows: indexes, foreign keys, triggers, statistics.
+//! does not have. `finalize` finalizes the load after the rows: indexes, foreign keys, triggers, statistics.
 //!
 //! Without workers, the leader alone reads the file in order and does the same steps.
 
 mod call;
-mod course;
 mod defaults;
 mod exclusive;
 mod executor;
 mod failure;
+mod finalize;
 mod foreign_keys;
 mod freeze;
 mod heap;
@@ -27,33 +27,32 @@ mod index_keys;
 mod indexes;
 mod join;
 mod key_check;
+mod key_conflicts;
 mod key_query;
 mod leader;
 mod leaves;
-mod losers;
 mod new_files;
 mod new_rows;
 mod nodes;
-mod offender;
 mod origin;
 mod orphans;
 mod process;
 mod projection;
 mod rebuild;
 mod rejects;
+mod removed_rows;
 mod row_loop;
 mod row_value;
-mod settle;
 mod shared;
 mod spec;
 mod statement;
-mod suspects;
-mod way;
+mod steps;
+mod strategy;
+mod violating_row;
 mod wide;
 mod worker;
 mod workers;
 
-pub use course::load;
 pub use exclusive::{WORTH_EXCLUSIVE, renew};
 pub use freeze::check_freeze;
 pub use join::Joined;
@@ -62,3 +61,4 @@ pub use leader::reading::workers_for;
 pub use nodes::Nodes;
 pub use projection::{Made, Projection, compute_read, filter};
 pub use statement::Statement;
+pub use steps::load;

@@ -26,7 +26,7 @@ use pgrx::pg_sys;
 
 use super::index_keys::can_read;
 use super::leaves::may_refer;
-use super::way::Way;
+use super::strategy::IndexStrategy;
 use crate::load::options::IndexesOption;
 use crate::load::report::Why;
 use crate::pg::append::Traits;
@@ -174,10 +174,10 @@ impl Rebuild {
     ///
     /// # Safety
     /// The index is open and of the relation.
-    pub unsafe fn choose(&mut self, index: pg_sys::Relation) -> (Option<Way>, Why) {
+    pub unsafe fn choose(&mut self, index: pg_sys::Relation) -> (Option<IndexStrategy>, Why) {
         // SAFETY: this function's contract covers the index; guarded calls.
         unsafe {
-            let (way, why) = match self.plan(index) {
+            let (strategy, why) = match self.plan(index) {
                 Ok(plan) => plan,
                 Err(why) => {
                     if why == Why::Owner {
@@ -195,7 +195,7 @@ impl Rebuild {
                 if let Some(relation) = self.temporary {
                     pg_sys::LockRelationOid(relation, pg_sys::ShareUpdateExclusiveLock.cast_signed());
                 }
-                return (Some(way), why);
+                return (Some(strategy), why);
             }
             let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
             self.notes.push(format!("Index \"{name}\" is in use; the new keys were inserted."));
@@ -207,7 +207,7 @@ impl Rebuild {
     ///
     /// # Safety
     /// See [`Rebuild::choose`].
-    unsafe fn plan(&self, index: pg_sys::Relation) -> std::result::Result<(Way, Why), Why> {
+    unsafe fn plan(&self, index: pg_sys::Relation) -> std::result::Result<(IndexStrategy, Why), Why> {
         // SAFETY: this function's contract covers the index; guarded calls.
         unsafe {
             let is_valid = (*(*index).rd_index).indisvalid;
@@ -224,7 +224,7 @@ impl Rebuild {
                 return match is_valid {
                     false => Err(Why::Invalid),
                     true if !may_run(index) => Err(Why::Owner),
-                    true => Ok((Way::Rebuilt, why)),
+                    true => Ok((IndexStrategy::Rebuild, why)),
                 };
             }
             if let Some(why) = self.refusal {
@@ -247,7 +247,7 @@ impl Rebuild {
                 // An index that cannot be merged after all is rebuilt.
                 Err(Why::Owner)
             } else {
-                Ok((Way::Merged, if always { Why::Asked } else { Why::Many }))
+                Ok((IndexStrategy::Merge, if always { Why::Asked } else { Why::Many }))
             }
         }
     }
@@ -280,8 +280,8 @@ impl Rebuild {
     }
 
     /// Notes that queries of the table must wait.
-    pub fn warn(&mut self, relation: &str, mut ways: impl Iterator<Item = Way>) {
-        if !self.alone && ways.any(Way::makes_file) {
+    pub fn warn(&mut self, relation: &str, mut strategies: impl Iterator<Item = IndexStrategy>) {
+        if !self.alone && strategies.any(IndexStrategy::makes_file) {
             let until = "wait until this transaction ends: its indexes have new files.";
             self.notes.push(format!("Queries of table \"{relation}\" {until}"));
         }

@@ -29,7 +29,7 @@ mod find;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::earlier::Earlier;
-pub use self::find::{Source, Target};
+pub use self::find::{FileProperties, ReadPosition};
 use crate::error::{Error, Result};
 
 /// Ranges of a heap that are kept in memory; further ranges go to a temporary file.
@@ -76,7 +76,7 @@ impl Origin {
 /// Adjacent rows that were consecutive records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Stretch {
+pub struct TidRange {
     /// Position of the record that is `skip` records before the first row.
     position: u64,
     block: u32,
@@ -89,18 +89,18 @@ pub struct Stretch {
 
 /// A record: the record at a position of a file, or the one that is `behind` records after it. Ordered by file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Place {
+pub struct RecordPosition {
     pub file: u32,
     pub position: u64,
     pub behind: u64,
 }
 
-impl Stretch {
+impl TidRange {
     /// The record of the row at this position of the range's block, if the row is in the range.
-    fn place(&self, block: u32, offset: u16) -> Option<Place> {
+    fn place(&self, block: u32, offset: u16) -> Option<RecordPosition> {
         let behind = offset.checked_sub(self.first).filter(|&behind| behind < self.count)?;
         let behind = u64::from(self.skip) + u64::from(behind);
-        let place = Place { file: self.file, position: self.position, behind };
+        let place = RecordPosition { file: self.file, position: self.position, behind };
         (self.block == block).then_some(place)
     }
 }
@@ -111,8 +111,8 @@ pub struct Trail {
     /// Positions are line numbers.
     lines: bool,
     /// Ranges on pages that are not appended yet: their blocks are numbers of pages in the batch.
-    pending: Vec<Stretch>,
-    placed: Vec<Stretch>,
+    pending: Vec<TidRange>,
+    placed: Vec<TidRange>,
     /// Number of the last record.
     last: u64,
     /// The file that rows come from.
@@ -125,7 +125,7 @@ impl Trail {
     }
 
     /// Goes on with another file.
-    pub fn turn_to(&mut self, lines: bool, file: u32) {
+    pub fn switch_file(&mut self, lines: bool, file: u32) {
         (self.lines, self.file) = (lines, file);
     }
 
@@ -133,49 +133,47 @@ impl Trail {
     #[inline]
     pub fn follow(&mut self, page: u32, offset: u16, origin: Origin) {
         if origin.number == self.last.wrapping_add(1)
-            && let Some(stretch) = self.pending.last_mut()
-            && (stretch.block, stretch.file) == (page, self.file)
-            && (!self.lines || origin.position == stretch.position + u64::from(stretch.count))
+            && let Some(range) = self.pending.last_mut()
+            && (range.block, range.file) == (page, self.file)
+            && (!self.lines || origin.position == range.position + u64::from(range.count))
         {
-            stretch.count += 1;
+            range.count += 1;
         } else {
             let Origin { position, .. } = origin;
             let file = self.file;
-            self.pending.push(Stretch { position, block: page, first: offset, count: 1, file, ..Stretch::default() });
+            self.pending.push(TidRange { position, block: page, first: offset, count: 1, file, ..TidRange::default() });
         }
         self.last = origin.number;
     }
 
     /// The first `pages` pages of the batch were appended from block `first` on. Later pages are renumbered.
     pub fn place(&mut self, first: u32, pages: u32) {
-        let count = self.pending.partition_point(|stretch| stretch.block < pages);
-        self.placed
-            .extend(self.pending.drain(..count).map(|stretch| Stretch { block: first + stretch.block, ..stretch }));
-        for stretch in &mut self.pending {
-            stretch.block -= pages;
+        let count = self.pending.partition_point(|range| range.block < pages);
+        self.placed.extend(self.pending.drain(..count).map(|range| TidRange { block: first + range.block, ..range }));
+        for range in &mut self.pending {
+            range.block -= pages;
         }
     }
 
     /// The rows of the batch, in order, were inserted at these positions.
     pub fn place_each(&mut self, places: impl Iterator<Item = (u32, u16)>) {
         let pending = std::mem::take(&mut self.pending);
-        let rows =
-            pending.iter().flat_map(|stretch| (0..u32::from(stretch.count)).map(move |behind| (stretch, behind)));
+        let rows = pending.iter().flat_map(|range| (0..u32::from(range.count)).map(move |behind| (range, behind)));
         let begin = self.placed.len();
         let mut from = None;
-        for ((stretch, behind), (block, offset)) in rows.zip(places) {
+        for ((range, behind), (block, offset)) in rows.zip(places) {
             if let Some(last) = self.placed.get_mut(begin..).and_then(<[_]>::last_mut)
                 && behind > 0
-                && from == Some(stretch.position)
+                && from == Some(range.position)
                 && last.block == block
                 && last.first + last.count == offset
             {
                 last.count += 1;
             } else {
-                let skip = stretch.skip + behind;
-                self.placed.push(Stretch { block, first: offset, count: 1, skip, ..*stretch });
+                let skip = range.skip + behind;
+                self.placed.push(TidRange { block, first: offset, count: 1, skip, ..*range });
             }
-            from = Some(stretch.position);
+            from = Some(range.position);
         }
     }
 
@@ -183,12 +181,12 @@ impl Trail {
     pub fn place_one(&mut self, block: u32, offset: u16, origin: Origin) {
         let Origin { position, number } = origin;
         let file = self.file;
-        self.placed.push(Stretch { position, block, first: offset, count: 1, file, ..Stretch::default() });
+        self.placed.push(TidRange { position, block, first: offset, count: 1, file, ..TidRange::default() });
         self.last = number;
     }
 
     /// Takes the ranges of appended rows.
-    pub fn take(&mut self) -> Vec<Stretch> {
+    pub fn take(&mut self) -> Vec<TidRange> {
         std::mem::take(&mut self.placed)
     }
 
@@ -198,15 +196,15 @@ impl Trail {
 }
 
 /// Ranges as bytes.
-pub fn bytes_of(stretches: &[Stretch]) -> &[u8] {
+pub fn bytes_of(ranges: &[TidRange]) -> &[u8] {
     // SAFETY: plain data without padding.
-    unsafe { std::slice::from_raw_parts(stretches.as_ptr().cast(), size_of_val(stretches)) }
+    unsafe { std::slice::from_raw_parts(ranges.as_ptr().cast(), size_of_val(ranges)) }
 }
 
 /// Ranges of a relation, in the order of arrival.
 #[derive(Debug)]
 struct Tape {
-    memory: Vec<Stretch>,
+    memory: Vec<TidRange>,
     file: *mut pg_sys::BufFile,
     /// Number of ranges in the file.
     spilled: u64,
@@ -235,17 +233,17 @@ impl Tape {
     }
 
     /// Visits each range. Guarded.
-    fn for_each(&mut self, mut look: impl FnMut(&Stretch)) -> Result<()> {
+    fn for_each(&mut self, mut look: impl FnMut(&TidRange)) -> Result<()> {
         if !self.file.is_null() {
             self.spill();
-            let mut some = vec![Stretch::default(); 4096];
+            let mut some = vec![TidRange::default(); 4096];
             // SAFETY: guarded calls on an open file, with room for `count` ranges.
             unsafe { pg_sys::BufFileSeek(self.file, 0, 0, libc::SEEK_SET) };
             let mut left = self.spilled;
             while left > 0 {
                 pgrx::check_for_interrupts!();
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(some.len());
-                let len = count * size_of::<Stretch>();
+                let len = count * size_of::<TidRange>();
                 // SAFETY: as above.
                 let got = unsafe { pg_sys::BufFileRead(self.file, some.as_mut_ptr().cast(), len) };
                 if got != len {
@@ -280,9 +278,9 @@ impl Origins {
     }
 
     /// Adds ranges of a relation. Guarded.
-    pub fn add(&mut self, relation: usize, stretches: &[Stretch]) {
+    pub fn add(&mut self, relation: usize, ranges: &[TidRange]) {
         let Some(tape) = self.tapes.get_mut(relation) else { return };
-        tape.memory.extend_from_slice(stretches);
+        tape.memory.extend_from_slice(ranges);
         if tape.memory.len() >= IN_MEMORY {
             tape.spill();
         }
@@ -291,30 +289,30 @@ impl Origins {
     /// Adds a worker's ranges, made by [`bytes_of`], all of the current file. Guarded.
     pub fn add_bytes(&mut self, relation: usize, bytes: &[u8]) {
         let file = self.file;
-        let stretch = |bytes: &[u8]| {
+        let range = |bytes: &[u8]| {
             // SAFETY: the bytes are as long as a range, which is plain data.
-            let stretch = unsafe { bytes.as_ptr().cast::<Stretch>().read_unaligned() };
-            Stretch { file, ..stretch }
+            let range = unsafe { bytes.as_ptr().cast::<TidRange>().read_unaligned() };
+            TidRange { file, ..range }
         };
-        let stretches: Vec<Stretch> = bytes.chunks_exact(size_of::<Stretch>()).map(stretch).collect();
-        self.add(relation, &stretches);
+        let ranges: Vec<TidRange> = bytes.chunks_exact(size_of::<TidRange>()).map(range).collect();
+        self.add(relation, &ranges);
     }
 
     /// Visits all ranges of a relation: block, first offset number, number of rows, and the record of the first row.
     /// Guarded.
-    pub fn for_each(&mut self, relation: usize, mut look: impl FnMut(u32, u16, u16, Place)) -> Result<()> {
+    pub fn for_each(&mut self, relation: usize, mut look: impl FnMut(u32, u16, u16, RecordPosition)) -> Result<()> {
         let Some(tape) = self.tapes.get_mut(relation) else { return Ok(()) };
-        tape.for_each(|stretch| {
-            let place = Place { file: stretch.file, position: stretch.position, behind: u64::from(stretch.skip) };
-            look(stretch.block, stretch.first, stretch.count, place);
+        tape.for_each(|range| {
+            let place = RecordPosition { file: range.file, position: range.position, behind: u64::from(range.skip) };
+            look(range.block, range.first, range.count, place);
         })
     }
 
     /// The record of a row of a relation. Guarded.
-    pub fn of_row(&mut self, relation: usize, block: u32, offset: u16) -> Result<Option<Place>> {
+    pub fn of_row(&mut self, relation: usize, block: u32, offset: u16) -> Result<Option<RecordPosition>> {
         let mut found = None;
         let Some(tape) = self.tapes.get_mut(relation) else { return Ok(None) };
-        tape.for_each(|stretch| found = found.or_else(|| stretch.place(block, offset)))?;
+        tape.for_each(|range| found = found.or_else(|| range.place(block, offset)))?;
         Ok(found)
     }
 }
@@ -324,8 +322,8 @@ mod tests {
     use super::*;
 
     fn places(trail: &mut Trail, rows: &[(u32, u16)]) -> Vec<Option<(u64, u64)>> {
-        let stretches = trail.take();
-        let find = |&(block, offset): &(u32, u16)| stretches.iter().find_map(|s| s.place(block, offset));
+        let ranges = trail.take();
+        let find = |&(block, offset): &(u32, u16)| ranges.iter().find_map(|s| s.place(block, offset));
         rows.iter().map(|row| find(row).map(|place| (place.position, place.behind))).collect()
     }
 
@@ -334,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_records_are_one_stretch() {
+    fn consecutive_records_are_one_range() {
         let mut trail = Trail::new(false, 0);
         trail.follow(0, 1, origin(1, 0));
         trail.follow(0, 2, origin(2, 10));
@@ -365,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_not_consecutive_end_a_stretch() {
+    fn lines_that_are_not_consecutive_end_a_range() {
         let mut trail = Trail::new(true, 0);
         for (number, line) in [(1, 1), (2, 2), (3, 5)] {
             trail.follow(0, number as u16, origin(number, line));
@@ -374,17 +372,17 @@ mod tests {
         assert_eq!(places(&mut trail, &[(0, 1), (0, 2), (0, 3)]), [(1, 0), (1, 1), (5, 0)].map(Some));
     }
     #[test]
-    fn a_file_ends_a_stretch() {
+    fn a_file_ends_a_range() {
         let mut trail = Trail::new(false, 0);
         trail.follow(0, 1, origin(1, 0));
         trail.follow(0, 2, origin(2, 10));
-        trail.turn_to(false, 1);
+        trail.switch_file(false, 1);
         trail.follow(0, 3, origin(3, 0));
         trail.follow(0, 4, origin(4, 10));
         trail.place_each([(1, 1), (1, 2), (1, 3), (1, 4)].into_iter());
-        let stretches = trail.take();
-        let place = |offset| stretches.iter().find_map(|s| s.place(1, offset));
-        let at = |file, position, behind| Some(Place { file, position, behind });
+        let ranges = trail.take();
+        let place = |offset| ranges.iter().find_map(|s| s.place(1, offset));
+        let at = |file, position, behind| Some(RecordPosition { file, position, behind });
         assert_eq!([1, 2, 3, 4].map(place), [at(0, 0, 0), at(0, 0, 1), at(1, 0, 0), at(1, 0, 1)]);
     }
 }

@@ -3,7 +3,7 @@
 //! The server would check foreign keys row by row after the last row, and fail at the first violation. Here they are
 //! checked together, as without `on_error` ([`super::foreign_keys`]). If all keys have a parent, nothing more is done.
 //! Otherwise the keys are sorted again, each with its row, and the orphans are deleted, like rows that conflict with an
-//! index ([`super::losers`]).
+//! index ([`super::removed_rows`]).
 //!
 //! ```text
 //!   all relations: rows in their indexes, conflicts removed ─► check ── all keys have parents ─────► other triggers
@@ -24,9 +24,9 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::foreign_keys::ForeignKeys;
 use super::leader::Leader;
-use super::losers::Loss;
 use super::new_rows::NewRows;
-use super::origin::Place;
+use super::origin::RecordPosition;
+use super::removed_rows::RemovalReason;
 use crate::error::{OrRaise, Result};
 use crate::pg::number_sort::NumberSort;
 use crate::pg::removal::{Removal, number_of};
@@ -88,7 +88,7 @@ pub unsafe fn hunt(hunt: *mut Hunt) -> u64 {
             (*keys).add(slot, |key| missing(hunt, key, row));
         });
         (*keys).find(|key, row| missing(hunt, key, row));
-        let count = judge(hunt);
+        let count = reject_orphans(hunt);
         pg_sys::CurrentMemoryContext = caller;
         c::MemoryContextDelete((*hunt).context);
         count
@@ -130,7 +130,7 @@ unsafe extern "C-unwind" fn missing(hunt: *mut Hunt, key: usize, row: u64) {
 /// # Safety
 /// See [`hunt`].
 #[pg_guard]
-unsafe extern "C-unwind" fn judge(hunt: *mut Hunt) -> u64 {
+unsafe extern "C-unwind" fn reject_orphans(hunt: *mut Hunt) -> u64 {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let hunt = &mut *hunt;
@@ -158,11 +158,11 @@ impl Leader {
                 continue;
             }
             let complaint = usize::try_from(key).ok().and_then(|key| complaints.get(key)).cloned();
-            let place = Place { file: 0, position, behind };
+            let place = RecordPosition { file: 0, position, behind };
             // SAFETY: the row is the load's.
             unsafe { removal.put(row)? };
             self.counts.loaded -= 1;
-            self.leave_out(place, Loss::Reject, complaint.unwrap_or_default())?;
+            self.leave_out(place, RemovalReason::Reject, complaint.unwrap_or_default())?;
             count += 1;
         }
         sort.end();

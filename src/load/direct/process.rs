@@ -5,21 +5,21 @@
 
 mod advance;
 mod at_once;
+mod file_switch;
 mod reject;
 mod store;
 mod trace;
-mod turn;
 
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::atomic::AtomicU64;
 
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 use pg_bulk_format::tuple::{FormBuffer, Stamp};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::at_once::InBlock;
-pub use self::turn::File;
+pub use self::file_switch::File;
 use super::defaults::Defaults;
 use super::executor::{Executor, set_up_again};
 use super::heap::Heap;
@@ -156,7 +156,7 @@ pub const SHORT: i32 = 2;
 
 /// The parts of a process.
 #[derive(Debug)]
-pub struct Parts {
+pub struct ProcessParts {
     pub projection: Option<Projection>,
     pub join: Option<Join>,
     pub rows: Rows,
@@ -182,9 +182,9 @@ pub struct Parts {
 
 impl Process {
     /// Makes a process. Guarded.
-    pub fn new(parts: Parts) -> Result<Process> {
-        let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
-        let Parts {
+    pub fn new(parts: ProcessParts) -> Result<Process> {
+        let ProcessParts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
+        let ProcessParts {
             projection,
             join,
             rejects,
@@ -279,7 +279,7 @@ impl Process {
     ///
     /// An error may have stopped any expression in the middle, so all expressions are made anew
     /// ([`expression`](crate::pg::expression)). `inserted` is as for the executor. Guarded.
-    pub fn look_again(&mut self, stretch: u64, place: Place, inserted: &[i16]) -> Result<()> {
+    pub fn look_again(&mut self, ticket: u64, place: RecordStart, inserted: &[i16]) -> Result<()> {
         // SAFETY: the executor's own memory, which stays.
         let old = unsafe { pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt) };
         self.pins.forget();
@@ -307,7 +307,7 @@ impl Process {
         self.heaps.clear();
         self.wide.set_queues(Vec::new());
         if let Chunks::Listed(listed) = chunks {
-            self.rows.turn_to(listed.units().file_of(stretch))?;
+            self.rows.switch_to_file(listed.chunks().file_of(ticket))?;
             if place.offset == 0 {
                 return Ok(());
             }
@@ -415,7 +415,7 @@ impl Process {
         }
         let mut heaps = self.heaps.iter_mut().filter(|heap| heap.index == index);
         let mut collectors = heaps.next().map(|heap| std::mem::take(&mut heap.collectors)).unwrap_or_default();
-        collectors.iter_mut().for_each(Collector::settle);
+        collectors.iter_mut().for_each(Collector::sort);
         Ok(collectors)
     }
 

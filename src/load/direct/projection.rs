@@ -8,7 +8,7 @@
 //! in a scan, a column outside of the conditions is converted only if the row passes, so errors in other rows' columns
 //! are not raised. Rows that were decoded in a block have no errors in any column.
 
-use pg_bulk_format::tuple::Source;
+use pg_bulk_format::tuple::ColumnForm;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::call::Call;
@@ -26,7 +26,7 @@ use crate::pg::unguarded::{self, Opaque};
 
 /// Source of an attribute's value. Both are counted from 0.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum AttributeSource {
     Move {
         from: usize,
         to: usize,
@@ -71,7 +71,7 @@ pub struct Projection {
     /// A row of the foreign table.
     pub slot: *mut pg_sys::TupleTableSlot,
     quals: *mut pg_sys::ExprState,
-    parts: Vec<Part>,
+    parts: Vec<AttributeSource>,
     /// The function that makes the row from the file's row, if there is one.
     call: Option<Call>,
     /// The projection is the call of a function whose errors may be survived.
@@ -133,10 +133,14 @@ impl Projection {
                     let variable = (*entry).expr.cast::<pg_sys::Var>();
                     let from = usize::try_from((*variable).varattno - 1).unwrap_or(0);
                     let is_made = i64::from((*variable).varno) == i64::from(pg_sys::OUTER_VAR);
-                    if is_made { Part::Take { from, to } } else { Part::Move { from, to } }
+                    if is_made { AttributeSource::Take { from, to } } else { AttributeSource::Move { from, to } }
                 } else {
                     let expands = pg_sys::get_typlen(pg_sys::exprType((*entry).expr.cast())) == -1;
-                    Part::Compute { state: pg_sys::ExecInitExpr((*entry).expr, std::ptr::null_mut()), to, expands }
+                    AttributeSource::Compute {
+                        state: pg_sys::ExecInitExpr((*entry).expr, std::ptr::null_mut()),
+                        to,
+                        expands,
+                    }
                 });
             }
             let call = (!nodes.row.is_null()).then(|| Call::new(nodes.row, slot, nodes.targets));
@@ -168,7 +172,7 @@ impl Projection {
     fn fitted(
         slot: *mut pg_sys::TupleTableSlot,
         quals: *mut pg_sys::ExprState,
-        parts: Vec<Part>,
+        parts: Vec<AttributeSource>,
         early: Option<Vec<usize>>,
         columns: &[Column],
     ) -> Projection {
@@ -191,7 +195,7 @@ impl Projection {
         unsafe {
             self.quals = expression::anew(self.quals);
             for part in &mut self.parts {
-                if let Part::Compute { state, .. } = part {
+                if let AttributeSource::Compute { state, .. } = part {
                     *state = expression::anew(*state);
                 }
             }
@@ -225,7 +229,7 @@ impl Projection {
     ///
     /// False if the function's errors are survived, which is expensive anyway.
     pub fn makes_tuples(&self, attributes: usize) -> bool {
-        let is_own = |(i, part): (usize, &Part)| matches!(part, Part::Take { from, to } if (*from, *to) == (i, i));
+        let is_own = |(i, part): (usize, &AttributeSource)| matches!(part, AttributeSource::Take { from, to } if (*from, *to) == (i, i));
         !self.survives
             && self.call.as_ref().is_some_and(|call| call.natts() == attributes)
             && self.parts.len() == attributes
@@ -238,14 +242,18 @@ impl Projection {
     /// # Safety
     /// See there.
     #[inline]
-    pub unsafe fn form_value(&mut self, sources: &[Source], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
+    pub unsafe fn form_value(
+        &mut self,
+        column_forms: &[ColumnForm],
+        arrays: RowArrays,
+    ) -> Option<pg_sys::HeapTupleHeader> {
         // The conditions need separate columns.
         if !self.quals.is_null() {
             return None;
         }
         let value = self.call.as_mut()?.value_mut()?;
         // SAFETY: `form` has this contract.
-        unsafe { value.form(sources, arrays) }
+        unsafe { value.form(column_forms, arrays) }
     }
 
     /// Are there columns to convert after the conditions?
@@ -484,18 +492,18 @@ pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::Expr
         let parts = &raw const (*projection).parts;
         for i in 0..(*parts).len() {
             match *(*parts).as_ptr().add(i) {
-                Part::Move { from, to } => {
+                AttributeSource::Move { from, to } => {
                     *arrays.values.add(to) = *source.values.add(from);
                     *arrays.nulls.add(to) = *source.nulls.add(from);
                 }
-                Part::Take { from, to } => {
+                AttributeSource::Take { from, to } => {
                     if let Some(call) = (*projection).call.as_ref() {
                         let made = call.arrays();
                         *arrays.values.add(to) = *made.values.add(from);
                         *arrays.nulls.add(to) = *made.nulls.add(from);
                     }
                 }
-                Part::Compute { state, to, expands } => {
+                AttributeSource::Compute { state, to, expands } => {
                     let is_null = arrays.nulls.add(to);
                     let value = unguarded::exec_eval_expr(state, econtext, is_null);
                     let value = if expands && !*is_null { unguarded::read_only(value) } else { value };

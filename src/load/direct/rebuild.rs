@@ -16,7 +16,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use self::team::Together;
 use super::failure::forget_worker;
 use super::indexes::{Index, Indexes};
-use super::way::Way;
+use super::strategy::IndexStrategy;
 use crate::pg::attempt::attempt;
 use crate::pg::compat;
 use crate::pg::original::gettext;
@@ -46,7 +46,7 @@ pub unsafe fn run(relation: pg_sys::Relation, indexes: *mut Indexes, workers: us
         let mut together = Together::new(relation, indexes, workers);
         Together::build(&raw mut together);
         for (number, index) in (*indexes).list.iter_mut().enumerate() {
-            if index.way != Way::Rebuilt || together.has(number) {
+            if index.strategy != IndexStrategy::Rebuild || together.has(number) {
                 continue;
             }
             c::check_for_interrupts();
@@ -136,7 +136,7 @@ unsafe extern "C-unwind" fn reword(error: *mut pg_sys::ErrorData, build: *const 
     }
 }
 
-/// Is it a build's error about equal keys?
+/// Is the error that of an index build about equal keys?
 ///
 /// # Safety
 /// See [`reword`].

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 use pgrx::pg_sys;
 
 use super::shared::Shared;
@@ -28,16 +28,19 @@ use crate::pg::soft::{self, OnError};
 /// Counts of a chunk, shared by all processes.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Tally {
+pub struct RejectTally {
     /// Rejects of the chunk.
     count: AtomicU64,
     /// Position of its first record. Written by the process that cuts the chunk.
-    place: UnsafeCell<Place>,
+    place: UnsafeCell<RecordStart>,
 }
 
-impl Tally {
-    pub fn new() -> Tally {
-        Tally { count: AtomicU64::new(0), place: UnsafeCell::new(Place { eol: Eol::Nl, offset: 0, lines: 0 }) }
+impl RejectTally {
+    pub fn new() -> RejectTally {
+        RejectTally {
+            count: AtomicU64::new(0),
+            place: UnsafeCell::new(RecordStart { eol: Eol::Nl, offset: 0, lines: 0 }),
+        }
     }
 }
 
@@ -53,7 +56,7 @@ pub struct Rejects {
     /// The limit in the user's options.
     named: u64,
     /// Tallies of the chunks; null when the file is read in order.
-    pub tallies: *const Tally,
+    pub tallies: *const RejectTally,
 }
 
 /// Pins on the descriptor of a partition's root.
@@ -104,9 +107,9 @@ impl Pins {
 #[derive(Debug, Clone, Copy)]
 pub struct TooMuch {
     /// Its chunk.
-    pub stretch: u64,
+    pub ticket: u64,
     /// Position to read from.
-    pub place: Place,
+    pub place: RecordStart,
     /// Rejects between that position and the record.
     pub before: u64,
 }
@@ -155,27 +158,27 @@ impl Rejects {
             match wide.receive() {
                 // SAFETY: the bytes were received last.
                 Received::Reject(reject) => self.keep_bytes(unsafe { &*reject }),
-                Received::Row(..) | Received::Stretches(..) | Received::Anchors(_) => (),
+                Received::Row(..) | Received::Ranges(..) | Received::Anchors(_) => (),
                 Received::Nothing | Received::Closed => return,
             }
         }
     }
 
-    fn tally(&self, stretch: u64) -> &Tally {
-        let index = usize::try_from(stretch).unwrap_or(0);
+    fn tally(&self, ticket: u64) -> &RejectTally {
+        let index = usize::try_from(ticket).unwrap_or(0);
         // SAFETY: the array has a tally for each chunk of the grid, in memory that stays as long as processes work.
         unsafe { &*self.tallies.add(index) }
     }
 
-    fn count_of(&self, stretch: u64) -> u64 {
-        self.tally(stretch).count.load(SeqCst)
+    fn count_of(&self, ticket: u64) -> u64 {
+        self.tally(ticket).count.load(SeqCst)
     }
 
     /// Notes the position of a chunk that is being cut.
-    pub fn mark(&self, stretch: u64, place: Place) {
+    pub fn mark(&self, ticket: u64, place: RecordStart) {
         if !self.tallies.is_null() {
             // SAFETY: only the process with the current ticket writes; none reads before the chunk is done.
-            unsafe { *self.tally(stretch).place.get() = place };
+            unsafe { *self.tally(ticket).place.get() = place };
         }
     }
 
@@ -184,18 +187,18 @@ impl Rejects {
     pub fn count(&mut self, shared: &Shared, process: usize, wide: &mut Wide) -> Result<()> {
         let total = shared.bad.fetch_add(1, SeqCst) + 1;
         let Some(limit) = self.limit else { return Ok(()) };
-        let stretch = if self.tallies.is_null() { None } else { shared.working_on(process) };
-        let Some(stretch) = stretch else {
+        let ticket = if self.tallies.is_null() { None } else { shared.working_on(process) };
+        let Some(ticket) = ticket else {
             return if total > limit { Err(self.too_many()) } else { Ok(()) };
         };
-        let here = self.tally(stretch).count.fetch_add(1, SeqCst) + 1;
+        let here = self.tally(ticket).count.fetch_add(1, SeqCst) + 1;
         if total <= limit {
             return Ok(());
         }
         shared.end_here();
         // If the wait ends because of an earlier error, that error will be raised, whatever this one is.
         let earlier_are_done = shared.wait_for_earlier(process, || self.drain(wide));
-        let before: u64 = (0..stretch).map(|number| self.count_of(number)).sum();
+        let before: u64 = (0..ticket).map(|number| self.count_of(number)).sum();
         if earlier_are_done && shared.bad_before + before + here <= limit {
             return Ok(());
         }
@@ -209,14 +212,14 @@ impl Rejects {
         if self.tallies.is_null() {
             return None;
         }
-        let stretches = shared.failed().map_or(shared.grid.count(), |failed| failed + 1);
+        let chunks = shared.failed().map_or(shared.grid.count(), |failed| failed + 1);
         let mut before = shared.bad_before;
-        for stretch in 0..stretches {
-            let here = self.count_of(stretch);
+        for ticket in 0..chunks {
+            let here = self.count_of(ticket);
             if before + here > limit {
                 // SAFETY: a chunk with a count was cut, and no process writes any more.
-                let place = unsafe { *self.tally(stretch).place.get() };
-                return Some(TooMuch { stretch, place, before: limit - before });
+                let place = unsafe { *self.tally(ticket).place.get() };
+                return Some(TooMuch { ticket, place, before: limit - before });
             }
             before += here;
         }

@@ -19,14 +19,14 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::pulled::{fetch, next_of_join, next_of_query};
 use super::defaults::Default;
-use super::key_check::{self, Table};
+use super::key_check::{self, CheckedTable};
 use super::process::{END, InBlock, Process, ROW, SHORT};
 use super::projection::{self, Made};
 use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::row_violation::{RowViolation, judge};
+use crate::pg::row_violation::{RowViolation, set_checking};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::{compat, original};
@@ -81,7 +81,7 @@ unsafe extern "C-unwind" fn take(
     process: *mut Process,
     relinfo: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
-) -> *mut Table {
+) -> *mut CheckedTable {
     // SAFETY: this function's contract covers all arguments.
     unsafe { (&mut *process).take(relinfo, slot) }.or_raise()
 }
@@ -212,8 +212,8 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 }
             } else {
                 (*rows).is_converting = true;
-                let Next { what, value } = match projection.is_null() {
-                    true => Next::step(process),
+                let NextRow { what, value } = match projection.is_null() {
+                    true => NextRow::step(process),
                     false => next_of_projection(process, as_tuple),
                 };
                 if what == END {
@@ -278,9 +278,9 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             }
             let mut relinfo = e.target;
             if !e.routing.is_null() {
-                judge(violation, true);
+                set_checking(violation, true);
                 relinfo = unguarded::ExecFindPartition(e.mtstate, e.target, e.routing, slot, e.estate);
-                judge(violation, false);
+                set_checking(violation, false);
                 let map = compat::root_to_leaf(relinfo, e.estate);
                 if !map.is_null() {
                     slot = unguarded::execute_attr_map_slot((*map).attrMap, slot, (*relinfo).ri_PartitionTupleSlot);
@@ -295,16 +295,16 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 (*process).pins.note(relinfo);
                 // Memory of messages about a row is freed with the row.
                 pg_sys::CurrentMemoryContext = per_tuple;
-                judge(violation, true);
+                set_checking(violation, true);
                 unguarded::ExecConstraints(relinfo, slot, e.estate);
-                judge(violation, false);
+                set_checking(violation, false);
                 (*process).pins.forget();
             }
             if e.leaf {
                 pg_sys::CurrentMemoryContext = per_tuple;
-                judge(violation, true);
+                set_checking(violation, true);
                 unguarded::ExecPartitionCheck(relinfo, slot, e.estate, true);
-                judge(violation, false);
+                set_checking(violation, false);
             }
             pg_sys::CurrentMemoryContext = memory;
             if (*process).keys.is_null() {
@@ -357,23 +357,23 @@ impl Kept {
 }
 
 /// Result of going to the next row.
-struct Next {
+struct NextRow {
     /// Result of the step: [`END`], [`ROW`] or [`SHORT`].
     what: i32,
     /// The row as one value, for the projection; else null.
     value: pg_sys::HeapTupleHeader,
 }
 
-impl Next {
-    fn of(what: i32) -> Next {
-        Next { what, value: std::ptr::null_mut() }
+impl NextRow {
+    fn of(what: i32) -> NextRow {
+        NextRow { what, value: std::ptr::null_mut() }
     }
 
     /// # Safety
     /// See [`step`]; called from a plain frame.
-    unsafe fn step(process: *mut Process) -> Next {
+    unsafe fn step(process: *mut Process) -> NextRow {
         // SAFETY: this function's contract covers the argument.
-        Next::of(unsafe { step(process) })
+        NextRow::of(unsafe { step(process) })
     }
 }
 
@@ -382,16 +382,16 @@ impl Next {
 /// # Safety
 /// A plain frame; a valid process with a projection. `as_tuple`: it [stores tuples](Process::stores_tuples).
 #[inline]
-unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> Next {
+unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> NextRow {
     // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
         match (*process).advance_in_block(as_tuple) {
-            InBlock::Row => Next::of(ROW),
-            InBlock::Value(value) => Next { what: ROW, value },
-            InBlock::Not => Next::step(process),
+            InBlock::Row => NextRow::of(ROW),
+            InBlock::Value(value) => NextRow { what: ROW, value },
+            InBlock::Not => NextRow::step(process),
             InBlock::NoMemory => {
                 raise_out_of_memory();
-                Next::of(END)
+                NextRow::of(END)
             }
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! The call is the expression that all other rows use, except that its argument is the value instead of the slot's row.
 
-use pg_bulk_format::tuple::{FormBuffer, Layout, Source, TUPLE_HEADER};
+use pg_bulk_format::tuple::{ColumnForm, FormBuffer, Layout, TUPLE_HEADER};
 use pgrx::{PgList, pg_sys};
 
 use super::heap;
@@ -68,13 +68,13 @@ impl RowValue {
     /// It is valid until the next call. Raises nothing.
     ///
     /// # Safety
-    /// The arrays have a value for each attribute of the row, in the form that `sources` names.
+    /// The arrays have a value for each attribute of the row, in the form that `column_forms` names.
     #[inline]
-    pub unsafe fn form(&mut self, sources: &[Source], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
+    pub unsafe fn form(&mut self, column_forms: &[ColumnForm], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
         let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
         // SAFETY: this function's contract covers the arrays; a datum is a usize. The tuple has the alignment of its
         // header.
-        let value = unsafe { self.layout.form_value(sources, values, nulls, &mut self.buffer) };
+        let value = unsafe { self.layout.form_value(column_forms, values, nulls, &mut self.buffer) };
         value.map(<*mut u8>::cast)
     }
 

@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
-use crate::pg::baton::Baton;
+use crate::pg::append_lock::AppendLock;
 use crate::pg::chunk::Identity;
+use crate::pg::chunk_order::{ChunkOrder, Grid};
 use crate::pg::source::Descriptor;
 use crate::pg::stages::{STAGES, Stage, Stages};
-use crate::pg::stretches::{Grid, Stretches};
 
 /// Keys of the objects in shared memory.
 pub const KEY_SHARED: u64 = 1;
@@ -23,7 +23,7 @@ pub const KEY_COUNTERS: u64 = 2;
 pub const KEY_SPEC: u64 = 3;
 pub const KEY_QUEUES: u64 = 4;
 pub const KEY_REJECTS: u64 = 5;
-pub const KEY_SHARES: u64 = 6;
+pub const KEY_USAGES: u64 = 6;
 pub const KEY_FIGURES: u64 = 7;
 pub const KEY_FILES: u64 = 8;
 pub const KEY_BY_FILE: u64 = 9;
@@ -39,8 +39,8 @@ pub struct Shared {
     pub leaders: Descriptor,
     /// The ring buffer through which processes share a compressed file.
     pub ring: Descriptor,
-    stretches: Stretches,
-    pub baton: Baton,
+    order: ChunkOrder,
+    pub append_lock: AppendLock,
     /// For progress: rows made, records left out, bytes read.
     pub rows: AtomicU64,
     pub filtered: AtomicU64,
@@ -57,29 +57,29 @@ pub struct Shared {
 }
 
 impl Deref for Shared {
-    type Target = Stretches;
+    type Target = ChunkOrder;
 
-    fn deref(&self) -> &Stretches {
-        &self.stretches
+    fn deref(&self) -> &ChunkOrder {
+        &self.order
     }
 }
 
 impl Shared {
     /// State for a file that one process reads in order. Guarded.
     pub fn alone() -> Shared {
-        let place = Place { eol: Eol::Nl, offset: 0, lines: 0 };
+        let place = RecordStart { eol: Eol::Nl, offset: 0, lines: 0 };
         Shared::new(Identity::default(), Grid { base: 0, end: 0, len: 1 }, place, 0, 0)
     }
 
     /// State for a file that is read from `place` on, after `bad` bad records. Guarded.
-    pub fn new(file: Identity, grid: Grid, place: Place, bad: u64, build: u64) -> Shared {
+    pub fn new(file: Identity, grid: Grid, place: RecordStart, bad: u64, build: u64) -> Shared {
         Shared {
             build,
             file,
             leaders: Descriptor::NONE,
             ring: Descriptor::NONE,
-            stretches: Stretches::new(grid, place),
-            baton: Baton::new(),
+            order: ChunkOrder::new(grid, place),
+            append_lock: AppendLock::new(),
             rows: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
             bytes: AtomicU64::new(0),

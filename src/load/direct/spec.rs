@@ -67,9 +67,9 @@ pub struct Spec {
 }
 
 #[derive(Default)]
-struct Writer(Vec<u8>);
+struct SpecWriter(Vec<u8>);
 
-impl Writer {
+impl SpecWriter {
     fn number(&mut self, n: u64) {
         self.0.extend_from_slice(&n.to_ne_bytes());
     }
@@ -80,9 +80,9 @@ impl Writer {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct SpecReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> SpecReader<'a> {
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -123,7 +123,7 @@ fn traits_from_number(n: u64) -> Traits {
 
 impl Spec {
     pub fn write(&self) -> Vec<u8> {
-        let mut w = Writer::default();
+        let mut w = SpecWriter::default();
         w.number(u64::from(self.relation.to_u32()));
         w.number(u64::from(self.command));
         w.number(u64::from(self.frozen));
@@ -192,7 +192,7 @@ impl Spec {
 
     /// Reads the bytes of [`Spec::write`]; `None` if they are damaged.
     pub fn read(bytes: &[u8]) -> Option<Spec> {
-        let mut r = Reader(bytes);
+        let mut r = SpecReader(bytes);
         let oid = |n: u64| u32::try_from(n).ok().map(pg_sys::Oid::from_u32);
         let relation = oid(r.number()?)?;
         let command = u32::try_from(r.number()?).ok()?;

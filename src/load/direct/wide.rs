@@ -15,9 +15,9 @@ use std::ffi::c_void;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::heap::Heap;
-use super::origin::{self, Origin, Stretch};
+use super::origin::{self, Origin, TidRange};
 use crate::error::{Error, Result};
-use crate::pg::baton::Baton;
+use crate::pg::append_lock::AppendLock;
 use crate::pg::points::point;
 use crate::pg::row::RowArrays;
 use crate::pg::toast::Toaster;
@@ -26,7 +26,7 @@ use crate::pg::toast::Toaster;
 pub const QUEUE: usize = 1 << 20;
 
 /// Ranges of tuple positions in one message.
-const STRETCHES: usize = 2000;
+const RANGES: usize = 2000;
 
 /// Header of a message in a queue. A multiple of MAXALIGN in length.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ const STRETCHES: usize = 2000;
 struct Envelope {
     relation: pg_sys::Oid,
     length: u32,
-    /// A [`Kind`].
+    /// A [`MessageKind`].
     kind: u64,
     /// The tuple position of a row.
     position: u64,
@@ -43,17 +43,17 @@ struct Envelope {
 /// Content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-enum Kind {
+enum MessageKind {
     Row,
     Reject,
-    Stretches,
+    Ranges,
     Anchors,
 }
 
 /// Wide rows of a process.
 #[derive(Debug)]
 pub struct Wide {
-    way: Way,
+    role: Role,
     toaster: Toaster,
     /// Memory for one row.
     memory: pg_sys::MemoryContext,
@@ -61,7 +61,7 @@ pub struct Wide {
 
 /// Destination of rows whose values must be stored out of line.
 #[derive(Debug)]
-enum Way {
+enum Role {
     /// The leader stores them at once. The queues are the workers'.
     Leader(VecDeque<*mut pg_sys::shm_mq_handle>),
     /// A worker sends them to the leader.
@@ -71,15 +71,15 @@ enum Way {
 impl Wide {
     /// Wide rows of the leader. Guarded; the current memory context outlives it.
     pub fn leader() -> Wide {
-        Wide::new(Way::Leader(VecDeque::new()))
+        Wide::new(Role::Leader(VecDeque::new()))
     }
 
     /// Wide rows of a worker. Guarded; the current memory context outlives it.
     pub fn worker(queue: *mut pg_sys::shm_mq_handle) -> Wide {
-        Wide::new(Way::Worker(queue))
+        Wide::new(Role::Worker(queue))
     }
 
-    fn new(way: Way) -> Wide {
+    fn new(role: Role) -> Wide {
         // SAFETY: a guarded call.
         let memory = unsafe {
             pg_sys::AllocSetContextCreateInternal(
@@ -90,17 +90,17 @@ impl Wide {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             )
         };
-        Wide { way, toaster: Toaster::default(), memory }
+        Wide { role, toaster: Toaster::default(), memory }
     }
 
     /// Sets the queues of the workers that were started.
     pub fn set_queues(&mut self, queues: Vec<*mut pg_sys::shm_mq_handle>) {
-        self.way = Way::Leader(queues.into());
+        self.role = Role::Leader(queues.into());
     }
 
     /// In a worker: closes the queue, so that the leader receives its end. Guarded.
     pub fn detach(&mut self) {
-        if let Way::Worker(queue) = self.way {
+        if let Role::Worker(queue) = self.role {
             // SAFETY: the queue is attached.
             unsafe { pg_sys::shm_mq_detach(queue) };
         }
@@ -110,14 +110,20 @@ impl Wide {
     ///
     /// # Safety
     /// The arrays are a row of the heap's relation.
-    pub unsafe fn add(&mut self, heap: &mut Heap, arrays: RowArrays, origin: Origin, baton: &Baton) -> Result<()> {
+    pub unsafe fn add(
+        &mut self,
+        heap: &mut Heap,
+        arrays: RowArrays,
+        origin: Origin,
+        append_lock: &AppendLock,
+    ) -> Result<()> {
         point!("wide.insert");
         // SAFETY: guarded calls; this function's contract covers the arrays. The row's memory is freed with the
         // context.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
             self.toaster.load(heap.relation, arrays.values, arrays.nulls);
-            self.store(heap, origin, baton)?;
+            self.store(heap, origin, append_lock)?;
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);
         }
@@ -128,60 +134,60 @@ impl Wide {
     ///
     /// # Safety
     /// The toaster contains a row of the heap's relation.
-    unsafe fn store(&mut self, heap: &mut Heap, origin: Origin, baton: &Baton) -> Result<()> {
+    unsafe fn store(&mut self, heap: &mut Heap, origin: Origin, append_lock: &AppendLock) -> Result<()> {
         let relation = heap.relation;
-        let is_leader = matches!(self.way, Way::Leader(_));
+        let is_leader = matches!(self.role, Role::Leader(_));
         let elsewhere = (is_leader && !heap.is_logical()).then(|| heap.insert_options());
         // SAFETY: guarded calls; this function's contract covers the row.
         unsafe {
             let fits = self.toaster.shorten(relation, elsewhere);
             let (values, nulls) = (&mut self.toaster.values, &mut self.toaster.nulls);
             let tuple = pg_sys::heap_form_tuple((*relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
-            match self.way {
-                _ if fits => heap.add_tuple(tuple, origin, baton),
-                Way::Leader(_) => heap.insert(tuple, origin, (*self.memory).parent, baton),
-                Way::Worker(queue) => send(queue, (*relation).rd_id, origin.position, tuple),
+            match self.role {
+                _ if fits => heap.add_tuple(tuple, origin, append_lock),
+                Role::Leader(_) => heap.insert(tuple, origin, (*self.memory).parent, append_lock),
+                Role::Worker(queue) => send(queue, (*relation).rd_id, origin.position, tuple),
             }
         }
     }
 
     /// In a worker: sends a reject to the leader. Guarded.
     pub fn send_reject(&mut self, reject: &[u8]) -> Result<()> {
-        let Way::Worker(queue) = self.way else { return Ok(()) };
+        let Role::Worker(queue) = self.role else { return Ok(()) };
         // SAFETY: the queue is attached.
-        unsafe { send_bytes(queue, Kind::Reject, pg_sys::InvalidOid, 0, reject) }
+        unsafe { send_bytes(queue, MessageKind::Reject, pg_sys::InvalidOid, 0, reject) }
     }
 
     /// In a worker: sends tuple positions of a relation's rows to the leader. Guarded.
-    pub fn send_stretches(&mut self, relation: pg_sys::Oid, stretches: &[Stretch]) -> Result<()> {
-        let Way::Worker(queue) = self.way else { return Ok(()) };
-        for some in stretches.chunks(STRETCHES) {
+    pub fn send_ranges(&mut self, relation: pg_sys::Oid, ranges: &[TidRange]) -> Result<()> {
+        let Role::Worker(queue) = self.role else { return Ok(()) };
+        for some in ranges.chunks(RANGES) {
             // SAFETY: the queue is attached.
-            unsafe { send_bytes(queue, Kind::Stretches, relation, 0, origin::bytes_of(some)) }?;
+            unsafe { send_bytes(queue, MessageKind::Ranges, relation, 0, origin::bytes_of(some)) }?;
         }
         Ok(())
     }
 
     /// In a worker: sends positions from which the file can be read again to the leader. Guarded.
     pub fn send_anchors(&mut self, anchors: &[(u64, u64)]) -> Result<()> {
-        let Way::Worker(queue) = self.way else { return Ok(()) };
+        let Role::Worker(queue) = self.role else { return Ok(()) };
         let bytes: Vec<u8> =
             anchors.iter().flat_map(|&(offset, lines)| [offset, lines]).flat_map(u64::to_ne_bytes).collect();
-        for some in bytes.chunks(STRETCHES * 16) {
+        for some in bytes.chunks(RANGES * 16) {
             // SAFETY: the queue is attached.
-            unsafe { send_bytes(queue, Kind::Anchors, pg_sys::InvalidOid, 0, some) }?;
+            unsafe { send_bytes(queue, MessageKind::Anchors, pg_sys::InvalidOid, 0, some) }?;
         }
         Ok(())
     }
 
     /// Is this process a worker?
     pub fn is_worker(&self) -> bool {
-        matches!(self.way, Way::Worker(_))
+        matches!(self.role, Role::Worker(_))
     }
 
     /// Receives a message of a worker without waiting. Guarded.
     pub fn receive(&mut self) -> Received {
-        let Way::Leader(queues) = &mut self.way else { return Received::Closed };
+        let Role::Leader(queues) = &mut self.role else { return Received::Closed };
         // The queue that is read first moves to the end of the list.
         for _ in 0..queues.len() {
             let Some(queue) = queues.pop_front() else { break };
@@ -199,12 +205,12 @@ impl Wide {
                         let content = std::ptr::slice_from_raw_parts(content, length - size_of::<Envelope>());
                         (data.cast::<Envelope>().read(), content)
                     };
-                    const REJECT: u64 = Kind::Reject as u64;
-                    const STRETCHES: u64 = Kind::Stretches as u64;
-                    const ANCHORS: u64 = Kind::Anchors as u64;
+                    const REJECT: u64 = MessageKind::Reject as u64;
+                    const RANGES: u64 = MessageKind::Ranges as u64;
+                    const ANCHORS: u64 = MessageKind::Anchors as u64;
                     return match envelope.kind {
                         REJECT => Received::Reject(content),
-                        STRETCHES => Received::Stretches(envelope.relation, content),
+                        RANGES => Received::Ranges(envelope.relation, content),
                         ANCHORS => Received::Anchors(content),
                         _ => Received::Row(envelope.relation, data),
                     };
@@ -219,7 +225,12 @@ impl Wide {
     ///
     /// # Safety
     /// `message` is the last result of [`Wide::receive`], and the heap is of its relation.
-    pub unsafe fn store_received(&mut self, heap: &mut Heap, message: *mut c_void, baton: &Baton) -> Result<()> {
+    pub unsafe fn store_received(
+        &mut self,
+        heap: &mut Heap,
+        message: *mut c_void,
+        append_lock: &AppendLock,
+    ) -> Result<()> {
         // SAFETY: this function's contract covers the message: an envelope, then a tuple with the same alignment.
         unsafe {
             let envelope = message.cast::<Envelope>().read();
@@ -233,7 +244,7 @@ impl Wide {
             };
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
             self.toaster.load_tuple(heap.relation, &raw mut tuple);
-            self.store(heap, origin, baton)?;
+            self.store(heap, origin, append_lock)?;
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);
         }
@@ -254,7 +265,7 @@ unsafe fn send(
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let bytes = std::slice::from_raw_parts((*tuple).t_data.cast::<u8>().cast_const(), (*tuple).t_len as usize);
-        send_bytes(queue, Kind::Row, relation, position, bytes)
+        send_bytes(queue, MessageKind::Row, relation, position, bytes)
     }
 }
 
@@ -262,7 +273,7 @@ unsafe fn send(
 /// The queue is attached.
 unsafe fn send_bytes(
     queue: *mut pg_sys::shm_mq_handle,
-    kind: Kind,
+    kind: MessageKind,
     relation: pg_sys::Oid,
     position: u64,
     bytes: &[u8],
@@ -292,7 +303,7 @@ pub enum Received {
     /// A reject. Valid until the next call.
     Reject(*const [u8]),
     /// Tuple positions of this relation's rows. Valid until the next call.
-    Stretches(pg_sys::Oid, *const [u8]),
+    Ranges(pg_sys::Oid, *const [u8]),
     /// Positions from which the file can be read again. Valid until the next call.
     Anchors(*const [u8]),
     /// No message at the moment.

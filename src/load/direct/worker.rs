@@ -20,12 +20,12 @@ use super::join::{self, Join, figures};
 use super::leaves;
 use super::nodes::Text;
 use super::origin::Traces;
-use super::process::{Parts, Process};
+use super::process::{Process, ProcessParts};
 use super::projection::Projection;
-use super::rejects::{Rejects, Tally};
+use super::rejects::{RejectTally, Rejects};
 use super::row_loop;
 use super::shared::{
-    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
+    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, KEY_USAGES,
     Shared,
 };
 use super::spec::{Spec, condition_node};
@@ -38,6 +38,7 @@ use crate::pg::attempt::attempt;
 use crate::pg::build_id::check_build;
 use crate::pg::chunks::Chunks;
 use crate::pg::context::copy_context;
+use crate::pg::file_chunks::{FileState, Listed};
 use crate::pg::file_figures::ByFile;
 use crate::pg::files::FileList;
 use crate::pg::parallel::lookup;
@@ -49,8 +50,7 @@ use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self, Opaque};
-use crate::pg::units::{FileState, Listed};
-use crate::pg::usage::{self, Share};
+use crate::pg::usage::{self, WorkerUsage};
 
 /// Entry point, called by ParallelWorkerMain in a transaction with the leader's xid.
 ///
@@ -82,7 +82,7 @@ unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut
     // SAFETY: this function's contract covers the argument. The process is dropped with the memory context.
     unsafe {
         point!("worker.begin");
-        usage::begin_share();
+        usage::begin_usage();
         let process = attach(segment, toc).or_raise();
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(process)
     }
@@ -152,7 +152,7 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     // SAFETY: opened in `attach`.
     unsafe { pg_sys::table_close(process.target, pg_sys::NoLock.cast_signed()) };
     // SAFETY: the array has an element for each worker.
-    unsafe { usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(process.number - 1)) };
+    unsafe { usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(process.number - 1)) };
 }
 
 /// Opens the leader's file, or the first file of its list. Guarded; memory as in [`source::open_rows`].
@@ -205,10 +205,10 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
     };
     if spec.is_dry {
-        options.settle_for_check();
+        options.adapt_to_check();
     }
     if spec.is_copy {
-        options.settle_for_copy();
+        options.adapt_to_copy();
     }
     options.copy.encoding = Some(spec.encoding);
     let list = if spec.files.is_empty() { None } else { Some(FileList::read(&spec.files).ok_or_else(damaged)?) };
@@ -235,7 +235,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     // SAFETY: set above; the leader's memory outlives its workers.
     let shared_state = unsafe { &*shared };
     let mut rows = open(relation, &mut options, &mapping, shared_state)?;
-    rows.stream_mut().wait_for_turns();
+    rows.stream_mut().let_caller_switch();
     if list.is_none() {
         rows.take_names()?;
     }
@@ -245,7 +245,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     // A worker without access to the shared ring has no chunks to load.
     let ring = shared_state.ring;
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
-    let place = pg_bulk_format::reader::Place { eol: shared_state.eol(), offset: 0, lines: 0 };
+    let place = pg_bulk_format::reader::RecordStart { eol: shared_state.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     // SAFETY: guarded calls on an open relation, which the executor was set up for.
@@ -264,7 +264,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let mut rejects = Rejects::new(&options.copy, std::ptr::null_mut());
     if rejects.limit.is_some() {
         // SAFETY: the leader has inserted the tallies if there is a limit.
-        rejects.tallies = unsafe { lookup(toc, KEY_REJECTS) }.cast::<Tally>();
+        rejects.tallies = unsafe { lookup(toc, KEY_REJECTS) }.cast::<RejectTally>();
     }
     let files = if spec.key_files == 0 { None } else { Some(SharedFiles::attach(spec.key_files)?) };
     let count = spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
@@ -299,7 +299,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         None => ByFile::NONE,
     };
     rows.stream_mut().count_by_file(by_file);
-    let mut process = Process::new(Parts {
+    let mut process = Process::new(ProcessParts {
         projection,
         join,
         rows,
@@ -309,7 +309,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
                 let states = unsafe { lookup(toc, KEY_FILES) }.cast::<FileState>();
                 Chunks::Listed(Box::new(Listed::new(list, states, defaults.takes_ids())))
             }
-            None => Chunks::Shared { cutter: Box::new(cutter), number: 0 },
+            None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
         },
         shared,
         number,

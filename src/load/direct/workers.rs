@@ -4,21 +4,23 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::join::figures;
 use super::leader::Leader;
-use super::rejects::{Tally, TooMuch};
+use super::rejects::{RejectTally, TooMuch};
 use super::shared::{
-    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
+    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, KEY_USAGES,
     Shared,
 };
 use super::wide::QUEUE;
 use crate::error::{Error, Result};
 use crate::load::report::Counts;
 use crate::pg::build_id::build_id;
+use crate::pg::chunk_order::Grid;
 use crate::pg::chunks::Chunks;
+use crate::pg::file_chunks::{FileChunks, FileState, Listed};
 use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::parallel::Parallel;
 use crate::pg::points::point;
@@ -27,9 +29,7 @@ use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
 use crate::pg::source::Descriptor;
-use crate::pg::stretches::Grid;
-use crate::pg::units::{FileState, Listed, Units};
-use crate::pg::usage::{self, Share};
+use crate::pg::usage::{self, WorkerUsage};
 
 impl Leader {
     /// Starts workers on the records after the first one.
@@ -38,13 +38,13 @@ impl Leader {
         let list = stream.files().cloned();
         let Some(file) = stream.identity() else { return Ok(()) };
         let leaders = stream.descriptor();
-        let start = Place { eol: Eol::Nl, offset: 0, lines: 0 };
+        let start = RecordStart { eol: Eol::Nl, offset: 0, lines: 0 };
         let place = if list.is_some() { Some(start) } else { self.process.rows.reader().place_behind() };
         let Some(place) = place else { return Ok(()) };
         let Some(cutter) = stream.cutter(place) else { return Ok(()) };
         let is_compressed = list.is_none() && stream.size().is_none();
         let mut grid = match &list {
-            Some(list) => Units::of(list).grid(),
+            Some(list) => FileChunks::of(list).grid(),
             None if is_compressed => Grid::endless(place.offset),
             None => Grid::from(place.offset, file.size),
         };
@@ -65,9 +65,9 @@ impl Leader {
         parallel.estimate(spec.len() + 8);
         parallel.estimate(wanted * QUEUE);
         let has_limit = self.process.rejects.limit.is_some();
-        let stretches = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
-        parallel.estimate(stretches * size_of::<Tally>());
-        parallel.estimate(wanted * size_of::<Share>());
+        let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
+        parallel.estimate(chunks * size_of::<RejectTally>());
+        parallel.estimate(wanted * size_of::<WorkerUsage>());
         let nodes = self.process.join.as_ref().map_or(0, figures::nodes);
         parallel.estimate(wanted * nodes * size_of::<pg_sys::Instrumentation>());
         parallel.estimate(files * size_of::<FileState>());
@@ -84,9 +84,9 @@ impl Leader {
             // SAFETY: reads a setting.
             let most = usize::try_from(unsafe { pg_sys::max_parallel_workers }).unwrap_or(0);
             let processes = wanted.min(most) + 1;
-            let stretch = ring::fitting(processes, usize::try_from(grid.len).unwrap_or(0));
-            grid.len = stretch as u64;
-            match self.process.rows.stream_mut().source_mut().share(place.offset, processes, stretch) {
+            let chunk_len = ring::fitting(processes, usize::try_from(grid.len).unwrap_or(0));
+            grid.len = chunk_len as u64;
+            match self.process.rows.stream_mut().source_mut().share(place.offset, processes, chunk_len) {
                 Some(shared) => descriptor = shared,
                 None => {
                     parallel.finish();
@@ -99,9 +99,9 @@ impl Leader {
         let counts = parallel.insert(KEY_COUNTERS, counters * size_of::<AtomicU64>()).cast::<AtomicU64>();
         let text = parallel.insert(KEY_SPEC, spec.len() + 8);
         let queues = parallel.insert(KEY_QUEUES, wanted * QUEUE);
-        let rejects = parallel.insert(KEY_REJECTS, stretches * size_of::<Tally>()).cast::<Tally>();
+        let rejects = parallel.insert(KEY_REJECTS, chunks * size_of::<RejectTally>()).cast::<RejectTally>();
         let bad = self.alone.bad.swap(0, Relaxed);
-        let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
+        let usages = parallel.insert(KEY_USAGES, wanted * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
         let figures = parallel.insert(KEY_FIGURES, wanted * nodes * size_of::<pg_sys::Instrumentation>());
         let figures = figures.cast::<pg_sys::Instrumentation>();
         let states = parallel.insert(KEY_FILES, files * size_of::<FileState>()).cast::<FileState>();
@@ -111,8 +111,8 @@ impl Leader {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
             ((*shared).leaders, (*shared).ring) = (leaders, descriptor);
             (*shared).kept.store(self.alone.kept.load(Relaxed), Relaxed);
-            for i in 0..stretches {
-                rejects.add(i).write(Tally::new());
+            for i in 0..chunks {
+                rejects.add(i).write(RejectTally::new());
             }
             for i in 0..files {
                 states.add(i).write(FileState::new());
@@ -122,7 +122,7 @@ impl Leader {
                 counts.add(i).write(AtomicU64::new(0));
             }
             for i in 0..wanted {
-                shares.add(i).write(Share::default());
+                usages.add(i).write(WorkerUsage::default());
             }
             for i in 0..wanted * nodes {
                 // Only figures that are asked for are added up.
@@ -141,7 +141,7 @@ impl Leader {
         unsafe { queues.iter().take(launched).enumerate().for_each(|(i, &queue)| parallel.belongs(queue, i)) };
         self.parallel = Some(parallel);
         self.counters = counts;
-        self.shares = shares;
+        self.usages = usages;
         // SAFETY: written above; the figures stay until they are added up.
         self.by_file = unsafe { ByFile::new(by_file, files) };
         self.figures = figures;
@@ -158,9 +158,9 @@ impl Leader {
         }
         self.process.chunks = match &list {
             Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.defaults.takes_ids()))),
-            None => Chunks::Shared { cutter: Box::new(cutter), number: 0 },
+            None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
         };
-        self.process.rows.stream_mut().wait_for_turns();
+        self.process.rows.stream_mut().let_caller_switch();
         self.process.rows.end_stream();
         self.process.wide.set_queues(queues.into_iter().take(launched).collect());
         Ok(())
@@ -206,8 +206,8 @@ impl Leader {
             if let Some(parallel) = &self.parallel {
                 parallel.wait();
             }
-            // SAFETY: an element for each worker, and they are gone.
-            let cpu = unsafe { usage::take_shares(self.shares, self.launched) };
+            // SAFETY: an element for each worker, and the workers have ended.
+            let cpu = unsafe { usage::take_usages(self.usages, self.launched) };
             self.counts.others.add(cpu);
             if let Some(join) = &self.process.join {
                 // SAFETY: as for the CPU usage.
@@ -234,7 +234,7 @@ impl Leader {
     pub fn note_whole_files(&self) {
         if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.parallel) {
             let open = self.process.shared().first_open();
-            self.process.by_file.note_whole(listed.units().file_of(open));
+            self.process.by_file.note_whole(listed.chunks().file_of(open));
         }
     }
 
@@ -249,7 +249,7 @@ impl Leader {
         if self.looked_again {
             return Ok(false);
         }
-        let Some(TooMuch { stretch, place, before }) = self.too_much.or_else(|| self.find_too_much()) else {
+        let Some(TooMuch { ticket, place, before }) = self.too_much.or_else(|| self.find_too_much()) else {
             return Ok(false);
         };
         self.looked_again = true;
@@ -266,7 +266,7 @@ impl Leader {
         }
         process.rejects = process.rejects.again(before);
         self.alone.bad.store(0, Relaxed);
-        process.look_again(stretch, place, &self.spec.inserted)?;
+        process.look_again(ticket, place, &self.spec.inserted)?;
         Ok(true)
     }
 

@@ -26,7 +26,7 @@ use crate::pg::unguarded as c;
 
 /// A column of the function's row, and its target.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct MappedColumn {
     /// Position in the row, from 0.
     from: usize,
     /// The type that the function declares.
@@ -38,7 +38,7 @@ pub(super) struct Place {
 }
 
 /// The state of a filter's analysis.
-pub(super) struct Analysis {
+pub(super) struct FilterAnalysis {
     relation: pg_sys::Relation,
     /// The arguments.
     pub(super) descriptor: pg_sys::TupleDesc,
@@ -48,7 +48,7 @@ pub(super) struct Analysis {
     /// The number of its columns, and those that are not dropped.
     pub(super) width: usize,
     pub(super) live: Vec<usize>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<MappedColumn>,
     /// The body, if it can be inlined.
     pub(super) body: Option<Body>,
     /// The columns' expressions, if it was inlined; else the row.
@@ -91,7 +91,7 @@ pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, n
 ///
 /// # Safety
 /// A plain frame; a valid analysis that nothing else uses.
-unsafe fn complete(analysis: *mut Analysis) {
+unsafe fn complete(analysis: *mut FilterAnalysis) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let state = c::make_parsestate(std::ptr::null_mut());
@@ -126,10 +126,10 @@ unsafe fn complete(analysis: *mut Analysis) {
 
 /// # Safety
 /// A valid analysis that is complete. Raises nothing.
-unsafe fn nodes_of(analysis: *const Analysis) -> Nodes {
+unsafe fn nodes_of(analysis: *const FilterAnalysis) -> Nodes {
     // SAFETY: this function's contract covers the argument.
     unsafe {
-        let Analysis { targets, quals, row, .. } = &*analysis;
+        let FilterAnalysis { targets, quals, row, .. } = &*analysis;
         Nodes { targets: *targets, quals: *quals, row: *row, filters: true }
     }
 }
@@ -139,7 +139,7 @@ unsafe fn nodes_of(analysis: *const Analysis) -> Nodes {
 /// # Safety
 /// As [`analyze`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
+unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut FilterAnalysis {
     // SAFETY: this function's contract covers the load.
     let load = unsafe { &mut *load };
     let Some(name) = load.options.filter.clone() else { return std::ptr::null_mut() };
@@ -150,21 +150,21 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
     };
     check(function).or_raise();
     load.options.function = Some(function);
-    let analysis = Analysis::of(load.target.relation, function).or_raise();
+    let analysis = FilterAnalysis::of(load.target.relation, function).or_raise();
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
 /// # Safety
 /// As [`analyze_table`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin_table(relation: pg_sys::Relation, function: pg_sys::Oid) -> *mut Analysis {
-    let analysis = Analysis::of(relation, function).or_raise();
+unsafe extern "C-unwind" fn begin_table(relation: pg_sys::Relation, function: pg_sys::Oid) -> *mut FilterAnalysis {
+    let analysis = FilterAnalysis::of(relation, function).or_raise();
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
-impl Analysis {
+impl FilterAnalysis {
     /// Analyzes the call of a function. Guarded.
-    fn of(relation: pg_sys::Relation, function: pg_sys::Oid) -> Result<Analysis> {
+    fn of(relation: pg_sys::Relation, function: pg_sys::Oid) -> Result<FilterAnalysis> {
         // SAFETY: guarded calls on an open relation; the descriptor is the arguments'.
         unsafe {
             let descriptor = Signature::of(function, own_type(relation))?.descriptor();
@@ -191,7 +191,7 @@ impl Analysis {
             let places = places(relation, function, result, result_type)?;
             let live = if result.is_null() { (0..places.len()).collect() } else { live(result) };
             let width = if result.is_null() { places.len() } else { usize::try_from((*result).natts).unwrap_or(0) };
-            Ok(Analysis {
+            Ok(FilterAnalysis {
                 relation,
                 descriptor,
                 call,
@@ -217,20 +217,22 @@ fn places(
     function: pg_sys::Oid,
     result: pg_sys::TupleDesc,
     result_type: pg_sys::Oid,
-) -> Result<Vec<Place>> {
+) -> Result<Vec<MappedColumn>> {
     // SAFETY: an open relation, and a valid descriptor or null; attributes below natts exist.
     unsafe {
         let own = (*relation).rd_att;
         let place = |from: usize, descriptor: pg_sys::TupleDesc, attribute: usize, to: i16| {
             let form = &*compat::attribute(descriptor, attribute);
             let (type_oid, typmod, collation) = (form.atttypid, form.atttypmod, form.attcollation);
-            Place { from, type_oid, typmod, collation, to }
+            MappedColumn { from, type_oid, typmod, collation, to }
         };
         let index = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(0);
         let targets: Vec<i16> = source::attributes(relation).map(|(attnum, _)| attnum).collect();
         if result.is_null() {
-            let places =
-                targets.iter().enumerate().map(|(from, &to)| Place { typmod: -1, ..place(from, own, index(to), to) });
+            let places = targets
+                .iter()
+                .enumerate()
+                .map(|(from, &to)| MappedColumn { typmod: -1, ..place(from, own, index(to), to) });
             return Ok(places.collect());
         }
         if result_type == (*(*relation).rd_rel).reltype {
@@ -265,7 +267,7 @@ unsafe fn live(descriptor: pg_sys::TupleDesc) -> Vec<usize> {
 /// # Safety
 /// A valid analysis, and one of its places.
 #[pg_guard]
-unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const Place) -> *mut pg_sys::Node {
+unsafe extern "C-unwind" fn value(analysis: *mut FilterAnalysis, place: *const MappedColumn) -> *mut pg_sys::Node {
     // SAFETY: this function's contract covers both arguments; a guarded call.
     unsafe {
         let (analysis, place) = (&*analysis, &*place);
@@ -279,7 +281,7 @@ unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const Place) 
 
 /// # Safety
 /// As [`value`]. The result lives as long as the relation is open. Raises nothing.
-unsafe fn target(analysis: *const Analysis, place: *const Place) -> *const pg_sys::FormData_pg_attribute {
+unsafe fn target(analysis: *const FilterAnalysis, place: *const MappedColumn) -> *const pg_sys::FormData_pg_attribute {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let attribute = usize::try_from((*place).to - 1).unwrap_or(0);
@@ -290,7 +292,7 @@ unsafe fn target(analysis: *const Analysis, place: *const Place) -> *const pg_sy
 /// # Safety
 /// A valid analysis, and an expression for that attribute.
 #[pg_guard]
-unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr, attnum: i16) {
+unsafe extern "C-unwind" fn add(analysis: *mut FilterAnalysis, node: *mut pg_sys::Expr, attnum: i16) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
 }
@@ -300,7 +302,11 @@ unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr
 /// # Safety
 /// As [`value`], with the value.
 #[pg_guard]
-unsafe extern "C-unwind" fn complain_of_body(analysis: *const Analysis, node: *mut pg_sys::Node, place: *const Place) {
+unsafe extern "C-unwind" fn complain_of_body(
+    analysis: *const FilterAnalysis,
+    node: *mut pg_sys::Node,
+    place: *const MappedColumn,
+) {
     // SAFETY: this function's contract covers all arguments; guarded calls, and strings that they return.
     unsafe {
         let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
@@ -315,7 +321,7 @@ unsafe extern "C-unwind" fn complain_of_body(analysis: *const Analysis, node: *m
 /// # Safety
 /// A load, and its analysis.
 #[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
+unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const FilterAnalysis) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*load).projection = Some(nodes_of(analysis)) }
 }

@@ -11,7 +11,7 @@ use std::ffi::{CString, c_char, c_int};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::analysis::{Analysis, Place};
+use super::analysis::{FilterAnalysis, MappedColumn};
 use super::signature::{argument, is_row};
 use super::{FUNCTION, SQL_LANGUAGE, text_of, with_row};
 use crate::load::expression::variable;
@@ -72,7 +72,7 @@ impl Body {
 ///
 /// # Safety
 /// A plain frame; a valid analysis that nothing else uses.
-pub(super) unsafe fn inline(analysis: *mut Analysis) {
+pub(super) unsafe fn inline(analysis: *mut FilterAnalysis) {
     // SAFETY: this function's contract covers the analysis; nothing in this frame has a destructor.
     unsafe {
         let body = match (*analysis).body.as_ref() {
@@ -97,7 +97,7 @@ pub(super) unsafe fn inline(analysis: *mut Analysis) {
 ///
 /// # Safety
 /// As [`inline`], with its body.
-unsafe fn query(analysis: *const Analysis, body: *const Body) -> *mut pg_sys::Query {
+unsafe fn query(analysis: *const FilterAnalysis, body: *const Body) -> *mut pg_sys::Query {
     // SAFETY: this function's contract covers both arguments. The parser makes lists of RawStmt; a body that was parsed
     // is a query, or a list of lists of queries; tags give the node types.
     unsafe {
@@ -141,7 +141,7 @@ unsafe fn query(analysis: *const Analysis, body: *const Body) -> *mut pg_sys::Qu
 /// # Safety
 /// A valid analysis, and a query over its function's arguments.
 #[pg_guard]
-unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::Query) {
+unsafe extern "C-unwind" fn take(analysis: *mut FilterAnalysis, query: *const pg_sys::Query) {
     // SAFETY: this function's contract covers both arguments; guarded calls on the query's nodes.
     unsafe {
         let (analysis, query) = (&mut *analysis, &*query);
@@ -176,7 +176,7 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
             } else {
                 return;
             };
-            let is_alike = |(node, place): (*mut pg_sys::Node, &Place)| pg_sys::exprType(node) == place.type_oid;
+            let is_alike = |(node, place): (*mut pg_sys::Node, &MappedColumn)| pg_sys::exprType(node) == place.type_oid;
             if analysis.result_type != pg_sys::RECORDOID
                 || parts.len() != analysis.places.len()
                 || !parts.iter_ptr().zip(&analysis.places).all(is_alike)
@@ -308,7 +308,7 @@ unsafe extern "C-unwind" fn with_variables(node: *mut pg_sys::Node, descriptor: 
 /// # Safety
 /// A valid analysis with a row.
 #[pg_guard]
-pub(super) unsafe extern "C-unwind" fn explode(analysis: *mut Analysis) {
+pub(super) unsafe extern "C-unwind" fn explode(analysis: *mut FilterAnalysis) {
     // SAFETY: this function's contract covers the argument; the tag gives the node type.
     unsafe {
         let analysis = &mut *analysis;

@@ -26,20 +26,20 @@ pub(super) struct Signature {
     pub(super) types: Vec<pg_sys::Oid>,
     /// Defaults of the last arguments, as the catalog has them.
     pub(super) defaults: Vec<*mut pg_sys::Node>,
-    row: Option<Row>,
+    row: Option<RowArgument>,
 }
 
 /// The table's row as the only argument.
 #[derive(Debug)]
-struct Row {
+struct RowArgument {
     descriptor: pg_sys::TupleDesc,
     /// Positions of its columns that can be set.
     attributes: Vec<usize>,
 }
 
-impl Row {
+impl RowArgument {
     /// Reads the row type. Guarded; allocates in the current memory context.
-    fn of(type_oid: pg_sys::Oid) -> Row {
+    fn of(type_oid: pg_sys::Oid) -> RowArgument {
         // SAFETY: guarded calls; attributes below natts exist.
         unsafe {
             let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
@@ -48,7 +48,7 @@ impl Row {
                 let form = &*compat::attribute(descriptor, i);
                 !form.attisdropped && form.attgenerated == 0
             };
-            Row { descriptor, attributes: (0..natts).filter(can_be_set).collect() }
+            RowArgument { descriptor, attributes: (0..natts).filter(can_be_set).collect() }
         }
     }
 }
@@ -88,12 +88,12 @@ impl Signature {
             Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message)
         })?;
         if *signature.types == [own] && own != pg_sys::InvalidOid {
-            signature.take_row(Row::of(own));
+            signature.take_row(RowArgument::of(own));
         }
         Ok(signature)
     }
 
-    fn take_row(&mut self, row: Row) {
+    fn take_row(&mut self, row: RowArgument) {
         // SAFETY: attributes of the descriptor; a name is NUL-terminated.
         let form = |&i: &usize| unsafe { &*compat::attribute(row.descriptor, i) };
         self.types = row.attributes.iter().map(|i| form(i).atttypid).collect();

@@ -17,8 +17,8 @@ use std::ptr::null_mut;
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
+use super::eligibility::{Answer, no};
 use super::insertion::{DEFAULT, Insertion, Reach};
-use super::judge::{Answer, no};
 use crate::error::OrRaise;
 use crate::load::direct::{self, Columns};
 use crate::load::volatile;
@@ -41,7 +41,7 @@ pub struct Joins {
 ///
 /// # Safety
 /// The planner's structures: the path of a join, and the target of the INSERT.
-pub unsafe fn judge(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path, target: pg_sys::Oid) -> Answer<Joins> {
+pub unsafe fn check(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path, target: pg_sys::Oid) -> Answer<Joins> {
     // SAFETY: this function's contract covers the structures; guarded calls.
     unsafe {
         if !(*(*root).glob).subplans.is_null() {

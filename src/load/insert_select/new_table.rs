@@ -19,11 +19,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
+use super::eligibility::{Answer, no, of_tables, without_relabels};
 use super::expression::of_expression;
 use super::insertion::{EXPRESSION, Insertion};
-use super::judge::{Answer, no, of_tables, without_relabels};
 use super::node;
-use super::run::{self, Outcome};
+use super::run::{self, LoadOutcome};
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
 use crate::load::direct::Nodes;
@@ -113,7 +113,7 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
                 unguarded::InstrStartNode((*node).instrument);
             }
         }
-        let mut outcome = Outcome::default();
+        let mut outcome = LoadOutcome::default();
         replace(scan);
         run::run(insertions, null(), None, null_mut(), &raw mut outcome);
         (*(*state).state).es_processed = outcome.rows;
@@ -272,7 +272,7 @@ unsafe extern "C-unwind" fn replace(state: *mut pg_sys::ForeignScanState) {
 /// # Safety
 /// The state of a scan that was replaced.
 #[pg_guard]
-unsafe extern "C-unwind" fn count(state: *mut pg_sys::ForeignScanState, outcome: *const Outcome) {
+unsafe extern "C-unwind" fn count(state: *mut pg_sys::ForeignScanState, outcome: *const LoadOutcome) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (Wrapper::get().or_raise().count)(state, (*outcome).bytes, (*outcome).rejected) }
 }

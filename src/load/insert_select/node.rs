@@ -8,11 +8,11 @@ use std::ptr::null_mut;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
+use super::eligibility;
 use super::insertion::{Insertion, Reach};
 use super::joins;
-use super::judge;
 use super::parts;
-use super::run::{self, Outcome};
+use super::run::{self, LoadOutcome};
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
 use crate::load::direct::{self, Statement};
@@ -184,7 +184,7 @@ struct State {
     is_done: bool,
     /// Set when execution begins.
     statement: Option<Statement>,
-    outcome: Outcome,
+    outcome: LoadOutcome,
 }
 
 /// # Safety
@@ -211,8 +211,8 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *m
         let insertions = Insertion::all_of_list((*plan).custom_private);
         let modify = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans).get_ptr(0).unwrap_or(null_mut());
         let mut answer = if guc::direct_insert() != DirectInsert::Off {
-            judge::of_tables(&insertions, flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0)
-                .and_then(|()| insertions.first().map_or(Ok(()), |insertion| judge::of_plan(insertion.target)))
+            eligibility::of_tables(&insertions, flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0)
+                .and_then(|()| insertions.first().map_or(Ok(()), |insertion| eligibility::of_plan(insertion.target)))
         } else {
             Err("pg_bulk.direct_insert is off".into())
         };
@@ -291,7 +291,7 @@ unsafe fn count(state: *mut State) {
 ///
 /// # Safety
 /// A node whose load is done.
-pub unsafe fn count_filtered(ps: *mut pg_sys::PlanState, outcome: *const Outcome) {
+pub unsafe fn count_filtered(ps: *mut pg_sys::PlanState, outcome: *const LoadOutcome) {
     // SAFETY: this function's contract covers the node.
     unsafe {
         if let Some(instrument) = (*ps).instrument.as_mut() {

@@ -11,7 +11,7 @@
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
-use super::judge::{Answer, no, of_select};
+use super::eligibility::{Answer, no, of_select};
 use super::translate::{bare, through_subquery, to_row};
 use crate::error::OrRaise;
 use crate::load::wrapper::Wrapper;
@@ -19,7 +19,7 @@ use crate::pg::compat;
 
 /// One foreign table that an INSERT reads.
 #[derive(Debug)]
-pub struct Part {
+pub struct ForeignInput {
     pub foreign: pg_sys::Oid,
     /// Its range table index, in the query or in a subquery.
     pub place: usize,
@@ -47,7 +47,7 @@ pub unsafe fn gather(
     root: *mut pg_sys::PlannerInfo,
     path: *mut pg_sys::Path,
     above: Above,
-    found: &mut Vec<Part>,
+    found: &mut Vec<ForeignInput>,
 ) -> Answer<()> {
     // SAFETY: this function's contract covers the structures; tags give the node types.
     unsafe {
@@ -77,7 +77,7 @@ pub unsafe fn gather(
                 let place = (*rel).relid as usize;
                 let Above { targets, quals, is_plain } = to_child(root, rel, above);
                 let quals = pg_sys::list_concat(own_quals(rel), quals);
-                found.push(Part {
+                found.push(ForeignInput {
                     foreign: (*(*(*root).simple_rte_array.add(place))).relid,
                     place,
                     is_plain,

@@ -11,14 +11,14 @@ use crate::guc::{self, DirectInsert};
 use crate::load::direct::{Joined, Nodes, Statement};
 use crate::load::finish::finish;
 use crate::load::options::LoadOptions;
-use crate::load::source::{Mapping, Source};
-use crate::load::target::{Kind, Target};
+use crate::load::source::{FurtherFile, Mapping};
+use crate::load::target::{Target, TargetKind};
 use crate::load::{Load, Writer, direct, load_context, memory_context, source, summary, write};
 use crate::pg::copy_question;
 
 /// The result of the load.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Outcome {
+pub struct LoadOutcome {
     pub rows: u64,
     pub filtered: u64,
     pub rejected: u64,
@@ -40,7 +40,7 @@ pub unsafe fn run(
     plan: *const pg_sys::CustomScan,
     statement: Option<Statement>,
     joined: *mut pg_sys::PlanState,
-    outcome: *mut Outcome,
+    outcome: *mut LoadOutcome,
 ) {
     // SAFETY: this function's contract covers the insertions; the load is used by one step at a time.
     unsafe {
@@ -144,7 +144,7 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Inserti
             let (options, path) = options_of(insertion);
             let (mapping, projection) = mapping_of(insertion, plan);
             load.also.push(summary::described(&options.location));
-            load.more.push(Source { options, path, mapping, projection });
+            load.more.push(FurtherFile { options, path, mapping, projection });
         }
         for insertion in insertions {
             copy_question::may_read(&options_of(insertion).0.location);
@@ -166,7 +166,7 @@ unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
         let load = &mut *load;
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
         guc::direct_insert() == DirectInsert::Exclusive
-            && load.target.kind == Kind::Plain
+            && load.target.kind == TargetKind::Plain
             && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
             && direct::renew(load.target.relation, 1 + i32::from(load.statement.is_some())).or_raise()
     }
@@ -175,13 +175,13 @@ unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
 /// # Safety
 /// As [`run`], with a load that is done. The current memory context is not the load's.
 #[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut Outcome) {
+unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut LoadOutcome) {
     // SAFETY: this function's contract covers both arguments; deleting the context drops the load.
     unsafe {
         {
             let load = &mut *load;
             let counts = &load.counts;
-            *outcome = Outcome {
+            *outcome = LoadOutcome {
                 rows: counts.loaded,
                 filtered: counts.filtered,
                 rejected: counts.rejected,

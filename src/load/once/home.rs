@@ -13,8 +13,8 @@
 use pgrx::pg_sys;
 
 use super::{
-    CLUSTER, DATABASE, HOME, MADE_BY, OWNER, OWNER_NAME, TABLE, TABLE_COLUMNS, TARGET, TARGET_NAME, Table, number, oid,
-    text, value,
+    CLUSTER, DATABASE, HOME, LoadedTable, MADE_BY, OWNER, OWNER_NAME, TABLE, TABLE_COLUMNS, TARGET, TARGET_NAME,
+    number, oid, text, value,
 };
 use crate::error::Result;
 use crate::pg::database::{cluster, database};
@@ -41,7 +41,7 @@ pub unsafe fn is_home(records: &OwnTable, row: pg_sys::HeapTuple, values: &[pg_s
 }
 
 /// Takes home the copied rows of this table's name, or of all. Guarded; allocates in the current memory context.
-pub fn take_home(schema: pg_sys::Oid, table: Option<&Table>) -> Result<()> {
+pub fn take_home(schema: pg_sys::Oid, table: Option<&LoadedTable>) -> Result<()> {
     // SAFETY: rows and their values.
     let is_copy = |records: &OwnTable, row, values: &[pg_sys::Datum]| unsafe {
         !is_home(records, row, values) && table.is_none_or(|table| text(values, TARGET_NAME) == table.name)

@@ -1,6 +1,6 @@
 //! From the text of a query to its plan, as in transformInsertStmt (analyze.c) except for DEFAULT.
 //!
-//! The guarded steps keep their results in an [`Analysis`]; between them, a plain frame calls the parser's own
+//! The guarded steps keep their results in a [`QueryAnalysis`]; between them, a plain frame calls the parser's own
 //! functions. The columns are coerced first; then a query of all the target's attributes is put over them ([`over`]).
 
 use std::ffi::{CString, c_char};
@@ -19,7 +19,7 @@ use crate::pg::unguarded::{self as c, Opaque};
 
 /// The state of a query's analysis.
 #[derive(Debug)]
-pub(super) struct Analysis {
+pub(super) struct QueryAnalysis {
     pub(super) relation: pg_sys::Relation,
     text: CString,
     /// Attributes that the query may have columns for. `is_list`: it must have one for each.
@@ -95,13 +95,13 @@ pub unsafe fn analyze(load: *mut Load) {
 /// # Safety
 /// As [`analyze`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
+unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut QueryAnalysis {
     // SAFETY: this function's contract covers the load.
     let load = unsafe { &*load };
     let Some(text) = load.options.query.clone() else { return std::ptr::null_mut() };
     let relation = load.target.relation;
     let Some(mapping) = source::by_position(relation, &load.options).or_raise() else { return std::ptr::null_mut() };
-    let analysis = Analysis {
+    let analysis = QueryAnalysis {
         relation,
         text,
         attributes: mapping.fields.into_iter().flatten().collect(),
@@ -182,7 +182,7 @@ unsafe fn row_of_values(select: *const pg_sys::SelectStmt, at: usize) -> *mut pg
 ///
 /// # Safety
 /// A plain frame; a valid analysis with columns, and the state that they were analyzed with.
-unsafe fn coerce(analysis: *mut Analysis, state: *mut pg_sys::ParseState) {
+unsafe fn coerce(analysis: *mut QueryAnalysis, state: *mut pg_sys::ParseState) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         complain_of_count(analysis, state);
@@ -213,7 +213,7 @@ unsafe extern "C-unwind" fn refuse() {
 /// # Safety
 /// A valid analysis, and an analyzed query.
 #[pg_guard]
-unsafe extern "C-unwind" fn take_columns(analysis: *mut Analysis, query: *mut pg_sys::Query) {
+unsafe extern "C-unwind" fn take_columns(analysis: *mut QueryAnalysis, query: *mut pg_sys::Query) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         if (*query).hasModifyingCTE {
@@ -249,7 +249,7 @@ unsafe fn column_of(entry: *mut pg_sys::TargetEntry) -> *mut pg_sys::Node {
 /// # Safety
 /// A valid analysis, and an analyzed row of VALUES.
 #[pg_guard]
-unsafe extern "C-unwind" fn take_values(analysis: *mut Analysis, row: *mut pg_sys::List) {
+unsafe extern "C-unwind" fn take_values(analysis: *mut QueryAnalysis, row: *mut pg_sys::List) {
     // SAFETY: this function's contract covers both arguments: a list of expressions.
     unsafe {
         let before = (*analysis).columns.len();
@@ -265,7 +265,7 @@ unsafe extern "C-unwind" fn take_values(analysis: *mut Analysis, row: *mut pg_sy
 /// # Safety
 /// A valid analysis with a row of VALUES.
 #[pg_guard]
-unsafe extern "C-unwind" fn keep_row(analysis: *mut Analysis) {
+unsafe extern "C-unwind" fn keep_row(analysis: *mut QueryAnalysis) {
     // SAFETY: this function's contract covers the argument; guarded calls that make lists.
     unsafe {
         let mut row = PgList::<pg_sys::Node>::new();
@@ -278,7 +278,7 @@ unsafe extern "C-unwind" fn keep_row(analysis: *mut Analysis) {
 ///
 /// # Safety
 /// A plain frame; a valid analysis with columns, and the state that they were analyzed with.
-unsafe fn complain_of_count(analysis: *const Analysis, state: *mut pg_sys::ParseState) {
+unsafe fn complain_of_count(analysis: *const QueryAnalysis, state: *mut pg_sys::ParseState) {
     // SAFETY: this function's contract covers both arguments; formats without arguments.
     unsafe {
         let (most, count) = ((*analysis).attributes.len(), (*analysis).columns.len());
@@ -304,10 +304,10 @@ unsafe fn complain_of_count(analysis: *const Analysis, state: *mut pg_sys::Parse
 ///
 /// # Safety
 /// A valid analysis with this number of attributes, whose relation is open. Raises nothing.
-unsafe fn column(analysis: *const Analysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
+unsafe fn column(analysis: *const QueryAnalysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
     // SAFETY: this function's contract covers the argument; `by_position` has found the attributes.
     unsafe {
-        let Analysis { attributes, relation, .. } = &*analysis;
+        let QueryAnalysis { attributes, relation, .. } = &*analysis;
         let attnum = attributes.get(at).copied().unwrap_or(1);
         compat::attribute((**relation).rd_att, usize::try_from(attnum - 1).unwrap_or(0))
     }
@@ -318,7 +318,7 @@ unsafe fn column(analysis: *const Analysis, at: usize) -> *const pg_sys::FormDat
 /// # Safety
 /// A valid analysis, and queries.
 #[pg_guard]
-unsafe extern "C-unwind" fn look(analysis: *mut Analysis, rewritten: *mut pg_sys::List) {
+unsafe extern "C-unwind" fn look(analysis: *mut QueryAnalysis, rewritten: *mut pg_sys::List) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*analysis).call = volatile::call_in(rewritten.cast()) }
 }
@@ -326,10 +326,10 @@ unsafe extern "C-unwind" fn look(analysis: *mut Analysis, rewritten: *mut pg_sys
 /// # Safety
 /// A load, its analysis, and the plan.
 #[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut Analysis, plans: *mut pg_sys::List) {
+unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut QueryAnalysis, plans: *mut pg_sys::List) {
     // SAFETY: this function's contract covers all arguments; guarded calls.
     unsafe {
-        let Analysis { text, attributes, names, columns, call, .. } = &*analysis;
+        let QueryAnalysis { text, attributes, names, columns, call, .. } = &*analysis;
         let no_plan = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan");
         let plan = PgList::<pg_sys::PlannedStmt>::from_pg(plans).get_ptr(0).ok_or_else(no_plan).or_raise();
         let load = &mut *load;

@@ -2,7 +2,7 @@
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::analysis::Analysis;
+use super::analysis::QueryAnalysis;
 use super::function;
 use crate::pg::compat;
 
@@ -11,7 +11,7 @@ use crate::pg::compat;
 /// # Safety
 /// A valid analysis that is complete, and its query.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn over(analysis: *const Analysis, below: *mut pg_sys::Query) -> *mut pg_sys::Query {
+pub unsafe extern "C-unwind" fn over(analysis: *const QueryAnalysis, below: *mut pg_sys::Query) -> *mut pg_sys::Query {
     // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
         let query = function::select();
@@ -27,7 +27,7 @@ pub unsafe extern "C-unwind" fn over(analysis: *const Analysis, below: *mut pg_s
 /// A valid analysis that is complete, and the state that it was made with.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn over_nothing(
-    analysis: *const Analysis,
+    analysis: *const QueryAnalysis,
     state: *const pg_sys::ParseState,
 ) -> *mut pg_sys::Query {
     // SAFETY: this function's contract covers both arguments; guarded calls.
@@ -45,7 +45,7 @@ pub unsafe extern "C-unwind" fn over_nothing(
 /// A valid analysis that is complete, and the state that it was made with.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn over_rows(
-    analysis: *mut Analysis,
+    analysis: *mut QueryAnalysis,
     state: *const pg_sys::ParseState,
 ) -> *mut pg_sys::Query {
     // SAFETY: this function's contract covers both arguments; guarded calls; the columns are those of the last row,
@@ -66,7 +66,7 @@ pub unsafe extern "C-unwind" fn over_rows(
 }
 
 /// A value for each of the target's attributes: NULL for one without a column. Guarded.
-fn targets(analysis: &Analysis) -> *mut pg_sys::List {
+fn targets(analysis: &QueryAnalysis) -> *mut pg_sys::List {
     let columns = || analysis.attributes.iter().zip(&analysis.columns);
     let mut targets = PgList::<pg_sys::TargetEntry>::new();
     // SAFETY: guarded calls; an open relation, and attributes that it has.

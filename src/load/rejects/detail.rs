@@ -13,7 +13,7 @@ use crate::pg::unguarded::{self, Opaque};
 /// Most rejects in a DETAIL.
 const SHOWN: usize = 3;
 
-struct Task {
+struct DetailTask {
     spool: *mut Spool,
     error: *mut pg_sys::ErrorData,
 }
@@ -33,7 +33,7 @@ pub unsafe fn add_first(spool: *mut Spool, error: *mut pg_sys::ErrorData) {
         if spool.is_null() || (*spool).count == 0 {
             return;
         }
-        let mut task = Task { spool, error };
+        let mut task = DetailTask { spool, error };
         // An error while adding them must not replace the original one.
         let other = attempt(add, (&raw mut task).cast());
         if !other.is_null() {
@@ -48,7 +48,7 @@ pub unsafe fn add_first(spool: *mut Spool, error: *mut pg_sys::ErrorData) {
 unsafe extern "C-unwind" fn add(task: Opaque) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
-        let Task { spool, error } = task.cast::<Task>().read();
+        let DetailTask { spool, error } = task.cast::<DetailTask>().read();
         let mut first: Vec<Reject> = Vec::new();
         (*spool)
             .for_each(|reject| {

@@ -1,4 +1,4 @@
-//! Records that a load leaves out with `on_error` `table`, each with its error.
+//! Records that a load leaves out with `on_error = table`, each with its error.
 //!
 //! ```text
 //!   worker: reject ─► queue ─┐
@@ -104,7 +104,7 @@ pub struct Reject {
 impl Reject {
     /// The current record of `rows`.
     pub fn new(rows: &mut Rows, complaint: Complaint) -> Reject {
-        rows.stream_mut().reader.settle_line_number();
+        rows.stream_mut().reader.store_line_number();
         let reader = rows.reader();
         let list = rows.stream().files();
         let file = list.and_then(|list| list.files.get(rows.stream().file_number()));

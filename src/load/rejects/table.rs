@@ -45,7 +45,7 @@ pub const TABLE_COLUMNS: Columns = Columns { types: &TYPES, oldest: COLUMNS };
 pub const REJECTED_AT: usize = 15;
 
 /// A row of the table.
-type Row = [Option<pg_sys::Datum>; COLUMNS];
+type RejectRow = [Option<pg_sys::Datum>; COLUMNS];
 
 /// Writes the rejects of a job's failed load in the current transaction, after the load's own has ended. Returns their
 /// number. After a successful load the rejects are already in the table, and nothing is written. Guarded.
@@ -79,7 +79,7 @@ pub fn write(spool: &mut Spool) -> Result<u64> {
         pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
         let local = pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed();
         pg_sys::SetUserIdAndSecContext((*(*relation).rd_rel).relowner, context | local);
-        let mut writer = Writer::new(relation)?;
+        let mut writer = RejectInserter::new(relation)?;
         let now = pg_sys::Datum::from(pg_sys::GetCurrentTimestamp());
         spool.for_each(|reject| {
             writer.add(&about, &reject, now);
@@ -95,7 +95,7 @@ pub fn write(spool: &mut Spool) -> Result<u64> {
 }
 
 /// Inserts rows.
-struct Writer {
+struct RejectInserter {
     relation: pg_sys::Relation,
     indexes: pg_sys::CatalogIndexState,
     slots: Vec<*mut pg_sys::TupleTableSlot>,
@@ -106,10 +106,10 @@ struct Writer {
     memory: pg_sys::MemoryContext,
 }
 
-impl Writer {
+impl RejectInserter {
     /// # Safety
     /// An open relation that is locked. Guarded.
-    unsafe fn new(relation: pg_sys::Relation) -> Result<Writer> {
+    unsafe fn new(relation: pg_sys::Relation) -> Result<RejectInserter> {
         // SAFETY: this function's contract covers the relation; guarded calls.
         unsafe {
             let memory = pg_sys::AllocSetContextCreateExtended(
@@ -130,7 +130,7 @@ impl Writer {
                 let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
                 return Err(error.detail("It has an index with an expression or a condition."));
             }
-            Ok(Writer { relation, indexes, slots: Vec::new(), used: 0, bytes: 0, memory })
+            Ok(RejectInserter { relation, indexes, slots: Vec::new(), used: 0, bytes: 0, memory })
         }
     }
 
@@ -230,7 +230,7 @@ pub fn values(reject: &Reject, now: pg_sys::Datum) -> [Option<pg_sys::Datum>; 10
 }
 
 /// A row of the table. Guarded; allocates in the current memory context.
-fn row(about: &About, reject: &Reject, now: pg_sys::Datum) -> Row {
+fn row(about: &About, reject: &Reject, now: pg_sys::Datum) -> RejectRow {
     let [line, offset, column, field, raw, bytes, state, message, constraint, at] = values(reject, now);
     [
         Some(pg_sys::Datum::from(about.load_id)),

@@ -69,7 +69,7 @@ pub unsafe fn input_function_call_soft(
 
 /// A call of an input function, for a plain frame.
 #[cfg(feature = "pg15")]
-struct Call {
+struct InputCall {
     function: *mut pg_sys::FmgrInfo,
     string: *mut std::ffi::c_char,
     typioparam: pg_sys::Oid,
@@ -83,7 +83,7 @@ struct Call {
 unsafe extern "C-unwind" fn run(call: Opaque) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
-        let call = call.cast::<Call>();
+        let call = call.cast::<InputCall>();
         (*call).datum =
             unguarded::InputFunctionCall((*call).function, (*call).string, (*call).typioparam, (*call).typmod);
     }
@@ -105,7 +105,7 @@ pub unsafe fn input_function_call_soft(
     use crate::error::Error;
     use pgrx::PgSqlErrorCode as Code;
 
-    let mut call = Call { function, string, typioparam, typmod, datum: pg_sys::Datum::from(0usize) };
+    let mut call = InputCall { function, string, typioparam, typmod, datum: pg_sys::Datum::from(0usize) };
     let argument: Opaque = (&raw mut call).cast();
     // SAFETY: guarded calls; a subtransaction begins and ends under one resource owner and in one memory context.
     unsafe {
@@ -115,7 +115,7 @@ pub unsafe fn input_function_call_soft(
             pg_sys::error_context_stack = std::ptr::null_mut();
             let error = complaint(run, argument);
             pg_sys::error_context_stack = context;
-            return Ok(if error.is_null() { Soft::Good(call.datum) } else { judge(type_oid, error) });
+            return Ok(if error.is_null() { Soft::Good(call.datum) } else { classify(type_oid, error) });
         }
         if pg_sys::IsInParallelMode() {
             let message = "cannot survive bad values of this type during a parallel operation";
@@ -135,7 +135,7 @@ pub unsafe fn input_function_call_soft(
         }
         pg_sys::MemoryContextSwitchTo(context);
         pg_sys::CurrentResourceOwner = owner;
-        Ok(if error.is_null() { Soft::Good(call.datum) } else { judge(type_oid, error) })
+        Ok(if error.is_null() { Soft::Good(call.datum) } else { classify(type_oid, error) })
     }
 }
 
@@ -144,7 +144,7 @@ pub unsafe fn input_function_call_soft(
 /// # Safety
 /// An error that was caught.
 #[cfg(feature = "pg15")]
-unsafe fn judge(type_oid: pg_sys::Oid, error: *mut pg_sys::ErrorData) -> Soft {
+unsafe fn classify(type_oid: pg_sys::Oid, error: *mut pg_sys::ErrorData) -> Soft {
     use pgrx::PgSqlErrorCode as Code;
     // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
     const CLASS: i32 = (1 << 12) - 1;
@@ -190,7 +190,8 @@ unsafe fn is_plain_scalar(type_oid: pg_sys::Oid) -> bool {
     unsafe {
         let (mut category, mut preferred) = (0, false);
         pg_sys::get_type_category_preferred(type_oid, &raw mut category, &raw mut preferred);
-        // Arrays (A), composites (C), enums (E), pseudo-types (P), ranges (R) and unknown categories are excluded.
+        // Excluded are arrays (A), composites (C), enums (E), pseudo-types (P), ranges (R), `unknown` (X), internal
+        // types (Z) and categories that users define.
         let scalar = matches!(category.cast_unsigned(), b'B' | b'D' | b'G' | b'I' | b'N' | b'S' | b'T' | b'V' | b'U');
         type_oid.to_u32() < pg_sys::FirstGenbkiObjectId
             && scalar

@@ -56,11 +56,11 @@ unsafe fn pages_behind(index: pg_sys::Relation, buffers: &mut [pg_sys::Buffer]) 
         let rest = pg_sys::RELSEG_SIZE - first % pg_sys::RELSEG_SIZE;
         let count = buffers.len().min(rest as usize);
         let Some(last) = (count as u32).checked_sub(1).and_then(|more| first.checked_add(more)) else { return Ok(0) };
-        let pieces = file.open_pieces(first, count)?;
-        if !pieces.reserved {
+        let segments = file.open_segments(first, count)?;
+        if !segments.reserved {
             return Ok(0);
         }
-        drop(pieces);
+        drop(segments);
         for (place, block) in buffers.iter_mut().zip(first..=last) {
             point!("leaf.extend");
             let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;

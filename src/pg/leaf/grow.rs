@@ -55,7 +55,7 @@ pub type Border<'a> = dyn Fn(&Extension, &[u8], &mut [u8]) -> Option<usize> + 'a
 
 /// State of the end of an index without locks: the last leaf, its parent, and their free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct End {
+pub struct IndexEnd {
     leaf: u32,
     /// Bytes for tuples and line pointers.
     pub room: usize,
@@ -72,7 +72,7 @@ impl LeafWriter {
     ///
     /// # Safety
     /// As [`LeafWriter::put`].
-    pub unsafe fn end(&mut self, tuple: pg_sys::IndexTuple) -> Option<End> {
+    pub unsafe fn end(&mut self, tuple: pg_sys::IndexTuple) -> Option<IndexEnd> {
         // SAFETY: this function's contract covers frame and tuple. Pages are returned pinned and locked, and are
         // released.
         unsafe {
@@ -94,19 +94,20 @@ impl LeafWriter {
             let parent_room = room_for_links(page_of(buffer), leaf);
             c::UnlockReleaseBuffer(buffer);
             let may_deduplicate = (*self.key).allequalimage;
-            Some(End { leaf, room, parent, parent_room: parent_room?, may_deduplicate })
+            Some(IndexEnd { leaf, room, parent, parent_room: parent_room?, may_deduplicate })
         }
     }
 
-    /// Adds leaves at the end, and these tuples to the current last leaf, which has room for them. `border` writes the
+    /// Adds `leaves` at the end, and `tuples` to the current last leaf, which has room for them. `border` writes the
     /// high key between that leaf's last item and the new leaves. All tuples are in the index's order, beginning with
     /// `first`. Returns false without a change if the end has changed or does not allow it.
     ///
     /// # Safety
-    /// As [`LeafWriter::put`]; leaves of the index, [`MOST_PAGES`] at most, and `border` raises nothing.
+    /// As [`LeafWriter::put`]; `leaves` has at most [`MOST_PAGES`] leaf pages, made for this index; `border` raises
+    /// nothing.
     pub unsafe fn grow(
         &mut self,
-        end: &End,
+        end: &IndexEnd,
         first: pg_sys::IndexTuple,
         tuples: &[pg_sys::IndexTuple],
         leaves: &mut Extension,
@@ -121,7 +122,7 @@ impl LeafWriter {
             if self.needs_wal {
                 c::XLogEnsureRecordSpace(pg_sys::XLR_MAX_BLOCK_ID as i32, 0);
             }
-            let (mut held, mut blocks) = (Held::new(), [NO_BLOCK; MOST_PAGES]);
+            let (mut held, mut blocks) = (LockedPages::new(), [NO_BLOCK; MOST_PAGES]);
             self.get_pages(leaves.len(), &mut held);
             let blocks = blocks.get_unchecked_mut(..leaves.len());
             for (place, &buffer) in blocks.iter_mut().zip(held.buffers()) {
@@ -153,7 +154,7 @@ impl LeafWriter {
                 c::PredicateLockPageSplit(self.index, end.leaf, block);
             }
             held.release();
-            self.tell_wal_writer();
+            self.wake_wal_writer();
             true
         }
     }
@@ -163,7 +164,7 @@ impl LeafWriter {
     ///
     /// # Safety
     /// As [`LeafWriter::put`]; `held` is empty, and has room for the pages.
-    unsafe fn get_pages(&mut self, wanted: usize, held: &mut Held) {
+    unsafe fn get_pages(&mut self, wanted: usize, held: &mut LockedPages) {
         // SAFETY: this function's contract covers frame and room; buffers are pinned and locked.
         unsafe {
             while held.count < wanted {
@@ -186,7 +187,7 @@ impl LeafWriter {
     ///
     /// # Safety
     /// As [`LeafWriter::grow`], which has checked the free space.
-    unsafe fn write_end(&self, held: &Held, tuples: &[pg_sys::IndexTuple], key: &mut [u8], leaves: &Extension) {
+    unsafe fn write_end(&self, held: &LockedPages, tuples: &[pg_sys::IndexTuple], key: &mut [u8], leaves: &Extension) {
         // SAFETY: this function's contract covers all arguments: the leaf, its parent and a page for each new leaf are
         // locked.
         unsafe {
@@ -263,7 +264,7 @@ impl LeafWriter {
 ///
 /// # Safety
 /// Tuples.
-unsafe fn fits(end: &End, tuples: &[pg_sys::IndexTuple], high_key: usize, leaves: &Extension) -> bool {
+unsafe fn fits(end: &IndexEnd, tuples: &[pg_sys::IndexTuple], high_key: usize, leaves: &Extension) -> bool {
     let size = |bytes: usize| bytes.next_multiple_of(8) + LINE_POINTER;
     // SAFETY: this function's contract covers the tuples.
     let tuples_size: usize = tuples.iter().map(|&tuple| size(unsafe { aligned_size(tuple) })).sum();
@@ -272,14 +273,14 @@ unsafe fn fits(end: &End, tuples: &[pg_sys::IndexTuple], high_key: usize, leaves
 }
 
 /// Pages that are pinned and locked: new leaves, the last leaf, its parent.
-struct Held {
+struct LockedPages {
     list: [pg_sys::Buffer; MOST_PAGES + 2],
     count: usize,
 }
 
-impl Held {
-    const fn new() -> Held {
-        Held { list: [0; MOST_PAGES + 2], count: 0 }
+impl LockedPages {
+    const fn new() -> LockedPages {
+        LockedPages { list: [0; MOST_PAGES + 2], count: 0 }
     }
 
     /// Adds a locked page. Returns its block number.

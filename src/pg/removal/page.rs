@@ -42,13 +42,13 @@ pub struct Deleter {
     pub xid: pg_sys::TransactionId,
     command: pg_sys::CommandId,
     /// The command id for deleted rows that one command has inserted. One command inserts all rows of a load.
-    known: Option<Known>,
+    known: Option<CommandIds>,
     /// Outside of parallel mode, where a combo command id can be created.
     may_ask: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct CommandIds {
     made_by: pg_sys::CommandId,
     command: pg_sys::CommandId,
     is_combo: bool,
@@ -81,7 +81,7 @@ impl Deleter {
     ///
     /// # Safety
     /// A row that this transaction has inserted.
-    unsafe fn of(&mut self, tuple: *const pg_sys::HeapTupleHeaderData) -> Option<Known> {
+    unsafe fn of(&mut self, tuple: *const pg_sys::HeapTupleHeaderData) -> Option<CommandIds> {
         // SAFETY: this function's contract covers the argument; a guarded call.
         unsafe {
             let made_by = (*tuple).t_choice.t_heap.t_field3.t_cid;
@@ -91,7 +91,7 @@ impl Deleter {
             if !self.may_ask || made_by >= self.command {
                 return None;
             }
-            let mut known = Known { made_by, command: self.command, is_combo: false };
+            let mut known = CommandIds { made_by, command: self.command, is_combo: false };
             pg_sys::HeapTupleHeaderAdjustCmax(tuple.cast_mut(), &raw mut known.command, &raw mut known.is_combo);
             self.known = Some(known);
             self.known
@@ -107,7 +107,7 @@ pub struct Mark {
     pub row: u64,
     /// Offset of its tuple on the page.
     at: usize,
-    known: Known,
+    known: CommandIds,
 }
 
 #[derive(Debug, Clone)]

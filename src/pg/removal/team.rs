@@ -29,13 +29,13 @@ use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
 use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::point;
-use crate::pg::usage::{self, Cpu, Share};
+use crate::pg::usage::{self, Cpu, WorkerUsage};
 
 /// Keys of the shared memory.
 const KEY_TASK: u64 = 1;
 const KEY_ROWS: u64 = 2;
 const KEY_BOUNDS: u64 = 3;
-const KEY_SHARES: u64 = 4;
+const KEY_USAGES: u64 = 4;
 
 /// Pages that justify a worker. To start one takes as long as the leader needs for half of them. Fewer pages where a
 /// test makes chunks small.
@@ -46,7 +46,7 @@ const PARTS: usize = 16;
 
 /// The task in shared memory.
 #[repr(C)]
-struct Task {
+struct RemovalTask {
     build: u64,
     relation: pg_sys::Oid,
     /// The heap's new file.
@@ -83,7 +83,7 @@ pub unsafe fn mark(
     let bounds = bounds(rows, PARTS * (workers + 1));
     // SAFETY: this function's contract covers the relation.
     let (oid, file) = unsafe { ((*relation).rd_id, compat::locator(relation)) };
-    let task = Task {
+    let task = RemovalTask {
         build: build_id(),
         relation: oid,
         file,
@@ -93,15 +93,15 @@ pub unsafe fn mark(
         next: AtomicUsize::new(0),
     };
     let mut parallel = Parallel::new(c"pg_bulk_removal_worker", workers);
-    parallel.estimate(size_of::<Task>());
+    parallel.estimate(size_of::<RemovalTask>());
     parallel.estimate(size_of_val(rows));
     parallel.estimate(size_of_val(bounds.as_slice()));
-    parallel.estimate(workers * size_of::<Share>());
+    parallel.estimate(workers * size_of::<WorkerUsage>());
     parallel.initialize();
-    let place = parallel.insert(KEY_TASK, size_of::<Task>()).cast::<Task>();
+    let place = parallel.insert(KEY_TASK, size_of::<RemovalTask>()).cast::<RemovalTask>();
     let shared = parallel.insert(KEY_ROWS, size_of_val(rows)).cast::<u64>();
     let bounds_place = parallel.insert(KEY_BOUNDS, size_of_val(bounds.as_slice())).cast::<usize>();
-    let shares = parallel.insert(KEY_SHARES, workers * size_of::<Share>()).cast::<Share>();
+    let usages = parallel.insert(KEY_USAGES, workers * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
     // SAFETY: memory of these sizes, with maximal alignment, that lasts until the workers are gone. Meanwhile each
     // process writes only rows of its own batches.
     unsafe {
@@ -109,7 +109,7 @@ pub unsafe fn mark(
         std::ptr::copy_nonoverlapping(rows.as_ptr(), shared, rows.len());
         std::ptr::copy_nonoverlapping(bounds.as_ptr(), bounds_place, bounds.len());
         for i in 0..workers {
-            shares.add(i).write(Share::default());
+            usages.add(i).write(WorkerUsage::default());
         }
         let launched = if parallel.most_workers() > 0 { parallel.launch() } else { 0 };
         point!("remove.together");
@@ -117,7 +117,7 @@ pub unsafe fn mark(
         mark_parts(task, bounds_place, shared, windows)?;
         parallel.wait();
         point!("remove.joined");
-        let cpu = usage::take_shares(shares, launched);
+        let cpu = usage::take_usages(usages, launched);
         std::ptr::copy_nonoverlapping(shared, rows.as_mut_ptr(), rows.len());
         parallel.finish();
         Ok(cpu)
@@ -145,7 +145,7 @@ fn bounds(rows: &[u64], parts: usize) -> Vec<usize> {
 ///
 /// # Safety
 /// A task, with its bounds and rows.
-unsafe fn mark_parts(task: &Task, bounds: *const usize, rows: *mut u64, windows: &mut Windows) -> Result<()> {
+unsafe fn mark_parts(task: &RemovalTask, bounds: *const usize, rows: *mut u64, windows: &mut Windows) -> Result<()> {
     loop {
         let part = task.next.fetch_add(1, Relaxed);
         if part >= task.parts {
@@ -178,8 +178,8 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
     // SAFETY: the leader has inserted these keys, and holds a lock on the relation that a worker may share. Shared
     // memory may be read once the build ids agree; in every build it begins with the build id.
     unsafe {
-        usage::begin_share();
-        let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();
+        usage::begin_usage();
+        let task = lookup(toc, KEY_TASK).cast::<RemovalTask>().cast_const();
         check_build((*task).build).or_raise();
         let task = &*task;
         let lock = pg_sys::AccessShareLock.cast_signed();
@@ -195,6 +195,6 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
         drop(windows);
         pg_sys::table_close(relation, lock);
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
-        usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(number));
+        usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(number));
     }
 }

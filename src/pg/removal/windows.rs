@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::pg::compat;
 use crate::pg::points::point;
 use crate::pg::section::{Redo, Section};
-use crate::pg::segment::{Piece, RelationFile, Segment};
+use crate::pg::segment::{RelationFile, Segment, SegmentPages};
 
 /// Highest number of pages read and written at once, and how many pages without a row may lie between two pages of a
 /// window.
@@ -95,7 +95,7 @@ impl Windows {
         }
         point!("remove.looked");
         let there = segment.read(first, bytes_of(pages));
-        let (mut marks, mut pieces) = (Vec::new(), Vec::<Piece>::new());
+        let (mut marks, mut segments) = (Vec::new(), Vec::<SegmentPages>::new());
         for of_page in rows.chunk_by_mut(|a, b| block_of(*a) == block_of(*b)) {
             let Some(&row) = of_page.first() else { continue };
             let (block, known) = (block_of(row), marks.len());
@@ -113,9 +113,9 @@ impl Windows {
                 continue;
             }
             of_page.fill(0);
-            match pieces.last_mut().filter(|piece| piece.first + piece.count == page) {
-                Some(piece) => piece.count += 1,
-                None => pieces.push(segment.piece(block, page, 1)),
+            match segments.last_mut().filter(|last| last.first + last.count == page) {
+                Some(last) => last.count += 1,
+                None => segments.push(segment.segment_pages(block, page, 1)),
             }
         }
         if marks.is_empty() {
@@ -124,11 +124,11 @@ impl Windows {
         if self.needs_wal {
             self.redo.let_checkpoint_pass();
         }
-        self.write(first, &marks, &pieces)
+        self.write(first, &marks, &segments)
     }
 
     /// Mark rows, and write their pages. Nothing may be raised here.
-    fn write(&mut self, first: u32, marks: &[Mark], pieces: &[Piece]) -> Result<()> {
+    fn write(&mut self, first: u32, marks: &[Mark], segments: &[SegmentPages]) -> Result<()> {
         let (relation, needs_wal, xid) = (self.relation, self.needs_wal, self.deleter.xid);
         let section = Section::begin(needs_wal);
         section.critically(|| {
@@ -144,13 +144,13 @@ impl Windows {
                 }
             }
         });
-        for number in pieces.iter().flat_map(|piece| piece.first..piece.first + piece.count) {
+        for number in segments.iter().flat_map(|some| some.first..some.first + some.count) {
             if let Some(page) = self.pages.get_mut(number) {
                 // SAFETY: a page of the window.
                 unsafe { pg_sys::PageSetChecksumInplace(page.0.as_mut_ptr().cast(), first + number as u32) };
             }
         }
-        let (_, outcome) = self.file.write(pieces, bytes_of(&mut self.pages), &section);
+        let (_, outcome) = self.file.write(segments, bytes_of(&mut self.pages), &section);
         drop(section);
         outcome
     }

@@ -11,7 +11,7 @@
 
 use pg_bulk_format::block::{self, Block, Run};
 use pg_bulk_format::convert::Datum;
-use pg_bulk_format::tuple::Source;
+use pg_bulk_format::tuple::ColumnForm;
 use pgrx::pg_sys;
 
 use super::session::SessionMark;
@@ -24,7 +24,7 @@ const _: () = assert!(size_of::<pg_sys::Datum>() == size_of::<Datum>());
 
 impl RowArrays {
     /// The arrays of a row that was decoded together with others.
-    fn of(row: block::Row<'_>) -> RowArrays {
+    fn of(row: block::BlockRow<'_>) -> RowArrays {
         // A datum is a usize on a 64-bit server.
         RowArrays { values: row.values.as_mut_ptr().cast(), nulls: row.nulls.as_mut_ptr() }
     }
@@ -52,7 +52,7 @@ impl Rows {
             let plain =
                 !column.force_null && !column.force_not_null && !column.wants_null && column.refinement.is_none();
             let decoder = column.decoder.filter(|_| plain)?;
-            Some(block::Column { decoder, attribute, not_null: not_null.contains(&attribute) })
+            Some(block::FieldTarget { decoder, attribute, not_null: not_null.contains(&attribute) })
         };
         let is_wanted = |i: usize| wanted.contains(&i);
         let rest = self.columns.iter().enumerate().skip(self.fields);
@@ -68,7 +68,7 @@ impl Rows {
     }
 
     /// The arrays of the current row, if it was decoded together with others: it has no error, and [`Rows::convert`]
-    /// has nothing to do. Its values last until the next row is asked for. [`Rows::sources`] describes them.
+    /// has nothing to do. Its values last until the next row is asked for. [`Rows::column_forms`] describes them.
     #[inline]
     pub fn decoded(&self) -> Option<RowArrays> {
         self.decoded
@@ -76,13 +76,13 @@ impl Rows {
 
     /// How the values of decoded rows are stored.
     #[inline]
-    pub fn sources(&self) -> &[Source] {
-        self.block.as_ref().map_or(&[], Block::sources)
+    pub fn column_forms(&self) -> &[ColumnForm] {
+        self.block.as_ref().map_or(&[], Block::column_forms)
     }
 
     /// Are there decoded values that [`Rows::make_datums`] must still convert?
     pub fn has_raw(&self) -> bool {
-        self.sources().contains(&Source::Raw)
+        self.column_forms().contains(&ColumnForm::Raw)
     }
 
     /// Convert the values of the current row, which was decoded together with others, that are not datums yet.

@@ -56,7 +56,7 @@ impl Rows {
                     if column.refinement.is_some() {
                         self.strings.extend_from_slice(value);
                         // SAFETY: as above.
-                        unsafe { self.settle(i, start, arrays) };
+                        unsafe { self.convert_text(i, start, arrays) };
                         continue;
                     }
                     if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(value, &mut self.arena)) {
@@ -71,7 +71,7 @@ impl Rows {
                 }
                 Taken::FileName => self.strings.extend_from_slice(&self.file_name),
                 Taken::LineNumber => {
-                    self.stream.reader.settle_line_number();
+                    self.stream.reader.store_line_number();
                     self.strings.extend(self.stream.reader.line_number().to_string().into_bytes());
                 }
                 Taken::Default => {

@@ -30,7 +30,7 @@ impl Rows {
                 Advance::Record => return Ok(true),
                 Advance::Header => self.take_header()?,
                 Advance::End => match self.stream.next_file() {
-                    Some(next) => self.turn_to(next)?,
+                    Some(next) => self.switch_to_file(next)?,
                     None => return Ok(false),
                 },
             }

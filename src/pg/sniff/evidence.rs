@@ -9,7 +9,7 @@ use std::ffi::CString;
 
 use pg_bulk_format::arena::Arena;
 use pg_bulk_format::convert::{Decoder, Session};
-use pg_bulk_format::sniff::shape::{Day, Shape, Type, Types};
+use pg_bulk_format::sniff::shape::{Day, Type, Types, ValueShape};
 use pgrx::pg_sys;
 
 use crate::error::Result;
@@ -18,7 +18,7 @@ use crate::pg::context::displayed;
 
 /// Position of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ValuePosition {
     Line(u64),
     /// The number of the line is unknown.
     Offset(u64),
@@ -30,7 +30,7 @@ pub struct RuledOut {
     pub of: Type,
     /// Index of the file, if there are several.
     pub file: usize,
-    pub place: Place,
+    pub place: ValuePosition,
     pub value: CString,
 }
 
@@ -96,7 +96,7 @@ impl Evidence {
         self.empty_quotes && self.column_type().is_some()
     }
 
-    /// May it have NULLs?
+    /// May the column have NULLs?
     pub fn is_nullable(&self) -> bool {
         self.has_nulls || self.values == 0 || self.wants_force_null()
     }
@@ -120,9 +120,15 @@ impl Evidence {
     }
 
     /// Add a value that is not NULL. Guarded.
-    pub fn take(&mut self, judge: &mut Judge, value: &[u8], file: usize, place: impl Fn() -> Place) -> Result<()> {
+    pub fn take(
+        &mut self,
+        validator: &mut Validator,
+        value: &[u8],
+        file: usize,
+        place: impl Fn() -> ValuePosition,
+    ) -> Result<()> {
         self.values += 1;
-        let shape = Shape::of(value);
+        let shape = ValueShape::of(value);
         self.spoken_for = self.spoken_for.or(shape.types);
         self.proven = self.proven.or(shape.proves);
         match shape.day {
@@ -144,7 +150,7 @@ impl Evidence {
         for one in kept.iter() {
             // A value that jsonb accepts is valid json.
             let is_known = one == Type::Json && kept.has(Type::Jsonb);
-            if !is_known && !judge.accepts(one, value)? {
+            if !is_known && !validator.accepts(one, value)? {
                 kept = kept.without(one);
             }
         }
@@ -160,7 +166,7 @@ impl Evidence {
 
 /// A type's functions.
 #[derive(Debug)]
-struct Known {
+struct TypeFunctions {
     oid: pg_sys::Oid,
     decoder: Option<Decoder>,
     input: pg_sys::FmgrInfo,
@@ -169,8 +175,8 @@ struct Known {
 
 /// Checks whether a value is valid for a type.
 #[derive(Debug)]
-pub struct Judge {
-    known: Vec<Known>,
+pub struct Validator {
+    known: Vec<TypeFunctions>,
     arena: Arena,
     string: Vec<u8>,
     memory: pg_sys::MemoryContext,
@@ -193,9 +199,9 @@ fn oid_of(one: Type) -> pg_sys::Oid {
     }
 }
 
-impl Judge {
+impl Validator {
     /// Guarded. Input functions allocate in a memory context below the current one.
-    pub fn new(session: &Session) -> Judge {
+    pub fn new(session: &Session) -> Validator {
         let known = Type::ALL.into_iter().map(|one| {
             let oid = oid_of(one);
             // SAFETY: guarded catalog lookups that fill their arguments.
@@ -206,7 +212,7 @@ impl Judge {
                 pg_sys::fmgr_info(function, &raw mut input);
                 (input, typioparam)
             };
-            Known { oid, decoder: Decoder::for_type(oid.to_u32(), -1, session), input, typioparam }
+            TypeFunctions { oid, decoder: Decoder::for_type(oid.to_u32(), -1, session), input, typioparam }
         });
         // SAFETY: a guarded call.
         let memory = unsafe {
@@ -218,7 +224,7 @@ impl Judge {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             )
         };
-        Judge { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory }
+        Validator { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory }
     }
 
     /// Free its memory. After an error, the parent context frees it. Guarded.

@@ -6,7 +6,7 @@
 //! record.
 
 use pg_bulk_format::dialect::{Dialect, Eol};
-use pg_bulk_format::reader::{Event, Place, ReadError, Reader, Settings};
+use pg_bulk_format::reader::{Event, ReadError, Reader, RecordStart, Settings};
 use pg_bulk_format::scan::Level;
 use pg_bulk_format::sniff::MOST_FIELDS;
 
@@ -41,7 +41,7 @@ pub struct Feed {
 
 /// Result of [`Feed::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum FeedStep {
     Record,
     Header,
     /// The data have ended.
@@ -149,15 +149,15 @@ impl Feed {
     }
 
     /// Go to the next record. An error is COPY's; its detail gives the line.
-    pub fn advance(&mut self, reader: &mut Reader) -> Result<Next> {
+    pub fn advance(&mut self, reader: &mut Reader) -> Result<FeedStep> {
         loop {
             match reader.advance() {
-                Event::Record => return Ok(Next::Record),
-                Event::Header => return Ok(Next::Header),
-                Event::End => return Ok(Next::End),
+                Event::Record => return Ok(FeedStep::Record),
+                Event::Header => return Ok(FeedStep::Header),
+                Event::End => return Ok(FeedStep::End),
                 Event::NeedData => {
                     if !self.give(reader)? {
-                        return Ok(Next::Enough);
+                        return Ok(FeedStep::Enough);
                     }
                 }
                 Event::Error(error) => return Err(self.located(error, reader)),
@@ -234,7 +234,7 @@ impl Feed {
         mut look: impl FnMut(&Reader) -> Result<()>,
     ) -> Result<()> {
         let mut reader = self.reader(dialect, 0);
-        reader.resume(Place { eol, offset, lines: 0 });
+        reader.resume(RecordStart { eol, offset, lines: 0 });
         loop {
             match reader.advance() {
                 Event::Record => look(&reader)?,

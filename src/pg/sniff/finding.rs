@@ -7,14 +7,14 @@ use std::ffi::CString;
 
 use pg_bulk_format::sniff::names::names;
 
-use super::evidence::Place;
+use super::evidence::ValuePosition;
 use super::proposal::{LONGEST, clip};
 use super::request::Request;
 use super::{NAMES, Sniffed, SniffedColumn, Sniffer};
 use crate::error::Result;
 use crate::pg::copy_options::Draft;
 use crate::pg::encoding::shown;
-use crate::pg::option_value::Value;
+use crate::pg::option_value::OptionValue;
 use crate::pg::server_text::from_server;
 
 impl Sniffer {
@@ -26,12 +26,12 @@ impl Sniffer {
         files: Vec<CString>,
     ) -> Result<Sniffed> {
         let Some(known) = self.known.take() else { return self.nothing(request, draft, compression, files) };
-        self.judge.close();
+        self.validator.close();
         let d = &known.dialect;
         let mut options = request.given.clone();
         let mut propose = |name: &str, value: Vec<u8>| -> Result<()> {
             if request.bytes_of(name).is_none() {
-                draft.set(name, &Value::Text(value.clone()))?;
+                draft.set(name, &OptionValue::Text(value.clone()))?;
                 options.push((name.to_owned(), value));
             }
             Ok(())
@@ -84,8 +84,8 @@ impl Sniffer {
         }
         if let Some((file, place, fields)) = self.odd {
             let line = match place {
-                Place::Line(line) => format!("line {line}"),
-                Place::Offset(offset) => format!("the line at byte {offset}"),
+                ValuePosition::Line(line) => format!("line {line}"),
+                ValuePosition::Offset(offset) => format!("the line at byte {offset}"),
             };
             let of = files.get(file).map(|file| format!(" of file \"{}\"", shown(file))).unwrap_or_default();
             let (all, expected) = (self.odd_records, columns.len());
@@ -119,7 +119,7 @@ impl Sniffer {
         compression: Option<&'static str>,
         files: Vec<CString>,
     ) -> Result<Sniffed> {
-        self.judge.close();
+        self.validator.close();
         let dialect = draft.finish()?.dialect;
         self.notes.push("there is no data".to_owned());
         Ok(Sniffed {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   first bytes ─► dialect, width, header      (pg_bulk_format::sniff: guesses)
-//!   records     ─► Evidence of each column     (Judge: the server accepts or rejects each value)
+//!   records     ─► Evidence of each column     (Validator: the server accepts or rejects each value)
 //!   elsewhere   ─► more records, where the beginning of one is certain
 //! ```
 //!
@@ -24,11 +24,11 @@ mod sample;
 use std::ffi::{CStr, CString};
 
 use pg_bulk_format::dialect::{Dialect, Eol, Format};
-use pg_bulk_format::sniff::dialect::Given;
+use pg_bulk_format::sniff::dialect::GivenOptions;
 use pgrx::PgSqlErrorCode as Code;
 
-use self::evidence::Judge;
-pub use self::evidence::{Evidence, Place, RuledOut};
+use self::evidence::Validator;
+pub use self::evidence::{Evidence, RuledOut, ValuePosition};
 use self::feed::Feed;
 pub use self::proposal::{identifier, table_name};
 use self::request::Amount;
@@ -38,7 +38,7 @@ use super::compat;
 use super::copy_options;
 use super::encoding::Encodings;
 use super::files::FileList;
-use super::option_value::{HeaderOption, Value};
+use super::option_value::{HeaderOption, OptionValue};
 use super::source::{Location, Source};
 use crate::error::{Error, Result};
 
@@ -104,14 +104,14 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     let csv_only = request.bytes_of("quote").is_some() || request.bytes_of("escape").is_some();
     let mut known = draft.clone();
     if request.bytes_of("format").is_none() {
-        known.set("format", &Value::Text(b"csv".to_vec()))?;
+        known.set("format", &OptionValue::Text(b"csv".to_vec()))?;
     }
     let known = known.finish()?;
-    if known.shape == copy_options::Shape::Json {
+    if known.shape == copy_options::RecordShape::Json {
         let message = "format \"json\" is not sniffed";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
     }
-    if known.shape != copy_options::Shape::Delimited {
+    if known.shape != copy_options::RecordShape::Delimited {
         let format = if known.dialect.is_binary() { "binary" } else { "fixed" };
         let message = format!("format \"{format}\" is not sniffed");
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
@@ -121,7 +121,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         let message = "delimiters of more than one byte, or behind the last field, and quote \"none\" are not sniffed";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
     }
-    let given = Given {
+    let given = GivenOptions {
         format: match request.bytes_of("format") {
             Some(b"csv") => Some(Format::Csv),
             Some(_) => Some(Format::Text),
@@ -144,7 +144,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         known: None,
         given,
         header_option: request.bytes_of("header").is_some().then_some(known.header),
-        judge: Judge::new(&column::session(encodings.charset())),
+        validator: Validator::new(&column::session(encodings.charset())),
         columns: Vec::new(),
         records: 0,
         complete: true,
@@ -183,7 +183,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
 
 /// The findings of the first file, for all files.
 #[derive(Debug, Clone)]
-struct Known {
+struct FileFindings {
     dialect: Dialect,
     header_lines: u64,
     /// The last header line has the names of the columns.
@@ -192,16 +192,16 @@ struct Known {
 }
 
 struct Sniffer {
-    known: Option<Known>,
-    given: Given,
+    known: Option<FileFindings>,
+    given: GivenOptions,
     header_option: Option<HeaderOption>,
-    judge: Judge,
+    validator: Validator,
     columns: Vec<Evidence>,
     records: u64,
     complete: bool,
     eol: Option<Eol>,
     /// The first record with another number of fields: its file, its position, that number.
-    odd: Option<(usize, Place, usize)>,
+    odd: Option<(usize, ValuePosition, usize)>,
     odd_records: u64,
     notes: Vec<String>,
     /// The encoding for the result: the session's, in which the characters were read.

@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 use super::NAMES;
 use crate::error::Result;
 use crate::pg::copy_options::Draft;
-use crate::pg::option_value::{Caller, Value, invalid, text};
+use crate::pg::option_value::{Caller, OptionValue, invalid, text};
 
 /// Bytes of the sample by default.
 const USUAL_SAMPLE: u64 = 4 << 20;
@@ -35,7 +35,7 @@ impl Request {
     }
 
     /// Read an option that describes the file or the sample; false if the name is unknown.
-    pub fn set(&mut self, name: &str, value: &Value) -> Result<bool> {
+    pub fn set(&mut self, name: &str, value: &OptionValue) -> Result<bool> {
         if name == "sample" {
             self.amount = amount(&text(value.one(name)?))?;
             return Ok(true);
@@ -60,7 +60,7 @@ impl Request {
     pub(super) fn draft(&self) -> Result<Draft> {
         let mut draft = Draft::new(self.caller);
         for (name, value) in &self.given {
-            draft.set(name, &Value::Text(value.clone()))?;
+            draft.set(name, &OptionValue::Text(value.clone()))?;
         }
         Ok(draft)
     }

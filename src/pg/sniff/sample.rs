@@ -11,9 +11,9 @@ use pg_bulk_format::sniff::place::first_record;
 use pg_bulk_format::sniff::preamble::preamble;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::evidence::{Evidence, Place};
-use super::feed::{Feed, Next};
-use super::{Known, Sniffer};
+use super::evidence::{Evidence, ValuePosition};
+use super::feed::{Feed, FeedStep};
+use super::{FileFindings, Sniffer};
 use crate::error::{Error, Result};
 use crate::pg::encoding::verify_in_server_encoding;
 use crate::pg::option_value::HeaderOption;
@@ -43,7 +43,7 @@ impl Sniffer {
         let start_budget = middle.map_or(u64::MAX, |_| budget - PLACES * PIECE);
         loop {
             match feed.advance(&mut reader)? {
-                Next::Header => {
+                FeedStep::Header => {
                     headers += 1;
                     // The last header line is next to the data.
                     if headers < known.header_lines || !known.has_names {
@@ -59,7 +59,7 @@ impl Sniffer {
                         None => self.name(names),
                     }
                 }
-                Next::Record => {
+                FeedStep::Record => {
                     if self.eol.is_none() {
                         self.eol = reader.place_behind().map(|place| place.eol);
                     }
@@ -69,8 +69,8 @@ impl Sniffer {
                         break;
                     }
                 }
-                Next::End => break,
-                Next::Enough => {
+                FeedStep::End => break,
+                FeedStep::Enough => {
                     self.complete = false;
                     break;
                 }
@@ -88,7 +88,7 @@ impl Sniffer {
     }
 
     /// Find the dialect and the header, from the first file that is not empty. None if this one is empty.
-    fn begin(&mut self, feed: &mut Feed) -> Result<Option<Known>> {
+    fn begin(&mut self, feed: &mut Feed) -> Result<Option<FileFindings>> {
         let sample = feed.first(FIRST)?.to_vec();
         let whole = feed.is_whole();
         if sample.is_empty() {
@@ -104,7 +104,7 @@ impl Sniffer {
                 self.find_header(&sample, whole, &dialect, ahead)
             }
         };
-        let known = Known { dialect, header_lines, has_names, names: None };
+        let known = FileFindings { dialect, header_lines, has_names, names: None };
         self.known = Some(known.clone());
         Ok(Some(known))
     }
@@ -152,8 +152,12 @@ impl Sniffer {
         if self.columns.is_empty() {
             self.columns.resize_with(fields, Evidence::default);
         }
-        let place =
-            || offset.map_or_else(|| Place::Line(reader.line_number()), |_| Place::Offset(reader.record_offset()));
+        let place = || {
+            offset.map_or_else(
+                || ValuePosition::Line(reader.line_number()),
+                |_| ValuePosition::Offset(reader.record_offset()),
+            )
+        };
         if fields != self.columns.len() {
             self.odd_records += 1;
             if self.odd.is_none() {
@@ -186,14 +190,14 @@ impl Sniffer {
             if can_force && value.is_empty() {
                 evidence.take_empty_quotes();
             } else {
-                evidence.take(&mut self.judge, value, file, place)?;
+                evidence.take(&mut self.validator, value, file, place)?;
             }
         }
         Ok(())
     }
 
     /// Read samples from the middle of a file, and from its end.
-    fn take_middle(&mut self, feed: &mut Feed, known: &Known, file: usize, start: u64, size: u64) -> Result<()> {
+    fn take_middle(&mut self, feed: &mut Feed, known: &FileFindings, file: usize, start: u64, size: u64) -> Result<()> {
         let Some(eol) = self.eol else { return Ok(()) };
         let (width, behind) = (self.columns.len(), size - start);
         let mut passed = 0;

@@ -24,9 +24,9 @@ pub enum Decoding {
     /// Bytes are delivered unchanged.
     Plain,
     /// The first bytes, which are not read yet, show the compression.
-    Untold,
+    Undetected,
     /// Not compressed. These first bytes were read already; the number is how many of them were delivered.
-    Told(Vec<u8>, usize),
+    Uncompressed(Vec<u8>, usize),
     /// Compressed; nothing is read yet.
     New(Compression),
     Ahead(Compression, Decompressor),

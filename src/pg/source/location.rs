@@ -91,7 +91,7 @@ impl Location {
         if let Location::Below(below) = self { Some(below) } else { None }
     }
 
-    /// May it stand for several files, by its name alone, without a look at the file system?
+    /// May the location stand for several files, by its name alone, without a look at the file system?
     pub fn may_be_several(&self) -> bool {
         match self {
             Location::File(_) | Location::Below(_) => files::may_be_several(self.name(), self.below()),

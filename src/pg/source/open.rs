@@ -104,7 +104,7 @@ impl Source {
         if self.file_size.is_none() {
             return match self.compressed {
                 Compressed::By(compression) => Decoding::New(compression),
-                _ => Decoding::Untold,
+                _ => Decoding::Undetected,
             };
         }
         self.compressed.of(&first_bytes(&self.file())).map_or(Decoding::Plain, Decoding::New)

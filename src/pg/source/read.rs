@@ -9,7 +9,7 @@ use super::Source;
 use super::decoding::{Decoding, Here, SAMPLE};
 use crate::error::{Error, Result, out_of_memory};
 use crate::pg::chunk::changed;
-use crate::pg::compression::{Compression, MOST_MEMORY, TELLING, is_truncated, lacks_memory, wants_memory};
+use crate::pg::compression::{Compression, MOST_MEMORY, SIGNATURE_BYTES, is_truncated, lacks_memory, wants_memory};
 use crate::pg::decompressor::{Decompressor, Got};
 use crate::pg::points::{point, point_errno};
 
@@ -32,11 +32,11 @@ impl Source {
                     self.bytes_read += n as u64;
                     return Ok(n);
                 }
-                Decoding::Untold => {
+                Decoding::Undetected => {
                     let mut first = Vec::new();
                     // A writer may wait for the result of its bytes, so read no more than the compression check needs.
                     while Compression::may_begin(&first) {
-                        let mut more = [0; TELLING];
+                        let mut more = [0; SIGNATURE_BYTES];
                         let n = self.from.read(more.get_mut(first.len()..).unwrap_or_default())?;
                         if n == 0 {
                             break;
@@ -46,14 +46,14 @@ impl Source {
                     }
                     self.decoding = match self.compressed.of(&first) {
                         Some(compression) => self.here(compression, first)?,
-                        None => Decoding::Told(first, 0),
+                        None => Decoding::Uncompressed(first, 0),
                     };
                 }
-                Decoding::Told(first, told) => {
-                    let left = first.get(*told..).unwrap_or_default();
+                Decoding::Uncompressed(first, delivered) => {
+                    let left = first.get(*delivered..).unwrap_or_default();
                     let n = left.len().min(buffer.len());
                     buffer.iter_mut().zip(left).for_each(|(to, from)| *to = *from);
-                    *told += n;
+                    *delivered += n;
                     self.bytes_read += n as u64;
                     if n == 0 && !buffer.is_empty() {
                         if self.from.at_end.get() {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::record::{Record, append};
-use super::shape::{ByteShape, Value};
+use super::shape::{ByteShape, StoredValue};
 use crate::btree::MAX_KEYS;
 use crate::btree::leaf::{Leaf, LeafError};
 
@@ -15,7 +15,7 @@ impl Leaf<'_> {
     pub fn records(&self, shape: &ByteShape, records: &mut Vec<u8>) -> Result<u64, LeafError> {
         let (key, mut count) = (RefCell::new(Vec::new()), 0);
         let read = |tuple| {
-            let (mut values, mut key) = ([Value::Null; MAX_KEYS], key.borrow_mut());
+            let (mut values, mut key) = ([StoredValue::Null; MAX_KEYS], key.borrow_mut());
             key.clear();
             let fits = shape.read_tuple(tuple, &mut values)
                 && shape.encode(values.get(..shape.len()).unwrap_or_default(), &mut key);

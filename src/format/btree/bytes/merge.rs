@@ -75,7 +75,7 @@ struct Head {
 /// The most bytes to collect.
 const COLLECT: usize = 32 * 1024;
 /// The shortest part that is returned in place, in bytes.
-const STRETCH: usize = 2048;
+const LEAST_SLICE: usize = 2048;
 
 impl<R: Run> Merge<R> {
     /// Creates the merge of these runs.
@@ -106,14 +106,14 @@ impl<R: Run> Merge<R> {
             let block = rest(&self.runs, head);
             let length = match rival {
                 None => block.len(),
-                Some(rival) => stretch(block, rival.window, self.record(*rival)),
+                Some(rival) => slice_before(block, rival.window, self.record(*rival)),
             };
-            if length >= STRETCH && !self.collected.is_empty() {
+            if length >= LEAST_SLICE && !self.collected.is_empty() {
                 break;
             }
             let (now, later) = block.split_at_checked(length).unwrap_or((block, &[]));
             let next = first(later).map(|record| window(record.key, 0));
-            if length < STRETCH {
+            if length < LEAST_SLICE {
                 self.collected.extend_from_slice(now);
             }
             match next {
@@ -123,7 +123,7 @@ impl<R: Run> Merge<R> {
                     self.spent = Some(head.run);
                 }
             }
-            if length >= STRETCH {
+            if length >= LEAST_SLICE {
                 return Ok(rest(&self.runs, head).get(..length).unwrap_or_default());
             }
             if let Some(run) = self.spent.take() {
@@ -206,7 +206,7 @@ fn rest<R: Run>(runs: &[R], head: Head) -> &[u8] {
 
 /// Length of the records at the start of a block that are before the record `rival`. The first one is known to be.
 #[inline]
-fn stretch(block: &[u8], rival_window: u64, rival: Option<Record<'_>>) -> usize {
+fn slice_before(block: &[u8], rival_window: u64, rival: Option<Record<'_>>) -> usize {
     let mut at = 0;
     while let Some(record) = block.get(at..).and_then(first) {
         let window = window(record.key, 0);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   heap pages ──► read ──► store ──► runs ──► merge ──► unique ──► build ──► pages
-//!                  Reader   records   sorted             check      Builder   (block, bytes)
+//!                  reader   records   sorted             check      Builder   (block, bytes)
 //!   leaf pages ──► leaf ────────────────┘
 //! ```
 //!

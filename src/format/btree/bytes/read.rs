@@ -1,10 +1,10 @@
 //! Reads keys from heap tuples.
 
-use super::shape::{ByteShape, Storage, Value};
+use super::shape::{ByteShape, Storage, StoredValue};
 use super::store::Store;
 use crate::btree::MAX_KEYS;
 use crate::btree::entry::Tid;
-use crate::btree::read::{Step, data, steps, tuples, varlena};
+use crate::btree::read::{AttributeStep, data, steps, tuples, varlena};
 use crate::page::PAGE_SIZE;
 use crate::tuple::{Attribute, TUPLE_HEADER};
 
@@ -13,13 +13,13 @@ const TOAST_INDEX_TARGET: usize = 510;
 
 /// A reader of keys from a table's tuples.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct ByteKeyReader {
     shape: ByteShape,
     /// The columns of the key, in the order of their attributes, with their offsets in the data of a tuple without
     /// nulls, if constant.
     wanted: Box<[Wanted]>,
     /// The attributes from the first one to the last key column.
-    steps: Box<[Step]>,
+    steps: Box<[AttributeStep]>,
     /// Number of attributes at the start with constant offsets, and where they end.
     fixed: usize,
     fixed_end: usize,
@@ -34,7 +34,7 @@ struct Wanted {
     place: usize,
 }
 
-impl Reader {
+impl ByteKeyReader {
     /// Creates a reader of keys. `numbers`: the attribute numbers of the columns, counted from 1; `attributes`: the
     /// table's first attributes.
     ///
@@ -97,7 +97,7 @@ impl Reader {
     /// Puts the columns of a heap tuple into `values`. `None` if one is not stored as it would be in the index, or if
     /// the tuple is not from this table.
     #[inline]
-    fn read<'t>(&self, tuple: &'t [u8], values: &mut [Value<'t>; MAX_KEYS]) -> Option<()> {
+    fn read<'t>(&self, tuple: &'t [u8], values: &mut [StoredValue<'t>; MAX_KEYS]) -> Option<()> {
         let (data, nulls) = data(tuple, self.steps.len())?;
         let (mut at, passed) = if nulls { (0, 0) } else { (self.fixed_end, self.fixed) };
         if !nulls {
@@ -113,7 +113,7 @@ impl Reader {
             }
             for wanted in self.wanted.get(usize::from(step.first)..usize::from(step.last))? {
                 let to = values.get_mut(wanted.column)?;
-                *to = if null { Value::Null } else { wanted.value(data, start)? };
+                *to = if null { StoredValue::Null } else { wanted.value(data, start)? };
             }
         }
         Some(())
@@ -123,7 +123,7 @@ impl Reader {
     #[inline]
     #[must_use]
     pub fn read_tuple(&self, tuple: &[u8], tid: Tid, store: &mut Store) -> bool {
-        let mut values = [Value::Null; MAX_KEYS];
+        let mut values = [StoredValue::Null; MAX_KEYS];
         self.read(tuple, &mut values).is_some()
             && store.push(&self.shape, values.get(..self.shape.len()).unwrap_or_default(), tid)
     }
@@ -144,9 +144,9 @@ impl Reader {
 
 impl Wanted {
     #[inline(always)]
-    fn value<'t>(&self, data: &'t [u8], start: usize) -> Option<Value<'t>> {
+    fn value<'t>(&self, data: &'t [u8], start: usize) -> Option<StoredValue<'t>> {
         let bytes = data.get(start..)?;
-        Some(Value::Bytes(match self.storage {
+        Some(StoredValue::Bytes(match self.storage {
             Storage::Fixed(column) => bytes.get(..column.kind.size())?,
             Storage::Varlena { packable, compressible } => {
                 let (size, payload) = varlena(bytes)?;

@@ -23,7 +23,7 @@ use memchr::memchr;
 
 use super::collator::{self, Collator};
 use super::record::{MAX_KEY, common};
-use crate::btree::key::{Column, KeyColumn, KeyKind, KeyShape};
+use crate::btree::key::{EncodedColumn, KeyColumn, KeyKind, KeyShape};
 use crate::btree::tuple::store;
 use crate::btree::{MAX_KEYS, TUPLE_HEADER_WITH_NULLS};
 use crate::page::{MAX_TUPLES, PAGE_SIZE};
@@ -60,7 +60,7 @@ pub struct ByteColumn {
 
 /// The stored value of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'v> {
+pub enum StoredValue<'v> {
     /// NULL
     Null,
     /// The bytes of a value of fixed width, or those of a varlena behind its header.
@@ -69,7 +69,7 @@ pub enum Value<'v> {
 
 /// The encoding of a column.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct ColumnEncoding {
     pub(super) storage: Storage,
     /// Strings are preceded by sort keys.
     collator: Option<Rc<dyn Collator>>,
@@ -83,14 +83,14 @@ pub(super) struct Part {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Storage {
-    Fixed(Column),
+    Fixed(EncodedColumn),
     Varlena { packable: bool, compressible: bool },
 }
 
 /// The shape of the keys of an index.
 #[derive(Clone, Debug)]
 pub struct ByteShape {
-    parts: Box<[Part]>,
+    parts: Box<[ColumnEncoding]>,
     nullable: bool,
     /// Some column has a collator.
     collated: bool,
@@ -122,7 +122,7 @@ impl ByteShape {
                 ByteKind::Varlena { packable, compressible } => Storage::Varlena { packable, compressible },
             };
             let plain = i + 1 == columns.len() && !descending;
-            Some(Part { storage, collator, descending, nullable, null: u8::from(!nulls_first), plain })
+            Some(ColumnEncoding { storage, collator, descending, nullable, null: u8::from(!nulls_first), plain })
         };
         let parts = columns.iter().enumerate().map(part).collect::<Option<_>>()?;
         let nullable = columns.iter().any(|column| column.nullable);
@@ -142,7 +142,7 @@ impl ByteShape {
     }
 
     #[inline(always)]
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[ColumnEncoding] {
         &self.parts
     }
 
@@ -162,7 +162,7 @@ impl ByteShape {
     /// garbage then.
     #[inline]
     #[must_use]
-    pub fn encode(&self, values: &[Value<'_>], key: &mut Vec<u8>) -> bool {
+    pub fn encode(&self, values: &[StoredValue<'_>], key: &mut Vec<u8>) -> bool {
         let start = key.len();
         values.len() == self.parts.len()
             && self.parts.iter().zip(values).all(|(part, value)| part.encode(*value, key))
@@ -180,7 +180,7 @@ impl ByteShape {
             return key.first() == Some(&only.null);
         }
         let (mut rest, mut scratch) = (key, Scratch::default());
-        self.parts.iter().any(|part| part.decode(&mut rest, &mut scratch) == Some(Value::Null))
+        self.parts.iter().any(|part| part.decode(&mut rest, &mut scratch) == Some(StoredValue::Null))
     }
 
     /// Whether the order of two keys, `a` before `b`, is confirmed by comparing their strings without sort keys. See
@@ -193,7 +193,7 @@ impl ByteShape {
         }
         let same = common(a, b, 0);
         let shared = a.get(..same).unwrap_or_default();
-        let doubts = |part: &Part| {
+        let doubts = |part: &ColumnEncoding| {
             part.collator.as_ref().is_some_and(|to| memchr(to.trusted_until() ^ part.zero(), shared).is_some())
         };
         !self.parts.iter().any(doubts) || self.confirms_strings(a, b, same).is_some()
@@ -212,7 +212,7 @@ impl ByteShape {
             // This is the first column that differs.
             let Some(collator) = &part.collator else { break };
             let b_value = part.decode(&mut b.get(start..)?, &mut other)?;
-            let (Value::Bytes(a), Value::Bytes(b)) = (a_value, b_value) else { break };
+            let (StoredValue::Bytes(a), StoredValue::Bytes(b)) = (a_value, b_value) else { break };
             let order = collator.compare(a, b)?.then_with(|| a.cmp(b));
             let wanted = if part.descending { Ordering::Greater } else { Ordering::Less };
             return (order == wanted).then_some(());
@@ -221,7 +221,7 @@ impl ByteShape {
     }
 
     /// Passes the values of a key's columns to `take`, in order. Returns false if the key is not of this shape.
-    pub fn decode(&self, key: &[u8], mut take: impl FnMut(usize, Value<'_>)) -> bool {
+    pub fn decode(&self, key: &[u8], mut take: impl FnMut(usize, StoredValue<'_>)) -> bool {
         let (mut rest, mut scratch) = (key, Scratch::default());
         let decoded = self.parts.iter().enumerate().all(|(i, part)| match part.decode(&mut rest, &mut scratch) {
             Some(value) => {
@@ -234,10 +234,10 @@ impl ByteShape {
     }
 }
 
-impl Part {
+impl ColumnEncoding {
     #[inline(always)]
-    fn encode(&self, value: Value<'_>, key: &mut Vec<u8>) -> bool {
-        let Value::Bytes(bytes) = value else {
+    fn encode(&self, value: StoredValue<'_>, key: &mut Vec<u8>) -> bool {
+        let StoredValue::Bytes(bytes) = value else {
             key.push(self.null);
             return self.nullable;
         };
@@ -290,12 +290,12 @@ impl Part {
 
     /// Decodes this column's value at the start of the remaining key. `None` if the key is not of this shape.
     #[inline(always)]
-    pub(super) fn decode<'k: 'v, 'v>(&self, key: &mut &'k [u8], scratch: &'v mut Scratch) -> Option<Value<'v>> {
+    pub(super) fn decode<'k: 'v, 'v>(&self, key: &mut &'k [u8], scratch: &'v mut Scratch) -> Option<StoredValue<'v>> {
         if self.nullable {
-            let (tells, rest) = key.split_first()?;
+            let (flag, rest) = key.split_first()?;
             *key = rest;
-            if *tells == self.null {
-                return Some(Value::Null);
+            if *flag == self.null {
+                return Some(StoredValue::Null);
             }
         }
         match self.storage {
@@ -304,17 +304,17 @@ impl Part {
                 *key = rest;
                 let to = scratch.fixed.get_mut(..column.kind.size())?;
                 store(column.kind, restore(&column, bytes)?, to);
-                Some(Value::Bytes(to))
+                Some(StoredValue::Bytes(to))
             }
             Storage::Varlena { .. } => {
                 if self.collator.is_some() {
                     *key = key.get(memchr(self.zero(), key)? + 1..)?;
                 }
                 if self.plain {
-                    return Some(Value::Bytes(std::mem::take(key)));
+                    return Some(StoredValue::Bytes(std::mem::take(key)));
                 }
                 *key = self.unescape(key, &mut scratch.string)?;
-                Some(Value::Bytes(&scratch.string))
+                Some(StoredValue::Bytes(&scratch.string))
             }
         }
     }
@@ -332,9 +332,9 @@ impl Part {
         loop {
             let (before, after) = rest.split_at_checked(memchr(inverted, rest)?)?;
             string.extend_from_slice(before);
-            let (tells, after) = after.get(1..)?.split_first()?;
+            let (escape, after) = after.get(1..)?.split_first()?;
             rest = after;
-            match tells ^ inverted {
+            match escape ^ inverted {
                 0 => break,
                 1 => string.push(inverted),
                 _ => return None,
@@ -364,7 +364,7 @@ fn append_sort_key(collator: &dyn Collator, string: &[u8], key: &mut Vec<u8>) ->
 
 /// Returns the value of a rank.
 #[inline(always)]
-fn restore(column: &Column, rank: &[u8]) -> Option<u128> {
+fn restore(column: &EncodedColumn, rank: &[u8]) -> Option<u128> {
     Some(match column.kind {
         KeyKind::Uuid => column.restore(u128::from_be_bytes(*rank.first_chunk()?)),
         _ => u128::from(column.restore(rank.iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte)))),

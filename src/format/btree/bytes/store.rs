@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 
 use super::merge::Run;
 use super::record::{self, HEADER, Record, Records, common, window};
-use super::shape::{ByteShape, Value};
+use super::shape::{ByteShape, StoredValue};
 use crate::btree::entry::{Entry, Tid};
 use crate::btree::sort::sort;
 use crate::page::MAX_TUPLES;
@@ -89,7 +89,7 @@ impl Store {
         self.count
     }
 
-    /// Whether it has no records.
+    /// Whether the store has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -132,7 +132,7 @@ impl Store {
     /// store must not be used any more then.
     #[inline]
     #[must_use]
-    pub fn push(&mut self, shape: &ByteShape, values: &[Value<'_>], tid: Tid) -> bool {
+    pub fn push(&mut self, shape: &ByteShape, values: &[StoredValue<'_>], tid: Tid) -> bool {
         let start = self.records.len();
         self.records.extend_from_slice(&[0; HEADER]);
         if !shape.encode(values, &mut self.records) {
@@ -189,7 +189,7 @@ impl Store {
         }
         scratch.resize(self.count, Entry::default());
         sort(&mut self.order, &mut scratch);
-        settle_groups(&self.records, &mut self.order, &mut scratch, 0, self.tids_ascend);
+        sort_groups(&self.records, &mut self.order, &mut scratch, 0, self.tids_ascend);
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl Store {
         (self.run, self.ordered, self.count, self.last, self.tids_ascend) =
             (Span::default(), Span::default(), 0, 0, true);
         let mut at = 0;
-        // These are fewer than a page's records, unless memory is scarce.
+        // The remaining records are fewer than a page's, unless memory is scarce.
         while let Some(record) = self.records.get(at..).and_then(record::first) {
             let (tid, end) = (record.tid, at + record.size());
             self.note(at, end, tid);
@@ -237,7 +237,7 @@ fn record_at(records: &[u8], place: usize) -> Record<'_> {
 
 /// Sorts the records within each group of equal numbers. Their keys are equal up to here, except for zero bytes where a
 /// shorter key has ended.
-fn settle_groups(records: &[u8], pairs: &mut [Entry<u64>], scratch: &mut [Entry<u64>], depth: usize, ascend: bool) {
+fn sort_groups(records: &[u8], pairs: &mut [Entry<u64>], scratch: &mut [Entry<u64>], depth: usize, ascend: bool) {
     let mut start = 0;
     while let Some(first) = pairs.get(start) {
         let number = first.key();
@@ -246,7 +246,7 @@ fn settle_groups(records: &[u8], pairs: &mut [Entry<u64>], scratch: &mut [Entry<
         if length > 1
             && let Some(group) = pairs.get_mut(start..start + length)
         {
-            settle(records, group, scratch, depth + 8, ascend);
+            sort_group(records, group, scratch, depth + 8, ascend);
         }
         start += length;
     }
@@ -254,7 +254,7 @@ fn settle_groups(records: &[u8], pairs: &mut [Entry<u64>], scratch: &mut [Entry<
 
 /// Sorts records whose keys are equal up to `depth`, except for zero bytes where a shorter key has ended. They are in
 /// the order of their positions; with `ascend`, this is also the order of their rows.
-fn settle(records: &[u8], group: &mut [Entry<u64>], scratch: &mut [Entry<u64>], depth: usize, ascend: bool) {
+fn sort_group(records: &[u8], group: &mut [Entry<u64>], scratch: &mut [Entry<u64>], depth: usize, ascend: bool) {
     let record = |pair: &Entry<u64>| record_at(records, place(*pair));
     if group.len() <= FEW {
         return group.sort_unstable_by(|a, b| record(a).cmp(&record(b)));
@@ -290,7 +290,7 @@ fn settle(records: &[u8], group: &mut [Entry<u64>], scratch: &mut [Entry<u64>], 
         *to = pair(window(record(to).key, shared), place(*to));
     }
     sort(rest, scratch);
-    settle_groups(records, rest, scratch, shared, ascend);
+    sort_groups(records, rest, scratch, shared, ascend);
 }
 
 /// Reads the records of a run in order.

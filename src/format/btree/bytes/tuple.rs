@@ -7,7 +7,7 @@
 //!
 //! A varlena of up to 126 bytes has a header of one byte and no alignment; with a header of four bytes it is aligned.
 
-use super::shape::{ByteShape, Part, Scratch, Storage, Value};
+use super::shape::{ByteShape, ColumnEncoding, Scratch, Storage, StoredValue};
 use crate::btree::entry::Tid;
 use crate::btree::levels::{HEAP_TID, max_tid, put};
 use crate::btree::read::{varlena, varlena_start};
@@ -75,8 +75,8 @@ impl ByteShape {
         let (mut rest, mut bitmap, mut nulls, mut varlenas) = (key, 0u32, false, false);
         for (i, part) in self.parts().iter().enumerate() {
             let bytes = match part.decode(&mut rest, &mut formed.scratch) {
-                Some(Value::Bytes(bytes)) => bytes,
-                Some(Value::Null) => {
+                Some(StoredValue::Bytes(bytes)) => bytes,
+                Some(StoredValue::Null) => {
                     nulls = true;
                     continue;
                 }
@@ -111,8 +111,8 @@ impl ByteShape {
             let (Some(a), Some(b)) = (left_walk.next(part), right_walk.next(part)) else { break };
             equal = a == b;
             match b {
-                Value::Null => nulls = true,
-                Value::Bytes(_) => {
+                StoredValue::Null => nulls = true,
+                StoredValue::Bytes(_) => {
                     bitmap |= 1 << kept;
                     varlenas |= matches!(part.storage, Storage::Varlena { .. });
                 }
@@ -141,7 +141,7 @@ impl ByteShape {
 
     /// Reads the values of a tuple with all columns. False if it has not all, or if one is compressed or external.
     #[inline]
-    pub(super) fn read_tuple<'t>(&self, tuple: &'t [u8], values: &mut [Value<'t>]) -> bool {
+    pub(super) fn read_tuple<'t>(&self, tuple: &'t [u8], values: &mut [StoredValue<'t>]) -> bool {
         let mut walk = Walk::new(tuple);
         self.parts().iter().zip(values).all(|(part, to)| match walk.next(part) {
             Some(value) => {
@@ -191,11 +191,11 @@ impl<'t> Walk<'t> {
     }
 
     #[inline(always)]
-    fn next(&mut self, part: &Part) -> Option<Value<'t>> {
+    fn next(&mut self, part: &ColumnEncoding) -> Option<StoredValue<'t>> {
         let i = self.passed;
         self.passed += 1;
         if self.nulls && self.tuple.get(TUPLE_HEADER + i / 8)? >> (i % 8) & 1 == 0 {
-            return Some(Value::Null);
+            return Some(StoredValue::Null);
         }
         let bytes = match part.storage {
             Storage::Fixed(column) => {
@@ -210,6 +210,6 @@ impl<'t> Walk<'t> {
                 payload
             }
         };
-        Some(Value::Bytes(bytes))
+        Some(StoredValue::Bytes(bytes))
     }
 }

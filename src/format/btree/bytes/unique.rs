@@ -28,16 +28,16 @@ impl Unique {
 
     /// Takes a block of records and passes on, in order, those that are kept.
     ///
-    /// `judge` is called for each further row of a key. It gets the key, the rows that are kept so far, ascending, and
-    /// the new row. It removes rows or adds the new one.
+    /// `on_equal` is called for each further row of a key. It gets the key, the rows that are kept so far, ascending,
+    /// and the new row. It removes rows or adds the new one.
     ///
     /// # Errors
-    /// Those of `judge` and of `pass`.
+    /// Those of `on_equal` and of `pass`.
     #[inline]
     pub fn push<E>(
         &mut self,
         records: &[u8],
-        mut judge: impl FnMut(&[u8], &mut Vec<Tid>, Tid) -> Result<(), E>,
+        mut on_equal: impl FnMut(&[u8], &mut Vec<Tid>, Tid) -> Result<(), E>,
         mut pass: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut rest = records;
@@ -48,7 +48,7 @@ impl Unique {
                 && record.key == self.key
                 && self.matters(record.key)
             {
-                judge(&self.key, &mut self.tids, record.tid)?;
+                on_equal(&self.key, &mut self.tids, record.tid)?;
                 rest = rest.get(record.size()..).unwrap_or_default();
             }
             if rest.is_empty() {

@@ -23,7 +23,7 @@ use crate::page::{LINE_POINTER, PAGE_HEADER};
 
 /// A part of a tree: leaves in order.
 #[derive(Clone, Debug, Default)]
-pub struct Part {
+pub struct TreePart {
     /// The first leaf, unless it is also the last one. Its left neighbor is not set.
     pub first: Option<Box<Page>>,
     /// The last leaf. Its right neighbor and its high key are not set. `None` without entries.
@@ -68,7 +68,7 @@ fn block_of(link: &[u8]) -> u32 {
     link.first_chunk().map_or(NO_BLOCK, |tid| Tid::from_bytes(*tid).block())
 }
 
-impl Part {
+impl TreePart {
     /// The leaf that needs a left neighbor.
     fn head(&self) -> Option<&Page> {
         self.first.as_deref().or(self.last.as_deref())
@@ -108,22 +108,22 @@ impl Levels {
         room: usize,
         high_key: impl FnOnce(&[u8], &[u8]) -> Vec<u8>,
         sink: &mut S,
-    ) -> Result<Part, BuildError<S::Error>> {
+    ) -> Result<TreePart, BuildError<S::Error>> {
         if self.levels.first().is_some_and(|leaf| leaf.upper - leaf.lower < room) {
             self.next_leaf(high_key, sink)?;
         }
         let mut part = self.part.unwrap_or_default();
-        let Some(mut leaf) = self.levels.pop() else { return Ok(Part::default()) };
+        let Some(mut leaf) = self.levels.pop() else { return Ok(TreePart::default()) };
         part.add_link(&leaf.take_downlink())?;
         leaf.complete(NO_BLOCK, 0);
         let Unlinked { first, links } = part;
-        Ok(Part { first, last: Some(leaf.page), links, entries })
+        Ok(TreePart { first, last: Some(leaf.page), links, entries })
     }
 
     pub(in super::super) fn join<S: PageSink>(
         options: Options,
         blocks: Box<dyn BlockSource>,
-        parts: Vec<Part>,
+        parts: Vec<TreePart>,
         high_key: impl Fn(&[u8], &[u8]) -> Vec<u8>,
         sink: &mut S,
     ) -> Result<Built, BuildError<S::Error>> {

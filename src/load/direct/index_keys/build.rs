@@ -47,8 +47,8 @@ pub fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
     Tid::new(u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
 }
 
-/// Decides whether a row may stay in the index in spite of a clash; otherwise the clash is an error.
-pub type Judge<'a> = dyn FnMut(Clash<'_>, Tid) -> bool + 'a;
+/// Decides whether a row may stay in the index in spite of a key conflict; otherwise the conflict is an error.
+pub type MayStay<'a> = dyn FnMut(Clash<'_>, Tid) -> bool + 'a;
 
 /// Builds an index of a relation from its keys.
 ///
@@ -62,17 +62,17 @@ pub unsafe fn build(
     relation: pg_sys::Relation,
     collector: &mut Collector,
     sources: Sources<'_>,
-    judge: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
 ) -> Result<bool> {
     let index = collector.index;
     let mut others = Vec::new();
     // SAFETY: this function's contract covers both arguments.
     let built = unsafe {
         match &mut collector.keys {
-            Keys::Narrow(keys) => build_words(relation, index, keys, &mut others, sources, judge),
-            Keys::Wide(keys) => build_words(relation, index, keys, &mut others, sources, judge),
-            Keys::Bytes(keys) => bytes::build(relation, index, keys, &mut others, sources, judge),
-            Keys::Tuples(keys) => tuples::build(relation, index, keys, sources, judge),
+            Keys::Narrow(keys) => build_words(relation, index, keys, &mut others, sources, may_stay),
+            Keys::Wide(keys) => build_words(relation, index, keys, &mut others, sources, may_stay),
+            Keys::Bytes(keys) => bytes::build(relation, index, keys, &mut others, sources, may_stay),
+            Keys::Tuples(keys) => tuples::build(relation, index, keys, sources, may_stay),
         }
     }?;
     collector.close();
@@ -88,7 +88,7 @@ unsafe fn build_words<W: Word>(
     keys: &mut Collected<W>,
     others: &mut Vec<Runs>,
     sources: Sources<'_>,
-    judge: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
 ) -> Result<bool> {
     let take_over = |worker, files: &SharedFiles| keys.take_over(files, worker, oid);
     if !all_runs(sources, others, take_over)? {
@@ -109,7 +109,7 @@ unsafe fn build_words<W: Word>(
                 Together::NotWorth => (),
             }
             let old = old.map(|old| old.reader(keys.shape().clone(), unfit));
-            write_pages(relation, index, keys, others, old, sources, judge)
+            write_pages(relation, index, keys, others, old, sources, may_stay)
         })?
     };
     if built {
@@ -151,8 +151,8 @@ pub(super) fn check_built(new: u64, total: u64) -> Result<()> {
 }
 
 /// The old index's entries that were among the merged runs.
-fn seen_of<W: Word>(runs: &[Source<'_, W>]) -> Seen<W> {
-    let old = runs.iter().find_map(|run| if let Source::Old(old) = run { Some(old.seen()) } else { None });
+fn seen_of<W: Word>(runs: &[KeyRun<'_, W>]) -> Seen<W> {
+    let old = runs.iter().find_map(|run| if let KeyRun::Old(old) = run { Some(old.seen()) } else { None });
     old.unwrap_or_default()
 }
 
@@ -217,28 +217,28 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) 
 }
 
 /// The runs of all processes, in memory and in files.
-enum Source<'e, W: Word> {
+enum KeyRun<'e, W: Word> {
     Memory(Slice<'e, W>),
     File(RunReader<W>),
     Old(Between<W>),
 }
 
-impl<W: Word> Run<W> for Source<'_, W> {
+impl<W: Word> Run<W> for KeyRun<'_, W> {
     type Error = Error;
 
     fn block(&self) -> &[Entry<W>] {
         match self {
-            Source::Memory(run) => run.block(),
-            Source::File(run) => run.block(),
-            Source::Old(run) => run.block(),
+            KeyRun::Memory(run) => run.block(),
+            KeyRun::File(run) => run.block(),
+            KeyRun::Old(run) => run.block(),
         }
     }
 
     fn advance(&mut self) -> Result<()> {
         match self {
-            Source::Memory(run) => run.advance().map_err(|never| match never {}),
-            Source::File(run) => run.advance(),
-            Source::Old(run) => run.advance(),
+            KeyRun::Memory(run) => run.advance().map_err(|never| match never {}),
+            KeyRun::File(run) => run.advance(),
+            KeyRun::Old(run) => run.advance(),
         }
     }
 }
@@ -262,15 +262,15 @@ unsafe fn write_pages<W: Word>(
     others: &[Runs],
     old: Option<LeafReader<KeyShape, Entry<W>>>,
     sources: Sources<'_>,
-    may_stay: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
 ) -> Result<Built> {
     let shape = keys.shape();
     let unfit = old.as_ref().map(LeafReader::unfit);
-    let mut runs: Vec<Source<'_, W>> = vec![Source::Memory(Slice::new(keys.entries()))];
+    let mut runs: Vec<KeyRun<'_, W>> = vec![KeyRun::Memory(Slice::new(keys.entries()))];
     let files = || std::iter::once(&keys.runs).chain(others);
     let block = keys.block(files().map(|runs| runs.list.len()).sum());
-    runs.extend(files().flat_map(|runs| runs.readers(block)).map(Source::File));
-    runs.extend(old.map(|old| Source::Old(Between::new(old, None, None))));
+    runs.extend(files().flat_map(|runs| runs.readers(block)).map(KeyRun::File));
+    runs.extend(old.map(|old| KeyRun::Old(Between::new(old, None, None))));
     let mut merge = Merge::new(runs);
     // SAFETY: this function's contract covers the index.
     let (unique, nulls_equal, options) = unsafe {
@@ -279,7 +279,7 @@ unsafe fn write_pages<W: Word>(
     };
     let mut builder = Builder::new(shape, options);
     let mut file = IndexFile::new(index)?;
-    let mut judge = unique.then(|| Unique::new(shape, nulls_equal));
+    let mut unique_keys = unique.then(|| Unique::new(shape, nulls_equal));
     let mut clashes = Clashes::new(relation, index, sources);
     let mut duplicate = |key: W, rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
         // SAFETY: this function's contract covers the relations.
@@ -293,7 +293,7 @@ unsafe fn write_pages<W: Word>(
         rows.push(row);
         Ok(())
     };
-    feed(&mut merge, &mut judge, &mut duplicate, &mut builder, &mut file, &unfit, || false)?;
+    feed(&mut merge, &mut unique_keys, &mut duplicate, &mut builder, &mut file, &unfit, || false)?;
     let built = builder.finish(&mut file).map_err(|error| failed(error, &unfit))?;
     check_built(built.entries.saturating_sub(seen_of(merge.runs()).count), keys.total)?;
     file.finish()?;
@@ -305,7 +305,7 @@ type Duplicate<'a, W> = dyn FnMut(W, &mut Vec<Tid>, Tid) -> Result<()> + 'a;
 
 /// Passes merged entries to the builder, to their end or until `is_over`. Guarded, and interruptible.
 fn feed<W: Word>(
-    merge: &mut Merge<W, Source<'_, W>>,
+    merge: &mut Merge<W, KeyRun<'_, W>>,
     unique: &mut Option<Unique<W>>,
     duplicate: &mut Duplicate<'_, W>,
     builder: &mut Builder<W>,

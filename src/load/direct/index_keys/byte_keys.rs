@@ -3,14 +3,14 @@
 //! Like integer keys, they are collected in memory and written as sorted runs. Their store accounts for all memory and
 //! reports when it is full.
 
-use pg_bulk_format::btree::bytes::read::Reader;
+use pg_bulk_format::btree::bytes::read::ByteKeyReader;
 use pg_bulk_format::btree::bytes::shape::ByteShape;
 use pg_bulk_format::btree::bytes::store::{NoMemory, Store};
 use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
-use super::runs::{GIVEN_UP, Place, Runs};
+use super::runs::{GIVEN_UP, RunFileKind, Runs};
 use super::sources::file_name;
 use crate::error::{Error, Result, out_of_memory};
 use crate::pg::shared_files::SharedFiles;
@@ -22,7 +22,7 @@ const MOST_BLOCK: usize = 128 * 1024;
 /// The collected keys of one process.
 #[derive(Debug)]
 pub struct ByteKeys {
-    reader: Reader,
+    reader: ByteKeyReader,
     memory: usize,
     /// After [`ByteKeys::sort`], all keys that are not in a file, as one run.
     pub store: Store,
@@ -33,7 +33,7 @@ pub struct ByteKeys {
 }
 
 impl ByteKeys {
-    pub fn new(reader: Reader, memory: usize, place: Place) -> ByteKeys {
+    pub fn new(reader: ByteKeyReader, memory: usize, place: RunFileKind) -> ByteKeys {
         ByteKeys { reader, memory, store: Store::new(memory), total: 0, given_up: false, runs: Runs::new(place) }
     }
 

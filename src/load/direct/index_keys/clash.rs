@@ -1,4 +1,4 @@
-//! Clashes: rows with equal keys in a unique index, found while it is built.
+//! Key conflicts: rows with equal keys in a unique index, found while it is built.
 //!
 //! ```text
 //!   equal keys, by row ─┬─ rows of the load: alive
@@ -13,19 +13,21 @@ use pgrx::pg_sys;
 
 use super::sources::Sources;
 
-/// A clash of a row with rows before it.
+/// A key conflict of a row with rows before it.
 #[derive(Debug, Clone, Copy)]
 pub enum Clash<'r> {
-    /// A row of the load has the key of a live row of the table. `begins`: the first such clash of the key.
+    /// A row of the load has the key of a live row of the table. `begins`: the first
+    /// such conflict of the key.
     Taken { by: pg_sys::ItemPointerData, begins: bool },
     /// A row of the load has the key of other rows of the load, the last of which is `before`. `begins`: the first
-    /// clash.
+    /// conflict.
     Twin { before: Tid, begins: bool },
-    /// A live row of the table has the key of rows of the load, which are among `rows`. `begins`: the first clash.
+    /// A live row of the table has the key of rows of the load, which are among `rows`. `begins`: the first
+    /// conflict.
     Takes { by: pg_sys::ItemPointerData, rows: &'r [Tid], begins: bool },
 }
 
-/// Finds the clashes of an index.
+/// Finds the key conflicts of an index.
 #[derive(Debug)]
 pub struct Clashes<'w> {
     relation: pg_sys::Relation,
@@ -35,8 +37,9 @@ pub struct Clashes<'w> {
     latest: Option<Tid>,
     /// ... rows of the table that may be alive, ...
     unknown: Vec<Tid>,
-    /// ... the row that is alive, and whether there was a clash.
+    /// ... the row that is alive, ...
     taken: Option<pg_sys::ItemPointerData>,
+    /// ... and whether there was a conflict.
     clashed: bool,
 }
 
@@ -46,8 +49,8 @@ impl<'w> Clashes<'w> {
         Clashes { relation, index, sources, latest: None, unknown: Vec::new(), taken: None, clashed: false }
     }
 
-    /// Finds the clash of a row with the rows of the same key before it. All of them but the first were passed before.
-    /// Guarded, and interruptible.
+    /// Finds the conflict of a row with the rows of the same key before it. All of these but the first were passed
+    /// before. Guarded, and interruptible.
     ///
     /// # Safety
     /// The relations are still open.

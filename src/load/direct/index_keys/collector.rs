@@ -8,7 +8,7 @@
 //! A key that cannot be written as an integer makes the collection useless. The process then gives up collecting, and
 //! the leader finds a mark in its file.
 
-use pg_bulk_format::btree::bytes::read::Reader;
+use pg_bulk_format::btree::bytes::read::ByteKeyReader;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes};
 use pg_bulk_format::btree::key::{KeyShape, Width};
 use pg_bulk_format::btree::packed;
@@ -19,9 +19,9 @@ use pg_bulk_format::tuple::Attribute;
 use pgrx::pg_sys;
 
 use super::byte_keys::ByteKeys;
-use super::runs::{GIVEN_UP, Place, Runs};
+use super::runs::{GIVEN_UP, RunFileKind, Runs};
 use super::sources::file_name;
-use super::{KeyForm, Planned, Shape};
+use super::{IndexProperties, KeyForm, Planned};
 use crate::error::{Result, out_of_memory};
 use crate::pg::context::Elsewhere;
 use crate::pg::points::point_quiet;
@@ -81,7 +81,7 @@ impl Collector {
     /// if the attributes do not fit the shape. Guarded; files are made in the current memory context.
     pub fn new(
         index: pg_sys::Oid,
-        shape: &Shape,
+        shape: &IndexProperties,
         attributes: &[Attribute],
         (memory, packs): (usize, bool),
         shared: Option<(SharedFiles, usize)>,
@@ -89,8 +89,8 @@ impl Collector {
         let number = |&attribute: &usize| u16::try_from(attribute + 1).ok();
         let numbers: Vec<u16> = shape.attributes.iter().map(number).collect::<Option<_>>()?;
         let place = match shared {
-            Some((files, worker)) => Place::Shared(files, file_name(index, worker)),
-            None => Place::Own,
+            Some((files, worker)) => RunFileKind::Shared(files, file_name(index, worker)),
+            None => RunFileKind::Own,
         };
         let keys = match &shape.keys {
             KeyForm::Words(words) => {
@@ -101,7 +101,7 @@ impl Collector {
                 }
             }
             KeyForm::Bytes(bytes) => {
-                Keys::Bytes(ByteKeys::new(Reader::new(attributes, &numbers, bytes)?, memory, place))
+                Keys::Bytes(ByteKeys::new(ByteKeyReader::new(attributes, &numbers, bytes)?, memory, place))
             }
         };
         Some(Collector { index, keys })
@@ -124,7 +124,7 @@ impl Collector {
         Collector { index: planned.index, keys: Keys::Tuples(sort) }
     }
 
-    /// Does it hold the index open?
+    /// Does the collector hold the index open?
     pub fn holds_index(&self) -> bool {
         matches!(self.keys, Keys::Tuples(_))
     }
@@ -149,7 +149,7 @@ impl Collector {
         };
     }
 
-    /// Can it take every key? Strings may be too long, and some floats have no integer form.
+    /// Can the collector take every key? Strings may be too long, and some floats have no integer form.
     pub fn has_all(&self) -> bool {
         match &self.keys {
             Keys::Narrow(keys) => keys.reader.shape().has_all(),
@@ -208,7 +208,7 @@ impl Collector {
     }
 
     /// Sorts the keys of all rows so far, while the workers sort theirs. Guarded.
-    pub fn settle(&mut self) {
+    pub fn sort(&mut self) {
         match &mut self.keys {
             Keys::Narrow(keys) => keys.sort(),
             Keys::Wide(keys) => keys.sort(),
@@ -234,7 +234,7 @@ impl Collector {
 }
 
 impl<W: Word> Collected<W> {
-    fn new(reader: KeyReader, memory: usize, packs: bool, place: Place) -> Self {
+    fn new(reader: KeyReader, memory: usize, packs: bool, place: RunFileKind) -> Self {
         let most = (memory / size_of::<Entry<W>>() / 2).max(FEWEST);
         let runs = Runs::new(place);
         let (entries, in_order) = (Vec::new(), Some(0));
@@ -346,7 +346,8 @@ impl<W: Word> Collected<W> {
         if needed > self.entries.capacity() {
             let wanted = (self.entries.capacity() * 2).clamp(FEWEST, most.max(FEWEST)).max(needed);
             if !self.is_within(if is_in_order { wanted } else { wanted * 2 }) {
-                // Packed entries are written fast, and are read only from their start anyway.
+                // The packed run in memory goes to the file. This costs little: packed entries are written fast, and
+                // they are read from first to last in any case.
                 self.runs.spill()?;
             }
             self.entries.try_reserve_exact(wanted - self.entries.len()).map_err(|_| out_of_memory())?;

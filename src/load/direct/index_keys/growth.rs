@@ -19,7 +19,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::build::options;
 use super::stream::{KeyStream, Room, Stream};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::leaf::{End, MOST_PAGES};
+use crate::pg::leaf::{IndexEnd, MOST_PAGES};
 
 /// Fewer leaves are not worth the effort: the last one would be half empty too often.
 const FEWEST_PAGES: usize = 4;
@@ -64,7 +64,7 @@ pub unsafe extern "C-unwind" fn next_tuple(stream: *mut KeyStream, room: *const 
 pub unsafe extern "C-unwind" fn leaves_of(
     stream: *mut KeyStream,
     index: pg_sys::Relation,
-    end: *const End,
+    end: *const IndexEnd,
     room: *const Room,
 ) -> *mut Growth {
     // SAFETY: this function's contract covers all arguments.
@@ -116,7 +116,7 @@ impl<W: Word> Stream<W> {
 
     /// # Safety
     /// See [`leaves_of`].
-    unsafe fn grow(&mut self, index: pg_sys::Relation, end: &End, room: &Room) -> Result<*mut Growth> {
+    unsafe fn grow(&mut self, index: pg_sys::Relation, end: &IndexEnd, room: &Room) -> Result<*mut Growth> {
         let none = Ok(std::ptr::null_mut());
         // SAFETY: this function's contract covers the index; a guarded frame.
         let (mut options, is_unique, nulls_equal) = unsafe {

@@ -136,7 +136,7 @@ pub enum KeyForm {
 
 /// Properties of an index that are needed to collect its keys.
 #[derive(Debug)]
-pub struct Shape {
+pub struct IndexProperties {
     pub keys: KeyForm,
     /// The heap's attributes in the index, counted from 0.
     pub attributes: Vec<usize>,
@@ -225,7 +225,7 @@ unsafe fn is_immediate_btree(index: pg_sys::Relation) -> bool {
 ///
 /// # Safety
 /// The relation and the index, one of its indexes, are open.
-pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Option<Shape> {
+pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Option<IndexProperties> {
     // SAFETY: this function's contract covers both arguments; an index has `indnatts` keys, options and attributes.
     unsafe {
         let form = &*(*index).rd_index;
@@ -282,7 +282,7 @@ pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Opti
             Some(shape) => KeyForm::Words(shape),
             None => KeyForm::Bytes(ByteShape::new(&columns)?),
         };
-        Some(Shape { keys, attributes })
+        Some(IndexProperties { keys, attributes })
     }
 }
 

@@ -33,7 +33,7 @@ const COUNT: usize = size_of::<u64>();
 
 /// Kind of the file of runs.
 #[derive(Debug)]
-pub enum Place {
+pub enum RunFileKind {
     /// Only this process reads the file.
     Own,
     /// The leader reads the file.
@@ -53,7 +53,7 @@ pub struct Run {
 /// Runs in a file.
 #[derive(Debug)]
 pub struct Runs {
-    place: Place,
+    place: RunFileKind,
     /// Memory context for the open file.
     context: pg_sys::MemoryContext,
     /// Null until there is a run.
@@ -68,7 +68,7 @@ pub struct Runs {
 
 impl Runs {
     /// No runs so far. The open file's memory will be in the current memory context.
-    pub fn new(place: Place) -> Runs {
+    pub fn new(place: RunFileKind) -> Runs {
         // SAFETY: a variable of this process.
         let context = unsafe { pg_sys::CurrentMemoryContext };
         let (file, list, memory) = (std::ptr::null_mut(), Vec::new(), Rc::default());
@@ -79,7 +79,7 @@ impl Runs {
     ///
     /// None if the process could not collect its keys. Guarded; allocates in the current memory context.
     pub fn open(files: &SharedFiles, name: &CString, size: usize) -> Result<Option<Runs>> {
-        let mut runs = Runs::new(Place::Own);
+        let mut runs = Runs::new(RunFileKind::Own);
         runs.file = files.open(name);
         if runs.file.is_null() {
             return Ok(Some(runs));
@@ -122,14 +122,14 @@ impl Runs {
     pub fn share(&mut self, files: SharedFiles, name: CString) -> bool {
         let may = self.file.is_null() && self.list.is_empty();
         if may {
-            self.place = Place::Shared(files, name);
+            self.place = RunFileKind::Shared(files, name);
         }
         may
     }
 
     /// Can other processes read the runs after an export?
     pub fn are_shared(&self) -> bool {
-        matches!(self.place, Place::Shared(..))
+        matches!(self.place, RunFileKind::Shared(..))
     }
 
     /// Adds a run. Guarded.
@@ -199,11 +199,11 @@ impl Runs {
             if self.file.is_null() {
                 let old = pg_sys::MemoryContextSwitchTo(self.context);
                 self.file = match &self.place {
-                    Place::Own => {
+                    RunFileKind::Own => {
                         pg_sys::PrepareTempTablespaces();
                         pg_sys::BufFileCreateTemp(false)
                     }
-                    Place::Shared(files, name) => files.make(name),
+                    RunFileKind::Shared(files, name) => files.make(name),
                 };
                 pg_sys::MemoryContextSwitchTo(old);
             } else if pg_sys::BufFileSeek(self.file, self.end.0, self.end.1, libc::SEEK_SET) != 0 {

@@ -38,7 +38,7 @@ pub struct Help {
 }
 
 impl Sources<'_> {
-    /// Is it a row of the load?
+    /// Did the load insert this row?
     pub fn is_new(&self, row: Tid) -> bool {
         row.block() >= self.start || self.elsewhere.binary_search(&row).is_ok()
     }

@@ -25,7 +25,7 @@ pub enum KeyStream {
 #[derive(Debug)]
 pub struct Stream<W: Word> {
     pub(super) shape: KeyShape,
-    merge: Merge<W, Source<W>>,
+    merge: Merge<W, KeyRun<W>>,
     /// The latest entries of the merge, valid until its next call; and the number of them that were taken.
     entries: *const [Entry<W>],
     taken: usize,
@@ -40,27 +40,27 @@ pub struct Stream<W: Word> {
 
 /// The runs of all processes, in memory and in files.
 #[derive(Debug)]
-enum Source<W: Word> {
+enum KeyRun<W: Word> {
     Memory { entries: Vec<Entry<W>>, begun: bool },
     File(RunReader<W>),
 }
 
-impl<W: Word> Run<W> for Source<W> {
+impl<W: Word> Run<W> for KeyRun<W> {
     type Error = Error;
 
     fn block(&self) -> &[Entry<W>] {
         match self {
-            Source::Memory { entries, begun: true } => entries,
-            Source::Memory { .. } => &[],
-            Source::File(run) => run.block(),
+            KeyRun::Memory { entries, begun: true } => entries,
+            KeyRun::Memory { .. } => &[],
+            KeyRun::File(run) => run.block(),
         }
     }
 
     fn advance(&mut self) -> Result<()> {
         match self {
-            Source::Memory { begun: begun @ false, .. } => *begun = true,
-            Source::Memory { entries, .. } => *entries = Vec::new(),
-            Source::File(run) => run.advance()?,
+            KeyRun::Memory { begun: begun @ false, .. } => *begun = true,
+            KeyRun::Memory { entries, .. } => *entries = Vec::new(),
+            KeyRun::File(run) => run.advance()?,
         }
         Ok(())
     }
@@ -90,9 +90,9 @@ impl<W: Word> Stream<W> {
         keys.sort();
         let files = || std::iter::once(&keys.runs).chain(&others);
         let block = keys.block(files().map(|runs| runs.list.len()).sum());
-        let mut runs: Vec<Source<W>> = files().flat_map(|runs| runs.readers(block)).map(Source::File).collect();
+        let mut runs: Vec<KeyRun<W>> = files().flat_map(|runs| runs.readers(block)).map(KeyRun::File).collect();
         let shape = keys.shape().clone();
-        runs.push(Source::Memory { entries: keys.take_entries(), begun: false });
+        runs.push(KeyRun::Memory { entries: keys.take_entries(), begun: false });
         Ok(Some(Stream {
             shape,
             merge: Merge::new(runs),

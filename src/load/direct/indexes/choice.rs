@@ -3,40 +3,40 @@
 use pgrx::pg_sys;
 
 use crate::load::direct::new_files::Rebuild;
-use crate::load::direct::way::Way;
+use crate::load::direct::strategy::IndexStrategy;
 use crate::load::report::Why;
 
 /// The strategy, and the reason. Guarded.
 ///
 /// # Safety
 /// The index is open, and `info` is its info.
-pub(super) unsafe fn way(
+pub(super) unsafe fn strategy(
     index: pg_sys::Relation,
     info: *const pg_sys::IndexInfo,
     rebuild: &mut Rebuild,
-    losses: Losses<'_>,
+    search: ConflictSearch<'_>,
     builds: bool,
-) -> (Way, Why) {
+) -> (IndexStrategy, Why) {
     // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let form = (*index).rd_index;
         let constraint = if (*form).indisexclusion { Why::Exclusion } else { Why::Deferrable };
         if !(*info).ii_ReadyForInserts {
-            (Way::None, Why::Invalid)
-        } else if !(*form).indimmediate && losses != Losses::None {
-            (Way::Late, constraint)
-        } else if ((*form).indisunique || (*form).indisexclusion) && losses == Losses::Looked {
-            (Way::Careful, if (*form).indisexclusion { constraint } else { Why::OneByOne })
+            (IndexStrategy::None, Why::Invalid)
+        } else if !(*form).indimmediate && search != ConflictSearch::None {
+            (IndexStrategy::InsertLate, constraint)
+        } else if ((*form).indisunique || (*form).indisexclusion) && search == ConflictSearch::Searched {
+            (IndexStrategy::InsertChecked, if (*form).indisexclusion { constraint } else { Why::OneByOne })
         } else if !(*form).indimmediate || (*form).indisexclusion {
-            (Way::RowByRow, constraint)
+            (IndexStrategy::InsertRows, constraint)
         } else {
-            let certain = builds && losses.may_build(index);
+            let certain = builds && search.may_build(index);
             let (new_file, why) =
                 if certain { rebuild.choose(index) } else { (None, rebuild.insertion(Why::OneByOne)) };
             let inserted = if (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID {
-                Way::Sorted(std::ptr::null_mut())
+                IndexStrategy::InsertSorted(std::ptr::null_mut())
             } else {
-                Way::RowByRow
+                IndexStrategy::InsertRows
             };
             (new_file.unwrap_or(inserted), why)
         }
@@ -45,16 +45,16 @@ pub(super) unsafe fn way(
 
 /// How rows that conflict in an index are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Losses<'a> {
+pub(super) enum ConflictSearch<'a> {
     /// The first conflict is an error.
     None,
     /// Equal keys are adjacent in a sort, or among the keys of these indexes, which are certainly built from them.
     Sorted(&'a [pg_sys::Oid]),
     /// Each row is searched for before it is inserted.
-    Looked,
+    Searched,
 }
 
-impl Losses<'_> {
+impl ConflictSearch<'_> {
     /// May an index be built, whatever its keys are? A unique index only by pg_bulk.
     ///
     /// # Safety
@@ -63,13 +63,13 @@ impl Losses<'_> {
         // SAFETY: this function's contract covers the argument; an index has a type for each key.
         unsafe {
             let form = &*(*index).rd_index;
-            if !form.indisunique || self == Losses::None {
+            if !form.indisunique || self == ConflictSearch::None {
                 return true;
             }
             // The server would raise the first conflict as an error.
             match self {
-                Losses::Sorted(certain) => certain.contains(&form.indexrelid),
-                Losses::None | Losses::Looked => false,
+                ConflictSearch::Sorted(certain) => certain.contains(&form.indexrelid),
+                ConflictSearch::None | ConflictSearch::Searched => false,
             }
         }
     }
@@ -88,7 +88,7 @@ pub(super) unsafe fn is_unique(index: pg_sys::Relation) -> bool {
 ///
 /// # Safety
 /// The index is open.
-pub(super) unsafe fn wants_care(index: pg_sys::Relation) -> bool {
+pub(super) unsafe fn needs_checks(index: pg_sys::Relation) -> bool {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let form = (*index).rd_index;

@@ -2,9 +2,9 @@
 
 use pgrx::pg_sys;
 
-use super::super::suspects::{self, Group, Suspects};
-use super::super::way::Way;
-use super::sorted::{Key, Previous};
+use super::super::key_conflicts::{self, Group, KeyConflicts};
+use super::super::strategy::IndexStrategy;
+use super::sorted::{IndexKey, Previous};
 use super::{Indexes, MOST_KEYS};
 use crate::pg::compat;
 use crate::pg::look::{self, Look};
@@ -20,7 +20,7 @@ impl Indexes {
         unsafe {
             (*self.econtext).ecxt_scantuple = slot;
             for index in &self.list {
-                let Way::Sorted(sort) = index.way else { continue };
+                let IndexStrategy::InsertSorted(sort) = index.strategy else { continue };
                 if c::exec_qual((*index.info).ii_PredicateState, self.econtext) {
                     let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
                     let mut nulls = [false; MOST_KEYS];
@@ -36,15 +36,15 @@ impl Indexes {
     /// Compares the sorted keys, and notes the rows whose keys other rows have.
     ///
     /// # Safety
-    /// A plain frame; the indexes are of a dry run; `suspects` lives in the current memory context; the slot is for
+    /// A plain frame; the indexes are of a dry run; `conflicts` lives in the current memory context; the slot is for
     /// rows of the relation. All rows were added.
-    pub unsafe fn compare_sorted(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
+    pub unsafe fn compare_sorted(&mut self, conflicts: *mut KeyConflicts, slot: *mut pg_sys::TupleTableSlot) {
         // SAFETY: this function's contract covers the frame. A tuple of the sort is valid until the next call.
         unsafe {
             let heap = (*self.relinfo).ri_RelationDesc;
             let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
             for number in 0..self.list.len() {
-                let Way::Sorted(sort) = (*self.list.as_ptr().add(number)).way else { continue };
+                let IndexStrategy::InsertSorted(sort) = (*self.list.as_ptr().add(number)).strategy else { continue };
                 let look = begin_look(self, number, slot);
                 let index = self.list.as_mut_ptr().add(number);
                 let keys = usize::try_from((*(*index).info).ii_NumIndexKeyAttrs).unwrap_or(0);
@@ -69,18 +69,18 @@ impl Indexes {
                     c::index_deform_tuple(tuple, descriptor, values, nulls);
                     // A NULL is equal to nothing, unless the index has NULLS NOT DISTINCT.
                     let distinct = !(*(*index).info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
-                    let key = Key { index, heap, values, nulls, tuple };
+                    let key = IndexKey { index, heap, values, nulls, tuple };
                     let row = &raw const (*tuple).t_tid;
                     let equal = same || (!by_bytes && previous.is_equal(&key, keys, per_tuple));
                     let group = if equal && !distinct {
                         let before = previous.row();
-                        suspects::twin(suspects, number, &raw const before, previous.group, row)
+                        key_conflicts::twin(conflicts, number, &raw const before, previous.group, row)
                     } else {
                         let holder = (*look).find(values, nulls);
                         if holder.ip_posid == 0 {
                             Group::NONE
                         } else {
-                            suspects::taken(suspects, number, row, &raw const holder)
+                            key_conflicts::taken(conflicts, number, row, &raw const holder)
                         }
                     };
                     previous.set(tuple);

@@ -12,9 +12,9 @@ use std::time::Instant;
 use pgrx::pg_sys;
 
 use self::batch::Batch;
-use super::super::offender::Offender;
-use super::super::suspects::{self, Group, Suspects};
-use super::super::way::Way;
+use super::super::key_conflicts::{self, Group, KeyConflicts};
+use super::super::strategy::IndexStrategy;
+use super::super::violating_row::ViolatingRow;
 use super::{Index, Indexes, MOST_KEYS};
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
@@ -23,18 +23,22 @@ use crate::pg::points::point_plain;
 use crate::pg::unguarded as c;
 
 impl Indexes {
-    /// Inserts the sorted or collected keys. Rows with conflicts are noted in `suspects`; if it is null, they are
+    /// Inserts the sorted or collected keys. Rows with conflicts are noted in `conflicts`; if it is null, they are
     /// errors.
     ///
     /// # Safety
     /// A plain frame, and a slot for rows of the relation. All rows were added.
     pub unsafe fn insert_sorted(
         &mut self,
-        offender: *mut Offender,
-        suspects: *mut Suspects,
+        violating_row: *mut ViolatingRow,
+        conflicts: *mut KeyConflicts,
         slot: *mut pg_sys::TupleTableSlot,
     ) {
-        if !self.list.iter().any(|index| matches!(index.way, Way::Sorted(_) | Way::Keyed(_))) {
+        if !self
+            .list
+            .iter()
+            .any(|index| matches!(index.strategy, IndexStrategy::InsertSorted(_) | IndexStrategy::InsertKeys(_)))
+        {
             return;
         }
         // SAFETY: this function's contract covers the frame.
@@ -45,16 +49,16 @@ impl Indexes {
             let mut batch = Batch::new();
             let mut previous = Previous::new();
             for (number, index) in self.list.iter_mut().enumerate() {
-                let way = index.way;
-                if !matches!(way, Way::Sorted(_) | Way::Keyed(_)) {
+                let strategy = index.strategy;
+                if !matches!(strategy, IndexStrategy::InsertSorted(_) | IndexStrategy::InsertKeys(_)) {
                     continue;
                 }
                 let began = Instant::now();
-                if let Way::Sorted(sort) = way {
+                if let IndexStrategy::InsertSorted(sort) = strategy {
                     c::tuplesort_performsort(sort);
                 }
                 previous.forget();
-                let mut insertion = Insertion {
+                let mut insertion = IndexInsertion {
                     number,
                     heap,
                     slot,
@@ -62,15 +66,15 @@ impl Indexes {
                     unique: (*(*index.relation).rd_index).indisunique,
                     replaces: self.keep == Keep::New && self.arbiter == Some(number),
                     index: &raw mut *index,
-                    offender,
-                    suspects,
+                    violating_row,
+                    conflicts,
                     memory,
                     per_tuple,
                     previous: &raw mut previous,
                 };
-                insertion.run(&raw mut batch, way);
-                (*offender).row = None;
-                if let Way::Sorted(sort) = way {
+                insertion.run(&raw mut batch, strategy);
+                (*violating_row).row = None;
+                if let IndexStrategy::InsertSorted(sort) = strategy {
                     c::tuplesort_end(sort);
                 }
                 index.took += began.elapsed();
@@ -86,17 +90,17 @@ impl Indexes {
 /// A miss is a tuple that must be inserted by core.
 const MISSES: u32 = 4;
 const MOST_AT_ONCE: u32 = 64;
-const NO: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
-const YES: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
-const PARTIAL: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL;
+const NO: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
+const YES: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
+const PARTIAL: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL;
 /// BTORDER_PROC (nbtree.h)
 const ORDER: u16 = 1;
 /// INDEX_SIZE_MASK (itup.h)
 const SIZE_MASK: u16 = 0x1fff;
-type Check = pg_sys::IndexUniqueCheck::Type;
+type UniqueCheck = pg_sys::IndexUniqueCheck::Type;
 
 /// An index that sorted keys are inserted into.
-struct Insertion {
+struct IndexInsertion {
     number: usize,
     index: *mut Index,
     heap: pg_sys::Relation,
@@ -104,14 +108,14 @@ struct Insertion {
     unique: bool,
     /// A row replaces the existing row with the same key.
     replaces: bool,
-    offender: *mut Offender,
-    suspects: *mut Suspects,
+    violating_row: *mut ViolatingRow,
+    conflicts: *mut KeyConflicts,
     memory: pg_sys::MemoryContext,
     per_tuple: pg_sys::MemoryContext,
     previous: *mut Previous,
 }
 
-impl Insertion {
+impl IndexInsertion {
     /// # Safety
     /// A plain frame, and a tuple.
     unsafe fn writer(&self, any: pg_sys::IndexTuple) -> LeafWriter {
@@ -125,8 +129,8 @@ impl Insertion {
     /// Inserts all keys.
     ///
     /// # Safety
-    /// A plain frame; `way` has the index's keys.
-    unsafe fn run(&mut self, batch: *mut Batch, way: Way) {
+    /// A plain frame; `strategy` has the index's keys.
+    unsafe fn run(&mut self, batch: *mut Batch, strategy: IndexStrategy) {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
             let mut writer = None;
@@ -134,7 +138,7 @@ impl Insertion {
             let (mut misses, mut left) = (0u32, 0u32);
             loop {
                 c::check_for_interrupts();
-                if let Way::Keyed(keys) = way {
+                if let IndexStrategy::InsertKeys(keys) = strategy {
                     pg_sys::CurrentMemoryContext = self.per_tuple;
                     let for_tuple = |any| {
                         pg_sys::CurrentMemoryContext = self.memory;
@@ -150,13 +154,13 @@ impl Insertion {
                         continue;
                     }
                 }
-                let mut tuples = (*batch).fill(way);
+                let mut tuples = (*batch).fill(strategy);
                 let Some(&any) = tuples.first() else { break };
                 let writer = writer.get_or_insert_with(|| self.writer(any));
                 while let [first, others @ ..] = tuples {
                     c::check_for_interrupts();
                     point_plain!("load.key");
-                    (*self.offender).row = None;
+                    (*self.violating_row).row = None;
                     pg_sys::CurrentMemoryContext = self.per_tuple;
                     let count = if left == 0 { writer.put(tuples) } else { 0 };
                     tuples = if let Some(last) = count.checked_sub(1) {
@@ -195,16 +199,16 @@ impl Insertion {
             let mut nulls = [false; MOST_KEYS];
             let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
             c::index_deform_tuple(tuple, (*index.relation).rd_att, values, nulls);
-            let key = Key { index: self.index, heap: self.heap, values, nulls, tuple };
+            let key = IndexKey { index: self.index, heap: self.heap, values, nulls, tuple };
             if !self.unique {
                 key.insert(NO);
                 return;
             }
             let previous = &mut *self.previous;
             let same = previous.is_same(tuple);
-            (*self.offender).other = same.then_some(previous.row());
-            (*self.offender).row = Some((*tuple).t_tid);
-            if self.suspects.is_null() {
+            (*self.violating_row).other = same.then_some(previous.row());
+            (*self.violating_row).row = Some((*tuple).t_tid);
+            if self.conflicts.is_null() {
                 previous.set(tuple);
                 key.insert(YES);
                 return;
@@ -219,13 +223,13 @@ impl Insertion {
             let row = &raw const (*tuple).t_tid;
             let group = if twin || (!fits && previous.is_equal(&key, keys, self.per_tuple)) {
                 let before = previous.row();
-                suspects::twin(self.suspects, self.number, &raw const before, previous.group, row)
+                key_conflicts::twin(self.conflicts, self.number, &raw const before, previous.group, row)
             } else if !fits {
                 let holder = key.holder(self.slot, self.per_tuple, self.replaces);
                 if holder.ip_posid == 0 {
                     Group::NONE
                 } else {
-                    suspects::taken(self.suspects, self.number, row, &raw const holder)
+                    key_conflicts::taken(self.conflicts, self.number, row, &raw const holder)
                 }
             } else {
                 Group::NONE
@@ -237,7 +241,7 @@ impl Insertion {
 }
 
 /// A key that is to be inserted into an index.
-pub(super) struct Key {
+pub(super) struct IndexKey {
     pub(super) index: *mut Index,
     pub(super) heap: pg_sys::Relation,
     pub(super) values: *mut pg_sys::Datum,
@@ -245,10 +249,10 @@ pub(super) struct Key {
     pub(super) tuple: pg_sys::IndexTuple,
 }
 
-impl Key {
+impl IndexKey {
     /// # Safety
     /// A plain frame, and a valid key.
-    unsafe fn insert(&self, check: Check) -> bool {
+    unsafe fn insert(&self, check: UniqueCheck) -> bool {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
             let (index, row) = (&*self.index, &raw mut (*self.tuple).t_tid);
@@ -260,7 +264,7 @@ impl Key {
     /// a row. With `delete`, that row is deleted. Allocates in `memory`.
     ///
     /// # Safety
-    /// See [`Key::insert`]; the slot is for rows of the heap.
+    /// See [`IndexKey::insert`]; the slot is for rows of the heap.
     unsafe fn holder(
         &self,
         slot: *mut pg_sys::TupleTableSlot,
@@ -351,11 +355,11 @@ impl Previous {
         }
     }
 
-    /// Is it equal to a key in the key columns, by the index's comparison function? Allocates in `memory`.
+    /// Is this key equal to another one in the key columns, by the index's comparison function? Allocates in `memory`.
     ///
     /// # Safety
     /// A plain frame, and a valid key of the same index.
-    pub(super) unsafe fn is_equal(&self, key: &Key, keys: usize, memory: pg_sys::MemoryContext) -> bool {
+    pub(super) unsafe fn is_equal(&self, key: &IndexKey, keys: usize, memory: pg_sys::MemoryContext) -> bool {
         if self.len == 0 {
             return false;
         }

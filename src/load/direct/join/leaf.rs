@@ -79,7 +79,7 @@ pub unsafe fn columns_of(leaf: *const pg_sys::CustomScan) -> Columns {
 
 /// Stores the process's next record that passes the conditions in the slot of the scan.
 ///
-/// Adds the number of records that did not pass. False at the end.
+/// Adds the number of records that did not pass to the number at the pointer. False at the end.
 ///
 /// Calling it is safe from a plain frame, with the process of a [`Leaf`], and a number without other references.
 pub type Fetch = unsafe fn(Opaque, *mut u64) -> bool;

@@ -10,8 +10,8 @@ use pgrx::{pg_guard, pg_sys};
 
 use crate::load::direct::executor::Executor;
 use crate::load::direct::indexes::Indexes;
-use crate::load::direct::suspects::{self, Bits, Suspects};
-use crate::load::direct::way::Way;
+use crate::load::direct::key_conflicts::{self, Bits, KeyConflicts};
+use crate::load::direct::strategy::IndexStrategy;
 use crate::pg::compat;
 use crate::pg::look::{self, Look};
 use crate::pg::removal::number_of;
@@ -69,10 +69,11 @@ impl Exclusion {
         slot: *mut pg_sys::TupleTableSlot,
         memory: i32,
     ) -> Vec<Exclusion> {
-        let asked = |&number: &usize| indexes.list.get(number).is_some_and(|index| index.way == Way::Asked);
+        let searched =
+            |&number: &usize| indexes.list.get(number).is_some_and(|index| index.strategy == IndexStrategy::SearchOnly);
         // SAFETY: this function's contract covers all arguments.
         let new = |number| unsafe { Exclusion::new(indexes, number, executor, relation, slot, memory) };
-        (0..indexes.list.len()).filter(asked).filter_map(new).collect()
+        (0..indexes.list.len()).filter(searched).filter_map(new).collect()
     }
 
     /// # Safety
@@ -144,8 +145,8 @@ impl Exclusion {
     /// Collects a row's key, and notes the row if it conflicts with a row of the table.
     ///
     /// # Safety
-    /// A plain frame; a slot with a row of the relation; `suspects` lives in the current memory context.
-    pub unsafe fn add(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
+    /// A plain frame; a slot with a row of the relation; `conflicts` lives in the current memory context.
+    pub unsafe fn add(&mut self, conflicts: *mut KeyConflicts, slot: *mut pg_sys::TupleTableSlot) {
         // SAFETY: this function's contract covers all arguments; the arrays have room for any index's keys.
         unsafe {
             let Executor { estate, econtext, .. } = self.executor;
@@ -161,7 +162,7 @@ impl Exclusion {
             let row = &raw const (*slot).tts_tid;
             let holder = self.look.find(values, nulls);
             if holder.ip_posid != 0 {
-                suspects::taken(suspects, self.index, row, &raw const holder);
+                key_conflicts::taken(conflicts, self.index, row, &raw const holder);
             }
             // An index has at most INDEX_MAX_KEYS columns; the row's number is one more.
             let mut all = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize + 1];
@@ -198,12 +199,12 @@ impl Exclusion {
         }
     }
 
-    /// The number of a row of the load that conflicts with the current one; 0 without a conflict. Rows in `lost` do not
-    /// count.
+    /// The number of a row of the load that conflicts with the current one; 0 without a conflict. Rows in `removed` do
+    /// not count.
     ///
     /// # Safety
     /// A plain frame; there is a current row.
-    pub unsafe fn in_the_way(&mut self, lost: *const Bits) -> u64 {
+    pub unsafe fn in_the_way(&mut self, removed: *const Bits) -> u64 {
         // SAFETY: this function's contract covers the frame; the list of rows does not change in the loop, and slots
         // have `count` columns.
         unsafe {
@@ -214,7 +215,7 @@ impl Exclusion {
             let mut found = 0;
             for Kept { row, key } in &*rows {
                 c::check_for_interrupts();
-                if (*lost).has(super::Table::ordinal(*row)) {
+                if (*removed).has(super::CheckedTable::ordinal(*row)) {
                     continue;
                 }
                 c::ExecStoreMinimalTuple(*key, self.other, false);

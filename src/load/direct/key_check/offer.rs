@@ -2,7 +2,7 @@
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::Table;
+use super::CheckedTable;
 use crate::load::direct::key_query::Beside;
 use crate::pg::compat;
 use crate::pg::unguarded as c;
@@ -84,7 +84,7 @@ impl Offer {
     ///
     /// # Safety
     /// A plain frame; the offer is of this table.
-    pub unsafe fn rows(&mut self, table: *const Table) -> Beside {
+    pub unsafe fn rows(&mut self, table: *const CheckedTable) -> Beside {
         // SAFETY: this function's contract covers frame and table; the slot has a tuple after each successful fetch.
         unsafe {
             begin_rest(self);
@@ -94,7 +94,7 @@ impl Offer {
                 c::check_for_interrupts();
                 c::slot_getsomeattrs_int(self.slot, number);
                 let row = (*(*self.slot).tts_values.add(self.columns.len())).value() as u64;
-                if !(*table).is_lost(row) {
+                if !(*table).is_removed(row) {
                     c::tuplestore_puttupleslot(self.rest, self.slot);
                 }
             }

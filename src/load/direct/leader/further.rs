@@ -20,24 +20,24 @@ use crate::load::direct::process::File;
 use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
-use crate::load::source::{self, Source};
+use crate::load::source::{self, FurtherFile};
+use crate::pg::file_chunks::FileChunks;
 use crate::pg::hazard::Hazards;
 use crate::pg::progress::Figures;
 use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
-use crate::pg::units::Units;
 
 /// A file that is still to be read.
 #[derive(Debug)]
 pub struct Further {
-    source: Source,
+    source: FurtherFile,
     /// Most workers for the file.
     pub workers: usize,
 }
 
 impl Further {
     /// Is it parallel safe to make rows of this file? Guarded.
-    pub fn is_safe(source: &Source, hazards: &Hazards) -> Result<bool> {
+    pub fn is_safe(source: &FurtherFile, hazards: &Hazards) -> Result<bool> {
         let Some(foreign) = source.options.foreign else { return Ok(false) };
         let (_, columns) = source::foreign_columns(foreign, &source.options, &source.mapping)?;
         // SAFETY: nodes of the INSERT's plan.
@@ -45,9 +45,9 @@ impl Further {
     }
 
     /// The files, with at most `workers` workers in all. Other properties of a file are read when it is opened.
-    pub fn of(sources: Vec<Source>, workers: usize) -> VecDeque<Further> {
+    pub fn of(sources: Vec<FurtherFile>, workers: usize) -> VecDeque<Further> {
         let mut left = workers;
-        let further = |source: Source| {
+        let further = |source: FurtherFile| {
             let size = source.options.location.divided_size(source.options.copy.compressed);
             let workers = size.map_or(0, |size| workers_for(source.options.workers, size)).min(left);
             left -= workers;
@@ -70,12 +70,12 @@ impl Leader {
         self.process.tolerance.report();
         self.keep_track();
         self.process.rows.close()?;
-        let Source { options, path, mapping, projection } = source;
+        let FurtherFile { options, path, mapping, projection } = source;
         let executor = self.process.executor;
         // SAFETY: open as long as the executor's state is.
         let relation = unsafe { (*executor.target).ri_RelationDesc };
         let mut rows = source::open_rows(relation, &options, Some(&mapping))?;
-        rows.stream_mut().mark_splits(Units::is_large);
+        rows.stream_mut().mark_splits(FileChunks::is_large);
         let traces = if self.process.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
         self.most_workers = most_workers(&rows, &options, self.process.defaults.takes_ids()).min(workers);
@@ -104,7 +104,7 @@ impl Leader {
         };
         // SAFETY: the load outlives its leader.
         unsafe { &mut *self.process.phases }.show(|figures| figures.workers = 0);
-        self.process.turn_to(File {
+        self.process.switch_to_file(File {
             rows,
             projection,
             tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },

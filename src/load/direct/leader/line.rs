@@ -11,8 +11,8 @@ use super::Leader;
 use crate::error::{OrRaise, Result};
 use crate::load::direct::failure;
 use crate::load::direct::heap::block_of;
-use crate::load::direct::offender::Offender;
-use crate::load::direct::origin::{Target, Traces};
+use crate::load::direct::origin::{ReadPosition, Traces};
+use crate::load::direct::violating_row::ViolatingRow;
 use crate::pg::attempt::attempt;
 use crate::pg::unguarded::{self, Opaque};
 
@@ -24,7 +24,7 @@ pub unsafe fn name_line(leader: *mut Leader, error: *mut pg_sys::ErrorData) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let codes = [Code::ERRCODE_UNIQUE_VIOLATION as i32, Code::ERRCODE_EXCLUSION_VIOLATION as i32];
-        if (*leader).offender.row.is_none() || !codes.contains(&(*error).sqlerrcode) {
+        if (*leader).violating_row.row.is_none() || !codes.contains(&(*error).sqlerrcode) {
             return;
         }
         let other = attempt(find_line, leader.cast());
@@ -44,7 +44,7 @@ pub unsafe fn name_line(leader: *mut Leader, error: *mut pg_sys::ErrorData) {
 unsafe extern "C-unwind" fn find_line(leader: Opaque) {
     // SAFETY: this function's contract covers the argument.
     let leader = unsafe { &mut *leader.cast::<Leader>() };
-    leader.offender.line = leader.line_of_offender().or_raise();
+    leader.violating_row.line = leader.line_of_violating_row().or_raise();
 }
 
 /// # Safety
@@ -53,7 +53,7 @@ unsafe extern "C-unwind" fn find_line(leader: Opaque) {
 unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sys::ErrorData) {
     // SAFETY: this function's contract covers both arguments; strings of errors are NUL-terminated or null.
     unsafe {
-        let Some((line, relation, file)) = &(*leader).offender.line else { return };
+        let Some((line, relation, file)) = &(*leader).violating_row.line else { return };
         let mut text = b"COPY ".to_vec();
         text.extend(relation.as_bytes());
         let what = if (*leader).process.rows.is_query { "row" } else { "line" };
@@ -72,8 +72,8 @@ unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sy
 }
 
 impl Leader {
-    fn line_of_offender(&mut self) -> Result<Option<(u64, CString, CString)>> {
-        let Offender { relation, row, other, .. } = self.offender;
+    fn line_of_violating_row(&mut self) -> Result<Option<(u64, CString, CString)>> {
+        let ViolatingRow { relation, row, other, .. } = self.violating_row;
         let origins = &mut self.process.origins;
         let mut latest = None;
         for row in [row, other].into_iter().flatten() {
@@ -86,7 +86,7 @@ impl Leader {
             let (line, described) = earlier.line_of(place, target)?;
             return Ok(Some((line, earlier.relation.clone(), described)));
         }
-        let (mut target, source) = (Target::default(), self.source());
+        let (mut target, source) = (ReadPosition::default(), self.source());
         let process = &mut self.process;
         let line = if process.traces == Traces::Lines {
             place.position + place.behind

@@ -12,21 +12,21 @@ use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::defaults::Defaults;
 use crate::load::direct::executor::Executor;
-use crate::load::direct::held::Held;
+use crate::load::direct::held::HeldRelations;
 use crate::load::direct::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
 use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
 use crate::load::direct::nodes::Nodes;
-use crate::load::direct::offender::Offender;
-use crate::load::direct::origin::{Target, Traces};
-use crate::load::direct::process::{Parts, Process};
+use crate::load::direct::origin::{ReadPosition, Traces};
+use crate::load::direct::process::{Process, ProcessParts};
 use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::Spec;
 use crate::load::direct::statement::inserted_by;
+use crate::load::direct::violating_row::ViolatingRow;
 use crate::load::direct::wide::Wide;
 use crate::load::files::Files;
 use crate::load::obstacle;
@@ -34,14 +34,14 @@ use crate::load::options::IndexesOption;
 use crate::load::report::Counts;
 use crate::load::source;
 use crate::pg::append::Traits;
+use crate::pg::chunk_order::MOST_PROCESSES;
 use crate::pg::chunks::Chunks;
 use crate::pg::compat;
+use crate::pg::file_chunks::FileChunks;
 use crate::pg::file_figures::ByFile;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Tolerance};
-use crate::pg::stretches::MOST_PROCESSES;
-use crate::pg::units::Units;
 
 impl Leader {
     pub(in super::super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -50,7 +50,7 @@ impl Leader {
         let (options, mapping) = (&load.options, &load.mapping);
         let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
         let mut rows = load.rows.take().ok_or_else(no_rows)?;
-        rows.stream_mut().mark_splits(Units::is_large);
+        rows.stream_mut().mark_splits(FileChunks::is_large);
         let more = std::mem::take(&mut load.more);
         // SAFETY: guarded calls.
         let (xmin, command) = unsafe {
@@ -137,7 +137,7 @@ impl Leader {
                 let check = KeyCheck::new(executor, &relations, options, load.arbiter, traces);
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(check)
             });
-            let held = if load.is_dry { Held::NONE } else { Held::hold(&relations) };
+            let held = if load.is_dry { HeldRelations::NONE } else { HeldRelations::hold(&relations) };
             leaves::close_leaves(relation, &relations);
             (safe, complain, keys, held)
         };
@@ -210,7 +210,7 @@ impl Leader {
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
         let projection = projection.or_else(|| load.joined.map(of_scan));
-        let mut process = Process::new(Parts {
+        let mut process = Process::new(ProcessParts {
             projection,
             join: load.joined.map(|joined| Join::new(joined, &mapping.computed)),
             rows,
@@ -247,7 +247,7 @@ impl Leader {
             parallel: None,
             counters: std::ptr::null(),
             gathered: Vec::new(),
-            shares: std::ptr::null_mut(),
+            usages: std::ptr::null_mut(),
             earlier: Vec::new(),
             by_file: ByFile::NONE,
             figures: std::ptr::null_mut(),
@@ -267,11 +267,11 @@ impl Leader {
             duplicates: options.duplicates.clone(),
             arbiter: load.arbiter,
             replaced: 0,
-            offender: Offender::default(),
-            target: Target::default(),
+            violating_row: ViolatingRow::default(),
+            target: ReadPosition::default(),
             header: copy.header(),
             name: options.location.display().to_string(),
-            told: false,
+            is_counted: false,
             held,
         };
         if shares_now {

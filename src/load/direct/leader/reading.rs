@@ -9,15 +9,15 @@ use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::Traces;
 use crate::load::options::LoadOptions;
 use crate::load::source::Mapping;
+use crate::pg::chunk_order::MOST_PROCESSES;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::copy_options::CopyOptions;
+use crate::pg::file_chunks::FileChunks;
 use crate::pg::files::Listed;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Verbosity};
-use crate::pg::stretches::MOST_PROCESSES;
-use crate::pg::units::Units;
 
 /// Is it parallel safe to make rows of these columns and of expressions over them? Guarded.
 ///
@@ -50,15 +50,15 @@ pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) 
     let survives = || survives(copy, rows.columns()) && copy.limit.is_none() && !filters;
     if let Some(list) = stream.files() {
         // Skipped records may be those of several files.
-        let mut any = stream.tells_bytes() && survives() && copy.skip == 0;
+        let mut any = stream.is_searchable() && survives() && copy.skip == 0;
         // The number of records of a compressed file is not known when the ids are taken.
         let is_plain = |file: &Listed| {
             pgrx::check_for_interrupts!();
             list.location(file).plain_size(copy.compressed).is_some()
         };
         any &= !takes_ids || list.files.iter().all(is_plain);
-        let units = usize::try_from(Units::of(list).count()).unwrap_or(usize::MAX);
-        return if any { workers_for(options.workers, list.size()).min(units - 1) } else { 0 };
+        let chunks = usize::try_from(FileChunks::of(list).count()).unwrap_or(usize::MAX);
+        return if any { workers_for(options.workers, list.size()).min(chunks - 1) } else { 0 };
     }
     // The reject limit is checked chunk by chunk, but the number of chunks of a compressed file is unknown.
     let has_no_limit = copy.reject_limit == 0 && copy.reject_percent.is_none();

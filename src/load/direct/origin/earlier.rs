@@ -8,8 +8,8 @@ use std::ffi::CString;
 
 use pgrx::pg_sys;
 
-use super::find::{Source, Target};
-use super::{Origins, Place, Traces};
+use super::find::{FileProperties, ReadPosition};
+use super::{Origins, RecordPosition, Traces};
 use crate::error::Result;
 use crate::load::options::LoadOptions;
 use crate::load::source::{self, Mapping};
@@ -21,7 +21,7 @@ pub struct Earlier {
     pub options: LoadOptions,
     pub mapping: Mapping,
     pub identity: Option<Identity>,
-    pub source: Source,
+    pub source: FileProperties,
     pub traces: Traces,
     pub anchors: Vec<(u64, u64)>,
     /// Names of the table and the file in messages.
@@ -31,7 +31,7 @@ pub struct Earlier {
 
 impl Earlier {
     /// The line of a record, and the file's name in messages. Guarded.
-    pub fn line_of(&mut self, place: Place, target: pg_sys::Relation) -> Result<(u64, CString)> {
+    pub fn line_of(&mut self, place: RecordPosition, target: pg_sys::Relation) -> Result<(u64, CString)> {
         if self.traces == Traces::Lines {
             return Ok((place.position + place.behind, self.described.clone()));
         }
@@ -43,8 +43,8 @@ impl Earlier {
         }
         let mut origins = Origins::new(0);
         origins.anchors = std::mem::take(&mut self.anchors);
-        origins.settle();
-        origins.find(&mut Target::default(), &self.source, &mut rows, place)?;
+        origins.sort_anchors();
+        origins.find(&mut ReadPosition::default(), &self.source, &mut rows, place)?;
         let found = (rows.reader().line_number(), rows.described.clone());
         rows.close()?;
         Ok(found)

@@ -3,7 +3,7 @@
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader;
 
-use super::{Origins, Place, file_of, in_file};
+use super::{Origins, RecordPosition, file_of, in_file};
 use crate::error::{Error, Result};
 use crate::pg::chunk::changed;
 use crate::pg::row::Rows;
@@ -11,14 +11,14 @@ use crate::pg::stream::{Advance, Header};
 
 /// Position of the reader while records are looked up.
 #[derive(Debug, Default)]
-pub struct Target {
+pub struct ReadPosition {
     /// The current record.
-    at: Option<Place>,
+    at: Option<RecordPosition>,
 }
 
 /// Properties of the file that are needed to read it again.
 #[derive(Debug)]
-pub struct Source {
+pub struct FileProperties {
     pub header: Header,
     pub eol: Option<Eol>,
     pub name: String,
@@ -32,12 +32,18 @@ impl Origins {
     }
 
     /// Sorts the positions when all are known.
-    pub fn settle(&mut self) {
+    pub fn sort_anchors(&mut self) {
         self.anchors.sort_unstable();
     }
 
     /// Makes the record at a place the current one. Fastest in the order of the file. Guarded.
-    pub fn find(&self, target: &mut Target, source: &Source, rows: &mut Rows, place: Place) -> Result<()> {
+    pub fn find(
+        &self,
+        target: &mut ReadPosition,
+        source: &FileProperties,
+        rows: &mut Rows,
+        place: RecordPosition,
+    ) -> Result<()> {
         if rows.stream().files().is_some() {
             return find_in_files(target, source, rows, place);
         }
@@ -46,13 +52,13 @@ impl Origins {
         let anchor = self.anchor(place.position).zip(source.eol);
         // A compressed file would have to be decompressed from its start again.
         let goes_on = rows.stream().size().is_none();
-        let is_near = |at: Place| goes_on || anchor.is_none_or(|((offset, _), _)| offset <= at.position);
+        let is_near = |at: RecordPosition| goes_on || anchor.is_none_or(|((offset, _), _)| offset <= at.position);
         let mut at = match here.filter(|at| is_near(*at)) {
             Some(at) => at,
             None => {
                 match anchor {
                     Some(((offset, lines), eol)) => {
-                        rows.stream_mut().resume(reader::Place { eol, offset, lines })?;
+                        rows.stream_mut().resume(reader::RecordStart { eol, offset, lines })?;
                     }
                     None => rows.restart(source.header, |_| Err(lost()))?,
                 }
@@ -74,18 +80,23 @@ impl Origins {
 }
 
 /// Finds a record in a list of files: each file is read from its start.
-fn find_in_files(target: &mut Target, source: &Source, rows: &mut Rows, place: Place) -> Result<()> {
+fn find_in_files(
+    target: &mut ReadPosition,
+    source: &FileProperties,
+    rows: &mut Rows,
+    place: RecordPosition,
+) -> Result<()> {
     let lost = || changed(&source.name);
     let file = file_of(place.position);
     let here = target.at.filter(|at| *at <= place && file_of(at.position) == file);
     let next_of = |rows: &mut Rows| {
         let found = next(rows, place.file)?.ok_or_else(lost)?;
-        Ok::<_, Error>(Place { position: in_file(file as u64, found.position), ..found })
+        Ok::<_, Error>(RecordPosition { position: in_file(file as u64, found.position), ..found })
     };
     let mut at = match here {
         Some(at) => at,
         None => {
-            rows.turn_to(file)?;
+            rows.switch_to_file(file)?;
             next_of(rows)?
         }
     };
@@ -103,14 +114,14 @@ fn find_in_files(target: &mut Target, source: &Source, rows: &mut Rows, place: P
 }
 
 /// Goes to the next record and returns its place; None at the end.
-fn next(rows: &mut Rows, file: u32) -> Result<Option<Place>> {
+fn next(rows: &mut Rows, file: u32) -> Result<Option<RecordPosition>> {
     loop {
         pgrx::check_for_interrupts!();
         match rows.stream_mut().advance() {
             Ok(Advance::Record) if rows.is_no_record() => (),
             Ok(Advance::Record) => {
                 let position = rows.reader().record_offset();
-                return Ok(Some(Place { file, position, behind: 0 }));
+                return Ok(Some(RecordPosition { file, position, behind: 0 }));
             }
             Ok(Advance::Header) => (),
             Ok(Advance::End) => return Ok(None),

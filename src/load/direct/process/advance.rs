@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
 use pgrx::pg_sys;
 
@@ -17,7 +17,7 @@ use crate::load::rejects::Complaint;
 use crate::pg::chunks::Chunks;
 use crate::pg::original;
 use crate::pg::row::RowArrays;
-use crate::pg::soft::{OnError, Outcome};
+use crate::pg::soft::{Conversion, OnError};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded;
 
@@ -102,8 +102,8 @@ impl Process {
                 }
                 continue;
             }
-            if let Some(turn) = self.rows.take_turn() {
-                self.fit(turn);
+            if let Some(change) = self.rows.take_change() {
+                self.fit(change);
             }
             let arrays = self.arrays();
             self.records_left -= 1;
@@ -153,9 +153,9 @@ impl Process {
                     self.bad_value()?;
                 }
                 match outcome {
-                    Outcome::Good => (),
-                    Outcome::Raises => return Ok(ROW),
-                    Outcome::LeftOut => {
+                    Conversion::Good => (),
+                    Conversion::Raises => return Ok(ROW),
+                    Conversion::LeftOut => {
                         // SAFETY: the row's values are not needed any more; a guarded call.
                         unsafe { pg_sys::MemoryContextReset((*self.fields).ecxt_per_tuple_memory) };
                         continue;
@@ -185,15 +185,15 @@ impl Process {
     }
 
     pub(super) fn next_chunk(&mut self) -> Result<bool> {
-        self.tell_origins(SOME)?;
+        self.report_origins(SOME)?;
         self.gaps += 1;
         let Process { rows, chunks, shared, number, defaults, rejects, stages, .. } = self;
         self.round = ROUND;
         let began = Cell::new(None);
         // SAFETY: as in `shared`.
         let shared = unsafe { &**shared };
-        let mark = |stretch, place: Place| {
-            rejects.mark(stretch, place);
+        let mark = |ticket, place: RecordStart| {
+            rejects.mark(ticket, place);
             began.set(Some(place));
         };
         let more = chunks.next(rows, shared, *number, stages, |n| defaults.reserve(n), mark)?;

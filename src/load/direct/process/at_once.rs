@@ -60,7 +60,7 @@ impl Process {
         let (arrays, attributes) = (projection.arrays(), projection.attributes());
         // SAFETY: the row is new; both arrays are as long as the descriptor.
         unsafe {
-            if as_value && let Some(value) = projection.form_value(self.rows.sources(), decoded) {
+            if as_value && let Some(value) = projection.form_value(self.rows.column_forms(), decoded) {
                 return InBlock::Value(value);
             }
             if !self.rows.has_made_datums(decoded) {

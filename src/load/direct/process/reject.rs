@@ -43,7 +43,7 @@ impl Process {
     #[cold]
     pub fn reject(&mut self, complaint: Complaint) -> Result<()> {
         // Messages contain the line number, and would otherwise count lines again from an earlier position.
-        self.rows.stream_mut().reader.settle_line_number();
+        self.rows.stream_mut().reader.store_line_number();
         // SAFETY: as in `Process::shared`.
         let shared = unsafe { &*self.shared };
         if self.rejects.keep.is_some_and(|most| shared.kept.fetch_add(1, SeqCst) < most) {

@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use super::Process;
 use crate::error::Result;
 use crate::load::direct::heap::{Added, Heap};
-use crate::load::direct::key_check::Table;
+use crate::load::direct::key_check::CheckedTable;
 use crate::load::direct::wide::Received;
 use crate::load::memory;
 use crate::pg::chunks::Chunks;
@@ -41,7 +41,7 @@ impl Process {
                     self.rejects.keep_bytes(unsafe { &*reject });
                     continue;
                 }
-                other @ (Received::Stretches(..) | Received::Anchors(_)) => {
+                other @ (Received::Ranges(..) | Received::Anchors(_)) => {
                     self.remember(other);
                     continue;
                 }
@@ -63,7 +63,7 @@ impl Process {
             };
             if let Some(heap) = self.heaps.get_mut(index) {
                 // SAFETY: the message was received last.
-                unsafe { self.wide.store_received(heap, message, &shared.baton) }?;
+                unsafe { self.wide.store_received(heap, message, &shared.append_lock) }?;
             }
         }
         Ok(Sent::More)
@@ -98,10 +98,10 @@ impl Process {
         let Some(destination) = self.heaps.get_mut(heap) else { return Ok(()) };
         let before = destination.bytes();
         // SAFETY: this function's contract covers the arrays.
-        let added = unsafe { destination.add(arrays, origin, &mut self.form, &shared.baton) }?;
+        let added = unsafe { destination.add(arrays, origin, &mut self.form, &shared.append_lock) }?;
         if added == Added::Wide {
             // SAFETY: as above.
-            unsafe { self.wide.add(destination, arrays, origin, &shared.baton) }?;
+            unsafe { self.wide.add(destination, arrays, origin, &shared.append_lock) }?;
         }
         let after = destination.bytes();
         self.follow_bytes(before, after)
@@ -116,14 +116,15 @@ impl Process {
         let origin = self.origin();
         let Some(destination) = self.heaps.first_mut() else { return Ok(()) };
         let before = destination.bytes();
-        // SAFETY: the rows' arrays with their sources.
-        let added =
-            unsafe { destination.add_decoded(self.rows.sources(), arrays, origin, &mut self.form, &shared.baton) }?;
+        // SAFETY: the rows' arrays with their column forms.
+        let added = unsafe {
+            destination.add_decoded(self.rows.column_forms(), arrays, origin, &mut self.form, &shared.append_lock)
+        }?;
         if added == Added::Wide {
             // SAFETY: as above; the arrays then contain datums.
             unsafe {
                 self.rows.make_datums(arrays)?;
-                self.wide.add(destination, arrays, origin, &shared.baton)?;
+                self.wide.add(destination, arrays, origin, &shared.append_lock)?;
             }
         }
         let after = destination.bytes();
@@ -138,7 +139,7 @@ impl Process {
         &mut self,
         relinfo: *mut pg_sys::ResultRelInfo,
         slot: *mut pg_sys::TupleTableSlot,
-    ) -> Result<*mut Table> {
+    ) -> Result<*mut CheckedTable> {
         // SAFETY: this function's contract covers all arguments.
         unsafe {
             let table = (*self.keys).table_of(relinfo, || self.number_of_relation((*relinfo).ri_RelationDesc))?;
@@ -181,7 +182,7 @@ impl Process {
                 break;
             }
             let before = heap.bytes();
-            heap.append(&shared.baton)?;
+            heap.append(&shared.append_lock)?;
             heap.shrink();
             self.page_bytes -= before - heap.bytes();
         }
@@ -204,18 +205,18 @@ impl Process {
         let mut watch = self.stages.watch();
         for heap in &mut self.heaps {
             if alone {
-                heap.finish_small(memory, &shared.baton)?;
+                heap.finish_small(memory, &shared.append_lock)?;
             } else {
-                heap.finish(&shared.baton)?;
+                heap.finish(&shared.append_lock)?;
             }
         }
-        self.tell_origins(0)?;
+        self.report_origins(0)?;
         for collector in self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors) {
             if self.number > 0 {
                 collector.hand_over()?;
             } else {
                 // Workers sort their keys at the same time.
-                collector.settle();
+                collector.sort();
             }
         }
         self.stages.lap(&mut watch, Stage::Rest);

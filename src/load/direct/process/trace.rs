@@ -1,6 +1,6 @@
 //! Tuple positions that a process notes for its rows.
 
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
 use super::Process;
 use crate::error::Result;
@@ -27,7 +27,7 @@ impl Process {
             }
             Traces::Lines => {
                 let reader = &mut self.rows.stream_mut().reader;
-                reader.settle_line_number();
+                reader.store_line_number();
                 let position = reader.line_number();
                 Origin { number: self.rows.count() + self.gaps, position }
             }
@@ -37,13 +37,13 @@ impl Process {
     /// Notes that the file can be read again from the record after the current one.
     #[cold]
     fn anchor_here(&mut self) {
-        self.rows.stream_mut().reader.settle_line_number();
+        self.rows.stream_mut().reader.store_line_number();
         if let Some(place) = self.rows.reader().place_behind() {
             self.anchor(place);
         }
     }
 
-    pub(super) fn anchor(&mut self, place: Place) {
+    pub(super) fn anchor(&mut self, place: RecordStart) {
         if self.traces == Traces::Positions && self.rows.stream().files().is_none() {
             self.last_anchor = place.offset;
             self.anchors.push((place.offset, place.lines));
@@ -52,7 +52,7 @@ impl Process {
 
     /// Sends tuple positions to the leader, or, in the leader, stores them; only if there are more than `least`.
     /// Guarded; waits for room in the queue, so this process must hold neither the append lock nor the current ticket.
-    pub(super) fn tell_origins(&mut self, least: usize) -> Result<()> {
+    pub(super) fn report_origins(&mut self, least: usize) -> Result<()> {
         if self.traces == Traces::Nothing {
             return Ok(());
         }
@@ -61,12 +61,12 @@ impl Process {
             if trail.len() <= least {
                 continue;
             }
-            let stretches = trail.take();
+            let ranges = trail.take();
             if self.wide.is_worker() {
                 // SAFETY: the relation is open.
-                self.wide.send_stretches(unsafe { (*heap.relation).rd_id }, &stretches)?;
+                self.wide.send_ranges(unsafe { (*heap.relation).rd_id }, &ranges)?;
             } else {
-                self.origins.add(heap.index, &stretches);
+                self.origins.add(heap.index, &ranges);
             }
         }
         if least == 0 || self.anchors.len() > least {
@@ -83,7 +83,7 @@ impl Process {
     /// In the leader: stores tuple positions that a worker has sent. Guarded.
     pub(super) fn remember(&mut self, received: Received) {
         match received {
-            Received::Stretches(relation, bytes) => {
+            Received::Ranges(relation, bytes) => {
                 if let Some(index) = self.traits.iter().position(|(oid, _)| *oid == relation) {
                     // SAFETY: the bytes were received last.
                     self.origins.add_bytes(index, unsafe { &*bytes });

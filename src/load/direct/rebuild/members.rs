@@ -11,7 +11,7 @@
 use pgrx::pg_sys;
 
 use crate::load::direct::indexes::Index;
-use crate::load::direct::way::Way;
+use crate::load::direct::strategy::IndexStrategy;
 use crate::pg::compat;
 use crate::pg::hazard::Hazards;
 
@@ -39,7 +39,7 @@ pub unsafe fn members(relation: pg_sys::Relation, list: &[Index]) -> Vec<Member>
             return found;
         }
         let hazards = Hazards::new();
-        for (number, index) in list.iter().enumerate().filter(|(_, index)| index.way == Way::Rebuilt) {
+        for (number, index) in list.iter().enumerate().filter(|(_, index)| index.strategy == IndexStrategy::Rebuild) {
             let index = pg_sys::index_open(index.oid, pg_sys::AccessShareLock.cast_signed());
             let form = &*(*index).rd_index;
             // For other indexes, reindex_index (index.c) would have to update pg_index at the end.

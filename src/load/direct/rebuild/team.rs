@@ -34,7 +34,7 @@ use crate::guc;
 use crate::load::direct::failure;
 use crate::load::direct::index_keys::set_new_file;
 use crate::load::direct::indexes::{Index, Indexes};
-use crate::load::direct::way::Way;
+use crate::load::direct::strategy::IndexStrategy;
 use crate::pg::attempt::attempt;
 use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
@@ -43,12 +43,12 @@ use crate::pg::owner::as_owner;
 use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::{point, point_plain};
 use crate::pg::unguarded::{self as c, Opaque, guard};
-use crate::pg::usage::{self, Cpu, Share};
+use crate::pg::usage::{self, Cpu, WorkerUsage};
 
 /// Keys of the objects in shared memory.
 const KEY_TASK: u64 = 1;
 const KEY_PARTS: u64 = 2;
-const KEY_SHARES: u64 = 3;
+const KEY_USAGES: u64 = 3;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
@@ -64,7 +64,7 @@ const LEAST_MEMORY: i32 = 32 << 10;
 
 /// Parameters for the workers, in shared memory.
 #[repr(C)]
-struct Task {
+struct RebuildTask {
     build: u64,
     relation: pg_sys::Oid,
     /// maintenance_work_mem of each process, as a setting.
@@ -76,7 +76,7 @@ struct Task {
 
 /// An index, and the results of its build, in shared memory.
 #[repr(C)]
-struct Part {
+struct IndexBuild {
     index: pg_sys::Oid,
     /// 1 for the leader, more for workers; 0 until the index is built.
     builder: AtomicU32,
@@ -90,8 +90,8 @@ struct Part {
 #[repr(C)]
 struct Work {
     heap: pg_sys::Relation,
-    task: *const Task,
-    parts: *const Part,
+    task: *const RebuildTask,
+    parts: *const IndexBuild,
     builder: u32,
     /// The memory is divided with other processes.
     divides: bool,
@@ -101,7 +101,7 @@ struct Work {
 struct Team {
     parallel: Option<Parallel>,
     work: Work,
-    shares: *mut Share,
+    usages: *mut WorkerUsage,
     launched: usize,
     members: Vec<Member>,
     builds: Vec<Build>,
@@ -124,7 +124,7 @@ impl Together {
         Together { relation, indexes, workers, team: std::ptr::null_mut(), cpu: Cpu::default() }
     }
 
-    /// Is this index one of them?
+    /// Is this index among those that are built at the same time?
     pub fn has(&self, number: usize) -> bool {
         // SAFETY: null, or valid as long as `self`.
         unsafe { self.team.as_ref() }.is_some_and(|team| team.members.iter().any(|member| member.number == number))
@@ -137,7 +137,8 @@ impl Together {
     pub unsafe fn build(this: *mut Together) {
         // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
         unsafe {
-            let to_build = (*(*this).indexes).list.iter().filter(|index| index.way == Way::Rebuilt).count();
+            let to_build =
+                (*(*this).indexes).list.iter().filter(|index| index.strategy == IndexStrategy::Rebuild).count();
             if (*this).workers == 0 || to_build < 2 {
                 return;
             }
@@ -221,9 +222,9 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
         }
         let members = members(relation, list);
         let memory = pg_sys::maintenance_work_mem;
-        let share = |workers: usize| memory / i32::try_from(workers + 1).unwrap_or(i32::MAX);
+        let memory_each = |workers: usize| memory / i32::try_from(workers + 1).unwrap_or(i32::MAX);
         let mut wanted = (*this).workers.min(members.len().saturating_sub(1));
-        while wanted > 0 && !is_small && share(wanted) < LEAST_MEMORY {
+        while wanted > 0 && !is_small && memory_each(wanted) < LEAST_MEMORY {
             wanted -= 1;
         }
         if wanted == 0 {
@@ -238,7 +239,7 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
         pg_sys::LockRelationOid((*relation).rd_id, SHARE);
         indexes.iter().for_each(|index| renew(relation, index.oid));
         set_pending(&indexes);
-        let mut task = Task {
+        let mut task = RebuildTask {
             build: build_id(),
             relation: (*relation).rd_id,
             memory: [0; 16],
@@ -246,9 +247,9 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
             next: AtomicU32::new(0),
         };
         // The number has at most eleven digits.
-        let _ = write!(&mut task.memory[..15], "{}", share(wanted).max(1024));
-        let (parallel, work, shares) = share_out(relation, wanted, task, &indexes);
-        let team = Team { parallel: Some(parallel), work, shares, launched: 0, members, builds };
+        let _ = write!(&mut task.memory[..15], "{}", memory_each(wanted).max(1024));
+        let (parallel, work, usages) = share_out(relation, wanted, task, &indexes);
+        let team = Team { parallel: Some(parallel), work, usages, launched: 0, members, builds };
         (*this).team = PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(team);
         // The error handler finds the workers from here on.
         let team = &mut *(*this).team;
@@ -305,29 +306,29 @@ unsafe fn set_pending(indexes: &[&Index]) {
 fn share_out(
     relation: pg_sys::Relation,
     wanted: usize,
-    task: Task,
+    task: RebuildTask,
     indexes: &[&Index],
-) -> (Parallel, Work, *mut Share) {
+) -> (Parallel, Work, *mut WorkerUsage) {
     let mut parallel = Parallel::new(c"pg_bulk_team_worker", wanted);
-    parallel.estimate(size_of::<Task>());
-    parallel.estimate(indexes.len() * size_of::<Part>());
-    parallel.estimate(wanted * size_of::<Share>());
+    parallel.estimate(size_of::<RebuildTask>());
+    parallel.estimate(indexes.len() * size_of::<IndexBuild>());
+    parallel.estimate(wanted * size_of::<WorkerUsage>());
     parallel.initialize();
-    let place = parallel.insert(KEY_TASK, size_of::<Task>()).cast::<Task>();
-    let parts = parallel.insert(KEY_PARTS, indexes.len() * size_of::<Part>()).cast::<Part>();
-    let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
+    let place = parallel.insert(KEY_TASK, size_of::<RebuildTask>()).cast::<RebuildTask>();
+    let parts = parallel.insert(KEY_PARTS, indexes.len() * size_of::<IndexBuild>()).cast::<IndexBuild>();
+    let usages = parallel.insert(KEY_USAGES, wanted * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
     // SAFETY: memory of these sizes, aligned for any type.
     unsafe {
         place.write(task);
         for (i, index) in indexes.iter().enumerate() {
             let [rows, entries, took] = [const { AtomicU64::new(0) }; 3];
-            parts.add(i).write(Part { index: index.oid, builder: AtomicU32::new(0), rows, entries, took });
+            parts.add(i).write(IndexBuild { index: index.oid, builder: AtomicU32::new(0), rows, entries, took });
         }
         for i in 0..wanted {
-            shares.add(i).write(Share::default());
+            usages.add(i).write(WorkerUsage::default());
         }
     }
-    (parallel, Work { heap: relation, task: place, parts, builder: 1, divides: false }, shares)
+    (parallel, Work { heap: relation, task: place, parts, builder: 1, divides: false }, usages)
 }
 
 /// Builds one index after the other until none is left.
@@ -365,7 +366,7 @@ unsafe extern "C-unwind" fn build_parts(work: Opaque) {
 ///
 /// # Safety
 /// See [`build_parts`]; the part is this process's.
-unsafe fn build_part(work: *const Work, part: *const Part) {
+unsafe fn build_part(work: *const Work, part: *const IndexBuild) {
     // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
         c::check_for_interrupts();
@@ -415,7 +416,7 @@ impl Together {
         // SAFETY: this function's contract covers the argument; guarded calls. Shared memory stays until `finish`.
         unsafe {
             let (relation, list, team) = (self.relation, &mut (*self.indexes).list, &mut *self.team);
-            self.cpu = usage::take_shares(team.shares, team.launched);
+            self.cpu = usage::take_usages(team.usages, team.launched);
             let number = |bits: &AtomicU64| f64::from_bits(bits.load(Relaxed));
             let mut built = Vec::with_capacity(team.members.len());
             let mut rows = 0.0_f64;
@@ -456,7 +457,7 @@ impl Together {
     }
 }
 
-/// Is it an error that [`reword_for_all`] changes?
+/// Does [`reword_for_all`] change this error?
 ///
 /// # Safety
 /// The error was caught while the team built, or before it was made.
@@ -502,10 +503,10 @@ unsafe extern "C-unwind" fn join(toc: *mut pg_sys::shm_toc, work: *mut Work) {
     // SAFETY: the leader has inserted these keys, and holds locks on the relations that a worker may share. The build
     // number comes first in every build; all other shared state is read only after the builds are found equal.
     unsafe {
-        usage::begin_share();
-        let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();
+        usage::begin_usage();
+        let task = lookup(toc, KEY_TASK).cast::<RebuildTask>().cast_const();
         check_build((*task).build).or_raise();
-        let parts = lookup(toc, KEY_PARTS).cast::<Part>().cast_const();
+        let parts = lookup(toc, KEY_PARTS).cast::<IndexBuild>().cast_const();
         let heap = pg_sys::table_open((*task).relation, WORKERS_LOCK);
         let builder = u32::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 2;
         work.write(Work { heap, task, parts, builder, divides: true });
@@ -523,6 +524,6 @@ unsafe extern "C-unwind" fn part(toc: *mut pg_sys::shm_toc, work: *const Work) {
     unsafe {
         pg_sys::table_close((*work).heap, WORKERS_LOCK);
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
-        usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(number));
+        usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(number));
     }
 }

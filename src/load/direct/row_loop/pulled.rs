@@ -64,7 +64,7 @@ pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arra
 }
 
 /// Makes the next record that passes the scan's conditions a row of the foreign table, for the plan above. False at the
-/// end. Adds the number of records that did not pass.
+/// end. Adds the number of records that did not pass to `filtered`.
 ///
 /// # Safety
 /// A plain frame; a valid [`Process`] with a join, whose memory for fields is empty; no other reference to the number

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use pg_bulk_format::btree::build::{BuildError, Built};
 use pg_bulk_format::btree::bytes::build::Builder;
 use pg_bulk_format::btree::bytes::merge::{Merge, Run};
-use pg_bulk_format::btree::bytes::shape::{ByteShape, Value};
+use pg_bulk_format::btree::bytes::shape::{ByteShape, StoredValue};
 use pg_bulk_format::btree::bytes::store::{Store, StoreRun};
 use pg_bulk_format::btree::bytes::unique::Unique;
 use pg_bulk_format::btree::entry::Tid;
 use pgrx::pg_sys;
 
-use super::{Judge, all_runs, check_built, check_total, failed, options, renew};
+use super::{MayStay, all_runs, check_built, check_total, failed, options, renew};
 use crate::error::{Error, Result};
 use crate::load::direct::index_keys::byte_keys::ByteKeys;
 use crate::load::direct::index_keys::clash::Clashes;
@@ -34,7 +34,7 @@ pub(super) unsafe fn build(
     keys: &mut ByteKeys,
     others: &mut Vec<Runs>,
     sources: Sources<'_>,
-    judge: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
 ) -> Result<bool> {
     let take_over = |worker, files: &SharedFiles| keys.take_over(files, worker, oid);
     if !all_runs(sources, others, take_over)? {
@@ -49,7 +49,7 @@ pub(super) unsafe fn build(
     let built = unsafe {
         renew(relation, oid, sources, &mut || (), |index, old, unfit| {
             let old = old.map(|old| old.reader(keys.shape().clone(), Rc::clone(&unfit)));
-            write_pages(relation, index, keys, others, old, sources, judge, &unfit)
+            write_pages(relation, index, keys, others, old, sources, may_stay, &unfit)
         })?
     };
     if built {
@@ -59,28 +59,28 @@ pub(super) unsafe fn build(
 }
 
 /// The runs of all processes, in memory and in files.
-enum Source<'s> {
+enum KeyRun<'s> {
     Memory(StoreRun<'s>),
     File(RecordReader),
     Old(LeafReader<ByteShape, u8>),
 }
 
-impl Run for Source<'_> {
+impl Run for KeyRun<'_> {
     type Error = Error;
 
     fn block(&self) -> &[u8] {
         match self {
-            Source::Memory(run) => run.block(),
-            Source::File(run) => run.block(),
-            Source::Old(run) => run.block(),
+            KeyRun::Memory(run) => run.block(),
+            KeyRun::File(run) => run.block(),
+            KeyRun::Old(run) => run.block(),
         }
     }
 
     fn advance(&mut self) -> Result<()> {
         match self {
-            Source::Memory(run) => run.advance().map_err(|never| match never {}),
-            Source::File(run) => run.advance(),
-            Source::Old(run) => run.advance(),
+            KeyRun::Memory(run) => run.advance().map_err(|never| match never {}),
+            KeyRun::File(run) => run.advance(),
+            KeyRun::Old(run) => run.advance(),
         }
     }
 }
@@ -98,16 +98,16 @@ unsafe fn write_pages(
     others: &[Runs],
     old: Option<LeafReader<ByteShape, u8>>,
     sources: Sources<'_>,
-    may_stay: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
     unfit: &Cell<bool>,
 ) -> Result<Built> {
     let shape = keys.shape();
     let merges = old.as_ref().map(LeafReader::unfit);
-    let mut runs: Vec<Source<'_>> = vec![Source::Memory(keys.store.run())];
+    let mut runs: Vec<KeyRun<'_>> = vec![KeyRun::Memory(keys.store.run())];
     let files = || std::iter::once(&keys.runs).chain(others);
     let block = keys.block(files().map(|runs| runs.list.len()).sum());
-    runs.extend(files().flat_map(|runs| runs.record_readers(block)).map(Source::File));
-    runs.extend(old.map(Source::Old));
+    runs.extend(files().flat_map(|runs| runs.record_readers(block)).map(KeyRun::File));
+    runs.extend(old.map(KeyRun::Old));
     let mut merge = Merge::new(runs);
     // SAFETY: this function's contract covers the index.
     let (unique, nulls_equal, options) = unsafe {
@@ -116,7 +116,7 @@ unsafe fn write_pages(
     };
     let mut builder = Builder::new(shape, options);
     let mut file = IndexFile::new(index)?;
-    let mut judge = Unique::new(shape, nulls_equal);
+    let mut unique_keys = Unique::new(shape, nulls_equal);
     let mut clashes = Clashes::new(relation, index, sources);
     let mut duplicate = |key: &[u8], rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
         // SAFETY: this function's contract covers the relations.
@@ -140,13 +140,13 @@ unsafe fn write_pages(
             break;
         }
         if unique {
-            judge.push(records, &mut duplicate, |rest| builder.push(rest, &mut file).map_err(failed))?;
+            unique_keys.push(records, &mut duplicate, |rest| builder.push(rest, &mut file).map_err(failed))?;
         } else {
             builder.push(records, &mut file).map_err(failed)?;
         }
     }
     if unique {
-        judge.finish(|rest| builder.push(rest, &mut file).map_err(failed))?;
+        unique_keys.finish(|rest| builder.push(rest, &mut file).map_err(failed))?;
     }
     let built = builder.finish(&mut file).map_err(failed)?;
     // The number of old entries is not known.
@@ -169,8 +169,8 @@ unsafe fn raise_duplicate(relation: pg_sys::Relation, index: pg_sys::Relation, s
             let attribute = &*compat::attribute((*index).rd_att, column);
             if let (Some(to), Some(null)) = (values.get_mut(column), nulls.get_mut(column)) {
                 match value {
-                    Value::Null => *null = true,
-                    Value::Bytes(bytes) => *to = datum(attribute, bytes),
+                    StoredValue::Null => *null = true,
+                    StoredValue::Bytes(bytes) => *to = datum(attribute, bytes),
                 }
             }
         });

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pg_bulk_format::btree::build::{BlockSource, Builder, Options, Part};
+use pg_bulk_format::btree::build::{BlockSource, Builder, Options, TreePart};
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::KeyShape;
 use pg_bulk_format::btree::merge::{Merge, Run, Slice};
@@ -23,7 +23,7 @@ use pg_bulk_format::btree::sort::is_ascending;
 use pg_bulk_format::btree::unique::Unique;
 use pgrx::PgSqlErrorCode as Code;
 
-use super::{Source, failed, feed, seen_of};
+use super::{KeyRun, failed, feed, seen_of};
 use crate::error::{Error, Result};
 use crate::load::direct::index_keys::leaves::{LeafReader, Leaves};
 use crate::load::direct::index_keys::runs::Runs;
@@ -139,10 +139,10 @@ pub fn extent_size(pages: u64, processes: usize) -> u32 {
 
 /// Blocks for a process: extents, each taken from a shared counter.
 #[derive(Debug, Clone)]
-pub struct Extents(Rc<Held>);
+pub struct Extents(Rc<ExtentState>);
 
 #[derive(Debug)]
-struct Held {
+struct ExtentState {
     next: Cell<u32>,
     end: Cell<u32>,
     /// The counter of extents, and their size.
@@ -154,7 +154,7 @@ impl Extents {
     /// # Safety
     /// The counter stays valid as long as blocks are taken.
     pub unsafe fn new(extent: *const AtomicU32, size: u32) -> Extents {
-        Extents(Rc::new(Held { next: Cell::new(0), end: Cell::new(0), extent, size }))
+        Extents(Rc::new(ExtentState { next: Cell::new(0), end: Cell::new(0), extent, size }))
     }
 
     /// Blocks that were taken but not used.
@@ -165,7 +165,7 @@ impl Extents {
 
 impl BlockSource for Extents {
     fn next(&mut self) -> Option<u32> {
-        let Held { next, end, extent, size } = &*self.0;
+        let ExtentState { next, end, extent, size } = &*self.0;
         while next.get() >= end.get() {
             // SAFETY: `new`'s contract covers the counter.
             let start = unsafe { &**extent }.fetch_add(1, Relaxed).checked_mul(*size)?;
@@ -187,9 +187,10 @@ pub struct Between<W: Word> {
     reader: LeafReader<KeyShape, Entry<W>>,
     from: Option<W>,
     to: Option<W>,
-    /// The part of the reader's block that is in the range; and the end of the range was reached.
+    /// Entries `start` to `end` of the reader's block are in the range.
     start: usize,
     end: usize,
+    /// The end of the range was reached.
     is_over: bool,
     latest: Option<Entry<W>>,
     seen: Seen<W>,
@@ -251,9 +252,9 @@ impl<W: Word> Run<W> for Between<W> {
 }
 
 /// A range that was built.
-pub struct Piece<W: Word> {
+pub struct BuiltRange<W: Word> {
     pub range: usize,
-    pub part: Part,
+    pub part: TreePart,
     pub seen: Seen<W>,
 }
 
@@ -278,22 +279,22 @@ pub struct Ranges<'a, W: Word> {
 
 impl<W: Word> Ranges<'_, W> {
     /// Builds one range. None if it was given up. Guarded, and interruptible.
-    pub fn build(&self, range: usize, file: &mut IndexFile, blocks: &Extents) -> Result<Option<Piece<W>>> {
+    pub fn build(&self, range: usize, file: &mut IndexFile, blocks: &Extents) -> Result<Option<BuiltRange<W>>> {
         let before = range.checked_sub(1).and_then(|range| self.bounds.get(range));
         let (from, to) = (before.map(Bound::key::<W>), self.bounds.get(range).map(Bound::key::<W>));
-        let mut sources: Vec<Source<'_, W>> = Vec::new();
+        let mut sources: Vec<KeyRun<'_, W>> = Vec::new();
         if before.is_none() {
-            sources.push(Source::Memory(Slice::new(self.memory)));
+            sources.push(KeyRun::Memory(Slice::new(self.memory)));
         }
         for runs in &self.runs {
-            sources.extend(runs.between(from, to, self.block)?.into_iter().map(Source::File));
+            sources.extend(runs.between(from, to, self.block)?.into_iter().map(KeyRun::File));
         }
         let mut unfit = None;
         if let Some(old) = self.old {
             let old = before.map_or(old, |bound| old.from(bound.leaf));
             let reader = old.reader(self.shape.clone(), Rc::default());
             unfit = Some(reader.unfit());
-            sources.push(Source::Old(Between::new(reader, from, to)));
+            sources.push(KeyRun::Old(Between::new(reader, from, to)));
         }
         let mut merge = Merge::new(sources);
         let mut builder = Builder::part(self.shape, self.options, Box::new(blocks.clone()));
@@ -315,7 +316,7 @@ impl<W: Word> Ranges<'_, W> {
             Err(_) if over() => (),
             part => {
                 let seen = seen_of(merge.runs());
-                return part.map(|part| (!over()).then_some(Piece { range, part, seen }));
+                return part.map(|part| (!over()).then_some(BuiltRange { range, part, seen }));
             }
         }
         Ok(None)

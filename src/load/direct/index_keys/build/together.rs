@@ -23,12 +23,12 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pg_bulk_format::btree::build::{BlockSource, Built, Options, Page, Part, join};
+use pg_bulk_format::btree::build::{BlockSource, Built, Options, Page, TreePart, join};
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::{KeyShape, Width};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::range::{Bound, Extents, Piece, Ranges, Seen, bounds, extent_size};
+use super::range::{Bound, BuiltRange, Extents, Ranges, Seen, bounds, extent_size};
 use super::{check_built, failed, options};
 use crate::error::{Error, OrRaise, Result, out_of_memory};
 use crate::guc;
@@ -44,12 +44,12 @@ use crate::pg::index_file::IndexFile;
 use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::point;
 use crate::pg::shared_files::SharedFiles;
-use crate::pg::usage::{self, Share};
+use crate::pg::usage::{self, WorkerUsage};
 
 /// Keys of the objects in shared memory.
 const KEY_TASK: u64 = 1;
 const KEY_BOUNDS: u64 = 2;
-const KEY_SHARES: u64 = 3;
+const KEY_USAGES: u64 = 3;
 /// Entries that justify starting a worker, whose start takes the time of half as many entries in the leader. Tests with
 /// small chunks use the smaller number.
 const WORTH: u64 = 400_000;
@@ -74,7 +74,7 @@ pub enum Together {
 
 /// Parameters for the workers, in shared memory.
 #[repr(C)]
-struct Task {
+struct BuildTask {
     build: u64,
     relation: pg_sys::Oid,
     index: pg_sys::Oid,
@@ -134,7 +134,7 @@ pub unsafe fn build<W: Word>(
     let (task, traits) = unsafe {
         let form = &*(*index).rd_index;
         let traits = Traits::of(index);
-        let task = Task {
+        let task = BuildTask {
             build: build_id(),
             relation: (*relation).rd_id,
             index: oid,
@@ -156,7 +156,7 @@ pub unsafe fn build<W: Word>(
         };
         (task, traits)
     };
-    let (parallel, task, shares) = start(task, &bounds, sources.builders);
+    let (parallel, task, usages) = start(task, &bounds, sources.builders);
     // SAFETY: made by `start`; the task stays until the workers are gone.
     let task = unsafe { &*task };
     let launched = parallel.launched();
@@ -176,10 +176,10 @@ pub unsafe fn build<W: Word>(
         bounds: &bounds,
         over: &task.over,
     };
-    let mut pieces = Vec::new();
+    let mut built_ranges = Vec::new();
     let mut range = 0;
-    while let Some(piece) = work.build(range, &mut file, &blocks)? {
-        pieces.push(piece);
+    while let Some(built_range) = work.build(range, &mut file, &blocks)? {
+        built_ranges.push(built_range);
         range = task.next.fetch_add(1, Relaxed) as usize;
         if range > bounds.len() {
             break;
@@ -188,8 +188,8 @@ pub unsafe fn build<W: Word>(
     drop(work);
     parallel.wait();
     point!("index.joined");
-    // SAFETY: an element for each worker, and they are gone.
-    let cpu = unsafe { usage::take_shares(shares, launched) };
+    // SAFETY: an element for each worker, and the workers have ended.
+    let cpu = unsafe { usage::take_usages(usages, launched) };
     help.set(Help { workers: launched, cpu });
     let (given_up, options, size) = (task.over.load(Relaxed) != 0, task.options, task.extent_size);
     // The upper levels use blocks that are left of earlier extents, then a new extent.
@@ -198,24 +198,25 @@ pub unsafe fn build<W: Word>(
     // SAFETY: a local counter, which outlives the use of the remaining blocks.
     let mut left = Left { ranges: vec![blocks.left()], others: unsafe { Extents::new(&raw const extent, size) } };
     for worker in 1..=launched {
-        left.ranges.push(read_pieces(&files, &parts_name(oid, worker), &mut pieces)?);
+        left.ranges.push(read_built(&files, &parts_name(oid, worker), &mut built_ranges)?);
     }
-    pieces.sort_by_key(|piece| piece.range);
-    if !given_up && !are_all(&pieces, bounds.len() + 1) {
+    built_ranges.sort_by_key(|built_range| built_range.range);
+    if !given_up && !are_all(&built_ranges, bounds.len() + 1) {
         return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "a part of an index is missing"));
     }
     // If two ranges do not meet in the old index, it is not in order. The leader then reads all of it alone and finds
     // the error.
-    if given_up || !pieces.windows(2).all(|pair| matches!(pair, [a, b] if a.seen.next == b.seen.first)) {
+    if given_up || !built_ranges.windows(2).all(|pair| matches!(pair, [a, b] if a.seen.next == b.seen.first)) {
         // The keys written for the workers are all still in memory.
         keys.runs.list.truncate(known);
         help.set(Help { workers: 0, ..help.get() });
         return Ok(Together::GivenUp);
     }
-    let new: u64 = pieces.iter().map(|piece| piece.part.entries.saturating_sub(piece.seen.count)).sum();
+    let new: u64 =
+        built_ranges.iter().map(|built_range| built_range.part.entries.saturating_sub(built_range.seen.count)).sum();
     check_built(new, keys.total)?;
     keys.take_entries();
-    let parts = pieces.into_iter().map(|piece| piece.part).collect();
+    let parts = built_ranges.into_iter().map(|built_range| built_range.part).collect();
     left.ranges.sort_by_key(|range| range.start);
     let left = Remains(Rc::new(RefCell::new(left)));
     let built = join::<W, _>(keys.shape(), options, parts, Box::new(left.clone()), &mut file);
@@ -257,28 +258,28 @@ impl BlockSource for Remains {
 }
 
 /// Starts at most `most` workers on the ranges after the first. Guarded.
-fn start(task: Task, bounds: &[Bound], most: usize) -> (Parallel, *const Task, *mut Share) {
+fn start(task: BuildTask, bounds: &[Bound], most: usize) -> (Parallel, *const BuildTask, *mut WorkerUsage) {
     let wanted = bounds.len().min(most);
     let mut parallel = Parallel::new(c"pg_bulk_index_worker", wanted);
-    parallel.estimate(size_of::<Task>());
+    parallel.estimate(size_of::<BuildTask>());
     parallel.estimate(size_of_val(bounds));
-    parallel.estimate(wanted * size_of::<Share>());
+    parallel.estimate(wanted * size_of::<WorkerUsage>());
     parallel.initialize();
-    let place = parallel.insert(KEY_TASK, size_of::<Task>()).cast::<Task>();
+    let place = parallel.insert(KEY_TASK, size_of::<BuildTask>()).cast::<BuildTask>();
     let bounds_place = parallel.insert(KEY_BOUNDS, size_of_val(bounds)).cast::<Bound>();
-    let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
+    let usages = parallel.insert(KEY_USAGES, wanted * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
     // SAFETY: memory of these sizes, aligned for any type.
     unsafe {
         place.write(task);
         std::ptr::copy_nonoverlapping(bounds.as_ptr(), bounds_place, bounds.len());
         for i in 0..wanted {
-            shares.add(i).write(Share::default());
+            usages.add(i).write(WorkerUsage::default());
         }
     }
     if parallel.most_workers() > 0 {
         parallel.launch();
     }
-    (parallel, place, shares)
+    (parallel, place, usages)
 }
 
 /// Name of the file in which a worker leaves its ranges.
@@ -318,8 +319,8 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
     // SAFETY: the leader has inserted these keys, and holds locks on the relations that a worker may share. The build
     // number comes first in every build; all other shared state is read only after the builds are found equal.
     unsafe {
-        usage::begin_share();
-        let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();
+        usage::begin_usage();
+        let task = lookup(toc, KEY_TASK).cast::<BuildTask>().cast_const();
         check_build((*task).build).or_raise();
         let bounds = std::slice::from_raw_parts(lookup(toc, KEY_BOUNDS).cast::<Bound>().cast_const(), (*task).bounds);
         let lock = pg_sys::AccessShareLock.cast_signed();
@@ -337,7 +338,7 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
         pg_sys::index_close(index, lock);
         pg_sys::table_close(relation, lock);
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
-        usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(number));
+        usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(number));
     }
 }
 
@@ -347,7 +348,7 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
 /// The index is the task's and open; the bounds are the task's.
 unsafe fn build_ranges<W: Word>(
     index: pg_sys::Relation,
-    task: &Task,
+    task: &BuildTask,
     shape: &KeyShape,
     bounds: &[Bound],
 ) -> Result<()> {
@@ -377,21 +378,21 @@ unsafe fn build_ranges<W: Word>(
         over: &task.over,
     };
     point!("index.helper");
-    let mut pieces = Vec::new();
+    let mut built_ranges = Vec::new();
     loop {
         let range = task.next.fetch_add(1, Relaxed) as usize;
         if range > bounds.len() {
             break;
         }
-        let Some(piece) = work.build(range, &mut file, &blocks)? else { break };
-        pieces.push(piece);
+        let Some(built_range) = work.build(range, &mut file, &blocks)? else { break };
+        built_ranges.push(built_range);
     }
     drop(work);
     file.finish()?;
     runs.iter_mut().for_each(Runs::close);
     // SAFETY: a variable of this process.
     let number = usize::try_from(unsafe { pg_sys::ParallelWorkerNumber }).unwrap_or(0) + 1;
-    write_pieces(&files, &parts_name(task.index, number), blocks.left(), &pieces);
+    write_built(&files, &parts_name(task.index, number), blocks.left(), &built_ranges);
     files.release();
     Ok(())
 }
@@ -401,8 +402,8 @@ fn damaged() -> Error {
 }
 
 /// Are these all ranges, in order?
-fn are_all<W: Word>(pieces: &[Piece<W>], count: usize) -> bool {
-    pieces.len() == count && pieces.iter().enumerate().all(|(i, piece)| i == piece.range)
+fn are_all<W: Word>(built_ranges: &[BuiltRange<W>], count: usize) -> bool {
+    built_ranges.len() == count && built_ranges.iter().enumerate().all(|(i, built_range)| i == built_range.range)
 }
 
 /// An optional entry as numbers.
@@ -420,7 +421,7 @@ fn entry_of<W: Word>([is_there, low, high, tid]: [u64; 4]) -> Option<Entry<W>> {
 
 /// Writes the built ranges to a file: the unused blocks, then for each range its number, entries, [`Seen`], borders and
 /// links. Guarded.
-fn write_pieces<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, pieces: &[Piece<W>]) {
+fn write_built<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, built_ranges: &[BuiltRange<W>]) {
     let file = files.make(name);
     // SAFETY: a guarded call on an open file, which does not change the bytes.
     let write = |bytes: &[u8]| unsafe {
@@ -428,7 +429,7 @@ fn write_pieces<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, 
     };
     write(&left.start.to_ne_bytes());
     write(&left.end.to_ne_bytes());
-    for Piece { range, part, seen } in pieces {
+    for BuiltRange { range, part, seen } in built_ranges {
         let pages = [&part.first, &part.last];
         let [first, last] = pages.map(|page| u64::from(page.is_some()));
         let numbers = [*range as u64, part.entries, part.links.len() as u64, first, last, seen.count];
@@ -447,7 +448,11 @@ fn write_pieces<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, 
 }
 
 /// Reads the ranges of a worker. Returns its unused blocks. Guarded.
-fn read_pieces<W: Word>(files: &SharedFiles, name: &CString, pieces: &mut Vec<Piece<W>>) -> Result<Range<u32>> {
+fn read_built<W: Word>(
+    files: &SharedFiles,
+    name: &CString,
+    built_ranges: &mut Vec<BuiltRange<W>>,
+) -> Result<Range<u32>> {
     let file = files.open(name);
     if file.is_null() {
         return Err(damaged());
@@ -484,7 +489,7 @@ fn read_pieces<W: Word>(files: &SharedFiles, name: &CString, pieces: &mut Vec<Pi
         whole(&mut links)?;
         let range = usize::try_from(range).map_err(|_| damaged())?;
         let seen = Seen { count: old, first: seen_first, next };
-        pieces.push(Piece { range, part: Part { first, last, entries: count, links }, seen });
+        built_ranges.push(BuiltRange { range, part: TreePart { first, last, entries: count, links }, seen });
     }
     // SAFETY: a guarded call on an open file.
     unsafe { pg_sys::BufFileClose(file) };

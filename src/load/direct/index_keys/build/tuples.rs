@@ -9,7 +9,7 @@ use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::btree::tuples::TupleBuilder;
 use pgrx::pg_sys;
 
-use super::{Judge, check_total, failed, options, renew};
+use super::{MayStay, check_total, failed, options, renew};
 use crate::error::Result;
 use crate::load::direct::index_keys::clash::Clash;
 use crate::load::direct::index_keys::sources::Sources;
@@ -27,7 +27,7 @@ pub(super) unsafe fn build(
     oid: pg_sys::Oid,
     keys: &mut TupleSort,
     sources: Sources<'_>,
-    judge: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
 ) -> Result<bool> {
     let shared = keys.shared();
     if sources.merge || sources.workers > 0 && shared.is_none() {
@@ -46,7 +46,7 @@ pub(super) unsafe fn build(
         let built = renew(relation, oid, sources, &mut opened, |index, _, _| {
             let of_all = |shared| Origin::Shared(shared, sources.memory);
             let origin = shared.map_or_else(|| Origin::Own(own.take()), of_all);
-            write_pages(relation, index, origin, judge)
+            write_pages(relation, index, origin, may_stay)
         })?;
         let own = own.take();
         if !own.is_null() {
@@ -64,7 +64,7 @@ unsafe fn write_pages(
     relation: pg_sys::Relation,
     index: pg_sys::Relation,
     origin: Origin,
-    may_stay: &mut Judge<'_>,
+    may_stay: &mut MayStay<'_>,
 ) -> Result<Built> {
     // SAFETY: this function's contract covers the index.
     let (options, mut tuples) = unsafe {
@@ -75,7 +75,7 @@ unsafe fn write_pages(
     let mut file = IndexFile::new(index)?;
     let mut before = Tid::default();
     while tuples.advance() {
-        for sorted in tuples.stretch() {
+        for sorted in tuples.batch() {
             let row = sorted.tuple.first_chunk().map_or(before, |tid| Tid::from_bytes(*tid));
             if sorted.equal && !may_stay(Clash::Twin { before, begins: true }, row) {
                 // SAFETY: this function's contract covers the relations.

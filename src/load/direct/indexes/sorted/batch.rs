@@ -4,7 +4,7 @@ use pg_bulk_format::btree::extension::Extension;
 use pgrx::pg_sys;
 
 use crate::load::direct::index_keys::{KeyStream, Room, border, leaves_of, next_tuple, next_tuples, take_growth};
-use crate::load::direct::indexes::Way;
+use crate::load::direct::indexes::IndexStrategy;
 use crate::pg::leaf::LeafWriter;
 use crate::pg::points::point_plain;
 use crate::pg::unguarded as c;
@@ -55,12 +55,12 @@ impl Batch {
     ///
     /// # Safety
     /// A plain frame; a finished sort of index tuples, or collected keys.
-    pub unsafe fn fill(&mut self, way: Way) -> &[pg_sys::IndexTuple] {
+    pub unsafe fn fill(&mut self, strategy: IndexStrategy) -> &[pg_sys::IndexTuple] {
         // SAFETY: this function's contract covers frame and source, which return the number of tuples.
         unsafe {
-            let count = match way {
-                Way::Sorted(sort) => self.fill_from_sort(sort),
-                Way::Keyed(keys) => {
+            let count = match strategy {
+                IndexStrategy::InsertSorted(sort) => self.fill_from_sort(sort),
+                IndexStrategy::InsertKeys(keys) => {
                     let room = self.room();
                     next_tuples(keys, &raw const room)
                 }

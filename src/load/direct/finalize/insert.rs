@@ -2,10 +2,10 @@
 
 use pgrx::pg_sys;
 
-use super::Table;
+use super::WrittenTable;
 use crate::load::direct::leader::Leader;
-use crate::load::direct::losers::{self, Rivals};
-use crate::load::direct::origin::Place;
+use crate::load::direct::origin::RecordPosition;
+use crate::load::direct::removed_rows::{self, Rivals};
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
 use crate::pg::unguarded as c;
@@ -13,55 +13,55 @@ use crate::pg::unguarded as c;
 /// Inserts the new rows into the indexes that are not built. Rows that an index does not accept are noted or removed.
 ///
 /// # Safety
-/// See [`tell`]; the table was made by [`look`](super::look).
-pub(super) unsafe fn sift(leader: *mut Leader, table: *mut Table, econtext: *mut pg_sys::ExprContext) {
-    // SAFETY: as in `tell`.
+/// See [`finalize_relation`]; the table was made by [`look`](super::look).
+pub(super) unsafe fn insert_checked(leader: *mut Leader, table: *mut WrittenTable, econtext: *mut pg_sys::ExprContext) {
+    // SAFETY: as in `finalize_relation`.
     unsafe {
         let (slot, number) = ((*table).slot, (*table).number);
-        let (indexes, suspects) = (&raw mut (*table).indexes, &raw mut (*table).suspects);
-        let offender = &raw mut (*leader).offender;
+        let (indexes, conflicts) = (&raw mut (*table).indexes, &raw mut (*table).conflicts);
+        let violating_row = &raw mut (*leader).violating_row;
         // Rows must be deleted by a later command than the one that inserted them.
         c::CommandCounterIncrement();
         if !(*table).indexes.want_rows() {
             // Collected keys do not need the rows.
-            (*indexes).insert_sorted(offender, suspects, slot);
+            (*indexes).insert_sorted(violating_row, conflicts, slot);
             return;
         }
-        if (*table).indexes.are_careful() {
-            let order = losers::order(leader, number, (*table).share);
-            let (mut row, mut place) = (pg_sys::ItemPointerData::default(), Place::default());
-            while losers::next(order, &raw mut row, &raw mut place) {
+        if (*table).indexes.are_checked() {
+            let order = removed_rows::order(leader, number, (*table).sort_memory);
+            let (mut row, mut place) = (pg_sys::ItemPointerData::default(), RecordPosition::default());
+            while removed_rows::next(order, &raw mut row, &raw mut place) {
                 (*table).new.visit(&row, slot, || {
                     take_or_leave(leader, table, &raw const place);
                     c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
                 });
             }
-            losers::keep_superseded(leader, number, indexes, suspects);
-            (*indexes).insert_sorted(offender, std::ptr::null_mut(), slot);
+            removed_rows::keep_superseded(leader, number, indexes, conflicts);
+            (*indexes).insert_sorted(violating_row, std::ptr::null_mut(), slot);
             return;
         }
         // Keys of rows that are removed later are collected, too, which does no harm.
         (*table).gathered = (*table).refers;
         (*table).new.for_each(slot, || {
-            c::list_free((*indexes).add(slot, offender));
+            c::list_free((*indexes).add(slot, violating_row));
             if (*table).refers {
                 (*table).keys.add(slot, |_| ());
             }
             c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
         });
-        (*indexes).insert_sorted(offender, suspects, slot);
+        (*indexes).insert_sorted(violating_row, conflicts, slot);
     }
 }
 
 /// Inserts a row into the indexes, unless it conflicts with another row.
 ///
 /// # Safety
-/// See [`sift`]; one of the rows is in the table's slot.
-unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, place: *const Place) {
-    // SAFETY: as in `sift`.
+/// See [`insert_checked`]; one of the rows is in the table's slot.
+unsafe fn take_or_leave(leader: *mut Leader, table: *mut WrittenTable, place: *const RecordPosition) {
+    // SAFETY: as in `insert_checked`.
     unsafe {
         let (slot, relation) = ((*table).slot, (*table).new.relation);
-        let (indexes, suspects) = (&raw mut (*table).indexes, &raw mut (*table).suspects);
+        let (indexes, conflicts) = (&raw mut (*table).indexes, &raw mut (*table).conflicts);
         let row = (*slot).tts_tid;
         let keep = (*indexes).keep();
         loop {
@@ -76,19 +76,19 @@ unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, place: *const Pl
                 }
             }
             if is_taken && keep == Keep::Old {
-                return losers::lose(leader, relation, &raw const row, place, indexes, arbiter);
+                return removed_rows::remove_row(leader, relation, &raw const row, place, indexes, arbiter);
             }
             if (*leader).process.rejects.keeps()
                 && let Some(index) = (*indexes).in_the_way(slot, &holder)
             {
-                return losers::lose(leader, relation, &raw const row, place, indexes, index);
+                return removed_rows::remove_row(leader, relation, &raw const row, place, indexes, index);
             }
             // The conflicting row may have been changed in the meantime.
             let rivals = Rivals { row, other: holder, is_own };
-            if is_taken && !losers::replace(leader, relation, &raw const rivals, suspects) {
+            if is_taken && !removed_rows::replace(leader, relation, &raw const rivals, conflicts) {
                 continue;
             }
-            c::list_free((*indexes).add(slot, &raw mut (*leader).offender));
+            c::list_free((*indexes).add(slot, &raw mut (*leader).violating_row));
             return;
         }
     }

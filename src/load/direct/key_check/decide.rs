@@ -7,10 +7,10 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::exclusion::Exclusion;
 use super::offer::Offer;
-use super::{PER_BLOCK, Table};
+use super::{CheckedTable, PER_BLOCK};
 use crate::error::Result;
 use crate::load::direct::leader::Leader;
-use crate::load::direct::origin::Place;
+use crate::load::direct::origin::RecordPosition;
 use crate::load::phase::{Phase, enter};
 use crate::pg::number_sort::NumberSort;
 
@@ -18,7 +18,7 @@ use crate::pg::number_sort::NumberSort;
 ///
 /// # Safety
 /// A plain frame outside of parallel mode, and a valid leader whose process has read the whole file.
-pub unsafe fn judge(leader: *mut Leader) {
+pub unsafe fn decide(leader: *mut Leader) {
     // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
     unsafe {
         let check = (*leader).process.keys;
@@ -34,12 +34,12 @@ pub unsafe fn judge(leader: *mut Leader) {
             let table = *tables.add(i);
             if !table.is_null() {
                 pg_sys::CurrentMemoryContext = (*table).memory;
-                (*table).indexes.compare_sorted(&raw mut (*table).suspects, (*table).slot);
-                verdict::judge(leader, table);
+                (*table).indexes.compare_sorted(&raw mut (*table).conflicts, (*table).slot);
+                verdict::decide(leader, table);
             }
         }
         enter(phases, Phase::ForeignKeys);
-        references::judge(leader);
+        references::decide(leader);
         pg_sys::CurrentMemoryContext = caller;
         for i in 0..count {
             close(*tables.add(i));
@@ -48,7 +48,7 @@ pub unsafe fn judge(leader: *mut Leader) {
 }
 
 /// # Safety
-/// See [`judge`].
+/// See [`decide`].
 #[pg_guard]
 unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
     // SAFETY: this function's contract covers the argument.
@@ -67,7 +67,7 @@ unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
 /// # Safety
 /// The table is valid or null.
 #[pg_guard]
-unsafe extern "C-unwind" fn close(table: *mut Table) {
+unsafe extern "C-unwind" fn close(table: *mut CheckedTable) {
     // SAFETY: this function's contract covers the argument; deleting the context drops the table.
     unsafe {
         if table.is_null() {
@@ -90,32 +90,32 @@ unsafe extern "C-unwind" fn close(table: *mut Table) {
 ///
 /// # Safety
 /// The leader is valid, and its process has a check.
-unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Table {
+unsafe fn table_of(leader: *const Leader, number: usize) -> *mut CheckedTable {
     // SAFETY: this function's contract covers the argument.
     let tables = unsafe { &(*(*leader).process.keys).tables };
     tables.get(number).copied().unwrap_or(std::ptr::null_mut())
 }
 
-/// Keeps rows of a table as rejects or duplicates, in the order of the file. `say` gets the number beside the row.
+/// Keeps rows of a table as rejects or duplicates, in the order of the file. `record` gets the number beside the row.
 ///
 /// # Safety
 /// The leader and the table are valid; guarded.
 unsafe fn leave_out(
     leader: &mut Leader,
-    table: &mut Table,
+    table: &mut CheckedTable,
     rows: NumberSort<4>,
-    mut say: impl FnMut(&mut Leader, u64, Place) -> Result<()>,
+    mut record: impl FnMut(&mut Leader, u64, RecordPosition) -> Result<()>,
 ) -> Result<u64> {
-    let mut sort = leader.in_file_order(table.number, rows, table.share / 3, false)?;
+    let mut sort = leader.in_file_order(table.number, rows, table.sort_memory / 3, false)?;
     let (mut count, mut last) = (0, None);
     while let Some([position, behind, row, what, ..]) = sort.take() {
         pgrx::check_for_interrupts!();
         // If a row has several errors, the first one counts.
-        if last.replace(row) == Some(row) || table.is_lost(row) {
+        if last.replace(row) == Some(row) || table.is_removed(row) {
             continue;
         }
-        table.lose(row);
-        say(leader, what, Place { file: 0, position, behind })?;
+        table.remove(row);
+        record(leader, what, RecordPosition { file: 0, position, behind })?;
         count += 1;
     }
     sort.end();

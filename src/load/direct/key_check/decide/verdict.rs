@@ -8,13 +8,13 @@ use std::collections::HashSet;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_guard;
 
-use super::super::Table;
+use super::super::CheckedTable;
 use super::super::exclusion::{self, END, Exclusion};
 use super::leave_out;
 use crate::error::OrRaise;
+use crate::load::direct::key_conflicts::Bits;
 use crate::load::direct::leader::Leader;
-use crate::load::direct::losers::loss_to;
-use crate::load::direct::suspects::Bits;
+use crate::load::direct::removed_rows::reason_for;
 use crate::load::duplicate::Keep;
 use crate::pg::number_sort::NumberSort;
 use crate::pg::unguarded as c;
@@ -31,9 +31,9 @@ enum Owner {
 
 /// State of the decisions on a table's rows.
 #[derive(Debug)]
-struct Judge {
+struct Decisions {
     /// Rows of the groups, the next one, and the keys of the current row.
-    suspects: Option<NumberSort<4>>,
+    conflicts: Option<NumberSort<4>>,
     next: Option<[u64; 4]>,
     claims: Vec<Claim>,
     /// Rows of the load that exclude the current one, with the index.
@@ -46,29 +46,29 @@ struct Judge {
     owners: Vec<Vec<u64>>,
     /// Rows of the table that were replaced.
     replaced: HashSet<u64>,
-    lost: Bits,
+    removed: Bits,
     /// The rows that do not stay, with the index that excludes each.
-    losses: NumberSort<4>,
+    removals: NumberSort<4>,
 }
 
 /// Decides on the rows of a table.
 ///
 /// # Safety
-/// See [`super::judge`]; the table's rows with non-unique keys are known.
-pub unsafe fn judge(leader: *mut Leader, table: *mut Table) {
-    // SAFETY: as in `super::judge`; nothing in this frame has a destructor.
+/// See [`super::decide`]; the table's rows with non-unique keys are known.
+pub unsafe fn decide(leader: *mut Leader, table: *mut CheckedTable) {
+    // SAFETY: as in `super::decide`; nothing in this frame has a destructor.
     unsafe {
         let (exclusions, count) = ((*table).exclusions.as_mut_ptr(), (*table).exclusions.len());
-        if count == 0 && (*table).suspects.is_empty() {
+        if count == 0 && (*table).conflicts.is_empty() {
             return;
         }
-        let judge = begin(table);
+        let decisions = begin(table);
         for i in 0..count {
             (*exclusions.add(i)).advance();
         }
         loop {
             c::check_for_interrupts();
-            let mut row = (*judge).next.map_or(END, |[row, ..]| row);
+            let mut row = (*decisions).next.map_or(END, |[row, ..]| row);
             for i in 0..count {
                 row = row.min((*exclusions.add(i)).at);
             }
@@ -78,13 +78,13 @@ pub unsafe fn judge(leader: *mut Leader, table: *mut Table) {
             for i in 0..count {
                 let exclusion = exclusions.add(i);
                 if (*exclusion).at == row {
-                    let other = (*exclusion).in_the_way(&raw const (*judge).lost);
+                    let other = (*exclusion).in_the_way(&raw const (*decisions).removed);
                     if other != 0 {
-                        (*judge).excluding.push(((*exclusion).index, other));
+                        (*decisions).excluding.push(((*exclusion).index, other));
                     }
                 }
             }
-            let stays = pass(judge, row);
+            let stays = pass(decisions, row);
             for i in 0..count {
                 let exclusion = exclusions.add(i);
                 if (*exclusion).at == row {
@@ -95,38 +95,38 @@ pub unsafe fn judge(leader: *mut Leader, table: *mut Table) {
                 }
             }
         }
-        finish(leader, table, judge);
+        finish(leader, table, decisions);
     }
 }
 
 /// # Safety
 /// The table is valid, and its memory context is current.
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Judge {
+unsafe extern "C-unwind" fn begin(table: *mut CheckedTable) -> *mut Decisions {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let table = &mut *table;
-        let mut suspects = table.suspects.sort.take();
-        if let Some(sort) = &mut suspects {
+        let mut conflicts = table.conflicts.sort.take();
+        if let Some(sort) = &mut conflicts {
             sort.sort();
         }
         let keep = table.indexes.keep();
-        let groups = &table.suspects.groups;
+        let groups = &table.conflicts.groups;
         let arbiter = table.indexes.arbiter();
-        let mut losses = NumberSort::new(table.share / 3);
+        let mut removals = NumberSort::new(table.sort_memory / 3);
         // If rows can conflict by one key only, the last row of each key stays, and no other state is needed.
         let is_other = |(index, &count): (usize, &u64)| Some(index) != arbiter && count > 0;
         let one_key = table.exclusions.is_empty() && !groups.iter().enumerate().any(is_other);
         if keep == Keep::New
             && one_key
-            && let Some(rows) = suspects.take()
+            && let Some(rows) = conflicts.take()
         {
-            leave_last(rows, table.share / 3, &mut losses);
+            leave_last(rows, table.sort_memory / 3, &mut removals);
         }
-        let next = suspects.as_mut().and_then(NumberSort::take);
+        let next = conflicts.as_mut().and_then(NumberSort::take);
         let owners = |&count: &u64| vec![0; usize::try_from(count + 1).unwrap_or(0)];
-        let judge = Judge {
-            suspects,
+        let decisions = Decisions {
+            conflicts,
             next,
             claims: Vec::new(),
             excluding: Vec::new(),
@@ -135,15 +135,15 @@ unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Judge {
             taken: groups.iter().map(|&count| Bits::new(count + 1)).collect(),
             owners: if keep == Keep::New && !one_key { groups.iter().map(owners).collect() } else { Vec::new() },
             replaced: HashSet::new(),
-            lost: Bits::new(0),
-            losses,
+            removed: Bits::new(0),
+            removals,
         };
-        PgMemoryContexts::For(table.memory).leak_and_drop_on_delete(judge)
+        PgMemoryContexts::For(table.memory).leak_and_drop_on_delete(decisions)
     }
 }
 
 /// Excludes all rows with a key except the last one. Guarded.
-fn leave_last(mut rows: NumberSort<4>, memory: i32, losses: &mut NumberSort<4>) {
+fn leave_last(mut rows: NumberSort<4>, memory: i32, removals: &mut NumberSort<4>) {
     let mut by_key = NumberSort::<3>::new(memory);
     while let Some([row, index, group, _]) = rows.take() {
         pgrx::check_for_interrupts!();
@@ -157,7 +157,7 @@ fn leave_last(mut rows: NumberSort<4>, memory: i32, losses: &mut NumberSort<4>) 
         if let Some([group, row, index]) = before.replace(now)
             && group == now[0]
         {
-            losses.put([row, index, 0, 0]);
+            removals.put([row, index, 0, 0]);
         }
     }
     by_key.end();
@@ -168,59 +168,59 @@ fn leave_last(mut rows: NumberSort<4>, memory: i32, losses: &mut NumberSort<4>) 
 /// # Safety
 /// The state is valid, and the row is of its table.
 #[pg_guard]
-unsafe extern "C-unwind" fn pass(judge: *mut Judge, row: u64) -> bool {
+unsafe extern "C-unwind" fn pass(decisions: *mut Decisions, row: u64) -> bool {
     // SAFETY: this function's contract covers the argument.
-    let judge = unsafe { &mut *judge };
-    judge.claims.clear();
-    while let Some([_, index, group, holder]) = judge.next.filter(|next| next[0] == row) {
-        judge.claims.push((usize::try_from(index).unwrap_or(usize::MAX), group, holder));
-        judge.next = judge.suspects.as_mut().and_then(NumberSort::take);
+    let decisions = unsafe { &mut *decisions };
+    decisions.claims.clear();
+    while let Some([_, index, group, holder]) = decisions.next.filter(|next| next[0] == row) {
+        decisions.claims.push((usize::try_from(index).unwrap_or(usize::MAX), group, holder));
+        decisions.next = decisions.conflicts.as_mut().and_then(NumberSort::take);
     }
-    let stays = if judge.keep == Keep::New { judge.replace(row) } else { judge.enter(row) };
-    judge.excluding.clear();
+    let stays = if decisions.keep == Keep::New { decisions.replace(row) } else { decisions.enter(row) };
+    decisions.excluding.clear();
     stays
 }
 
 /// # Safety
 /// The leader is valid, the table is one of its tables, and the state is the table's.
 #[pg_guard]
-unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut Table, judge: *mut Judge) {
+unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut CheckedTable, decisions: *mut Decisions) {
     // SAFETY: this function's contract covers all arguments; the state is dropped with its memory context, and holds no
     // sort by then.
     unsafe {
         let table = &mut *table;
-        if let Some(suspects) = (*judge).suspects.take() {
-            suspects.end();
+        if let Some(conflicts) = (*decisions).conflicts.take() {
+            conflicts.end();
         }
-        let losses = std::mem::replace(&mut (*judge).losses, NumberSort::new(table.share / 3));
-        let says: Vec<_> = (0..table.indexes.list.len()).map(|index| loss_to(&table.indexes, index)).collect();
-        leave_out(&mut *leader, table, losses, |leader, index, place| {
-            let say = usize::try_from(index).ok().and_then(|index| says.get(index));
-            say.map_or(Ok(()), |(loss, complaint)| leader.leave_out(place, *loss, complaint.clone()))
+        let removals = std::mem::replace(&mut (*decisions).removals, NumberSort::new(table.sort_memory / 3));
+        let reasons: Vec<_> = (0..table.indexes.list.len()).map(|index| reason_for(&table.indexes, index)).collect();
+        leave_out(&mut *leader, table, removals, |leader, index, place| {
+            let reason = usize::try_from(index).ok().and_then(|index| reasons.get(index));
+            reason.map_or(Ok(()), |(reason, complaint)| leader.leave_out(place, *reason, complaint.clone()))
         })
         .or_raise();
     }
 }
 
-impl Judge {
-    fn lose(&mut self, row: u64, index: usize) {
-        self.lost.add(Table::ordinal(row));
-        self.losses.put([row, index as u64, 0, 0]);
+impl Decisions {
+    fn remove(&mut self, row: u64, index: usize) {
+        self.removed.add(CheckedTable::ordinal(row));
+        self.removals.put([row, index as u64, 0, 0]);
     }
 
     /// Enters a row, unless one of its keys is taken.
     fn enter(&mut self, row: u64) -> bool {
-        let is_lost = |&&(index, group, holder): &&Claim| {
+        let is_taken = |&&(index, group, holder): &&Claim| {
             holder != 0 || self.taken.get(index).is_some_and(|taken| taken.has(group))
         };
-        let is_duplicate = |claim: &&Claim| Some(claim.0) == self.arbiter && is_lost(claim);
+        let is_duplicate = |claim: &&Claim| Some(claim.0) == self.arbiter && is_taken(claim);
         let duplicate = self.claims.iter().find(is_duplicate).map(|claim| claim.0);
         let first = || {
-            let refused = self.claims.iter().filter(is_lost).map(|claim| claim.0);
+            let refused = self.claims.iter().filter(is_taken).map(|claim| claim.0);
             refused.chain(self.excluding.iter().map(|&(index, _)| index)).min()
         };
         if let Some(index) = duplicate.or_else(first) {
-            self.lose(row, index);
+            self.remove(row, index);
             return false;
         }
         for &(index, group, _) in &self.claims {
@@ -234,7 +234,7 @@ impl Judge {
     fn owner(&self, &(index, group, holder): &Claim) -> Option<Owner> {
         let at = usize::try_from(group).unwrap_or(usize::MAX);
         let row = self.owners.get(index).and_then(|owners| owners.get(at)).copied().unwrap_or(0);
-        if row != 0 && !self.lost.has(Table::ordinal(row)) {
+        if row != 0 && !self.removed.has(CheckedTable::ordinal(row)) {
             return Some(Owner::Load(row));
         }
         (holder != 0 && !self.replaced.contains(&holder)).then_some(Owner::Table(holder))
@@ -249,11 +249,11 @@ impl Judge {
         let excluded = self.excluding.iter().filter(|&&(_, other)| is_other(Some(Owner::Load(other))));
         let first = refused.map(|claim| claim.0).chain(excluded.map(|&(index, _)| index)).min();
         if let Some(index) = first {
-            self.lose(row, index);
+            self.remove(row, index);
             return false;
         }
         match (old, self.arbiter) {
-            (Some(Owner::Load(old)), Some(arbiter)) => self.lose(old, arbiter),
+            (Some(Owner::Load(old)), Some(arbiter)) => self.remove(old, arbiter),
             (Some(Owner::Table(old)), _) => {
                 self.replaced.insert(old);
             }

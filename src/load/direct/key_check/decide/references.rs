@@ -1,24 +1,25 @@
 //! Finds orphans: rows without a parent.
 //!
 //! A load finds them in rounds, since deleting a row makes orphans of the rows that refer to it
-//! ([`settle`](crate::load::direct::settle)). This module uses the same rounds.
+//! ([`finalize`](crate::load::direct::finalize)). This module uses the same rounds.
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::super::{Table, missing};
+use super::super::{CheckedTable, missing};
 use super::{leave_out, table_of};
 use crate::error::OrRaise;
 use crate::load::direct::key_query::{Beside, KeyQuery};
 use crate::load::direct::leader::Leader;
+use crate::load::direct::removed_rows::RemovalReason;
 use crate::load::rejects::Complaint;
 use crate::pg::unguarded as c;
 
 /// Finds the rows of all tables that violate a foreign key.
 ///
 /// # Safety
-/// See [`super::judge`]; the rows that conflict with others are known.
-pub unsafe fn judge(leader: *mut Leader) {
-    // SAFETY: as in `super::judge`.
+/// See [`super::decide`]; the rows that conflict with others are known.
+pub unsafe fn decide(leader: *mut Leader) {
+    // SAFETY: as in `super::decide`.
     unsafe {
         let count = (*leader).spec.traits.len();
         let mut taken = 0;
@@ -39,9 +40,9 @@ pub unsafe fn judge(leader: *mut Leader) {
 /// of the load, whose rows may have been rejected.
 ///
 /// # Safety
-/// See [`judge`].
+/// See [`decide`].
 unsafe fn hunt(leader: *mut Leader, number: usize, again: bool) -> u64 {
-    // SAFETY: as in `judge`; nothing in this frame has a destructor.
+    // SAFETY: as in `decide`; nothing in this frame has a destructor.
     unsafe {
         let table = table_of(leader, number);
         if table.is_null() || (*table).keys.are_none() {
@@ -65,9 +66,9 @@ unsafe fn hunt(leader: *mut Leader, number: usize, again: bool) -> u64 {
 /// Rows of the load that a foreign key may refer to, besides the rows of its table.
 ///
 /// # Safety
-/// See [`judge`].
+/// See [`decide`].
 unsafe fn beside(leader: *const Leader, query: &KeyQuery) -> Beside {
-    // SAFETY: as in `judge`.
+    // SAFETY: as in `decide`.
     unsafe {
         let traits = &raw const (*leader).spec.traits;
         let alone = (*(*leader).process.keys).as_truncated;
@@ -111,7 +112,7 @@ unsafe extern "C-unwind" fn begin(parent: pg_sys::MemoryContext) -> pg_sys::Memo
 /// # Safety
 /// The leader is valid, and the table is one of its tables.
 #[pg_guard]
-unsafe extern "C-unwind" fn take_out(leader: *mut Leader, table: *mut Table) -> u64 {
+unsafe extern "C-unwind" fn take_out(leader: *mut Leader, table: *mut CheckedTable) -> u64 {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let table = &mut *table;
@@ -119,7 +120,7 @@ unsafe extern "C-unwind" fn take_out(leader: *mut Leader, table: *mut Table) -> 
         let complaints: Vec<Complaint> = table.keys.complaints(table.relation);
         leave_out(&mut *leader, table, orphans, |leader, key, place| {
             let complaint = usize::try_from(key).ok().and_then(|key| complaints.get(key)).cloned();
-            leader.leave_out(place, crate::load::direct::losers::Loss::Reject, complaint.unwrap_or_default())
+            leader.leave_out(place, RemovalReason::Reject, complaint.unwrap_or_default())
         })
         .or_raise()
     }

@@ -26,9 +26,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::indexes::Indexes;
+use super::key_conflicts::{Bits, KeyConflicts};
 use super::leader::Leader;
-use super::origin::{Place, Source, Traces, file_of};
-use super::suspects::{Bits, Suspects};
+use super::origin::{FileProperties, RecordPosition, Traces, file_of};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::rejects::{Complaint, Reject};
@@ -59,34 +59,34 @@ fn complaint(name: &CStr, is_exclusion: bool) -> Complaint {
 /// A valid leader outside of parallel mode; an open relation of the load, its index in the load's list, and its
 /// indexes.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn judge(
+pub unsafe extern "C-unwind" fn remove_conflicts(
     leader: *mut Leader,
     relation: pg_sys::Relation,
     number: usize,
     indexes: *const Indexes,
-    suspects: *mut Suspects,
+    conflicts: *mut KeyConflicts,
 ) {
     // SAFETY: this function's contract covers all arguments.
-    unsafe { (*leader).judge(relation, number, &*indexes, &mut *suspects) }.or_raise();
+    unsafe { (*leader).remove_conflicts(relation, number, &*indexes, &mut *conflicts) }.or_raise();
 }
 
 /// Removes a row because of a conflict in an index.
 ///
 /// # Safety
-/// See [`judge`]; the row is in the relation.
+/// See [`remove_conflicts`]; the row is in the relation.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn lose(
+pub unsafe extern "C-unwind" fn remove_row(
     leader: *mut Leader,
     relation: pg_sys::Relation,
     row: *const pg_sys::ItemPointerData,
-    place: *const Place,
+    place: *const RecordPosition,
     indexes: *const Indexes,
     index: usize,
 ) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
-        let (loss, complaint) = loss_to(&*indexes, index);
-        (*leader).lose(relation, *row, *place, loss, complaint).or_raise();
+        let (reason, complaint) = reason_for(&*indexes, index);
+        (*leader).remove_and_keep(relation, *row, *place, reason, complaint).or_raise();
     }
 }
 
@@ -103,25 +103,25 @@ pub struct Rivals {
 /// Lets a row replace another one with the same key. False if the other row is already deleted.
 ///
 /// # Safety
-/// See [`lose`].
+/// See [`remove_row`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn replace(
     leader: *mut Leader,
     relation: pg_sys::Relation,
     rivals: *const Rivals,
-    suspects: *mut Suspects,
+    conflicts: *mut KeyConflicts,
 ) -> bool {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
-        let (leader, suspects) = (&mut *leader, &mut *suspects);
+        let (leader, conflicts) = (&mut *leader, &mut *conflicts);
         let Rivals { row, other, is_own } = *rivals;
         let mut old = number_of(&other);
         if is_own {
-            leader.remove(relation, other, Loss::Duplicate).or_raise();
+            leader.remove(relation, other, RemovalReason::Duplicate).or_raise();
             if leader.process.rejects.has_room() || !leader.process.by_file.is_none() {
-                suspects.supersede(old);
+                conflicts.supersede(old);
             }
-            let Some(first) = suspects.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
+            let Some(first) = conflicts.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
                 return true;
             };
             old = first;
@@ -131,7 +131,7 @@ pub unsafe extern "C-unwind" fn replace(
             }
             leader.replaced += 1;
         }
-        suspects.replace(number_of(&row), old);
+        conflicts.replace(number_of(&row), old);
         true
     }
 }
@@ -139,36 +139,36 @@ pub unsafe extern "C-unwind" fn replace(
 /// Keeps the records of replaced rows of the load as rejects, when all are known, so that the file is read once.
 ///
 /// # Safety
-/// See [`judge`].
+/// See [`remove_conflicts`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn keep_superseded(
     leader: *mut Leader,
     number: usize,
     indexes: *const Indexes,
-    suspects: *mut Suspects,
+    conflicts: *mut KeyConflicts,
 ) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
-        let (indexes, suspects) = (&*indexes, &mut *suspects);
-        let (Some(rows), Some(arbiter)) = (suspects.superseded.take(), indexes.arbiter()) else { return };
-        (*leader).keep_superseded(number, rows, suspects.memory, &complaint_of(indexes, arbiter)).or_raise();
+        let (indexes, conflicts) = (&*indexes, &mut *conflicts);
+        let (Some(rows), Some(arbiter)) = (conflicts.superseded.take(), indexes.arbiter()) else { return };
+        (*leader).keep_superseded(number, rows, conflicts.memory, &complaint_of(indexes, arbiter)).or_raise();
     }
 }
 
 /// Why a row is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
+pub enum RemovalReason {
     Reject,
     Duplicate,
 }
 
-pub fn loss_to(indexes: &Indexes, index: usize) -> (Loss, Complaint) {
-    let loss = if indexes.arbiter() == Some(index) { Loss::Duplicate } else { Loss::Reject };
-    (loss, complaint_of(indexes, index))
+pub fn reason_for(indexes: &Indexes, index: usize) -> (RemovalReason, Complaint) {
+    let reason = if indexes.arbiter() == Some(index) { RemovalReason::Duplicate } else { RemovalReason::Reject };
+    (reason, complaint_of(indexes, index))
 }
 
-fn loss_of(losses: &[(Loss, Complaint)], index: usize) -> (Loss, Complaint) {
-    losses.get(index).cloned().unwrap_or((Loss::Reject, Complaint::default()))
+fn reason_at(reasons: &[(RemovalReason, Complaint)], index: usize) -> (RemovalReason, Complaint) {
+    reasons.get(index).cloned().unwrap_or((RemovalReason::Reject, Complaint::default()))
 }
 
 fn complaint_of(indexes: &Indexes, index: usize) -> Complaint {
@@ -176,25 +176,26 @@ fn complaint_of(indexes: &Indexes, index: usize) -> Complaint {
 }
 
 impl Leader {
-    fn judge(
+    fn remove_conflicts(
         &mut self,
         relation: pg_sys::Relation,
         number: usize,
         indexes: &Indexes,
-        suspects: &mut Suspects,
+        conflicts: &mut KeyConflicts,
     ) -> Result<()> {
-        let Some(rows) = suspects.sort.take() else { return Ok(()) };
-        let mut taken: Vec<Bits> = suspects.groups.iter().map(|&count| Bits::new(count + 1)).collect();
+        let Some(rows) = conflicts.sort.take() else { return Ok(()) };
+        let mut taken: Vec<Bits> = conflicts.groups.iter().map(|&count| Bits::new(count + 1)).collect();
         // Of equal keys, the first row stays, or the last one.
         let keep = indexes.keep();
-        let mut sort = self.in_file_order(number, rows, suspects.memory, keep == Keep::New)?;
-        // SAFETY: `judge`'s contract covers the relation.
+        let mut sort = self.in_file_order(number, rows, conflicts.memory, keep == Keep::New)?;
+        // SAFETY: `remove_conflicts`'s contract covers the relation.
         let mut removal = unsafe { Removal::new(relation, self.builders) };
-        let losses: Vec<_> = (0..indexes.list.len()).map(|index| loss_to(indexes, index)).collect();
+        let reasons: Vec<_> = (0..indexes.list.len()).map(|index| reason_for(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
         // The last rows come first here, but records are found fastest in the order of the file.
-        let mut late = (keep == Keep::New && self.process.rejects.has_room()).then(|| NumberSort::new(suspects.memory));
+        let mut late =
+            (keep == Keep::New && self.process.rejects.has_room()).then(|| NumberSort::new(conflicts.memory));
         while let Some([position, behind, row, ..]) = next {
             pgrx::check_for_interrupts!();
             keys.clear();
@@ -202,14 +203,14 @@ impl Leader {
                 keys.push((usize::try_from(index).unwrap_or(usize::MAX), group, holder));
                 next = sort.take();
             }
-            let is_lost = |&&(index, group, holder): &&(usize, u64, u64)| {
+            let is_taken = |&&(index, group, holder): &&(usize, u64, u64)| {
                 (holder != 0 && keep != Keep::New) || taken.get(index).is_some_and(|taken| taken.has(group))
             };
             // A conflict in the arbiter makes the row a duplicate, whatever its other conflicts are.
-            let is_duplicate = |key: &&(usize, u64, u64)| is_lost(key) && indexes.arbiter() == Some(key.0);
-            if let Some(&(index, _, holder)) = keys.iter().find(is_duplicate).or_else(|| keys.iter().find(is_lost)) {
-                let (loss, complaint) = loss_of(&losses, index);
-                if loss == Loss::Duplicate && holder != 0 {
+            let is_duplicate = |key: &&(usize, u64, u64)| is_taken(key) && indexes.arbiter() == Some(key.0);
+            if let Some(&(index, _, holder)) = keys.iter().find(is_duplicate).or_else(|| keys.iter().find(is_taken)) {
+                let (reason, complaint) = reason_at(&reasons, index);
+                if reason == RemovalReason::Duplicate && holder != 0 {
                     // SAFETY: the holder is a row of the open relation.
                     unsafe { holder::check_visible(relation, &row_of(holder)) };
                 }
@@ -217,15 +218,15 @@ impl Leader {
                 // SAFETY: the row is the load's.
                 unsafe { removal.put(row)? };
                 self.counts.loaded -= 1;
-                let place = Place { file: 0, position, behind };
+                let place = RecordPosition { file: 0, position, behind };
                 let Some(late) = &mut late else {
-                    self.leave_out(place, loss, complaint)?;
+                    self.leave_out(place, reason, complaint)?;
                     continue;
                 };
                 late.put([position, behind, index as u64]);
-                self.move_figure(place, loss);
-                if let Err(error) = self.count_loss(loss) {
-                    self.keep_late(std::mem::replace(late, NumberSort::new(suspects.memory)), &losses)?;
+                self.move_figure(place, reason);
+                if let Err(error) = self.count_removed(reason) {
+                    self.keep_late(std::mem::replace(late, NumberSort::new(conflicts.memory)), &reasons)?;
                     return Err(error);
                 }
                 continue;
@@ -235,14 +236,14 @@ impl Leader {
                     taken.add(group);
                 }
                 if holder != 0 {
-                    suspects.replace(row, holder);
+                    conflicts.replace(row, holder);
                     self.replaced += 1;
                 }
             }
         }
         sort.end();
         if let Some(late) = late {
-            self.keep_late(late, &losses)?;
+            self.keep_late(late, &reasons)?;
         }
         removal.run()?;
         self.counts.others.add(removal.cpu);
@@ -250,12 +251,12 @@ impl Leader {
     }
 
     /// Keeps the records of rows that were counted.
-    fn keep_late(&mut self, mut late: NumberSort<3>, losses: &[(Loss, Complaint)]) -> Result<()> {
+    fn keep_late(&mut self, mut late: NumberSort<3>, reasons: &[(RemovalReason, Complaint)]) -> Result<()> {
         late.sort();
         while let Some([position, behind, index]) = late.take() {
             pgrx::check_for_interrupts!();
-            let (_, complaint) = loss_of(losses, usize::try_from(index).unwrap_or(usize::MAX));
-            self.keep_record(Place { file: 0, position, behind }, complaint)?;
+            let (_, complaint) = reason_at(reasons, usize::try_from(index).unwrap_or(usize::MAX));
+            self.keep_record(RecordPosition { file: 0, position, behind }, complaint)?;
         }
         late.end();
         Ok(())
@@ -271,21 +272,21 @@ impl Leader {
         reverse: bool,
     ) -> Result<NumberSort<6>> {
         // Merges rows and ranges of tuple positions, both in heap order.
-        let mut stretches = NumberSort::<4>::new(memory);
+        let mut ranges = NumberSort::<4>::new(memory);
         self.process.origins.for_each(number, |block, first, count, place| {
             let first = (u64::from(block) << 16) | u64::from(first);
-            stretches.put([first, u64::from(count), place.position, place.behind]);
+            ranges.put([first, u64::from(count), place.position, place.behind]);
         })?;
         rows.sort();
-        stretches.sort();
+        ranges.sort();
         let mut sorted = NumberSort::new(memory);
-        let mut stretch = stretches.take();
+        let mut range = ranges.take();
         while let Some([row, index, group, holder]) = rows.take() {
             pgrx::check_for_interrupts!();
-            while stretch.is_some_and(|[first, count, ..]| first + count <= row) {
-                stretch = stretches.take();
+            while range.is_some_and(|[first, count, ..]| first + count <= row) {
+                range = ranges.take();
             }
-            let Some([first, _, position, behind]) = stretch.filter(|[first, ..]| *first <= row) else {
+            let Some([first, _, position, behind]) = range.filter(|[first, ..]| *first <= row) else {
                 let message = "a row of the load came from nowhere";
                 return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
             };
@@ -294,41 +295,41 @@ impl Leader {
             sorted.put([position, behind, row, index, group, holder]);
         }
         rows.end();
-        stretches.end();
+        ranges.end();
         sorted.sort();
         Ok(sorted)
     }
 
     /// Deletes a row from its heap, and keeps its record as a reject.
-    pub fn lose(
+    pub fn remove_and_keep(
         &mut self,
         relation: pg_sys::Relation,
         row: pg_sys::ItemPointerData,
-        place: Place,
-        loss: Loss,
+        place: RecordPosition,
+        reason: RemovalReason,
         complaint: Complaint,
     ) -> Result<()> {
-        self.remove(relation, row, loss)?;
-        self.move_figure(place, loss);
+        self.remove(relation, row, reason)?;
+        self.move_figure(place, reason);
         self.keep_record(place, complaint)
     }
 
     /// Moves a row of a file from the loaded rows to the duplicates or rejects.
-    fn move_figure(&self, place: Place, loss: Loss) {
+    fn move_figure(&self, place: RecordPosition, reason: RemovalReason) {
         let Some(figures) = self.process.by_file.of(file_of(place.position)) else { return };
         figures.loaded.fetch_sub(1, Relaxed);
-        let lost = if loss == Loss::Duplicate { &figures.duplicate } else { &figures.rejected };
-        lost.fetch_add(1, Relaxed);
+        let counter = if reason == RemovalReason::Duplicate { &figures.duplicate } else { &figures.rejected };
+        counter.fetch_add(1, Relaxed);
     }
 
     /// Counts a row that is in no heap, and keeps its record as a reject.
-    pub fn leave_out(&mut self, place: Place, loss: Loss, complaint: Complaint) -> Result<()> {
-        self.count_loss(loss)?;
-        self.move_figure(place, loss);
+    pub fn leave_out(&mut self, place: RecordPosition, reason: RemovalReason, complaint: Complaint) -> Result<()> {
+        self.count_removed(reason)?;
+        self.move_figure(place, reason);
         self.keep_record(place, complaint)
     }
 
-    fn keep_record(&mut self, place: Place, complaint: Complaint) -> Result<()> {
+    fn keep_record(&mut self, place: RecordPosition, complaint: Complaint) -> Result<()> {
         if self.process.rejects.has_room() {
             let reject = self.reject_at(place, complaint)?;
             self.process.rejects.keep_bytes(&reject.write());
@@ -346,8 +347,8 @@ impl Leader {
         let mut sort = self.in_file_order(number, rows, memory, false)?;
         while let Some([position, behind, ..]) = sort.take() {
             pgrx::check_for_interrupts!();
-            let place = Place { file: 0, position, behind };
-            self.move_figure(place, Loss::Duplicate);
+            let place = RecordPosition { file: 0, position, behind };
+            self.move_figure(place, RemovalReason::Duplicate);
             self.keep_record(place, complaint.clone())?;
         }
         sort.end();
@@ -355,32 +356,37 @@ impl Leader {
     }
 
     /// Deletes a row from its heap.
-    fn remove(&mut self, relation: pg_sys::Relation, row: pg_sys::ItemPointerData, loss: Loss) -> Result<()> {
+    fn remove(
+        &mut self,
+        relation: pg_sys::Relation,
+        row: pg_sys::ItemPointerData,
+        reason: RemovalReason,
+    ) -> Result<()> {
         // SAFETY: the row is the load's, in an open relation.
         unsafe { removal::delete(relation, number_of(&row))? };
         self.counts.loaded -= 1;
-        self.count_loss(loss)
+        self.count_removed(reason)
     }
 
-    fn count_loss(&mut self, loss: Loss) -> Result<()> {
-        if loss == Loss::Duplicate {
+    fn count_removed(&mut self, reason: RemovalReason) -> Result<()> {
+        if reason == RemovalReason::Duplicate {
             self.counts.duplicate += 1;
             if let Some(most) = self.duplicates.most() {
                 // Past the limit, the load fails, so the record is not needed.
-                self.duplicates.judge(self.counts.duplicate, most)?;
+                self.duplicates.check_limit(self.counts.duplicate, most)?;
             }
         } else {
             self.counts.rejected += 1;
         }
         let rejects = &self.process.rejects;
-        if loss == Loss::Reject && rejects.limit.is_some_and(|limit| self.counts.rejected > limit) {
+        if reason == RemovalReason::Reject && rejects.limit.is_some_and(|limit| self.counts.rejected > limit) {
             return Err(rejects.too_many());
         }
         Ok(())
     }
 
     /// Reads the record at a place again.
-    fn reject_at(&mut self, place: Place, complaint: Complaint) -> Result<Reject> {
+    fn reject_at(&mut self, place: RecordPosition, complaint: Complaint) -> Result<Reject> {
         if self.process.traces == Traces::Lines {
             return Ok(Reject { path: None, line: place.position + place.behind, offset: None, raw: None, complaint });
         }
@@ -391,10 +397,10 @@ impl Leader {
     }
 
     /// The properties of the file, for reading it again.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> FileProperties {
         // Also known after the last record.
         let eol = self.process.rows.reader().eol();
-        Source { header: self.header, eol, name: self.name.clone() }
+        FileProperties { header: self.header, eol, name: self.name.clone() }
     }
 
     /// Rows of a relation in the order of the file: position, records after it, first row and number of rows.
@@ -413,21 +419,21 @@ impl Leader {
 /// # Safety
 /// A valid leader; the current context is the one that the order lives in.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory: i32) -> *mut Order {
-    // SAFETY: this function's contract covers the argument; dropped with the memory context.
+pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory: i32) -> *mut FileOrder {
+    // SAFETY: this function's contract covers the argument; the order is dropped with the memory context.
     unsafe {
         let sort = (*leader).file_order(number, memory).or_raise();
-        let order = Order { sort: Some(sort), stretch: None };
+        let order = FileOrder { sort: Some(sort), range: None };
         pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(order)
     }
 }
 
 /// Rows in the order of the file.
 #[derive(Debug)]
-pub struct Order {
+pub struct FileOrder {
     sort: Option<NumberSort<4>>,
     /// The rest of the current range.
-    stretch: Option<[u64; 4]>,
+    range: Option<[u64; 4]>,
 }
 
 /// Goes to the next row; false at the end.
@@ -435,21 +441,25 @@ pub struct Order {
 /// # Safety
 /// A valid order; `row` and `place` can be written to.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn next(order: *mut Order, row: *mut pg_sys::ItemPointerData, place: *mut Place) -> bool {
+pub unsafe extern "C-unwind" fn next(
+    order: *mut FileOrder,
+    row: *mut pg_sys::ItemPointerData,
+    place: *mut RecordPosition,
+) -> bool {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
         let order = &mut *order;
         let Some(sort) = &mut order.sort else { return false };
-        let stretch = order.stretch.filter(|stretch| stretch[3] > 0).or_else(|| sort.take());
-        let Some([position, behind, first, count]) = stretch else {
+        let range = order.range.filter(|range| range[3] > 0).or_else(|| sort.take());
+        let Some([position, behind, first, count]) = range else {
             if let Some(sort) = order.sort.take() {
                 sort.end();
             }
             return false;
         };
         *row = row_of(first);
-        *place = Place { file: 0, position, behind };
-        order.stretch = Some([position, behind + 1, first + 1, count - 1]);
+        *place = RecordPosition { file: 0, position, behind };
+        order.range = Some([position, behind + 1, first + 1, count - 1]);
         true
     }
 }

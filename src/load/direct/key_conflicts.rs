@@ -27,7 +27,7 @@ impl Group {
 
 /// Rows of a relation whose keys are not unique.
 #[derive(Debug)]
-pub struct Suspects {
+pub struct KeyConflicts {
     /// Row, index, group, and the row that holds the key.
     pub sort: Option<NumberSort<4>>,
     /// Number of groups so far, for each index.
@@ -40,11 +40,11 @@ pub struct Suspects {
     pub(super) replaced: Option<HashMap<u64, u64>>,
 }
 
-impl Suspects {
-    pub fn new(indexes: usize, memory: i32, tells: bool) -> Suspects {
-        let replaced = tells.then(HashMap::new);
+impl KeyConflicts {
+    pub fn new(indexes: usize, memory: i32, keeps_replaced: bool) -> KeyConflicts {
+        let replaced = keeps_replaced.then(HashMap::new);
         // One of the sorts starts while two others are still in use.
-        Suspects { sort: None, groups: vec![0; indexes], memory: memory / 3, superseded: None, replaced }
+        KeyConflicts { sort: None, groups: vec![0; indexes], memory: memory / 3, superseded: None, replaced }
     }
 
     /// Notes that a row has replaced another one.
@@ -121,35 +121,35 @@ impl Suspects {
     }
 }
 
-/// Notes a row whose key is held: [`Suspects::taken`].
+/// Notes a row whose key is held: [`KeyConflicts::taken`].
 ///
 /// # Safety
-/// No other reference to `suspects` is in use; the current context is the one that it lives in.
+/// No other reference to `conflicts` is in use; the current context is the one that it lives in.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn taken(
-    suspects: *mut Suspects,
+    conflicts: *mut KeyConflicts,
     index: usize,
     row: *const pg_sys::ItemPointerData,
     holder: *const pg_sys::ItemPointerData,
 ) -> Group {
     // SAFETY: this function's contract covers all arguments.
-    unsafe { (*suspects).taken(index, &*row, &*holder, Group::NONE) }
+    unsafe { (*conflicts).taken(index, &*row, &*holder, Group::NONE) }
 }
 
-/// Notes a row with the key of the row before: [`Suspects::twin`].
+/// Notes a row with the key of the row before: [`KeyConflicts::twin`].
 ///
 /// # Safety
 /// See [`taken`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn twin(
-    suspects: *mut Suspects,
+    conflicts: *mut KeyConflicts,
     index: usize,
     before: *const pg_sys::ItemPointerData,
     group: Group,
     row: *const pg_sys::ItemPointerData,
 ) -> Group {
     // SAFETY: this function's contract covers all arguments.
-    unsafe { (*suspects).twin(index, &*before, group, &*row) }
+    unsafe { (*conflicts).twin(index, &*before, group, &*row) }
 }
 
 /// A set of numbers.

@@ -6,20 +6,20 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
 use crate::error::Result;
 use crate::pg::build_id::build_id;
 use crate::pg::changed::Changed;
 use crate::pg::chunk::{Identity, changed};
+use crate::pg::chunk_order::{ChunkOrder, Grid};
 use crate::pg::chunks::Chunks;
+use crate::pg::file_chunks::{FileChunks, FileState, Listed};
 use crate::pg::files::FileList;
 use crate::pg::points::point;
 use crate::pg::row::Rows;
 use crate::pg::source::Descriptor;
 use crate::pg::stages::Stages;
-use crate::pg::stretches::{Grid, Stretches};
-use crate::pg::units::{FileState, Listed, Units};
 
 /// No process has arrived yet.
 const NEW: u32 = 0;
@@ -51,13 +51,13 @@ pub struct Shared {
     places: u32,
     came: AtomicU32,
     /// Initialized when the state becomes [`OPEN`].
-    stretches: UnsafeCell<MaybeUninit<Stretches>>,
+    order: UnsafeCell<MaybeUninit<ChunkOrder>>,
     /// Totals of the workers.
     bytes: AtomicU64,
     rows: AtomicU64,
 }
 
-// SAFETY: only the process that sets the state to OPENING writes the stretches, and the others read them after they
+// SAFETY: only the process that sets the state to OPENING writes the order, and the others read it after they
 // have seen OPEN. The rest is atomic, made to be shared, or not written once there are workers.
 unsafe impl Sync for Shared {}
 
@@ -68,10 +68,10 @@ impl Shared {
         // The size that the leader saw, since it opened the file first: other processes may not see the same later
         // size.
         file.size = stream.size().unwrap_or(file.size);
-        let mut stretches = MaybeUninit::uninit();
+        let mut order = MaybeUninit::uninit();
         if let Some(list) = list {
-            let start = Place { eol: Eol::Nl, offset: 0, lines: 0 };
-            stretches.write(Stretches::new(Units::of(list).grid(), start));
+            let start = RecordStart { eol: Eol::Nl, offset: 0, lines: 0 };
+            order.write(ChunkOrder::new(FileChunks::of(list).grid(), start));
         }
         Shared {
             build: build_id(),
@@ -84,7 +84,7 @@ impl Shared {
             changed: Changed::new(),
             places,
             came: AtomicU32::new(0),
-            stretches: UnsafeCell::new(stretches),
+            order: UnsafeCell::new(order),
             bytes: AtomicU64::new(0),
             rows: AtomicU64::new(0),
         }
@@ -113,9 +113,9 @@ impl Shared {
         let stream = rows.stream();
         let place = rows.reader().place_behind().filter(|_| stream.has_chunks() && self.file != Identity::default());
         if let Some(place) = place {
-            let stretches = Stretches::new(Grid::of_scan(place.offset, self.file.size), place);
+            let order = ChunkOrder::new(Grid::of_scan(place.offset, self.file.size), place);
             // SAFETY: this process has set the state to OPENING.
-            unsafe { (*self.stretches.get()).write(stretches) };
+            unsafe { (*self.order.get()).write(order) };
         }
         self.become_state(if place.is_some() { OPEN } else { ALONE });
         place.is_some()
@@ -123,20 +123,20 @@ impl Shared {
 
     /// The shared states of the files.
     fn states(&self) -> *const FileState {
-        // SAFETY: they follow the struct if there are files.
+        // SAFETY: the states follow the struct if there are files.
         unsafe { std::ptr::from_ref(self).add(1).cast() }
     }
 
     /// The chunks, once the state is [`OPEN`].
-    fn stretches(&self) -> Option<&Stretches> {
+    fn order(&self) -> Option<&ChunkOrder> {
         // SAFETY: written before the state was set.
-        (self.state.load(SeqCst) == OPEN).then(|| unsafe { (*self.stretches.get()).assume_init_ref() })
+        (self.state.load(SeqCst) == OPEN).then(|| unsafe { (*self.order.get()).assume_init_ref() })
     }
 }
 
 /// The next step of a process.
 #[derive(Debug)]
-enum Step {
+enum ScanStep {
     Arrive,
     /// Reads the file from its start, up to the first row.
     First,
@@ -150,28 +150,28 @@ enum Step {
 
 /// A process's part in a parallel scan.
 #[derive(Debug)]
-pub struct Part {
+pub struct Participant {
     /// Valid until the leader's workers have ended; then null.
     shared: *const Shared,
     /// A callback announces the end of the shared memory.
-    told: bool,
+    announces_end: bool,
     /// 0 for the leader.
     number: usize,
-    step: Step,
+    step: ScanStep,
     /// Bytes and rows that were reported to the leader.
     reported: (u64, u64),
 }
 
-impl Part {
-    pub(super) fn new(shared: *const Shared, number: usize, told: bool) -> Part {
-        Part { shared, told, number, step: Step::Arrive, reported: (0, 0) }
+impl Participant {
+    pub(super) fn new(shared: *const Shared, number: usize, announces_end: bool) -> Participant {
+        Participant { shared, announces_end, number, step: ScanStep::Arrive, reported: (0, 0) }
     }
 
     /// Goes to this process's next record; false at the end. `skip` counts the file's records that are still to be left
     /// out: by the first process, for all. Guarded.
     #[inline]
     pub fn advance(&mut self, rows: &mut Rows, skip: &mut u64) -> Result<bool> {
-        if let Step::Chunks(_) = &self.step
+        if let ScanStep::Chunks(_) = &self.step
             && rows.advance()?
         {
             return Ok(true);
@@ -184,44 +184,44 @@ impl Part {
         let Some(shared) = (unsafe { self.shared.as_ref() }) else { return Ok(false) };
         loop {
             match &mut self.step {
-                Step::Arrive if !shared.admits(self.number) => self.step = Step::Over,
-                Step::Arrive => {
+                ScanStep::Arrive if !shared.admits(self.number) => self.step = ScanStep::Over,
+                ScanStep::Arrive => {
                     let state = shared.arrive();
                     self.step = match state {
-                        OPENING => Step::First,
-                        OPEN => Step::Join(true),
-                        _ => Step::Over,
+                        OPENING => ScanStep::First,
+                        OPEN => ScanStep::Join(true),
+                        _ => ScanStep::Over,
                     };
                     if state != OPENING {
                         *skip = 0;
                     }
                 }
-                Step::First => {
+                ScanStep::First => {
                     if !rows.advance()? {
                         shared.become_state(ALONE);
-                        self.step = Step::Over;
+                        self.step = ScanStep::Over;
                     } else if *skip == 0 {
-                        self.step = if shared.open(rows) { Step::Join(false) } else { Step::Alone };
+                        self.step = if shared.open(rows) { ScanStep::Join(false) } else { ScanStep::Alone };
                         return Ok(true);
                     } else {
                         return Ok(true);
                     }
                 }
-                Step::Alone => return rows.advance(),
-                Step::Join(_) if shared.files > 0 => {
+                ScanStep::Alone => return rows.advance(),
+                ScanStep::Join(_) if shared.files > 0 => {
                     let states = shared.states();
                     let Some(list) = rows.stream().files().cloned() else {
                         return Err(changed(rows.stream().source().name()));
                     };
-                    rows.stream_mut().wait_for_turns();
+                    rows.stream_mut().let_caller_switch();
                     rows.end_stream();
-                    self.step = Step::Chunks(Chunks::Listed(Box::new(Listed::new(&list, states, false))));
+                    self.step = ScanStep::Chunks(Chunks::Listed(Box::new(Listed::new(&list, states, false))));
                 }
-                Step::Join(is_new) => {
+                ScanStep::Join(is_new) => {
                     if *is_new {
                         rows.take_names()?;
                     }
-                    let place = shared.stretches().map(|s| pg_bulk_format::reader::Place {
+                    let place = shared.order().map(|s| pg_bulk_format::reader::RecordStart {
                         eol: s.eol(),
                         offset: s.grid.base,
                         lines: 0,
@@ -230,22 +230,22 @@ impl Part {
                         return Err(changed(rows.stream().source().name()));
                     };
                     rows.end_stream();
-                    self.step = Step::Chunks(Chunks::Shared { cutter: Box::new(cutter), number: 0 });
+                    self.step = ScanStep::Chunks(Chunks::Shared { cutter: Box::new(cutter), ticket: 0 });
                 }
-                Step::Chunks(chunks) => {
-                    let Some(stretches) = shared.stretches() else { return Ok(false) };
+                ScanStep::Chunks(chunks) => {
+                    let Some(order) = shared.order() else { return Ok(false) };
                     point!("scan.chunk");
                     pgrx::check_for_interrupts!();
                     let mut stages = Stages::default();
-                    if !chunks.next(rows, stretches, self.number, &mut stages, |_| Ok(()), |_, _| ())? {
-                        self.step = Step::Over;
+                    if !chunks.next(rows, order, self.number, &mut stages, |_| Ok(()), |_, _| ())? {
+                        self.step = ScanStep::Over;
                     }
                     self.report(rows);
-                    if matches!(self.step, Step::Chunks(_)) && rows.advance()? {
+                    if matches!(self.step, ScanStep::Chunks(_)) && rows.advance()? {
                         return Ok(true);
                     }
                 }
-                Step::Over => return Ok(false),
+                ScanStep::Over => return Ok(false),
             }
         }
     }
@@ -258,7 +258,7 @@ impl Part {
     /// Do the reader's next records belong to this process?
     #[inline]
     pub fn goes_on(&self) -> bool {
-        matches!(self.step, Step::Chunks(_) | Step::Alone)
+        matches!(self.step, ScanStep::Chunks(_) | ScanStep::Alone)
     }
 
     /// Bytes and rows of the workers, as known to the leader.
@@ -283,13 +283,13 @@ impl Part {
 
     /// Reads the file again from its start.
     pub fn again(&mut self) {
-        self.step = Step::Arrive;
+        self.step = ScanStep::Arrive;
     }
 
     /// Ends the part: no more rows are requested, and the shared memory will be released.
     pub fn end(&mut self) {
-        self.step = Step::Over;
-        if !self.told {
+        self.step = ScanStep::Over;
+        if !self.announces_end {
             self.shared = std::ptr::null();
         }
     }

@@ -6,11 +6,11 @@ use std::time::Instant;
 use pg_bulk_format::btree::entry::Tid;
 use pgrx::{PgSqlErrorCode as Code, pg_guard};
 
-use super::{Settling, Table, Written, left_beside};
+use super::{Finalization, Written, WrittenTable, left_beside};
 use crate::error::{Error, OrRaise};
 use crate::load::direct::index_keys::{self, Clash, Collector, Help, Sources};
-use crate::load::direct::suspects::Group;
-use crate::load::direct::way::Way;
+use crate::load::direct::key_conflicts::Group;
+use crate::load::direct::strategy::IndexStrategy;
 use crate::load::duplicate::Keep;
 use crate::load::report::Why;
 use crate::pg::holder;
@@ -19,32 +19,32 @@ use crate::pg::removal::row_of;
 /// Builds the indexes whose keys were collected.
 ///
 /// # Safety
-/// See [`tell`]; the table was made by [`look`]. The indexes are closed.
+/// See [`finalize_relation`]; the table was made by [`look`]. The indexes are closed.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn build(
-    settling: *const Settling,
+    finalization: *const Finalization,
     written: *mut Written,
-    table: *mut Table,
+    table: *mut WrittenTable,
     survives: bool,
 ) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
         // Keys of other relations are in memory, too.
-        let relations = &(*settling).relations;
+        let relations = &(*finalization).relations;
         let others = relations.iter().filter(|other| !std::ptr::eq(*other, written));
         let held_by_others: usize = others.flat_map(|other| &other.collectors).map(Collector::held).sum();
-        let (settling, written, table) = (&*settling, &mut *written, &mut *table);
-        let (files, workers, rows, start) = (settling.files, settling.workers, written.rows, written.start);
+        let (finalization, written, table) = (&*finalization, &mut *written, &mut *table);
+        let (files, workers, rows, start) = (finalization.files, finalization.workers, written.rows, written.start);
         let mut elsewhere: Vec<Tid> = written.elsewhere.iter().map(index_keys::tid_of).collect();
         elsewhere.sort_unstable();
         let elsewhere = &*elsewhere;
-        let offender = &raw mut (*settling.leader).offender;
-        let suspects = &mut table.suspects;
+        let violating_row = &raw mut (*finalization.leader).violating_row;
+        let conflicts = &mut table.conflicts;
         let (relation, keep, arbiter) = (table.new.relation, table.indexes.keep(), table.indexes.arbiter());
         for (number, index) in table.indexes.list.iter_mut().enumerate() {
-            let merge = index.way == Way::Merged;
+            let merge = index.strategy == IndexStrategy::Merge;
             // Without a merge, collected keys are the whole index only if the table was empty.
-            if !merge && (index.way != Way::Rebuilt || start > 0) {
+            if !merge && (index.strategy != IndexStrategy::Rebuild || start > 0) {
                 continue;
             }
             let beside = written.collectors.iter().filter(|collector| collector.index != index.oid);
@@ -56,19 +56,19 @@ pub(super) unsafe extern "C-unwind" fn build(
             let began = Instant::now();
             let done = Cell::new(Help::default());
             let help = (!survives).then_some(&done);
-            let builders = settling.builders;
+            let builders = finalization.builders;
             let sources = Sources { files, workers, builders, memory, rows, merge, start, elsewhere, help };
             let mut group = Group::NONE;
             let replaces = keep == Keep::New && arbiter == Some(number);
-            let mut judge = |clash: Clash<'_>, row: Tid| {
+            let mut may_stay = |clash: Clash<'_>, row: Tid| {
                 let place = |tid: Tid| row_of(tid.to_u64());
                 if !survives {
-                    (*offender).row = Some(place(row));
-                    (*offender).other = None;
+                    (*violating_row).row = Some(place(row));
+                    (*violating_row).other = None;
                     match clash {
-                        Clash::Twin { before, .. } => (*offender).other = Some(place(before)),
+                        Clash::Twin { before, .. } => (*violating_row).other = Some(place(before)),
                         Clash::Takes { rows, .. } => {
-                            (*offender).row = rows.iter().find(|&&row| sources.is_new(row)).map(|&row| place(row));
+                            (*violating_row).row = rows.iter().find(|&&row| sources.is_new(row)).map(|&row| place(row));
                         }
                         Clash::Taken { .. } => (),
                     }
@@ -86,33 +86,33 @@ pub(super) unsafe extern "C-unwind" fn build(
                 match clash {
                     Clash::Taken { by, begins } => {
                         let known = if begins { Group::NONE } else { group };
-                        group = suspects.taken(number, &place(row), &by, known);
+                        group = conflicts.taken(number, &place(row), &by, known);
                     }
                     Clash::Twin { before, begins } => {
                         let known = if begins { Group::NONE } else { group };
-                        group = suspects.twin(number, &place(before), known, &place(row));
+                        group = conflicts.twin(number, &place(before), known, &place(row));
                     }
                     Clash::Takes { by, rows, begins } => {
                         group = if begins { Group::NONE } else { group };
                         for &row in rows.iter().filter(|&&row| sources.is_new(row)) {
-                            group = suspects.taken(number, &place(row), &by, group);
+                            group = conflicts.taken(number, &place(row), &by, group);
                         }
                     }
                 }
                 true
             };
-            let built = index_keys::build(table.new.relation, collector, sources, &mut judge).or_raise();
-            index.way = match (built, merge) {
-                (true, true) => Way::Merged,
-                (true, false) => Way::Built,
-                (false, _) => Way::Rebuilt,
+            let built = index_keys::build(table.new.relation, collector, sources, &mut may_stay).or_raise();
+            index.strategy = match (built, merge) {
+                (true, true) => IndexStrategy::Merge,
+                (true, false) => IndexStrategy::Build,
+                (false, _) => IndexStrategy::Rebuild,
             };
             if merge && !built {
                 index.why = Why::Keys;
             }
             let Help { workers: helped, cpu } = done.get();
             index.workers = helped;
-            (*settling.leader).counts.others.add(cpu);
+            (*finalization.leader).counts.others.add(cpu);
             index.took += began.elapsed();
         }
     }

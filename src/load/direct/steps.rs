@@ -19,12 +19,12 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::failed::{blame, fail};
 use super::executor::{self, Executor};
-use super::key_check::judge::judge;
+use super::finalize::{self, Finalization, Written};
+use super::key_check::decide::decide;
 use super::leader::Leader;
 use super::leader::reading::workers_for;
 use super::process::Beginning;
 use super::row_loop;
-use super::settle::{self, Settling, Written};
 use super::statement::inserted_by;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::Load;
@@ -46,7 +46,7 @@ use crate::pg::unguarded::{self, Opaque};
 pub unsafe fn load(load: *mut Load) {
     // SAFETY: this function's contract covers the load; the leader lives as long as it.
     unsafe {
-        let mut call = Call { load, leader: std::ptr::null_mut() };
+        let mut call = LoadCall { load, leader: std::ptr::null_mut() };
         let mut original = Original::new();
         let mut context = pg_sys::ErrorContextCallback::default();
         Original::push(&raw mut original, &raw mut context);
@@ -62,7 +62,7 @@ pub unsafe fn load(load: *mut Load) {
     }
 }
 
-struct Call {
+struct LoadCall {
     load: *mut Load,
     /// Null until the leader is made.
     leader: *mut Leader,
@@ -73,7 +73,7 @@ struct Call {
 unsafe extern "C-unwind" fn all(call: Opaque) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
-        let call = call.cast::<Call>();
+        let call = call.cast::<LoadCall>();
         let load = (*call).load;
         let mut executor = std::mem::MaybeUninit::<Executor>::uninit();
         point_plain!("load.begin");
@@ -81,18 +81,18 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         // Statement triggers may change the table and its partitions, so they fire before the load reads the state of
         // either.
         if !(*load).is_dry {
-            settle::before_rows(executor.assume_init());
+            finalize::before_rows(executor.assume_init());
         }
         let leader = prepare(load, executor.as_ptr());
         (*call).leader = leader;
         work(leader.cast());
-        let settling = close_heaps(leader, load);
+        let finalization = close_heaps(leader, load);
         if (*load).is_dry {
-            judge(leader);
+            decide(leader);
         } else {
-            settle::after_rows(settling);
+            finalize::after_rows(finalization);
         }
-        finish(leader, settling, load);
+        finish(leader, finalization, load);
     }
 }
 
@@ -234,27 +234,27 @@ unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
 /// # Safety
 /// A valid leader and its load.
 #[pg_guard]
-unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Settling {
+unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Finalization {
     // SAFETY: this function's contract covers both arguments. The state is dropped with the memory context.
     unsafe {
         let options = &(*load).options;
-        let settling = (*leader).close_heaps(options.indexes).or_raise();
+        let finalization = (*leader).close_heaps(options.indexes).or_raise();
         // The number of workers does not depend on the number of new rows: they build the indexes of whole tables.
-        let settling = settling.with_helpers(workers_for(options.workers, u64::MAX));
-        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(settling)
+        let finalization = finalization.with_helpers(workers_for(options.workers, u64::MAX));
+        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(finalization)
     }
 }
 
 /// # Safety
 /// The leader, its state of finalizing, and its load are valid.
 #[pg_guard]
-unsafe extern "C-unwind" fn finish(leader: *mut Leader, settling: *mut Settling, load: *mut Load) {
+unsafe extern "C-unwind" fn finish(leader: *mut Leader, finalization: *mut Finalization, load: *mut Load) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
         if let Some(statement) = (*load).statement {
             statement.add_triggers(&(*leader).process.executor);
         }
-        (*leader).finish(&mut *settling, &mut (*load).counts).or_raise();
+        (*leader).finish(&mut *finalization, &mut (*load).counts).or_raise();
     }
 }
 
@@ -263,20 +263,20 @@ impl Leader {
     /// does this, because a worker's transaction always ends well.
     fn count_rows(&mut self) {
         // The handler of a later error calls this again, and rows are counted once.
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.is_counted, true) {
             return;
         }
         for (index, (oid, _)) in self.spec.traits.iter().enumerate() {
-            settle::count_rows(*oid, self.total(index) - self.process.counted_rows_of(index));
+            finalize::count_rows(*oid, self.total(index) - self.process.counted_rows_of(index));
         }
     }
 
     /// Closes the heaps after the last row, and returns the state for finalizing the load.
-    fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Settling> {
+    fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Finalization> {
         let leader = &raw mut *self;
         let disturbed = self.held.is_disturbed(|index| self.process.counted_rows_of(index))?;
         self.count_rows();
-        self.process.origins.settle();
+        self.process.origins.sort_anchors();
         let mut collectors = Vec::with_capacity(self.spec.traits.len());
         for index in 0..self.spec.traits.len() {
             collectors.push(if self.total(index) > 0 { self.process.take_collectors(index)? } else { Vec::new() });
@@ -304,13 +304,13 @@ impl Leader {
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
         let (files, workers, builders) = (self.process.plan.files, self.workers, self.builders);
         let (executor, stamp, phases) = (self.process.executor, self.process.stamp, self.process.phases);
-        Ok(Settling::new(executor, stamp, relations, indexes, phases, leader).with_files(files, workers, builders))
+        Ok(Finalization::new(executor, stamp, relations, indexes, phases, leader).with_files(files, workers, builders))
     }
 
     /// Closes the load's files and state, and returns its counts. Outside of parallel mode.
-    fn finish(&mut self, settling: &mut Settling, counts: &mut Counts) -> Result<()> {
+    fn finish(&mut self, finalization: &mut Finalization, counts: &mut Counts) -> Result<()> {
         self.process.rows.close()?;
-        settling.close_files();
+        finalization.close_files();
         self.held.close();
         executor::tear_down(&self.process.executor);
         if let Some(files) = self.process.plan.files.take() {
@@ -331,10 +331,10 @@ impl Leader {
         let notes = std::mem::take(&mut counts.notes);
         *counts = std::mem::take(&mut self.counts);
         counts.workers = self.workers;
-        counts.indexes = std::mem::take(&mut settling.indexes);
+        counts.indexes = std::mem::take(&mut finalization.indexes);
         counts.notes.extend(notes);
         counts.notes.append(&mut self.notes);
-        counts.notes.append(&mut settling.notes);
+        counts.notes.append(&mut finalization.notes);
         Ok(())
     }
 }

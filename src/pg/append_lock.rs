@@ -14,26 +14,26 @@ use pgrx::pg_sys;
 /// The append lock, in shared memory.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Baton {
+pub struct AppendLock {
     held: AtomicU32,
     passed: pg_sys::ConditionVariable,
 }
 
 /// The append lock is held by this process, until this guard is dropped.
 #[derive(Debug)]
-pub struct Held<'a> {
-    baton: &'a Baton,
+pub struct AppendLockGuard<'a> {
+    lock: &'a AppendLock,
     /// Another process held the lock when this one asked for it.
     pub waited: bool,
 }
 
-impl Baton {
+impl AppendLock {
     /// Creates a free append lock. Guarded.
-    pub fn new() -> Baton {
-        let mut baton = Baton { held: AtomicU32::new(0), passed: pg_sys::ConditionVariable::default() };
+    pub fn new() -> AppendLock {
+        let mut lock = AppendLock { held: AtomicU32::new(0), passed: pg_sys::ConditionVariable::default() };
         // SAFETY: a valid condition variable without waiters.
-        unsafe { pg_sys::ConditionVariableInit(&raw mut baton.passed) };
-        baton
+        unsafe { pg_sys::ConditionVariableInit(&raw mut lock.passed) };
+        lock
     }
 
     fn passed(&self) -> *mut pg_sys::ConditionVariable {
@@ -47,7 +47,7 @@ impl Baton {
     }
 
     /// Waits for the append lock and takes it. Guarded, and interruptible.
-    pub fn take(&self) -> Held<'_> {
+    pub fn take(&self) -> AppendLockGuard<'_> {
         let take = || self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         let waited = !take();
         if waited {
@@ -60,14 +60,14 @@ impl Baton {
                 pg_sys::ConditionVariableCancelSleep();
             }
         }
-        Held { baton: self, waited }
+        AppendLockGuard { lock: self, waited }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for AppendLockGuard<'_> {
     fn drop(&mut self) {
-        self.baton.held.store(0, Ordering::Release);
+        self.lock.held.store(0, Ordering::Release);
         // SAFETY: as in `take`; raises nothing.
-        unsafe { pg_sys::ConditionVariableSignal(self.baton.passed()) };
+        unsafe { pg_sys::ConditionVariableSignal(self.lock.passed()) };
     }
 }

@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 /// The row whose key is being inserted.
 #[derive(Debug, Default)]
-pub struct Offender {
+pub struct ViolatingRow {
     /// Index of its relation among the load's relations.
     pub relation: usize,
     pub row: Option<pg_sys::ItemPointerData>,

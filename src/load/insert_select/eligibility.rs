@@ -16,7 +16,7 @@ use pgrx::{PgList, pg_sys};
 use super::expression::{asks_for_last_id, of_expression, takes_ids};
 use super::insertion::{DEFAULT, EXPRESSION, Insertion, Reach};
 use super::joins::{self, Joins};
-use super::parts::{self, Above, Part};
+use super::parts::{self, Above, ForeignInput};
 use super::translate::to_row;
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
@@ -41,7 +41,7 @@ pub fn no<T>(why: &str) -> Answer<T> {
 ///
 /// # Safety
 /// The planner's structures, while it makes paths for an INSERT.
-pub unsafe fn judge(
+pub unsafe fn check(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::ModifyTablePath,
@@ -59,7 +59,7 @@ pub unsafe fn judge(
         let parts = of_source(root, input, path)?;
         let mut insertions = Vec::with_capacity(parts.len());
         for part in &parts {
-            let Part { foreign, place, .. } = *part;
+            let ForeignInput { foreign, place, .. } = *part;
             let columns = of_columns(part.targets, target, Some((place, foreign)))?;
             of_expression(part.quals.cast(), place, foreign)?;
             insertions.push(Insertion {
@@ -89,7 +89,7 @@ pub unsafe fn judge(
 /// Checks an INSERT whose rows of one foreign table are joined with other tables. Guarded.
 ///
 /// # Safety
-/// As [`judge`]; the target.
+/// As [`check`]; the target.
 unsafe fn of_join(
     root: *mut pg_sys::PlannerInfo,
     path: *mut pg_sys::ModifyTablePath,
@@ -97,7 +97,7 @@ unsafe fn of_join(
 ) -> Answer<Vec<Insertion>> {
     // SAFETY: this function's contract covers the structures.
     unsafe {
-        let Joins { foreign, place, reach } = joins::judge(root, (*path).subpath, target)?;
+        let Joins { foreign, place, reach } = joins::check(root, (*path).subpath, target)?;
         let columns = of_columns((*root).processed_tlist, target, None)?;
         let reach = match joins::of_expressions(root, &columns)? {
             Reach::Everywhere => reach,
@@ -114,7 +114,7 @@ unsafe fn of_join(
 ///
 /// # Safety
 /// Parts that were checked, and their insertions.
-unsafe fn of_defaults(parts: &[Part], insertions: &mut [Insertion]) -> Answer<()> {
+unsafe fn of_defaults(parts: &[ForeignInput], insertions: &mut [Insertion]) -> Answer<()> {
     let attributes = insertions.first().map_or(0, |insertion| insertion.columns.len());
     for i in 0..attributes {
         let is_default = |insertion: &Insertion| insertion.columns.get(i) == Some(&DEFAULT);
@@ -135,7 +135,7 @@ unsafe fn of_defaults(parts: &[Part], insertions: &mut [Insertion]) -> Answer<()
 }
 
 /// # Safety
-/// As [`judge`].
+/// As [`check`].
 unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::ModifyTablePath) -> Answer<()> {
     // SAFETY: this function's contract covers the structures.
     unsafe {
@@ -167,7 +167,7 @@ unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Modify
 /// Checks that a query or a subquery only reads rows. Guarded.
 ///
 /// # Safety
-/// As [`judge`].
+/// As [`check`].
 pub unsafe fn of_select(root: *mut pg_sys::PlannerInfo) -> Answer<()> {
     // SAFETY: this function's contract covers the structures.
     unsafe {
@@ -208,12 +208,12 @@ pub unsafe fn of_select(root: *mut pg_sys::PlannerInfo) -> Answer<()> {
 /// The foreign tables that the rows come from, one after the other. Guarded.
 ///
 /// # Safety
-/// As [`judge`].
+/// As [`check`].
 unsafe fn of_source(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::ModifyTablePath,
-) -> Answer<Vec<Part>> {
+) -> Answer<Vec<ForeignInput>> {
     // SAFETY: this function's contract covers the structures.
     unsafe {
         let is_base = (*input).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
@@ -281,7 +281,7 @@ unsafe fn of_columns(
         }
         pg_sys::table_close(relation, NO_LOCK);
         answer?;
-        if sequences.have_turns() {
+        if sequences.are_shared() {
             return no("Two columns take turns at the ids of a sequence.");
         }
         if columns.iter().all(|&number| number == DEFAULT) {
@@ -311,7 +311,7 @@ impl Sequences {
 
     /// Do several columns take ids from one sequence? A load takes ids for many rows of one column at a time; core
     /// alternates between the columns.
-    pub fn have_turns(&self) -> bool {
+    pub fn are_shared(&self) -> bool {
         let has_twin = |(i, sequence): (usize, &Option<pg_sys::Oid>)| {
             let mut others = self.0.iter().enumerate().filter(|(j, _)| *j != i);
             others.any(|(_, other)| sequence.is_none() || other.is_none() || other == sequence)
@@ -453,7 +453,7 @@ unsafe fn of_target(insertion: &Insertion, leaves: bool) -> Answer<()> {
         }
         found.extend(volatile::obstacles(relation, Some(&mapping), std::ptr::null_mut()));
         if obstacle::has_before_statement(relation) {
-            // It may change the settings that fields are read by, and the foreign table.
+            // The trigger may change settings that affect how fields are read, and the foreign table.
             found.push("The table has a BEFORE statement trigger.".into());
         }
         let form = (*relation).rd_rel;

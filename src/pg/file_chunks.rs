@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A chunk is a whole file, which a process reads from start to end, or a part of a large one. Chunks are assigned and
-//! cut in order like those of a single file ([`super::stretches`]). So the first error and the order of ids are the
+//! cut in order like those of a single file ([`super::chunk_order`]). So the first error and the order of ids are the
 //! same as if one process read file after file. A process opens a file when it gets its first chunk of it.
 //!
 //! Only the start of a large file shows its line ends and the beginning of its first record. The process with the first
@@ -26,16 +26,16 @@ use pg_bulk_format::binary;
 use pg_bulk_format::chunk::{Cutter, Edge};
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::line::LINE_LIMIT;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 use pg_bulk_format::walk::Walk;
 
 use super::chunk::changed;
+use super::chunk_order::{ChunkOrder, Grid, eol_number, eol_of_number};
 use super::files::FileList;
 use super::points::point;
 use super::row::Rows;
 use super::stages::{Stage, Stages};
 use super::stream::Advance;
-use super::stretches::{Grid, Stretches, eol_number, eol_of_number};
 use crate::error::Result;
 
 /// The beginning of a large file's first record is not known yet.
@@ -43,7 +43,7 @@ const UNKNOWN: u64 = u64::MAX;
 /// One process reads the whole file, or the file has no record.
 const ONE_READS: u64 = u64::MAX - 1;
 /// Bytes in which line ends are counted at a time.
-const PIECE: u64 = 256 << 10;
+const COUNTED_AT_ONCE: u64 = 256 << 10;
 
 /// State of a file that processes share.
 #[derive(Debug)]
@@ -69,12 +69,12 @@ impl FileState {
         }
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> RecordStart {
         let (offset, lines) = (self.base.load(SeqCst), self.lines.load(SeqCst));
-        Place { eol: eol_of_number(self.eol.load(SeqCst)), offset, lines }
+        RecordStart { eol: eol_of_number(self.eol.load(SeqCst)), offset, lines }
     }
 
-    fn begin_at(&self, place: Place) {
+    fn begin_at(&self, place: RecordStart) {
         self.eol.store(eol_number(place.eol), SeqCst);
         self.lines.store(place.lines, SeqCst);
         self.base.store(place.offset, SeqCst);
@@ -83,15 +83,15 @@ impl FileState {
 
 /// Numbers of the chunks of all files.
 #[derive(Debug)]
-pub struct Units {
+pub struct FileChunks {
     /// The first chunk of each file, followed by the total number of chunks.
     first: Vec<u64>,
     /// Length of a chunk of a large file.
     len: u64,
 }
 
-impl Units {
-    pub fn of(list: &FileList) -> Units {
+impl FileChunks {
+    pub fn of(list: &FileList) -> FileChunks {
         let len = Grid::from(0, 0).len;
         let mut first = vec![0];
         let mut count = 0;
@@ -99,7 +99,7 @@ impl Units {
             count += if file.splits { file.identity.size.div_ceil(len).max(1) } else { 1 };
             first.push(count);
         }
-        Units { first, len }
+        FileChunks { first, len }
     }
 
     /// Is a file of this size divided into chunks?
@@ -117,23 +117,23 @@ impl Units {
     }
 
     /// The file of a chunk, the chunk's index in that file, and the number of the file's chunks.
-    fn part(&self, unit: u64) -> (usize, u64, u64) {
-        let file = self.first.partition_point(|first| *first <= unit).saturating_sub(1);
+    fn part(&self, ticket: u64) -> (usize, u64, u64) {
+        let file = self.first.partition_point(|first| *first <= ticket).saturating_sub(1);
         let first = self.first.get(file).copied().unwrap_or(0);
         let next = self.first.get(file + 1).copied().unwrap_or(first + 1);
-        (file, unit - first, next - first)
+        (file, ticket - first, next - first)
     }
 
     /// The file of a chunk.
-    pub fn file_of(&self, unit: u64) -> usize {
-        self.part(unit).0
+    pub fn file_of(&self, ticket: u64) -> usize {
+        self.part(ticket).0
     }
 }
 
 /// State of one process that works on the chunks of a list.
 #[derive(Debug)]
 pub struct Listed {
-    units: Units,
+    chunks: FileChunks,
     /// One for each file.
     states: *const FileState,
     /// Rows need ids of a sequence.
@@ -141,11 +141,11 @@ pub struct Listed {
     /// The large file that is open.
     open: Option<(usize, Box<Cutter>)>,
     /// The current chunk.
-    pub number: u64,
+    pub ticket: u64,
 }
 
 /// Result of the start of a chunk.
-enum Step {
+enum ChunkStart {
     /// The chunk has records.
     Records,
     /// The chunk has no records.
@@ -157,11 +157,11 @@ enum Step {
 impl Listed {
     /// `states` are in shared memory, and outlive all processes that work.
     pub fn new(list: &FileList, states: *const FileState, takes_ids: bool) -> Listed {
-        Listed { units: Units::of(list), states, takes_ids, open: None, number: 0 }
+        Listed { chunks: FileChunks::of(list), states, takes_ids, open: None, ticket: 0 }
     }
 
-    pub fn units(&self) -> &Units {
-        &self.units
+    pub fn chunks(&self) -> &FileChunks {
+        &self.chunks
     }
 
     fn state(&self, file: usize) -> &FileState {
@@ -173,26 +173,26 @@ impl Listed {
     pub fn next(
         &mut self,
         rows: &mut Rows,
-        shared: &Stretches,
+        shared: &ChunkOrder,
         process: usize,
         stages: &mut Stages,
         mut reserve: impl FnMut(u64) -> Result<()>,
-        mark: impl Fn(u64, Place),
+        mark: impl Fn(u64, RecordStart),
     ) -> Result<bool> {
         loop {
-            let Some(unit) = shared.claim(process) else { return Ok(false) };
-            self.number = unit;
+            let Some(ticket) = shared.claim(process) else { return Ok(false) };
+            self.ticket = ticket;
             point!("chunk.claimed");
-            let (file, part, parts) = self.units.part(unit);
+            let (file, part, parts) = self.chunks.part(ticket);
             let step = if parts == 1 {
                 self.begin_file(file, rows, shared, stages, &mut reserve, &mark)?
             } else {
                 self.begin_part(file, part, rows, shared, stages, &mut reserve, &mark)?
             };
             match step {
-                Step::Records => return Ok(true),
-                Step::Empty => (),
-                Step::Over => {
+                ChunkStart::Records => return Ok(true),
+                ChunkStart::Empty => (),
+                ChunkStart::Over => {
                     shared.rest(process);
                     return Ok(false);
                 }
@@ -205,23 +205,23 @@ impl Listed {
         &mut self,
         file: usize,
         rows: &mut Rows,
-        shared: &Stretches,
+        shared: &ChunkOrder,
         stages: &mut Stages,
         reserve: &mut impl FnMut(u64) -> Result<()>,
-        mark: &impl Fn(u64, Place),
-    ) -> Result<Step> {
+        mark: &impl Fn(u64, RecordStart),
+    ) -> Result<ChunkStart> {
         self.open = None;
         let mut watch = stages.watch();
-        rows.turn_to(file)?;
+        rows.switch_to_file(file)?;
         let most = if self.takes_ids { most_records(rows, 0)? } else { 0 };
         point!("unit.counted");
         stages.lap(&mut watch, Stage::Read);
-        let Some(edge) = shared.wait_turn(self.number) else { return Ok(Step::Over) };
-        stages.lap(&mut watch, Stage::Turn);
-        mark(self.number, Place { eol: Eol::Nl, offset: 0, lines: 0 });
+        let Some(edge) = shared.wait_to_cut(self.ticket) else { return Ok(ChunkStart::Over) };
+        stages.lap(&mut watch, Stage::WaitToCut);
+        mark(self.ticket, RecordStart { eol: Eol::Nl, offset: 0, lines: 0 });
         reserve(most)?;
-        shared.pass_turn(self.number, edge);
-        Ok(Step::Records)
+        shared.pass_edge(self.ticket, edge);
+        Ok(ChunkStart::Records)
     }
 
     /// Begin a chunk of a large file.
@@ -231,15 +231,15 @@ impl Listed {
         file: usize,
         part: u64,
         rows: &mut Rows,
-        shared: &Stretches,
+        shared: &ChunkOrder,
         stages: &mut Stages,
         reserve: &mut impl FnMut(u64) -> Result<()>,
-        mark: &impl Fn(u64, Place),
-    ) -> Result<Step> {
-        let unit = self.number;
+        mark: &impl Fn(u64, RecordStart),
+    ) -> Result<ChunkStart> {
+        let ticket = self.ticket;
         if part == 0 {
             self.open = None;
-            rows.turn_to(file)?;
+            rows.switch_to_file(file)?;
             let begin = first_record(rows)?;
             let state = self.state(file);
             match begin {
@@ -253,85 +253,85 @@ impl Listed {
         }
         let state = self.state(file);
         let known = shared.wait_for(|| {
-            if shared.is_over(unit) {
+            if shared.is_over(ticket) {
                 return Some(false);
             }
             (state.base.load(SeqCst) != UNKNOWN).then_some(true)
         });
         if !known {
-            return Ok(Step::Over);
+            return Ok(ChunkStart::Over);
         }
         let begin = state.place();
         let size = rows.stream().files().and_then(|list| list.files.get(file)).map_or(0, |file| file.identity.size);
-        let offset = begin.offset.saturating_add(part.saturating_mul(self.units.len));
+        let offset = begin.offset.saturating_add(part.saturating_mul(self.chunks.len));
         if begin.offset == ONE_READS || offset >= size || state.ended.load(SeqCst) != 0 {
             return Ok(self.pass_by(shared));
         }
-        let len = usize::try_from((size - offset).min(self.units.len)).unwrap_or(0);
+        let len = usize::try_from((size - offset).min(self.chunks.len)).unwrap_or(0);
         if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
             if part > 0 {
-                rows.turn_to(file)?;
+                rows.switch_to_file(file)?;
                 rows.take_names()?;
             }
             let Some(cutter) = rows.stream().cutter(begin) else { return Ok(self.pass_by(shared)) };
             self.open = Some((file, Box::new(cutter)));
         }
-        let Some((_, cutter)) = &self.open else { return Ok(Step::Empty) };
+        let Some((_, cutter)) = &self.open else { return Ok(ChunkStart::Empty) };
         let stream = rows.stream_mut();
         stream.shrink(len);
         let mut watch = stages.watch();
-        let mut stretch = stream.read_stretch(offset, len)?;
+        let mut uncut = stream.read_chunk(offset, len)?;
         stages.lap(&mut watch, Stage::Read);
-        let survey = stream.survey(&mut stretch, cutter);
+        let survey = stream.survey(&mut uncut, cutter);
         stages.lap(&mut watch, Stage::Cut);
-        let Some(edge) = shared.wait_turn(unit) else { return Ok(Step::Over) };
-        stages.lap(&mut watch, Stage::Turn);
+        let Some(edge) = shared.wait_to_cut(ticket) else { return Ok(ChunkStart::Over) };
+        stages.lap(&mut watch, Stage::WaitToCut);
         point!("chunk.turn");
         // SAFETY: as in `state`; `self.open` is not part of the state.
         let state = unsafe { &*self.states.add(file) };
         if state.ended.load(SeqCst) != 0 {
-            shared.pass_turn(unit, edge);
-            return Ok(Step::Empty);
+            shared.pass_edge(ticket, edge);
+            return Ok(ChunkStart::Empty);
         }
         let edge = if part == 0 { Edge::at(begin) } else { edge };
         let place = edge.place(begin.eol);
-        mark(unit, place);
-        let cut = cutter.cut(stream.stretch(&stretch), &survey, offset, edge);
+        mark(ticket, place);
+        let cut = cutter.cut(stream.chunk_bytes(&uncut), &survey, offset, edge);
         stages.lap(&mut watch, Stage::Cut);
         let is_last = offset + len as u64 >= size;
         let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
         if cut.suspicious || is_huge || (is_last && !cut.ends_with_record(len)) {
             state.ended.store(1, SeqCst);
             reserve(if self.takes_ids { most_records(rows, place.offset)? } else { 0 })?;
-            shared.pass_turn(unit, edge);
+            shared.pass_edge(ticket, edge);
             rows.stream_mut().resume(place)?;
-            return Ok(Step::Records);
+            return Ok(ChunkStart::Records);
         }
         let end = cut.end.unwrap_or(0);
         reserve(cut.most_records)?;
-        shared.pass_turn(unit, cut.edge);
+        shared.pass_edge(ticket, cut.edge);
         if end == 0 {
-            return Ok(Step::Empty);
+            return Ok(ChunkStart::Empty);
         }
-        rows.stream_mut().begin_chunk(stretch, place, end)?;
-        Ok(Step::Records)
+        rows.stream_mut().begin_chunk(uncut, place, end)?;
+        Ok(ChunkStart::Records)
     }
 
     /// Skip a chunk without records.
-    fn pass_by(&self, shared: &Stretches) -> Step {
-        match shared.wait_turn(self.number) {
+    fn pass_by(&self, shared: &ChunkOrder) -> ChunkStart {
+        match shared.wait_to_cut(self.ticket) {
             Some(edge) => {
-                shared.pass_turn(self.number, edge);
-                Step::Empty
+                shared.pass_edge(self.ticket, edge);
+                ChunkStart::Empty
             }
-            None => Step::Over,
+            None => ChunkStart::Over,
         }
     }
 }
 
 /// The beginning of a file's first record.
 enum Begin {
-    At(Place),
+    At(RecordStart),
     /// The file has no record.
     Nowhere,
     /// The record cannot be read, or nothing shows the line ends.
@@ -350,7 +350,7 @@ fn first_record(rows: &mut Rows) -> Result<Begin> {
             Ok(Advance::Record) => {
                 let offset = rows.reader().record_offset();
                 let eol = rows.reader().place_behind().map(|place| place.eol);
-                return Ok(eol.map_or(Begin::Broken, |eol| Begin::At(Place { eol, offset, lines })));
+                return Ok(eol.map_or(Begin::Broken, |eol| Begin::At(RecordStart { eol, offset, lines })));
             }
             Ok(Advance::End) => return Ok(Begin::Nowhere),
             Err(_) if rows.reader().goes_on() => return Ok(Begin::Broken),
@@ -374,25 +374,25 @@ fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
         source.end_at(size);
         return Ok(size.saturating_sub(begin).div_ceil(length as u64));
     }
-    let mut buffer = vec![0; usize::try_from(size.min(PIECE)).unwrap_or(0)];
+    let mut buffer = vec![0; usize::try_from(size.min(COUNTED_AT_ONCE)).unwrap_or(0)];
     let (mut count, mut ends_in_cr) = (1, false);
     let (mut walk, mut record) = (Walk::at(begin), begin);
     while offset < size {
-        let len = usize::try_from((size - offset).min(PIECE)).unwrap_or(0);
-        let piece = buffer.get_mut(..len).unwrap_or_default();
-        source.read_exactly(piece, offset)?;
+        let len = usize::try_from((size - offset).min(COUNTED_AT_ONCE)).unwrap_or(0);
+        let bytes = buffer.get_mut(..len).unwrap_or_default();
+        source.read_exactly(bytes, offset)?;
         if let Some(fields) = fields {
             if offset == 0 {
-                let Some(first) = binary::first_record(piece) else { break };
+                let Some(first) = binary::first_record(bytes) else { break };
                 (walk, record) = (Walk::at(first), first);
             }
-            let walked = walk.pass(piece, offset, record, fields);
+            let walked = walk.pass(bytes, offset, record, fields);
             (count, record) = (count + walked.records, walked.record);
             if walked.is_odd {
                 break;
             }
         } else {
-            count += line_ends(piece, &mut ends_in_cr);
+            count += line_ends(bytes, &mut ends_in_cr);
         }
         offset += len as u64;
     }
@@ -404,12 +404,12 @@ fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
     Ok(count)
 }
 
-/// Count line ends of any kind in a piece of a file. The previous piece may have ended between CR and LF.
-fn line_ends(piece: &[u8], ends_in_cr: &mut bool) -> u64 {
-    let mut count = memchr::memchr2_iter(b'\n', b'\r', piece).count();
-    count -= memchr::memchr_iter(b'\r', piece).filter(|at| piece.get(at + 1) == Some(&b'\n')).count();
-    count -= usize::from(*ends_in_cr && piece.first() == Some(&b'\n'));
-    *ends_in_cr = piece.last() == Some(&b'\r');
+/// Count line ends of any kind in a block of a file. The previous block may have ended between CR and LF.
+fn line_ends(bytes: &[u8], ends_in_cr: &mut bool) -> u64 {
+    let mut count = memchr::memchr2_iter(b'\n', b'\r', bytes).count();
+    count -= memchr::memchr_iter(b'\r', bytes).filter(|at| bytes.get(at + 1) == Some(&b'\n')).count();
+    count -= usize::from(*ends_in_cr && bytes.first() == Some(&b'\n'));
+    *ends_in_cr = bytes.last() == Some(&b'\r');
     count as u64
 }
 
@@ -419,9 +419,9 @@ mod tests {
 
     #[test]
     fn a_line_end_is_one_however_long() {
-        let count = |pieces: &[&[u8]]| {
+        let count = |blocks: &[&[u8]]| {
             let mut ends_in_cr = false;
-            pieces.iter().map(|piece| line_ends(piece, &mut ends_in_cr)).sum::<u64>()
+            blocks.iter().map(|bytes| line_ends(bytes, &mut ends_in_cr)).sum::<u64>()
         };
         assert_eq!(count(&[b"a\nb\n\n"]), 3);
         assert_eq!(count(&[b"a\r\nb\r\n"]), 2);

@@ -3,22 +3,22 @@
 //! Callers read the rows of all files as if they were one file. But a record ends with its file, whether the last line
 //! has a line end or not. Each file has its own header, byte order mark, line ends, compression and line numbers, and
 //! messages name it. State that depends on the fields of the previous file becomes invalid: the column of each field,
-//! and rows decoded together. A caller that keeps such state checks [`Rows::take_turn`] at the next row.
+//! and rows decoded together. A caller that keeps such state checks [`Rows::take_change`] at the next row.
 
 use super::encoding::invalid_in_server_encoding;
-use super::row::{Attention, Rows, Turn};
+use super::row::{Attention, Rows, RowsChange};
 use super::server_text::to_server;
 use super::source::Location;
 use crate::error::Result;
 
 impl Rows {
     /// Go to the start of a file of the list. Guarded.
-    pub fn turn_to(&mut self, number: usize) -> Result<()> {
+    pub fn switch_to_file(&mut self, number: usize) -> Result<()> {
         pgrx::check_for_interrupts!();
         self.attention = Attention::NONE;
-        let opened = self.stream.turn_to(number);
+        let opened = self.stream.switch_to_file(number);
         self.name_file();
-        self.note_turn(Turn::File);
+        self.note_change(RowsChange::File);
         if opened.is_err() {
             // The error concerns the file, and not the line that was read last.
             self.elsewhere.begin();
@@ -27,17 +27,17 @@ impl Rows {
     }
 
     /// Note a change, which makes state for earlier rows invalid.
-    pub(super) fn note_turn(&mut self, turn: Turn) {
-        if self.turned != Some(Turn::File) {
-            self.turned = Some(turn);
+    pub(super) fn note_change(&mut self, change: RowsChange) {
+        if self.change != Some(RowsChange::File) {
+            self.change = Some(change);
         }
         self.forget_block();
     }
 
     /// Return and clear the change since the last call.
     #[inline]
-    pub fn take_turn(&mut self) -> Option<Turn> {
-        self.turned.take()
+    pub fn take_change(&mut self) -> Option<RowsChange> {
+        self.change.take()
     }
 
     /// Set the name of the open file for messages, and for columns that need it.

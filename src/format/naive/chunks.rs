@@ -5,7 +5,7 @@
 //!                           reader 0    reader 1    reader 0        cut, begin_chunk, or resume and read the rest
 //! ```
 //!
-//! The result of [`in_stretches`] must equal that of [`in_order`]. Chunks behind a record that fails are read, too, as
+//! The result of [`in_chunks`] must equal that of [`in_order`]. Chunks behind a record that fails are read, too, as
 //! other processes would do, and their results are dropped.
 
 use super::{Row, row};
@@ -118,9 +118,9 @@ pub fn in_order(settings: &Settings, data: &[u8]) -> Reading {
     reading
 }
 
-/// Reads the file in chunks. Panics if one of the parts violates its contract.
+/// Reads the file in chunks. Panics if the cutter or a reader violates its contract.
 #[must_use]
-pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
+pub fn in_chunks(plan: &Plan, data: &[u8]) -> Reading {
     let Settings { dialect, level, .. } = &plan.settings;
     let mut reading = Reading::default();
     let mut leader = Reader::new(plan.settings.clone());
@@ -146,13 +146,13 @@ pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
             break;
         }
         let len = plan.len.min(data.len() - offset);
-        let (stretch, known) = (&data[offset..offset + len], (len + LOOKAHEAD).min(data.len() - offset));
+        let (range, known) = (&data[offset..offset + len], (len + LOOKAHEAD).min(data.len() - offset));
         let is_last = offset + len == data.len();
         let reader = &mut readers[number % plan.readers];
         let space = plan.room..plan.room + known;
         reader.chunk_space(space.end).expect("memory")[space].copy_from_slice(&data[offset..offset + known]);
-        let survey = cutter.survey(stretch);
-        let cut = cutter.cut(stretch, &survey, offset as u64, edge);
+        let survey = cutter.survey(range);
+        let cut = cutter.cut(range, &survey, offset as u64, edge);
         let place = edge.place(place.eol);
         let head = offset - usize::try_from(place.offset).expect("a position in memory");
         let mut chunk = Reading::default();

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::dialects::line_end;
 
 #[derive(Debug, Clone, Copy)]
-pub enum Piece {
+pub enum Fragment {
     Bytes(&'static [u8]),
     Quote,
     Escape,
@@ -32,7 +32,7 @@ pub enum Piece {
 }
 
 /// Returns the bytes of `pieces`; edges are counted from the end of `first`.
-pub fn file(d: &Dialect, eol: Eol, first: &[Piece], pieces: &[Piece]) -> Vec<u8> {
+pub fn file(d: &Dialect, eol: Eol, first: &[Fragment], pieces: &[Fragment]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut base = 0;
     for (i, piece) in first.iter().chain(pieces).enumerate() {
@@ -40,22 +40,24 @@ pub fn file(d: &Dialect, eol: Eol, first: &[Piece], pieces: &[Piece]) -> Vec<u8>
             base = out.len();
         }
         match *piece {
-            Piece::Bytes(bytes) => out.extend(bytes),
-            Piece::Quote => out.push(d.quote),
-            Piece::Escape => out.push(if d.is_csv() { d.escape } else { b'\\' }),
-            Piece::Delimiter => out.extend(d.separator.bytes()),
-            Piece::FirstOfDelimiter => out.push(d.delimiter),
-            Piece::Null => out.extend(&d.null),
-            Piece::Eol => out.extend(line_end(eol)),
+            Fragment::Bytes(bytes) => out.extend(bytes),
+            Fragment::Quote => out.push(d.quote),
+            Fragment::Escape => out.push(if d.is_csv() { d.escape } else { b'\\' }),
+            Fragment::Delimiter => out.extend(d.separator.bytes()),
+            Fragment::FirstOfDelimiter => out.push(d.delimiter),
+            Fragment::Null => out.extend(&d.null),
+            Fragment::Eol => out.extend(line_end(eol)),
             // In these dialects, each line end ends a record.
-            Piece::Lines if d.is_literal() => out.extend(b"\"in side"),
-            Piece::Lines if !d.is_csv() => out.extend(b"in\\\n\\\r\\\nside"),
-            Piece::Lines => out.extend([&[d.quote], &b"in"[..], line_end(eol), b"\n\r\r\nside", &[d.quote]].concat()),
-            Piece::Quotes => out.extend([&[d.quote; 3][..], b"q", &[d.quote; 3]].concat()),
-            Piece::Escaped if !d.is_csv() => out.extend(b"\\\\\\x41"),
-            Piece::Escaped => out.extend([d.quote, d.escape, d.quote, d.escape, d.escape, d.quote]),
-            Piece::Backslashes(n) => out.extend(vec![b'\\'; n]),
-            Piece::Edge(before) => {
+            Fragment::Lines if d.is_literal() => out.extend(b"\"in side"),
+            Fragment::Lines if !d.is_csv() => out.extend(b"in\\\n\\\r\\\nside"),
+            Fragment::Lines => {
+                out.extend([&[d.quote], &b"in"[..], line_end(eol), b"\n\r\r\nside", &[d.quote]].concat())
+            }
+            Fragment::Quotes => out.extend([&[d.quote; 3][..], b"q", &[d.quote; 3]].concat()),
+            Fragment::Escaped if !d.is_csv() => out.extend(b"\\\\\\x41"),
+            Fragment::Escaped => out.extend([d.quote, d.escape, d.quote, d.escape, d.escape, d.quote]),
+            Fragment::Backslashes(n) => out.extend(vec![b'\\'; n]),
+            Fragment::Edge(before) => {
                 let gap = (2 * BLOCK - before - (out.len() - base) % BLOCK) % BLOCK;
                 out.extend(vec![b'x'; gap]);
             }
@@ -87,8 +89,8 @@ const BREAKS: &[&[u8]] = &[
 const DATA: &[&[u8]] =
     &[b"a", b"N", b"1", b".", b"\xc3\xa4", "€".as_bytes(), b"\\N", b"e", b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"];
 
-fn piece() -> impl Strategy<Value = Piece> {
-    use Piece::{Backslashes, Bytes, Delimiter, Edge, Eol, Escape, FirstOfDelimiter, Lines, Null, Quote};
+fn piece() -> impl Strategy<Value = Fragment> {
+    use Fragment::{Backslashes, Bytes, Delimiter, Edge, Eol, Escape, FirstOfDelimiter, Lines, Null, Quote};
     prop_oneof![
         6 => prop::sample::select(DATA).prop_map(Bytes),
         7 => Just(Eol),
@@ -105,8 +107,8 @@ fn piece() -> impl Strategy<Value = Piece> {
 }
 
 /// Parts that are unlikely to be errors.
-fn calm() -> impl Strategy<Value = Piece> {
-    use Piece::{Backslashes, Bytes, Delimiter, Edge, Eol, Escaped, FirstOfDelimiter, Lines, Null, Quotes};
+fn calm() -> impl Strategy<Value = Fragment> {
+    use Fragment::{Backslashes, Bytes, Delimiter, Edge, Eol, Escaped, FirstOfDelimiter, Lines, Null, Quotes};
     prop_oneof![
         6 => prop::sample::select(DATA).prop_map(Bytes),
         6 => Just(Eol),
@@ -121,7 +123,7 @@ fn calm() -> impl Strategy<Value = Piece> {
     ]
 }
 
-pub fn body() -> impl Strategy<Value = Vec<Piece>> {
+pub fn body() -> impl Strategy<Value = Vec<Fragment>> {
     let pieces = prop_oneof![
         3 => prop::collection::vec(calm(), 0..100),
         1 => prop::collection::vec(piece(), 0..100),
@@ -129,12 +131,12 @@ pub fn body() -> impl Strategy<Value = Vec<Piece>> {
     // At any position, or before an edge, perhaps on a line of its own.
     let edge = prop_oneof![
         Just(vec![]),
-        (0usize..4).prop_map(|n| vec![Piece::Edge(n)]),
-        (1usize..6).prop_map(|n| vec![Piece::Edge(n), Piece::Eol]),
+        (0usize..4).prop_map(|n| vec![Fragment::Edge(n)]),
+        (1usize..6).prop_map(|n| vec![Fragment::Edge(n), Fragment::Eol]),
     ];
     let wrong = (edge, prop::sample::select(BREAKS), any::<bool>()).prop_map(|(mut edge, bytes, ends)| {
-        edge.push(Piece::Bytes(bytes));
-        edge.extend(ends.then_some(Piece::Eol));
+        edge.push(Fragment::Bytes(bytes));
+        edge.extend(ends.then_some(Fragment::Eol));
         edge
     });
     let breaks = prop::collection::vec((any::<prop::sample::Index>(), wrong), 0..3);
@@ -149,16 +151,16 @@ pub fn body() -> impl Strategy<Value = Vec<Piece>> {
 }
 
 /// A byte order mark, header lines, and the first record.
-pub fn beginning() -> impl Strategy<Value = (u64, Vec<Piece>)> {
+pub fn beginning() -> impl Strategy<Value = (u64, Vec<Fragment>)> {
     let record = prop_oneof![
-        4 => Just(vec![Piece::Bytes(b"1"), Piece::Eol]),
+        4 => Just(vec![Fragment::Bytes(b"1"), Fragment::Eol]),
         1 => prop::collection::vec(calm(), 0..5),
-        1 => Just(vec![Piece::Lines, Piece::Eol]),
+        1 => Just(vec![Fragment::Lines, Fragment::Eol]),
     ];
     (0u64..3, any::<bool>(), record).prop_map(|(headers, bom, record)| {
-        let mut pieces = vec![Piece::Bytes(if bom { b"\xef\xbb\xbf" } else { b"" })];
+        let mut pieces = vec![Fragment::Bytes(if bom { b"\xef\xbb\xbf" } else { b"" })];
         for _ in 0..headers {
-            pieces.extend([Piece::Bytes(b"a"), Piece::Delimiter, Piece::Lines, Piece::Eol]);
+            pieces.extend([Fragment::Bytes(b"a"), Fragment::Delimiter, Fragment::Lines, Fragment::Eol]);
         }
         pieces.extend(record);
         (headers, pieces)

@@ -6,32 +6,32 @@ use super::index_keys::KeyStream;
 
 /// How an index gets the new rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum IndexStrategy {
     /// Not at all: another session is building it, or has left it half built.
     None,
     /// Inserted in the order of keys.
-    Sorted(*mut pg_sys::Tuplesortstate),
+    InsertSorted(*mut pg_sys::Tuplesortstate),
     /// Inserted in the order of keys, which were collected.
-    Keyed(*mut KeyStream),
+    InsertKeys(*mut KeyStream),
     /// Inserted in the order of the heap.
-    RowByRow,
+    InsertRows,
     /// Rebuilt from the whole heap.
-    Rebuilt,
+    Rebuild,
     /// Built from the collected keys.
-    Built,
+    Build,
     /// Merged from the collected keys and the old entries.
-    Merged,
+    Merge,
     /// Inserted row by row in the order of the file, each after a search for conflicts.
-    Careful,
+    InsertChecked,
     /// Inserted row by row, after it is known which rows stay.
-    Late,
+    InsertLate,
     /// Not at all: the index is only searched.
-    Asked,
+    SearchOnly,
 }
 
-impl Way {
+impl IndexStrategy {
     /// Does the index get a new file?
     pub fn makes_file(self) -> bool {
-        matches!(self, Way::Rebuilt | Way::Built | Way::Merged)
+        matches!(self, IndexStrategy::Rebuild | IndexStrategy::Build | IndexStrategy::Merge)
     }
 }

@@ -2,7 +2,7 @@
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::{Settling, Table, check_serializable, close};
+use super::{Finalization, WrittenTable, check_serializable, close};
 use crate::load::direct::executor::Executor;
 use crate::load::direct::orphans::{self, Hunt};
 use crate::load::phase::{Phase, enter};
@@ -12,14 +12,14 @@ use crate::pg::unguarded as c;
 ///
 /// # Safety
 /// See [`after_rows`]; the indexes of all relations contain their rows.
-pub unsafe fn check(settling: *mut Settling) {
+pub unsafe fn check(finalization: *mut Finalization) {
     // SAFETY: as in `after_rows`.
     unsafe {
-        let Executor { estate, .. } = (*settling).executor;
+        let Executor { estate, .. } = (*finalization).executor;
         let caller = pg_sys::CurrentMemoryContext;
-        let (tables, count) = ((*settling).referring.as_ptr(), (*settling).referring.len());
+        let (tables, count) = ((*finalization).referring.as_ptr(), (*finalization).referring.len());
         if count > 0 {
-            enter((*settling).phases, Phase::ForeignKeys);
+            enter((*finalization).phases, Phase::ForeignKeys);
         }
         let mut taken = 0;
         for i in 0..count {
@@ -30,7 +30,7 @@ pub unsafe fn check(settling: *mut Settling) {
                 (*table).new.for_each(slot, || (*table).keys.add(slot, |_| ()));
             }
             if !(*table).keys.check() {
-                taken += hunt(settling, table);
+                taken += hunt(finalization, table);
             }
         }
         // Rows that referred to rows that are deleted now.
@@ -39,8 +39,8 @@ pub unsafe fn check(settling: *mut Settling) {
             for i in 0..count {
                 let table = *tables.add(i);
                 pg_sys::CurrentMemoryContext = (*table).memory;
-                if (*table).keys.refer_to(|oid| (*settling).relations.iter().any(|written| written.oid == oid)) {
-                    taken += hunt(settling, table);
+                if (*table).keys.refer_to(|oid| (*finalization).relations.iter().any(|written| written.oid == oid)) {
+                    taken += hunt(finalization, table);
                 }
             }
         }
@@ -56,7 +56,7 @@ pub unsafe fn check(settling: *mut Settling) {
             }
             check_serializable((*table).new.relation);
             pg_sys::CurrentMemoryContext = caller;
-            close(settling, table);
+            close(finalization, table);
         }
     }
 }
@@ -65,11 +65,12 @@ pub unsafe fn check(settling: *mut Settling) {
 ///
 /// # Safety
 /// See [`check`]; the table is one of its tables.
-unsafe fn hunt(settling: *const Settling, table: *mut Table) -> u64 {
+unsafe fn hunt(finalization: *const Finalization, table: *mut WrittenTable) -> u64 {
     // SAFETY: as in `check`.
     unsafe {
         let (rows, keys) = (&raw const (*table).new, &raw mut (*table).keys);
-        let mut hunt = Hunt::new((*settling).leader, rows, (*table).slot, keys, (*table).number, (*table).share);
+        let mut hunt =
+            Hunt::new((*finalization).leader, rows, (*table).slot, keys, (*table).number, (*table).sort_memory);
         orphans::hunt(&raw mut hunt)
     }
 }
@@ -77,9 +78,9 @@ unsafe fn hunt(settling: *const Settling, table: *mut Table) -> u64 {
 /// Puts a table off until all relations have their rows in their indexes.
 ///
 /// # Safety
-/// See [`super::tell`]; the table was made by [`super::look`]. Its indexes are closed.
+/// See [`super::finalize_relation`]; the table was made by [`super::look`]. Its indexes are closed.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn put_off(settling: *mut Settling, table: *mut Table) {
+pub unsafe extern "C-unwind" fn put_off(finalization: *mut Finalization, table: *mut WrittenTable) {
     // SAFETY: this function's contract covers the argument.
-    unsafe { (*settling).referring.push(table) };
+    unsafe { (*finalization).referring.push(table) };
 }

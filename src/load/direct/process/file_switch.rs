@@ -10,7 +10,7 @@ use crate::load::direct::rejects::Rejects;
 use crate::pg::chunks::Chunks;
 use crate::pg::column::{Column, Taken};
 use crate::pg::row::Rows;
-use crate::pg::row::Turn;
+use crate::pg::row::RowsChange;
 use crate::pg::soft::Tolerance;
 use crate::pg::stages::Stages;
 
@@ -49,8 +49,8 @@ impl Process {
 
     /// Adapts to a change of the fields' columns, or to the next file of a list.
     #[cold]
-    pub(super) fn fit(&mut self, turn: Turn) {
-        if turn == Turn::File {
+    pub(super) fn fit(&mut self, change: RowsChange) {
+        if change == RowsChange::File {
             // The first record of a file does not follow the last record of the file before.
             self.gaps += 1;
             // Rows counted until now belong to the file before.
@@ -69,11 +69,11 @@ impl Process {
         self.report();
         self.show();
         self.shared().rest(self.number);
-        self.tell_origins(0)
+        self.report_origins(0)
     }
 
     /// Goes on with another file. In the leader, when it has no workers. Guarded.
-    pub fn turn_to(&mut self, file: File) {
+    pub fn switch_to_file(&mut self, file: File) {
         let File { mut rows, projection, tolerance, rejects, skip, limit, traces } = file;
         // Collectors refer to `elsewhere`.
         rows.elsewhere = self.rows.elsewhere.clone();
@@ -90,7 +90,7 @@ impl Process {
         self.origins.file += 1;
         (self.traces, self.last_anchor) = (traces, 0);
         for trail in self.heaps.iter_mut().filter_map(|heap| heap.trail.as_mut()) {
-            trail.turn_to(traces == Traces::Lines, self.origins.file);
+            trail.switch_file(traces == Traces::Lines, self.origins.file);
         }
         self.adapt();
     }

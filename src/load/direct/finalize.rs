@@ -7,8 +7,8 @@
 //!   then: fire triggers
 //! ```
 //!
-//! With `on_error = table`, rows may be rejected here ([`super::losers`], [`super::orphans`]). Then foreign keys are
-//! checked, and triggers queued, after all relations have their indexes and it is known which rows stay.
+//! With `on_error = table`, rows may be rejected here ([`super::removed_rows`], [`super::orphans`]). Then foreign keys
+//! are checked, and triggers queued, after all relations have their indexes and it is known which rows stay.
 //!
 //! The leader locks every relation that a worker may write to, because a worker's locks end with the worker, long
 //! before the transaction.
@@ -21,8 +21,8 @@
 //! plain frames.
 
 mod collected;
+mod insert;
 mod refer;
-mod sift;
 
 use std::ffi::CStr;
 use std::time::Duration;
@@ -32,21 +32,21 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::collected::build;
-use self::sift::sift;
+use self::insert::insert_checked;
 use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
-use super::held::Held;
+use super::held::HeldRelations;
 use super::index_keys::{Collector, KeyStream, Sources};
 use super::indexes::{Indexes, Survival};
+use super::key_conflicts::KeyConflicts;
 use super::leader::Leader;
 use super::leaves::{may_complain, may_refer};
-use super::losers;
 use super::new_files::{PATIENCE, Rebuild};
 use super::new_rows::NewRows;
 use super::rebuild;
-use super::suspects::Suspects;
-use super::way::Way;
+use super::removed_rows;
+use super::strategy::IndexStrategy;
 use crate::error::{OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
@@ -111,7 +111,7 @@ pub struct Written {
 
 /// State and results of the steps after the rows.
 #[derive(Debug)]
-pub struct Settling {
+pub struct Finalization {
     executor: Executor,
     stamp: Stamp,
     relations: Vec<Written>,
@@ -127,14 +127,14 @@ pub struct Settling {
     phases: *mut Phases,
     leader: *mut Leader,
     /// Tables whose foreign keys are checked when all rows are in their indexes.
-    referring: Vec<*mut Table>,
+    referring: Vec<*mut WrittenTable>,
     /// Time still to wait for sessions that read indexes.
     patience: Duration,
     pub indexes: Vec<IndexReport>,
     pub notes: Vec<String>,
 }
 
-impl Settling {
+impl Finalization {
     pub fn new(
         executor: Executor,
         stamp: Stamp,
@@ -142,8 +142,8 @@ impl Settling {
         option: IndexesOption,
         phases: *mut Phases,
         leader: *mut Leader,
-    ) -> Settling {
-        Settling {
+    ) -> Finalization {
+        Finalization {
             executor,
             stamp,
             relations,
@@ -167,19 +167,19 @@ impl Settling {
     }
 
     /// Sets the workers' key files, the number of workers, and the most workers at a time.
-    pub fn with_files(self, files: Option<SharedFiles>, workers: usize, builders: usize) -> Settling {
-        Settling { files, workers, builders, ..self }
+    pub fn with_files(self, files: Option<SharedFiles>, workers: usize, builders: usize) -> Finalization {
+        Finalization { files, workers, builders, ..self }
     }
 
     /// Sets the most workers for indexes that the server's code builds.
-    pub fn with_helpers(self, helpers: usize) -> Settling {
-        Settling { helpers, ..self }
+    pub fn with_helpers(self, helpers: usize) -> Finalization {
+        Finalization { helpers, ..self }
     }
 }
 
 /// One of the relations, open.
 #[derive(Debug)]
-struct Table {
+struct WrittenTable {
     /// Index of the relation among the load's relations.
     number: usize,
     relinfo: *mut pg_sys::ResultRelInfo,
@@ -193,9 +193,9 @@ struct Table {
     refers: bool,
     /// The keys of the rows were collected.
     gathered: bool,
-    suspects: Suspects,
+    conflicts: KeyConflicts,
     /// Memory for each sort, in kB.
-    share: i32,
+    sort_memory: i32,
     rebuild: Rebuild,
     /// Memory context of all of the table's state.
     memory: pg_sys::MemoryContext,
@@ -205,16 +205,16 @@ struct Table {
 ///
 /// # Safety
 /// A plain frame outside of parallel mode; the load's executor state is valid, its relations are locked.
-pub unsafe fn after_rows(settling: *mut Settling) {
+pub unsafe fn after_rows(finalization: *mut Finalization) {
     // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor, since memory
     // contexts own the tables.
     unsafe {
-        let Executor { estate, target, .. } = (*settling).executor;
-        for number in 0..(*settling).relations.len() {
-            tell(settling, (*settling).relations.as_mut_ptr().add(number));
+        let Executor { estate, target, .. } = (*finalization).executor;
+        for number in 0..(*finalization).relations.len() {
+            finalize_relation(finalization, (*finalization).relations.as_mut_ptr().add(number));
         }
-        refer::check(settling);
-        enter((*settling).phases, Phase::Triggers);
+        refer::check(finalization);
+        enter((*finalization).phases, Phase::Triggers);
         c::ExecASInsertTriggers(estate, target, std::ptr::null_mut());
         c::AfterTriggerEndQuery(estate);
     }
@@ -224,18 +224,18 @@ pub unsafe fn after_rows(settling: *mut Settling) {
 ///
 /// # Safety
 /// See [`after_rows`]; `written` is one of its relations.
-unsafe fn tell(settling: *mut Settling, written: *mut Written) {
+unsafe fn finalize_relation(finalization: *mut Finalization, written: *mut Written) {
     // SAFETY: as in `after_rows`.
     unsafe {
-        let Executor { estate, econtext, .. } = (*settling).executor;
+        let Executor { estate, econtext, .. } = (*finalization).executor;
         let caller = pg_sys::CurrentMemoryContext;
-        let leader = (*settling).leader;
-        let offender = &raw mut (*leader).offender;
-        (*offender).relation = (*written).index;
-        let relinfo = open(settling, written);
+        let leader = (*finalization).leader;
+        let violating_row = &raw mut (*leader).violating_row;
+        (*violating_row).relation = (*written).index;
+        let relinfo = open(finalization, written);
         let relation = (*relinfo).ri_RelationDesc;
         let held = &raw mut (*leader).held;
-        enter((*settling).phases, Phase::Indexes);
+        enter((*finalization).phases, Phase::Indexes);
         // With logical decoding, a subscriber would insert a row that is deleted later, and the insert may fail.
         let keeps = (*leader).process.rejects.keeps();
         let arbiter = (*leader).arbiter;
@@ -243,7 +243,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         c::ExecOpenIndices(relinfo, survives);
         // From here on, references of the executor keep the indexes open, as long as that is possible.
         let_indexes_go(held, written);
-        let table = look(settling, written, relinfo, survives);
+        let table = look(finalization, written, relinfo, survives);
         let_go(written, table);
         pg_sys::CurrentMemoryContext = (*table).memory;
         (*table).indexes.prepare();
@@ -251,37 +251,37 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         let late = (*table).indexes.are_late();
         let queue = (*table).keys.leave_others();
         if keeps && !survives {
-            excuse(settling, table);
+            excuse(finalization, table);
         }
         if survives {
-            sift(leader, table, econtext);
+            insert_checked(leader, table, econtext);
             if !late {
                 close_indexes(table);
-                build(settling, written, table, true);
+                build(finalization, written, table, true);
             }
-            if !(*table).suspects.is_empty() {
-                let (indexes, suspects) = (&raw const (*table).indexes, &raw mut (*table).suspects);
-                losers::judge(leader, relation, (*written).index, indexes, suspects);
+            if !(*table).conflicts.is_empty() {
+                let (indexes, conflicts) = (&raw const (*table).indexes, &raw mut (*table).conflicts);
+                removed_rows::remove_conflicts(leader, relation, (*written).index, indexes, conflicts);
             }
         }
         if (*table).refers {
-            if (*table).indexes.list.iter().any(|index| index.way == Way::Rebuilt) {
-                enter((*settling).phases, Phase::Rebuild);
-                rebuild(settling, table);
+            if (*table).indexes.list.iter().any(|index| index.strategy == IndexStrategy::Rebuild) {
+                enter((*finalization).phases, Phase::Rebuild);
+                rebuild(finalization, table);
             }
             hold_indexes_again(held, written);
             pg_sys::CurrentMemoryContext = caller;
-            refer::put_off(settling, table);
+            refer::put_off(finalization, table);
             return;
         }
         let is_left = if survives { late } else { (*table).indexes.want_rows() };
-        let replaced = (*table).suspects.have_replaced();
+        let replaced = (*table).conflicts.have_replaced();
         if queue || !(*table).keys.are_none() || is_left || replaced {
             (*table).new.for_each(slot, || {
                 let recheck =
-                    if survives { (*table).indexes.add_late(slot) } else { (*table).indexes.add(slot, offender) };
+                    if survives { (*table).indexes.add_late(slot) } else { (*table).indexes.add(slot, violating_row) };
                 (*table).keys.add(slot, |_| ());
-                let mut old = if replaced { (*table).suspects.replaced_by(&(*slot).tts_tid) } else { None };
+                let mut old = if replaced { (*table).conflicts.replaced_by(&(*slot).tts_tid) } else { None };
                 let nothing = std::ptr::null_mut();
                 if let Some(old) = &mut old {
                     // For triggers, a replaced row is an updated row.
@@ -297,22 +297,27 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
             });
         }
         if !survives {
-            (*table).indexes.insert_sorted(offender, std::ptr::null_mut(), slot);
+            (*table).indexes.insert_sorted(violating_row, std::ptr::null_mut(), slot);
         }
         if !survives || late {
             close_indexes(table);
         }
-        if (*table).indexes.list.iter().any(|index| matches!(index.way, Way::Rebuilt | Way::Merged)) {
-            enter((*settling).phases, Phase::Rebuild);
+        if (*table)
+            .indexes
+            .list
+            .iter()
+            .any(|index| matches!(index.strategy, IndexStrategy::Rebuild | IndexStrategy::Merge))
+        {
+            enter((*finalization).phases, Phase::Rebuild);
             if !survives {
-                build(settling, written, table, false);
+                build(finalization, written, table, false);
             }
-            rebuild(settling, table);
+            rebuild(finalization, table);
         }
         hold_indexes_again(held, written);
         check_file(held, written);
         if !(*table).keys.are_none() {
-            enter((*settling).phases, Phase::ForeignKeys);
+            enter((*finalization).phases, Phase::ForeignKeys);
         }
         if !(*table).keys.check() {
             (*table).keys.give_back();
@@ -323,14 +328,14 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         // Last, because rebuilding an index replaces predicate locks on its pages by a lock on the table.
         check_serializable(relation);
         pg_sys::CurrentMemoryContext = caller;
-        close(settling, table);
+        close(finalization, table);
     }
 }
 
 /// # Safety
 /// The leader's relations are valid, and `written` is one of them.
 #[pg_guard]
-unsafe extern "C-unwind" fn let_indexes_go(held: *mut Held, written: *const Written) {
+unsafe extern "C-unwind" fn let_indexes_go(held: *mut HeldRelations, written: *const Written) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).let_go((*written).index) }
 }
@@ -340,7 +345,7 @@ unsafe extern "C-unwind" fn let_indexes_go(held: *mut Held, written: *const Writ
 /// # Safety
 /// See [`let_indexes_go`].
 #[pg_guard]
-unsafe extern "C-unwind" fn check_file(held: *const Held, written: *const Written) {
+unsafe extern "C-unwind" fn check_file(held: *const HeldRelations, written: *const Written) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).check((*written).index, (*written).start).or_raise() }
 }
@@ -348,7 +353,7 @@ unsafe extern "C-unwind" fn check_file(held: *const Held, written: *const Writte
 /// # Safety
 /// See [`let_indexes_go`].
 #[pg_guard]
-unsafe extern "C-unwind" fn hold_indexes_again(held: *mut Held, written: *const Written) {
+unsafe extern "C-unwind" fn hold_indexes_again(held: *mut HeldRelations, written: *const Written) {
     // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).hold_again((*written).index) }
 }
@@ -356,27 +361,27 @@ unsafe extern "C-unwind" fn hold_indexes_again(held: *mut Held, written: *const 
 /// Rebuilds the indexes that the server's code must build.
 ///
 /// # Safety
-/// See [`tell`]; the table was made by [`look`]. The indexes are closed.
-unsafe fn rebuild(settling: *mut Settling, table: *mut Table) {
+/// See [`finalize_relation`]; the table was made by [`look`]. The indexes are closed.
+unsafe fn rebuild(finalization: *mut Finalization, table: *mut WrittenTable) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
-        let cpu = rebuild::run((*table).new.relation, &raw mut (*table).indexes, (*settling).helpers);
-        (*(*settling).leader).counts.others.add(cpu);
+        let cpu = rebuild::run((*table).new.relation, &raw mut (*table).indexes, (*finalization).helpers);
+        (*(*finalization).leader).counts.others.add(cpu);
     }
 }
 
 /// Releases the indexes that are not built from collected keys.
 ///
 /// # Safety
-/// See [`tell`]; the table was made by [`look`].
+/// See [`finalize_relation`]; the table was made by [`look`].
 #[pg_guard]
-unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const Table) {
+unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const WrittenTable) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         let (written, indexes) = (&mut *written, &(*table).indexes.list);
         for collector in written.collectors.iter_mut().filter(|collector| collector.holds_index()) {
             let index = indexes.iter().find(|index| index.oid == collector.index);
-            if written.start > 0 || index.is_none_or(|index| index.way != Way::Rebuilt) {
+            if written.start > 0 || index.is_none_or(|index| index.strategy != IndexStrategy::Rebuild) {
                 collector.close();
             }
         }
@@ -386,16 +391,16 @@ unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const Table) {
 /// Notes why a key that an index does not accept is an error.
 ///
 /// # Safety
-/// See [`tell`]; the table was made by [`look`].
+/// See [`finalize_relation`]; the table was made by [`look`].
 #[pg_guard]
-unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table) {
+unsafe extern "C-unwind" fn excuse(finalization: *mut Finalization, table: *const WrittenTable) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let relation = (*table).new.relation;
         if may_complain(relation) || may_refer(relation) {
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
             let why = "are decoded for subscribers: a key that is there twice, or refers to nothing, would be an error";
-            (*settling).notes.push(format!("Changes of table \"{name}\" {why}."));
+            (*finalization).notes.push(format!("Changes of table \"{name}\" {why}."));
         }
     }
 }
@@ -404,7 +409,7 @@ unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table)
 ///
 /// # Safety
 /// The result relation is valid.
-unsafe fn tells_of_updates(relinfo: *const pg_sys::ResultRelInfo) -> bool {
+unsafe fn has_update_triggers(relinfo: *const pg_sys::ResultRelInfo) -> bool {
     // SAFETY: this function's contract covers the argument.
     unsafe { (*relinfo).ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
 }
@@ -412,13 +417,16 @@ unsafe fn tells_of_updates(relinfo: *const pg_sys::ResultRelInfo) -> bool {
 /// Opens a relation as a result relation.
 ///
 /// # Safety
-/// See [`tell`].
+/// See [`finalize_relation`].
 #[pg_guard]
-unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Written) -> *mut pg_sys::ResultRelInfo {
+unsafe extern "C-unwind" fn open(
+    finalization: *const Finalization,
+    written: *const Written,
+) -> *mut pg_sys::ResultRelInfo {
     // SAFETY: this function's contract covers the argument; guarded calls. The result relation is the target, or was
     // routed to, or is made as in ExecInitPartitionInfo (execPartition.c).
     unsafe {
-        let (Settling { executor, stamp, leader, .. }, written) = (&*settling, &*written);
+        let (Finalization { executor, stamp, leader, .. }, written) = (&*finalization, &*written);
         (**leader).held.check(written.index, written.start).or_raise();
         let relation = pg_sys::table_open(written.oid, NO_LOCK);
         if stamp.frozen {
@@ -446,18 +454,19 @@ unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Writ
 /// Prepares the state of a result relation whose indexes are open.
 ///
 /// # Safety
-/// See [`tell`]; the result relation was made by [`open`].
+/// See [`finalize_relation`]; the result relation was made by [`open`].
 #[pg_guard]
 unsafe extern "C-unwind" fn look(
-    settling: *mut Settling,
+    finalization: *mut Finalization,
     written: *mut Written,
     relinfo: *mut pg_sys::ResultRelInfo,
     survives: bool,
-) -> *mut Table {
+) -> *mut WrittenTable {
     // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory
     // context.
     unsafe {
-        let (Settling { executor, stamp, option, patience, files, workers, .. }, written) = (&*settling, &mut *written);
+        let (Finalization { executor, stamp, option, patience, files, workers, .. }, written) =
+            (&*finalization, &mut *written);
         let (relation, patience) = ((*relinfo).ri_RelationDesc, *patience);
         let memory = pg_sys::AllocSetContextCreateExtended(
             (*executor.estate).es_query_cxt,
@@ -468,7 +477,7 @@ unsafe extern "C-unwind" fn look(
         );
         let old = pg_sys::MemoryContextSwitchTo(memory);
         let collected: Vec<pg_sys::Oid> = written.collectors.iter().map(|collector| collector.index).collect();
-        let leader = &*(*settling).leader;
+        let leader = &*(*finalization).leader;
         let (keeps, arbiter) = (leader.process.rejects.keeps(), leader.arbiter);
         let keep = leader.duplicates.keep;
         let held_bytes: usize = written.collectors.iter().map(Collector::held).sum();
@@ -492,10 +501,10 @@ unsafe extern "C-unwind" fn look(
         let refers = refers && !keys.are_none();
         // All sorts together get what the held keys leave of maintenance_work_mem.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
-        let share = (left_beside(held_bytes) / sorts.max(1)).max(LEAST_MEMORY);
-        indexes.begin_sorts(share);
-        keys.prepare(share, false);
-        let table = Table {
+        let sort_memory = (left_beside(held_bytes) / sorts.max(1)).max(LEAST_MEMORY);
+        indexes.begin_sorts(sort_memory);
+        keys.prepare(sort_memory, false);
+        let table = WrittenTable {
             number: written.index,
             relinfo,
             refers,
@@ -510,15 +519,19 @@ unsafe extern "C-unwind" fn look(
             },
             slot: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
             other: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
-            suspects: Suspects::new(indexes.list.len(), share, keep == Keep::New && tells_of_updates(relinfo)),
-            share,
+            conflicts: KeyConflicts::new(
+                indexes.list.len(),
+                sort_memory,
+                keep == Keep::New && has_update_triggers(relinfo),
+            ),
+            sort_memory,
             indexes,
             keys,
             rebuild,
             memory,
         };
         pg_sys::MemoryContextSwitchTo(old);
-        (*settling).patience = waited_for;
+        (*finalization).patience = waited_for;
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(table)
     }
 }
@@ -572,20 +585,21 @@ fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedF
     let sources = sources_of(written, files, workers);
     let Written { collectors, .. } = written;
     for index in &mut indexes.list {
-        if matches!(index.way, Way::Sorted(_))
+        if matches!(index.strategy, IndexStrategy::InsertSorted(_))
             && let Some(collector) = collectors.iter_mut().find(|collector| collector.index == index.oid)
             && let Some(keys) = KeyStream::open(collector, sources)?
         {
-            index.way = Way::Keyed(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(keys));
+            index.strategy =
+                IndexStrategy::InsertKeys(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(keys));
         }
     }
     Ok(())
 }
 
 /// # Safety
-/// See [`tell`]; the table was made by [`look`].
+/// See [`finalize_relation`]; the table was made by [`look`].
 #[pg_guard]
-unsafe extern "C-unwind" fn close_indexes(table: *mut Table) {
+unsafe extern "C-unwind" fn close_indexes(table: *mut WrittenTable) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         (*table).indexes.close();
@@ -593,19 +607,19 @@ unsafe extern "C-unwind" fn close_indexes(table: *mut Table) {
 }
 
 /// # Safety
-/// See [`tell`]; the table was made by [`look`].
+/// See [`finalize_relation`]; the table was made by [`look`].
 #[pg_guard]
-unsafe extern "C-unwind" fn close(settling: *mut Settling, table: *mut Table) {
+unsafe extern "C-unwind" fn close(finalization: *mut Finalization, table: *mut WrittenTable) {
     // SAFETY: this function's contract covers the argument; deleting the context drops the table.
     unsafe {
         {
-            let (indexes, notes) = (&mut (*settling).indexes, &mut (*settling).notes);
+            let (indexes, notes) = (&mut (*finalization).indexes, &mut (*finalization).notes);
             let table = &mut *table;
             let relation = table.new.relation;
             pg_sys::ExecDropSingleTupleTableSlot(table.slot);
             pg_sys::ExecDropSingleTupleTableSlot(table.other);
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-            table.rebuild.warn(&name, table.indexes.list.iter().map(|index| index.way));
+            table.rebuild.warn(&name, table.indexes.list.iter().map(|index| index.strategy));
             indexes.extend(table.indexes.reports());
             for note in table.rebuild.notes.drain(..) {
                 if !notes.contains(&note) {

@@ -7,7 +7,7 @@
 //! **Order.** Chunks have tickets. They are assigned and cut in ascending order of tickets. If a row is bad, the error
 //! that COPY would raise is that of the first bad row in the file. So a process with an error records the ticket of its
 //! chunk. No later chunk is assigned or finished then, and the error waits until all earlier chunks are done; an
-//! earlier error replaces it. [`Stretches::is_earliest`] is that wait. It may wait only for processes that work until
+//! earlier error replaces it. [`ChunkOrder::is_earliest`] is that wait. It may wait only for processes that work until
 //! they are done. A process that passes rows to a consumer is not waited for, since the consumer may let it wait.
 
 use std::cell::UnsafeCell;
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use pg_bulk_format::chunk::{BLOCK, Edge};
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::RecordStart;
 
 use super::changed::Changed;
 use crate::guc;
@@ -24,15 +24,15 @@ use crate::guc;
 /// Highest number of processes of which the order matters, including the leader.
 pub const MOST_PROCESSES: usize = 128;
 /// Number of condition variables for tickets in a row.
-const TURNS: usize = 16;
+const TICKET_CONDITIONS: usize = 16;
 /// No chunk.
 const NONE: u64 = u64::MAX;
 /// Length of a chunk, as a multiple of the bytes that one process reads at a time.
-const STRETCH: usize = 4;
+const LOAD_READS: usize = 4;
 /// The same multiple for a scan. A longer chunk would not fit the second-level cache until its rows are processed, and
 /// a scan spends no more time on rows than on reading. A load spends so much time on a row that the cache does not
 /// matter.
-const SCANNED_STRETCH: usize = 2;
+const SCAN_READS: usize = 2;
 
 /// Division of a file into chunks.
 #[derive(Debug, Clone, Copy)]
@@ -54,12 +54,12 @@ impl Grid {
 
     /// Chunks from a record to the end of the file.
     pub fn from(base: u64, end: u64) -> Grid {
-        Grid::of_length(base, end, STRETCH)
+        Grid::of_length(base, end, LOAD_READS)
     }
 
     /// Chunks for a scan.
     pub fn of_scan(base: u64, end: u64) -> Grid {
-        Grid::of_length(base, end, SCANNED_STRETCH)
+        Grid::of_length(base, end, SCAN_READS)
     }
 
     fn of_length(base: u64, end: u64, reads: usize) -> Grid {
@@ -74,8 +74,8 @@ impl Grid {
     }
 
     /// Offset and length of a chunk.
-    pub fn stretch(&self, number: u64) -> (u64, usize) {
-        let offset = self.base + number * self.len;
+    pub fn chunk(&self, ticket: u64) -> (u64, usize) {
+        let offset = self.base + ticket * self.len;
         (offset, usize::try_from(self.end.saturating_sub(offset).min(self.len)).unwrap_or(0))
     }
 }
@@ -83,7 +83,7 @@ impl Grid {
 /// State that the processes share.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Stretches {
+pub struct ChunkOrder {
     pub grid: Grid,
     eol: u32,
     /// Number of chunks to be assigned; lowered once an earlier end of the data is known.
@@ -91,7 +91,7 @@ pub struct Stretches {
     /// Ticket of the next chunk to be assigned.
     next: AtomicU64,
     /// Ticket of the chunk that may be cut now. `edge` is the edge before that chunk.
-    turn: AtomicU64,
+    cutting: AtomicU64,
     edge: UnsafeCell<Edge>,
     /// Ticket of the earliest chunk with an error.
     failed: AtomicU64,
@@ -99,14 +99,14 @@ pub struct Stretches {
     working: [AtomicU64; MOST_PROCESSES],
     /// Signaled when another chunk may be cut. A waiting process uses the one for its ticket, so that others are not
     /// woken.
-    turned: [Changed; TURNS],
+    conditions: [Changed; TICKET_CONDITIONS],
     /// Signaled at any change of the fields above.
     changed: Changed,
 }
 
-// SAFETY: all fields but `edge` are atomic or made for sharing. Only the process whose ticket is `turn` uses the edge,
-// and `turn` is advanced with sequential consistency.
-unsafe impl Sync for Stretches {}
+// SAFETY: all fields but `edge` are atomic or made for sharing. Only the process whose ticket is `cutting` uses the
+// edge, and `cutting` is advanced with sequential consistency.
+unsafe impl Sync for ChunkOrder {}
 
 pub(super) fn eol_number(eol: Eol) -> u32 {
     match eol {
@@ -124,19 +124,19 @@ pub(super) fn eol_of_number(number: u32) -> Eol {
     }
 }
 
-impl Stretches {
+impl ChunkOrder {
     /// Chunks of a file whose records are read from `place` on. Guarded.
-    pub fn new(grid: Grid, place: Place) -> Stretches {
-        Stretches {
+    pub fn new(grid: Grid, place: RecordStart) -> ChunkOrder {
+        ChunkOrder {
             grid,
             eol: eol_number(place.eol),
             limit: AtomicU64::new(grid.count()),
             next: AtomicU64::new(0),
-            turn: AtomicU64::new(0),
+            cutting: AtomicU64::new(0),
             edge: UnsafeCell::new(Edge::at(place)),
             failed: AtomicU64::new(NONE),
             working: [const { AtomicU64::new(NONE) }; MOST_PROCESSES],
-            turned: std::array::from_fn(|_| Changed::new()),
+            conditions: std::array::from_fn(|_| Changed::new()),
             changed: Changed::new(),
         }
     }
@@ -157,13 +157,13 @@ impl Stretches {
 
     /// The condition variable for a ticket.
     #[expect(clippy::indexing_slicing, reason = "the remainder is within")]
-    fn turned(&self, number: u64) -> &Changed {
-        &self.turned[(number % TURNS as u64) as usize]
+    fn condition(&self, ticket: u64) -> &Changed {
+        &self.conditions[(ticket % TICKET_CONDITIONS as u64) as usize]
     }
 
     /// Wake all processes, because a wait may have become pointless.
     fn announce_to_all(&self) {
-        self.turned.iter().for_each(Changed::announce);
+        self.conditions.iter().for_each(Changed::announce);
         self.changed.announce();
     }
 
@@ -177,11 +177,11 @@ impl Stretches {
         let slot = self.slot(process);
         // Store a lower bound first: another process must not find this one idle between the two steps.
         slot.store(self.next.load(SeqCst), SeqCst);
-        let number = self.next.fetch_add(1, SeqCst);
-        if number < self.limit.load(SeqCst) && number < self.failed.load(SeqCst) {
-            slot.store(number, SeqCst);
+        let ticket = self.next.fetch_add(1, SeqCst);
+        if ticket < self.limit.load(SeqCst) && ticket < self.failed.load(SeqCst) {
+            slot.store(ticket, SeqCst);
             self.changed.announce();
-            return Some(number);
+            return Some(ticket);
         }
         self.rest(process);
         None
@@ -194,45 +194,45 @@ impl Stretches {
     }
 
     /// Is work on a chunk pointless: has an earlier one failed, or do the data end before it?
-    pub fn is_over(&self, number: u64) -> bool {
-        number >= self.limit.load(SeqCst) || self.failed.load(SeqCst) < number
+    pub fn is_over(&self, ticket: u64) -> bool {
+        ticket >= self.limit.load(SeqCst) || self.failed.load(SeqCst) < ticket
     }
 
     /// Wait until all earlier chunks are cut, and return the edge before this one; `None` if it [is
     /// over](Self::is_over). Guarded.
-    pub fn wait_turn(&self, number: u64) -> Option<Edge> {
-        self.turned(number).wait_for(|| {
-            if self.is_over(number) {
+    pub fn wait_to_cut(&self, ticket: u64) -> Option<Edge> {
+        self.condition(ticket).wait_for(|| {
+            if self.is_over(ticket) {
                 return Some(None);
             }
             // SAFETY: this process may cut now.
-            (self.turn.load(SeqCst) == number).then(|| Some(unsafe { *self.edge.get() }))
+            (self.cutting.load(SeqCst) == ticket).then(|| Some(unsafe { *self.edge.get() }))
         })
     }
 
     /// Are all earlier chunks cut?
-    pub fn is_turn(&self, number: u64) -> bool {
-        self.turn.load(SeqCst) == number
+    pub fn may_cut(&self, ticket: u64) -> bool {
+        self.cutting.load(SeqCst) == ticket
     }
 
     /// Let the next chunk be cut.
-    pub fn pass_turn(&self, number: u64, edge: Edge) {
+    pub fn pass_edge(&self, ticket: u64, edge: Edge) {
         // SAFETY: this process may cut until the next line.
         unsafe { *self.edge.get() = edge };
-        self.turn.store(number + 1, SeqCst);
-        self.turned(number + 1).announce();
+        self.cutting.store(ticket + 1, SeqCst);
+        self.condition(ticket + 1).announce();
     }
 
     /// Assign no chunk after this one: its process reads the rest of the file.
-    pub fn end_at(&self, number: u64) {
-        self.limit.store(number + 1, SeqCst);
+    pub fn end_at(&self, ticket: u64) {
+        self.limit.store(ticket + 1, SeqCst);
         self.announce_to_all();
     }
 
     /// The chunk that a process works on, if any.
     pub fn working_on(&self, process: usize) -> Option<u64> {
-        let number = self.slot(process).load(SeqCst);
-        (number != NONE).then_some(number)
+        let ticket = self.slot(process).load(SeqCst);
+        (ticket != NONE).then_some(ticket)
     }
 
     /// The first chunk that may not be done yet.
@@ -266,15 +266,15 @@ impl Stretches {
     }
 
     /// Does no other process work on an earlier chunk?
-    fn are_done_before(&self, number: u64, process: usize) -> bool {
+    fn are_done_before(&self, ticket: u64, process: usize) -> bool {
         let mut others = self.working.iter().enumerate().filter(|&(i, _)| i != process).map(|(_, slot)| slot);
-        others.all(|slot| slot.load(SeqCst) >= number)
+        others.all(|slot| slot.load(SeqCst) >= ticket)
     }
 
     /// The earliest chunk with an error.
     pub fn failed(&self) -> Option<u64> {
-        let number = self.failed.load(SeqCst);
-        (number != NONE).then_some(number)
+        let ticket = self.failed.load(SeqCst);
+        (ticket != NONE).then_some(ticket)
     }
 
     /// Record an error of the process, and wait until the chunks before its own are done; true if none of them failed.

@@ -10,8 +10,8 @@ use std::path::Path;
 use pgrx::pg_sys;
 
 use crate::guc;
+use crate::load::insert_select::eligibility::{Answer, Sequences, no};
 use crate::load::insert_select::expression::takes_ids;
-use crate::load::insert_select::judge::{Answer, Sequences, no};
 use crate::load::options::LoadOptions;
 use crate::load::source::Mapping;
 use crate::load::where_clause::WhereClause;
@@ -88,7 +88,7 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Ans
         }
         let mut found = obstacle::of_named(relation, Keep::Error);
         if obstacle::has_before_statement(relation) {
-            // It may change the settings that fields are read by.
+            // The trigger may change settings that affect how fields are read.
             found.push("The table has a BEFORE statement trigger.".into());
         }
         if found.is_empty() {
@@ -119,7 +119,7 @@ pub unsafe fn of_rows(
         if takes_ids(clause.conditions.cast(), std::ptr::null_mut()) {
             found.push("The condition takes ids of a sequence.".into());
         }
-        if take_turns(relation, mapping) {
+        if share_sequence(relation, mapping) {
             found.push("Two columns take turns at the ids of a sequence.".into());
         }
         // A negative answer needs no further locks.
@@ -132,7 +132,7 @@ pub unsafe fn of_rows(
 ///
 /// # Safety
 /// An open relation. Guarded.
-unsafe fn take_turns(relation: pg_sys::Relation, mapping: &Mapping) -> bool {
+unsafe fn share_sequence(relation: pg_sys::Relation, mapping: &Mapping) -> bool {
     let mut sequences = Sequences::default();
     // SAFETY: this function's contract covers the relation; attributes below natts exist.
     unsafe {
@@ -151,5 +151,5 @@ unsafe fn take_turns(relation: pg_sys::Relation, mapping: &Mapping) -> bool {
             }
         }
     }
-    sequences.have_turns()
+    sequences.are_shared()
 }

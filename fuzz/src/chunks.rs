@@ -4,7 +4,7 @@
 //! not divided into chunks; the leader then reads it to its end, which is a test as well.
 
 use pg_bulk_format::chunk::BLOCK;
-use pg_bulk_format::naive::stretches::{Plan, in_order, in_stretches};
+use pg_bulk_format::naive::chunks::{Plan, in_chunks, in_order};
 use pg_bulk_format::reader::Settings;
 use pg_bulk_format::scan::Level;
 
@@ -39,7 +39,7 @@ pub fn run(input: &[u8]) {
         readers: 1 + usize::from(how >> 5 & 1),
         resume: (how >> 6 == 3).then_some(usize::from(level >> 4)),
     };
-    let found = in_stretches(&plan, data);
+    let found = in_chunks(&plan, data);
     let expected = in_order(&plan.settings, data);
     assert_eq!(found, expected, "{plan:?}");
 }

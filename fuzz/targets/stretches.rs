@@ -1,4 +1,0 @@
-//! Fuzz target: see [`pg_bulk_fuzz::stretches`].
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| pg_bulk_fuzz::stretches::run(input));
