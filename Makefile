@@ -1,7 +1,7 @@
 # The project's commands. Those of more than a line are scripts in tools/ or pg_test/; this file has their order
 # and their names.
 #
-#   make setup               installs prerequisites (Debian packages, cargo-pgrx); existing ones are not changed
+#   make setup               installs prerequisites (Debian packages); existing ones are not changed
 #   make                     release build of the extension; POINTS=1: with the tests' wait points and fault points
 #   make install             into the server of PG_CONFIG (DESTDIR is supported)
 #   make deb                 a Debian package for that server, in target/deb; deb-check: a bare Debian installs it and loads a file;
@@ -42,23 +42,16 @@ override PG_CONFIG := $(shell OWN_PG_CONFIG='$(OWN_PG_CONFIG)' tools/server pg_c
 endif
 VERSIONS ?= 15 17 18
 HEADERS ?= 16
-# One version for the crate and for cargo-pgrx: the crate's requirement defines it.
-PGRX_VERSION := $(shell sed -n 's/^pgrx = "=\([0-9.]*\)"$$/\1/p' Cargo.toml)
-PGRX_HOME := $(CURDIR)/target/pgrx
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
-export PG PG_CONFIG PGRX_VERSION PGRX_HOME SIZE CASSERT ALSO ALSO_TESTS ALSO_CASSERT ENGINES
+export PG PG_CONFIG SIZE CASSERT ALSO ALSO_TESTS ALSO_CASSERT ENGINES
 
 # Not :=, since the server may not exist before setup has run.
 TARGET = $(abspath $(or $(CARGO_TARGET_DIR),target))
 PG_FEATURE = pg$(shell $(PG_CONFIG) --version 2>/dev/null | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 PACKAGE = $(TARGET)/package/$(PG_FEATURE)
-BUILD = $(if $(POINTS),--profile points --features "$(PG_FEATURE) points",--features $(PG_FEATURE))
 
 all:
-	@tools/setup home
-	@rm -rf "$(PACKAGE)"
-	$(if $(POINTS),,tools/reproducible) cargo pgrx package --pg-config "$$(command -v $(PG_CONFIG))" --no-default-features $(BUILD) --out-dir "$(PACKAGE)"
-	@cp sql/pg_bulk--*.sql "$(PACKAGE)$$($(PG_CONFIG) --sharedir)/extension/"
+	@tools/build package $(if $(POINTS),points,release) "$(PACKAGE)"
 
 setup:
 	@tools/setup
@@ -108,9 +101,9 @@ test-all:
 	@for version in $(VERSIONS); do $(MAKE) --no-print-directory test PG=$$version || exit 1; done
 
 compiles:
-	@tools/setup home
-	cargo clippy -p pg_bulk --no-default-features --features "$(PG_FEATURE)" -- -D warnings
-	cargo clippy -p pg_bulk --no-default-features --features "$(PG_FEATURE) points" -- -D warnings
+	@tools/setup clippy
+	tools/cargo clippy -p pg_bulk --profile points --no-default-features --features "$(PG_FEATURE)" -- -D warnings
+	tools/cargo clippy -p pg_bulk --profile points --no-default-features --features "$(PG_FEATURE) points" -- -D warnings
 
 bench: setup install
 	benches/load/run
@@ -126,8 +119,7 @@ faults: setup install
 	@pg_test/faults/run $(FAULTS)
 
 schema:
-	@tools/setup home
-	@tools/reproducible tools/schema write
+	@tools/schema write
 
 clean:
 	@tools/clean
