@@ -243,7 +243,7 @@ is(outcome($overlap, on_duplicate => 'keep_old', writer => 'auto'), qq(20 0 11 b
 like($refused, qr/^0A000: cannot replace rows of "keyed" with the buffered writer/, 'keep_new');
 is($detail, "$why for logical replication.", '... and why not');
 like((outcome($first, on_error => 'table', workers => 2))[0] // '', qr/^40000 /, 'on_error "table", without a row that loses');
-like((outcome($overlap, on_error => 'table', workers => 2))[0], qr/^23505: duplicate key value violates unique constraint "keyed_pkey"/, 'on_error "table", with a key that is there twice');
+like((outcome($overlap, on_error => 'table', workers => 2))[0], qr/^23505: duplicate key value violates unique constraint "keyed_pkey"/, 'on_error "table", with a duplicate key');
 is(outcome($apart, on_error => 'table', workers => 2),
 	qq(20 1 0 direct {"$why for subscribers, where a duplicate key or an orphan would be an error."}) =~ s/"keyed"/\\"keyed\\"/r, 'on_error "table", with a value that is none');
 is($publisher->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM keyed'), '60040|60040', 'each key is there once');
