@@ -64,6 +64,7 @@ mod sniff;
 pub mod source;
 mod summary;
 pub mod target;
+mod trigger_condition;
 mod volatile;
 mod where_clause;
 pub mod wrapper;

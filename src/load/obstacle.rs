@@ -14,7 +14,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::duplicate::Keep;
 use super::options::LoadOptions;
-use super::{engine, volatile};
+use super::{engine, trigger_condition, volatile};
 use crate::pg::append::Traits;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::find_all_inheritors;
@@ -204,7 +204,9 @@ unsafe fn of_conditions(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<
     unsafe {
         let is_other = |trigger: &pg_sys::Trigger| {
             let is_row = trigger.tgtype.cast_unsigned() & ROW != 0;
-            is_row && !trigger.tgqual.is_null() && volatile::calls_users(pg_sys::stringToNode(trigger.tgqual).cast())
+            is_row
+                && !trigger.tgqual.is_null()
+                && trigger_condition::is_time_dependent(pg_sys::stringToNode(trigger.tgqual).cast())
         };
         if has_trigger(relation, events_of(keep), is_other) {
             let name = name_of(relation);

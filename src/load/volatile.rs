@@ -40,8 +40,6 @@ const VOLATILE: u8 = b'v';
 const UNSAFE: u8 = b'u';
 /// ClanguageId (pg_language.dat)
 const C_LANGUAGE: u32 = 13;
-/// PROVOLATILE_IMMUTABLE
-const IMMUTABLE: u8 = b'i';
 
 /// A call that keeps rows out of the direct writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -524,84 +522,4 @@ unsafe extern "C-unwind" fn note_call(function: pg_sys::Oid, context: *mut c_voi
         unsafe { *context.cast() = call };
     }
     call.is_some()
-}
-
-/// Whether an expression calls a function that is not both built in and immutable, reads the session (`current_user`),
-/// or reads a system column other than tableoid. Comparing a row, an array or a range calls the comparison functions of
-/// its elements.
-///
-/// # Safety
-/// An expression, or a list of such. Guarded.
-pub unsafe fn calls_users(node: *mut pg_sys::Node) -> bool {
-    // SAFETY: this function's contract covers the expression; a guarded call.
-    unsafe { walk_users(node, std::ptr::null_mut()) }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn walk_users(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
-    // SAFETY: called with the nodes of an expression; guarded calls.
-    unsafe {
-        !node.is_null()
-            && (looks_around(node)
-                || pg_sys::check_functions_in_node(node, Some(is_users), context)
-                || pg_sys::expression_tree_walker(node, Some(walk_users), context))
-    }
-}
-
-/// # Safety
-/// A node of an expression; its tag is set.
-unsafe fn looks_around(node: *const pg_sys::Node) -> bool {
-    use pg_sys::NodeTag::*;
-    // SAFETY: this function's contract covers the node.
-    unsafe {
-        match (*node).type_ {
-            T_CoerceToDomain | T_SQLValueFunction | T_NextValueExpr => true,
-            T_Var => {
-                let attribute = i32::from((*node.cast::<pg_sys::Var>()).varattno);
-                attribute < 0 && attribute != pg_sys::TableOidAttributeNumber
-                    || !is_compared_by_server(pg_sys::exprType(node))
-            }
-            T_Const | T_Param | T_RowExpr | T_ArrayExpr | T_MinMaxExpr => {
-                !is_compared_by_server(pg_sys::exprType(node))
-            }
-            _ => false,
-        }
-    }
-}
-
-/// Are values of a type, and those that they are made of, compared by built-in functions? Guarded.
-fn is_compared_by_server(type_oid: pg_sys::Oid) -> bool {
-    const WANTED: u32 = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_CMP_PROC;
-    // SAFETY: guarded catalog lookups; an entry of the type cache stays; attributes below natts exist.
-    unsafe {
-        pg_sys::check_stack_depth();
-        match pg_sys::get_typtype(type_oid).cast_unsigned() {
-            pg_sys::TYPTYPE_DOMAIN => return is_compared_by_server(pg_sys::getBaseType(type_oid)),
-            pg_sys::TYPTYPE_COMPOSITE => {
-                let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
-                let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-                let mut attributes = (0..natts).map(|index| &*compat::attribute(descriptor, index));
-                return attributes.all(|attribute| attribute.attisdropped || is_compared_by_server(attribute.atttypid));
-            }
-            pg_sys::TYPTYPE_RANGE => return is_compared_by_server(pg_sys::get_range_subtype(type_oid)),
-            pg_sys::TYPTYPE_MULTIRANGE => return is_compared_by_server(pg_sys::get_multirange_range(type_oid)),
-            // Any row at all.
-            pg_sys::TYPTYPE_PSEUDO => return false,
-            _ => (),
-        }
-        let element = pg_sys::get_element_type(type_oid);
-        if element != pg_sys::InvalidOid {
-            return is_compared_by_server(element);
-        }
-        let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
-        let equals = if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { pg_sys::get_opcode(entry.eq_opr) };
-        [equals, entry.cmp_proc].into_iter().all(|function| function.to_u32() < pg_sys::FirstUnpinnedObjectId)
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn is_users(function: pg_sys::Oid, _context: *mut c_void) -> bool {
-    // SAFETY: a guarded catalog lookup.
-    let is_immutable = || unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == IMMUTABLE;
-    function.to_u32() >= pg_sys::FirstUnpinnedObjectId || !is_immutable()
 }
