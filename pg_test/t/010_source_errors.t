@@ -126,7 +126,7 @@ for my $name (sort keys %wrong)
 	my $kept = 'SELECT count(*), min(b) FROM t WHERE a < 0';
 
 	# A scan does not check the target's constraints.
-	my $of_target = $name =~ /null|refused|twice/;
+	my $of_target = $name =~ /null|refused|duplicate/;
 
 	my $same = sub {
 		my ($how, $sql) = @_;

@@ -144,7 +144,7 @@ for my $window ([ 27, 0x88 ], [ 28, 0x90 ], [ 31, 0xa8 ])
 	{
 		my $said = outcome("$directory/window.zst", $workers);
 		if ($log == 27) { like($said, qr/^1\|\d\|\{\}\n1\|1\|/, "a window of 128 MB, $workers workers"); }
-		else { like($said, qr/^ERROR:  zstd data of file ".*" need too much memory to be decompressed\nDETAIL:  A decompressor may look back at 128 MB at most\./, "a window of 2^$log bytes, $workers workers"); }
+		else { like($said, qr/^ERROR:  zstd data of file ".*" need too much memory to be decompressed\nDETAIL:  The window of a decompressor is limited to 128 MB\./, "a window of 2^$log bytes, $workers workers"); }
 	}
 }
 # xz states it in a byte of the block header, which has a checksum: 64 MB, an upper bound for most presets, and 4 GB.
