@@ -80,6 +80,10 @@ BEGIN
     IF right(context, length(file) + 8) = format(E'\nfile "%s"', file) THEN
         context := left(context, -length(file) - 8);
     END IF;
+    -- A load adds this HINT of its own (src/load/hint.rs) to an error that has none.
+    IF hint LIKE 'This file looks like %' THEN
+        hint := '';
+    END IF;
     RETURN state || ': ' || message
         || coalesce(E'\nDETAIL: ' || nullif(detail, ''), '') || coalesce(E'\nHINT: ' || nullif(hint, ''), '')
         || coalesce(E'\nTYPE: ' || nullif(type_name, ''), '')

@@ -73,11 +73,11 @@ is($faults->trouble, '', '... and all is well');
 
 # Errors that the transaction survives.
 my @errors = (
-	(map { [ $_, 'leader', 'error' ] } qw(load.first load.launched load.rows load.received load.settle load.key load.settled)),
+	(map { [ $_, 'leader', 'error' ] } qw(load.first load.launched load.rows load.received load.finalize load.key load.finalized)),
 	[ 'load.key', 'leader after=2', 'error' ],
 	(map { [ $_, 'worker', 'error' ] } qw(worker.begin worker.end)),
 	(map { my $point = $_; map { [ $point, $_, 'error' ] } qw(leader worker) }
-		qw(append.begin append.baton append.ready append.done chunk.claimed chunk.turn wide.insert)),
+		qw(append.begin append.lock append.ready append.done chunk.claimed chunk.ticket wide.insert)),
 	(map { my $point = $_; map { [ $point, $_, 'errno=28' ] } qw(leader worker) } qw(append.allocate append.write)));
 # Only a failing subtransaction could leave the leader with the flag that delays checkpoints.
 for my $case ([ 'append.write', 'leader', 'errno=28' ], some(7, @errors))
@@ -170,10 +170,10 @@ sub list_case
 	my $before = $path;
 	write_bytes($faults->path("list/$_"), $content) for 1, 2;
 	$path = $faults->path('list/1');
-	point_set($node, 'unit.counted', 'wait');
+	point_set($node, 'files.counted', 'wait');
 	my $directory = $faults->path('list');
 	my $load = $faults->begin("SELECT rows_loaded, workers FROM bulk_load('$directory', 'ids', '{\"workers\": 1, \"columns\": [\"n\"]}')");
-	point_wait($node, 'unit.counted', 2);
+	point_wait($node, 'files.counted', 2);
 	append($added);
 	$path = $before;
 	point_clear($node);
@@ -217,7 +217,7 @@ sub counts_dead
 }
 
 for my $case ([ 'load.received', 'leader', 1500 ], [ 'append.done', 'leader' ], [ 'append.done', 'worker' ],
-	[ 'chunk.turn', 'leader', 0 ], [ 'worker.end', 'worker' ])
+	[ 'chunk.ticket', 'leader', 0 ], [ 'worker.end', 'worker' ])
 {
 	my ($point, $who, $dead) = @$case;
 	reset_statistics();

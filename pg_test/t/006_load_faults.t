@@ -24,7 +24,7 @@ srand(seed());
 
 # Points of the load, and the processes that reach them.
 my %who = (
-	(map { $_ => ['leader'] } qw(load.begin load.first load.launched load.rows load.received load.settle load.key load.settled)),
+	(map { $_ => ['leader'] } qw(load.begin load.first load.launched load.rows load.received load.finalize load.key load.finalized)),
 	(map { $_ => ['worker'] } qw(worker.begin worker.end)));
 my @points = grep { /^(append|chunk|load|worker|wide)\./ && !/^append\.(write|allocate)$/ && !/^load\.rebuil/ } point_names();
 $who{$_} //= [ 'leader', 'worker' ] for @points;

@@ -57,7 +57,7 @@ sub statement
 	return "SET pg_bulk.chunk_size = '8kB'; SET maintenance_work_mem = '2MB'; " . load_sql($more, $table, columns => [ 'id', 'word', 'at' ], workers => $workers, %options);
 }
 
-my @ours = qw(index.renewed index.write index.logged index.built load.settled);
+my @ours = qw(index.renewed index.write index.logged index.built load.finalized);
 # Indexes of several batches: a point that a page passes while the batch is not full, and the last batch.
 my @later = ('index.write after=2', 'index.logged after=4');
 my @cores = qw(load.rebuild load.rebuilt);

@@ -45,11 +45,11 @@ my @places = (
 	[ 'load.launched', 'leader' ],
 	[ 'worker.begin',  'worker' ],
 	# Whichever process is first: there may be no chunk left for a worker.
-	[ 'chunk.turn',    '' ],
+	[ 'chunk.ticket',    '' ],
 	[ 'worker.end',    'worker' ],
 	[ 'load.received', 'leader' ],
-	[ 'load.settle',   'leader' ],
-	[ 'load.settled',  'leader' ]);
+	[ 'load.finalize',   'leader' ],
+	[ 'load.finalized',  'leader' ]);
 for (@places)
 {
 	my ($place, $who) = @$_;
@@ -75,7 +75,7 @@ is($faults->trouble, '', 'after a bad row');
 rename $faults->path('gone'), $faults->path('second') or die $!;
 
 # A crash, in the second file and after it.
-for my $place ('worker.begin', 'load.settle')
+for my $place ('worker.begin', 'load.finalize')
 {
 	$load = first_file();
 	point_set($node, $place, 'wait');

@@ -201,19 +201,19 @@ like($end->(), $refused, 'a scan, files that lead out when a worker comes');
 
 # The leader waits until the worker has opened a file, or failed to. The leader itself finds all of them in place.
 inside();
-my %points = ('worker.begin' => 'wait', 'load.launched' => 'wait leader', 'unit.counted' => 'wait worker');
+my %points = ('worker.begin' => 'wait', 'load.launched' => 'wait leader', 'files.counted' => 'wait worker');
 point_set($node, $_, $points{$_}) for keys %points;
 $end = begin(qq(\n\\set VERBOSITY verbose\nSELECT rows_loaded, workers FROM bulk_load('[0-9]', 'loaded', '{"format": "csv", "server": "below", "workers": 1}')));
 point_wait($node, $_) for 'worker.begin', 'load.launched';
 outside();
 point_clear($node, 'worker.begin');
-for (my $tries = 0; $tries < 300 && !point_waiting($node, 'unit.counted'); $tries++)
+for (my $tries = 0; $tries < 300 && !point_waiting($node, 'files.counted'); $tries++)
 {
 	last if $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'") eq '0';
 	usleep(20_000);
 }
 back();
-point_clear($node, $_) for 'load.launched', 'unit.counted';
+point_clear($node, $_) for 'load.launched', 'files.counted';
 like($end->(), $refused, 'a load, files that lead out when a worker comes');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM loaded'), '0', '... nothing is loaded');
 

@@ -75,10 +75,10 @@ shell('{ zstd -q -1 -c plain; zstd -q -1 --long=27 -c < plain; } > far.zst');
 point_set($node, 'ring.in_order', 'error');
 for my $readers ('fast', 'slow')
 {
-	point_set($node, 'chunk.turn', 'sleep=15') if $readers eq 'slow';
+	point_set($node, 'chunk.ticket', 'sleep=15') if $readers eq 'slow';
 	is(outcome("$directory/$_.zst", 1), $both, "a long frame, and a long one for another decoder: $_, $readers readers") for 'skip', 'far';
 }
-point_clear($node, 'chunk.turn');
+point_clear($node, 'chunk.ticket');
 point_clear($node, 'ring.in_order');
 unlink map { "$directory/$_.zst" } 'skip', 'far';
 

@@ -80,7 +80,7 @@ for my $case ([ 'index.handed', 'error', qr/index\.handed/ ], [ 'index.handed', 
 
 # There is no space for pages, the first ones or later ones. The load fails before they are logged. After that it would be a
 # PANIC, and recovery could not create the pages either.
-for my $place ('load.settle', 'index.handed')
+for my $place ('load.finalize', 'index.handed')
 {
 	point_set($node, $place, 'wait leader');
 	my (undef, $end) = begin_session($node, statement());

@@ -164,7 +164,7 @@ impl Appender {
         let held = append_lock.take();
         self.contended |= held.waited;
         self.appended.stages.lap(&mut watch, Stage::WaitToAppend);
-        point!("append.baton");
+        point!("append.lock");
         if self.traits.needs_wal {
             self.redo.let_checkpoint_pass();
         }

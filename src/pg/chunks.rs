@@ -86,7 +86,7 @@ impl Chunks {
                 return Ok(false);
             };
             stages.lap(&mut watch, Stage::WaitToCut);
-            point!("chunk.turn");
+            point!("chunk.ticket");
             let place = edge.place(shared.eol());
             mark(claimed, place);
             let cut = cutter.cut(stream.chunk_bytes(&uncut), &survey, offset, edge);

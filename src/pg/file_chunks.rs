@@ -214,7 +214,7 @@ impl Listed {
         let mut watch = stages.watch();
         rows.switch_to_file(file)?;
         let most = if self.takes_ids { most_records(rows, 0)? } else { 0 };
-        point!("unit.counted");
+        point!("files.counted");
         stages.lap(&mut watch, Stage::Read);
         let Some(edge) = shared.wait_to_cut(self.ticket) else { return Ok(ChunkStart::Over) };
         stages.lap(&mut watch, Stage::WaitToCut);
@@ -286,7 +286,7 @@ impl Listed {
         stages.lap(&mut watch, Stage::Cut);
         let Some(edge) = shared.wait_to_cut(ticket) else { return Ok(ChunkStart::Over) };
         stages.lap(&mut watch, Stage::WaitToCut);
-        point!("chunk.turn");
+        point!("chunk.ticket");
         // SAFETY: as in `state`; `self.open` is not part of the state.
         let state = unsafe { &*self.states.add(file) };
         if state.ended.load(SeqCst) != 0 {

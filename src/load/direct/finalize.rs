@@ -470,7 +470,7 @@ unsafe extern "C-unwind" fn look(
         let (relation, patience) = ((*relinfo).ri_RelationDesc, *patience);
         let memory = pg_sys::AllocSetContextCreateExtended(
             (*executor.estate).es_query_cxt,
-            c"pg_bulk settle".as_ptr(),
+            c"pg_bulk finalize".as_ptr(),
             pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,

@@ -291,7 +291,7 @@ impl Leader {
             collectors.iter_mut().flat_map(|list| list.drain(..)).for_each(|mut collector| collector.close());
         }
         self.process.release();
-        point!("load.settle");
+        point!("load.finalize");
         let written = |(index, &(oid, traits))| Written {
             index,
             oid,
@@ -319,7 +319,7 @@ impl Leader {
         if let Some(sorts) = self.process.plan.sorts.take() {
             sorts.release();
         }
-        point!("load.settled");
+        point!("load.finalized");
         if self.process.tolerance.on_error == OnError::Table {
             self.process.tolerance.bad_rows = self.counts.rejected;
         }

@@ -181,6 +181,8 @@ impl Feed {
             }
             let _ = reader.try_space().ok_or_else(out_of_memory)?;
             reader.filled(0);
+            // The data may end within a character, which is an error only now.
+            verify(reader, 0, self.treatment, &self.encodings);
             return Ok(true);
         }
         let waiting = self.ready.get(self.given..).unwrap_or_default();
@@ -261,6 +263,12 @@ fn give(reader: &mut Reader, bytes: &[u8], treatment: Treatment, encodings: &Enc
         to.copy_from_slice(from);
     }
     reader.filled(n);
+    verify(reader, n, treatment, encodings);
+    Ok(n)
+}
+
+/// Reports to a reader how many of its bytes are valid, `n` of which are new.
+fn verify(reader: &mut Reader, n: usize, treatment: Treatment, encodings: &Encodings) {
     match treatment {
         Treatment::Utf8 => (),
         Treatment::Verify => {
@@ -269,5 +277,4 @@ fn give(reader: &mut Reader, bytes: &[u8], treatment: Treatment, encodings: &Enc
         }
         Treatment::Convert | Treatment::Nothing => reader.verified(n),
     }
-    Ok(n)
 }
