@@ -6,6 +6,10 @@
 //!   declare;
 //! - a row violates a constraint with `on_error = table`, and the direct writer, which could have rejected the row, was
 //!   not used.
+//!
+//! The tricky point: the caught error has aborted nothing yet. Only errors of classes 22 and 23 get a HINT: conversions and
+//! constraint checks raise these between their own catalog lookups, and the caller has released all LWLocks. So catalogs can be
+//! read here. An error or a cancel meanwhile is dropped, since the first error is raised in any case.
 
 use std::ffi::{CStr, c_char};
 

@@ -151,7 +151,7 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) ->
                     let share = pg_sys::AccessShareLock.cast_signed();
                     indexes.into_iter().for_each(|index| pg_sys::UnlockRelationOid(index, share));
                 } else {
-                    found.push("An index of a partition is locked by somebody else.".into());
+                    found.push("Another session holds a lock on an index of a partition.".into());
                 }
                 pg_sys::relation_close(relation, no_lock);
             }

@@ -291,8 +291,7 @@ unsafe fn call_in_domain(domain: pg_sys::Oid) -> Option<UserCall> {
     }
 }
 
-/// Calls by generated columns and by indexes. The server does not allow volatile functions
-/// there. Guarded.
+/// Calls by generated columns and by indexes. The server does not allow volatile functions there. Guarded.
 ///
 /// # Safety
 /// An open relation that rows are written to.
