@@ -75,7 +75,7 @@ for my $case (sort keys %points)
 		my $starts = starts();
 		my ($point, $after) = split / /, $place;
 		# If several indexes follow, not the first one.
-		$after //= $point =~ /sorted|settled|helper|looked|page|extended|grow|team/ ? '' : 'after=1';
+		$after //= $point =~ /sorted|finalized|helper|looked|page|extended|grow|team/ ? '' : 'after=1';
 		# For points that all processes reach: the first process.
 		my $who = $point =~ /helper|worker/ ? 'worker' : $point =~ /team.buil/ ? '' : 'leader';
 		point_set($primary, $point, "signal=9 $who $after once");
