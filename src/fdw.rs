@@ -98,7 +98,7 @@ pub unsafe fn count(node: *mut pg_sys::ForeignScanState, bytes: u64, bad_rows: u
     // SAFETY: this function's contract covers the state.
     if let Some(scan) = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() } {
         scan.bytes_before += bytes;
-        scan.tolerance.bad_rows += bad_rows;
+        scan.pump.policy.tolerance.bad_rows += bad_rows;
     }
 }
 

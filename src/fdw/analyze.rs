@@ -15,16 +15,17 @@ use pgrx::{pg_guard, pg_sys};
 use super::filter;
 use super::options::TableOptions;
 use super::scan::open::open_rows;
-use crate::error::OrRaise;
+use crate::error::{OrRaise, Result};
 use crate::load::filter::{Made, RowFilter};
 use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::copy_question;
 use crate::pg::owner::as_owner;
 use crate::pg::plain_code::table_is_plain;
+use crate::pg::row::pump::{self, Begin, Policy, Pump, RowOutcome, Sink, raise_missing};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
-use crate::pg::soft::{Conversion, OnError, Tolerance, Verbosity};
+use crate::pg::soft::{OnError, Verbosity};
 use crate::pg::unguarded::Opaque;
 
 /// # Safety
@@ -97,8 +98,11 @@ unsafe fn may_sample(relation: pg_sys::Relation, options: &TableOptions) -> bool
 /// A sampling scan.
 struct Sampling {
     rows: Rows,
-    all: Vec<usize>,
-    tolerance: Tolerance,
+    pump: Pump<Sample>,
+}
+
+/// The rows that enter the sample.
+struct Sample {
     values: Vec<pg_sys::Datum>,
     nulls: Vec<bool>,
     state: pg_sys::ReservoirStateData,
@@ -108,21 +112,13 @@ struct Sampling {
     seen: f64,
     /// Rows to skip before the next row to take; negative: not decided yet.
     to_skip: f64,
-    skip_left: u64,
-    limit_left: u64,
-    context: pg_sys::MemoryContext,
     /// For evaluating DEFAULT markers.
     econtext: *mut pg_sys::ExprContext,
-    /// The plain frame must convert the row again, and raise its error.
-    raises: bool,
-    /// The sample position of the current row.
-    place: usize,
+    /// The sample position of the current row, if it enters the sample. With a filter, [`keep_sample`] decides it.
+    place: Option<usize>,
     /// The filter, which may leave out records.
     filter: Option<RowFilter>,
 }
-
-const END: i32 = 0;
-const TAKE: i32 = 1;
 
 /// # Safety
 /// Called by ANALYZE.
@@ -139,11 +135,10 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
         let econtext = pg_sys::MakePerTupleExprContext(estate);
         let mut state = pg_sys::ReservoirStateData::default();
         pg_sys::reservoir_init_selection_state(&raw mut state, target);
-        let tolerance = Tolerance { verbosity: Verbosity::Silent, reject_limit: 0, ..options.copy.tolerance() };
-        let sampling = Sampling {
-            all: rows.all(),
-            rows,
-            tolerance,
+        let mut policy = Policy::of(&options.copy);
+        (policy.tolerance.verbosity, policy.tolerance.reject_limit) = (Verbosity::Silent, 0);
+        policy.want(&rows, |_| true);
+        let sink = Sample {
             values: vec![pg_sys::Datum::from(0usize); natts],
             nulls: vec![true; natts],
             state,
@@ -151,99 +146,62 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
             sampled: 0,
             seen: 0.0,
             to_skip: -1.0,
-            skip_left: options.copy.skip,
-            limit_left: options.copy.limit.unwrap_or(u64::MAX),
-            context: (*econtext).ecxt_per_tuple_memory,
             econtext,
-            raises: false,
-            place: 0,
+            place: None,
             filter,
         };
+        let sampling = Sampling { rows, pump: Pump { policy, sink } };
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(sampling)
     }
 }
 
-/// Goes to the next row that enters the sample, and decodes it.
-///
-/// # Safety
-/// A valid sampling that nothing else uses.
-#[pg_guard]
-unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
-    // SAFETY: this function's contract covers the argument.
-    let s = unsafe { &mut *sampling };
-    loop {
+// SAFETY: the arrays are as long as the table's descriptor, or as the filter's input row. The context is the sampling's.
+unsafe impl Sink for Sample {
+    /// The arrays that fields are converted into.
+    fn arrays(&mut self) -> RowArrays {
+        let own = RowArrays { values: self.values.as_mut_ptr(), nulls: self.nulls.as_mut_ptr() };
+        self.filter.as_ref().map_or(own, RowFilter::arguments)
+    }
+
+    fn econtext(&self) -> *mut pg_sys::ExprContext {
+        self.econtext
+    }
+
+    fn advance(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
         // SAFETY: a guarded call during ANALYZE.
         unsafe { compat::vacuum_delay_point() };
-        if s.limit_left == 0 {
-            return END;
-        }
-        match s.rows.advance() {
-            Err(error) if s.tolerance.survives(&error) => {
-                if s.skip_left > 0 {
-                    s.skip_left -= 1;
-                } else {
-                    s.rows.leave_out_record(&mut s.tolerance, &error).or_raise();
-                }
-                continue;
+        rows.advance()
+    }
+
+    /// Counts a row that does not enter the sample. It is decoded only if it may be rejected, or lacks fields.
+    fn begin(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<Begin> {
+        if self.filter.is_none() {
+            self.place = self.next_place();
+            if self.place.is_none() && policy.tolerance.on_error == OnError::Stop && !rows.is_short() {
+                self.count_row(policy);
+                return Ok(Begin::Done);
             }
-            Err(error) => error.raise(),
-            Ok(false) => return END,
-            Ok(true) => (),
         }
-        if s.rows.take_change().is_some() {
-            s.all = s.rows.all();
-        }
-        if s.skip_left > 0 {
-            s.skip_left -= 1;
-            continue;
-        }
-        let tolerant = s.tolerance.on_error != OnError::Stop;
-        let place = if s.filter.is_some() { Some(0) } else { s.next_place() };
-        if place.is_none() && !tolerant && !s.rows.is_short() {
-            s.seen += 1.0;
-            s.limit_left -= 1;
-            continue;
-        }
-        s.rows.reset();
         // A short row must not show values of the row before.
-        s.nulls.fill(true);
-        s.raises = false;
-        let arrays = s.fields();
-        // SAFETY: the arrays are as long as the descriptor; the context is this row's.
-        unsafe {
-            pg_sys::MemoryContextReset(s.context);
-            s.rows.decode(&s.all, arrays);
-            if tolerant && s.rows.has_queue() {
-                let old = pg_sys::MemoryContextSwitchTo(s.context);
-                let outcome = s.rows.convert_softly(&mut s.tolerance, arrays, s.econtext).or_raise();
-                pg_sys::MemoryContextSwitchTo(old);
-                match outcome {
-                    Conversion::Good => (),
-                    Conversion::LeftOut => continue,
-                    Conversion::Raises => s.raises = true,
-                }
-            }
+        self.nulls.fill(true);
+        // SAFETY: no row uses the memory; a guarded call.
+        unsafe { pg_sys::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory) };
+        Ok(Begin::Decode)
+    }
+
+    fn finish(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<bool> {
+        if self.filter.is_some() {
+            return Ok(true);
         }
-        if tolerant && !s.raises {
-            s.rows.check_missing().or_raise();
-        }
-        if s.filter.is_some() {
-            return TAKE;
-        }
-        s.seen += 1.0;
-        s.limit_left -= 1;
-        if let Some(place) = place.or((s.raises || s.rows.is_short()).then_some(0)) {
-            s.place = place;
-            return TAKE;
-        }
+        self.count_row(policy);
+        Ok(self.place.is_some() || rows.is_short())
     }
 }
 
-impl Sampling {
-    /// The arrays that fields are converted into.
-    fn fields(&mut self) -> RowArrays {
-        let own = RowArrays { values: self.values.as_mut_ptr(), nulls: self.nulls.as_mut_ptr() };
-        self.filter.as_ref().map_or(own, RowFilter::arguments)
+impl Sample {
+    fn count_row(&mut self, policy: &mut Policy) {
+        self.seen += 1.0;
+        policy.count_row();
     }
 
     /// The position of the next row in the sample, if it enters the sample.
@@ -282,21 +240,17 @@ unsafe extern "C-unwind" fn keep_sample(
     // SAFETY: this function's contract covers the argument; the place is less than the target, which is the array's
     // length.
     unsafe {
-        let s = &mut *sampling;
+        let Sampling { rows: file, pump: Pump { policy, sink: s } } = &mut *sampling;
         if s.filter.is_some() {
-            let place = s.next_place();
-            s.seen += 1.0;
-            s.limit_left -= 1;
-            match place {
-                Some(place) => s.place = place,
-                None => return,
-            }
+            s.place = s.next_place();
+            s.count_row(policy);
         } else {
-            s.rows.check_missing().or_raise();
+            file.check_missing().or_raise();
         }
+        let Some(at) = s.place else { return };
         let tuple = pg_sys::heap_form_tuple((*relation).rd_att, s.values.as_mut_ptr(), s.nulls.as_mut_ptr());
-        let place = rows.add(s.place);
-        if s.place < s.sampled {
+        let place = rows.add(at);
+        if at < s.sampled {
             pg_sys::heap_freetuple(*place);
         } else {
             s.sampled += 1;
@@ -305,31 +259,24 @@ unsafe extern "C-unwind" fn keep_sample(
     }
 }
 
-/// Does the filter make a row of the record?
+/// Does the filter make a row of the record? Raises the error about missing fields first.
 ///
 /// # Safety
 /// A plain frame; a valid sampling with a filter.
 unsafe fn makes_row(sampling: *mut Sampling) -> bool {
     // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
-        raise_missing(sampling);
-        let arrays = RowArrays { values: (*sampling).values.as_mut_ptr(), nulls: (*sampling).nulls.as_mut_ptr() };
-        match (*sampling).filter.as_ref() {
+        let (rows, sink) = (&raw mut (*sampling).rows, &raw mut (*sampling).pump.sink);
+        raise_missing(rows);
+        let arrays = RowArrays { values: (*sink).values.as_mut_ptr(), nulls: (*sink).nulls.as_mut_ptr() };
+        match (*sink).filter.as_ref() {
             Some(filter) => {
-                let made = filter::call(&raw const *filter, &raw mut (*sampling).rows, arrays);
+                let made = filter::call(&raw const *filter, rows, arrays);
                 matches!(made, Made::Row | Made::Tuple(_))
             }
             None => false,
         }
     }
-}
-
-/// # Safety
-/// A valid sampling.
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_missing(sampling: *mut Sampling) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut (*sampling).rows }.check_missing().or_raise();
 }
 
 /// Closes the file and reports the counts.
@@ -340,8 +287,8 @@ unsafe extern "C-unwind" fn raise_missing(sampling: *mut Sampling) {
 unsafe extern "C-unwind" fn end_sampling(sampling: *mut Sampling, relation: pg_sys::Relation, elevel: i32) -> i32 {
     // SAFETY: this function's contract covers the argument.
     unsafe {
-        let s = &mut *sampling;
-        s.rows.close().or_raise();
+        let s = &(*sampling).pump.sink;
+        (*sampling).rows.close().or_raise();
         pg_sys::FreeExecutorState((*s.econtext).ecxt_estate);
         let name = std::ffi::CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_string_lossy();
         let message = format!("\"{name}\": file contains {:.0} rows; {} rows in sample", s.seen, s.sampled);
@@ -397,21 +344,20 @@ unsafe extern "C-unwind" fn sample(call: Opaque) {
             arg: (&raw mut (*sampling).rows).cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        while next_sample(sampling) != END {
-            let arrays = (*sampling).fields();
-            let untouched = (*sampling).tolerance.on_error == OnError::Stop || (*sampling).raises;
-            if untouched && (*sampling).rows.has_queue() {
-                let old = pg_sys::CurrentMemoryContext;
-                pg_sys::CurrentMemoryContext = (*sampling).context;
-                Rows::convert(&raw mut (*sampling).rows, arrays, (*sampling).econtext);
+        let (rows, sink) = (&raw mut (*sampling).rows, &raw mut (*sampling).pump.sink);
+        while pump::next(&raw mut (*sampling).pump, rows) != RowOutcome::End {
+            if (*rows).has_queue() {
+                let (old, econtext) = (pg_sys::CurrentMemoryContext, (*sink).econtext);
+                pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
+                Rows::convert(rows, (*sink).arrays(), econtext);
                 pg_sys::CurrentMemoryContext = old;
             }
-            if (*sampling).filter.is_none() || makes_row(sampling) {
+            if (*sink).filter.is_none() || makes_row(sampling) {
                 keep_sample(sampling, (*call).relation, (*call).rows);
             }
         }
         pg_sys::error_context_stack = context.previous;
-        (*call).seen = (*sampling).seen;
+        (*call).seen = (*sink).seen;
         (*call).sampled = end_sampling(sampling, (*call).relation, (*call).elevel);
     }
 }

@@ -132,7 +132,7 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
     number(c"Bytes Read", Some(c"b"), scan.bytes_read(), es);
     if options.copy.on_error != OnError::Stop {
         let label = if options.copy.on_error == OnError::Ignore { c"Rows Skipped" } else { c"Rows Set to Null" };
-        number(label, None, scan.tolerance.bad_rows, es);
+        number(label, None, scan.pump.policy.tolerance.bad_rows, es);
     }
     if verbose {
         let [first, rest] = scan.converted();

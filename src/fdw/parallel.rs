@@ -142,7 +142,7 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
         if announces_end {
             worker_errors::watch(context, (*(*node).ss.ps.state).es_query_cxt);
         }
-        (*scan).participant = Some(Participant::new(shared, 0, announces_end));
+        (*scan).pump.sink.participant = Some(Participant::new(shared, 0, announces_end));
     }
 }
 
@@ -190,7 +190,7 @@ pub unsafe extern "C-unwind" fn initialize_worker(
         open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, (*shared).file).or_raise();
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
-        scan.participant = Some(Participant::new(shared, number, true));
+        scan.pump.sink.participant = Some(Participant::new(shared, number, true));
     }
 }
 

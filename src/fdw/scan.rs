@@ -20,48 +20,149 @@ use crate::error::Result;
 use crate::load::filter::RowFilter;
 use crate::pg::column::Column;
 use crate::pg::progress::Progress;
+use crate::pg::row::pump::{Begin, Policy, Pump, Sink};
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::{OnError, Tolerance};
+use crate::pg::soft::OnError;
 
 /// The state of a scan.
 #[derive(Debug)]
 pub struct Scan {
     /// None before the scan has begun and after it has ended.
     pub rows: Option<Rows>,
+    pub pump: Pump<SlotSink>,
     relid: pg_sys::Oid,
     relation: pg_sys::Relation,
     /// The subtransaction in which the source was opened.
     begun_in: pg_sys::SubTransactionId,
-    wanted: Wanted,
     /// Check of the row order, if the plan relies on it.
     order: Option<OrderCheck>,
     options: TableOptions,
-    /// The function that makes the rows. With a filter, all columns of the file are in `first`.
+    /// The function that makes the rows.
     filter: Option<RowFilter>,
-    /// Columns that the quals read, or all columns to convert if there are no quals.
-    first: Vec<usize>,
-    first_attributes: Vec<usize>,
-    /// Columns to convert for rows that passed the quals.
-    rest: Vec<usize>,
-    /// The scan leaves out and counts no rows, and stops at the first bad value.
-    is_plain: bool,
-    /// Values of rows decoded together may have to be made datums.
-    has_raw: bool,
     pub qual: *mut pg_sys::ExprState,
     /// The aggregates, if the scan returns these instead of rows.
     pub aggregation: Option<Aggregation>,
-    pub tolerance: Tolerance,
-    skip_left: u64,
-    limit_left: u64,
+    /// Bytes read by scans before a rescan, by workers that have ended, and by a load that replaced the scan.
+    pub bytes_before: u64,
+    /// A load reads the file instead.
+    pub is_replaced: bool,
+}
+
+/// Takes the rows of a scan: into its slot, its aggregation, or the input row of its filter. The columns that the quals
+/// read are converted first, or all columns if there are no quals.
+#[derive(Debug)]
+pub struct SlotSink {
+    arrays: RowArrays,
+    econtext: *mut pg_sys::ExprContext,
+    wanted: Wanted,
+    has_qual: bool,
+    /// A filter takes all columns of the file.
+    has_filter: bool,
+    /// Attributes of the columns that are converted first.
+    first_attributes: Vec<usize>,
+    /// Columns to convert for rows that passed the quals.
+    rest: Vec<usize>,
+    /// Values of rows decoded together may have to be made datums.
+    has_raw: bool,
     progress: Progress,
     /// Bytes at the last progress report.
     reported: u64,
-    /// Bytes read by scans before a rescan, by workers that have ended, and by a load that replaced the scan.
-    pub bytes_before: u64,
     /// This process's part, in a parallel scan.
     pub participant: Option<Participant>,
-    /// A load reads the file instead.
-    pub is_replaced: bool,
+}
+
+impl SlotSink {
+    /// From now on decodes the first columns of many rows together, unless each row needs work of its own.
+    fn decode_together(&mut self, rows: &mut Rows, policy: &Policy) {
+        if policy.is_plain() {
+            let used = rows.columns().iter().filter(|column| !column.ignored);
+            let attributes = used.map(|column| column.attribute + 1).max();
+            rows.decode_some_together(attributes.unwrap_or(0), &[], policy.wanted());
+            self.has_raw = rows.has_raw();
+        }
+    }
+
+    /// Copies the first columns of a row that was decoded together with others.
+    ///
+    /// # Safety
+    /// The arrays of a row of the scan's file.
+    #[inline]
+    unsafe fn take_decoded(&self, decoded: RowArrays) {
+        let arrays = self.arrays;
+        for &attribute in &self.first_attributes {
+            // SAFETY: this function's contract covers the row, and `fit` has made the list of the columns' attributes.
+            unsafe {
+                *arrays.values.add(attribute) = *decoded.values.add(attribute);
+                *arrays.nulls.add(attribute) = *decoded.nulls.add(attribute);
+            }
+        }
+    }
+
+    /// Bytes and rows of the workers, as known to the leader.
+    fn others(&self) -> (u64, u64) {
+        self.participant.as_ref().map_or((0, 0), Participant::others)
+    }
+}
+
+// SAFETY: the scan's slot, its aggregation and its filter's input row have an element for each attribute of the columns,
+// and live as long as the scan. The context is the plan node's.
+unsafe impl Sink for SlotSink {
+    fn arrays(&mut self) -> RowArrays {
+        self.arrays
+    }
+
+    fn econtext(&self) -> *mut pg_sys::ExprContext {
+        self.econtext
+    }
+
+    #[inline]
+    fn advance(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<bool> {
+        let more = match &mut self.participant {
+            None => rows.advance()?,
+            Some(participant) => participant.advance(rows, &mut policy.skip_left)?,
+        };
+        let bytes = rows.stream().bytes_read();
+        if bytes != self.reported {
+            self.reported = bytes;
+            let others = self.others();
+            self.progress.update(bytes + others.0, rows.count() + others.1);
+        }
+        Ok(more)
+    }
+
+    /// Decides which columns are converted before the quals are evaluated, and which after.
+    fn fit(&mut self, rows: &mut Rows, policy: &mut Policy) {
+        let within = |set: &[i32], column: &Column| set.iter().any(|&a| usize::try_from(a) == Ok(column.attribute + 1));
+        // The set of rejected rows must not depend on the columns that a query reads.
+        let all = self.has_filter || policy.tolerance.on_error != OnError::Stop;
+        let is_late = |column: &Column| {
+            self.has_qual && !within(&self.wanted.by_quals, column) && within(&self.wanted.besides, column)
+        };
+        let is_wanted = |c: &Column| within(&self.wanted.by_quals, c) || within(&self.wanted.besides, c);
+        policy.want(rows, |column| all || (is_wanted(column) && !is_late(column)));
+        self.rest = rows.indexes(|column| !all && is_late(column));
+        let attribute = |&i: &usize| rows.columns().get(i).map(|column| column.attribute);
+        self.first_attributes = policy.wanted().iter().filter_map(attribute).collect();
+        self.decode_together(rows, policy);
+    }
+
+    #[inline]
+    fn begin(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<Begin> {
+        let Some(decoded) = rows.decoded() else { return Ok(Begin::Decode) };
+        rows.clear_queue();
+        // SAFETY: the row is new.
+        unsafe {
+            rows.make_datums(decoded)?;
+            self.take_decoded(decoded);
+        }
+        Ok(Begin::Row)
+    }
+
+    #[inline]
+    fn finish(&mut self, _rows: &mut Rows, policy: &mut Policy) -> Result<bool> {
+        policy.count_row();
+        Ok(true)
+    }
 }
 
 impl Scan {
@@ -71,80 +172,38 @@ impl Scan {
     }
 
     /// Begins the scan of these rows.
-    fn begin(&mut self, rows: Rows) {
+    fn begin(&mut self, mut rows: Rows) {
+        self.pump.sink.fit(&mut rows, &mut self.pump.policy);
         self.rows = Some(rows);
-        self.fit();
-    }
-
-    /// Assigns the columns to `first` and `rest` after their positions have changed.
-    fn fit(&mut self) {
-        let Some(rows) = &self.rows else { return };
-        (self.first, self.rest) = match &self.filter {
-            Some(_) => (rows.all(), Vec::new()),
-            None => stages(&self.wanted, rows.columns(), self.options.copy.on_error, self.qual.is_null()),
-        };
-        let attribute = |&i: &usize| rows.columns().get(i).map(|column| column.attribute);
-        self.first_attributes = self.first.iter().filter_map(attribute).collect();
-        self.decode_together();
-    }
-
-    /// From now on decodes the first columns of many rows together, unless each row needs work of its own.
-    fn decode_together(&mut self) {
-        self.is_plain = self.options.copy.on_error == OnError::Stop && self.options.copy.limit.is_none();
-        if let Some(rows) = self.rows.as_mut().filter(|_| self.is_plain) {
-            let used = rows.columns().iter().filter(|column| !column.ignored);
-            let attributes = used.map(|column| column.attribute + 1).max();
-            rows.decode_some_together(attributes.unwrap_or(0), &[], &self.first);
-            self.has_raw = rows.has_raw();
-        }
-    }
-
-    /// Copies the first columns of a row that was decoded together with others.
-    ///
-    /// # Safety
-    /// The arrays of a row, and of a slot.
-    #[inline]
-    unsafe fn take_decoded(&self, decoded: RowArrays, arrays: RowArrays) {
-        for &attribute in &self.first_attributes {
-            // SAFETY: this function's contract covers the arrays, and it is the attribute of a column.
-            unsafe {
-                *arrays.values.add(attribute) = *decoded.values.add(attribute);
-                *arrays.nulls.add(attribute) = *decoded.nulls.add(attribute);
-            }
-        }
-    }
-
-    /// The filter has left out the record that was read.
-    fn be_without(&mut self) {
-        if self.options.copy.limit.is_some() {
-            self.limit_left += 1;
-        }
     }
 
     /// Are the reader's next records all rows of this process, with none to leave out?
+    #[inline]
     pub fn goes_on(&self) -> bool {
-        self.is_plain && self.skip_left == 0 && self.participant.as_ref().is_none_or(Participant::goes_on)
+        let Pump { policy, sink } = &self.pump;
+        policy.is_plain() && policy.skip_left == 0 && sink.participant.as_ref().is_none_or(Participant::goes_on)
     }
 
     /// Does the scan convert no column?
     pub fn wants_nothing(&self) -> bool {
-        self.is_plain && self.first.is_empty() && self.rest.is_empty()
+        let Pump { policy, sink } = &self.pump;
+        policy.is_plain() && policy.wanted().is_empty() && sink.rest.is_empty()
     }
 
     /// Adds the bytes of workers that have ended, before the shared state is released.
     pub fn add_others(&mut self) {
-        self.bytes_before += self.participant.as_ref().map_or((0, 0), Participant::others).0;
+        self.bytes_before += self.pump.sink.others().0;
     }
 
     /// Adds the bytes of the workers, and ends the sharing.
     pub fn take_others(&mut self) {
         self.add_others();
-        self.participant = None;
+        self.pump.sink.participant = None;
     }
 
     /// Reports and ends this process's part, because the shared state will be released.
     pub fn stop_sharing(&mut self) {
-        if let (Some(participant), Some(rows)) = (&mut self.participant, &self.rows) {
+        if let (Some(participant), Some(rows)) = (&mut self.pump.sink.participant, &self.rows) {
             participant.report(rows);
             participant.end();
         }
@@ -164,7 +223,7 @@ impl Scan {
     /// Leaves the file to a load, which reports its progress. Guarded.
     pub fn give_up(&mut self) -> Result<()> {
         self.is_replaced = true;
-        self.progress.end();
+        self.pump.sink.progress.end();
         self.rows.take().map_or(Ok(()), |mut rows| rows.close())
     }
 
@@ -174,27 +233,8 @@ impl Scan {
             let column = self.rows.as_ref().and_then(|rows| rows.columns().get(*i));
             column.map(|c| c.name.clone())
         };
-        [&self.first, &self.rest].map(|set| set.iter().filter_map(name).collect())
+        [self.pump.policy.wanted(), &self.pump.sink.rest].map(|set| set.iter().filter_map(name).collect())
     }
-}
-
-/// The columns that are converted before the quals are evaluated, and those converted after.
-fn stages(wanted: &Wanted, columns: &[Column], on_error: OnError, no_quals: bool) -> (Vec<usize>, Vec<usize>) {
-    // The set of rejected rows must not depend on the columns that a query reads.
-    if on_error != OnError::Stop {
-        return (columns.iter().enumerate().filter(|(_, c)| !c.ignored).map(|(i, _)| i).collect(), Vec::new());
-    }
-    let within = |set: &[i32], column: &Column| set.iter().any(|&a| usize::try_from(a) == Ok(column.attribute + 1));
-    let (mut first, mut rest) = (Vec::new(), Vec::new());
-    for (i, column) in columns.iter().enumerate().filter(|(_, column)| !column.ignored) {
-        let (early, late) = (within(&wanted.by_quals, column), within(&wanted.besides, column));
-        if early || (late && no_quals) {
-            first.push(i);
-        } else if late {
-            rest.push(i);
-        }
-    }
-    (first, rest)
 }
 
 /// # Safety

@@ -4,8 +4,8 @@
 //! The executor collects the rows of a function in FROM before it uses the first one, so they go to a tuplestore with
 //! `work_mem` of memory.
 //!
-//! [`bulk_read`] is a plain frame, like a scan: it runs input functions, and pushes COPY's error context. [`collect`]
-//! makes the rows that need no input function, many rows per guard.
+//! [`bulk_read`] is a plain frame, like a scan: it runs input functions, and pushes COPY's error context. The pump
+//! ([`Store`]) makes the rows that need no input function, many rows per guard.
 
 use std::ffi::{CStr, CString};
 
@@ -29,9 +29,10 @@ use crate::pg::jsonb;
 use crate::pg::key_options::MemberKey;
 use crate::pg::objects;
 use crate::pg::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
+use crate::pg::row::pump::{self, Begin, Policy, Pump, RowOutcome, Sink};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
-use crate::pg::soft::{self, Conversion, OnError, Tolerance};
+use crate::pg::soft::{self, OnError};
 use crate::pg::source::Location;
 
 /// Option names besides COPY's format options.
@@ -40,25 +41,22 @@ const NAMES: &[&str] = &["columns", "program", "server"];
 /// A file that is being read.
 struct Reading {
     rows: Rows,
-    all: Vec<usize>,
-    tolerance: Tolerance,
+    pump: Pump<Store>,
     /// Most bad records, in per cent of all records.
     percent: Option<f64>,
+    memory: pg_sys::MemoryContext,
+}
+
+/// Collects rows in a tuplestore.
+struct Store {
     records: u64,
-    skip_left: u64,
-    limit_left: u64,
     values: Vec<pg_sys::Datum>,
     nulls: Vec<bool>,
     /// Memory context of a row, for input functions.
     econtext: *mut pg_sys::ExprContext,
     store: *mut pg_sys::Tuplestorestate,
     descriptor: pg_sys::TupleDesc,
-    memory: pg_sys::MemoryContext,
 }
-
-const END: i32 = 0;
-/// Input functions must make values of the row.
-const CONVERT: i32 = 1;
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
@@ -85,10 +83,11 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
             arg: (&raw mut (*reading).rows).cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        while collect(reading) != END {
-            let arrays = RowArrays { values: (*reading).values.as_mut_ptr(), nulls: (*reading).nulls.as_mut_ptr() };
-            pg_sys::CurrentMemoryContext = (*(*reading).econtext).ecxt_per_tuple_memory;
-            Rows::convert(&raw mut (*reading).rows, arrays, (*reading).econtext);
+        let (rows, sink) = (&raw mut (*reading).rows, &raw mut (*reading).pump.sink);
+        while pump::next(&raw mut (*reading).pump, rows) != RowOutcome::End {
+            let econtext = (*sink).econtext;
+            pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
+            Rows::convert(rows, (*sink).arrays(), econtext);
             pg_sys::CurrentMemoryContext = caller;
             keep(reading);
         }
@@ -197,22 +196,17 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
         let econtext = pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState());
         pg_sys::MemoryContextSwitchTo(old);
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-        let mut reading = Reading {
-            all: rows.all(),
-            rows,
-            tolerance: copy.tolerance(),
-            percent: copy.reject_percent,
+        let sink = Store {
             records: 0,
-            skip_left: copy.skip,
-            limit_left: copy.limit.unwrap_or(u64::MAX),
             values: vec![pg_sys::Datum::from(0usize); natts],
             nulls: vec![true; natts],
             econtext,
             store,
             descriptor,
-            memory,
         };
-        reading.fit();
+        let pump = Pump { policy: Policy::of(&copy), sink };
+        let mut reading = Reading { rows, pump, percent: copy.reject_percent, memory };
+        reading.pump.sink.fit(&mut reading.rows, &mut reading.pump.policy);
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(reading)
     }
 }
@@ -262,131 +256,100 @@ fn place(columns: &mut [Column], places: &Places, shape: RecordShape) -> Result<
     Ok(fields.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// Collects rows, up to one that needs input functions.
-///
-/// # Safety
-/// A valid reading that nothing else uses.
-#[pg_guard]
-unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
-    // SAFETY: this function's contract covers the argument.
-    let r = unsafe { &mut *reading };
-    let tolerant = r.tolerance.on_error != OnError::Stop;
-    loop {
-        if r.limit_left == 0 {
-            return END;
+// SAFETY: the arrays are as long as the descriptor that all columns belong to. The context is the reading's.
+unsafe impl Sink for Store {
+    fn arrays(&mut self) -> RowArrays {
+        RowArrays { values: self.values.as_mut_ptr(), nulls: self.nulls.as_mut_ptr() }
+    }
+
+    fn econtext(&self) -> *mut pg_sys::ExprContext {
+        self.econtext
+    }
+
+    /// Maps fields to columns until the next file.
+    fn fit(&mut self, rows: &mut Rows, policy: &mut Policy) {
+        policy.want(rows, |_| true);
+        if policy.is_plain() {
+            rows.decode_together(self.values.len(), &[]);
         }
-        match r.rows.advance() {
-            Err(error) if r.tolerance.survives(&error) => {
-                pgrx::check_for_interrupts!();
-                if r.skip_left > 0 {
-                    r.skip_left -= 1;
-                } else {
-                    r.records += 1;
-                    r.rows.leave_out_record(&mut r.tolerance, &error).or_raise();
-                }
-                continue;
+    }
+
+    fn reject(&mut self, rows: &mut Rows, policy: &mut Policy, error: &Error) -> Result<()> {
+        self.records += 1;
+        rows.leave_out_record(&mut policy.tolerance, error)
+    }
+
+    /// Stores all rows that were decoded together with the current one.
+    fn begin(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<Begin> {
+        self.records += 1;
+        let mut decoded = rows.decoded();
+        if decoded.is_none() {
+            // A row that is too short must not show values of the row before.
+            self.nulls.fill(true);
+            // SAFETY: no row uses the memory; a guarded call.
+            unsafe { pg_sys::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory) };
+            return Ok(Begin::Decode);
+        }
+        while let Some(row) = decoded {
+            // SAFETY: a new row with the descriptor's attributes; guarded calls.
+            unsafe {
+                rows.make_datums(row)?;
+                pg_sys::tuplestore_putvalues(self.store, self.descriptor, row.values, row.nulls);
             }
-            Err(error) => error.raise(),
-            Ok(false) => return END,
-            Ok(true) => (),
+            decoded = rows.advance_decoded();
         }
-        if r.rows.take_change().is_some() {
-            r.fit();
+        Ok(Begin::Done)
+    }
+
+    fn finish(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<bool> {
+        if rows.has_queue() {
+            return Ok(true);
         }
-        if r.skip_left > 0 {
-            r.skip_left -= 1;
-            continue;
-        }
-        r.records += 1;
-        let mut decoded = r.rows.decoded();
-        if decoded.is_some() {
-            while let Some(row) = decoded {
-                // SAFETY: a new row with the descriptor's attributes; guarded calls.
-                unsafe {
-                    r.rows.make_datums(row).or_raise();
-                    pg_sys::tuplestore_putvalues(r.store, r.descriptor, row.values, row.nulls);
-                }
-                decoded = r.rows.advance_decoded();
-            }
-            continue;
-        }
-        r.rows.reset();
-        // A row that is too short must not show values of the row before.
-        r.nulls.fill(true);
-        let arrays = RowArrays { values: r.values.as_mut_ptr(), nulls: r.nulls.as_mut_ptr() };
-        // SAFETY: the arrays are as long as the descriptor; the context is this row's.
-        unsafe {
-            let row_memory = (*r.econtext).ecxt_per_tuple_memory;
-            pg_sys::MemoryContextReset(row_memory);
-            r.rows.decode(&r.all, arrays);
-            if r.rows.has_queue() {
-                if !tolerant {
-                    return CONVERT;
-                }
-                let old = pg_sys::MemoryContextSwitchTo(row_memory);
-                let outcome = r.rows.convert_softly(&mut r.tolerance, arrays, r.econtext).or_raise();
-                pg_sys::MemoryContextSwitchTo(old);
-                match outcome {
-                    Conversion::Good => (),
-                    Conversion::LeftOut => {
-                        pgrx::check_for_interrupts!();
-                        continue;
-                    }
-                    Conversion::Raises => return CONVERT,
-                }
-            }
-        }
-        r.keep();
+        self.keep(rows, policy)?;
+        Ok(false)
     }
 }
 
-impl Reading {
-    /// Maps fields to columns until the next file.
-    fn fit(&mut self) {
-        self.all = self.rows.all();
-        if self.tolerance.on_error == OnError::Stop && self.limit_left == u64::MAX {
-            self.rows.decode_together(self.values.len(), &[]);
-        }
-    }
-
+impl Store {
     /// Stores the complete row. Guarded.
-    fn keep(&mut self) {
-        self.rows.check_missing().or_raise();
-        self.limit_left -= 1;
+    fn keep(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<()> {
+        rows.check_missing()?;
+        policy.count_row();
+        let RowArrays { values, nulls } = self.arrays();
         // SAFETY: a guarded call with a row of the descriptor.
-        unsafe {
-            let (values, nulls) = (self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
-            pg_sys::tuplestore_putvalues(self.store, self.descriptor, values, nulls);
-        }
+        unsafe { pg_sys::tuplestore_putvalues(self.store, self.descriptor, values, nulls) };
+        Ok(())
     }
 }
 
 /// Stores the row after input functions have made its values.
 ///
 /// # Safety
-/// As [`collect`].
+/// A valid reading that nothing else uses.
 #[pg_guard]
 unsafe extern "C-unwind" fn keep(reading: *mut Reading) {
     // SAFETY: this function's contract covers the argument.
-    unsafe { (*reading).keep() }
+    let Reading { rows, pump: Pump { policy, sink }, .. } = unsafe { &mut *reading };
+    sink.keep(rows, policy).or_raise();
 }
 
 /// Closes the file and frees the reading.
 ///
 /// # Safety
-/// As [`collect`]; it is not used afterwards.
+/// A valid reading; it is not used afterwards.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(reading: *mut Reading) {
     // SAFETY: this function's contract covers the argument; deleting the context drops it.
     unsafe {
         let memory = {
             let r = &mut *reading;
+            let Pump { policy: Policy { tolerance, .. }, sink } = &r.pump;
             if let Some(percent) = r.percent {
-                soft::check_share(r.tolerance.on_error, percent, r.tolerance.bad_rows, r.records).or_raise();
+                soft::check_share(tolerance.on_error, percent, tolerance.bad_rows, sink.records).or_raise();
             }
-            r.tolerance.report(None);
+            tolerance.report(None);
             r.rows.close().or_raise();
-            pg_sys::FreeExecutorState((*r.econtext).ecxt_estate);
+            pg_sys::FreeExecutorState((*sink.econtext).ecxt_estate);
             r.memory
         };
         pg_sys::MemoryContextDelete(memory);

@@ -9,11 +9,12 @@
 //!
 //! This file has the row: its state, the step to the next row, and the decoding of fields. `record` finds and checks
 //! the record, `others` fills columns without a field, `queue` runs the queue, and `block` decodes many rows together
-//! where that is possible.
+//! where that is possible. The loop over the rows is in [`pump`].
 
 mod block;
 mod leaders;
 mod others;
+pub mod pump;
 mod queue;
 mod record;
 mod session;
@@ -242,8 +243,13 @@ impl Rows {
 
     /// Indexes of the columns that belong to an attribute.
     pub fn all(&self) -> Vec<usize> {
+        self.indexes(|_| true)
+    }
+
+    /// Indexes of some of the columns that belong to an attribute.
+    pub fn indexes(&self, is_wanted: impl Fn(&Column) -> bool) -> Vec<usize> {
         let columns = self.columns.iter().enumerate();
-        columns.filter_map(|(i, column)| (!column.ignored).then_some(i)).collect()
+        columns.filter_map(|(i, column)| (!column.ignored && is_wanted(column)).then_some(i)).collect()
     }
 
     /// Set the columns of the fields, once the header is known.

@@ -9,60 +9,43 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::Error;
 use crate::fdw::scan::Scan;
-use crate::fdw::scan::step::{self, END, RAISES, ROW, SHORT};
+use crate::fdw::scan::step;
 use crate::pg::context::copy_context;
 use crate::pg::points::point_plain;
+use crate::pg::row::pump::{RowOutcome, raise_missing};
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::OnError;
 use crate::pg::unguarded;
-
-/// Result of a guarded step, besides those of a row: a sum exceeds its range.
-const OVERFLOW: i32 = 4;
 
 /// Reads on to the next row that must be handled by itself, or to the end.
 ///
 /// # Safety
 /// A valid scan with an aggregation that nothing else uses.
 #[pg_guard]
-unsafe extern "C-unwind" fn next_rows(
-    scan: *mut Scan,
-    arrays: *const RowArrays,
-    econtext: *mut pg_sys::ExprContext,
-) -> i32 {
+unsafe extern "C-unwind" fn next_rows(scan: *mut Scan) -> RowOutcome {
     // SAFETY: this function's contract covers the argument.
-    let (scan, arrays) = unsafe { (&mut *scan, *arrays) };
+    let scan = unsafe { &mut *scan };
     loop {
-        // SAFETY: the arrays belong to the aggregation.
-        let what = unsafe { step::go_to_row(scan, arrays, econtext) };
-        if what != ROW || !scan.qual.is_null() {
-            return what;
+        let outcome = scan.go_to_row();
+        if outcome != RowOutcome::Row || !scan.qual.is_null() {
+            return outcome;
         }
         pgrx::check_for_interrupts!();
         let (goes_on, wants_nothing) = (scan.goes_on(), scan.wants_nothing());
-        let (Some(rows), Some(aggregation)) = (&mut scan.rows, &mut scan.aggregation) else { return END };
+        let (Some(rows), Some(aggregation)) = (&mut scan.rows, &mut scan.aggregation) else { return RowOutcome::End };
         if wants_nothing && !rows.has_queue() {
             let count = 1 + if goes_on { rows.pass_by() } else { 0 };
             aggregation.accumulators.iter_mut().for_each(|accumulator| accumulator.add_rows(count));
             continue;
         }
         if rows.decoded().is_none() {
-            return ROW;
+            return RowOutcome::Row;
         }
-        let Some(run) = rows.run(if goes_on { usize::MAX } else { 1 }) else { return ROW };
-        if aggregation.accumulators.iter_mut().try_for_each(|accumulator| accumulator.add(&run)).is_err() {
-            return OVERFLOW;
+        let Some(run) = rows.run(if goes_on { usize::MAX } else { 1 }) else { return RowOutcome::Row };
+        aggregation.add(&run);
+        if aggregation.overflows {
+            return RowOutcome::Row;
         }
     }
-}
-
-/// Adds a complete row; false if a sum exceeds its range.
-///
-/// # Safety
-/// As [`next_rows`], but a plain frame.
-#[inline]
-unsafe fn add_row(scan: *mut Scan) -> bool {
-    // SAFETY: this function's contract covers the argument. Nothing here raises.
-    unsafe { (*scan).aggregation.as_mut().is_some_and(|aggregation| aggregation.add_row().is_ok()) }
 }
 
 /// Stores the values of the aggregates in the scan's slot.
@@ -85,6 +68,16 @@ unsafe extern "C-unwind" fn finish(scan: *mut Scan, slot: *mut pg_sys::TupleTabl
             slot.set(aggregates + i, None);
         }
     }
+}
+
+/// Does a sum exceed its range?
+///
+/// # Safety
+/// As [`next_rows`], but a plain frame.
+#[inline]
+unsafe fn overflows(scan: *mut Scan) -> bool {
+    // SAFETY: this function's contract covers the argument.
+    unsafe { (*scan).aggregation.as_ref().is_some_and(|aggregation| aggregation.overflows) }
 }
 
 /// # Safety
@@ -124,7 +117,7 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
     // A plain frame: nothing here has a destructor.
     // SAFETY: this function's contract covers the structures.
     unsafe {
-        let arrays = match &mut (*scan).aggregation {
+        let arrays = match (*scan).aggregation.as_mut() {
             Some(aggregation) if !aggregation.done => aggregation.arrays(),
             _ => return,
         };
@@ -138,23 +131,18 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
         pg_sys::error_context_stack = &raw mut context;
         loop {
             let has_qual = !(*scan).qual.is_null();
-            let what = if has_qual && step::next_decoded(scan, arrays) {
-                ROW
-            } else {
-                next_rows(scan, &raw const arrays, econtext)
-            };
-            if what == END {
+            let outcome = if has_qual && step::next_decoded(scan) { RowOutcome::Row } else { next_rows(scan) };
+            if outcome == RowOutcome::End {
                 break;
             }
-            let mut fits = what != OVERFLOW;
-            if fits {
+            if !overflows(scan) {
                 point_plain!("scan.row");
-                if what == RAISES || ((*scan).tolerance.on_error == OnError::Stop && (*rows).has_queue()) {
+                if (*rows).has_queue() {
                     Rows::convert(rows, arrays, econtext);
                 }
-                if what == SHORT {
-                    step::convert_rest(scan, rows, arrays, econtext);
-                    step::raise_missing(scan);
+                if outcome == RowOutcome::Short {
+                    step::convert_rest(scan, rows);
+                    raise_missing(rows);
                 }
                 let mut passes = true;
                 if has_qual {
@@ -167,13 +155,15 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
                     unguarded::clear_virtual(slot);
                 }
                 if passes {
-                    step::convert_rest(scan, rows, arrays, econtext);
-                    fits = add_row(scan);
+                    step::convert_rest(scan, rows);
+                    if let Some(aggregation) = (*scan).aggregation.as_mut() {
+                        aggregation.add_row();
+                    }
                 } else if let Some(instrument) = (*node).ss.ps.instrument.as_mut() {
                     instrument.nfiltered1 += 1.0;
                 }
             }
-            if !fits {
+            if overflows(scan) {
                 // This error is not about the file either.
                 pg_sys::error_context_stack = context.previous;
                 raise_overflow();

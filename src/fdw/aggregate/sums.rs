@@ -5,7 +5,7 @@ use pg_bulk_format::convert::Datum;
 use pgrx::pg_sys;
 
 use super::Aggregates;
-use super::accumulator::{Accumulator, AggregateKind, Overflow};
+use super::accumulator::{Accumulator, AggregateKind};
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
 
@@ -17,6 +17,8 @@ pub struct Aggregation {
     pub(super) partial: bool,
     /// The scan has returned its row.
     pub(super) done: bool,
+    /// A sum exceeds its range, which the caller raises an error about.
+    pub(super) overflows: bool,
     /// A row that is not in a block.
     pub(super) values: Vec<Datum>,
     pub(super) nulls: Vec<bool>,
@@ -41,6 +43,7 @@ impl Aggregation {
             accumulators: aggregates.list.iter().filter_map(accumulator).collect(),
             partial: aggregates.partial,
             done: false,
+            overflows: false,
             values: vec![0; natts],
             nulls: vec![true; natts],
             columns: aggregates.columns.iter().copied().map(attribute).collect(),
@@ -59,10 +62,16 @@ impl Aggregation {
         self.accumulators.iter_mut().for_each(Accumulator::reset);
     }
 
+    /// Adds rows that were decoded together.
+    pub(super) fn add(&mut self, run: &Run<'_>) {
+        self.overflows |= self.accumulators.iter_mut().try_for_each(|accumulator| accumulator.add(run)).is_err();
+    }
+
+    /// Adds the row in the arrays.
     #[inline]
-    pub(super) fn add_row(&mut self) -> Result<(), Overflow> {
+    pub(super) fn add_row(&mut self) {
         let run = Run { values: &self.values, nulls: &self.nulls, attributes: self.values.len(), rows: 1 };
-        self.accumulators.iter_mut().try_for_each(|accumulator| accumulator.add(&run))
+        self.overflows |= self.accumulators.iter_mut().try_for_each(|accumulator| accumulator.add(&run)).is_err();
     }
 }
 

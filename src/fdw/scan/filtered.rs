@@ -8,6 +8,7 @@ use super::Scan;
 use crate::error::{Error, OrRaise};
 use crate::fdw::filter::call;
 use crate::load::filter::{Made, RowFilter};
+use crate::pg::row::pump::Policy;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
 use crate::pg::soft::Verbosity;
@@ -22,7 +23,7 @@ pub(super) unsafe fn make(scan: *mut Scan, this: *const RowFilter, rows: *mut Ro
         match call(this, rows, arrays) {
             Made::Row | Made::Tuple(_) => true,
             Made::Nothing => {
-                (*scan).be_without();
+                (*scan).pump.policy.uncount_row();
                 false
             }
             Made::Bad(error) => {
@@ -42,11 +43,12 @@ unsafe extern "C-unwind" fn leave_out(scan: *mut Scan, error: *mut pg_sys::Error
     // SAFETY: this function's contract covers both arguments; an error has a message.
     unsafe {
         let scan = &mut *scan;
-        scan.be_without();
-        if let Some(rows) = scan.rows.as_mut().filter(|_| scan.tolerance.verbosity == Verbosity::Verbose) {
+        scan.pump.policy.uncount_row();
+        let Policy { tolerance, .. } = &mut scan.pump.policy;
+        if let Some(rows) = scan.rows.as_mut().filter(|_| tolerance.verbosity == Verbosity::Verbose) {
             let text = from_server(CStr::from_ptr((*error).message));
             rows.note_record(&Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, text));
         }
-        scan.tolerance.count().or_raise();
+        tolerance.count().or_raise();
     }
 }

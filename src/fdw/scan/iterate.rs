@@ -12,7 +12,7 @@
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::open::open_late;
-use super::step::{END, RAISES, ROW, SHORT, convert_rest, next_decoded, next_row, raise_missing, raise_out_of_order};
+use super::step::{convert_rest, next_decoded, next_row, raise_out_of_order};
 use super::{Scan, filtered, slot_arrays};
 use crate::error::{Error, OrRaise};
 use crate::fdw::aggregate::run;
@@ -20,7 +20,7 @@ use crate::fdw::order::{self, IN_ORDER};
 use crate::pg::context::copy_context;
 use crate::pg::points::point_plain;
 use crate::pg::row::Rows;
-use crate::pg::soft::OnError;
+use crate::pg::row::pump::{Pump, RowOutcome, raise_missing};
 use crate::pg::unguarded;
 
 /// # Safety
@@ -50,7 +50,6 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             Some(filter) => &raw const *filter,
             None => std::ptr::null(),
         };
-        let fields = if filter.is_null() { arrays } else { (*filter).arguments() };
         let econtext = (*node).ss.ps.ps_ExprContext;
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -59,18 +58,17 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
         };
         pg_sys::error_context_stack = &raw mut context;
         loop {
-            let what =
-                if next_decoded(scan, fields) { ROW } else { next_row(scan, fields.values, fields.nulls, econtext) };
-            if what == END {
+            let outcome = if next_decoded(scan) { RowOutcome::Row } else { next_row(scan) };
+            if outcome == RowOutcome::End {
                 break;
             }
             point_plain!("scan.row");
-            if what == RAISES || ((*scan).tolerance.on_error == OnError::Stop && (*rows).has_queue()) {
-                Rows::convert(rows, fields, econtext);
+            if (*rows).has_queue() {
+                Rows::convert(rows, (*scan).pump.sink.arrays, econtext);
             }
-            if what == SHORT {
-                convert_rest(scan, rows, fields, econtext);
-                raise_missing(scan);
+            if outcome == RowOutcome::Short {
+                convert_rest(scan, rows);
+                raise_missing(rows);
             }
             if !filter.is_null() && !filtered::make(scan, filter, rows, arrays) {
                 unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
@@ -97,7 +95,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                     unguarded::check_for_interrupts();
                     continue;
                 }
-                convert_rest(scan, rows, arrays, econtext);
+                convert_rest(scan, rows);
             }
             if let Some(check) = &mut (*scan).order {
                 // An error of a comparison is not about the file either.
@@ -124,7 +122,8 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
     unsafe {
         let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
         scan.bytes_before = scan.bytes_read();
-        scan.reported = 0;
+        let Pump { policy, sink } = &mut scan.pump;
+        sink.reported = 0;
         let options = &scan.options;
         let begun_in = scan.begun_in;
         if let Some(rows) = &mut scan.rows {
@@ -138,14 +137,12 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
                 options.copy.open(options.location()?, options.copy.header(), columns)
             };
             rows.restart(options.copy.header(), open).or_raise();
+            policy.restart(&options.copy);
+            sink.decode_together(rows, policy);
         }
-        if let Some(participant) = &mut scan.participant {
+        if let Some(participant) = &mut sink.participant {
             participant.again();
         }
-        scan.decode_together();
-        scan.skip_left = scan.options.copy.skip;
-        scan.limit_left = scan.options.copy.limit.unwrap_or(u64::MAX);
-        scan.tolerance.bad_rows = 0;
         if let Some(aggregation) = &mut scan.aggregation {
             aggregation.again();
         }
@@ -162,10 +159,10 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
     // SAFETY: the executor's own structures, and a scan that BeginForeignScan made, or null after a bare EXPLAIN.
     unsafe {
         let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
-        scan.progress.end();
+        scan.pump.sink.progress.end();
         scan.stop_sharing();
         if let Some(mut rows) = scan.rows.take() {
-            scan.tolerance.report(None);
+            scan.pump.policy.tolerance.report(None);
             rows.close().or_raise();
         }
     }

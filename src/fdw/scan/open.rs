@@ -10,7 +10,7 @@ use std::rc::Rc;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{pg_guard, pg_sys};
 
-use super::{Scan, slot_arrays};
+use super::{Scan, SlotSink, slot_arrays};
 use crate::error::{OrRaise, Result};
 use crate::fdw::aggregate::Aggregates;
 use crate::fdw::aggregate::sums::Aggregation;
@@ -24,6 +24,7 @@ use crate::pg::copy_question;
 use crate::pg::files::FileList;
 use crate::pg::option_value::HeaderOption;
 use crate::pg::progress::Progress;
+use crate::pg::row::pump::{Policy, Pump};
 use crate::pg::row::{Rows, leaders_rows};
 use crate::pg::source::{Descriptor, Location};
 
@@ -91,29 +92,34 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             Some(rows) => Progress::start(relid, is_program, rows.stream().file_size()),
             None => Progress::none(),
         };
+        let sink = SlotSink {
+            arrays: match &filter {
+                Some(filter) => filter.arguments(),
+                None => arrays,
+            },
+            econtext: (*node).ss.ps.ps_ExprContext,
+            wanted,
+            has_qual: !qual.is_null(),
+            has_filter: filter.is_some(),
+            first_attributes: Vec::new(),
+            rest: Vec::new(),
+            has_raw: false,
+            progress,
+            reported: 0,
+            participant: None,
+        };
         let mut scan = Scan {
             rows: None,
+            pump: Pump { policy: Policy::of(&options.copy), sink },
             relid,
             relation,
             begun_in: pg_sys::GetCurrentSubTransactionId(),
-            wanted,
             order,
+            options,
             filter,
-            first: Vec::new(),
-            first_attributes: Vec::new(),
-            rest: Vec::new(),
-            is_plain: false,
-            has_raw: false,
             qual,
             aggregation,
-            tolerance: options.copy.tolerance(),
-            skip_left: options.copy.skip,
-            limit_left: options.copy.limit.unwrap_or(u64::MAX),
-            options,
-            progress,
-            reported: 0,
             bytes_before: 0,
-            participant: None,
             is_replaced: false,
         };
         if let Some(rows) = rows {

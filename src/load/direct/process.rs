@@ -147,13 +147,6 @@ pub struct Beginning {
     pub leader: Opaque,
 }
 
-/// Result of a step: no further row. A number, so that it crosses the guard unchanged.
-pub const END: i32 = 0;
-/// Result of a step: a row is in the slot's arrays, and needs steps outside of the guard.
-pub const ROW: i32 = 1;
-/// Result of a step: as [`ROW`], but fields are missing. The fields that exist are converted, then the error is raised.
-pub const SHORT: i32 = 2;
-
 /// The parts of a process.
 #[derive(Debug)]
 pub struct ProcessParts {

@@ -20,11 +20,12 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use self::pulled::{fetch, next_of_join, next_of_query};
 use super::defaults::Default;
 use super::key_check::{self, CheckedTable};
-use super::process::{END, InBlock, Process, ROW, SHORT};
+use super::process::{InBlock, Process};
 use super::projection::{self, Made};
 use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
+use crate::pg::row::pump::{RowOutcome, raise_missing};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::row_violation::{RowViolation, set_checking};
 use crate::pg::stages::Stage;
@@ -37,17 +38,9 @@ const TOGETHER: u32 = 16;
 /// # Safety
 /// A valid process that is not in use elsewhere.
 #[pg_guard]
-unsafe extern "C-unwind" fn step(process: *mut Process) -> i32 {
+unsafe extern "C-unwind" fn step(process: *mut Process) -> RowOutcome {
     // SAFETY: this function's contract covers the argument.
     unsafe { &mut *process }.advance().or_raise()
-}
-
-/// # Safety
-/// See [`step`].
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_missing(process: *mut Process) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut (*process).rows }.check_missing().or_raise();
 }
 
 /// Puts the row in the slot into the heap of a result relation.
@@ -212,11 +205,11 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 }
             } else {
                 (*rows).is_converting = true;
-                let NextRow { what, value } = match projection.is_null() {
+                let NextRow { outcome, value } = match projection.is_null() {
                     true => NextRow::step(process),
                     false => next_of_projection(process, as_tuple),
                 };
-                if what == END {
+                if outcome == RowOutcome::End {
                     break;
                 }
                 if (*rows).has_queue() {
@@ -224,11 +217,11 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                     Rows::convert(rows, fields, e.econtext);
                     (*process).stages.lap_sample(&mut watch, Stage::Convert);
                 }
-                if what == SHORT {
+                if outcome == RowOutcome::Short {
                     if !projection.is_null() {
                         projection::convert_rest(process, projection);
                     }
-                    raise_missing(process);
+                    raise_missing(rows);
                 }
                 (*rows).is_converting = false;
                 let mut made = match projection.is_null() {
@@ -358,15 +351,14 @@ impl Kept {
 
 /// Result of going to the next row.
 struct NextRow {
-    /// Result of the step: [`END`], [`ROW`] or [`SHORT`].
-    what: i32,
+    outcome: RowOutcome,
     /// The row as one value, for the projection; else null.
     value: pg_sys::HeapTupleHeader,
 }
 
 impl NextRow {
-    fn of(what: i32) -> NextRow {
-        NextRow { what, value: std::ptr::null_mut() }
+    fn of(outcome: RowOutcome) -> NextRow {
+        NextRow { outcome, value: std::ptr::null_mut() }
     }
 
     /// # Safety
@@ -386,12 +378,12 @@ unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> NextRow {
     // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
         match (*process).advance_in_block(as_tuple) {
-            InBlock::Row => NextRow::of(ROW),
-            InBlock::Value(value) => NextRow { what: ROW, value },
+            InBlock::Row => NextRow::of(RowOutcome::Row),
+            InBlock::Value(value) => NextRow { outcome: RowOutcome::Row, value },
             InBlock::Not => NextRow::step(process),
             InBlock::NoMemory => {
                 raise_out_of_memory();
-                NextRow::of(END)
+                NextRow::of(RowOutcome::End)
             }
         }
     }

@@ -10,13 +10,14 @@ use pg_bulk_format::reader::RecordStart;
 
 use pgrx::pg_sys;
 
-use super::{END, Process, ROW, SHORT};
+use super::Process;
 use crate::error::Result;
 use crate::load::direct::shared::Shared;
 use crate::load::rejects::Complaint;
 use crate::pg::chunks::Chunks;
 use crate::pg::original;
 use crate::pg::row::RowArrays;
+use crate::pg::row::pump::RowOutcome;
 use crate::pg::soft::{Conversion, OnError};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded;
@@ -66,7 +67,7 @@ impl Process {
     }
 
     /// Makes rows until one needs a step outside of the guard. Guarded.
-    pub fn advance(&mut self) -> Result<i32> {
+    pub fn advance(&mut self) -> Result<RowOutcome> {
         let is_plain = self.is_plain();
         let projects = self.projection.is_some();
         if let Some(projection) = &mut self.projection {
@@ -79,13 +80,13 @@ impl Process {
                 self.round = 0;
                 pgrx::check_for_interrupts!();
                 if self.chunks.is_over(self.shared()) {
-                    return Ok(END);
+                    return Ok(RowOutcome::End);
                 }
                 self.receive()?;
                 self.show();
             }
             if self.limit == 0 || self.records_left == 0 {
-                return Ok(END);
+                return Ok(RowOutcome::End);
             }
             let more = match self.rows.advance() {
                 Ok(more) => more,
@@ -98,7 +99,7 @@ impl Process {
             if !more {
                 self.report();
                 if !self.next_chunk()? {
-                    return Ok(END);
+                    return Ok(RowOutcome::End);
                 }
                 continue;
             }
@@ -120,7 +121,7 @@ impl Process {
                     self.rows.make_datums(decoded)?;
                     arrays.copy_from(decoded, attributes);
                 }
-                return Ok(ROW);
+                return Ok(RowOutcome::Row);
             }
             if let Some(decoded) = self.rows.decoded() {
                 // SAFETY: the arrays are as long as the target's descriptor.
@@ -134,7 +135,7 @@ impl Process {
                         self.rows.make_datums(decoded)?;
                         arrays.copy_from(decoded, self.attributes());
                     }
-                    return Ok(ROW);
+                    return Ok(RowOutcome::Row);
                 }
                 self.add_decoded(decoded)?;
                 continue;
@@ -154,7 +155,7 @@ impl Process {
                 }
                 match outcome {
                     Conversion::Good => (),
-                    Conversion::Raises => return Ok(ROW),
+                    Conversion::Raises => return Ok(RowOutcome::Row),
                     Conversion::LeftOut => {
                         // SAFETY: the row's values are not needed any more; a guarded call.
                         unsafe { pg_sys::MemoryContextReset((*self.fields).ecxt_per_tuple_memory) };
@@ -168,17 +169,17 @@ impl Process {
                     self.reject(Complaint::of_error(&error))?;
                     continue;
                 }
-                return Ok(SHORT);
+                return Ok(RowOutcome::Short);
             }
             if projects {
-                return Ok(ROW);
+                return Ok(RowOutcome::Row);
             }
             // SAFETY: as above.
             unsafe { self.defaults.set(arrays) }?;
             // SAFETY: attributes of the same descriptor.
             let null = |&i: &usize| unsafe { *arrays.nulls.add(i) };
             if is_plain || self.rows.has_queue() || self.not_null.iter().any(null) {
-                return Ok(ROW);
+                return Ok(RowOutcome::Row);
             }
             self.add(0, arrays)?;
         }

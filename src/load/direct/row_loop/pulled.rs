@@ -2,11 +2,12 @@
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::{raise_missing, step};
+use super::step;
 use crate::load::direct::join::{self, Join};
-use crate::load::direct::process::{Beginning, END, Process, SHORT};
+use crate::load::direct::process::{Beginning, Process};
 use crate::load::direct::projection;
 use crate::load::query;
+use crate::pg::row::pump::{RowOutcome, raise_missing};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded::{self, Opaque};
@@ -81,8 +82,8 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
         loop {
             pg_sys::CurrentMemoryContext = memory;
             ((*rows).is_quiet, (*rows).is_converting) = (false, true);
-            let what = step(process);
-            if what == END {
+            let outcome = step(process);
+            if outcome == RowOutcome::End {
                 (*rows).is_quiet = true;
                 if (*process).records_left > 0 {
                     return false;
@@ -99,9 +100,9 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
                 Rows::convert(rows, (*projection).arrays(), econtext);
                 (*process).stages.lap_sample(&mut watch, Stage::Convert);
             }
-            if what == SHORT {
+            if outcome == RowOutcome::Short {
                 projection::convert_rest(process, projection);
-                raise_missing(process);
+                raise_missing(rows);
             }
             let passes = projection::passes(process, projection);
             (*rows).is_quiet = true;
