@@ -60,7 +60,6 @@ mod line_parts;
 pub mod lock;
 pub mod look;
 pub mod lz4_frames;
-pub mod members;
 pub mod number_sort;
 pub mod objects;
 pub mod option_value;

@@ -27,14 +27,11 @@
 
 mod choice;
 mod dispatcher;
-mod failure;
 mod functions;
 mod home;
 mod job;
 mod launcher;
 mod local;
-mod run_job;
-mod succession;
 mod wait;
 mod wake;
 mod worker;

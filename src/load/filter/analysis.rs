@@ -8,11 +8,13 @@
 //! Either way each column is assigned as INSERT assigns it. Analysis runs in a plain frame, since it parses the body
 //! and folds constants.
 
+mod body;
+
 use std::ffi::CStr;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::body::{self, Body};
+use self::body::Body;
 use super::signature::{Signature, arguments, own_type};
 use super::{check, display_name, no_filter, resolve};
 use crate::error::{Error, OrRaise, Result};

@@ -3,12 +3,14 @@
 //! The guarded steps keep their results in a [`QueryAnalysis`]; between them, a plain frame calls the parser's own
 //! functions. The columns are coerced first; then a query of all the target's attributes is put over them ([`over`]).
 
+mod over;
+
 use std::ffi::{CString, c_char};
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::over::{over, over_nothing, over_rows};
+use self::over::{over, over_nothing, over_rows};
 use super::{Query, function};
 use crate::error::{Error, OrRaise};
 use crate::load::assignment::{assign, complain_at};

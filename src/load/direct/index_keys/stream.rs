@@ -2,14 +2,16 @@
 //!
 //! With them, the rows are not read again, and their keys are not sorted through functions. Only for integer keys.
 
+pub mod growth;
+
 use pg_bulk_format::btree::entry::{Entry, Word};
 use pg_bulk_format::btree::key::{KeyShape, MAX_TUPLE};
 use pg_bulk_format::btree::merge::{Merge, Run};
 use pgrx::{pg_guard, pg_sys};
 
+use self::growth::Growth;
 use super::build::{all_runs, check_total};
 use super::collector::{Collected, Collector, Keys};
-use super::growth::Growth;
 use super::runs::{RunReader, Runs};
 use super::sources::Sources;
 use crate::error::{Error, OrRaise, Result, out_of_memory};

@@ -11,9 +11,9 @@ use std::ffi::{CString, c_char, c_int};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::analysis::{FilterAnalysis, MappedColumn};
-use super::signature::{argument, is_row};
-use super::{FUNCTION, SQL_LANGUAGE, text_of, with_row};
+use super::super::signature::{argument, is_row};
+use super::super::{FUNCTION, SQL_LANGUAGE, text_of, with_row};
+use super::{FilterAnalysis, MappedColumn};
 use crate::load::expression::variable;
 use crate::pg::compat;
 use crate::pg::unguarded::{self as c, Opaque};

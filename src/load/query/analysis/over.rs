@@ -2,8 +2,8 @@
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::analysis::QueryAnalysis;
-use super::function;
+use super::super::function;
+use super::QueryAnalysis;
 use crate::pg::compat;
 
 /// A query of all the target's attributes over this query.
