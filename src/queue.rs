@@ -49,6 +49,11 @@ use crate::pg::spi::{self, Access, Argument, StatementResult};
 /// The extension's name.
 const EXTENSION: &CStr = c"pg_bulk";
 
+/// The lock that the launcher holds in exclusive mode during its life.
+fn launcher_lock() -> ObjectLock {
+    ObjectLock::shared(pg_sys::ExtensionRelationId, 0)
+}
+
 /// The queue of this database.
 #[derive(Debug, Clone)]
 pub struct Queue {
