@@ -16,8 +16,7 @@ use std::ffi::{CStr, c_char, c_void};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::definer::{self, Allowed};
-use super::given;
-use super::options::value;
+use super::options::{given, value};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::compat;
 use crate::pg::jsonb;

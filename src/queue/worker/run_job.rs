@@ -18,7 +18,7 @@ use super::super::job::Claimed;
 use super::Job;
 use crate::error::Error;
 use crate::load::definer::Allowed;
-use crate::load::given::Given;
+use crate::load::options::given::Given;
 use crate::load::{self, JobNumber, Purpose};
 use crate::pg::statement::{self, About, Checked};
 use crate::pg::user_code;
