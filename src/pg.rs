@@ -104,6 +104,7 @@ pub mod stream;
 pub mod toast;
 #[cfg(feature = "points")]
 pub mod trial_input;
+pub mod tuple_layout;
 pub mod tuple_sort;
 pub mod unguarded;
 pub mod usage;
