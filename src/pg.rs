@@ -45,6 +45,7 @@ pub mod expression;
 pub mod field_options;
 pub mod file_chunks;
 pub mod file_figures;
+pub mod file_identity;
 pub mod file_switch;
 pub mod files;
 pub mod hazard;
