@@ -21,17 +21,17 @@ use crate::pg::unguarded::{self as c, Opaque};
 
 /// The state of a query's analysis.
 #[derive(Debug)]
-pub(super) struct QueryAnalysis {
-    pub(super) relation: pg_sys::Relation,
+struct QueryAnalysis {
+    relation: pg_sys::Relation,
     text: CString,
     /// Attributes that the query may have columns for. `is_list`: it must have one for each.
-    pub(super) attributes: Vec<i16>,
+    attributes: Vec<i16>,
     names: Vec<CString>,
     is_list: bool,
     /// The columns of the query, before and after coercion.
-    pub(super) columns: Vec<*mut pg_sys::Node>,
+    columns: Vec<*mut pg_sys::Node>,
     /// The coerced rows of VALUES, as lists.
-    pub(super) rows: *mut pg_sys::List,
+    rows: *mut pg_sys::List,
     call: Option<UserCall>,
 }
 

@@ -26,16 +26,16 @@ pub enum KeyStream {
 /// A stream of keys of one width.
 #[derive(Debug)]
 pub struct Stream<W: Word> {
-    pub(super) shape: KeyShape,
+    shape: KeyShape,
     merge: Merge<W, KeyRun<W>>,
     /// The latest entries of the merge, valid until its next call; and the number of them that were taken.
     entries: *const [Entry<W>],
     taken: usize,
     /// Entries that were read ahead of these, and the number of them that were taken.
     ahead: Vec<Entry<W>>,
-    pub(super) ahead_taken: usize,
+    ahead_taken: usize,
     /// The latest growth.
-    pub(super) growth: Growth,
+    growth: Growth,
     /// The files of workers.
     others: Vec<Runs>,
 }
@@ -142,7 +142,7 @@ impl<W: Word> Stream<W> {
     }
 
     /// Reads the next keys ahead, without taking them; fewer only at the end.
-    pub(super) fn look(&mut self, count: usize) -> Result<&[Entry<W>]> {
+    fn look(&mut self, count: usize) -> Result<&[Entry<W>]> {
         self.ahead.drain(..self.ahead_taken.min(self.ahead.len()));
         self.ahead_taken = 0;
         while self.ahead.len() < count {
@@ -182,7 +182,7 @@ impl Room {
     /// # Safety
     /// There is room for the tuple.
     #[inline]
-    pub(super) unsafe fn write<W: Word>(&self, count: usize, used: usize, shape: &KeyShape, entry: Entry<W>) -> usize {
+    unsafe fn write<W: Word>(&self, count: usize, used: usize, shape: &KeyShape, entry: Entry<W>) -> usize {
         // SAFETY: this function's contract covers the room.
         unsafe {
             let place = self.bytes.add(used);
