@@ -145,7 +145,7 @@ unsafe fn writer_hint(load: &Load, error: &pg_sys::ErrorData) -> Option<String> 
 /// An error that was caught.
 unsafe fn is_about_first_record(load: &Load, error: &pg_sys::ErrorData) -> Option<Location> {
     let copy = &load.options.copy;
-    if copy.shape != RecordShape::Delimited || !copy.dialect.is_copys() {
+    if copy.shape() != RecordShape::Delimited || !copy.dialect.is_copys() {
         return None;
     }
     let location = &load.options.location;

@@ -245,7 +245,7 @@ pub fn slices_of(
 ) -> Result<Vec<Option<Slice>>> {
     let Some(columns) = columns else {
         let message = "format \"fixed\" requires columns";
-        return if copy.shape == RecordShape::Fixed { Err(invalid(message)) } else { Ok(Vec::new()) };
+        return if copy.shape() == RecordShape::Fixed { Err(invalid(message)) } else { Ok(Vec::new()) };
     };
     let names = columns.iter().map(|name| from_server(name));
     slices(copy, names.zip(drafts).collect())
@@ -375,7 +375,7 @@ impl LoadOptions {
     pub fn adapt_to_check(&mut self) {
         let copy = &mut self.copy;
         (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
-        (copy.reject_limit, copy.reject_percent) = (0, None);
+        copy.reject_limit = None;
         copy.encoding_errors = copy.encoding_errors.filter(|errors| *errors == EncodingErrors::Replace);
         self.as_truncated = self.truncate;
         (self.truncate, self.freeze, self.analyze) = (false, false, false);
@@ -492,7 +492,7 @@ impl LoadOptions {
             return Err(invalid("force requires once"));
         }
         copy.is_literal = each_file;
-        let match_by_name = copy.by_name;
+        let match_by_name = copy.by_name();
         if match_by_name && columns.is_some() {
             return Err(invalid("cannot specify both columns and match_by \"name\""));
         }

@@ -267,7 +267,7 @@ fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) 
     let (name, columns) = foreign_columns(foreign, options, mapping)?;
     let stream = options.copy.open(&options.location, options.copy.header(), columns.len())?;
     let match_header = options.copy.header == HeaderOption::Match;
-    let known = options.copy.by_name.then(|| columns.clone());
+    let known = options.copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
     if let Some(known) = known {
         rows.name_by(known);
