@@ -190,7 +190,7 @@ impl Rows {
                 _ => string.cast_const(),
             };
             self.attention = Attention { column: column.name.as_ptr(), value: shown };
-            let (attribute, typioparam, typmod) = (column.attribute, column.typioparam, column.typmod);
+            let (attribute, typioparam, typmod) = (column.attribute, column.input.typioparam, column.input.typmod);
             let value = if matches!(queued.what, What::Default) {
                 let mut is_null = false;
                 // SAFETY: a guarded call; this function's contract covers the context.
@@ -206,7 +206,7 @@ impl Rows {
                     // SAFETY: the column's own function, and a NUL-terminated string or null.
                     unsafe {
                         compat::input_function_call_soft(
-                            &raw mut column.input,
+                            &raw mut column.input.function,
                             string,
                             typioparam,
                             typmod,
@@ -288,17 +288,17 @@ impl Rows {
             self.note(column, "setting to null");
         }
         let Some(column) = self.columns.get_mut(column) else { return Ok(()) };
-        if !column.wants_null {
+        if !column.input.wants_null {
             return Ok(());
         }
         // A domain may reject NULL.
         // SAFETY: the column's own function, and NULL.
         let accepted = unsafe {
             compat::input_function_call_soft(
-                &raw mut column.input,
+                &raw mut column.input.function,
                 std::ptr::null_mut(),
-                column.typioparam,
-                column.typmod,
+                column.input.typioparam,
+                column.input.typmod,
                 column.type_oid,
                 false,
             )
