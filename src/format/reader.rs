@@ -260,7 +260,7 @@ impl Reader {
             kernels: Kernels {
                 // An instruction set that this machine lacks would crash the process, so fall back to the scalar
                 // kernels.
-                level: if Level::available().contains(&s.level) { s.level } else { Level::Scalar },
+                level: if s.level.is_available() { s.level } else { Level::Scalar },
                 // Records without line ends need a line end here, which no search uses.
                 eol: lacks_line_ends.then_some(Eol::Nl),
                 scanner: None,
