@@ -286,7 +286,7 @@ unsafe extern "C-unwind" fn read_rows(load: Opaque) {
     // SAFETY: this function's contract covers the load.
     unsafe {
         let this = load.cast::<Load>();
-        if (*this).request.options.copy.by_name {
+        if (*this).request.options.copy.by_name() {
             read_header(&mut *this);
         }
         query::start(query::of(&mut (*this).program));
@@ -315,9 +315,7 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
 #[pg_guard]
 extern "C-unwind" fn check_limits(options: &LoadOptions, counts: &Counts) {
     let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
-    if let Some(percent) = options.copy.reject_percent {
-        soft::check_share(options.copy.on_error, percent, counts.rejected, records).or_raise();
-    }
+    soft::check_share(options.copy.on_error, options.copy.reject_limit, counts.rejected, records).or_raise();
     options.duplicates.check_limit(counts.duplicate, records).or_raise();
 }
 

@@ -20,7 +20,7 @@ use super::{Load, Writer, direct, engine, expression, filter, obstacle, once, pl
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Progress, SourceKind};
 use crate::pg::server_text::to_server;
-use crate::pg::soft::OnError;
+use crate::pg::soft::{Limit, OnError};
 use crate::pg::source::Location;
 use crate::pg::unguarded::nextval_internal;
 
@@ -92,7 +92,7 @@ pub(super) extern "C-unwind" fn prepare(load: &mut Load) {
             target: load.target.name.clone(),
             path: load.request.path.clone(),
             schema: load.request.schema,
-            may_exceed_share: load.request.options.copy.reject_percent.is_some(),
+            may_exceed_share: matches!(load.request.options.copy.reject_limit, Some(Limit::Percent(_))),
         };
         load.spool = Spool::open(about, load.request.attempt().is_some());
     }
