@@ -27,7 +27,7 @@ use super::Load;
 use super::duplicate::conflict_clause;
 use super::feed::Feed;
 use super::rejects::Spool;
-use crate::error::{OrRaise, Result};
+use crate::error::OrRaise;
 use crate::pg::compat;
 use crate::pg::soft::OnError;
 use crate::pg::statement::{self, About, Checked};
@@ -83,14 +83,8 @@ extern "C-unwind" fn function(schema: pg_sys::Oid) -> pg_sys::Oid {
 /// The statement, in the current memory context.
 #[pg_guard]
 extern "C-unwind" fn insert(load: &Load, feed: &Feed) -> *const c_char {
-    let statement = statement_text(load, &feed.defaults).or_raise();
-    // SAFETY: a guarded call that copies the string.
-    unsafe { pg_sys::pstrdup(statement.as_ptr()) }
-}
-
-fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> Result<CString> {
     let attributes = load.mapping.attributes().filter_map(|attnum| usize::try_from(attnum - 1).ok());
-    let attributes = attributes.chain(defaults.iter().map(|(attribute, _)| *attribute));
+    let attributes = attributes.chain(feed.defaults.iter().map(|(attribute, _)| *attribute));
     let (mut list, mut values) = (Vec::new(), Vec::new());
     for attribute in attributes {
         // SAFETY: an attribute of the open relation; guarded.
@@ -110,7 +104,7 @@ fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> 
     };
     let clause = match load.arbiter {
         // SAFETY: an index of the target, which is locked; guarded.
-        Some(arbiter) => unsafe { conflict_clause(arbiter)? },
+        Some(arbiter) => unsafe { conflict_clause(arbiter) }.or_raise(),
         None => Vec::new(),
     };
     let table = load.target.name.as_bytes();
@@ -128,7 +122,9 @@ fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> 
         &clause,
     ]
     .concat();
-    Ok(CString::new(statement).unwrap_or_default())
+    let statement = CString::new(statement).unwrap_or_default();
+    // SAFETY: a guarded call that copies the string.
+    unsafe { pg_sys::pstrdup(statement.as_ptr()) }
 }
 
 /// Counts stored, duplicate and filtered rows.
