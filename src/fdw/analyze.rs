@@ -136,7 +136,7 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
         let mut state = pg_sys::ReservoirStateData::default();
         pg_sys::reservoir_init_selection_state(&raw mut state, target);
         let mut policy = Policy::of(&options.copy);
-        (policy.tolerance.verbosity, policy.tolerance.reject_limit) = (Verbosity::Silent, 0);
+        (policy.tolerance.verbosity, policy.tolerance.reject_limit) = (Verbosity::Silent, None);
         policy.want(&rows, |_| true);
         let sink = Sample {
             values: vec![pg_sys::Datum::from(0usize); natts],

@@ -14,7 +14,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::definer::Allowed;
-use super::options::{Objects, keys_of, names_of_columns, slices_of, value};
+use super::options::{Objects, names_of_columns, value};
 use super::target::check_location;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
@@ -32,7 +32,7 @@ use crate::pg::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
 use crate::pg::row::pump::{self, Begin, Policy, Pump, RowOutcome, Sink};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
-use crate::pg::soft::{self, OnError};
+use crate::pg::soft::{self, Limit, OnError};
 use crate::pg::source::Location;
 
 /// Option names besides COPY's format options.
@@ -42,8 +42,7 @@ const NAMES: &[&str] = &["columns", "program", "server"];
 struct Reading {
     rows: Rows,
     pump: Pump<Store>,
-    /// Most bad records, in per cent of all records.
-    percent: Option<f64>,
+    reject_limit: Option<Limit>,
     memory: pg_sys::MemoryContext,
 }
 
@@ -133,15 +132,14 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Resul
         }
     }
     let copy = draft.finish()?;
-    let is_bare = objects.has_names && copy.shape == RecordShape::Delimited;
+    let is_bare = objects.has_names && copy.shape() == RecordShape::Delimited;
     if !objects.others.is_empty() || !objects.computed.is_empty() || is_bare {
         let message = "columns of bulk_read() must be objects with options of a column, and without source and expr";
         return Err(invalid(message));
     }
-    let keys = keys_of(&copy, columns.as_deref(), &objects.slices)?;
-    let slices = slices_of(&copy, columns.as_deref(), objects.slices)?;
-    let said = slices.into_iter().zip(keys).zip(objects.fields);
-    let places = columns.unwrap_or_default().into_iter().zip(said);
+    let columns = objects.complete(&copy, columns)?;
+    let said = columns.slices.into_iter().zip(columns.keys).zip(columns.fields);
+    let places = columns.names.unwrap_or_default().into_iter().zip(said);
     let places = places.map(|(name, ((slice, key), field))| (name, slice, key, field)).collect();
     if copy.on_error == OnError::Table {
         return Err(invalid("COPY ON_ERROR \"table\" not recognized"));
@@ -205,7 +203,7 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
             descriptor,
         };
         let pump = Pump { policy: Policy::of(&copy), sink };
-        let mut reading = Reading { rows, pump, percent: copy.reject_percent, memory };
+        let mut reading = Reading { rows, pump, reject_limit: copy.reject_limit, memory };
         reading.pump.sink.fit(&mut reading.rows, &mut reading.pump.policy);
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(reading)
     }
@@ -219,11 +217,11 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
     // SAFETY: the descriptor has this number of attributes.
     let mut columns: Vec<_> = (0..natts).map(|i| unsafe { Column::of_descriptor(descriptor, i, &session) }).collect();
     copy.force(pg_sys::InvalidOid, &mut columns)?;
-    let fields = place(&mut columns, places, copy.shape)?;
+    let fields = place(&mut columns, places, copy.shape())?;
     copy.refine(&mut columns, &fields)?;
     let stream = copy.open(location, copy.header(), columns.len())?;
     let match_header = copy.header == HeaderOption::Match;
-    let known = copy.by_name.then(|| columns.clone());
+    let known = copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, c"bulk_read".to_owned(), location.described(), match_header);
     if let Some(known) = known {
         rows.name_by(known);
@@ -344,9 +342,7 @@ unsafe extern "C-unwind" fn end(reading: *mut Reading) {
         let memory = {
             let r = &mut *reading;
             let Pump { policy: Policy { tolerance, .. }, sink } = &r.pump;
-            if let Some(percent) = r.percent {
-                soft::check_share(tolerance.on_error, percent, tolerance.bad_rows, sink.records).or_raise();
-            }
+            soft::check_share(tolerance.on_error, r.reject_limit, tolerance.bad_rows, sink.records).or_raise();
             tolerance.report(None);
             r.rows.close().or_raise();
             pg_sys::FreeExecutorState((*sink.econtext).ecxt_estate);
