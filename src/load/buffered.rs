@@ -29,6 +29,7 @@ use super::feed::Feed;
 use super::rejects::Spool;
 use crate::error::OrRaise;
 use crate::pg::compat;
+use crate::pg::row::pump::{Policy, Pump};
 use crate::pg::soft::OnError;
 use crate::pg::statement::{self, About, Checked};
 
@@ -137,9 +138,10 @@ unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64
     unsafe {
         let (load, feed) = (&mut *load, &mut *feed);
         // A spool lives as long as its load at least.
-        feed.tolerance.report(load.spool.as_ref().and_then(Spool::view_of));
+        let Pump { policy: Policy { tolerance, .. }, sink } = &feed.pump;
+        tolerance.report(load.spool.as_ref().and_then(Spool::view_of));
         pg_sys::ExecDropSingleTupleTableSlot(feed.slot);
-        pg_sys::FreeExecutorState((*feed.econtext).ecxt_estate);
+        pg_sys::FreeExecutorState((*sink.econtext).ecxt_estate);
         let left_out = feed.given.saturating_sub(processed);
         // The statement does not distinguish rows left out by ON CONFLICT from those left out by a trigger.
         let (duplicate, left_out) = if load.arbiter.is_some() { (left_out, 0) } else { (0, left_out) };
@@ -149,13 +151,13 @@ unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64
             let note = format!("{rows} left out by triggers or rules of \"{}\".", load.target.display_name());
             load.measures.counts.notes.push(note);
         }
-        if feed.tolerance.on_error != OnError::SetNull {
-            load.measures.counts.rejected = feed.tolerance.bad_rows;
+        if tolerance.on_error != OnError::SetNull {
+            load.measures.counts.rejected = tolerance.bad_rows;
         }
+        load.measures.counts.filtered = sink.filtered + left_out;
         load.measures.counts.loaded = processed;
         if let (Some(files), Some(stored)) = (&load.measures.files, feed.stored(processed)) {
             files.split_rows(stored, processed, load.arbiter.is_some());
         }
-        load.measures.counts.filtered = feed.filtered + left_out;
     }
 }

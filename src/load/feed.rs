@@ -15,13 +15,14 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::direct::{Made, Projection, compute_read, filter};
 use super::files::Files;
 use super::query::Query;
-use super::rejects::{Complaint, Reject, Spool};
+use super::rejects::{Complaint, Reject};
 use super::{Load, query, source};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::progress::Figures;
+use crate::pg::row::pump::{Begin, Policy, Pump, RowOutcome, Sink, raise_missing};
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::{Conversion, OnError, Tolerance, Verbosity};
+use crate::pg::soft::Verbosity;
 use crate::pg::unguarded::{self, Opaque};
 
 /// A load's rows for an INSERT.
@@ -31,36 +32,46 @@ pub struct Feed {
     pub token: i64,
     /// The feed that was innermost before this one.
     outer: *mut Feed,
-    /// Indexes of the columns to convert: all that an attribute takes.
-    all: Vec<usize>,
     /// Attributes that the feed sets to defaults, because the file has no field for them.
     pub defaults: Vec<(usize, *mut pg_sys::ExprState)>,
     qual: *mut pg_sys::ExprState,
-    pub econtext: *mut pg_sys::ExprContext,
     /// Makes computed columns.
     projection: Option<Projection>,
     /// The row; a virtual tuple.
     pub slot: *mut pg_sys::TupleTableSlot,
-    pub tolerance: Tolerance,
-    /// Rejects go to the spool.
-    keeps: bool,
-    skip_left: u64,
-    limit_left: u64,
-    pub filtered: u64,
+    pub pump: Pump<InsertSink>,
     /// Rows that the INSERT has received.
     pub given: u64,
-    /// Bytes at which progress was last reported.
-    reported: u64,
     /// The reader of the current series; else null.
     reader: Opaque,
     /// There was a series before.
     started: bool,
-    /// For a load of several files: the figures of each file. `stored` has the rows that the statement has stored of
-    /// each file, `file` is that of the last row, and `stored_before` counts the rows of the files before it.
+    stored: StoredByFile,
+}
+
+/// Takes records as rows of an INSERT.
+#[derive(Debug)]
+pub struct InsertSink {
+    load: *mut Load,
+    arrays: RowArrays,
+    pub econtext: *mut pg_sys::ExprContext,
+    /// Rejects go to the spool.
+    keeps: bool,
+    pub filtered: u64,
+    /// Bytes at which progress was last reported.
+    reported: u64,
+    /// The figures of each file, for a load of several.
     by_file: ByFile,
+}
+
+/// The rows that the statement has stored of each file, for a load of several files.
+#[derive(Debug)]
+struct StoredByFile {
+    rows: Vec<u64>,
+    /// The file of the last row.
     file: usize,
-    stored: Vec<u64>,
-    stored_before: u64,
+    /// Number of the rows of the files before it.
+    before: u64,
     /// At the end of a file, the statement had not stored all of its rows yet.
     lags: bool,
 }
@@ -90,44 +101,38 @@ impl Feed {
                 let inputs = source::input_descriptor(relation, &this.mapping);
                 Projection::over(nodes, inputs, rows.columns(), this.request.options.copy.on_error, memory)
             });
-            let (copy, rows) = (&this.request.options.copy, this.rows.as_ref());
+            let own = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+            let mut policy = Policy::of(&this.request.options.copy);
+            if let Some(rows) = &this.rows {
+                policy.want(rows, |_| true);
+            }
+            let sink = InsertSink {
+                load,
+                arrays: projection.as_ref().map_or(own, Projection::arrays),
+                econtext: pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState()),
+                keeps: !(*load).spool.is_null(),
+                filtered: 0,
+                reported: 0,
+                by_file: this.measures.files.as_ref().map_or(ByFile::NONE, Files::by_file),
+            };
+            let stored = vec![0; this.measures.files.as_ref().map_or(0, Files::count)];
             let feed = Feed {
                 load,
                 token: new_token()?,
                 outer: INNERMOST.load(Relaxed),
-                all: rows.map(Rows::all).unwrap_or_default(),
                 defaults,
                 qual,
                 projection,
-                econtext: pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState()),
                 slot,
-                tolerance: copy.tolerance(),
-                keeps: !(*load).spool.is_null(),
-                skip_left: copy.skip,
-                limit_left: copy.limit.unwrap_or(u64::MAX),
-                filtered: 0,
+                pump: Pump { policy, sink },
                 given: 0,
-                reported: 0,
                 reader: std::ptr::null_mut(),
                 started: false,
-                by_file: this.measures.files.as_ref().map_or(ByFile::NONE, Files::by_file),
-                file: 0,
-                stored: vec![0; this.measures.files.as_ref().map_or(0, Files::count)],
-                stored_before: 0,
-                lags: false,
+                stored: StoredByFile { rows: stored, file: 0, before: 0, lags: false },
             };
             let feed = PgMemoryContexts::For(memory).leak_and_drop_on_delete(feed);
             INNERMOST.store(feed, Relaxed);
             Ok(feed)
-        }
-    }
-
-    /// The arrays that fields are decoded into.
-    fn arrays(&self) -> RowArrays {
-        match &self.projection {
-            Some(projection) => projection.arrays(),
-            // SAFETY: the slot lives as long as the feed.
-            None => unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } },
         }
     }
 
@@ -147,13 +152,12 @@ impl Feed {
                 Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message))
             })?;
         }
-        self.tolerance = copy.tolerance();
-        self.skip_left = copy.skip;
-        self.limit_left = copy.limit.unwrap_or(u64::MAX);
-        (self.filtered, self.given, self.reported) = (0, 0, 0);
-        self.by_file.clear();
-        self.stored.fill(0);
-        (self.file, self.stored_before, self.lags) = (0, 0, false);
+        self.pump.policy.restart(copy);
+        let sink = &mut self.pump.sink;
+        (sink.filtered, self.given, sink.reported) = (0, 0, 0);
+        sink.by_file.clear();
+        self.stored.rows.fill(0);
+        (self.stored.file, self.stored.before, self.stored.lags) = (0, 0, false);
         Ok(())
     }
 
@@ -162,43 +166,47 @@ impl Feed {
     /// # Safety
     /// The state of a running statement.
     pub unsafe fn note_stored(&mut self, statement: *const pg_sys::EState) {
-        if self.by_file.is_none() {
+        if self.pump.sink.by_file.is_none() {
             return;
         }
-        // SAFETY: the load outlives the feed.
-        let rows = unsafe { (*self.load).rows.as_ref() };
-        let file = rows.map_or(0, |rows| rows.stream().file_number());
-        if file != self.file {
+        let file = self.pump.sink.file();
+        if file != self.stored.file {
             // SAFETY: this function's contract covers the statement.
             unsafe {
-                self.lags |= stores_later(statement);
-                self.note_file((*statement).es_processed);
+                self.stored.lags |= stores_later(statement);
+                self.stored.note_file((*statement).es_processed);
             }
-            self.file = file;
+            self.stored.file = file;
         }
-    }
-
-    fn note_file(&mut self, processed: u64) {
-        if let Some(stored) = self.stored.get_mut(self.file) {
-            *stored = processed.saturating_sub(self.stored_before);
-        }
-        self.stored_before = processed;
     }
 
     /// The rows stored of each file, at the end of the statement. None if they are unknown.
     pub fn stored(&mut self, processed: u64) -> Option<&[u64]> {
-        self.note_file(processed);
-        (!self.lags).then_some(&self.stored)
+        self.stored.note_file(processed);
+        (!self.stored.lags).then_some(&self.stored.rows)
+    }
+}
+
+impl StoredByFile {
+    fn note_file(&mut self, processed: u64) {
+        if let Some(stored) = self.rows.get_mut(self.file) {
+            *stored = processed.saturating_sub(self.before);
+        }
+        self.before = processed;
+    }
+}
+
+impl InsertSink {
+    /// Number of the current record's file.
+    fn file(&self) -> usize {
+        // SAFETY: the load outlives the feed.
+        let rows = unsafe { (*self.load).rows.as_ref() };
+        rows.map_or(0, |rows| rows.stream().file_number())
     }
 
     /// The figures of the current record's file.
     fn figures(&self) -> Option<&FileFigures> {
-        if self.by_file.is_none() {
-            return None;
-        }
-        // SAFETY: the load outlives the feed.
-        let rows = unsafe { (*self.load).rows.as_ref() };
-        self.by_file.of(rows?.stream().file_number())
+        if self.by_file.is_none() { None } else { self.by_file.of(self.file()) }
     }
 }
 
@@ -308,116 +316,109 @@ fn new_token() -> Result<i64> {
     Ok(i64::from_ne_bytes(bytes))
 }
 
-/// Result of a guarded step for a row; a number, because it must pass the guard.
-const END: i32 = 0;
-const ROW: i32 = 1;
-/// The row lacks fields: [`fill`] converts the fields that exist, then raises the error.
-const SHORT: i32 = 2;
-/// The row's conversion raises an error, which [`fill`] raises in a plain frame.
-const RAISES: i32 = 3;
-
 /// Goes to the next record and decodes it.
 ///
 /// # Safety
 /// A valid feed, whose per-tuple memory context is current.
 #[pg_guard]
-unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
-    // SAFETY: this function's contract covers the argument; the slot's arrays are as long as the relation's descriptor.
+unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> RowOutcome {
+    // SAFETY: this function's contract covers the argument; the sink is fitted to the load's rows, and uses other parts
+    // of the load.
     unsafe {
-        let feed = &mut *feed;
-        let load = &mut *feed.load;
-        let Some(rows) = &mut load.rows else { return END };
-        let arrays = feed.arrays();
-        load.reading = true;
+        let load = (*feed).load;
+        let Some(rows) = &mut (*load).rows else { return RowOutcome::End };
+        (*load).reading = true;
         rows.follow_settings();
-        loop {
-            let more = feed.limit_left > 0
-                && match rows.advance() {
-                    Err(error) if feed.tolerance.survives(&error) => {
-                        if feed.skip_left > 0 {
-                            feed.skip_left -= 1;
-                        } else {
-                            if !feed.keeps && feed.tolerance.verbosity == Verbosity::Verbose {
-                                rows.note_record(&error);
-                            }
-                            count_reject(feed.by_file, rows);
-                            reject(load.spool, rows, &mut feed.tolerance, Complaint::of_error(&error)).or_raise();
-                        }
-                        continue;
-                    }
-                    more => more.or_raise(),
-                };
-            let bytes = rows.stream().bytes_read();
-            if bytes != feed.reported {
-                feed.reported = bytes;
-                let (rows, rejected) = (rows.count(), feed.tolerance.bad_rows);
-                let excluded = feed.filtered;
-                load.measures.phases.show(|f| {
-                    *f = Figures { bytes, rows: rows.saturating_sub(excluded + rejected), excluded, rejected, ..*f }
-                });
-            }
-            if !more {
-                return END;
-            }
-            if rows.take_change().is_some() {
-                feed.all = rows.all();
-            }
-            if feed.skip_left > 0 {
-                feed.skip_left -= 1;
-                continue;
-            }
-            rows.reset();
-            rows.decode(&feed.all, arrays);
-            if feed.tolerance.on_error != OnError::Stop && rows.has_queue() {
-                match rows.convert_softly(&mut feed.tolerance, arrays, feed.econtext).or_raise() {
-                    Conversion::Good => (),
-                    Conversion::Raises => return RAISES,
-                    Conversion::LeftOut => {
-                        if let Some(bad) = feed.tolerance.bad_value.take() {
-                            feed.tolerance.bad_rows -= 1;
-                            let complaint = Complaint::of_data(bad).about_value(rows);
-                            count_reject(feed.by_file, rows);
-                            reject(load.spool, rows, &mut feed.tolerance, complaint).or_raise();
-                        } else {
-                            count_reject(feed.by_file, rows);
-                        }
-                        // A failed subtransaction may have reset the progress that other sessions see.
-                        let rejected = feed.tolerance.bad_rows;
-                        load.measures.phases.show(|figures| figures.rejected = rejected);
-                        pgrx::check_for_interrupts!();
-                        pg_sys::MemoryContextReset((*feed.econtext).ecxt_per_tuple_memory);
-                        continue;
-                    }
-                }
-            }
-            if let Some(error) = (feed.keeps && rows.is_short()).then(|| rows.check_missing().err()).flatten() {
-                count_reject(feed.by_file, rows);
-                reject(load.spool, rows, &mut feed.tolerance, Complaint::of_error(&error)).or_raise();
-                continue;
-            }
-            return if rows.is_short() { SHORT } else { ROW };
+        (*feed).pump.next(rows).or_raise()
+    }
+}
+
+// SAFETY: the arrays are as long as the descriptor of the relation, or of the projection's input. The context is the
+// feed's.
+unsafe impl Sink for InsertSink {
+    fn arrays(&mut self) -> RowArrays {
+        self.arrays
+    }
+
+    fn econtext(&self) -> *mut pg_sys::ExprContext {
+        self.econtext
+    }
+
+    fn advance(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<bool> {
+        let more = rows.advance()?;
+        let bytes = rows.stream().bytes_read();
+        if bytes != self.reported {
+            self.reported = bytes;
+            let (count, excluded, rejected) = (rows.count(), self.filtered, policy.tolerance.bad_rows);
+            // SAFETY: the load outlives the feed.
+            unsafe { &mut (*self.load).measures.phases }.show(|f| {
+                *f = Figures { bytes, rows: count.saturating_sub(excluded + rejected), excluded, rejected, ..*f }
+            });
+        }
+        Ok(more)
+    }
+
+    fn begin(&mut self, _rows: &mut Rows, _policy: &mut Policy) -> Result<Begin> {
+        Ok(Begin::Decode)
+    }
+
+    #[cold]
+    fn reject(&mut self, rows: &mut Rows, policy: &mut Policy, error: &Error) -> Result<()> {
+        if !self.keeps && policy.tolerance.verbosity == Verbosity::Verbose {
+            rows.note_record(error);
+        }
+        self.complain(rows, policy, Complaint::of_error(error))
+    }
+
+    fn note_bad_value(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<()> {
+        if let Some(bad) = policy.tolerance.bad_value.take() {
+            policy.tolerance.bad_rows -= 1;
+            // SAFETY: the error filter has copied the error to the row's memory.
+            let complaint = unsafe { Complaint::of_data(bad) }.about_value(rows);
+            self.complain(rows, policy, complaint)?;
+        } else {
+            self.count_reject(rows);
+        }
+        // A failed subtransaction may have reset the progress that other sessions see.
+        self.show_rejected(policy);
+        Ok(())
+    }
+
+    fn rejects_short(&self) -> bool {
+        self.keeps
+    }
+
+    fn finish(&mut self, _rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+impl InsertSink {
+    /// Counts the current record as rejected.
+    fn count_reject(&self, rows: &Rows) {
+        if let Some(figures) = self.by_file.of(rows.stream().file_number()) {
+            figures.rejected.fetch_add(1, Relaxed);
         }
     }
-}
 
-/// Counts the current record as rejected.
-#[cold]
-fn count_reject(by_file: ByFile, rows: &Rows) {
-    if let Some(figures) = by_file.of(rows.stream().file_number()) {
-        figures.rejected.fetch_add(1, Relaxed);
+    /// Rejects the current record. Guarded.
+    #[cold]
+    fn complain(&mut self, rows: &mut Rows, policy: &mut Policy, complaint: Complaint) -> Result<()> {
+        self.count_reject(rows);
+        // SAFETY: the spool of a load that is being fed.
+        if let Some(spool) = unsafe { (*self.load).spool.as_mut() } {
+            spool.push(&Reject::new(rows, complaint).write());
+        }
+        policy.tolerance.count()?;
+        rows.clear_queue();
+        Ok(())
     }
-}
 
-/// Rejects the current record. Guarded.
-#[cold]
-fn reject(spool: *mut Spool, rows: &mut Rows, tolerance: &mut Tolerance, complaint: Complaint) -> Result<()> {
-    // SAFETY: the spool of a load that is being fed.
-    if let Some(spool) = unsafe { spool.as_mut() } {
-        spool.push(&Reject::new(rows, complaint).write());
+    fn show_rejected(&mut self, policy: &Policy) {
+        let rejected = policy.tolerance.bad_rows;
+        // SAFETY: the load outlives the feed.
+        unsafe { &mut (*self.load).measures.phases }.show(|figures| figures.rejected = rejected);
     }
-    tolerance.count()?;
-    rows.clear_queue();
-    Ok(())
 }
 
 /// Rejects the row that a function has raised an error about.
@@ -428,26 +429,11 @@ fn reject(spool: *mut Spool, rows: &mut Rows, tolerance: &mut Tolerance, complai
 unsafe extern "C-unwind" fn leave_out(feed: *mut Feed, error: *mut pg_sys::ErrorData) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
-        let feed = &mut *feed;
-        let load = &mut *feed.load;
-        let Some(rows) = &mut load.rows else { return };
-        count_reject(feed.by_file, rows);
-        reject(load.spool, rows, &mut feed.tolerance, Complaint::of_data(error)).or_raise();
-        let rejected = feed.tolerance.bad_rows;
-        load.measures.phases.show(|figures| figures.rejected = rejected);
+        let Pump { policy, sink } = &mut (*feed).pump;
+        let Some(rows) = &mut (*(*feed).load).rows else { return };
+        sink.complain(rows, policy, Complaint::of_data(error)).or_raise();
+        sink.show_rejected(policy);
         pgrx::check_for_interrupts!();
-    }
-}
-
-/// Raises the error about missing fields.
-///
-/// # Safety
-/// As [`next_row`].
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_missing(feed: *mut Feed) {
-    // SAFETY: this function's contract covers the argument.
-    if let Some(rows) = unsafe { &mut (*(*feed).load).rows } {
-        rows.check_missing().or_raise();
     }
 }
 
@@ -458,8 +444,8 @@ unsafe extern "C-unwind" fn raise_missing(feed: *mut Feed) {
 pub unsafe fn fill(feed: *mut Feed) -> bool {
     // SAFETY: this function's contract covers the feed, which nothing else uses meanwhile.
     unsafe {
-        let (slot, econtext) = ((*feed).slot, (*feed).econtext);
-        let arrays = (*feed).arrays();
+        let (slot, econtext) = ((*feed).slot, (*feed).pump.sink.econtext);
+        let (policy, arrays) = (&raw mut (*feed).pump.policy, (*feed).pump.sink.arrays);
         let Some(rows) = (*(*feed).load).rows.as_mut() else { return false };
         let rows = &raw mut *rows;
         let query = query::of(&mut (*(*feed).load).program);
@@ -470,22 +456,22 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
                     return false;
                 }
                 if passes(feed) {
-                    (*feed).limit_left -= 1;
+                    (*policy).count_row();
                     (*feed).given += 1;
                     return true;
                 }
-                (*feed).filtered += 1;
+                (*feed).pump.sink.filtered += 1;
                 continue;
             }
-            let what = next_row(feed);
-            if what == END {
+            let outcome = next_row(feed);
+            if outcome == RowOutcome::End {
                 return false;
             }
-            if what == RAISES || ((*feed).tolerance.on_error == OnError::Stop && (*rows).has_queue()) {
+            if (*rows).has_queue() {
                 Rows::convert(rows, arrays, econtext);
             }
-            if what == SHORT {
-                raise_missing(feed);
+            if outcome == RowOutcome::Short {
+                raise_missing(rows);
             }
             let mut is_there = true;
             if let Some(projection) = (*feed).projection.as_ref() {
@@ -505,16 +491,16 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
                 }
             }
             if !is_there || !passes(feed) {
-                (*feed).filtered += 1;
-                if let Some(figures) = (*feed).figures() {
+                (*feed).pump.sink.filtered += 1;
+                if let Some(figures) = (*feed).pump.sink.figures() {
                     figures.filtered.fetch_add(1, Relaxed);
                 }
                 unguarded::check_for_interrupts();
                 continue;
             }
-            (*feed).limit_left -= 1;
+            (*policy).count_row();
             (*feed).given += 1;
-            if let Some(figures) = (*feed).figures() {
+            if let Some(figures) = (*feed).pump.sink.figures() {
                 figures.loaded.fetch_add(1, Relaxed);
             }
             return true;
@@ -534,7 +520,7 @@ unsafe fn row_of_query(feed: *mut Feed, query: *mut Query, arrays: RowArrays) ->
     unsafe {
         let load = (*feed).load;
         (*load).reading = false;
-        if (*feed).limit_left == 0 {
+        if (*feed).pump.policy.limit_left == Some(0) {
             return false;
         }
         unguarded::check_for_interrupts();
@@ -552,7 +538,7 @@ unsafe fn row_of_query(feed: *mut Feed, query: *mut Query, arrays: RowArrays) ->
 unsafe extern "C-unwind" fn count_row_of_query(feed: *mut Feed) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
-        let (load, given, excluded) = (&mut *(*feed).load, (*feed).given, (*feed).filtered);
+        let (load, given, excluded) = (&mut *(*feed).load, (*feed).given, (*feed).pump.sink.filtered);
         load.reading = true;
         let Some(rows) = &mut load.rows else { return };
         rows.count_row_of_query();
@@ -572,7 +558,7 @@ unsafe fn passes(feed: *mut Feed) -> bool {
         if (*feed).qual.is_null() {
             return true;
         }
-        let (slot, econtext) = ((*feed).slot, (*feed).econtext);
+        let (slot, econtext) = ((*feed).slot, (*feed).pump.sink.econtext);
         let defaults = (*feed).defaults.as_ptr();
         for i in 0..(*feed).defaults.len() {
             let (attribute, expression) = *defaults.add(i);

@@ -272,7 +272,7 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
             (*scan).begun = true;
         }
         let caller = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*(*feed).econtext).ecxt_per_tuple_memory;
+        pg_sys::CurrentMemoryContext = (*(*feed).pump.sink.econtext).ecxt_per_tuple_memory;
         let more = feed::fill(feed);
         pg_sys::CurrentMemoryContext = caller;
         if !more {
