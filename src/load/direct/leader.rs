@@ -90,7 +90,7 @@ pub struct Leader {
 impl Leader {
     /// Appended rows of a relation, by all processes.
     pub fn total(&self, index: usize) -> u64 {
-        self.process.rows_of(index) + self.by_workers(index)
+        self.process.heaps.rows_of(index) + self.by_workers(index)
     }
 
     pub fn by_workers(&self, index: usize) -> u64 {

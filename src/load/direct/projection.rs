@@ -12,6 +12,7 @@ use pg_bulk_format::tuple::ColumnForm;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::call::Call;
+use super::defaults::Defaults;
 use super::executor::Executor;
 use super::failure;
 use super::nodes::{Nodes, columns_of};
@@ -281,18 +282,18 @@ pub unsafe fn convert_rest(process: *mut Process, projection: *mut Projection) {
             decode_rest(process, projection);
             let rows = &raw mut (*process).rows;
             if (*rows).has_queue() {
-                Rows::convert(rows, (*projection).arrays(), (*process).fields);
+                Rows::convert(rows, (*projection).arrays(), (*process).recipe.fields);
             }
         }
     }
 }
 
 /// # Safety
-/// A valid process, and the arrays of its slot.
+/// Valid defaults that are not in use elsewhere, and arrays of the target's row.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn set_defaults(process: *mut Process, arrays: *const RowArrays) {
+pub unsafe extern "C-unwind" fn set_defaults(defaults: *mut Defaults, arrays: *const RowArrays) {
     // SAFETY: this function's contract covers both arguments.
-    unsafe { (*process).defaults.set(*arrays) }.or_raise();
+    unsafe { (&mut *defaults).set(*arrays) }.or_raise();
 }
 
 /// Does the row pass the conditions? If so, converts its remaining columns.
@@ -302,7 +303,7 @@ pub unsafe extern "C-unwind" fn set_defaults(process: *mut Process, arrays: *con
 pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool {
     // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
-        let econtext = (*process).fields;
+        let econtext = (*process).recipe.fields;
         let rows = &raw mut (*process).rows;
         let slot = (*projection).slot;
         unguarded::store_virtual(slot);
@@ -340,8 +341,8 @@ pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays
             compute(projection, (*process).executor.econtext, arrays);
         }
         // A guard for each row is expensive.
-        if (*process).defaults.sets() {
-            set_defaults(process, &raw const arrays);
+        if (*process).recipe.defaults.sets() {
+            set_defaults(&raw mut (*process).recipe.defaults, &raw const arrays);
         }
         Made::Row
     }

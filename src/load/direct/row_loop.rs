@@ -20,7 +20,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use self::pulled::{fetch, next_of_join, next_of_query};
 use super::defaults::Default;
 use super::key_check::{self, CheckedTable};
-use super::process::{END, InBlock, Process, ROW, SHORT};
+use super::process::{END, InBlock, Process, Pull, ROW, SHORT};
 use super::projection::{self, Made};
 use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
@@ -60,16 +60,11 @@ unsafe extern "C-unwind" fn store(
     relinfo: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
 ) {
-    // SAFETY: this function's contract covers the argument.
-    let process = unsafe { &mut *process };
-    if process.last_leaf.0 != relinfo {
-        // SAFETY: as above.
-        let relation = unsafe { (*relinfo).ri_RelationDesc };
-        process.last_leaf = (relinfo, process.open_heap(relation).or_raise());
+    // SAFETY: this function's contract covers all arguments: the slot has the leaf's descriptor and valid arrays.
+    unsafe {
+        let arrays = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+        (&mut *process).store(relinfo, arrays).or_raise();
     }
-    // SAFETY: a slot with the leaf's descriptor and valid arrays.
-    let arrays = unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } };
-    process.add(process.last_leaf.1, arrays).or_raise();
 }
 
 /// Gives the row in the slot its position. Returns the table of the result relation's keys.
@@ -105,7 +100,7 @@ unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys:
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         original::forget();
-        (*process).pins.release();
+        (*process).rejects.pins.release();
         (&mut *process).reject(Complaint::of_data(error)).or_raise();
     }
 }
@@ -118,12 +113,12 @@ unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys:
 pub unsafe extern "C-unwind" fn run_again(process: *mut Process) {
     // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
-        if (*process).join.is_none() {
+        if (*process).join().is_none() {
             run(process);
             return;
         }
         let memory = pg_sys::CurrentMemoryContext;
-        let of_record = (*(*process).fields).ecxt_per_tuple_memory;
+        let of_record = (*(*process).recipe.fields).ecxt_per_tuple_memory;
         let mut filtered = 0;
         unguarded::MemoryContextReset(of_record);
         while fetch(process.cast(), &raw mut filtered) {
@@ -141,27 +136,25 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
     // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
         let memory = pg_sys::CurrentMemoryContext;
-        (*process).memory = memory;
+        let mut run = Run { process, memory, violation: std::ptr::null_mut() };
         if !(*process).rejects.keeps() {
-            rows(process.cast());
+            rows((&raw mut run).cast());
             return;
         }
         let mut callback = pg_sys::ErrorContextCallback::default();
         let mut violation = std::mem::MaybeUninit::<RowViolation>::uninit();
         RowViolation::push(&raw mut callback, violation.as_mut_ptr());
-        (*process).violation = violation.as_mut_ptr();
+        run.violation = violation.as_mut_ptr();
         loop {
             // Errors are copied to this context.
             pg_sys::CurrentMemoryContext = (*(*process).executor.econtext).ecxt_per_tuple_memory;
-            let error = attempt(rows, process.cast());
+            let error = attempt(rows, (&raw mut run).cast());
             if error.is_null() {
                 pg_sys::error_context_stack = callback.previous;
-                (*process).violation = std::ptr::null_mut();
                 return;
             }
             pg_sys::CurrentMemoryContext = memory;
             if !violation.assume_init_mut().is_of_row(error) {
-                (*process).violation = std::ptr::null_mut();
                 unguarded::ReThrowError(error);
             }
             // The record is rejected, and the error is freed with the row's memory.
@@ -172,38 +165,47 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
     }
 }
 
+/// Arguments of [`rows`].
+struct Run {
+    process: *mut Process,
+    /// The memory context in which [`run`] was called.
+    memory: pg_sys::MemoryContext,
+    /// The error filter if rejects are kept; else null.
+    violation: *mut RowViolation,
+}
+
 /// # Safety
-/// See [`run`].
-unsafe extern "C-unwind" fn rows(process: Opaque) {
+/// See [`run`], for the process of a [`Run`].
+unsafe extern "C-unwind" fn rows(run: Opaque) {
     // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
-        let process = process.cast::<Process>();
-        let mut whole = (*process).stages.watch();
+        let Run { process, memory, violation } = *run.cast::<Run>();
+        let mut whole = (*process).progress.stages.watch();
         let e = (*process).executor;
         let rows = &raw mut (*process).rows;
-        let memory = (*process).memory;
-        let violation = (*process).violation;
         let per_tuple = (*e.econtext).ecxt_per_tuple_memory;
-        let arrays = RowArrays { values: (*e.slot).tts_values, nulls: (*e.slot).tts_isnull };
-        let projection = match (*process).projection.as_mut() {
+        let arrays = e.arrays();
+        let projection = match (*process).recipe.projection.as_mut() {
             Some(projection) => &raw mut *projection,
             None => std::ptr::null_mut(),
         };
         let fields = if projection.is_null() { arrays } else { (*projection).arrays() };
-        let join = match (*process).join.as_ref() {
-            Some(join) => {
-                join.belong(process.cast(), fetch);
-                &raw const *join
+        let (mut query, mut join) = (std::ptr::null_mut(), std::ptr::null());
+        match (*process).pull.as_ref() {
+            Some(Pull::Query(own)) => query = *own,
+            Some(Pull::Join(own)) => {
+                own.belong(process.cast(), fetch);
+                join = &raw const *own;
             }
-            None => std::ptr::null(),
-        };
+            None => (),
+        }
         let at_once = (*process).stores_at_once();
         let as_tuple = (*process).stores_tuples();
         let mut kept = Kept::new(per_tuple);
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
-            if !(*process).query.is_null() {
-                if !next_of_query(process, arrays) {
+            if !query.is_null() {
+                if !next_of_query(process, query, arrays) {
                     break;
                 }
             } else if !join.is_null() {
@@ -220,9 +222,9 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                     break;
                 }
                 if (*rows).has_queue() {
-                    let mut watch = (*process).stages.sample();
+                    let mut watch = (*process).progress.stages.sample();
                     Rows::convert(rows, fields, e.econtext);
-                    (*process).stages.lap_sample(&mut watch, Stage::Convert);
+                    (*process).progress.stages.lap_sample(&mut watch, Stage::Convert);
                 }
                 if what == SHORT {
                     if !projection.is_null() {
@@ -255,7 +257,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                     if let Made::Bad(error) = made {
                         leave_out(process, error);
                     } else {
-                        (*process).filtered += 1;
+                        (*process).progress.filtered += 1;
                     }
                     pg_sys::CurrentMemoryContext = memory;
                     clear(e.slot, per_tuple);
@@ -271,7 +273,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             if !e.condition.is_null() {
                 (*e.econtext).ecxt_scantuple = slot;
                 if !unguarded::exec_qual(e.condition, e.econtext) {
-                    (*process).filtered += 1;
+                    (*process).progress.filtered += 1;
                     clear(e.slot, per_tuple);
                     continue;
                 }
@@ -292,13 +294,13 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 if (*constraints).has_generated_stored {
                     unguarded::ExecComputeStoredGenerated(relinfo, e.estate, slot, pg_sys::CmdType::CMD_INSERT);
                 }
-                (*process).pins.note(relinfo);
+                (*process).rejects.pins.note(relinfo);
                 // Memory of messages about a row is freed with the row.
                 pg_sys::CurrentMemoryContext = per_tuple;
                 set_checking(violation, true);
                 unguarded::ExecConstraints(relinfo, slot, e.estate);
                 set_checking(violation, false);
-                (*process).pins.forget();
+                (*process).rejects.pins.forget();
             }
             if e.leaf {
                 pg_sys::CurrentMemoryContext = per_tuple;
@@ -307,7 +309,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 set_checking(violation, false);
             }
             pg_sys::CurrentMemoryContext = memory;
-            if (*process).keys.is_null() {
+            if (*process).keys.is_none() {
                 store(process, relinfo, slot);
             } else {
                 let table = take(process, relinfo, slot);
@@ -316,7 +318,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             clear(e.slot, per_tuple);
         }
         pg_sys::CurrentMemoryContext = memory;
-        (*process).stages.lap(&mut whole, Stage::Rest);
+        (*process).progress.stages.lap(&mut whole, Stage::Rest);
     }
 }
 
@@ -431,7 +433,7 @@ unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryCont
 unsafe fn evaluate_defaults(process: *mut Process, arrays: RowArrays) {
     // SAFETY: this function's contract covers the argument. Evaluating a default does not change the list.
     unsafe {
-        let list = &raw const (*process).defaults.list;
+        let list = &raw const (*process).recipe.defaults.list;
         for at in 0..(*list).len() {
             if let Default::Expression { attribute, state, expands } = *(*list).as_ptr().add(at) {
                 let mut is_null = false;

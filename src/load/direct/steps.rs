@@ -23,7 +23,7 @@ use super::finalize::{self, Finalization, Written};
 use super::key_check::decide::decide;
 use super::leader::Leader;
 use super::leader::reading::workers_for;
-use super::process::Beginning;
+use super::process::{Beginning, Process, Pull};
 use super::row_loop;
 use super::statement::inserted_by;
 use crate::error::{Error, OrRaise, Result};
@@ -175,19 +175,20 @@ unsafe fn work_on_file(leader: *mut Leader) {
             // Each process reads the beginning of each file that it opens, so workers may start at once.
             start_workers(leader.cast());
             row_loop::run(process);
-        } else if (*leader).most_workers > 0 && (*process).join.is_some() {
+        } else if (*leader).most_workers > 0 && (*process).join().is_some() {
             // The plan asks for records. The process in which it asks for the second record starts the workers.
-            (*process).records_left = (*process).skip_left + 1;
-            (*process).beginning = Some(Beginning { begin: start_workers, leader: leader.cast() });
+            (*process).quota.records = (*process).quota.skip + 1;
+            (*process).quota.beginning =
+                Some(Beginning { begin: start_workers, leader: leader.cast(), memory: pg_sys::CurrentMemoryContext });
             row_loop::run(process);
-            (*process).beginning = None;
-            (*process).records_left = u64::MAX;
+            (*process).quota.beginning = None;
+            (*process).quota.records = u64::MAX;
         } else if (*leader).most_workers > 0 {
-            (*process).records_left = (*process).skip_left + 1;
+            (*process).quota.records = (*process).quota.skip + 1;
             row_loop::run(process);
             point_plain!("load.first");
-            let ended = (*process).records_left > 0;
-            (*process).records_left = u64::MAX;
+            let ended = (*process).quota.records > 0;
+            (*process).quota.records = u64::MAX;
             if !ended {
                 start_workers(leader.cast());
                 row_loop::run(process);
@@ -195,7 +196,9 @@ unsafe fn work_on_file(leader: *mut Leader) {
         } else {
             row_loop::run(process);
         }
-        query::finish((*process).query);
+        if let Some(Pull::Query(query)) = (*process).pull {
+            query::finish(query);
+        }
         point_plain!("load.rows");
         if (*leader).is_last() {
             row_loop::finish(process);
@@ -267,21 +270,23 @@ impl Leader {
             return;
         }
         for (index, (oid, _)) in self.spec.traits.iter().enumerate() {
-            finalize::count_rows(*oid, self.total(index) - self.process.counted_rows_of(index));
+            finalize::count_rows(*oid, self.total(index) - self.process.heaps.counted_rows_of(index));
         }
     }
 
     /// Closes the heaps after the last row, and returns the state for finalizing the load.
     fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Finalization> {
         let leader = &raw mut *self;
-        let disturbed = self.held.is_disturbed(|index| self.process.counted_rows_of(index))?;
+        let disturbed = self.held.is_disturbed(|index| self.process.heaps.counted_rows_of(index))?;
         self.count_rows();
-        self.process.origins.sort_anchors();
+        self.process.tracer.origins.sort_anchors();
         let mut collectors = Vec::with_capacity(self.spec.traits.len());
         for index in 0..self.spec.traits.len() {
-            collectors.push(if self.total(index) > 0 { self.process.take_collectors(index)? } else { Vec::new() });
+            let written = self.total(index) > 0;
+            let Process { heaps, tracer, .. } = &mut self.process;
+            collectors.push(if written { heaps.take_collectors(index, tracer)? } else { Vec::new() });
         }
-        if disturbed && self.process.stamp.frozen {
+        if disturbed && self.process.heaps.stamp.frozen {
             let message = "a function has changed rows of the table while frozen rows were being loaded";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .hint("Load without freeze, or without the function."));
@@ -290,20 +295,20 @@ impl Leader {
             // A function may have changed rows or inserted others, so indexes are built from the table.
             collectors.iter_mut().flat_map(|list| list.drain(..)).for_each(|mut collector| collector.close());
         }
-        self.process.release();
+        self.process.heaps.release();
         point!("load.finalize");
         let written = |(index, &(oid, traits))| Written {
             index,
             oid,
             traits,
             rows: self.total(index),
-            start: self.process.start_of(index),
-            elsewhere: self.process.elsewhere(index),
+            start: self.process.heaps.start_of(index),
+            elsewhere: self.process.heaps.elsewhere(index),
             collectors: collectors.get_mut(index).map(std::mem::take).unwrap_or_default(),
         };
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
-        let (files, workers, builders) = (self.process.plan.files, self.workers, self.builders);
-        let (executor, stamp, phases) = (self.process.executor, self.process.stamp, self.process.phases);
+        let (files, workers, builders) = (self.process.heaps.plan.files, self.workers, self.builders);
+        let (executor, stamp, phases) = (self.process.executor, self.process.heaps.stamp, self.process.progress.phases);
         Ok(Finalization::new(executor, stamp, relations, indexes, phases, leader).with_files(files, workers, builders))
     }
 
@@ -313,10 +318,10 @@ impl Leader {
         finalization.close_files();
         self.held.close();
         executor::tear_down(&self.process.executor);
-        if let Some(files) = self.process.plan.files.take() {
+        if let Some(files) = self.process.heaps.plan.files.take() {
             files.release();
         }
-        if let Some(sorts) = self.process.plan.sorts.take() {
+        if let Some(sorts) = self.process.heaps.plan.sorts.take() {
             sorts.release();
         }
         point!("load.finalized");

@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::Leader;
-use super::reading::{fields, is_safe_to_read, most_workers, traces, workers_for};
+use super::reading::{fields_of, is_safe_to_read, most_workers, traces, workers_for};
 use crate::error::Result;
 use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::{Earlier, Traces};
-use crate::load::direct::process::File;
+use crate::load::direct::process::{File, Quota};
 use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
@@ -72,13 +72,11 @@ impl Leader {
         self.process.rows.close()?;
         let FurtherFile { options, path, mapping, projection } = source;
         let executor = self.process.executor;
-        // SAFETY: open as long as the executor's state is.
-        let relation = unsafe { (*executor.target).ri_RelationDesc };
-        let mut rows = source::open_rows(relation, &options, Some(&mapping))?;
+        let mut rows = source::open_rows(executor.relation(), &options, Some(&mapping))?;
         rows.stream_mut().mark_splits(FileChunks::is_large);
-        let traces = if self.process.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
+        let traces = if self.process.tracer.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
-        self.most_workers = most_workers(&rows, &options, self.process.defaults.takes_ids()).min(workers);
+        self.most_workers = most_workers(&rows, &options, self.process.recipe.defaults.takes_ids()).min(workers);
         self.launched = 0;
         self.too_much = None;
         (self.header, self.name) = (copy.header(), options.location.display().to_string());
@@ -86,7 +84,7 @@ impl Leader {
         self.spec.files = rows.stream().files().map_or_else(Vec::new, |list| list.write());
         self.spec.foreign = options.foreign;
         self.spec.encoding = rows.stream().encoding();
-        self.spec.fields = fields(&mapping);
+        self.spec.fields = fields_of(&mapping);
         self.spec.projection = projection.map(Nodes::text);
         let projection = projection.zip(options.foreign).map(|(nodes, foreign)| {
             // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
@@ -95,7 +93,7 @@ impl Leader {
         *self.alone = Shared::alone();
         self.process.shared = &raw const *self.alone;
         let counts = &self.counts;
-        self.process.before = Figures {
+        self.process.progress.before = Figures {
             bytes: counts.bytes_read,
             rows: self.made,
             excluded: counts.filtered,
@@ -103,14 +101,13 @@ impl Leader {
             ..Figures::default()
         };
         // SAFETY: the load outlives its leader.
-        unsafe { &mut *self.process.phases }.show(|figures| figures.workers = 0);
+        unsafe { &mut *self.process.progress.phases }.show(|figures| figures.workers = 0);
         self.process.switch_to_file(File {
             rows,
             projection,
             tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },
             rejects: Rejects::new(copy, std::ptr::null_mut()),
-            skip: copy.skip,
-            limit: copy.limit.unwrap_or(u64::MAX),
+            quota: Quota::new(copy.skip, copy.limit.unwrap_or(u64::MAX)),
             traces,
         });
         self.current = (!self.further.is_empty()).then_some((options, mapping));
@@ -130,8 +127,8 @@ impl Leader {
             mapping,
             identity: process.rows.stream().identity(),
             source,
-            traces: process.traces,
-            anchors: std::mem::take(&mut process.origins.anchors),
+            traces: process.tracer.traces,
+            anchors: std::mem::take(&mut process.tracer.origins.anchors),
             relation: process.rows.relation_name.clone(),
             described: process.rows.described.clone(),
         });
