@@ -10,7 +10,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::trace::Tracer;
 use crate::error::{Error, Result};
 use crate::load::direct::executor::Executor;
-use crate::load::direct::heap::{Added, Heap};
+use crate::load::direct::heap::{Added, Appends, Heap};
 use crate::load::direct::index_keys::{Collector, KeyPlan};
 use crate::load::direct::origin::{Origin, Traces};
 use crate::load::direct::wide::Wide;
@@ -125,15 +125,14 @@ impl Heaps {
             let message = format!("a function has changed partition \"{name}\" while rows were being loaded");
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message).detail(obstacle));
         }
-        let mut heap = Heap::new(relation, traits, self.stamp)?;
-        heap.index = index;
-        if let Some(&start) = self.starts.get(index) {
-            heap.start = start;
-        }
-        if !self.counters.is_null() {
-            // SAFETY: the array has a counter for each of the relations.
-            heap.counter = unsafe { self.counters.add(index) };
-        }
+        // SAFETY: an open relation. The array has a counter for each of the relations, and stays as long as the heaps.
+        let written = unsafe {
+            let end = || pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
+            let start = self.starts.get(index).copied().unwrap_or_else(end);
+            let counters = self.counters;
+            Appends::new(index, start, if counters.is_null() { counters } else { counters.add(index) })
+        };
+        let mut heap = Heap::new(relation, traits, self.stamp, written)?;
         // SAFETY: guarded calls; the memory outlives the heaps, the relation is open.
         heap.collectors = unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
@@ -309,7 +308,7 @@ impl Heaps {
             // Perhaps only workers had rows for the relation.
             self.open_locked(oid, tracer)?;
         }
-        let mut heaps = self.list.iter_mut().filter(|heap| heap.index == index);
+        let mut heaps = self.list.iter_mut().filter(|heap| heap.written.index == index);
         let mut collectors = heaps.next().map(|heap| std::mem::take(&mut heap.collectors)).unwrap_or_default();
         collectors.iter_mut().for_each(Collector::sort);
         Ok(collectors)
@@ -321,22 +320,22 @@ impl Heaps {
     }
 
     fn of(&self, index: usize) -> impl Iterator<Item = &Heap> {
-        self.list.iter().filter(move |heap| heap.index == index)
+        self.list.iter().filter(move |heap| heap.written.index == index)
     }
 
     /// Rows of the load in a relation's earlier blocks.
     pub fn elsewhere(&self, index: usize) -> Vec<pg_sys::ItemPointerData> {
-        self.of(index).flat_map(|heap| heap.elsewhere.iter().copied()).collect()
+        self.of(index).flat_map(|heap| heap.written.elsewhere.iter().copied()).collect()
     }
 
     /// Rows that this process has put into a relation.
     pub fn rows_of(&self, index: usize) -> u64 {
-        self.of(index).map(|heap| heap.rows).sum()
+        self.of(index).map(|heap| heap.written.rows).sum()
     }
 
     /// Of these, the rows that core has already counted in the statistics.
     pub fn counted_rows_of(&self, index: usize) -> u64 {
-        self.of(index).map(|heap| heap.counted).sum()
+        self.of(index).map(|heap| heap.written.counted).sum()
     }
 
     /// Releases what the heaps hold. Guarded.

@@ -99,7 +99,7 @@ impl Tracer {
                 // SAFETY: the relation is open.
                 wide.send_ranges(unsafe { (*heap.relation).rd_id }, &ranges)?;
             } else {
-                self.origins.add(heap.index, &ranges);
+                self.origins.add(heap.written.index, &ranges);
             }
         }
         if least == 0 || self.anchors.len() > least {
