@@ -36,7 +36,6 @@ use self::insert::insert_checked;
 use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
-use super::held::HeldRelations;
 use super::index_keys::{Collector, KeyStream, Sources};
 use super::indexes::{Indexes, Survival};
 use super::key_conflicts::KeyConflicts;
@@ -56,7 +55,7 @@ use crate::pg::append::Traits;
 use crate::pg::server_text::from_server;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::tuple_sort::LEAST_MEMORY;
-use crate::pg::unguarded as c;
+use crate::pg::unguarded::{self as c, guarded};
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
@@ -242,7 +241,7 @@ unsafe fn finalize_relation(finalization: *mut Finalization, written: *mut Writt
         let survives = (keeps || arbiter.is_some()) && !(*written).traits.logical;
         c::ExecOpenIndices(relinfo, survives);
         // From here on, references of the executor keep the indexes open, as long as that is possible.
-        let_indexes_go(held, written);
+        guarded(|| (*held).let_go((*written).index));
         let table = look(finalization, written, relinfo, survives);
         let_go(written, table);
         pg_sys::CurrentMemoryContext = (*table).memory;
@@ -269,9 +268,10 @@ unsafe fn finalize_relation(finalization: *mut Finalization, written: *mut Writt
                 enter((*finalization).phases, Phase::Rebuild);
                 rebuild(finalization, table);
             }
-            hold_indexes_again(held, written);
+            guarded(|| (*held).hold_again((*written).index));
             pg_sys::CurrentMemoryContext = caller;
-            refer::put_off(finalization, table);
+            // All relations must have their rows in their indexes first.
+            guarded(|| (*finalization).referring.push(table));
             return;
         }
         let is_left = if survives { late } else { (*table).indexes.want_rows() };
@@ -314,8 +314,9 @@ unsafe fn finalize_relation(finalization: *mut Finalization, written: *mut Writt
             }
             rebuild(finalization, table);
         }
-        hold_indexes_again(held, written);
-        check_file(held, written);
+        guarded(|| (*held).hold_again((*written).index));
+        // Index expressions have run since the last check of the relation's file.
+        guarded(|| (*held).check((*written).index, (*written).start).or_raise());
         if !(*table).keys.are_none() {
             enter((*finalization).phases, Phase::ForeignKeys);
         }
@@ -330,32 +331,6 @@ unsafe fn finalize_relation(finalization: *mut Finalization, written: *mut Writt
         pg_sys::CurrentMemoryContext = caller;
         close(finalization, table);
     }
-}
-
-/// # Safety
-/// The leader's relations are valid, and `written` is one of them.
-#[pg_guard]
-unsafe extern "C-unwind" fn let_indexes_go(held: *mut HeldRelations, written: *const Written) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*held).let_go((*written).index) }
-}
-
-/// Checks the file of a relation, because index expressions have run since the last check.
-///
-/// # Safety
-/// See [`let_indexes_go`].
-#[pg_guard]
-unsafe extern "C-unwind" fn check_file(held: *const HeldRelations, written: *const Written) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*held).check((*written).index, (*written).start).or_raise() }
-}
-
-/// # Safety
-/// See [`let_indexes_go`].
-#[pg_guard]
-unsafe extern "C-unwind" fn hold_indexes_again(held: *mut HeldRelations, written: *const Written) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*held).hold_again((*written).index) }
 }
 
 /// Rebuilds the indexes that the server's code must build.

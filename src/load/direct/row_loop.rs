@@ -15,11 +15,11 @@
 mod pulled;
 
 use pg_bulk_format::tuple::Unfit;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::pulled::{fetch, next_of_join, next_of_query};
-use super::defaults::Default;
-use super::key_check::{self, CheckedTable};
+use super::defaults::{Default, Defaults};
+use super::key_check;
 use super::process::{END, InBlock, Process, Pull, ROW, SHORT};
 use super::projection::{self, Made};
 use crate::error::{self, Error, OrRaise};
@@ -28,80 +28,42 @@ use crate::pg::attempt::attempt;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::row_violation::{RowViolation, set_checking};
 use crate::pg::stages::Stage;
-use crate::pg::unguarded::{self, Opaque};
+use crate::pg::unguarded::{self, Opaque, guarded};
 use crate::pg::{compat, original};
 
 /// Rows whose memory is reset together.
 const TOGETHER: u32 = 16;
 
-/// # Safety
-/// A valid process that is not in use elsewhere.
-#[pg_guard]
-unsafe extern "C-unwind" fn step(process: *mut Process) -> i32 {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *process }.advance().or_raise()
-}
-
-/// # Safety
-/// See [`step`].
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_missing(process: *mut Process) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut (*process).rows }.check_missing().or_raise();
-}
-
-/// Puts the row in the slot into the heap of a result relation.
+/// Makes rows until one needs a step outside of the guard.
 ///
 /// # Safety
-/// See [`step`]; the slot fits the result relation.
-#[pg_guard]
-unsafe extern "C-unwind" fn store(
-    process: *mut Process,
-    relinfo: *mut pg_sys::ResultRelInfo,
-    slot: *mut pg_sys::TupleTableSlot,
-) {
-    // SAFETY: this function's contract covers all arguments: the slot has the leaf's descriptor and valid arrays.
-    unsafe {
-        let arrays = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
-        (&mut *process).store(relinfo, arrays).or_raise();
-    }
-}
-
-/// Gives the row in the slot its position. Returns the table of the result relation's keys.
-///
-/// # Safety
-/// See [`store`]; the process has a check.
-#[pg_guard]
-unsafe extern "C-unwind" fn take(
-    process: *mut Process,
-    relinfo: *mut pg_sys::ResultRelInfo,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> *mut CheckedTable {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe { (&mut *process).take(relinfo, slot) }.or_raise()
+/// A plain frame; a valid process that is not in use elsewhere.
+unsafe fn step(process: *mut Process) -> i32 {
+    // SAFETY: this function's contract covers the frame and the process.
+    unsafe { guarded(|| (*process).advance().or_raise()) }
 }
 
 /// Appends all rows that are left.
 ///
 /// # Safety
 /// See [`step`].
-#[pg_guard]
-pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *process }.finish().or_raise();
+pub unsafe fn finish(process: *mut Process) {
+    // SAFETY: as in `step`.
+    unsafe { guarded(|| (*process).finish().or_raise()) }
 }
 
 /// Rejects the row about which the executor or a function raised an error.
 ///
 /// # Safety
 /// See [`step`]; the error was caught.
-#[pg_guard]
-unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys::ErrorData) {
-    // SAFETY: this function's contract covers both arguments.
+unsafe fn leave_out(process: *mut Process, error: *mut pg_sys::ErrorData) {
+    // SAFETY: as in `step`; pins were noted for a row of an open relation.
     unsafe {
-        original::forget();
-        (*process).rejects.pins.release();
-        (&mut *process).reject(Complaint::of_data(error)).or_raise();
+        guarded(|| {
+            original::forget();
+            (*process).rejects.pins.release();
+            (*process).reject(Complaint::of_data(error)).or_raise();
+        });
     }
 }
 
@@ -183,6 +145,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
         let mut whole = (*process).progress.stages.watch();
         let e = (*process).executor;
         let rows = &raw mut (*process).rows;
+        let defaults = &raw mut (*process).recipe.defaults;
         let per_tuple = (*e.econtext).ecxt_per_tuple_memory;
         let arrays = e.arrays();
         let projection = match (*process).recipe.projection.as_mut() {
@@ -215,7 +178,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
             } else {
                 (*rows).is_converting = true;
                 let NextRow { what, value } = match projection.is_null() {
-                    true => NextRow::step(process),
+                    true => NextRow::of(step(process)),
                     false => next_of_projection(process, as_tuple),
                 };
                 if what == END {
@@ -228,15 +191,15 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
                 }
                 if what == SHORT {
                     if !projection.is_null() {
-                        projection::convert_rest(process, projection);
+                        projection::convert_rest(rows, projection, e.econtext);
                     }
-                    raise_missing(process);
+                    guarded(|| (*rows).check_missing().or_raise());
                 }
                 (*rows).is_converting = false;
                 let mut made = match projection.is_null() {
                     true => Made::Row,
                     false if !value.is_null() => projection::make_of(projection, e.econtext, value),
-                    false => projection::project(process, projection, arrays, as_tuple),
+                    false => projection::project(rows, projection, defaults, e.econtext, arrays, as_tuple),
                 };
                 if let Made::Tuple(tuple) = made {
                     match (*process).store_tuple(tuple) {
@@ -244,7 +207,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
                             kept.forget_row();
                             continue;
                         }
-                        Err(Unfit::Malformed) => raise_malformed(),
+                        Err(Unfit::Malformed) => guarded(raise_malformed),
                         Err(Unfit::Apart) => (),
                     }
                     projection::take_apart(projection, e.econtext, tuple, arrays);
@@ -264,7 +227,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
                     continue;
                 }
             }
-            evaluate_defaults(process, arrays);
+            evaluate_defaults(defaults, e.econtext, arrays);
             let mut slot = e.slot;
             (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
             (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as _;
@@ -310,9 +273,10 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
             }
             pg_sys::CurrentMemoryContext = memory;
             if (*process).keys.is_none() {
-                store(process, relinfo, slot);
+                let arrays = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+                guarded(|| (*process).store(relinfo, arrays).or_raise());
             } else {
-                let table = take(process, relinfo, slot);
+                let table = guarded(|| (*process).take(relinfo, slot).or_raise());
                 key_check::add(table, slot);
             }
             clear(e.slot, per_tuple);
@@ -359,6 +323,7 @@ impl Kept {
 }
 
 /// Result of going to the next row.
+#[derive(Clone, Copy)]
 struct NextRow {
     /// Result of the step: [`END`], [`ROW`] or [`SHORT`].
     what: i32,
@@ -369,13 +334,6 @@ struct NextRow {
 impl NextRow {
     fn of(what: i32) -> NextRow {
         NextRow { what, value: std::ptr::null_mut() }
-    }
-
-    /// # Safety
-    /// See [`step`]; called from a plain frame.
-    unsafe fn step(process: *mut Process) -> NextRow {
-        // SAFETY: this function's contract covers the argument.
-        NextRow::of(unsafe { step(process) })
     }
 }
 
@@ -390,26 +348,18 @@ unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> NextRow {
         match (*process).advance_in_block(as_tuple) {
             InBlock::Row => NextRow::of(ROW),
             InBlock::Value(value) => NextRow { what: ROW, value },
-            InBlock::Not => NextRow::step(process),
-            InBlock::NoMemory => {
-                raise_out_of_memory();
-                NextRow::of(END)
-            }
+            InBlock::Not => NextRow::of(step(process)),
+            InBlock::NoMemory => guarded(|| error::out_of_memory().raise()),
         }
     }
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_malformed() {
+/// Guarded.
+fn raise_malformed() {
     let message = "function return row and query-specified return row do not match";
     Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message)
         .detail("The returned row does not end where the columns of its type do.")
         .raise();
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_out_of_memory() {
-    error::out_of_memory().raise();
 }
 
 /// Frees a row.
@@ -417,11 +367,9 @@ unsafe extern "C-unwind" fn raise_out_of_memory() {
 /// # Safety
 /// A plain frame, a virtual slot, and the per-tuple context.
 unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryContext) {
-    // SAFETY: this function's contract covers both arguments; the slot's own tts_virtual_clear (execTuples.c).
+    // SAFETY: the slot's own tts_virtual_clear (execTuples.c) is called, with a valid slot.
     unsafe {
-        if let Some(clear) = (*(*slot).tts_ops).clear {
-            clear(slot);
-        }
+        unguarded::clear_virtual(slot);
         unguarded::MemoryContextReset(per_tuple);
     }
 }
@@ -429,15 +377,15 @@ unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryCont
 /// Evaluates the defaults that are expressions.
 ///
 /// # Safety
-/// A plain frame; a valid process, and the arrays of its slot.
-unsafe fn evaluate_defaults(process: *mut Process, arrays: RowArrays) {
-    // SAFETY: this function's contract covers the argument. Evaluating a default does not change the list.
+/// A plain frame; the defaults, the context and the arrays of the target's row.
+unsafe fn evaluate_defaults(defaults: *const Defaults, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
+    // SAFETY: this function's contract covers the frame; evaluating a default does not change the list.
     unsafe {
-        let list = &raw const (*process).recipe.defaults.list;
+        let list = &raw const (*defaults).list;
         for at in 0..(*list).len() {
             if let Default::Expression { attribute, state, expands } = *(*list).as_ptr().add(at) {
                 let mut is_null = false;
-                let value = unguarded::exec_eval_expr(state, (*process).executor.econtext, &raw mut is_null);
+                let value = unguarded::exec_eval_expr(state, econtext, &raw mut is_null);
                 let value = if expands && !is_null { unguarded::read_only(value) } else { value };
                 arrays.set(attribute, (!is_null).then_some(value));
             }

@@ -28,7 +28,7 @@ use super::row_loop;
 use super::statement::inserted_by;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::Load;
-use crate::load::options::IndexesOption;
+use crate::load::options::LoadOptions;
 use crate::load::query;
 use crate::load::report::Counts;
 use crate::pg::attempt::attempt;
@@ -37,7 +37,7 @@ use crate::pg::original::Original;
 use crate::pg::points::{point, point_plain};
 use crate::pg::session_state::SessionState;
 use crate::pg::soft::OnError;
-use crate::pg::unguarded::{self, Opaque};
+use crate::pg::unguarded::{self, Opaque, guarded};
 
 /// Loads a file.
 ///
@@ -77,47 +77,43 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         let load = (*call).load;
         let mut executor = std::mem::MaybeUninit::<Executor>::uninit();
         point_plain!("load.begin");
-        set_up(load, executor.as_mut_ptr());
+        guarded(|| {
+            executor.write(set_up(&*load));
+        });
         // Statement triggers may change the table and its partitions, so they fire before the load reads the state of
         // either.
         if !(*load).is_dry {
             finalize::before_rows(executor.assume_init());
         }
-        let leader = prepare(load, executor.as_ptr());
+        // The leader is dropped with the memory context.
+        let leader = guarded(|| {
+            let leader = Leader::new(&mut *load, executor.assume_init()).or_raise();
+            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(leader)
+        });
         (*call).leader = leader;
         work(leader.cast());
-        let finalization = close_heaps(leader, load);
+        let finalization = guarded(|| {
+            let finalization = (*leader).close_heaps(&(*load).options).or_raise();
+            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(finalization)
+        });
         if (*load).is_dry {
             decide(leader);
         } else {
             finalize::after_rows(finalization);
         }
-        finish(leader, finalization, load);
+        guarded(|| {
+            if let Some(statement) = (*load).statement {
+                statement.add_triggers(&(*leader).process.executor);
+            }
+            (*leader).finish(&mut *finalization, &mut (*load).counts).or_raise();
+        });
     }
 }
 
-/// # Safety
-/// The load is valid; `executor` has room for the state.
-#[pg_guard]
-unsafe extern "C-unwind" fn set_up(load: *mut Load, executor: *mut Executor) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let load = &*load;
-        let conditions = load.where_clause.conditions.cast();
-        let instrument = load.statement.map_or(0, |statement| statement.instrument());
-        *executor = executor::set_up(load.target.relation, &inserted_by(load), conditions, instrument);
-    }
-}
-
-/// # Safety
-/// The load is valid; `executor` is the state that [`set_up`] made for it.
-#[pg_guard]
-unsafe extern "C-unwind" fn prepare(load: *mut Load, executor: *const Executor) -> *mut Leader {
-    // SAFETY: this function's contract covers the argument. The leader is dropped with the memory context.
-    unsafe {
-        let leader = Leader::new(&mut *load, *executor).or_raise();
-        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(leader)
-    }
+/// Makes the executor state of a load. Guarded.
+fn set_up(load: &Load) -> Executor {
+    let instrument = load.statement.map_or(0, |statement| statement.instrument());
+    executor::set_up(load.target.relation, &inserted_by(load), load.where_clause.conditions.cast(), instrument)
 }
 
 /// Loads the rows of all files.
@@ -131,29 +127,11 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
         loop {
             work_on_file(leader);
             blame(leader.cast());
-            if !go_on(leader) {
+            if !guarded(|| (*leader).go_on().or_raise()) {
                 break;
             }
         }
     }
-}
-
-/// Goes on with the next file; false when there is no further file.
-///
-/// # Safety
-/// The leader is valid, has no workers, and has loaded its current file.
-#[pg_guard]
-unsafe extern "C-unwind" fn go_on(leader: *mut Leader) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *leader }.go_on().or_raise()
-}
-
-/// # Safety
-/// A valid leader whose file is not the last one.
-#[pg_guard]
-unsafe extern "C-unwind" fn pause(leader: *mut Leader) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *leader }.process.pause().or_raise();
 }
 
 /// Loads the rows of one file.
@@ -203,11 +181,11 @@ unsafe fn work_on_file(leader: *mut Leader) {
         if (*leader).is_last() {
             row_loop::finish(process);
         } else {
-            pause(leader);
+            guarded(|| (*leader).process.pause().or_raise());
         }
         // The leader's last line is no context for errors of workers.
         pg_sys::error_context_stack = context.previous;
-        end_workers(leader);
+        guarded(|| (*leader).end().or_raise());
     }
 }
 
@@ -226,41 +204,6 @@ unsafe extern "C-unwind" fn start_workers(leader: Opaque) {
     }
 }
 
-/// # Safety
-/// A valid leader.
-#[pg_guard]
-unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *leader }.end().or_raise();
-}
-
-/// # Safety
-/// A valid leader and its load.
-#[pg_guard]
-unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Finalization {
-    // SAFETY: this function's contract covers both arguments. The state is dropped with the memory context.
-    unsafe {
-        let options = &(*load).options;
-        let finalization = (*leader).close_heaps(options.indexes).or_raise();
-        // The number of workers does not depend on the number of new rows: they build the indexes of whole tables.
-        let finalization = finalization.with_helpers(workers_for(options.workers, u64::MAX));
-        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(finalization)
-    }
-}
-
-/// # Safety
-/// The leader, its state of finalizing, and its load are valid.
-#[pg_guard]
-unsafe extern "C-unwind" fn finish(leader: *mut Leader, finalization: *mut Finalization, load: *mut Load) {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe {
-        if let Some(statement) = (*load).statement {
-            statement.add_triggers(&(*leader).process.executor);
-        }
-        (*leader).finish(&mut *finalization, &mut (*load).counts).or_raise();
-    }
-}
-
 impl Leader {
     /// Adds the rows appended so far to the statistics. They count as dead if the transaction fails. Only the leader
     /// does this, because a worker's transaction always ends well.
@@ -275,7 +218,7 @@ impl Leader {
     }
 
     /// Closes the heaps after the last row, and returns the state for finalizing the load.
-    fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Finalization> {
+    fn close_heaps(&mut self, options: &LoadOptions) -> Result<Finalization> {
         let leader = &raw mut *self;
         let disturbed = self.held.is_disturbed(|index| self.process.heaps.counted_rows_of(index))?;
         self.count_rows();
@@ -309,7 +252,10 @@ impl Leader {
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
         let (files, workers, builders) = (self.process.heaps.plan.files, self.workers, self.builders);
         let (executor, stamp, phases) = (self.process.executor, self.process.heaps.stamp, self.process.progress.phases);
-        Ok(Finalization::new(executor, stamp, relations, indexes, phases, leader).with_files(files, workers, builders))
+        let finalization = Finalization::new(executor, stamp, relations, options.indexes, phases, leader);
+        // The number of workers does not depend on the number of new rows: they build the indexes of whole tables.
+        let helpers = workers_for(options.workers, u64::MAX);
+        Ok(finalization.with_files(files, workers, builders).with_helpers(helpers))
     }
 
     /// Closes the load's files and state, and returns its counts. Outside of parallel mode.

@@ -158,7 +158,7 @@ impl Process {
     }
 
     pub(super) fn next_chunk(&mut self) -> Result<bool> {
-        self.tracer.report(SOME, &mut self.heaps, &mut self.wide)?;
+        self.tracer.report(SOME, &mut self.heaps.list, &mut self.wide)?;
         self.tracer.gaps += 1;
         self.progress.round = ROUND;
         let Process { rows, chunks, shared, number, recipe, rejects, tracer, progress, .. } = self;

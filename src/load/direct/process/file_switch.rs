@@ -50,7 +50,7 @@ impl Process {
         self.report();
         self.show();
         self.shared().rest(self.number);
-        self.tracer.report(0, &mut self.heaps, &mut self.wide)
+        self.tracer.report(0, &mut self.heaps.list, &mut self.wide)
     }
 
     /// Goes on with another file. In the leader, when it has no workers. Guarded.

@@ -153,7 +153,7 @@ impl Process {
         self.recipe.defaults.give_back()?;
         let mut watch = self.progress.stages.watch();
         self.heaps.finish(alone, &shared.append_lock)?;
-        self.tracer.report(0, &mut self.heaps, &mut self.wide)?;
+        self.tracer.report(0, &mut self.heaps.list, &mut self.wide)?;
         for collector in self.heaps.collectors() {
             if self.number > 0 {
                 collector.hand_over()?;

@@ -2,8 +2,9 @@
 
 use pg_bulk_format::reader::RecordStart;
 
-use super::{Heaps, Process};
+use super::Process;
 use crate::error::Result;
+use crate::load::direct::heap::Heap;
 use crate::load::direct::origin::{ANCHOR_EVERY, Origin, Origins, Traces, Trail, in_file};
 use crate::load::direct::wide::{Received, Wide};
 use crate::pg::row::Rows;
@@ -85,11 +86,11 @@ impl Tracer {
 
     /// Sends tuple positions to the leader, or, in the leader, stores them; only if there are more than `least`.
     /// Guarded; waits for room in the queue, so this process must hold neither the append lock nor the current ticket.
-    pub(super) fn report(&mut self, least: usize, heaps: &mut Heaps, wide: &mut Wide) -> Result<()> {
+    pub(super) fn report(&mut self, least: usize, heaps: &mut [Heap], wide: &mut Wide) -> Result<()> {
         if self.traces == Traces::Nothing {
             return Ok(());
         }
-        for heap in &mut heaps.list {
+        for heap in heaps {
             let Some(trail) = &mut heap.trail else { continue };
             if trail.len() <= least {
                 continue;

@@ -1,15 +1,16 @@
 //! Rows that are pulled one by one: from a query, or from the plan of a join, which pulls records.
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
-use super::{raise_missing, step};
+use super::step;
+use crate::error::OrRaise;
 use crate::load::direct::join::{self, Join};
 use crate::load::direct::process::{Beginning, END, Process, SHORT};
 use crate::load::direct::projection;
 use crate::load::query::{self, Query};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::stages::Stage;
-use crate::pg::unguarded::{self, Opaque};
+use crate::pg::unguarded::{self, Opaque, guarded};
 
 /// Makes the target's attributes of the query's next row, without defaults that are expressions. False at the end of
 /// the query or of the limit.
@@ -25,7 +26,7 @@ pub(super) unsafe fn next_of_query(process: *mut Process, query: *mut Query, arr
             return false;
         }
         if (*process).progress.ends_round() {
-            show(process);
+            guarded(|| (*process).show());
         }
         // Errors of the query itself are not about one of its rows.
         (*rows).is_quiet = true;
@@ -37,7 +38,7 @@ pub(super) unsafe fn next_of_query(process: *mut Process, query: *mut Query, arr
         (*rows).count_row_of_query();
         // A guard for each row is expensive.
         if (*process).recipe.defaults.sets() {
-            projection::set_defaults(&raw mut (*process).recipe.defaults, &raw const arrays);
+            guarded(|| (*process).recipe.defaults.set(arrays).or_raise());
         }
         true
     }
@@ -57,7 +58,7 @@ pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arra
         (*process).rows.is_quiet = more && (*join).has_read_all();
         // A guard for each row is expensive.
         if more && (*process).recipe.defaults.sets() {
-            projection::set_defaults(&raw mut (*process).recipe.defaults, &raw const arrays);
+            guarded(|| (*process).recipe.defaults.set(arrays).or_raise());
         }
         more
     }
@@ -100,10 +101,10 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
                 (*process).progress.stages.lap_sample(&mut watch, Stage::Convert);
             }
             if what == SHORT {
-                projection::convert_rest(process, projection);
-                raise_missing(process);
+                projection::convert_rest(rows, projection, econtext);
+                guarded(|| (*rows).check_missing().or_raise());
             }
-            let passes = projection::passes(process, projection);
+            let passes = projection::passes(rows, projection, econtext);
             (*rows).is_quiet = true;
             if passes {
                 return true;
@@ -113,12 +114,4 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
             unguarded::MemoryContextReset(memory);
         }
     }
-}
-
-/// # Safety
-/// See [`step`].
-#[pg_guard]
-unsafe extern "C-unwind" fn show(process: *const Process) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &*process }.show();
 }
