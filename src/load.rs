@@ -42,7 +42,6 @@ mod feed;
 mod files;
 pub mod filter;
 mod finish;
-pub mod given;
 mod hint;
 pub mod history;
 pub mod insert_select;

@@ -4,14 +4,16 @@
 //! are arrays; null means the default. An unknown name is a syntax error, an invalid value an invalid parameter value.
 //! Errors about options that exclude each other have COPY's words.
 
+pub mod given;
+
 use std::ffi::CString;
 
 use pg_bulk_format::fixed::Slice;
 use pgrx::pg_sys;
 
+use self::given::InPlace;
 use super::definer::Allowed;
 use super::duplicate::{Duplicates, Keep};
-use super::given::InPlace;
 use super::option_name::{ColumnOption, OptionName};
 use super::settings::{self, SETTINGS, Setting};
 use super::wrapper::Wrapper;
