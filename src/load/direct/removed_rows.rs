@@ -392,7 +392,7 @@ impl Leader {
         }
         let source = self.source();
         let process = &mut self.process;
-        process.tracer.origins.find(&mut self.target, &source, &mut process.rows, place)?;
+        process.tracer.origins.find(&mut self.files.target, &source, &mut process.rows, place)?;
         Ok(Reject::new(&mut process.rows, complaint))
     }
 
@@ -400,7 +400,7 @@ impl Leader {
     pub fn source(&self) -> FileProperties {
         // Also known after the last record.
         let eol = self.process.rows.reader().eol();
-        FileProperties { header: self.header, eol, name: self.name.clone() }
+        FileProperties { header: self.files.header, eol, name: self.files.name.clone() }
     }
 
     /// Rows of a relation in the order of the file: position, records after it, first row and number of rows.

@@ -80,7 +80,7 @@ impl Leader {
             latest = latest.max(origins.of_row(relation, block_of(&row), row.ip_posid)?);
         }
         let Some(place) = latest else { return Ok(None) };
-        if let Some(earlier) = usize::try_from(place.file).ok().and_then(|file| self.earlier.get_mut(file)) {
+        if let Some(earlier) = usize::try_from(place.file).ok().and_then(|file| self.files.earlier.get_mut(file)) {
             let target = self.process.executor.relation();
             let (line, described) = earlier.line_of(place, target)?;
             return Ok(Some((line, earlier.relation.clone(), described)));

@@ -6,7 +6,7 @@ use pg_bulk_format::tuple::Stamp;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
-use super::{Further, Leader};
+use super::{Files as LoadFiles, Further, Leader};
 use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::defaults::Defaults;
@@ -18,7 +18,7 @@ use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
 use crate::load::direct::nodes::Nodes;
-use crate::load::direct::origin::{ReadPosition, Traces};
+use crate::load::direct::origin::Traces;
 use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
 use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
@@ -141,7 +141,6 @@ impl Leader {
         let copy = &options.copy;
         // A row of a join has no position in the file.
         let traces = if complain && load.joined.is_none() { traces } else { Traces::Nothing };
-        let current = (!more.is_empty()).then(|| (options.clone(), mapping.clone()));
         let alone = Box::new(Shared::alone());
         let sizes = more
             .iter()
@@ -244,11 +243,9 @@ impl Leader {
             counters: std::ptr::null(),
             gathered: Vec::new(),
             usages: std::ptr::null_mut(),
-            earlier: Vec::new(),
             by_file: ByFile::NONE,
             figures: std::ptr::null_mut(),
-            further,
-            current,
+            files: LoadFiles::new(options, mapping, further),
             most_workers,
             launched: 0,
             workers: 0,
@@ -264,9 +261,6 @@ impl Leader {
             arbiter: load.arbiter,
             replaced: 0,
             violating_row: ViolatingRow::default(),
-            target: ReadPosition::default(),
-            header: copy.header(),
-            name: options.location.display().to_string(),
             is_counted: false,
             held,
         };
