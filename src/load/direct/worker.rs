@@ -326,7 +326,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         quota: Quota::new(0, if is_absent { 0 } else { u64::MAX }),
         pull: join.map(Pull::Join),
         recipe: Recipe::new(projection, fields, defaults),
-        tolerance: Tolerance { reject_limit: 0, ..options.copy.tolerance() },
+        tolerance: Tolerance { reject_limit: None, ..options.copy.tolerance() },
         rejects,
         keys: None,
         heaps,

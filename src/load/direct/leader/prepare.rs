@@ -224,7 +224,7 @@ impl Leader {
             quota: Quota::new(copy.skip, copy.limit.unwrap_or(u64::MAX)),
             pull,
             recipe: Recipe::new(projection, fields, defaults),
-            tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },
+            tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
             rejects: Rejects::new(copy, load.spool),
             keys,
             heaps,
