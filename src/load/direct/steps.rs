@@ -82,7 +82,7 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         });
         // Statement triggers may change the table and its partitions, so they fire before the load reads the state of
         // either.
-        if !(*load).is_dry {
+        if !(*load).request.is_dry() {
             finalize::before_rows(executor.assume_init());
         }
         // The leader is dropped with the memory context.
@@ -93,10 +93,10 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         (*call).leader = leader;
         work(leader.cast());
         let finalization = guarded(|| {
-            let finalization = (*leader).close_heaps(&(*load).options).or_raise();
+            let finalization = (*leader).close_heaps(&(*load).request.options).or_raise();
             PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(finalization)
         });
-        if (*load).is_dry {
+        if (*load).request.is_dry() {
             decide(leader);
         } else {
             finalize::after_rows(finalization);
@@ -105,7 +105,7 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
             if let Some(statement) = (*load).statement {
                 statement.add_triggers(&(*leader).process.executor);
             }
-            (*leader).finish(&mut *finalization, &mut (*load).counts).or_raise();
+            (*leader).finish(&mut *finalization, &mut (*load).measures.counts).or_raise();
         });
     }
 }
@@ -113,7 +113,7 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
 /// Makes the executor state of a load. Guarded.
 fn set_up(load: &Load) -> Executor {
     let instrument = load.statement.map_or(0, |statement| statement.instrument());
-    executor::set_up(load.target.relation, &inserted_by(load), load.where_clause.conditions.cast(), instrument)
+    executor::set_up(load.target.relation, &inserted_by(load), load.program.where_clause.conditions.cast(), instrument)
 }
 
 /// Loads the rows of all files.
