@@ -22,11 +22,11 @@ use crate::pg::context::copy_context;
 use crate::pg::copy_question;
 use crate::pg::owner::as_owner;
 use crate::pg::plain_code::table_is_plain;
-use crate::pg::row::pump::{self, Begin, Policy, Pump, RowOutcome, Sink, raise_missing};
+use crate::pg::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
 use crate::pg::soft::{OnError, Verbosity};
-use crate::pg::unguarded::Opaque;
+use crate::pg::unguarded::{Opaque, guarded};
 
 /// # Safety
 /// Called by ANALYZE.
@@ -267,7 +267,7 @@ unsafe fn makes_row(sampling: *mut Sampling) -> bool {
     // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
         let (rows, sink) = (&raw mut (*sampling).rows, &raw mut (*sampling).pump.sink);
-        raise_missing(rows);
+        guarded(|| (*rows).check_missing().or_raise());
         let arrays = RowArrays { values: (*sink).values.as_mut_ptr(), nulls: (*sink).nulls.as_mut_ptr() };
         match (*sink).filter.as_ref() {
             Some(filter) => {
@@ -345,7 +345,7 @@ unsafe extern "C-unwind" fn sample(call: Opaque) {
         };
         pg_sys::error_context_stack = &raw mut context;
         let (rows, sink) = (&raw mut (*sampling).rows, &raw mut (*sampling).pump.sink);
-        while pump::next(&raw mut (*sampling).pump, rows) != RowOutcome::End {
+        while guarded(|| (*sampling).pump.next(&mut *rows).or_raise()) != RowOutcome::End {
             if (*rows).has_queue() {
                 let (old, econtext) = (pg_sys::CurrentMemoryContext, (*sink).econtext);
                 pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;

@@ -20,10 +20,10 @@ use super::{Load, query, source};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::progress::Figures;
-use crate::pg::row::pump::{Begin, Policy, Pump, RowOutcome, Sink, raise_missing};
+use crate::pg::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::Verbosity;
-use crate::pg::unguarded::{self, Opaque};
+use crate::pg::unguarded::{self, Opaque, guarded};
 
 /// A load's rows for an INSERT.
 #[derive(Debug)]
@@ -471,7 +471,7 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
                 Rows::convert(rows, arrays, econtext);
             }
             if outcome == RowOutcome::Short {
-                raise_missing(rows);
+                guarded(|| (*rows).check_missing().or_raise());
             }
             let mut is_there = true;
             if let Some(projection) = (*feed).projection.as_ref() {

@@ -29,11 +29,12 @@ use crate::pg::jsonb;
 use crate::pg::key_options::MemberKey;
 use crate::pg::objects;
 use crate::pg::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
-use crate::pg::row::pump::{self, Begin, Policy, Pump, RowOutcome, Sink};
+use crate::pg::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
 use crate::pg::soft::{self, Limit, OnError};
 use crate::pg::source::Location;
+use crate::pg::unguarded::guarded;
 
 /// Option names besides COPY's format options.
 const NAMES: &[&str] = &["columns", "program", "server"];
@@ -83,12 +84,12 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
         };
         pg_sys::error_context_stack = &raw mut context;
         let (rows, sink) = (&raw mut (*reading).rows, &raw mut (*reading).pump.sink);
-        while pump::next(&raw mut (*reading).pump, rows) != RowOutcome::End {
+        while guarded(|| (*reading).pump.next(&mut *rows).or_raise()) != RowOutcome::End {
             let econtext = (*sink).econtext;
             pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
             Rows::convert(rows, (*sink).arrays(), econtext);
             pg_sys::CurrentMemoryContext = caller;
-            keep(reading);
+            guarded(|| (*sink).keep(&mut *rows, &mut (*reading).pump.policy).or_raise());
         }
         pg_sys::error_context_stack = context.previous;
         end(reading);
@@ -318,17 +319,6 @@ impl Store {
         unsafe { pg_sys::tuplestore_putvalues(self.store, self.descriptor, values, nulls) };
         Ok(())
     }
-}
-
-/// Stores the row after input functions have made its values.
-///
-/// # Safety
-/// A valid reading that nothing else uses.
-#[pg_guard]
-unsafe extern "C-unwind" fn keep(reading: *mut Reading) {
-    // SAFETY: this function's contract covers the argument.
-    let Reading { rows, pump: Pump { policy, sink }, .. } = unsafe { &mut *reading };
-    sink.keep(rows, policy).or_raise();
 }
 
 /// Closes the file and frees the reading.

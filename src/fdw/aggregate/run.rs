@@ -7,14 +7,14 @@
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use crate::error::Error;
+use crate::error::{Error, OrRaise};
 use crate::fdw::scan::Scan;
 use crate::fdw::scan::step;
 use crate::pg::context::copy_context;
 use crate::pg::points::point_plain;
-use crate::pg::row::pump::{RowOutcome, raise_missing};
+use crate::pg::row::pump::RowOutcome;
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::unguarded;
+use crate::pg::unguarded::{self, guarded};
 
 /// Reads on to the next row that must be handled by itself, or to the end.
 ///
@@ -80,14 +80,6 @@ unsafe fn overflows(scan: *mut Scan) -> bool {
     unsafe { (*scan).aggregation.as_ref().is_some_and(|aggregation| aggregation.overflows) }
 }
 
-/// # Safety
-/// In a guarded or a plain frame.
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_overflow() {
-    // As float_overflow_error.
-    Error::new(Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow").raise();
-}
-
 /// Stores the columns that the quals read in the slot.
 ///
 /// # Safety
@@ -142,7 +134,7 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
                 }
                 if outcome == RowOutcome::Short {
                     step::convert_rest(scan, rows);
-                    raise_missing(rows);
+                    guarded(|| (*rows).check_missing().or_raise());
                 }
                 let mut passes = true;
                 if has_qual {
@@ -166,7 +158,9 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
             if overflows(scan) {
                 // This error is not about the file either.
                 pg_sys::error_context_stack = context.previous;
-                raise_overflow();
+                // As float_overflow_error.
+                let message = "value out of range: overflow";
+                guarded(|| Error::new(Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, message).raise());
             }
             unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
             unguarded::check_for_interrupts();

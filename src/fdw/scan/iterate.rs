@@ -12,7 +12,7 @@
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::open::open_late;
-use super::step::{convert_rest, next_decoded, next_row, raise_out_of_order};
+use super::step::{convert_rest, next_decoded, raise_out_of_order};
 use super::{Scan, filtered, slot_arrays};
 use crate::error::{Error, OrRaise};
 use crate::fdw::aggregate::run;
@@ -20,8 +20,8 @@ use crate::fdw::order::{self, IN_ORDER};
 use crate::pg::context::copy_context;
 use crate::pg::points::point_plain;
 use crate::pg::row::Rows;
-use crate::pg::row::pump::{Pump, RowOutcome, raise_missing};
-use crate::pg::unguarded;
+use crate::pg::row::pump::{Pump, RowOutcome};
+use crate::pg::unguarded::{self, guarded};
 
 /// # Safety
 /// Called by the executor, in the per-tuple memory context.
@@ -58,7 +58,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
         };
         pg_sys::error_context_stack = &raw mut context;
         loop {
-            let outcome = if next_decoded(scan) { RowOutcome::Row } else { next_row(scan) };
+            let outcome = if next_decoded(scan) { RowOutcome::Row } else { guarded(|| (*scan).go_to_row()) };
             if outcome == RowOutcome::End {
                 break;
             }
@@ -68,7 +68,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             }
             if outcome == RowOutcome::Short {
                 convert_rest(scan, rows);
-                raise_missing(rows);
+                guarded(|| (*rows).check_missing().or_raise());
             }
             if !filter.is_null() && !filtered::make(scan, filter, rows, arrays) {
                 unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);

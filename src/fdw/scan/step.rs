@@ -1,26 +1,17 @@
 //! The Rust steps for a row, with one guard each.
 //!
-//! [`next_row`] decodes the first columns of the next row, [`finish_row`] the others. [`raise_out_of_order`]
-//! raises an error about it. [`next_decoded`] replaces [`next_row`] for most rows, without a guard.
+//! [`Scan::go_to_row`] decodes the first columns of the next row, [`convert_rest`] the others. [`raise_out_of_order`]
+//! raises an error about it. [`next_decoded`] replaces [`Scan::go_to_row`] for most rows, without a guard.
 //! The loops that call these steps are plain frames: a scan's, and that of a scan that aggregates rows
 //! (`aggregate::run`).
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_guard;
 
 use super::Scan;
 use crate::error::OrRaise;
+use crate::pg::row::Rows;
 use crate::pg::row::pump::{Pump, RowOutcome};
-use crate::pg::row::{RowArrays, Rows};
-
-/// Goes to the next row and decodes the first columns, in a guard.
-///
-/// # Safety
-/// A valid scan that nothing else uses.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn next_row(scan: *mut Scan) -> RowOutcome {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *scan }.go_to_row()
-}
+use crate::pg::unguarded::guarded;
 
 impl Scan {
     /// Goes to the next row and decodes the first columns. Guarded.
@@ -39,7 +30,7 @@ impl Scan {
 /// Goes to the next row, if that was decoded together with the one before.
 ///
 /// # Safety
-/// As [`next_row`], but a plain frame.
+/// A plain frame; a valid scan that nothing else uses.
 #[inline]
 pub unsafe fn next_decoded(scan: *mut Scan) -> bool {
     // SAFETY: this function's contract covers the argument. Only `make_datums` raises, and nothing has a destructor.
@@ -47,45 +38,14 @@ pub unsafe fn next_decoded(scan: *mut Scan) -> bool {
         if !(*scan).goes_on() {
             return false;
         }
-        let Some(decoded) = (*scan).rows.as_mut().and_then(Rows::advance_decoded) else { return false };
+        let Some(rows) = (*scan).rows.as_mut() else { return false };
+        let Some(decoded) = rows.advance_decoded() else { return false };
         if (*scan).pump.sink.has_raw {
-            make_datums(scan, decoded.values, decoded.nulls);
+            guarded(|| rows.make_datums(decoded).or_raise());
         }
         (*scan).pump.sink.take_decoded(decoded);
     }
     true
-}
-
-/// Makes datums of a row that was decoded together with others.
-///
-/// # Safety
-/// As [`next_row`], with the row's arrays, once for each row.
-#[pg_guard]
-unsafe extern "C-unwind" fn make_datums(scan: *mut Scan, values: *mut pg_sys::Datum, nulls: *mut bool) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        if let Some(rows) = &mut (*scan).rows {
-            rows.make_datums(RowArrays { values, nulls }).or_raise();
-        }
-    }
-}
-
-/// Decodes the remaining columns.
-///
-/// # Safety
-/// As [`next_row`].
-#[pg_guard]
-unsafe extern "C-unwind" fn finish_row(scan: *mut Scan) {
-    // SAFETY: this function's contract covers the argument.
-    let Scan { rows, pump: Pump { sink, .. }, .. } = unsafe { &mut *scan };
-    if let Some(rows) = rows {
-        if rows.decoded().is_some() {
-            // The first columns have not been decoded one by one.
-            rows.reset();
-        }
-        // SAFETY: `fit` has made the list of columns with an attribute, for which the sink has arrays.
-        unsafe { rows.decode(&sink.rest, sink.arrays) };
-    }
 }
 
 /// Converts the columns that the quals did not read.
@@ -94,13 +54,20 @@ unsafe extern "C-unwind" fn finish_row(scan: *mut Scan) {
 /// A plain frame; a valid scan and its rows.
 #[inline]
 pub unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows) {
-    // SAFETY: this function's contract covers both arguments.
+    // SAFETY: this function's contract covers both arguments. `fit` has made the list of columns with an attribute, for
+    // which the sink has arrays.
     unsafe {
         let sink = &raw const (*scan).pump.sink;
         if (*sink).rest.is_empty() {
             return;
         }
-        finish_row(scan);
+        guarded(|| {
+            if (*rows).decoded().is_some() {
+                // The first columns have not been decoded one by one.
+                (*rows).reset();
+            }
+            (*rows).decode(&(*sink).rest, (*sink).arrays);
+        });
         if (*rows).has_queue() {
             Rows::convert(rows, (*sink).arrays, (*sink).econtext);
         }
@@ -110,7 +77,7 @@ pub unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows) {
 /// Raises the error about a row that violates the order by this column.
 ///
 /// # Safety
-/// As [`next_row`].
+/// As [`next_decoded`].
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn raise_out_of_order(scan: *mut Scan, column: usize) {
     // SAFETY: this function's contract covers the argument.

@@ -12,12 +12,12 @@
 //!
 //! [`Pump::next`] runs in a guard, and takes many records in one. It returns with each row that the sink does not
 //! finish by itself. The caller is a plain frame. It runs the queue of the row ([`Rows::convert`]) if there is one, and
-//! then raises the error about missing fields ([`raise_missing`]) if the row is [`RowOutcome::Short`].
+//! then raises the error about missing fields ([`Rows::check_missing`]) if the row is [`RowOutcome::Short`].
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::{RowArrays, Rows};
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result};
 use crate::pg::column::Column;
 use crate::pg::copy_options::CopyOptions;
 use crate::pg::soft::{Conversion, OnError, Tolerance};
@@ -231,24 +231,4 @@ impl<S: Sink> Pump<S> {
             }
         }
     }
-}
-
-/// [`Pump::next`] in a guard.
-///
-/// # Safety
-/// A valid pump and its rows, which nothing else uses.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn next<S: Sink>(pump: *mut Pump<S>, rows: *mut Rows) -> RowOutcome {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*pump).next(&mut *rows).or_raise() }
-}
-
-/// Raise the error about missing fields of the current row, if there are any.
-///
-/// # Safety
-/// Valid rows that nothing else uses.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn raise_missing(rows: *mut Rows) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { (*rows).check_missing().or_raise() }
 }
