@@ -160,7 +160,7 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
                 pg_sys::error_context_stack = context.previous;
                 // As float_overflow_error.
                 let message = "value out of range: overflow";
-                guarded(|| Error::new(Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, message).raise());
+                guarded::<()>(|| Error::new(Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, message).raise());
             }
             unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
             unguarded::check_for_interrupts();
