@@ -68,7 +68,6 @@ pub mod original;
 pub mod own_table;
 pub mod owner;
 pub mod page_writer;
-pub mod parallel;
 mod parts;
 pub mod pattern;
 pub mod plain_code;
@@ -102,6 +101,7 @@ pub mod spi;
 pub mod stages;
 pub mod statement;
 pub mod stream;
+pub mod team;
 pub mod toast;
 #[cfg(feature = "points")]
 pub mod trial_input;

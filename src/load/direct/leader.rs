@@ -25,8 +25,8 @@ use crate::load::options::LoadOptions;
 use crate::load::report::Counts;
 use crate::load::source::Mapping;
 use crate::pg::file_figures::ByFile;
-use crate::pg::parallel::Parallel;
 use crate::pg::stream::Header;
+use crate::pg::team::Parallel;
 use crate::pg::usage::WorkerUsage;
 
 /// The state of a load.

@@ -41,7 +41,6 @@ use crate::pg::context::copy_context;
 use crate::pg::file_chunks::{FileState, Listed};
 use crate::pg::file_figures::ByFile;
 use crate::pg::files::FileList;
-use crate::pg::parallel::lookup;
 use crate::pg::points::point;
 use crate::pg::row::{Rows, leaders_rows};
 use crate::pg::sequence::Sequence;
@@ -49,6 +48,7 @@ use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
+use crate::pg::team::lookup;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::usage::{self, WorkerUsage};
 

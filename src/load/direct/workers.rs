@@ -22,13 +22,13 @@ use crate::pg::chunk_order::Grid;
 use crate::pg::chunks::Chunks;
 use crate::pg::file_chunks::{FileChunks, FileState, Listed};
 use crate::pg::file_figures::{ByFile, FileFigures};
-use crate::pg::parallel::Parallel;
 use crate::pg::points::point;
 use crate::pg::ring::{self, Ring};
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
 use crate::pg::source::Descriptor;
+use crate::pg::team::Parallel;
 use crate::pg::usage::{self, WorkerUsage};
 
 impl Leader {

@@ -27,8 +27,8 @@ use crate::error::{Error, OrRaise, Result};
 use crate::guc;
 use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
-use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::point;
+use crate::pg::team::{Parallel, lookup};
 use crate::pg::usage::{self, Cpu, WorkerUsage};
 
 /// Keys of the shared memory.

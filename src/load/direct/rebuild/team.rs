@@ -40,8 +40,8 @@ use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
 use crate::pg::original::Original;
 use crate::pg::owner::as_owner;
-use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::{point, point_plain};
+use crate::pg::team::{Parallel, lookup};
 use crate::pg::unguarded::{self as c, Opaque, guard};
 use crate::pg::usage::{self, Cpu, WorkerUsage};
 

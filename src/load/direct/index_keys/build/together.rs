@@ -41,9 +41,9 @@ use crate::pg::append::Traits;
 use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
-use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::point;
 use crate::pg::shared_files::SharedFiles;
+use crate::pg::team::{Parallel, lookup};
 use crate::pg::usage::{self, WorkerUsage};
 
 /// Keys of the objects in shared memory.
