@@ -68,7 +68,7 @@ pub struct Join {
     /// In a worker, the started query; else null.
     query: *mut pg_sys::QueryDesc,
     /// In a worker, the number of nodes that the leader measures.
-    measured: usize,
+    pub measured: usize,
 }
 
 impl Joined {

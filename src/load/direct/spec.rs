@@ -4,15 +4,47 @@
 //! facts from the leader: the client's encoding, the columns that a header named, the analyzed condition, the relations
 //! that are new in this transaction, the sequences.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
+use std::sync::atomic::AtomicU64;
 
 use pgrx::pg_sys;
 
 use super::index_keys::Planned;
 use super::join;
 use super::nodes::Text;
+use super::rejects::RejectTally;
+use super::shared::Shared;
+use super::wide::QUEUE;
 use crate::pg::append::Traits;
+use crate::pg::file_chunks::FileState;
+use crate::pg::file_figures::FileFigures;
 use crate::pg::sequence::Parameters;
+use crate::pg::team::{Array, Exclusive, Shareable, Task};
+
+/// The task of a load's workers.
+#[derive(Debug)]
+pub struct LoadTask {
+    pub shared: Shared,
+    /// A [`Spec`], as bytes.
+    pub spec: Array<u8>,
+    /// Appended rows by relation of the spec.
+    pub counters: Array<AtomicU64>,
+    /// For each chunk, if there is a reject limit.
+    pub rejects: Array<RejectTally>,
+    /// The workers' instrumentation of the plan that their rows go through, each node of each worker.
+    pub figures: Array<Exclusive<pg_sys::Instrumentation>>,
+    /// For each file of a list.
+    pub states: Array<FileState>,
+    pub by_file: Array<FileFigures>,
+}
+
+// SAFETY: atomic values, plain data, and what is made to be shared; the descriptors are names.
+unsafe impl Shareable for LoadTask {}
+// SAFETY: the worker is in `super::worker`.
+unsafe impl Task for LoadTask {
+    const WORKER: &'static CStr = c"pg_bulk_load_worker";
+    const QUEUE: usize = QUEUE;
+}
 
 /// Description of a load.
 #[derive(Debug, Clone)]

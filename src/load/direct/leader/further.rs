@@ -79,7 +79,6 @@ impl Leader {
         let traces = if self.process.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
         self.most_workers = most_workers(&rows, &options, self.process.defaults.takes_ids()).min(workers);
-        self.launched = 0;
         self.too_much = None;
         (self.header, self.name) = (copy.header(), options.location.display().to_string());
         self.spec.path = path;
