@@ -85,6 +85,7 @@ pub mod row;
 pub mod row_violation;
 pub mod section;
 pub mod segment;
+pub mod sent;
 pub mod sequence;
 pub mod sequence_default;
 pub mod server_text;

@@ -26,7 +26,7 @@ use pgrx::pg_sys;
 
 use super::build_id::{build_id, check_build};
 use super::unguarded;
-use super::usage::{Cpu, WorkerUsage, begin_usage};
+use super::usage::{Cpu, WorkerUsage};
 use crate::error::Result;
 
 /// Keys of the objects in shared memory.
@@ -45,18 +45,13 @@ const MOST_ALIGN: usize = 8;
 /// as bytes.
 pub unsafe trait Shareable: Sync + 'static {}
 
-// SAFETY: numbers.
-unsafe impl Shareable for u8 {}
-// SAFETY: a number.
-unsafe impl Shareable for u64 {}
-// SAFETY: a number.
-unsafe impl Shareable for usize {}
-// SAFETY: a number.
-unsafe impl Shareable for AtomicU64 {}
-// SAFETY: numbers.
-unsafe impl Shareable for pg_sys::Instrumentation {}
-// SAFETY: numbers.
-unsafe impl Shareable for WorkerUsage {}
+macro_rules! numbers {
+    ($($type:ty),*) => {
+        // SAFETY: numbers.
+        $(unsafe impl Shareable for $type {})*
+    };
+}
+numbers!(u8, u64, usize, AtomicU64, pg_sys::Instrumentation, WorkerUsage);
 
 /// What the processes of a team share, beside its arrays.
 ///
@@ -370,7 +365,7 @@ impl<T: Task> Worker<T> {
         // SAFETY: guarded calls; the leader has inserted these keys. The build id comes first in every build, and the
         // rest is read only after the builds are found equal.
         unsafe {
-            begin_usage();
+            pg_sys::InstrStartParallelQuery();
             let head = pg_sys::shm_toc_lookup(toc, KEY_HEAD, false).cast_const();
             check_build(head.cast::<u64>().read())?;
             let image = pg_sys::shm_toc_lookup(toc, KEY_IMAGE, false).cast_const();

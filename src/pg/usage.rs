@@ -84,12 +84,6 @@ pub struct WorkerUsage {
     cpu: Cpu,
 }
 
-/// Begin to count in a worker. Guarded.
-pub fn begin_usage() {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::InstrStartParallelQuery() }
-}
-
 impl WorkerUsage {
     /// Store the usage of this worker, which has finished its work, in the only element. Guarded.
     pub fn end(own: &mut [WorkerUsage]) {

@@ -38,6 +38,7 @@ use crate::pg::file_figures::ByFile;
 use crate::pg::files::FileList;
 use crate::pg::points::point;
 use crate::pg::row::{Rows, leaders_rows};
+use crate::pg::sent::Sent;
 use crate::pg::sequence::Sequence;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
@@ -176,19 +177,19 @@ fn open(relation: pg_sys::Relation, options: &mut LoadOptions, mapping: &Mapping
 fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     let task = team.task();
     let (shared, queue) = (&task.shared, team.queue());
-    let spec = Spec::read(team.slice(task.spec));
+    let spec = Spec::receive(&mut team.slice(task.spec));
     let damaged =
         || Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not read the shared memory of the leader of the load");
     let spec = spec.ok_or_else(damaged)?;
     // SAFETY: a jsonb, and an oid of a table that the leader has locked.
     let (mut options, relation) = unsafe {
-        let mut json = spec.options.clone();
-        let options = match spec.foreign {
+        let mut json = spec.input.options.clone();
+        let options = match spec.input.foreign {
             Some(foreign) => LoadOptions::of_foreign_table(foreign)?,
             None => {
                 // The leader has checked the options.
                 let json = pg_sys::Datum::from(json.as_mut_ptr());
-                LoadOptions::parse(spec.path.clone(), json, &Allowed::ALL, false)?
+                LoadOptions::parse(spec.input.path.clone(), json, &Allowed::ALL, false)?
             }
         };
         (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
@@ -196,20 +197,21 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     if spec.is_dry {
         options.adapt_to_check();
     }
-    if spec.is_copy {
+    if spec.input.is_copy {
         options.adapt_to_copy();
     }
-    options.copy.encoding = Some(spec.encoding);
-    let list = if spec.files.is_empty() { None } else { Some(FileList::read(&spec.files).ok_or_else(damaged)?) };
+    options.copy.encoding = Some(spec.input.encoding);
+    let list =
+        if spec.input.files.is_empty() { None } else { Some(FileList::read(&spec.input.files).ok_or_else(damaged)?) };
     let list = list.map(|list| Rc::new(list.made_of(&options.location)));
     if let Some(list) = &list {
         options.location = Location::Files(Rc::clone(list));
     }
     let mut mapping = Mapping {
-        fields: spec.fields.iter().map(|(attnum, _)| (*attnum != 0).then_some(*attnum)).collect(),
-        names: spec.fields.iter().map(|(_, name)| name.clone()).collect(),
+        fields: spec.input.fields.iter().map(|(attnum, _)| (*attnum != 0).then_some(*attnum)).collect(),
+        names: spec.input.fields.iter().map(|(_, name)| name.clone()).collect(),
         others: source::others(relation, &options)?,
-        function: spec.function,
+        function: spec.input.function,
         ..Mapping::default()
     };
     let nodes = spec.projection.as_ref().map(Text::nodes);
@@ -241,7 +243,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
         let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
         leaves::are_leaves(relation, &known)
     };
-    let mut sequences = spec.sequences.iter();
+    let mut sequences = team.slice(task.sequences).iter();
     let mut defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
         Sequence::attach(sequences.next().ok_or_else(damaged)?)
     })?;
@@ -252,20 +254,20 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     if rejects.limit.is_some() {
         rejects.tallies = team.slice(task.rejects).as_ptr();
     }
-    let files = if spec.key_files == 0 { None } else { Some(SharedFiles::attach(spec.key_files)?) };
-    let count = spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
-    let sorts = match spec.key_sorts {
+    let files = if spec.keys.files == 0 { None } else { Some(SharedFiles::attach(spec.keys.files)?) };
+    let count = spec.keys.list.iter().filter(|planned| planned.sort.is_some()).count();
+    let sorts = match spec.keys.sorts {
         0 => None,
-        handle => Some(SharedSorts::attach(handle, count, spec.key_participants)?),
+        handle => Some(SharedSorts::attach(handle, count, spec.keys.participants)?),
     };
     let plan = KeyPlan {
-        list: spec.keys,
-        memory: spec.key_memory,
-        sort_memory: spec.key_sort_memory,
-        packs: spec.key_packs,
+        list: spec.keys.list,
+        memory: spec.keys.memory,
+        sort_memory: spec.keys.sort_memory,
+        packs: spec.keys.packs,
         files,
         sorts,
-        earlier_workers: spec.earlier_workers,
+        earlier_workers: spec.keys.earlier_workers,
     };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();

@@ -20,6 +20,7 @@ use crate::pg::file_chunks::{FileChunks, FileState, Listed};
 use crate::pg::file_figures::FileFigures;
 use crate::pg::points::point;
 use crate::pg::ring::{self, Ring};
+use crate::pg::sent::Sent;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
@@ -51,8 +52,9 @@ impl Leader {
         if !self.shares_keys {
             self.share_keys(wanted);
         }
-        self.spec.earlier_workers = self.workers;
-        let spec = self.spec.write();
+        self.spec.keys.earlier_workers = self.workers;
+        let mut spec = Vec::new();
+        self.spec.send(&mut spec);
         let has_limit = self.process.rejects.limit.is_some();
         let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
         let nodes = self.process.join.as_ref().map_or(0, figures::nodes);
@@ -63,6 +65,7 @@ impl Leader {
         unsafe { pg_sys::InstrInit(&raw mut figure, options) };
         let mut image = Image::new();
         let spec = image.array(spec);
+        let sequences = image.array(self.process.defaults.sequences());
         let counters = image.array(self.spec.traits.iter().map(|_| AtomicU64::new(0)));
         let rejects = image.array((0..chunks).map(|_| RejectTally::new()));
         let figures = image.array((0..wanted * nodes).map(|_| Exclusive::new(figure)));
@@ -85,7 +88,7 @@ impl Leader {
             let mut shared = Shared::new(file, grid, place, self.alone.bad.swap(0, Relaxed));
             (shared.leaders, shared.ring) = (leaders, ring);
             shared.kept.store(self.alone.kept.load(Relaxed), Relaxed);
-            Ok(LoadTask { shared, spec, counters, rejects, figures, states, by_file })
+            Ok(LoadTask { shared, spec, sequences, counters, rejects, figures, states, by_file })
         });
         let team = match team {
             Ok(team) => self.team.insert(team),
@@ -125,25 +128,25 @@ impl Leader {
     /// Prepares shared key runs for `workers` workers, of all files, before the first worker starts. Guarded.
     pub fn share_keys(&mut self, workers: usize) {
         self.shares_keys = true;
-        if !self.spec.keys.is_empty() {
+        if !self.spec.keys.list.is_empty() {
             match SharedFiles::create() {
                 Some(files) => {
-                    self.spec.key_files = files.handle();
+                    self.spec.keys.files = files.handle();
                     self.process.share_files(files);
                 }
-                None => self.spec.keys.clear(),
+                None => self.spec.keys.list.clear(),
             }
         }
-        let sorts = self.spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
+        let sorts = self.spec.keys.list.iter().filter(|planned| planned.sort.is_some()).count();
         if sorts > 0 {
             // The leader may get further rows after its first sort, and then takes part a second time.
-            self.spec.key_participants = workers + 2;
-            match SharedSorts::create(sorts, self.spec.key_participants) {
+            self.spec.keys.participants = workers + 2;
+            match SharedSorts::create(sorts, self.spec.keys.participants) {
                 Some(sorts) => {
-                    self.spec.key_sorts = sorts.handle();
+                    self.spec.keys.sorts = sorts.handle();
                     self.process.share_sorts(sorts);
                 }
-                None => self.spec.keys.retain(|planned| planned.sort.is_none()),
+                None => self.spec.keys.list.retain(|planned| planned.sort.is_none()),
             }
         }
     }

@@ -139,15 +139,8 @@ fn mark_batches(team: &Memory<RemovalTask>, windows: &mut Windows) -> Result<()>
 /// # Safety
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pg_bulk_removal_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server passes valid arguments; nothing in this frame has a destructor.
-    unsafe { work(segment, toc) }
-}
-
-/// # Safety
-/// As [`pg_bulk_removal_worker`].
 #[pg_guard]
-unsafe extern "C-unwind" fn work(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
+pub unsafe extern "C-unwind" fn pg_bulk_removal_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
     // SAFETY: the leader holds a lock on the relation that a worker may share.
     unsafe {
         let team = Worker::<RemovalTask>::join(segment, toc).or_raise();

@@ -285,15 +285,8 @@ impl<W: Word> Collected<W> {
 /// # Safety
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pg_bulk_index_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server passes the arguments; nothing in this frame has a destructor.
-    unsafe { work(segment, toc) }
-}
-
-/// # Safety
-/// See [`pg_bulk_index_worker`].
 #[pg_guard]
-unsafe extern "C-unwind" fn work(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
+pub unsafe extern "C-unwind" fn pg_bulk_index_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
     // SAFETY: the leader holds locks on the relations that a worker may share.
     unsafe {
         let team = Worker::<BuildTask>::join(segment, toc).or_raise();
