@@ -9,7 +9,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::definer::Allowed;
-use super::given::Given;
+use super::options::given::Given;
 use super::options::{LoadOptions, Truncate};
 use super::target::{self, Target};
 use super::{Load, Purpose, engine, memory_context, where_clause};

@@ -14,7 +14,6 @@
 //! makes the same columns.
 
 mod analysis;
-mod body;
 mod scan;
 mod signature;
 

@@ -25,11 +25,11 @@ use super::Load;
 use super::options::Once;
 use super::target::{TargetKind, check_transaction};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::chunk::{self, Identity};
 use crate::pg::compat;
 use crate::pg::database::{cluster, database};
 use crate::pg::digest::Digest;
 use crate::pg::encoding::shown;
+use crate::pg::file_identity::{self, Identity};
 use crate::pg::files::FileList;
 use crate::pg::lock::{Mode, ObjectLock, Until};
 use crate::pg::own_table::{Columns, OwnTable, check_seen};
@@ -366,7 +366,7 @@ pub fn check_opened(load: &mut Load) -> Result<()> {
         None => load.met.first().filter(|met| stream.identity() != Some(met.identity)),
     };
     if let Some(met) = changed {
-        return Err(chunk::changed(&shown(&met.path)));
+        return Err(file_identity::changed(&shown(&met.path)));
     }
     load.met.first().map_or(Ok(()), |met| stream.insist(met.identity))
 }

@@ -4,14 +4,16 @@
 //! are arrays; null means the default. An unknown name is a syntax error, an invalid value an invalid parameter value.
 //! Errors about options that exclude each other have COPY's words.
 
+pub mod given;
+
 use std::ffi::CString;
 
 use pg_bulk_format::fixed::Slice;
 use pgrx::pg_sys;
 
+use self::given::InPlace;
 use super::definer::Allowed;
 use super::duplicate::{Duplicates, Keep};
-use super::given::InPlace;
 use super::option_name::{ColumnOption, OptionName};
 use super::settings::{self, SETTINGS, Setting};
 use super::wrapper::Wrapper;
@@ -272,7 +274,7 @@ impl Objects {
     pub fn complete(self, copy: &CopyOptions, names: Option<Vec<CString>>) -> Result<ColumnsOption> {
         let shown: Vec<String> = names.iter().flatten().map(|name| from_server(name)).collect();
         let keys = keys(copy, shown.iter().zip(&self.slices).map(|(name, draft)| (name.as_str(), &draft.key)))?;
-        if names.is_none() && copy.shape == RecordShape::Fixed {
+        if names.is_none() && copy.shape() == RecordShape::Fixed {
             return Err(invalid("format \"fixed\" requires columns"));
         }
         let slices = slices(copy, shown.into_iter().zip(self.slices).collect())?;
@@ -334,7 +336,7 @@ impl LoadOptions {
         }
         options.columns = objects.complete(&options.copy, options.columns.names)?;
         options.job.settings = settings;
-        let (by_name, columns) = (options.copy.by_name, &options.columns);
+        let (by_name, columns) = (options.copy.by_name(), &options.columns);
         if by_name && !columns.computed.is_empty() {
             return Err(invalid("cannot specify both expressions in columns and match_by \"name\""));
         }
@@ -408,7 +410,7 @@ impl LoadOptions {
     pub fn adapt_to_check(&mut self) {
         let copy = &mut self.copy;
         (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
-        (copy.reject_limit, copy.reject_percent) = (0, None);
+        copy.reject_limit = None;
         copy.encoding_errors = copy.encoding_errors.filter(|errors| *errors == EncodingErrors::Replace);
         let truncate = if self.table.truncate == Truncate::No { Truncate::No } else { Truncate::Assumed };
         self.table = TableOptions { truncate, create: self.table.create, ..TableOptions::default() };
@@ -526,7 +528,7 @@ impl LoadOptions {
             (false, false) => Once::No,
         };
         copy.is_literal = job.each_file;
-        if copy.by_name && columns.is_some() {
+        if copy.by_name() && columns.is_some() {
             return Err(invalid("cannot specify both columns and match_by \"name\""));
         }
         duplicates.check()?;

@@ -21,7 +21,7 @@ use super::{
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Progress, SourceKind};
 use crate::pg::server_text::to_server;
-use crate::pg::soft::OnError;
+use crate::pg::soft::{Limit, OnError};
 use crate::pg::source::Location;
 use crate::pg::unguarded::nextval_internal;
 
@@ -99,7 +99,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
             target: load.target.name.clone(),
             path: load.path.clone(),
             schema: load.schema,
-            may_exceed_share: load.options.copy.reject_percent.is_some(),
+            may_exceed_share: matches!(load.options.copy.reject_limit, Some(Limit::Percent(_))),
         };
         load.spool = Spool::open(about, load.attempt.is_some());
     }

@@ -21,7 +21,6 @@
 
 mod analysis;
 mod function;
-mod over;
 
 use std::ffi::CString;
 

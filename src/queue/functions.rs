@@ -13,7 +13,7 @@ use super::job::New;
 use crate::error::{Error, OrRaise, Result};
 use crate::load;
 use crate::load::definer::{self, Allowed};
-use crate::load::given::Given;
+use crate::load::options::given::Given;
 use crate::load::options::{LoadOptions, LockOption, Truncate};
 use crate::load::settings;
 use crate::load::target::check_location;

@@ -10,8 +10,8 @@ use std::path::Path;
 use pgrx::pg_sys;
 
 use crate::guc;
+use crate::load::insert_select::eligibility::expression::takes_ids;
 use crate::load::insert_select::eligibility::{Answer, Sequences, no};
-use crate::load::insert_select::expression::takes_ids;
 use crate::load::options::LoadOptions;
 use crate::load::source::Mapping;
 use crate::load::where_clause::WhereClause;

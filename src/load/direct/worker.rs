@@ -300,7 +300,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
         number: team.number,
         executor,
         defaults,
-        tolerance: Tolerance { reject_limit: 0, ..options.copy.tolerance() },
+        tolerance: Tolerance { reject_limit: None, ..options.copy.tolerance() },
         rejects,
         is_dry: spec.is_dry,
         skip: 0,

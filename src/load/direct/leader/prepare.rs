@@ -222,7 +222,7 @@ impl Leader {
             number: 0,
             executor,
             defaults,
-            tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },
+            tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
             rejects: Rejects::new(copy, load.spool),
             is_dry: load.is_dry,
             skip: copy.skip,

@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::options::{LoadOptions, Once};
+use super::{LoadOptions, Once};
 use crate::error::{Error, Result};
 use crate::pg::option_value::{invalid, text};
 use crate::pg::soft::OnError;
