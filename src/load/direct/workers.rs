@@ -57,7 +57,7 @@ impl Leader {
         self.spec.send(&mut spec);
         let has_limit = self.process.rejects.limit.is_some();
         let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
-        let nodes = self.process.join.as_ref().map_or(0, figures::nodes);
+        let nodes = self.process.join().map_or(0, figures::nodes);
         // Only figures that are asked for are added up.
         let options = self.spec.join.as_ref().map_or(0, |join| join.instrument);
         let mut figure = pg_sys::Instrumentation::default();
@@ -65,7 +65,7 @@ impl Leader {
         unsafe { pg_sys::InstrInit(&raw mut figure, options) };
         let mut image = Image::new();
         let spec = image.array(spec);
-        let sequences = image.array(self.process.defaults.sequences());
+        let sequences = image.array(self.process.recipe.defaults.sequences());
         let counters = image.array(self.spec.traits.iter().map(|_| AtomicU64::new(0)));
         let rejects = image.array((0..chunks).map(|_| RejectTally::new()));
         let figures = image.array((0..wanted * nodes).map(|_| Exclusive::new(figure)));
@@ -108,7 +108,7 @@ impl Leader {
         self.workers += launched;
         self.builders = self.builders.max(launched);
         // SAFETY: the load outlives its leader.
-        unsafe { &mut *self.process.phases }.show(|figures| figures.workers = launched);
+        unsafe { &mut *self.process.progress.phases }.show(|figures| figures.workers = launched);
         if launched < wanted {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
         }
@@ -116,7 +116,7 @@ impl Leader {
             self.process.rejects.tallies = rejects;
         }
         self.process.chunks = match &list {
-            Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.defaults.takes_ids()))),
+            Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.recipe.defaults.takes_ids()))),
             None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
         };
         self.process.rows.stream_mut().let_caller_switch();
@@ -132,7 +132,7 @@ impl Leader {
             match SharedFiles::create() {
                 Some(files) => {
                     self.spec.keys.files = files.handle();
-                    self.process.share_files(files);
+                    self.process.heaps.share_files(files);
                 }
                 None => self.spec.keys.list.clear(),
             }
@@ -144,7 +144,7 @@ impl Leader {
             match SharedSorts::create(sorts, self.spec.keys.participants) {
                 Some(sorts) => {
                     self.spec.keys.sorts = sorts.handle();
-                    self.process.share_sorts(sorts);
+                    self.process.heaps.share_sorts(sorts);
                 }
                 None => self.spec.keys.list.retain(|planned| planned.sort.is_none()),
             }
@@ -164,7 +164,7 @@ impl Leader {
             point!("load.received");
             if let Some(team) = &mut self.team {
                 self.counts.others.add(team.wait());
-                if let Some(join) = &self.process.join {
+                if let Some(join) = self.process.join() {
                     // SAFETY: the workers have ended.
                     let figures = unsafe { &mut *Exclusive::pointer(team.slice(team.task().figures)) };
                     figures::take(join, figures, team.launched());
@@ -175,7 +175,7 @@ impl Leader {
             self.note_whole_files();
             if let Some(team) = &self.team {
                 let by_workers = team.slice(team.task().by_file);
-                self.process.by_file.all().zip(by_workers).for_each(|(to, from)| to.add(from));
+                self.process.progress.by_file.all().zip(by_workers).for_each(|(to, from)| to.add(from));
             }
             self.too_much = self.find_too_much();
             self.process.rejects.tallies = std::ptr::null();
@@ -194,7 +194,7 @@ impl Leader {
     pub fn note_whole_files(&self) {
         if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.team) {
             let open = self.process.shared().first_open();
-            self.process.by_file.note_whole(listed.chunks().file_of(open));
+            self.process.progress.by_file.note_whole(listed.chunks().file_of(open));
         }
     }
 
@@ -269,7 +269,7 @@ impl Leader {
         }
         let made = self.made;
         self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
-        if self.process.is_dry {
+        if self.process.heaps.is_dry {
             self.counts.loaded = made;
         }
         if made != self.counts.loaded {
