@@ -6,7 +6,8 @@
 //! ```
 //!
 //! What the processes share is a [`Task`] and arrays that it names. The leader puts the arrays together in an [`Image`],
-//! so each of them is declared once, in the task. The processes take [`Portions`] of the work until none is left.
+//! so each of them is declared once, in the task. The processes take [`Portions`] of the work until none is left. The
+//! processes of a parallel scan share [`Memory`] of the executor in the same way.
 //!
 //! Between `new` and `finish` the transaction is in parallel mode: it assigns no transaction id, advances no command
 //! counter and updates no row. After an error, the end of the transaction or subtransaction stops the workers and
@@ -30,8 +31,8 @@ use super::usage::{Cpu, WorkerUsage};
 use crate::error::Result;
 
 /// Keys of the objects in shared memory.
-const KEY_HEAD: u64 = 1;
-const KEY_IMAGE: u64 = 2;
+const KEY_MEMORY: u64 = 1;
+const KEY_USAGES: u64 = 2;
 const KEY_QUEUES: u64 = 3;
 /// `BUFFERALIGN` (c.h)
 const BUFFER_ALIGN: usize = 32;
@@ -51,7 +52,7 @@ macro_rules! numbers {
         $(unsafe impl Shareable for $type {})*
     };
 }
-numbers!(u8, u64, usize, AtomicU64, pg_sys::Instrumentation, WorkerUsage);
+numbers!(u8, u64, usize, AtomicU64, pg_sys::Instrumentation);
 
 /// What the processes of a team share, beside its arrays.
 ///
@@ -152,40 +153,76 @@ impl Image {
     }
 }
 
-/// The beginning of the shared memory, and in every build the build id first.
+/// The beginning of the shared memory, and in every build the build id first. The arrays follow.
 #[derive(Debug)]
 #[repr(C)]
 struct Head<T> {
     build: u64,
     image: u64,
-    usages: Array<Exclusive<WorkerUsage>>,
     task: T,
 }
 
-/// The shared memory of a team, as a process sees it. Valid until the [`Team`] or [`Worker`] that owns it ends.
+/// Shared memory as a process sees it: a task and its arrays.
 #[derive(Debug)]
-pub struct Memory<T> {
-    head: *const Head<T>,
-    image: *const u8,
+pub struct Memory<T>(*const Head<T>);
+
+impl<T> Clone for Memory<T> {
+    fn clone(&self) -> Memory<T> {
+        *self
+    }
 }
 
-impl<T: Task> Memory<T> {
+impl<T> Copy for Memory<T> {}
+
+impl<T: Shareable> Memory<T> {
+    /// Bytes of memory for a task with these arrays.
+    pub fn size(image: &Image) -> usize {
+        const { assert!(align_of::<Head<T>>() == MOST_ALIGN && !std::mem::needs_drop::<T>()) };
+        size_of::<Head<T>>() + image.bytes.len()
+    }
+
+    /// Write a task.
+    ///
+    /// # Safety
+    /// The memory has the size, is aligned for any type, and stays as long as the result and its copies are used. No
+    /// other process reads it yet.
+    pub unsafe fn write(place: *mut c_void, image: &Image, task: T) -> Memory<T> {
+        let head = place.cast::<Head<T>>();
+        // SAFETY: this function's contract covers the memory.
+        unsafe {
+            head.write(Head { build: build_id(), image: image.id, task });
+            head.add(1).cast().copy_from_nonoverlapping(image.bytes.as_ptr(), image.bytes.len());
+        }
+        Memory(head)
+    }
+
+    /// The task that another process has written. Fails if that runs another build.
+    ///
+    /// # Safety
+    /// [`Memory::write`] has written a task of this type; the memory stays as long as the result and its copies are
+    /// used.
+    pub unsafe fn read(place: *mut c_void) -> Result<Memory<T>> {
+        // SAFETY: the build id comes first in every build, and the rest is read only after the builds are found equal.
+        check_build(unsafe { place.cast::<u64>().read() })?;
+        Ok(Memory(place.cast()))
+    }
+
     fn head(&self) -> &Head<T> {
-        // SAFETY: written before there was a `Memory`, and valid as long as it.
-        unsafe { &*self.head }
+        // SAFETY: `write` and `read` have found a task there, and it stays.
+        unsafe { &*self.0 }
     }
 
     pub fn task(&self) -> &T {
         &self.head().task
     }
 
-    /// An array of the task; empty for one of another team.
+    /// An array of the task; empty for one of another task.
     pub fn slice<E: Shareable>(&self, array: Array<E>) -> &[E] {
         if array.image != self.head().image {
             return &[];
         }
         // SAFETY: `Image::array` has put these elements there.
-        unsafe { std::slice::from_raw_parts(self.image.add(array.start).cast(), array.len) }
+        unsafe { std::slice::from_raw_parts(self.0.add(1).cast::<u8>().add(array.start).cast(), array.len) }
     }
 }
 
@@ -194,6 +231,7 @@ impl<T: Task> Memory<T> {
 pub struct Team<T> {
     context: *mut pg_sys::ParallelContext,
     memory: Memory<T>,
+    usages: *mut WorkerUsage,
     queues: *mut u8,
     /// Workers whose usage is not counted yet.
     uncounted: usize,
@@ -218,14 +256,15 @@ impl<T: Task> Team<T> {
     /// Like [`Team::new`], but makes the task when the number of workers is known: zero if there is no dynamic shared
     /// memory. If that fails, parallel mode ends.
     pub fn prepare<E>(
-        mut image: Image,
+        image: Image,
         workers: usize,
         task: impl FnOnce(usize) -> std::result::Result<T, E>,
     ) -> std::result::Result<Team<T>, E> {
-        const { assert!(align_of::<Head<T>>() <= MOST_ALIGN && !std::mem::needs_drop::<T>()) };
-        let usages = image.array((0..workers).map(|_| Exclusive::new(WorkerUsage::default())));
-        let objects =
-            [(KEY_HEAD, size_of::<Head<T>>()), (KEY_IMAGE, image.bytes.len()), (KEY_QUEUES, workers * T::QUEUE)];
+        let objects = [
+            (KEY_MEMORY, Memory::<T>::size(&image)),
+            (KEY_USAGES, workers * size_of::<WorkerUsage>()),
+            (KEY_QUEUES, workers * T::QUEUE),
+        ];
         // SAFETY: guarded calls on a context that stays valid in parallel mode. The objects have their sizes, and are
         // aligned for any type; no other process reads them yet.
         unsafe {
@@ -242,24 +281,25 @@ impl<T: Task> Team<T> {
             let task = match task(workers) {
                 Ok(task) => task,
                 Err(error) => {
-                    leave(context);
+                    pg_sys::DestroyParallelContext(context);
+                    pg_sys::ExitParallelMode();
                     return Err(error);
                 }
             };
-            let [head, bytes, queues] = objects.map(|(key, len)| {
+            let [memory, usages, queues] = objects.map(|(key, len)| {
                 let space = pg_sys::shm_toc_allocate((*context).toc, len);
                 pg_sys::shm_toc_insert((*context).toc, key, space);
                 space
             });
-            let head = head.cast::<Head<T>>();
-            head.write(Head { build: build_id(), image: image.id, usages, task });
-            bytes.cast::<MaybeUninit<u8>>().copy_from_nonoverlapping(image.bytes.as_ptr(), image.bytes.len());
+            let memory = Memory::write(memory, &image, task);
+            let usages = usages.cast::<WorkerUsage>();
+            (0..workers).for_each(|i| usages.add(i).write(WorkerUsage::default()));
             let queues = queues.cast::<u8>();
             for i in (0..workers).filter(|_| T::QUEUE > 0) {
                 let queue = pg_sys::shm_mq_create(queues.add(i * T::QUEUE).cast(), T::QUEUE);
                 pg_sys::shm_mq_set_receiver(queue, pg_sys::MyProc);
             }
-            Ok(Team { context, memory: Memory { head, image: bytes.cast() }, queues, uncounted: 0 })
+            Ok(Team { context, memory, usages, queues, uncounted: 0 })
         }
     }
 
@@ -296,9 +336,8 @@ impl<T: Task> Team<T> {
         // SAFETY: a guarded call on a valid context.
         unsafe { pg_sys::WaitForParallelWorkersToFinish(self.context) };
         let ended = std::mem::take(&mut self.uncounted);
-        let ended = self.slice(self.memory.head().usages).get(..ended).unwrap_or_default();
-        // SAFETY: these workers have ended.
-        WorkerUsage::add_up(unsafe { &mut *Exclusive::pointer(ended) })
+        // SAFETY: there is an element for each worker, and these workers have ended.
+        WorkerUsage::add_up(unsafe { std::slice::from_raw_parts_mut(self.usages, ended) })
     }
 
     /// Wait like [`Team::wait`], but from a plain frame, so that errors of workers keep their CONTEXT. Counts nothing.
@@ -319,21 +358,12 @@ impl<T: Task> Team<T> {
 
     /// Wait for the workers and leave parallel mode. The shared memory is released. Guarded.
     pub fn finish(self) {
-        // SAFETY: a valid context, which is not used any more.
-        unsafe { leave(self.context) };
-    }
-}
-
-/// Wait for workers and leave parallel mode. Guarded.
-///
-/// # Safety
-/// A valid context, which is freed.
-unsafe fn leave(context: *mut pg_sys::ParallelContext) {
-    // SAFETY: guarded calls on a valid context.
-    unsafe {
-        pg_sys::WaitForParallelWorkersToFinish(context);
-        pg_sys::DestroyParallelContext(context);
-        pg_sys::ExitParallelMode();
+        // SAFETY: guarded calls on a valid context, which is not used any more.
+        unsafe {
+            pg_sys::WaitForParallelWorkersToFinish(self.context);
+            pg_sys::DestroyParallelContext(self.context);
+            pg_sys::ExitParallelMode();
+        }
     }
 }
 
@@ -362,15 +392,12 @@ impl<T: Task> Worker<T> {
     /// The arguments of the entry point [`Task::WORKER`], which ParallelWorkerMain calls in a transaction with the
     /// leader's xid.
     pub unsafe fn join(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> Result<Worker<T>> {
-        // SAFETY: guarded calls; the leader has inserted these keys. The build id comes first in every build, and the
-        // rest is read only after the builds are found equal.
+        // SAFETY: guarded calls; the leader has inserted the key, and its memory stays until this process ends.
         unsafe {
             pg_sys::InstrStartParallelQuery();
-            let head = pg_sys::shm_toc_lookup(toc, KEY_HEAD, false).cast_const();
-            check_build(head.cast::<u64>().read())?;
-            let image = pg_sys::shm_toc_lookup(toc, KEY_IMAGE, false).cast_const();
+            let memory = Memory::read(pg_sys::shm_toc_lookup(toc, KEY_MEMORY, false))?;
             let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
-            Ok(Worker { memory: Memory { head: head.cast(), image: image.cast() }, segment, toc, number })
+            Ok(Worker { memory, segment, toc, number })
         }
     }
 
@@ -387,9 +414,10 @@ impl<T: Task> Worker<T> {
 
     /// End a worker's part, and report its usage. Guarded.
     pub fn end(&self) {
-        if let Some(usage) = self.slice(self.memory.head().usages).get(self.number - 1..self.number) {
-            // SAFETY: this worker's own element, which the leader reads after the worker has ended.
-            WorkerUsage::end(unsafe { &mut *Exclusive::pointer(usage) });
+        // SAFETY: a guarded call; the element is this worker's own, and the leader reads it after the worker has ended.
+        unsafe {
+            let usages = pg_sys::shm_toc_lookup(self.toc, KEY_USAGES, false).cast::<WorkerUsage>();
+            (*usages.add(self.number - 1)).end();
         }
     }
 }

@@ -85,13 +85,11 @@ pub struct WorkerUsage {
 }
 
 impl WorkerUsage {
-    /// Store the usage of this worker, which has finished its work, in the only element. Guarded.
-    pub fn end(own: &mut [WorkerUsage]) {
-        if let [usage] = own {
-            usage.cpu = Cpu::now();
-            // SAFETY: a guarded call on plain data.
-            unsafe { pg_sys::InstrEndParallelQuery(&raw mut usage.buffers, &raw mut usage.wal) };
-        }
+    /// Store the usage of this worker, which has finished its work. Guarded.
+    pub fn end(&mut self) {
+        self.cpu = Cpu::now();
+        // SAFETY: a guarded call on plain data.
+        unsafe { pg_sys::InstrEndParallelQuery(&raw mut self.buffers, &raw mut self.wal) };
     }
 
     /// Add the usage of workers to this process's, and return their CPU usage. Guarded.
