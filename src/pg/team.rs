@@ -191,7 +191,7 @@ impl<T: Shareable> Memory<T> {
         // SAFETY: this function's contract covers the memory.
         unsafe {
             head.write(Head { build: build_id(), image: image.id, task });
-            head.add(1).cast().copy_from_nonoverlapping(image.bytes.as_ptr(), image.bytes.len());
+            head.add(1).cast::<MaybeUninit<u8>>().copy_from_nonoverlapping(image.bytes.as_ptr(), image.bytes.len());
         }
         Memory(head)
     }
