@@ -79,6 +79,7 @@ mod received;
 pub mod receiving_trial;
 mod refined;
 pub mod refusal;
+pub mod relation;
 pub mod removal;
 pub mod ring;
 pub mod role;

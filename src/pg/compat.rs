@@ -1,5 +1,6 @@
 //! All code that depends on the version of PostgreSQL.
 
+mod attribute;
 mod background;
 mod buffer;
 mod collation;
@@ -7,7 +8,6 @@ pub mod copy_words;
 mod encoding;
 mod executor_hook;
 mod foreign;
-mod generated;
 mod index;
 mod partition_key;
 mod planned;
@@ -24,7 +24,9 @@ use pg_bulk_format::dialect::EndMarker;
 use pgrx::pg_sys;
 
 use self::version::MAJOR;
+use super::relation::Relation;
 
+pub use self::attribute::{attribute, has_generated, is_virtual};
 pub use self::background::{
     CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, proc_exit, set_signal_handler, virtual_transaction,
 };
@@ -33,7 +35,6 @@ pub use self::collation::{collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
 pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
-pub use self::generated::{has_generated, has_virtual_not_null, is_virtual};
 pub use self::index::{
     check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write,
     new_index_page, read_block, reindex_index, reindex_relation,
@@ -127,13 +128,10 @@ pub const STATISTIC_EXPRESSIONS: u32 = 9;
 
 /// Returns the number of rows that this session has inserted, updated and deleted in a relation, including rolled-back
 /// changes. None if track_counts is off. Guarded.
-///
-/// # Safety
-/// An open relation.
-pub unsafe fn changed_rows(relation: pg_sys::Relation) -> Option<i64> {
-    // SAFETY: this function's contract covers the relation; its counters are null or valid, with a chain of open
-    // subtransactions.
+pub fn changed_rows(relation: Relation<'_>) -> Option<i64> {
+    // SAFETY: the relation is open; its counters are null or valid, with a chain of open subtransactions.
     unsafe {
+        let relation = relation.as_ptr();
         if !(*relation).pgstat_enabled {
             return None;
         }
@@ -211,20 +209,6 @@ pub unsafe fn into_relation(receiver: *mut pg_sys::DestReceiver) -> pg_sys::Rela
     }
     // SAFETY: this function's contract covers the receiver.
     unsafe { (*receiver.cast::<IntoReceiver>()).relation }
-}
-
-/// `TupleDescAttr`: attribute `index`, from 0.
-///
-/// # Safety
-/// A valid descriptor with more than `index` attributes.
-pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *mut pg_sys::FormData_pg_attribute {
-    // SAFETY: passed on. From 18 on the attributes follow the array of compact attributes.
-    unsafe {
-        #[cfg(not(feature = "pg18"))]
-        return (*descriptor).attrs.as_mut_ptr().add(index);
-        #[cfg(feature = "pg18")]
-        return pg_sys::TupleDescAttr(descriptor, i32::try_from(index).unwrap_or(0));
-    }
 }
 
 /// `AbortBufferIO`: ends a read of a buffer that failed. From 16 on, the resource owner does this.

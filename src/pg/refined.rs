@@ -11,15 +11,15 @@ use std::ffi::{CStr, c_char};
 use pg_bulk_format::reader::Value;
 use pg_bulk_format::refine::Form;
 use pg_bulk_format::template::Misfit;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::attempt::complaint;
 use super::column::Column;
 use super::encoding::{EncodingErrors, mend_in_server_encoding};
 use super::row::{Queued, RowArrays, Rows, What};
 use super::server_text::from_server;
-use super::unguarded::Opaque;
-use crate::error::{Error, OrRaise};
+use super::unguarded::{Opaque, guarded};
+use crate::error::Error;
 
 impl Rows {
     /// Decode a row in which a column is refined or invalid bytes are replaced.
@@ -161,11 +161,10 @@ unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
 /// Raise the error for a text that does not have its column's format. Never returns.
 ///
 /// # Safety
-/// As [`refusal`].
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn refuse(column: *const Column, shown: *const c_char) -> pg_sys::Datum {
-    // SAFETY: this function's contract covers both arguments.
-    Err(unsafe { refusal(&*column, shown) }).or_raise()
+/// A plain frame; the arguments of [`refusal`].
+pub(super) unsafe fn refuse(column: *const Column, shown: *const c_char) -> pg_sys::Datum {
+    // SAFETY: the same frame and arguments.
+    unsafe { guarded(|| refusal(&*column, shown).raise()) }
 }
 
 struct Refused {

@@ -458,6 +458,16 @@ pub unsafe fn guard<T>(call: impl FnOnce() -> T) -> T {
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(call) }
 }
 
+/// Runs `body` as a guarded frame, from a plain frame. An error of the body is raised again here, with a jump past the
+/// caller.
+///
+/// # Safety
+/// The caller is a plain frame.
+pub unsafe fn guarded<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: only plain frames are above, which own nothing with a destructor.
+    unsafe { pg_sys::submodules::panic::pgrx_extern_c_guard(body) }
+}
+
 /// `ExecClearTuple` (tuptable.h).
 ///
 /// # Safety

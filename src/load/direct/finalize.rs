@@ -24,7 +24,6 @@ mod collected;
 mod insert;
 mod refer;
 
-use std::ffi::CStr;
 use std::time::Duration;
 
 use pg_bulk_format::tuple::Stamp;
@@ -53,7 +52,7 @@ use crate::load::options::IndexesOption;
 use crate::load::phase::{Phase, Phases, enter};
 use crate::load::report::IndexReport;
 use crate::pg::append::Traits;
-use crate::pg::server_text::from_server;
+use crate::pg::relation::Relation;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::tuple_sort::LEAST_MEMORY;
 use crate::pg::unguarded as c;
@@ -396,9 +395,9 @@ unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const WrittenT
 unsafe extern "C-unwind" fn excuse(finalization: *mut Finalization, table: *const WrittenTable) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
-        let relation = (*table).new.relation;
+        let relation = Relation::from_raw((*table).new.relation);
         if may_complain(relation) || may_refer(relation) {
-            let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+            let name = relation.name_text();
             let why = "are decoded for subscribers, where a duplicate key or an orphan would be an error";
             (*finalization).notes.push(format!("Changes of table \"{name}\" {why}."));
         }
@@ -430,7 +429,7 @@ unsafe extern "C-unwind" fn open(
         (**leader).held.check(written.index, written.start).or_raise();
         let relation = pg_sys::table_open(written.oid, NO_LOCK);
         if stamp.frozen {
-            freeze::set_visibility(relation, written.start);
+            freeze::set_visibility(Relation::from_raw(relation), written.start);
         }
         if (*(*executor.target).ri_RelationDesc).rd_id == written.oid {
             return executor.target;
@@ -486,8 +485,15 @@ unsafe extern "C-unwind" fn look(
         let certain = written.collectors.iter().filter(|collector| builds && collector.has_all());
         let certain: Vec<pg_sys::Oid> = certain.map(|collector| collector.index).collect();
         let survival = survives.then_some(Survival { keeps, keep, arbiter, certain: &certain });
-        let rebuild =
-            Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected.clone(), patience);
+        let rebuild = Rebuild::new(
+            Relation::from_raw(relation),
+            written.traits,
+            written.start,
+            written.rows,
+            *option,
+            collected.clone(),
+            patience,
+        );
         let held = written.collectors.iter().filter(|collector| collector.holds_index());
         let mut rebuild = rebuild.holding(held.map(|collector| collector.index).collect());
         find_behind(relinfo, &mut rebuild, written, *files, *workers).or_raise();
@@ -618,7 +624,7 @@ unsafe extern "C-unwind" fn close(finalization: *mut Finalization, table: *mut W
             let relation = table.new.relation;
             pg_sys::ExecDropSingleTupleTableSlot(table.slot);
             pg_sys::ExecDropSingleTupleTableSlot(table.other);
-            let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+            let name = Relation::from_raw(relation).name_text();
             table.rebuild.warn(&name, table.indexes.list.iter().map(|index| index.strategy));
             indexes.extend(table.indexes.reports());
             for note in table.rebuild.notes.drain(..) {

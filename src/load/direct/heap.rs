@@ -24,6 +24,7 @@ use crate::load::memory;
 use crate::pg::append::{Appended, Appender, Traits};
 use crate::pg::append_lock::AppendLock;
 use crate::pg::compat;
+use crate::pg::relation::Relation;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages, Watch};
 
@@ -85,10 +86,10 @@ pub enum Added {
 impl Heap {
     /// Makes a heap for an open relation. `stamp` is written to the tuples' headers. Guarded.
     pub fn new(relation: pg_sys::Relation, traits: Traits, stamp: Stamp) -> Result<Heap> {
-        // SAFETY: an open relation.
-        let (descriptor, start) = unsafe {
+        // SAFETY: guarded calls on an open relation, which the heap keeps open until after its last append.
+        let (descriptor, start, open) = unsafe {
             let start = pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
-            ((*relation).rd_att, start)
+            ((*relation).rd_att, start, Relation::from_raw(relation))
         };
         let attributes = attributes(descriptor);
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
@@ -99,7 +100,7 @@ impl Heap {
             layout,
             batch,
             early: usize::MAX,
-            appender: Appender::new(relation, traits, stamp.frozen)?,
+            appender: Appender::new(open, traits, stamp.frozen)?,
             xmin: stamp.xmin,
             command: stamp.cid,
             frozen: stamp.frozen,

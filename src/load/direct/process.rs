@@ -40,6 +40,7 @@ use crate::pg::chunks::Chunks;
 use crate::pg::compat;
 use crate::pg::file_figures::ByFile;
 use crate::pg::progress::Figures;
+use crate::pg::relation::Relation;
 use crate::pg::row::Rows;
 use crate::pg::row_violation::RowViolation;
 use crate::pg::server_text::from_server;
@@ -333,7 +334,7 @@ impl Process {
         // SAFETY: a guarded call; an open relation that is locked.
         let late = unsafe {
             (pg_sys::GetCurrentCommandId(false) > self.stamp.cid + 1)
-                .then(|| obstacle::of_late_leaf(relation))
+                .then(|| obstacle::of_late_leaf(Relation::from_raw(relation)))
                 .flatten()
         };
         if let Some(obstacle) = late {

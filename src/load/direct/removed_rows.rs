@@ -35,6 +35,7 @@ use crate::load::rejects::{Complaint, Reject};
 use crate::pg::holder;
 use crate::pg::number_sort::NumberSort;
 use crate::pg::original::gettext;
+use crate::pg::relation::Relation;
 use crate::pg::removal::{self, Removal, number_of, row_of};
 
 /// The server's error for a conflicting row (_bt_check_unique, nbtinsert.c; check_exclusion_or_unique_constraint,
@@ -126,7 +127,7 @@ pub unsafe extern "C-unwind" fn replace(
             };
             old = first;
         } else {
-            if !holder::delete(relation, &raw const other) {
+            if !holder::delete(Relation::from_raw(relation), &other).or_raise() {
                 return false;
             }
             leader.replaced += 1;
@@ -189,7 +190,7 @@ impl Leader {
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, conflicts.memory, keep == Keep::New)?;
         // SAFETY: `remove_conflicts`'s contract covers the relation.
-        let mut removal = unsafe { Removal::new(relation, self.builders) };
+        let mut removal = unsafe { Removal::new(Relation::from_raw(relation), self.builders) };
         let reasons: Vec<_> = (0..indexes.list.len()).map(|index| reason_for(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
@@ -212,7 +213,7 @@ impl Leader {
                 let (reason, complaint) = reason_at(&reasons, index);
                 if reason == RemovalReason::Duplicate && holder != 0 {
                     // SAFETY: the holder is a row of the open relation.
-                    unsafe { holder::check_visible(relation, &row_of(holder)) };
+                    unsafe { holder::check_visible(Relation::from_raw(relation), &row_of(holder))? };
                 }
                 let (position, behind) = if keep == Keep::New { (!position, !behind) } else { (position, behind) };
                 // SAFETY: the row is the load's.
@@ -363,7 +364,7 @@ impl Leader {
         reason: RemovalReason,
     ) -> Result<()> {
         // SAFETY: the row is the load's, in an open relation.
-        unsafe { removal::delete(relation, number_of(&row))? };
+        unsafe { removal::delete(Relation::from_raw(relation), number_of(&row))? };
         self.counts.loaded -= 1;
         self.count_removed(reason)
     }

@@ -15,6 +15,7 @@ use crate::load::source::{FurtherFile, Mapping};
 use crate::load::target::{Target, TargetKind};
 use crate::load::{Load, Writer, direct, load_context, memory_context, source, summary, write};
 use crate::pg::copy_question;
+use crate::pg::relation::Relation;
 
 /// The result of the load.
 #[derive(Debug, Clone, Copy, Default)]
@@ -168,7 +169,8 @@ unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
         guc::direct_insert() == DirectInsert::Exclusive
             && load.target.kind == TargetKind::Plain
             && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
-            && direct::renew(load.target.relation, 1 + i32::from(load.statement.is_some())).or_raise()
+            && direct::renew(Relation::from_raw(load.target.relation), 1 + i32::from(load.statement.is_some()))
+                .or_raise()
     }
 }
 

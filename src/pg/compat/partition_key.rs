@@ -3,6 +3,7 @@
 use pgrx::pg_sys;
 
 use super::version::MAJOR;
+use crate::pg::relation::Relation;
 use crate::pg::unguarded;
 
 /// The first fields of PartitionKeyData (partcache.h), which has no binding. In all versions the strategy (one byte or
@@ -19,43 +20,32 @@ struct PartitionKeyHead {
     value_types: *mut pg_sys::Oid,
 }
 
-/// Returns the expressions of a partitioned table's key.
-///
-/// # Safety
-/// An open partitioned table; a guarded frame.
-pub unsafe fn partition_expressions(relation: pg_sys::Relation) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers the relation; a partitioned table has a key.
+/// Returns a relation's key, and the number of its columns; None if the relation is not partitioned. Guarded.
+fn key_of<'a>(relation: Relation<'a>) -> Option<(&'a PartitionKeyHead, usize)> {
+    // SAFETY: the relation is open, and so is its key; the closure owns nothing. The number of columns follows the
+    // strategy, which has one byte in 15 and four from 16 on.
     unsafe {
-        let key = unguarded::guard(|| unguarded::RelationGetPartitionKey(relation));
-        (*key.cast::<PartitionKeyHead>()).expressions
+        let key = unguarded::guard(|| unguarded::RelationGetPartitionKey(relation.as_ptr()));
+        let head = key.cast::<PartitionKeyHead>().as_ref()?;
+        let count = *key.cast::<i16>().add(if MAJOR >= 16 { 2 } else { 1 });
+        Some((head, usize::try_from(count).unwrap_or(0)))
     }
 }
 
-/// Whether all functions that compare or hash a partitioned table's key pass the test.
-///
-/// # Safety
-/// An open partitioned table; a guarded frame.
-pub unsafe fn partition_functions(relation: pg_sys::Relation, mut test: impl FnMut(pg_sys::Oid) -> bool) -> bool {
-    // SAFETY: this function's contract covers the relation; a partitioned table has a key with one function per column.
-    // The number of columns follows the strategy, which has one byte in 15 and four from 16 on.
-    unsafe {
-        let key = unguarded::guard(|| unguarded::RelationGetPartitionKey(relation));
-        let count = *key.cast::<i16>().add(if MAJOR >= 16 { 2 } else { 1 });
-        let functions = (*key.cast::<PartitionKeyHead>()).functions;
-        (0..usize::try_from(count).unwrap_or(0)).all(|i| test((*functions.add(i)).fn_oid))
-    }
+/// Returns the expressions of a partitioned table's key. Guarded.
+pub fn partition_expressions(relation: Relation<'_>) -> *mut pg_sys::List {
+    key_of(relation).map_or(std::ptr::null_mut(), |(key, _)| key.expressions)
 }
 
-/// Returns the types of the columns of a partitioned table's key.
-///
-/// # Safety
-/// An open partitioned table; a guarded frame.
-pub unsafe fn partition_types(relation: pg_sys::Relation) -> Vec<pg_sys::Oid> {
-    // SAFETY: as in `partition_functions`; the key has one type per column.
-    unsafe {
-        let key = unguarded::guard(|| unguarded::RelationGetPartitionKey(relation));
-        let count = *key.cast::<i16>().add(if MAJOR >= 16 { 2 } else { 1 });
-        let types = (*key.cast::<PartitionKeyHead>()).value_types;
-        (0..usize::try_from(count).unwrap_or(0)).map(|i| *types.add(i)).collect()
-    }
+/// Whether all functions that compare or hash a partitioned table's key pass the test. Guarded.
+pub fn partition_functions(relation: Relation<'_>, mut test: impl FnMut(pg_sys::Oid) -> bool) -> bool {
+    // SAFETY: a key has one function per column.
+    key_of(relation).is_none_or(|(key, count)| (0..count).all(|i| test(unsafe { (*key.functions.add(i)).fn_oid })))
+}
+
+/// Returns the types of the columns of a partitioned table's key. Guarded.
+pub fn partition_types(relation: Relation<'_>) -> Vec<pg_sys::Oid> {
+    // SAFETY: a key has one type per column.
+    key_of(relation)
+        .map_or_else(Vec::new, |(key, count)| (0..count).map(|i| unsafe { *key.value_types.add(i) }).collect())
 }

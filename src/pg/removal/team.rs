@@ -29,6 +29,7 @@ use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
 use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::usage::{self, Cpu, WorkerUsage};
 
 /// Keys of the shared memory.
@@ -73,7 +74,7 @@ pub fn worth(rows: &[u64], workers: usize) -> usize {
 /// # Safety
 /// As for [`Windows::new`], with the same relation; outside of parallel mode.
 pub unsafe fn mark(
-    relation: pg_sys::Relation,
+    relation: Relation<'_>,
     needs_wal: bool,
     windows: &mut Windows,
     rows: &mut [u64],
@@ -81,12 +82,10 @@ pub unsafe fn mark(
 ) -> Result<Cpu> {
     windows.deleter = windows.deleter.in_parallel();
     let bounds = bounds(rows, PARTS * (workers + 1));
-    // SAFETY: this function's contract covers the relation.
-    let (oid, file) = unsafe { ((*relation).rd_id, compat::locator(relation)) };
     let task = RemovalTask {
         build: build_id(),
-        relation: oid,
-        file,
+        relation: relation.oid(),
+        file: compat::locator(relation),
         needs_wal,
         deleter: windows.deleter,
         parts: bounds.len().saturating_sub(1),
@@ -183,7 +182,7 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
         check_build((*task).build).or_raise();
         let task = &*task;
         let lock = pg_sys::AccessShareLock.cast_signed();
-        let relation = pg_sys::table_open(task.relation, lock);
+        let relation = Relation::from_raw(pg_sys::table_open(task.relation, lock));
         if !compat::is_same_file(compat::locator(relation), task.file) {
             let message = "a worker of the load has another file of the table than its leader";
             Err::<(), _>(Error::new(Code::ERRCODE_INTERNAL_ERROR, message)).or_raise();
@@ -193,7 +192,7 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
         let (bounds, rows) = (lookup(toc, KEY_BOUNDS).cast::<usize>(), lookup(toc, KEY_ROWS).cast::<u64>());
         mark_parts(task, bounds, rows, &mut windows).or_raise();
         drop(windows);
-        pg_sys::table_close(relation, lock);
+        pg_sys::table_close(relation.as_ptr(), lock);
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
         usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(number));
     }

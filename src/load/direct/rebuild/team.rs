@@ -42,6 +42,7 @@ use crate::pg::original::Original;
 use crate::pg::owner::as_owner;
 use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::{point, point_plain};
+use crate::pg::relation::Relation;
 use crate::pg::unguarded::{self as c, Opaque, guard};
 use crate::pg::usage::{self, Cpu, WorkerUsage};
 
@@ -180,7 +181,7 @@ unsafe extern "C-unwind" fn all(this: Opaque) {
             return;
         }
         point_plain!("team.launched");
-        as_owner((*team).work.heap, build_parts, (&raw mut (*team).work).cast());
+        as_owner(Relation::from_raw((*team).work.heap), build_parts, (&raw mut (*team).work).cast());
         point_plain!("team.waits");
         if let Some(parallel) = &(*team).parallel {
             parallel.wait_plainly();
@@ -440,7 +441,7 @@ impl Together {
                 // As in index_update_stats (index.c): an index with a new, empty file needs no update.
                 if entries > 0.0 {
                     let pages = pg_sys::RelationGetNumberOfBlocksInFork(index, MAIN);
-                    compat::set_index_statistics(index, pages, entries);
+                    compat::set_index_statistics(Relation::from_raw(index), pages, entries);
                 } else {
                     pg_sys::CacheInvalidateRelcache(index);
                 }
@@ -448,7 +449,7 @@ impl Together {
             }
             if rows > 0.0 || (*(*relation).rd_rel).reltuples >= 0.0 {
                 let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN);
-                compat::set_table_statistics(relation, blocks, rows);
+                compat::set_table_statistics(Relation::from_raw(relation), blocks, rows);
             }
             pg_sys::CommandCounterIncrement();
             point!("team.done");
@@ -489,7 +490,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_team_worker(_: *mut pg_sys::dsm_segment,
     unsafe {
         let mut work = std::mem::MaybeUninit::<Work>::uninit();
         join(toc, work.as_mut_ptr());
-        as_owner((*work.as_ptr()).heap, build_parts, work.as_mut_ptr().cast());
+        as_owner(Relation::from_raw((*work.as_ptr()).heap), build_parts, work.as_mut_ptr().cast());
         part(toc, work.as_ptr());
     }
 }

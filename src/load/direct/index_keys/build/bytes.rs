@@ -21,6 +21,7 @@ use crate::load::direct::index_keys::runs::{RecordReader, Runs};
 use crate::load::direct::index_keys::sources::Sources;
 use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
+use crate::pg::relation::Relation;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::violation;
 
@@ -115,7 +116,9 @@ unsafe fn write_pages(
         (form.indisunique, form.indnullsnotdistinct, options(index))
     };
     let mut builder = Builder::new(shape, options);
-    let mut file = IndexFile::new(index)?;
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::new(open)?;
     let mut unique_keys = Unique::new(shape, nulls_equal);
     let mut clashes = Clashes::new(relation, index, sources);
     let mut duplicate = |key: &[u8], rows: &mut Vec<Tid>, row: Tid| -> Result<()> {

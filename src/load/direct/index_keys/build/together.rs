@@ -43,6 +43,7 @@ use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
 use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::usage::{self, WorkerUsage};
 
@@ -133,12 +134,12 @@ pub unsafe fn build<W: Word>(
     // SAFETY: this function's contract covers both arguments; guarded calls.
     let (task, traits) = unsafe {
         let form = &*(*index).rd_index;
-        let traits = Traits::of(index);
+        let traits = Traits::of(Relation::from_raw(index));
         let task = BuildTask {
             build: build_id(),
             relation: (*relation).rd_id,
             index: oid,
-            file: compat::locator(index),
+            file: compat::locator(Relation::from_raw(index)),
             traits,
             old,
             // Only the leader knows the rows in `elsewhere`.
@@ -161,7 +162,9 @@ pub unsafe fn build<W: Word>(
     let task = unsafe { &*task };
     let launched = parallel.launched();
     point!("index.together");
-    let mut file = IndexFile::part(index, traits)?;
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::part(open, traits)?;
     // SAFETY: as above.
     let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
     let work = Ranges {
@@ -353,7 +356,7 @@ unsafe fn build_ranges<W: Word>(
     bounds: &[Bound],
 ) -> Result<()> {
     // SAFETY: this function's contract covers the index.
-    if !compat::is_same_file(unsafe { compat::locator(index) }, task.file) {
+    if !compat::is_same_file(unsafe { compat::locator(Relation::from_raw(index)) }, task.file) {
         return Err(damaged());
     }
     let files = SharedFiles::attach(task.keys)?;
@@ -362,7 +365,9 @@ unsafe fn build_ranges<W: Word>(
         let name = file_name(task.index, source);
         runs.push(Runs::open(&files, &name, size_of::<Entry<W>>())?.ok_or_else(damaged)?);
     }
-    let mut file = IndexFile::part(index, task.traits)?;
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::part(open, task.traits)?;
     // SAFETY: the counter is in shared memory that stays until this process is done.
     let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
     let work = Ranges::<W> {
