@@ -42,7 +42,6 @@ mod feed;
 mod files;
 pub mod filter;
 mod finish;
-pub mod given;
 mod hint;
 pub mod history;
 pub mod insert_select;
@@ -257,7 +256,7 @@ pub unsafe fn perform(load: *mut Load) {
 unsafe extern "C-unwind" fn read_rows(load: Opaque) {
     // SAFETY: this function's contract covers the load.
     unsafe {
-        if (*load.cast::<Load>()).options.match_by_name {
+        if (*load.cast::<Load>()).options.copy.by_name() {
             read_header(load.cast());
         }
         query::start(load.cast());
@@ -291,9 +290,7 @@ unsafe extern "C-unwind" fn check_limits(load: *const Load) {
     // SAFETY: this function's contract covers the argument.
     let Load { options, counts, .. } = unsafe { &*load };
     let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
-    if let Some(percent) = options.copy.reject_percent {
-        soft::check_share(options.copy.on_error, percent, counts.rejected, records).or_raise();
-    }
+    soft::check_share(options.copy.on_error, options.copy.reject_limit, counts.rejected, records).or_raise();
     options.duplicates.check_limit(counts.duplicate, records).or_raise();
 }
 

@@ -14,7 +14,6 @@
 //! makes the same columns.
 
 mod analysis;
-mod body;
 mod scan;
 mod signature;
 
@@ -102,7 +101,7 @@ pub fn descriptor(function: pg_sys::Oid, relation: pg_sys::Relation) -> Result<p
 pub fn mapping(relation: pg_sys::Relation, options: &LoadOptions, function: pg_sys::Oid) -> Result<Mapping> {
     // SAFETY: an open relation.
     let signature = Signature::of(function, unsafe { own_type(relation) })?;
-    let names = match &options.columns {
+    let names = match &options.columns.names {
         None => signature.names,
         Some(columns) => {
             signature.check_fields(columns, function)?;

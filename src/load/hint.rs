@@ -81,7 +81,7 @@ unsafe extern "C-unwind" fn find(task: Opaque) {
         } else {
             is_about_first_record(load, &*error).and_then(|location| {
                 let copy = &load.options.copy;
-                let fields = (!load.options.match_by_name).then_some(load.mapping.fields.len());
+                let fields = (!load.options.copy.by_name()).then_some(load.mapping.fields.len());
                 let message = string((*error).message);
                 let sniffed = sniff_start(&location, copy).ok()?;
                 format_hint(&sniffed, copy, fields, shows_quote(message))
@@ -145,7 +145,7 @@ unsafe fn writer_hint(load: &Load, error: &pg_sys::ErrorData) -> Option<String> 
 /// An error that was caught.
 unsafe fn is_about_first_record(load: &Load, error: &pg_sys::ErrorData) -> Option<Location> {
     let copy = &load.options.copy;
-    if copy.shape != RecordShape::Delimited || !copy.dialect.is_copys() {
+    if copy.shape() != RecordShape::Delimited || !copy.dialect.is_copys() {
         return None;
     }
     let location = &load.options.location;

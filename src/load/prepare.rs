@@ -11,7 +11,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::duplicate::Keep;
 use super::files::Files;
-use super::options::{IndexesOption, LockOption, WriterOption};
+use super::options::{IndexesOption, LockOption, Once, WriterOption};
 use super::phase::Phase;
 use super::rejects::Spool;
 use super::rejects::spool::About;
@@ -22,7 +22,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Progress, SourceKind};
 use crate::pg::relation::Relation;
 use crate::pg::server_text::to_server;
-use crate::pg::soft::OnError;
+use crate::pg::soft::{Limit, OnError};
 use crate::pg::source::Location;
 use crate::pg::unguarded::nextval_internal;
 
@@ -78,7 +78,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     if load.id == 0 && !load.is_dry {
         load.id = next_id(load.schema).or_raise();
     }
-    if load.options.once && once::skip_loaded(load).or_raise() {
+    if load.options.once != Once::No && once::skip_loaded(load).or_raise() {
         load.analyze_statement = None;
         load.writer = Writer::None;
         return;
@@ -100,7 +100,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
             target: load.target.name.clone(),
             path: load.path.clone(),
             schema: load.schema,
-            may_exceed_share: load.options.copy.reject_percent.is_some(),
+            may_exceed_share: matches!(load.options.copy.reject_limit, Some(Limit::Percent(_))),
         };
         load.spool = Spool::open(about, load.attempt.is_some());
     }
@@ -117,7 +117,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     }
     if load.writer == Writer::Direct && !load.is_dry {
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
-        let others_go_on = load.options.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
+        let others_go_on = load.options.table.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
         if load.target.kind == target::TargetKind::Plain && !others_go_on {
             // The relation is open, once.
             direct::renew(target, 1).or_raise();
@@ -179,13 +179,13 @@ fn choose_writer(load: &mut Load) -> Result<Writer> {
         return unsupported(message, obstacles.first());
     }
     if load.options.writer != WriterOption::Buffered && obstacles.is_empty() {
-        if load.options.freeze {
+        if load.options.table.freeze {
             // SAFETY: the target is open.
             direct::check_freeze(unsafe { Relation::from_raw(load.target.relation) })?;
         }
         return Ok(Writer::Direct);
     }
-    if load.options.freeze {
+    if load.options.table.freeze {
         return unsupported("cannot freeze rows with the buffered writer".into(), obstacles.first());
     }
     if load.options.duplicates.keep == Keep::New {

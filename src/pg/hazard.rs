@@ -58,8 +58,8 @@ impl Hazards {
         // SAFETY: guarded catalog lookups.
         let is_domain = unsafe { pg_sys::get_typtype(column.type_oid) }.cast_unsigned() == pg_sys::TYPTYPE_DOMAIN;
         // SAFETY: as above.
-        let function_is_safe = is_domain || unsafe { pg_sys::func_parallel(column.input.fn_oid) } == SAFE;
-        function_is_safe && self.type_is_safe(column.type_oid, column.is_received)
+        let function_is_safe = is_domain || unsafe { pg_sys::func_parallel(column.input.function.fn_oid) } == SAFE;
+        function_is_safe && self.type_is_safe(column.type_oid, column.input.is_receive)
     }
 
     /// Whether workers may convert the values of all columns of a relation's file. `receives`: with receive functions

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
 use pg_bulk_format::tuple::{
-    Attribute, ColumnForm, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD, Unfit,
+    ColumnForm, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD, Unfit,
 };
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -23,10 +23,10 @@ use crate::error::{Error, Result};
 use crate::load::memory;
 use crate::pg::append::{Appended, Appender, Traits};
 use crate::pg::append_lock::AppendLock;
-use crate::pg::compat;
 use crate::pg::relation::Relation;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages, Watch};
+use crate::pg::tuple_layout::attributes;
 
 /// Fewer pages than this are inserted through shared buffers.
 const SMALL: usize = 64;
@@ -516,25 +516,6 @@ unsafe fn collect(
 /// The block of a row.
 pub fn block_of(tid: &pg_sys::ItemPointerData) -> u32 {
     (u32::from(tid.ip_blkid.bi_hi) << 16) | u32::from(tid.ip_blkid.bi_lo)
-}
-
-/// The properties of attributes that a tuple's layout depends on.
-pub fn attributes(descriptor: pg_sys::TupleDesc) -> Vec<Attribute> {
-    // SAFETY: a valid descriptor.
-    let natts = unsafe { usize::try_from((*descriptor).natts).unwrap_or(0) };
-    let attribute = |i| {
-        // SAFETY: i < natts.
-        let form = unsafe { &*compat::attribute(descriptor, i) };
-        let align = match form.attalign.cast_unsigned() {
-            b'c' => 1,
-            b's' => 2,
-            b'i' => 4,
-            _ => 8,
-        };
-        let packable = form.attstorage.cast_unsigned() != b'p';
-        Attribute { len: form.attlen, align, by_value: form.attbyval, packable }
-    };
-    (0..natts).map(attribute).collect()
 }
 
 /// Free bytes to leave on each page: RelationGetTargetPageFreeSpace (rel.h) with a heap's default fillfactor.

@@ -25,7 +25,6 @@ mod byte_keys;
 mod clash;
 mod collector;
 mod end;
-mod growth;
 mod leaves;
 mod runs;
 mod sources;
@@ -41,11 +40,10 @@ use pgrx::pg_sys;
 pub use self::build::{WORTH_WORKERS, build, set_new_file, tid_of};
 pub use self::clash::Clash;
 pub use self::collector::Collector;
-pub use self::growth::{border, leaves_of, next_tuple, take_growth};
 pub use self::leaves::can_read;
 pub use self::sources::{Help, Sources};
+pub use self::stream::growth::{border, leaves_of, next_tuple, take_growth};
 pub use self::stream::{KeyStream, Room, next_tuples};
-use super::heap::attributes;
 use crate::pg::compat;
 use crate::pg::context::Elsewhere;
 use crate::pg::hazard::Hazards;
@@ -54,6 +52,7 @@ use crate::pg::owner::may_run;
 use crate::pg::relation::Relation;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
+use crate::pg::tuple_layout::attributes;
 
 /// Most indexes of a load whose keys are collected; with many partitions each would get too little memory.
 const MOST: usize = 64;

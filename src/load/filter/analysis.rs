@@ -8,11 +8,13 @@
 //! Either way each column is assigned as INSERT assigns it. Analysis runs in a plain frame, since it parses the body
 //! and folds constants.
 
+mod body;
+
 use std::ffi::CStr;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::body::{self, Body};
+use self::body::Body;
 use super::signature::{Signature, arguments, own_type};
 use super::{check, display_name, no_filter, resolve};
 use crate::error::{Error, OrRaise, Result};
@@ -26,11 +28,11 @@ use crate::pg::unguarded as c;
 
 /// A column of the function's row, and its target.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct MappedColumn {
+struct MappedColumn {
     /// Position in the row, from 0.
     from: usize,
     /// The type that the function declares.
-    pub(super) type_oid: pg_sys::Oid,
+    type_oid: pg_sys::Oid,
     typmod: i32,
     collation: pg_sys::Oid,
     /// The target's attribute.
@@ -38,23 +40,23 @@ pub(super) struct MappedColumn {
 }
 
 /// The state of a filter's analysis.
-pub(super) struct FilterAnalysis {
+struct FilterAnalysis {
     relation: pg_sys::Relation,
     /// The arguments.
-    pub(super) descriptor: pg_sys::TupleDesc,
-    pub(super) call: *mut pg_sys::FuncExpr,
+    descriptor: pg_sys::TupleDesc,
+    call: *mut pg_sys::FuncExpr,
     /// The result type; the base type if it is a domain.
-    pub(super) result_type: pg_sys::Oid,
+    result_type: pg_sys::Oid,
     /// The number of its columns, and those that are not dropped.
-    pub(super) width: usize,
-    pub(super) live: Vec<usize>,
-    pub(super) places: Vec<MappedColumn>,
+    width: usize,
+    live: Vec<usize>,
+    places: Vec<MappedColumn>,
     /// The body, if it can be inlined.
-    pub(super) body: Option<Body>,
+    body: Option<Body>,
     /// The columns' expressions, if it was inlined; else the row.
-    pub(super) columns: Vec<*mut pg_sys::Node>,
-    pub(super) row: *mut pg_sys::Node,
-    pub(super) quals: *mut pg_sys::List,
+    columns: Vec<*mut pg_sys::Node>,
+    row: *mut pg_sys::Node,
+    quals: *mut pg_sys::List,
     targets: *mut pg_sys::List,
 }
 

@@ -3,12 +3,14 @@
 //! The guarded steps keep their results in a [`QueryAnalysis`]; between them, a plain frame calls the parser's own
 //! functions. The columns are coerced first; then a query of all the target's attributes is put over them ([`over`]).
 
+mod over;
+
 use std::ffi::{CString, c_char};
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::over::{over, over_nothing, over_rows};
+use self::over::{over, over_nothing, over_rows};
 use super::{Query, function};
 use crate::error::{Error, OrRaise};
 use crate::load::assignment::{assign, complain_at};
@@ -19,17 +21,17 @@ use crate::pg::unguarded::{self as c, Opaque};
 
 /// The state of a query's analysis.
 #[derive(Debug)]
-pub(super) struct QueryAnalysis {
-    pub(super) relation: pg_sys::Relation,
+struct QueryAnalysis {
+    relation: pg_sys::Relation,
     text: CString,
     /// Attributes that the query may have columns for. `is_list`: it must have one for each.
-    pub(super) attributes: Vec<i16>,
+    attributes: Vec<i16>,
     names: Vec<CString>,
     is_list: bool,
     /// The columns of the query, before and after coercion.
-    pub(super) columns: Vec<*mut pg_sys::Node>,
+    columns: Vec<*mut pg_sys::Node>,
     /// The coerced rows of VALUES, as lists.
-    pub(super) rows: *mut pg_sys::List,
+    rows: *mut pg_sys::List,
     call: Option<UserCall>,
 }
 
@@ -106,7 +108,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut QueryAnalysis {
         text,
         attributes: mapping.fields.into_iter().flatten().collect(),
         names: mapping.names,
-        is_list: load.options.columns.is_some(),
+        is_list: load.options.columns.names.is_some(),
         columns: Vec::new(),
         rows: std::ptr::null_mut(),
         call: None,
@@ -339,7 +341,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut QueryAnalysis, p
             PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::find_all_inheritors(target, no_lock, std::ptr::null_mut())));
         let read: Vec<pg_sys::Oid> = PgList::<pg_sys::Oid>::from_pg((*plan).relationOids).iter_oid().collect();
         // Attributes without a column get their defaults.
-        load.options.columns = Some(names.iter().take(columns.len()).cloned().collect());
+        load.options.columns.names = Some(names.iter().take(columns.len()).cloned().collect());
         let sets = attributes.iter().take(columns.len()).filter_map(|attnum| usize::try_from(attnum - 1).ok());
         load.query = Some(Query {
             text: text.clone(),

@@ -67,7 +67,7 @@ impl Leader {
             }
             (xmin.into_inner(), command)
         };
-        let stamp = Stamp { xmin, cid: command, frozen: options.freeze };
+        let stamp = Stamp { xmin, cid: command, frozen: options.table.freeze };
         // SAFETY: the target is open and locked.
         let target = unsafe { Relation::from_raw(relation) };
         let relations = leaves::lock_leaves(target);
@@ -165,15 +165,15 @@ impl Leader {
             // SAFETY: an open relation.
             relation: unsafe { (*relation).rd_id },
             command,
-            frozen: options.freeze,
+            frozen: options.table.freeze,
             is_dry: load.is_dry,
             traces: traces != Traces::Nothing,
             path: load.path.clone(),
             files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
             // SAFETY: a jsonb.
             options: unsafe { load.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
-            foreign: options.foreign,
-            is_copy: options.is_copy,
+            foreign: options.foreign(),
+            is_copy: options.is_copy(),
             encoding: rows.stream().encoding(),
             fields: fields(mapping),
             function: mapping.function,
@@ -199,7 +199,7 @@ impl Leader {
         // SAFETY: the nodes are of the INSERT's plan, with the foreign table's columns, or of expressions over this
         // input row.
         let projection = load.projection.map(|nodes| unsafe {
-            if let Some(foreign) = options.foreign {
+            if let Some(foreign) = options.foreign() {
                 return Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor);
             }
             let inputs = source::input_descriptor(relation, mapping);
@@ -216,7 +216,7 @@ impl Leader {
             number: 0,
             executor,
             defaults,
-            tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },
+            tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
             rejects: Rejects::new(copy, load.spool),
             is_dry: load.is_dry,
             skip: copy.skip,
