@@ -458,14 +458,14 @@ pub unsafe fn guard<T>(call: impl FnOnce() -> T) -> T {
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(call) }
 }
 
-/// Runs `body` as a guarded frame, from a plain frame. An error of the body is raised again here, with a jump past the
-/// caller.
+/// Runs a step of a plain frame in a guarded one, in which Rust code may fail and own values.
 ///
 /// # Safety
-/// The caller is a plain frame.
-pub unsafe fn guarded<T>(body: impl FnOnce() -> T) -> T {
-    // SAFETY: only plain frames are above, which own nothing with a destructor.
-    unsafe { pg_sys::submodules::panic::pgrx_extern_c_guard(body) }
+/// The caller's frame is plain.
+#[inline]
+pub unsafe fn guarded<T: Copy>(step: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's frame and this one own nothing that has a destructor.
+    unsafe { pg_sys::panic::pgrx_extern_c_guard(step) }
 }
 
 /// `ExecClearTuple` (tuptable.h).
