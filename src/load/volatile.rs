@@ -248,7 +248,8 @@ pub fn of_computed(relation: Relation<'_>, found: &mut Vec<String>) {
     }
     for index in relation.indexes() {
         // None if the index is gone since the list was made (DROP INDEX CONCURRENTLY).
-        let Some(index) = OpenRelation::find_briefly(index, pg_sys::AccessShareLock) else { continue };
+        let Some(index) = OpenRelation::find(index, pg_sys::AccessShareLock) else { continue };
+        let index = index.releasing(pg_sys::AccessShareLock);
         if let Some(call) = call_in_index(index.get()) {
             found.push(format!("The index \"{}\" {call}.", index.get().name_text()));
         }

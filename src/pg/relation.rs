@@ -206,22 +206,13 @@ impl OpenRelation {
         let relation = unsafe { pg_sys::try_relation_open(oid, lock.cast_signed()) };
         // SAFETY: as above.
         (!relation.is_null())
-            .then(|| unsafe { Relation::from_raw(relation) })
-            .map(|relation| OpenRelation { relation, released: NO_LOCK })
+            .then(|| OpenRelation { relation: unsafe { Relation::from_raw(relation) }, released: NO_LOCK })
     }
 
-    /// Opens a relation, and releases the lock with it. Guarded.
-    pub fn briefly(oid: pg_sys::Oid, lock: u32) -> OpenRelation {
-        let mut opened = OpenRelation::open(oid, lock);
-        opened.released = lock.cast_signed();
-        opened
-    }
-
-    /// Opens a relation, and releases the lock with it. None if the relation does not exist. Guarded.
-    pub fn find_briefly(oid: pg_sys::Oid, lock: u32) -> Option<OpenRelation> {
-        let mut opened = OpenRelation::find(oid, lock)?;
-        opened.released = lock.cast_signed();
-        Some(opened)
+    /// Releases this lock with the relation.
+    pub const fn releasing(mut self, lock: u32) -> OpenRelation {
+        self.released = lock.cast_signed();
+        self
     }
 
     /// Leaves the relation open.
