@@ -69,10 +69,6 @@ impl<'a> Relation<'a> {
         self.kind() == pg_sys::RELKIND_PARTITIONED_TABLE
     }
 
-    pub const fn is_partition(self) -> bool {
-        self.form().relispartition
-    }
-
     /// One of RELPERSISTENCE_PERMANENT, …
     pub const fn persistence(self) -> u8 {
         self.form().relpersistence.cast_unsigned()
@@ -134,9 +130,6 @@ impl<'a> Relation<'a> {
 
     /// Returns the partition constraint; null if the relation is no partition, or if there is none. Guarded.
     pub fn partition_bound(self) -> *mut pg_sys::Node {
-        if !self.is_partition() {
-            return std::ptr::null_mut();
-        }
         // SAFETY: the relation is open, and the closure owns nothing.
         unsafe { c::guard(|| c::RelationGetPartitionQual(self.as_ptr())) }.cast()
     }
@@ -210,7 +203,7 @@ impl OpenRelation {
     }
 
     /// Releases this lock with the relation.
-    pub const fn releasing(mut self, lock: u32) -> OpenRelation {
+    pub fn releasing(mut self, lock: u32) -> OpenRelation {
         self.released = lock.cast_signed();
         self
     }
