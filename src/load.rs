@@ -26,7 +26,6 @@
 //! A writer receives a prepared load: the relation is open and locked, the caller may insert, the file is open at its
 //! first record, and `mapping` says which column each field is for. The writer sets `counts`.
 
-mod assignment;
 mod begin;
 mod buffered;
 mod call;
@@ -40,7 +39,7 @@ mod engine;
 mod expression;
 mod feed;
 mod files;
-pub mod filter;
+mod filter_option;
 mod finish;
 mod hint;
 pub mod history;
@@ -64,8 +63,6 @@ pub mod source;
 mod summary;
 pub mod target;
 mod trigger_condition;
-mod volatile;
-mod where_clause;
 pub mod wrapper;
 
 use std::ffi::CString;
@@ -85,9 +82,8 @@ use self::prepare::{prepare, read_header, reopen};
 use self::query::Query;
 use self::rejects::Spool;
 use self::report::Counts;
-use self::source::{FurtherFile, Mapping};
+use self::source::FurtherFile;
 use self::target::Target;
-use self::where_clause::WhereClause;
 use crate::error::OrRaise;
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
@@ -96,6 +92,9 @@ use crate::pg::soft;
 use crate::pg::statement::{self, About, Checked};
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::usage::Usage;
+use crate::program::Nodes;
+use crate::program::mapping::Mapping;
+use crate::program::where_clause::{self, WhereClause};
 
 /// A load.
 #[derive(Debug)]
@@ -113,7 +112,7 @@ pub struct Load {
     /// The query that makes the rows, if there is no file.
     pub query: Option<Query>,
     /// The expressions that an INSERT computes from the file's rows, unless it stores them unchanged.
-    pub projection: Option<direct::Nodes>,
+    pub projection: Option<Nodes>,
     /// The plan that the rows go through, if an INSERT joins them with other tables.
     pub joined: Option<direct::Joined>,
     /// The files that an INSERT reads after this one, and their names.
@@ -215,7 +214,7 @@ pub unsafe fn perform(load: *mut Load) {
             (*load).where_clause = where_clause::analyze((*load).target.relation, text.as_ptr());
         }
         expression::analyze(load);
-        filter::analyze(load);
+        filter_option::analyze(load);
         query::analyze(load);
         prepare(load);
         if (*load).writer == Writer::None {

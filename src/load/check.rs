@@ -7,20 +7,16 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::call::begin_call;
 use super::prepare::{prepare, read_header, reopen};
-use super::{Load, Purpose, direct, expression, filter, load_context, where_clause};
+use super::{Load, Purpose, direct, expression, filter_option, load_context};
 use crate::error::OrRaise;
 use crate::load::rejects::table::{text, values};
+use crate::pg::function::version_1;
+use crate::program::where_clause;
 
 /// Columns of the result whose values are pointers.
 const BY_REFERENCE: [usize; 8] = [2, 3, 4, 5, 6, 7, 8, 10];
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_check() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_check);
 
 /// `bulk_check(path, target, options, allow)`.
 ///
@@ -39,7 +35,7 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
             (*load).where_clause = where_clause::analyze((*load).target.relation, text.as_ptr());
         }
         expression::analyze(load);
-        filter::analyze(load);
+        filter_option::analyze(load);
         prepare(load);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,

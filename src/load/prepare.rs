@@ -15,15 +15,14 @@ use super::options::{IndexesOption, LockOption, WriterOption};
 use super::phase::Phase;
 use super::rejects::Spool;
 use super::rejects::spool::About;
-use super::{
-    Load, Writer, direct, engine, expression, filter, obstacle, once, planned_insert, source, target, volatile,
-};
+use super::{Load, Writer, direct, engine, expression, obstacle, once, planned_insert, source, target};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Progress, SourceKind};
 use crate::pg::server_text::to_server;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
 use crate::pg::unguarded::nextval_internal;
+use crate::program::{filter, volatile};
 
 /// Opens the relation again.
 ///

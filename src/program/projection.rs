@@ -12,15 +12,12 @@ use pg_bulk_format::tuple::ColumnForm;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::call::Call;
-use super::executor::Executor;
-use super::failure;
-use super::nodes::{Nodes, columns_of};
-use super::process::Process;
-use crate::error::OrRaise;
+use super::{Nodes, columns_of};
 use crate::pg::attempt::in_subtransaction;
 use crate::pg::column::Column;
 use crate::pg::expression;
-use crate::pg::row::{RowArrays, Rows};
+use crate::pg::failure;
+use crate::pg::row::RowArrays;
 use crate::pg::soft::OnError;
 use crate::pg::unguarded::{self, Opaque};
 
@@ -70,7 +67,7 @@ fn early(by_quals: &[i16], no_quals: bool, on_error: OnError) -> Option<Vec<usiz
 pub struct Projection {
     /// A row of the foreign table.
     pub slot: *mut pg_sys::TupleTableSlot,
-    quals: *mut pg_sys::ExprState,
+    pub quals: *mut pg_sys::ExprState,
     parts: Vec<AttributeSource>,
     /// The function that makes the row from the file's row, if there is one.
     call: Option<Call>,
@@ -79,7 +76,7 @@ pub struct Projection {
     survives: bool,
     /// Columns to convert before and after the conditions: their indexes in the file.
     pub first: Vec<usize>,
-    rest: Vec<usize>,
+    pub rest: Vec<usize>,
     /// Attributes in the conditions; None if all columns are converted before.
     early: Option<Vec<usize>>,
     /// The rest of the current row is still to be converted.
@@ -87,7 +84,7 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Makes the projection for rows of `foreign`, with these columns. Guarded; allocates in the executor's memory.
+    /// Makes the projection for rows of `foreign`, with these columns. Guarded; allocates in `memory`.
     ///
     /// # Safety
     /// The nodes are about the columns of that relation.
@@ -96,12 +93,11 @@ impl Projection {
         foreign: pg_sys::Oid,
         columns: &[Column],
         on_error: OnError,
-        executor: &Executor,
+        memory: pg_sys::MemoryContext,
     ) -> Projection {
         // SAFETY: guarded calls on a relation that is locked; this function's contract covers the nodes.
         unsafe {
             let relation = pg_sys::table_open(foreign, pg_sys::NoLock.cast_signed());
-            let memory = (*executor.estate).es_query_cxt;
             let projection = Projection::over(nodes, (*relation).rd_att, columns, on_error, memory);
             pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
             projection
@@ -262,91 +258,6 @@ impl Projection {
     }
 }
 
-/// # Safety
-/// A valid process with a projection.
-#[pg_guard]
-unsafe extern "C-unwind" fn decode_rest(process: *mut Process, projection: *const Projection) {
-    // SAFETY: this function's contract covers both arguments; the arrays are as long as the foreign table's descriptor.
-    unsafe { (*process).rows.decode(&(*projection).rest, (*projection).arrays()) }
-}
-
-/// Converts the remaining columns of the row.
-///
-/// # Safety
-/// A plain frame, with the row's memory context; a valid process, and its projection.
-pub unsafe fn convert_rest(process: *mut Process, projection: *mut Projection) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe {
-        if std::mem::replace(&mut (*projection).is_partial, false) {
-            decode_rest(process, projection);
-            let rows = &raw mut (*process).rows;
-            if (*rows).has_queue() {
-                Rows::convert(rows, (*projection).arrays(), (*process).fields);
-            }
-        }
-    }
-}
-
-/// # Safety
-/// A valid process, and the arrays of its slot.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn set_defaults(process: *mut Process, arrays: *const RowArrays) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*process).defaults.set(*arrays) }.or_raise();
-}
-
-/// Does the row pass the conditions? If so, converts its remaining columns.
-///
-/// # Safety
-/// A plain frame, with the memory context of the row's values; a valid process, and its projection.
-pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
-    unsafe {
-        let econtext = (*process).fields;
-        let rows = &raw mut (*process).rows;
-        let slot = (*projection).slot;
-        unguarded::store_virtual(slot);
-        (*econtext).ecxt_scantuple = slot;
-        (*rows).is_converting = false;
-        if !unguarded::exec_qual((*projection).quals, econtext) {
-            return false;
-        }
-        (*rows).is_converting = true;
-        convert_rest(process, projection);
-        (*rows).is_converting = false;
-        true
-    }
-}
-
-/// Makes the target's attributes of the row, without defaults that are expressions.
-///
-/// # Safety
-/// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot.
-/// `as_tuple`: the row of a function may stay a tuple.
-pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays, as_tuple: bool) -> Made {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two
-    // descriptors.
-    unsafe {
-        if (*projection).filters {
-            (*process).rows.is_converting = false;
-            let made = filter_to(projection, (*process).executor.econtext, arrays, as_tuple);
-            if !matches!(made, Made::Row) {
-                return made;
-            }
-        } else {
-            if !passes(process, projection) {
-                return Made::Nothing;
-            }
-            compute(projection, (*process).executor.econtext, arrays);
-        }
-        // A guard for each row is expensive.
-        if (*process).defaults.sets() {
-            set_defaults(process, &raw const arrays);
-        }
-        Made::Row
-    }
-}
-
 /// Makes the tuple of a row that is one value.
 ///
 /// # Safety
@@ -400,7 +311,7 @@ pub unsafe fn filter(projection: *const Projection, econtext: *mut pg_sys::ExprC
 ///
 /// # Safety
 /// See [`filter`].
-unsafe fn filter_to(
+pub unsafe fn filter_to(
     projection: *const Projection,
     econtext: *mut pg_sys::ExprContext,
     arrays: RowArrays,

@@ -23,11 +23,11 @@ use super::violating_row::ViolatingRow;
 use crate::load::duplicate::Duplicates;
 use crate::load::options::LoadOptions;
 use crate::load::report::Counts;
-use crate::load::source::Mapping;
 use crate::pg::file_figures::ByFile;
 use crate::pg::parallel::Parallel;
 use crate::pg::stream::Header;
 use crate::pg::usage::WorkerUsage;
+use crate::program::mapping::Mapping;
 
 /// The state of a load.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 mod advance;
 mod at_once;
 mod file_switch;
+pub mod project;
 mod reject;
 mod store;
 mod trace;
@@ -27,7 +28,6 @@ use super::index_keys::{Collector, KeyPlan};
 use super::join::Join;
 use super::key_check::KeyCheck;
 use super::origin::{Origins, Traces, Trail};
-use super::projection::Projection;
 use super::rejects::{Pins, Rejects};
 use super::shared::Shared;
 use super::wide::Wide;
@@ -48,6 +48,7 @@ use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
 use crate::pg::stages::Stages;
 use crate::pg::unguarded::Opaque;
+use crate::program::projection::Projection;
 
 /// One process of a load.
 #[derive(Debug)]

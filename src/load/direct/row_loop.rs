@@ -20,8 +20,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use self::pulled::{fetch, next_of_join, next_of_query};
 use super::defaults::Default;
 use super::key_check::{self, CheckedTable};
+use super::process::project;
 use super::process::{END, InBlock, Process, ROW, SHORT};
-use super::projection::{self, Made};
 use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
@@ -30,6 +30,7 @@ use crate::pg::row_violation::{RowViolation, set_checking};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::{compat, original};
+use crate::program::projection::{self, Made};
 
 /// Rows whose memory is reset together.
 const TOGETHER: u32 = 16;
@@ -226,7 +227,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 }
                 if what == SHORT {
                     if !projection.is_null() {
-                        projection::convert_rest(process, projection);
+                        project::convert_rest(process, projection);
                     }
                     raise_missing(process);
                 }
@@ -234,7 +235,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 let mut made = match projection.is_null() {
                     true => Made::Row,
                     false if !value.is_null() => projection::make_of(projection, e.econtext, value),
-                    false => projection::project(process, projection, arrays, as_tuple),
+                    false => project::project(process, projection, arrays, as_tuple),
                 };
                 if let Made::Tuple(tuple) = made {
                     match (*process).store_tuple(tuple) {

@@ -10,9 +10,9 @@ use pgrx::pg_sys;
 
 use super::index_keys::Planned;
 use super::join;
-use super::nodes::Text;
 use crate::pg::append::Traits;
 use crate::pg::sequence::Parameters;
+use crate::program::Text;
 
 /// Description of a load.
 #[derive(Debug, Clone)]

@@ -14,14 +14,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::defaults::Defaults;
 use super::executor;
-use super::failure;
 use super::index_keys::KeyPlan;
 use super::join::{self, Join, figures};
 use super::leaves;
-use super::nodes::Text;
 use super::origin::Traces;
 use super::process::{Process, ProcessParts};
-use super::projection::Projection;
 use super::rejects::{RejectTally, Rejects};
 use super::row_loop;
 use super::shared::{
@@ -33,11 +30,12 @@ use super::wide::{QUEUE, Wide};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::definer::Allowed;
 use crate::load::options::LoadOptions;
-use crate::load::source::{self, Mapping};
+use crate::load::source;
 use crate::pg::attempt::attempt;
 use crate::pg::build_id::check_build;
 use crate::pg::chunks::Chunks;
 use crate::pg::context::copy_context;
+use crate::pg::failure;
 use crate::pg::file_chunks::{FileState, Listed};
 use crate::pg::file_figures::ByFile;
 use crate::pg::files::FileList;
@@ -51,6 +49,9 @@ use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::usage::{self, WorkerUsage};
+use crate::program::Text;
+use crate::program::mapping::Mapping;
+use crate::program::projection::Projection;
 
 /// Entry point, called by ParallelWorkerMain in a transaction with the leader's xid.
 ///
@@ -287,7 +288,13 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     // SAFETY: the leader's nodes are about this table, opened with the rows, or about this input row.
     let projection = nodes.map(|nodes| unsafe {
         if let Some(foreign) = options.foreign {
-            return Projection::new(nodes, foreign, rows.columns(), options.copy.on_error, &executor);
+            return Projection::new(
+                nodes,
+                foreign,
+                rows.columns(),
+                options.copy.on_error,
+                (*executor.estate).es_query_cxt,
+            );
         }
         let inputs = source::input_descriptor(relation, &mapping);
         Projection::over(nodes, inputs, rows.columns(), options.copy.on_error, (*executor.estate).es_query_cxt)

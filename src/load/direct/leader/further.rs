@@ -14,10 +14,8 @@ use std::rc::Rc;
 use super::Leader;
 use super::reading::{fields, is_safe_to_read, most_workers, traces, workers_for};
 use crate::error::Result;
-use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::{Earlier, Traces};
 use crate::load::direct::process::File;
-use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::source::{self, FurtherFile};
@@ -26,6 +24,8 @@ use crate::pg::hazard::Hazards;
 use crate::pg::progress::Figures;
 use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
+use crate::program::Nodes;
+use crate::program::projection::Projection;
 
 /// A file that is still to be read.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Leader {
         self.spec.projection = projection.map(Nodes::text);
         let projection = projection.zip(options.foreign).map(|(nodes, foreign)| {
             // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
-            unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor) }
+            unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt) }
         });
         *self.alone = Shared::alone();
         self.process.shared = &raw const *self.alone;

@@ -18,10 +18,8 @@ use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
-use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::{ReadPosition, Traces};
 use crate::load::direct::process::{Process, ProcessParts};
-use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::Spec;
@@ -42,6 +40,8 @@ use crate::pg::file_figures::ByFile;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Tolerance};
+use crate::program::Nodes;
+use crate::program::projection::Projection;
 
 impl Leader {
     pub(in super::super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -203,7 +203,7 @@ impl Leader {
         // input row.
         let projection = load.projection.map(|nodes| unsafe {
             if let Some(foreign) = options.foreign {
-                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor);
+                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt);
             }
             let inputs = source::input_descriptor(relation, mapping);
             Projection::over(nodes, inputs, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt)

@@ -4,8 +4,8 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::{raise_missing, step};
 use crate::load::direct::join::{self, Join};
+use crate::load::direct::process::project;
 use crate::load::direct::process::{Beginning, END, Process, SHORT};
-use crate::load::direct::projection;
 use crate::load::query;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::stages::Stage;
@@ -37,7 +37,7 @@ pub(super) unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> 
         (*rows).count_row_of_query();
         // A guard for each row is expensive.
         if (*process).defaults.sets() {
-            projection::set_defaults(process, &raw const arrays);
+            project::set_defaults(process, &raw const arrays);
         }
         true
     }
@@ -57,7 +57,7 @@ pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arra
         (*process).rows.is_quiet = more && (*join).has_read_all();
         // A guard for each row is expensive.
         if more && (*process).defaults.sets() {
-            projection::set_defaults(process, &raw const arrays);
+            project::set_defaults(process, &raw const arrays);
         }
         more
     }
@@ -100,10 +100,10 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
                 (*process).stages.lap_sample(&mut watch, Stage::Convert);
             }
             if what == SHORT {
-                projection::convert_rest(process, projection);
+                project::convert_rest(process, projection);
                 raise_missing(process);
             }
-            let passes = projection::passes(process, projection);
+            let passes = project::passes(process, projection);
             (*rows).is_quiet = true;
             if passes {
                 return true;
