@@ -255,7 +255,7 @@ pub unsafe fn perform(load: *mut Load) {
 unsafe extern "C-unwind" fn read_rows(load: Opaque) {
     // SAFETY: this function's contract covers the load.
     unsafe {
-        if (*load.cast::<Load>()).options.match_by_name {
+        if (*load.cast::<Load>()).options.copy.by_name {
             read_header(load.cast());
         }
         query::start(load.cast());

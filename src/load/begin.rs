@@ -9,8 +9,8 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::definer::Allowed;
-use super::options::LoadOptions;
 use super::options::given::Given;
+use super::options::{LoadOptions, Truncate};
 use super::target::{self, Target};
 use super::{Load, Purpose, engine, memory_context};
 use crate::error::{Error, OrRaise};
@@ -38,12 +38,12 @@ pub unsafe fn begin(
             let message = "bulk_check() does not support the option query";
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
         }
-        let of_jobs = [(options.each_file, "each_file"), (!options.settings.is_empty(), "settings")];
+        let of_jobs = [(options.job.each_file, "each_file"), (!options.job.settings.is_empty(), "settings")];
         if let Some((_, name)) = of_jobs.iter().find(|(is_given, _)| *is_given && !matches!(purpose, Purpose::Job(_))) {
             let message = format!("only bulk_enqueue() supports the option {name}");
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
         }
-        if options.create {
+        if options.table.create {
             if is_dry {
                 let message = "only bulk_load() supports the option create";
                 Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
@@ -65,8 +65,8 @@ pub unsafe fn begin(
         // table are in tables that the engine has made.
         let is_alone = target.kind == target::TargetKind::Plain && engine::owner_of(target.relation).is_none();
         let truncate = if is_alone { "TRUNCATE ONLY" } else { "TRUNCATE" };
-        let truncate_statement = if options.truncate { command(truncate) } else { None };
-        let analyze_statement = if options.analyze { command("ANALYZE") } else { None };
+        let truncate_statement = if options.table.truncate == Truncate::Yes { command(truncate) } else { None };
+        let analyze_statement = if options.table.analyze { command("ANALYZE") } else { None };
         let where_statement = options.where_clause.as_deref().map(where_clause::statement);
         // TRUNCATE fails while the relation is open.
         target.close();

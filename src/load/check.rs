@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
             arg: load.cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        if (*load).options.match_by_name {
+        if (*load).options.copy.by_name {
             read_header(load);
         }
         direct::load(load);

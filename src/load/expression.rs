@@ -93,7 +93,7 @@ pub unsafe fn analyze(load: *mut Load) {
 unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut ExpressionAnalysis {
     // SAFETY: this function's contract covers the load.
     let load = unsafe { &*load };
-    if load.options.computed.is_empty() {
+    if load.options.columns.computed.is_empty() {
         return std::ptr::null_mut();
     }
     let relation = load.target.relation;
@@ -108,7 +108,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut ExpressionAnalysis {
             targets = with_target(targets, variable.cast(), attnum);
         }
     }
-    let statements = load.options.computed.iter().map(|(_, text)| statement(text)).collect();
+    let statements = load.options.columns.computed.iter().map(|(_, text)| statement(text)).collect();
     // SAFETY: a valid descriptor.
     let attributes = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
     let named = vec![Cell::new(false); attributes];

@@ -81,7 +81,7 @@ unsafe extern "C-unwind" fn find(task: Opaque) {
         } else {
             is_about_first_record(load, &*error).and_then(|location| {
                 let copy = &load.options.copy;
-                let fields = (!load.options.match_by_name).then_some(load.mapping.fields.len());
+                let fields = (!load.options.copy.by_name).then_some(load.mapping.fields.len());
                 let message = string((*error).message);
                 let sniffed = sniff_start(&location, copy).ok()?;
                 format_hint(&sniffed, copy, fields, shows_quote(message))

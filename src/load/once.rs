@@ -22,13 +22,14 @@ use std::ffi::{CStr, CString};
 use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::Load;
+use super::options::Once;
 use super::target::{TargetKind, check_transaction};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::chunk::{self, Identity};
 use crate::pg::compat;
 use crate::pg::database::{cluster, database};
 use crate::pg::digest::Digest;
 use crate::pg::encoding::shown;
+use crate::pg::file_identity::{Identity, changed};
 use crate::pg::files::FileList;
 use crate::pg::function::version_1;
 use crate::pg::lock::{Mode, ObjectLock, Until};
@@ -284,19 +285,18 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
     // Positions of the remaining files in the list.
     let mut stay: Vec<usize> = Vec::with_capacity(count);
     let mut first: HashMap<Digest, usize> = HashMap::new();
+    let is_forced = load.options.once == Once::Forced;
     let mut loads = Vec::new();
     for (at, file) in met.iter().enumerate() {
         pgrx::check_for_interrupts!();
-        let known = if load.options.force { None } else { look_up(&records, &table, file)? };
+        let known = if is_forced { None } else { look_up(&records, &table, file)? };
         let twin = first.get(&file.digest).and_then(|&at| met.get(at)).filter(|twin| file.is_same(twin));
         let detail = match (&known, twin) {
             (Some(known), _) => {
                 loads.push(known.details.as_ref().map(|_| known.load));
                 known.detail(&file.path)
             }
-            (None, Some(twin)) if !load.options.force => {
-                Some(format!("It has the same contents as \"{}\".", shown(&twin.path)))
-            }
+            (None, Some(twin)) if !is_forced => Some(format!("It has the same contents as \"{}\".", shown(&twin.path))),
             _ => {
                 first.entry(file.digest).or_insert(at);
                 stay.push(at);
@@ -356,7 +356,7 @@ impl EarlierLoad {
 /// the loaded data. Of several files, each is checked when it is opened and when it is closed, and the list must match.
 /// A file that is replaced meanwhile was complete when it was opened. Guarded.
 pub fn check_opened(load: &mut Load) -> Result<()> {
-    if !load.options.once {
+    if load.options.once == Once::No {
         return Ok(());
     }
     let Some(stream) = load.rows.as_mut().map(|rows| rows.stream_mut()) else { return Ok(()) };
@@ -367,7 +367,7 @@ pub fn check_opened(load: &mut Load) -> Result<()> {
         None => load.met.first().filter(|met| stream.identity() != Some(met.identity)),
     };
     if let Some(met) = changed {
-        return Err(chunk::changed(&shown(&met.path)));
+        return Err(changed(&shown(&met.path)));
     }
     load.met.first().map_or(Ok(()), |met| stream.insist(met.identity))
 }

@@ -11,7 +11,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::duplicate::Keep;
 use super::files::Files;
-use super::options::{IndexesOption, LockOption, WriterOption};
+use super::options::{IndexesOption, LockOption, Once, WriterOption};
 use super::phase::Phase;
 use super::rejects::Spool;
 use super::rejects::spool::About;
@@ -76,7 +76,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     if load.id == 0 && !load.is_dry {
         load.id = next_id(load.schema).or_raise();
     }
-    if load.options.once && once::skip_loaded(load).or_raise() {
+    if load.options.once != Once::No && once::skip_loaded(load).or_raise() {
         load.analyze_statement = None;
         load.writer = Writer::None;
         return;
@@ -115,7 +115,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     }
     if load.writer == Writer::Direct && !load.is_dry {
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
-        let others_go_on = load.options.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
+        let others_go_on = load.options.table.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
         if load.target.kind == target::TargetKind::Plain && !others_go_on {
             // SAFETY: the relation is open, once.
             unsafe { direct::renew(relation, 1) }.or_raise();
@@ -177,12 +177,12 @@ fn choose_writer(load: &mut Load) -> Result<Writer> {
         return unsupported(message, obstacles.first());
     }
     if load.options.writer != WriterOption::Buffered && obstacles.is_empty() {
-        if load.options.freeze {
+        if load.options.table.freeze {
             direct::check_freeze(load.target.relation)?;
         }
         return Ok(Writer::Direct);
     }
-    if load.options.freeze {
+    if load.options.table.freeze {
         return unsupported("cannot freeze rows with the buffered writer".into(), obstacles.first());
     }
     if load.options.duplicates.keep == Keep::New {

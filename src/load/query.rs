@@ -58,7 +58,7 @@ impl Query {
             return Some(format!("The query {call}."));
         }
         // All sessions see frozen rows at once.
-        (options.freeze && self.reads_target).then(|| "The query reads the table.".into())
+        (options.table.freeze && self.reads_target).then(|| "The query reads the table.".into())
     }
 }
 

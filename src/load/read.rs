@@ -14,7 +14,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::definer::Allowed;
-use super::options::{Objects, keys_of, names_of_columns, slices_of, value};
+use super::options::{Objects, names_of_columns, value};
 use super::target::check_location;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
@@ -134,10 +134,9 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Resul
         let message = "columns of bulk_read() must be objects with options of a column, and without source and expr";
         return Err(invalid(message));
     }
-    let keys = keys_of(&copy, columns.as_deref(), &objects.slices)?;
-    let slices = slices_of(&copy, columns.as_deref(), objects.slices)?;
-    let said = slices.into_iter().zip(keys).zip(objects.fields);
-    let places = columns.unwrap_or_default().into_iter().zip(said);
+    let columns = objects.complete(&copy, columns)?;
+    let said = columns.slices.into_iter().zip(columns.keys).zip(columns.fields);
+    let places = columns.names.unwrap_or_default().into_iter().zip(said);
     let places = places.map(|(name, ((slice, key), field))| (name, slice, key, field)).collect();
     if copy.on_error == OnError::Table {
         return Err(invalid("COPY ON_ERROR \"table\" not recognized"));

@@ -12,11 +12,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::options::LoadOptions;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::chunk::changed;
 use crate::pg::column::{self, Column, Taken, default_expression};
 use crate::pg::compat;
 use crate::pg::copy_options::attribute_number;
 use crate::pg::encoding::Encodings;
+use crate::pg::file_identity::changed;
 use crate::pg::objects;
 use crate::pg::option_value::HeaderOption;
 use crate::pg::row::Rows;
@@ -70,7 +70,7 @@ pub fn input_descriptor(relation: pg_sys::Relation, mapping: &Mapping) -> pg_sys
 /// The columns that no field is for. Guarded.
 pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(i16, Taken)>> {
     let mut mapping = Mapping::default();
-    for (name, taken) in &options.others {
+    for (name, taken) in &options.columns.others {
         let attnum = attribute_number(relid(relation), name)?;
         mapping.add(name.clone(), attnum)?;
         mapping.others.push((attnum, *taken));
@@ -81,22 +81,22 @@ pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(
 
 /// The mapping that does not depend on the file; None if the header decides. Guarded.
 pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Option<Mapping>> {
-    if options.match_by_name {
+    if options.copy.by_name {
         others(relation, options)?;
         return Ok(None);
     }
     if let Some(function) = options.function {
-        return filter::mapping(relation, options.columns.as_deref(), function).map(Some);
+        return filter::mapping(relation, options.columns.names.as_deref(), function).map(Some);
     }
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     let most = usize::try_from(pg_sys::MaxTupleAttributeNumber).unwrap_or(0);
-    for (name, _) in &options.computed {
+    for (name, _) in &options.columns.computed {
         let attnum = attribute_number(relid(relation), name)?;
         mapping.add(name.clone(), attnum)?;
         mapping.computed.push(attnum);
         (mapping.fields, mapping.names) = (Vec::new(), Vec::new());
     }
-    match &options.columns {
+    match &options.columns.names {
         None => {
             for (attnum, name) in attributes(relation) {
                 if mapping.attributes().all(|other| other != attnum) {
@@ -113,7 +113,8 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
                 match attribute_number(relid(relation), name) {
                     // The name may be an input of expressions, which are analyzed later.
                     Err(error)
-                        if error.sqlstate() == Code::ERRCODE_UNDEFINED_COLUMN && !options.computed.is_empty() =>
+                        if error.sqlstate() == Code::ERRCODE_UNDEFINED_COLUMN
+                            && !options.columns.computed.is_empty() =>
                     {
                         let name = as_identifier(name);
                         if mapping.names.contains(&name) {
@@ -147,7 +148,7 @@ fn as_identifier(name: &CStr) -> CString {
 /// columns come first, as in BeginCopyFrom (copyfrom.c): before a program starts, or a FIFO gets a reader. Guarded; the
 /// current memory context must outlive the rows.
 pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Option<&Mapping>) -> Result<Rows> {
-    if let (Some(foreign), Some(mapping)) = (options.foreign, mapping) {
+    if let (Some(foreign), Some(mapping)) = (options.foreign(), mapping) {
         return foreign_rows(foreign, options, mapping);
     }
     // SAFETY: an open relation's name.
@@ -157,7 +158,7 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
         None => Header { fields: true, ..options.copy.header() },
     };
     let list = options.copy.files(&options.location)?;
-    let defaults = options.match_by_name && list.is_some();
+    let defaults = options.copy.by_name && list.is_some();
     // A query makes values, not fields.
     let fields = mapping.filter(|_| options.query.is_none());
     let columns = fields.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping, defaults))?;
@@ -166,9 +167,9 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     let stream = options.copy.open(location, header, mapping.map_or(0, |mapping| mapping.fields.len()))?;
     let match_header = options.copy.header == HeaderOption::Match;
     // The header of each file decides.
-    let known = (stream.files().is_some() && options.match_by_name && mapping.is_some()).then(|| columns.clone());
+    let known = (stream.files().is_some() && options.copy.by_name && mapping.is_some()).then(|| columns.clone());
     // COPY's messages do not name the location of its data.
-    let described = if options.is_copy { CString::default() } else { options.location.described() };
+    let described = if options.is_copy() { CString::default() } else { options.location.described() };
     let mut rows = Rows::new(stream, columns, name, described, match_header);
     if mapping.is_some_and(|mapping| mapping.function.is_some()) {
         rows.fill_missing();
@@ -237,14 +238,14 @@ fn columns(
         let mut columns = filter::columns(function, relation, mapping, &session)?;
         // Options apply to fields only.
         let others = columns.split_off(mapping.names.len().min(columns.len()));
-        for (column, slice) in columns.iter_mut().zip(&options.slices) {
+        for (column, slice) in columns.iter_mut().zip(&options.columns.slices) {
             column.slice.clone_from(slice);
         }
-        for (column, key) in columns.iter_mut().zip(&options.keys) {
+        for (column, key) in columns.iter_mut().zip(&options.columns.keys) {
             column.key.clone_from(key);
         }
         options.copy.force(pg_sys::InvalidOid, &mut columns)?;
-        options.copy.refine(&mut columns, &options.fields)?;
+        options.copy.refine(&mut columns, &options.columns.fields)?;
         objects::check_rest(&columns)?;
         columns.extend(others);
         return Ok(columns);
@@ -252,7 +253,7 @@ fn columns(
     // An object may lack any of its keys.
     let with_default = options.copy.dialect.default.is_some() || options.copy.dialect.json || defaults;
     let fields = mapping.fields.iter().zip(&mapping.names);
-    let inputs = (!options.computed.is_empty()).then(|| input_descriptor(relation, mapping));
+    let inputs = (!options.columns.computed.is_empty()).then(|| input_descriptor(relation, mapping));
     let mut columns: Vec<Column> = fields
         .map(|(attnum, name)| match attnum.map(|a| usize::try_from(a - 1)) {
             Some(Ok(attribute)) => Column::of_attribute(relation, attribute, &session, with_default),
@@ -263,11 +264,11 @@ fn columns(
             },
         })
         .collect();
-    for (column, slice) in columns.iter_mut().zip(&options.slices) {
+    for (column, slice) in columns.iter_mut().zip(&options.columns.slices) {
         column.slice.clone_from(slice);
     }
-    options.copy.refine(&mut columns, &options.fields)?;
-    for (column, key) in columns.iter_mut().zip(&options.keys) {
+    options.copy.refine(&mut columns, &options.columns.fields)?;
+    for (column, key) in columns.iter_mut().zip(&options.columns.keys) {
         column.key.clone_from(key);
     }
     objects::check_rest(&columns)?;

@@ -46,7 +46,7 @@ fn text(load: &mut Load) -> String {
     let (writer, workers) = (load.writer.name(), counts.workers);
     let plural = if workers == 1 { "" } else { "s" };
     let mut text = match load.id {
-        0 if load.options.is_copy => "copy".to_owned(),
+        0 if load.options.is_copy() => "copy".to_owned(),
         0 => "insert".to_owned(),
         id => format!("load {id}"),
     };

@@ -12,7 +12,7 @@ use pgrx::{check_for_interrupts, pg_sys};
 
 use super::chunk_order::ChunkOrder;
 use super::encoding::{Encodings, Treatment};
-use super::file_identity::Identity;
+use super::file_identity::{Identity, changed};
 use super::ring::{Arrival, NAP, Ring};
 use super::stream::Stream;
 use crate::error::{Result, out_of_memory};

@@ -95,7 +95,7 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Ans
         if found.is_empty() {
             found.extend(planned_insert::obstacle(relation));
         }
-        if found.is_empty() && options.freeze && direct::check_freeze(relation).is_err() {
+        if found.is_empty() && options.table.freeze && direct::check_freeze(relation).is_err() {
             found.push("The table does not meet the conditions of FREEZE.".into());
         }
         found.into_iter().next().map_or(Ok(()), Err)

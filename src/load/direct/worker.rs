@@ -29,7 +29,7 @@ use super::spec::{Spec, condition_node};
 use super::wide::{QUEUE, Wide};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::definer::Allowed;
-use crate::load::options::LoadOptions;
+use crate::load::options::{LoadOptions, Once};
 use crate::load::source;
 use crate::pg::attempt::attempt;
 use crate::pg::build_id::check_build;
@@ -162,7 +162,7 @@ fn open(relation: pg_sys::Relation, options: &mut LoadOptions, mapping: &Mapping
         return source::open_rows(relation, options, Some(mapping));
     }
     let location = options.location.clone();
-    let described = if options.is_copy { CString::default() } else { location.described() };
+    let described = if options.is_copy() { CString::default() } else { location.described() };
     leaders_rows(&location, shared.leaders, shared.file, |opened| {
         options.location = opened.clone();
         let rows = source::open_rows(relation, options, Some(mapping));
@@ -241,7 +241,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     if list.is_none() {
         rows.take_names()?;
     }
-    if options.once {
+    if options.once != Once::No {
         rows.stream_mut().insist(shared_state.file)?;
     }
     // A worker without access to the shared ring has no chunks to load.
@@ -287,7 +287,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
     // SAFETY: the leader's nodes are about this table, opened with the rows, or about this input row.
     let projection = nodes.map(|nodes| unsafe {
-        if let Some(foreign) = options.foreign {
+        if let Some(foreign) = options.foreign() {
             return Projection::new(
                 nodes,
                 foreign,

@@ -108,7 +108,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut QueryAnalysis {
         text,
         attributes: mapping.fields.into_iter().flatten().collect(),
         names: mapping.names,
-        is_list: load.options.columns.is_some(),
+        is_list: load.options.columns.names.is_some(),
         columns: Vec::new(),
         rows: std::ptr::null_mut(),
         call: None,
@@ -341,7 +341,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut QueryAnalysis, p
             PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::find_all_inheritors(target, no_lock, std::ptr::null_mut())));
         let read: Vec<pg_sys::Oid> = PgList::<pg_sys::Oid>::from_pg((*plan).relationOids).iter_oid().collect();
         // Attributes without a column get their defaults.
-        load.options.columns = Some(names.iter().take(columns.len()).cloned().collect());
+        load.options.columns.names = Some(names.iter().take(columns.len()).cloned().collect());
         let sets = attributes.iter().take(columns.len()).filter_map(|attnum| usize::try_from(attnum - 1).ok());
         load.query = Some(Query {
             text: text.clone(),

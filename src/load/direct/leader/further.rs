@@ -38,7 +38,7 @@ pub struct Further {
 impl Further {
     /// Is it parallel safe to make rows of this file? Guarded.
     pub fn is_safe(source: &FurtherFile, hazards: &Hazards) -> Result<bool> {
-        let Some(foreign) = source.options.foreign else { return Ok(false) };
+        let Some(foreign) = source.options.foreign() else { return Ok(false) };
         let (_, columns) = source::foreign_columns(foreign, &source.options, &source.mapping)?;
         // SAFETY: nodes of the INSERT's plan.
         Ok(unsafe { is_safe_to_read(hazards, &columns, source.projection) })
@@ -84,11 +84,11 @@ impl Leader {
         (self.header, self.name) = (copy.header(), options.location.display().to_string());
         self.spec.path = path;
         self.spec.files = rows.stream().files().map_or_else(Vec::new, |list| list.write());
-        self.spec.foreign = options.foreign;
+        self.spec.foreign = options.foreign();
         self.spec.encoding = rows.stream().encoding();
         self.spec.fields = fields(&mapping);
         self.spec.projection = projection.map(Nodes::text);
-        let projection = projection.zip(options.foreign).map(|(nodes, foreign)| {
+        let projection = projection.zip(options.foreign()).map(|(nodes, foreign)| {
             // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
             unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt) }
         });

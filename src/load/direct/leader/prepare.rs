@@ -66,7 +66,7 @@ impl Leader {
             }
             (xmin.into_inner(), command)
         };
-        let stamp = Stamp { xmin, cid: command, frozen: options.freeze };
+        let stamp = Stamp { xmin, cid: command, frozen: options.table.freeze };
         // SAFETY: a guarded call on an open relation.
         let relations = unsafe { leaves::lock_leaves(relation) };
         // SAFETY: a guarded call on what the executor was set up for.
@@ -168,15 +168,15 @@ impl Leader {
             // SAFETY: an open relation.
             relation: unsafe { (*relation).rd_id },
             command,
-            frozen: options.freeze,
+            frozen: options.table.freeze,
             is_dry: load.is_dry,
             traces: traces != Traces::Nothing,
             path: load.path.clone(),
             files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
             // SAFETY: a jsonb.
             options: unsafe { load.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
-            foreign: options.foreign,
-            is_copy: options.is_copy,
+            foreign: options.foreign(),
+            is_copy: options.is_copy(),
             encoding: rows.stream().encoding(),
             fields: fields(mapping),
             function: mapping.function,
@@ -202,7 +202,7 @@ impl Leader {
         // SAFETY: the nodes are of the INSERT's plan, with the foreign table's columns, or of expressions over this
         // input row.
         let projection = load.projection.map(|nodes| unsafe {
-            if let Some(foreign) = options.foreign {
+            if let Some(foreign) = options.foreign() {
                 return Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt);
             }
             let inputs = source::input_descriptor(relation, mapping);
