@@ -9,7 +9,15 @@ use pgrx::pg_sys;
 
 use super::compat;
 use super::expression;
-use super::key_options::MemberKey;
+
+/// The members of an object that a column takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberKey {
+    /// The value of this key; the key is in the server's encoding.
+    Named(Vec<u8>),
+    /// All members that no column takes.
+    Rest,
+}
 
 /// Origin of a column's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +64,7 @@ pub struct Column {
     pub name: CString,
     /// Name in the file's header, unless it is the column's name.
     pub header_name: Option<CString>,
-    /// Its fields are binary ([`super::received`]): `input` is the type's receive function.
+    /// Its fields are binary ([`super::row::received`]): `input` is the type's receive function.
     pub is_received: bool,
     /// The native decoder of binary fields, if there is one.
     pub wire: Option<Wire>,

@@ -12,6 +12,7 @@
 //! where that is possible.
 
 mod block;
+mod header;
 mod leaders;
 mod others;
 mod queue;
@@ -26,14 +27,15 @@ use pg_bulk_format::block::Block;
 use pg_bulk_format::reader::{Reader, Value};
 use pgrx::pg_sys;
 
+use self::header::FirstHeader;
 pub use self::leaders::leaders_rows;
 pub(super) use self::queue::{Queued, What};
+pub use self::queue::{received, refined};
 use self::record::LARGE;
 use self::session::SessionMark;
 use super::column::{Column, Taken};
-use super::context::Elsewhere;
+use super::elsewhere::Elsewhere;
 use super::encoding::EncodingErrors;
-use super::header::FirstHeader;
 use super::line_parts::LineParts;
 use super::stream::{Header, Stream};
 use crate::error::{self, Result};

@@ -12,12 +12,12 @@ use std::ffi::CString;
 use pg_bulk_format::reader::{Reader, Value};
 use pgrx::PgSqlErrorCode as Code;
 
-use super::column::{Column, Taken};
-use super::encoding::verify_in_server_encoding;
-use super::row::{Rows, RowsChange};
-use super::server_text::from_server;
-use super::source::Location;
-use super::stream::{Advance, MOST_FIELDS, Stream};
+use super::super::column::{Column, Taken};
+use super::super::encoding::verify_in_server_encoding;
+use super::super::server_text::from_server;
+use super::super::source::Location;
+use super::super::stream::{Advance, MOST_FIELDS, Stream};
+use super::{Rows, RowsChange};
 use crate::error::{self, Error, Result};
 
 /// The first header of several files whose fields are matched by position.

@@ -15,11 +15,12 @@ use std::ffi::c_char;
 use pg_bulk_format::convert::{Charset, Wire};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::column::{Column, Taken};
-use super::encoding::{Encodings, Treatment};
-use super::row::{Attention, Queued, RowArrays, Rows, What};
-use super::unguarded;
+use super::super::{Attention, RowArrays, Rows};
+use super::{Queued, What};
 use crate::error::{self, Error, Result};
+use crate::pg::column::{Column, Taken};
+use crate::pg::encoding::{Encodings, Treatment};
+use crate::pg::unguarded;
 
 /// Make the fields of these columns binary. Guarded; memory as in [`Column::of_relation`].
 pub fn receive(columns: &mut [Column], encodings: &Encodings) {

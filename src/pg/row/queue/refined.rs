@@ -13,13 +13,14 @@ use pg_bulk_format::refine::Form;
 use pg_bulk_format::template::Misfit;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::attempt::complaint;
-use super::column::Column;
-use super::encoding::{EncodingErrors, mend_in_server_encoding};
-use super::row::{Queued, RowArrays, Rows, What};
-use super::server_text::from_server;
-use super::unguarded::Opaque;
+use super::super::{RowArrays, Rows};
+use super::{Queued, What};
 use crate::error::{Error, OrRaise};
+use crate::pg::attempt::complaint;
+use crate::pg::column::Column;
+use crate::pg::encoding::{EncodingErrors, mend_in_server_encoding};
+use crate::pg::server_text::from_server;
+use crate::pg::unguarded::Opaque;
 
 impl Rows {
     /// Decode a row in which a column is refined or invalid bytes are replaced.
