@@ -48,7 +48,7 @@ impl Column {
 
 impl Rows {
     /// Set the reader's number of fields in a record.
-    pub(super) fn expect_fields(&mut self) {
+    pub(in super::super) fn expect_fields(&mut self) {
         if self.binary.is_some() {
             let fields = self.columns.iter().filter(|column| column.taken == Taken::Part).count();
             self.stream.reader.expect_fields(fields);
@@ -56,7 +56,7 @@ impl Rows {
     }
 
     /// Read the current record. An error is an error of this record. Guarded.
-    pub(super) fn read_fields(&mut self) -> Result<()> {
+    pub(in super::super) fn read_fields(&mut self) -> Result<()> {
         let Some(fields) = &mut self.binary else { return Ok(()) };
         let line = self.stream.reader.raw_line().unwrap_or_default();
         let wanted = self.stream.reader.dialect().record_length.unwrap_or(0);
@@ -71,7 +71,7 @@ impl Rows {
 
     /// Return an error for the first field that is missing, if there is one.
     #[cold]
-    pub(super) fn check_fields(&mut self) -> Result<()> {
+    pub(in super::super) fn check_fields(&mut self) -> Result<()> {
         let Some((field, fault)) = self.binary.as_ref().and_then(|fields| fields.fault()) else { return Ok(()) };
         if let Some(column) = self.columns.get(field + 1) {
             self.attention = Attention { column: column.name.as_ptr(), value: std::ptr::null() };
@@ -85,7 +85,7 @@ impl Rows {
     /// # Safety
     /// As [`Rows::decode`].
     #[inline]
-    pub(super) unsafe fn decode_field(&mut self, i: usize, arrays: RowArrays) {
+    pub(in super::super) unsafe fn decode_field(&mut self, i: usize, arrays: RowArrays) {
         let line = self.stream.reader.raw_line().unwrap_or_default();
         let (Some(fields), Some(column)) = (&self.binary, self.columns.get(i)) else { return };
         // The first column is the line.
