@@ -31,6 +31,7 @@ pub mod commit;
 pub mod compat;
 pub mod compression;
 pub mod context;
+pub mod copy_errors;
 pub mod copy_options;
 pub mod copy_question;
 pub mod custom_scan;

@@ -22,6 +22,7 @@ use super::encoding::Encodings;
 use super::server_text::from_server;
 use super::unguarded::{self, Opaque};
 use crate::error::{self, Error, Result};
+use crate::pg::copy_errors;
 
 /// Value of a column in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,7 +161,7 @@ impl Objects {
             Some(b'n') => "null",
             _ => "a number",
         };
-        Err(error::no_object().detail(format!("It is {what}.")))
+        Err(copy_errors::no_object().detail(format!("It is {what}.")))
     }
 
     /// Returns the value of a column in the line that was parsed last.

@@ -38,7 +38,8 @@ use super::elsewhere::Elsewhere;
 use super::encoding::EncodingErrors;
 use super::line_parts::LineParts;
 use super::stream::{Header, Stream};
-use crate::error::{self, Result};
+use crate::error::Result;
+use crate::pg::copy_errors;
 
 /// Capacity in bytes that a buffer keeps from row to row. A larger buffer is shrunk to it.
 const KEPT: usize = 1 << 20;
@@ -313,7 +314,7 @@ impl Rows {
             self.check_record(fields)?;
         }
         if fields > self.fields && (self.fields > 0 || self.reader().raw_line() != Some(&[])) {
-            return Err(error::extra_data());
+            return Err(copy_errors::extra_data());
         }
         Ok(true)
     }

@@ -17,8 +17,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::super::{Attention, RowArrays, Rows};
 use super::{Queued, What};
-use crate::error::{self, Error, Result};
+use crate::error::{Error, Result};
 use crate::pg::column::{Column, Taken};
+use crate::pg::copy_errors;
 use crate::pg::encoding::{Encodings, Treatment};
 use crate::pg::unguarded;
 
@@ -60,7 +61,7 @@ impl Rows {
         let Some(fields) = &mut self.binary else { return Ok(()) };
         let line = self.stream.reader.raw_line().unwrap_or_default();
         let wanted = self.stream.reader.dialect().record_length.unwrap_or(0);
-        fields.read(line, wanted).map_err(|count| error::field_count(count, wanted))?;
+        fields.read(line, wanted).map_err(|count| copy_errors::field_count(count, wanted))?;
         // SAFETY: reads a variable of this process.
         if unsafe { unguarded::pg_get_client_encoding() } != self.stream.encoding() {
             let message = "client_encoding changed while a file in BINARY mode was being read";
@@ -76,7 +77,7 @@ impl Rows {
         if let Some(column) = self.columns.get(field + 1) {
             self.attention = Attention { column: column.name.as_ptr(), value: std::ptr::null() };
         }
-        Err(error::bad_field(fault))
+        Err(copy_errors::bad_field(fault))
     }
 
     /// Decode the field of a column, or queue it. A field that the record lacks is skipped here: [`Self::check_fields`]
