@@ -29,7 +29,7 @@ use crate::pg::compat;
 use crate::pg::database::{cluster, database};
 use crate::pg::digest::Digest;
 use crate::pg::encoding::shown;
-use crate::pg::file_identity::{Identity, changed};
+use crate::pg::file_identity::{self, Identity};
 use crate::pg::files::FileList;
 use crate::pg::function::version_1;
 use crate::pg::lock::{Mode, ObjectLock, Until};
@@ -367,7 +367,7 @@ pub fn check_opened(load: &mut Load) -> Result<()> {
         None => load.met.first().filter(|met| stream.identity() != Some(met.identity)),
     };
     if let Some(met) = changed {
-        return Err(changed(&shown(&met.path)));
+        return Err(file_identity::changed(&shown(&met.path)));
     }
     load.met.first().map_or(Ok(()), |met| stream.insist(met.identity))
 }
