@@ -27,7 +27,7 @@ pub enum KeyStream {
 #[derive(Debug)]
 pub struct Stream<W: Word> {
     shape: KeyShape,
-    merge: Merge<W, KeyRun<W>>,
+    merge: Merge<Entry<W>, KeyRun<W>>,
     /// The latest entries of the merge, valid until its next call; and the number of them that were taken.
     entries: *const [Entry<W>],
     taken: usize,
@@ -47,7 +47,7 @@ enum KeyRun<W: Word> {
     File(RunReader<W>),
 }
 
-impl<W: Word> Run<W> for KeyRun<W> {
+impl<W: Word> Run<Entry<W>> for KeyRun<W> {
     type Error = Error;
 
     fn block(&self) -> &[Entry<W>] {
