@@ -3,6 +3,9 @@
 //! Code below the callbacks returns `Result<_, Error>`; a callback raises it. An error has no CONTEXT lines: the
 //! callbacks push an error context callback, as COPY does, and the server calls it (`pg::context`).
 
+use std::backtrace::Backtrace;
+use std::env;
+
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
 
@@ -127,4 +130,38 @@ impl<T> OrRaise<T> for Result<T> {
 /// Out of memory for a record.
 pub fn out_of_memory() -> Error {
     Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory")
+}
+
+/// This variable has precedence over RUST_BACKTRACE.
+const VARIABLE: &str = "RUST_LIB_BACKTRACE";
+
+/// Keeps backtraces out of messages. pgrx appends one to the DETAIL of an error that passes one of its guards, if
+/// RUST_BACKTRACE or RUST_LIB_BACKTRACE is set in the server's environment. A client cannot use a backtrace, which also
+/// shows addresses of the server's process.
+///
+/// The standard library reads these variables when the first backtrace is captured, and remembers the answer. So this
+/// function captures one while RUST_LIB_BACKTRACE is 0, and then restores the environment. Programs that the server
+/// starts find the original variables. So do other libraries in Rust: each has a standard library of its own.
+///
+/// Called when the library is loaded, before anything can fail. Background workers and parallel
+/// workers load the library, too, or are forked from a postmaster that has loaded it.
+pub fn forbid_backtraces() {
+    let before = env::var_os(VARIABLE);
+    let is_set = before.is_some() || env::var_os("RUST_BACKTRACE").is_some();
+    if is_set {
+        // SAFETY: no other thread reads the environment now. A server process loads libraries in its only thread, and
+        // sets variables itself when a session begins (pg_perm_setlocale, pg_locale.c). Loads start the threads of this
+        // library later.
+        unsafe { env::set_var(VARIABLE, "0") };
+    }
+    drop(Backtrace::capture());
+    if is_set {
+        // SAFETY: as above.
+        unsafe {
+            match before {
+                Some(value) => env::set_var(VARIABLE, value),
+                None => env::remove_var(VARIABLE),
+            }
+        }
+    }
 }

@@ -48,7 +48,7 @@ extension_sql_file!("../sql/rejects.sql", name = "rejects", requires = ["load"])
 /// Called by the server when it loads the library.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
-    pg::backtrace::forbid();
+    error::forbid_backtraces();
     guc::init();
     fdw::init();
     load::scan::init();

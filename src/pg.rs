@@ -19,7 +19,6 @@ pub mod append;
 pub mod append_lock;
 pub mod attempt;
 pub mod background;
-pub mod backtrace;
 pub mod build_id;
 pub mod changed;
 pub mod chunk;
