@@ -13,7 +13,6 @@ use super::options::LoadOptions;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column, Taken, default_expression};
-use crate::pg::compat;
 use crate::pg::copy_options::attribute_number;
 use crate::pg::encoding::Encodings;
 use crate::pg::file_identity::changed;

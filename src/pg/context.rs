@@ -5,10 +5,8 @@
 //! again, which calls the callbacks again. So a plain frame outside any guard must push the callback, which must still
 //! find the position of the scan. COPY's own line is followed by a line that names the file.
 
-use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int};
 use std::panic::AssertUnwindSafe;
-use std::rc::Rc;
 
 use super::row::Rows;
 use super::unguarded::{self, Opaque};

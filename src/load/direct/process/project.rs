@@ -1,6 +1,6 @@
 //! Makes the target's row of a process's record, by its projection.
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_guard;
 
 use super::Process;
 use crate::error::OrRaise;
