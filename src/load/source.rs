@@ -80,7 +80,7 @@ pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(
 
 /// The mapping that does not depend on the file; None if the header decides. Guarded.
 pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Option<Mapping>> {
-    if options.copy.by_name {
+    if options.copy.by_name() {
         others(relation, options)?;
         return Ok(None);
     }
@@ -157,7 +157,7 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
         None => Header { fields: true, ..options.copy.header() },
     };
     let list = options.copy.files(&options.location)?;
-    let defaults = options.copy.by_name && list.is_some();
+    let defaults = options.copy.by_name() && list.is_some();
     // A query makes values, not fields.
     let fields = mapping.filter(|_| options.query.is_none());
     let columns = fields.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping, defaults))?;
@@ -166,7 +166,7 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     let stream = options.copy.open(location, header, mapping.map_or(0, |mapping| mapping.fields.len()))?;
     let match_header = options.copy.header == HeaderOption::Match;
     // The header of each file decides.
-    let known = (stream.files().is_some() && options.copy.by_name && mapping.is_some()).then(|| columns.clone());
+    let known = (stream.files().is_some() && options.copy.by_name() && mapping.is_some()).then(|| columns.clone());
     // COPY's messages do not name the location of its data.
     let described = if options.is_copy() { CString::default() } else { options.location.described() };
     let mut rows = Rows::new(stream, columns, name, described, match_header);
@@ -186,7 +186,7 @@ fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) 
     let (name, columns) = foreign_columns(foreign, options, mapping)?;
     let stream = options.copy.open(&options.location, options.copy.header(), columns.len())?;
     let match_header = options.copy.header == HeaderOption::Match;
-    let known = options.copy.by_name.then(|| columns.clone());
+    let known = options.copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
     if let Some(known) = known {
         rows.name_by(known);

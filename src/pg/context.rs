@@ -105,7 +105,7 @@ enum What {
 fn describe(rows: &Rows) -> (CString, u64, What, CString) {
     let attention = &rows.attention;
     let is_binary = rows.reader().dialect().is_binary();
-    let what = if rows.elsewhere.0.get() {
+    let what = if rows.elsewhere.is_so() {
         What::Relation
     } else if rows.is_query {
         What::Row

@@ -18,6 +18,11 @@ impl Elsewhere {
         done
     }
 
+    /// Whether errors do not concern the current line.
+    pub fn is_so(&self) -> bool {
+        self.0.get()
+    }
+
     /// From now on, errors do not concern the current line.
     pub fn begin(&self) {
         self.0.set(true);

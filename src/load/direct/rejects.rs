@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::guc;
 use crate::load::rejects::Spool;
 use crate::pg::copy_options::CopyOptions;
-use crate::pg::soft::{self, OnError};
+use crate::pg::soft::{self, Limit, OnError};
 
 /// Counts of a chunk, shared by all processes.
 #[derive(Debug)]
@@ -117,9 +117,9 @@ pub struct TooMuch {
 impl Rejects {
     /// State for a file that is read in order.
     pub fn new(options: &CopyOptions, spool: *mut Spool) -> Rejects {
-        let limit = options.reject_limit;
+        let limit = options.reject_limit.and_then(Limit::rows);
         let keep = (options.on_error == OnError::Table).then(guc::reject_cap);
-        Rejects { keep, spool, limit: (limit > 0).then_some(limit), named: limit, tallies: std::ptr::null() }
+        Rejects { keep, spool, limit, named: limit.unwrap_or(0), tallies: std::ptr::null() }
     }
 
     /// State for reading again from a position, after `before` rejects that fit the limit.

@@ -323,7 +323,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         number,
         executor,
         defaults,
-        tolerance: Tolerance { reject_limit: 0, ..options.copy.tolerance() },
+        tolerance: Tolerance { reject_limit: None, ..options.copy.tolerance() },
         rejects,
         is_dry: spec.is_dry,
         skip: 0,

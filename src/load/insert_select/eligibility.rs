@@ -423,7 +423,7 @@ unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
         if copy.dialect.default.is_some() {
             return no("The foreign table has the option default.");
         }
-        if copy.by_name && has_defaults {
+        if copy.by_name() && has_defaults {
             return no("The foreign table has defaults, for columns that the header does not name.");
         }
         // The set of rows must not depend on the columns that are read.

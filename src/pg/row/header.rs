@@ -65,7 +65,7 @@ fn order(first: &Names, names: &Names) -> std::result::Result<Vec<usize>, usize>
 
 impl Rows {
     /// Handles a header line that was just read.
-    pub(super) fn take_header(&mut self) -> Result<()> {
+    pub fn take_header(&mut self) -> Result<()> {
         if self.known.is_some() {
             self.match_names()
         } else if self.match_header {

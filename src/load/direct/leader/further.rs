@@ -107,7 +107,7 @@ impl Leader {
         self.process.switch_to_file(File {
             rows,
             projection,
-            tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },
+            tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
             rejects: Rejects::new(copy, std::ptr::null_mut()),
             skip: copy.skip,
             limit: copy.limit.unwrap_or(u64::MAX),
