@@ -53,8 +53,9 @@ pub fn init() {
     // serialized and read again finds the table by its name.
     unsafe {
         pg_sys::RegisterCustomScanMethods(&raw const SCAN.0);
-        PREVIOUS_HOOK = pg_sys::set_rel_pathlist_hook;
-        if PREVIOUS_HOOK.is_none() {
+        let previous = pg_sys::set_rel_pathlist_hook;
+        PREVIOUS_HOOK = previous;
+        if previous.is_none() {
             OUR_PATHLIST_HOOK.store(set_rel_pathlist as *const () as usize, Relaxed);
         }
         pg_sys::set_rel_pathlist_hook = Some(set_rel_pathlist);

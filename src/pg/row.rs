@@ -118,7 +118,7 @@ pub struct Rows {
     /// The columns that the header of each file may name.
     pub(super) known: Option<Vec<Column>>,
     /// The first file's header, for several files whose fields are matched by position.
-    pub(super) first_header: Option<FirstHeader>,
+    first_header: Option<FirstHeader>,
     /// Name of the file that is open, if a column needs it.
     pub(super) file_name: Vec<u8>,
     /// Set when the columns or the file have changed.
