@@ -5,6 +5,7 @@
 
 pub mod assignment;
 mod call;
+pub mod defaults;
 pub mod filter;
 pub mod mapping;
 pub mod projection;

@@ -13,7 +13,6 @@
 //!
 //! Without workers, the leader alone reads the file in order and does the same steps.
 
-mod defaults;
 mod exclusive;
 mod executor;
 mod finalize;

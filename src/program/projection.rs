@@ -9,17 +9,19 @@
 //! are not raised. Rows that were decoded in a block have no errors in any column.
 
 use pg_bulk_format::tuple::ColumnForm;
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{PgList, pg_sys};
 
 use super::call::Call;
+use super::defaults::Defaults;
 use super::{Nodes, columns_of};
+use crate::error::OrRaise;
 use crate::pg::attempt::in_subtransaction;
 use crate::pg::column::Column;
 use crate::pg::expression;
 use crate::pg::failure;
-use crate::pg::row::RowArrays;
+use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::OnError;
-use crate::pg::unguarded::{self, Opaque};
+use crate::pg::unguarded::{self, Opaque, guarded};
 
 /// Source of an attribute's value. Both are counted from 0.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +69,7 @@ fn early(by_quals: &[i16], no_quals: bool, on_error: OnError) -> Option<Vec<usiz
 pub struct Projection {
     /// A row of the foreign table.
     pub slot: *mut pg_sys::TupleTableSlot,
-    pub quals: *mut pg_sys::ExprState,
+    quals: *mut pg_sys::ExprState,
     parts: Vec<AttributeSource>,
     /// The function that makes the row from the file's row, if there is one.
     call: Option<Call>,
@@ -76,7 +78,7 @@ pub struct Projection {
     survives: bool,
     /// Columns to convert before and after the conditions: their indexes in the file.
     pub first: Vec<usize>,
-    pub rest: Vec<usize>,
+    rest: Vec<usize>,
     /// Attributes in the conditions; None if all columns are converted before.
     early: Option<Vec<usize>>,
     /// The rest of the current row is still to be converted.
@@ -258,6 +260,79 @@ impl Projection {
     }
 }
 
+/// Converts the remaining columns of the row.
+///
+/// # Safety
+/// A plain frame, with the memory context of the row's values, which is that of `fields`; the rows of a file, and the
+/// projection of their rows.
+pub unsafe fn convert_rest(rows: *mut Rows, projection: *mut Projection, fields: *mut pg_sys::ExprContext) {
+    // SAFETY: this function's contract covers all arguments.
+    unsafe {
+        if std::mem::replace(&mut (*projection).is_partial, false) {
+            guarded(|| (*rows).decode(&(*projection).rest, (*projection).arrays()));
+            if (*rows).has_queue() {
+                Rows::convert(rows, (*projection).arrays(), fields);
+            }
+        }
+    }
+}
+
+/// Does the row pass the conditions? If so, converts its remaining columns.
+///
+/// # Safety
+/// See [`convert_rest`].
+pub unsafe fn passes(rows: *mut Rows, projection: *mut Projection, fields: *mut pg_sys::ExprContext) -> bool {
+    // SAFETY: as in `convert_rest`; nothing here has a destructor.
+    unsafe {
+        let slot = (*projection).slot;
+        unguarded::store_virtual(slot);
+        (*fields).ecxt_scantuple = slot;
+        (*rows).is_converting = false;
+        if !unguarded::exec_qual((*projection).quals, fields) {
+            return false;
+        }
+        (*rows).is_converting = true;
+        convert_rest(rows, projection, fields);
+        (*rows).is_converting = false;
+        true
+    }
+}
+
+/// Makes the target's attributes of the row, without defaults that are expressions.
+///
+/// # Safety
+/// See [`convert_rest`]; the defaults and the arrays are those of the target. `as_tuple`: the row of a function may
+/// stay a tuple.
+pub unsafe fn project(
+    rows: *mut Rows,
+    projection: *mut Projection,
+    defaults: *mut Defaults,
+    econtext: *mut pg_sys::ExprContext,
+    arrays: RowArrays,
+    as_tuple: bool,
+) -> Made {
+    // SAFETY: as in `convert_rest`; nothing here has a destructor. Parts are within the two descriptors.
+    unsafe {
+        if (*projection).filters {
+            (*rows).is_converting = false;
+            let made = filter_to(projection, econtext, arrays, as_tuple);
+            if !matches!(made, Made::Row) {
+                return made;
+            }
+        } else {
+            if !passes(rows, projection, econtext) {
+                return Made::Nothing;
+            }
+            compute(projection, econtext, arrays);
+        }
+        // A guard for each row is expensive.
+        if (*defaults).sets() {
+            guarded(|| (*defaults).set(arrays).or_raise());
+        }
+        Made::Row
+    }
+}
+
 /// Makes the tuple of a row that is one value.
 ///
 /// # Safety
@@ -311,7 +386,7 @@ pub unsafe fn filter(projection: *const Projection, econtext: *mut pg_sys::ExprC
 ///
 /// # Safety
 /// See [`filter`].
-pub unsafe fn filter_to(
+unsafe fn filter_to(
     projection: *const Projection,
     econtext: *mut pg_sys::ExprContext,
     arrays: RowArrays,
@@ -323,7 +398,8 @@ pub unsafe fn filter_to(
         (*econtext).ecxt_scantuple = (*projection).slot;
         let mut making = Making { projection, econtext, arrays, as_tuple, made: Made::Nothing };
         if (*projection).survives {
-            let error = survive((&raw mut making).cast());
+            // Not in parallel mode: such a file has no workers.
+            let error = guarded(|| in_subtransaction(make, (&raw mut making).cast()));
             if !error.is_null() {
                 if !failure::is_about_a_row(error) {
                     unguarded::ReThrowError(error);
@@ -380,14 +456,6 @@ pub unsafe fn take_apart(
         }
         compute(projection, econtext, arrays);
     }
-}
-
-/// # Safety
-/// See [`make`]; not in parallel mode.
-#[pg_guard]
-unsafe extern "C-unwind" fn survive(making: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { in_subtransaction(make, making) }
 }
 
 /// Makes the attributes from a row of the file, which is in the slot.
