@@ -19,6 +19,7 @@ use pgrx::{PgList, pg_sys};
 
 use self::mapping::Mapping;
 use crate::pg::compat;
+use crate::pg::sent::sent;
 
 /// Nodes of a plan.
 #[derive(Debug, Clone, Copy)]
@@ -70,13 +71,15 @@ impl Nodes {
     }
 }
 
-/// [`Nodes`] as text.
-#[derive(Debug, Clone)]
-pub struct Text {
-    pub targets: CString,
-    pub quals: CString,
-    pub row: CString,
-    pub filters: bool,
+sent! {
+    /// [`Nodes`] as text.
+    #[derive(Debug, Clone)]
+    pub struct Text {
+        pub targets: CString,
+        pub quals: CString,
+        pub row: CString,
+        pub filters: bool,
+    }
 }
 
 impl Text {
