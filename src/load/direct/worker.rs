@@ -43,6 +43,7 @@ use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
 use crate::pg::team::{Exclusive, Worker};
 use crate::pg::unguarded::{self, Opaque};
+use crate::program::Text;
 use crate::program::defaults::Defaults;
 use crate::program::mapping::Mapping;
 use crate::program::projection::Projection;
