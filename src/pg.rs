@@ -107,6 +107,7 @@ pub mod toast;
 pub mod trial_input;
 pub mod tuple_layout;
 pub mod tuple_sort;
+pub mod type_parts;
 pub mod unguarded;
 pub mod usage;
 pub mod user_code;

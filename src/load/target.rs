@@ -134,12 +134,13 @@ impl Target {
         }
     }
 
-    /// Opens it again under the lock that is held. Guarded.
-    pub fn reopen(&mut self) {
+    /// Opens it again under the lock that is held, unless it is open. Guarded.
+    pub fn reopen(&mut self) -> pg_sys::Relation {
         if self.relation.is_null() {
             // SAFETY: a guarded call; the lock is held.
             self.relation = unsafe { pg_sys::relation_open(self.relid, pg_sys::NoLock.cast_signed()) };
         }
+        self.relation
     }
 
     /// Raises if rows cannot be checked: the result of an INSERT into a view or a foreign table is unknown beforehand.

@@ -80,14 +80,14 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         set_up(load, executor.as_mut_ptr());
         // Statement triggers may change the table and its partitions, so they fire before the load reads the state of
         // either.
-        if !(*load).is_dry {
+        if !(*load).request.is_dry() {
             finalize::before_rows(executor.assume_init());
         }
         let leader = prepare(load, executor.as_ptr());
         (*call).leader = leader;
         work(leader.cast());
         let finalization = close_heaps(leader, load);
-        if (*load).is_dry {
+        if (*load).request.is_dry() {
             decide(leader);
         } else {
             finalize::after_rows(finalization);
@@ -103,7 +103,7 @@ unsafe extern "C-unwind" fn set_up(load: *mut Load, executor: *mut Executor) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let load = &*load;
-        let conditions = load.where_clause.conditions.cast();
+        let conditions = load.program.where_clause.conditions.cast();
         let instrument = load.statement.map_or(0, |statement| statement.instrument());
         *executor = executor::set_up(load.target.relation, &inserted_by(load), conditions, instrument);
     }
@@ -237,7 +237,7 @@ unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
 unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Finalization {
     // SAFETY: this function's contract covers both arguments. The state is dropped with the memory context.
     unsafe {
-        let options = &(*load).options;
+        let options = &(*load).request.options;
         let finalization = (*leader).close_heaps(options.indexes).or_raise();
         // The number of workers does not depend on the number of new rows: they build the indexes of whole tables.
         let finalization = finalization.with_helpers(workers_for(options.workers, u64::MAX));
@@ -254,7 +254,7 @@ unsafe extern "C-unwind" fn finish(leader: *mut Leader, finalization: *mut Final
         if let Some(statement) = (*load).statement {
             statement.add_triggers(&(*leader).process.executor);
         }
-        (*leader).finish(&mut *finalization, &mut (*load).counts).or_raise();
+        (*leader).finish(&mut *finalization, &mut (*load).measures.counts).or_raise();
     }
 }
 

@@ -21,7 +21,8 @@ use crate::error::{Error, OrRaise, Result};
 use crate::load::assignment::{assign, complain};
 use crate::load::direct::Nodes;
 use crate::load::expression::with_target;
-use crate::load::{Load, source};
+use crate::load::options::LoadOptions;
+use crate::load::source;
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
@@ -60,18 +61,19 @@ struct FilterAnalysis {
     targets: *mut pg_sys::List,
 }
 
-/// Makes the load's projection of its filter, if it has one.
+/// Makes the projection of a load, if its options name a filter, and finds the filter's OID.
 ///
 /// # Safety
-/// A plain frame; a load whose relation is open. Its memory context is current.
-pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: this function's contract covers the load; parse trees live as long as its memory.
+/// A plain frame; an open relation. The contents of the projection live in the current memory context.
+pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions) -> Option<Nodes> {
+    // SAFETY: this function's contract covers the relation; parse trees live as long as the analysis.
     unsafe {
-        let analysis = begin(load);
-        if !analysis.is_null() {
-            complete(analysis);
-            end(load, analysis);
+        let analysis = begin(relation, options);
+        if analysis.is_null() {
+            return None;
         }
+        complete(analysis);
+        Some(nodes_of(analysis))
     }
 }
 
@@ -141,18 +143,16 @@ unsafe fn nodes_of(analysis: *const FilterAnalysis) -> Nodes {
 /// # Safety
 /// As [`analyze`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut FilterAnalysis {
-    // SAFETY: this function's contract covers the load.
-    let load = unsafe { &mut *load };
-    let Some(name) = load.options.filter.clone() else { return std::ptr::null_mut() };
+unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, options: &mut LoadOptions) -> *mut FilterAnalysis {
+    let Some(name) = options.filter.clone() else { return std::ptr::null_mut() };
     let function = resolve(&name).or_raise();
     // SAFETY: a guarded call. The lock keeps the function from being dropped, since workers look it up too.
     unsafe {
         pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
     };
     check(function).or_raise();
-    load.options.function = Some(function);
-    let analysis = FilterAnalysis::of(load.target.relation, function).or_raise();
+    options.function = Some(function);
+    let analysis = FilterAnalysis::of(relation, function).or_raise();
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
@@ -318,12 +318,4 @@ unsafe extern "C-unwind" fn complain_of_body(
         let detail = format!("Final statement returns {given} instead of {wanted} at column {number}.");
         Error::new(Code::ERRCODE_INVALID_FUNCTION_DEFINITION, message).detail(detail).raise();
     }
-}
-
-/// # Safety
-/// A load, and its analysis.
-#[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const FilterAnalysis) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*load).projection = Some(nodes_of(analysis)) }
 }
