@@ -46,10 +46,11 @@ pub fn build_is_plain(index: Relation<'_>) -> bool {
     index_is_plain(index) && index.index().is_some_and(|form| statistics_are_plain(form.table))
 }
 
-/// Are the extended statistics of a table plain? The table is locked. Guarded.
+/// Are the expressions of a table's extended statistics plain? The table is locked. Guarded.
 fn statistics_are_plain(table: pg_sys::Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::STATEXTOID.cast_signed();
-    // SAFETY: guarded calls; the list is this function's own, and each tuple is released after use.
+    // SAFETY: guarded calls; the table is open while it is read, the list is this function's own, and each tuple is
+    // released after use.
     unsafe {
         let list = pg_sys::RelationGetStatExtList(OpenRelation::locked(table).get().as_ptr());
         PgList::<pg_sys::Oid>::from_pg(list).iter_oid().all(|statistics| {
