@@ -16,14 +16,13 @@ use std::time::Instant;
 use pg_bulk_bench::random::Random;
 use pg_bulk_format::btree::build::{Builder, Options, Page, PageSink};
 use pg_bulk_format::btree::bytes;
-use pg_bulk_format::btree::bytes::merge::Run;
 use pg_bulk_format::btree::bytes::record::{Record, Records, append};
 use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, StoredValue};
 use pg_bulk_format::btree::bytes::store::Store;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pg_bulk_format::btree::leaf::Leaf;
-use pg_bulk_format::btree::merge::{Merge, Slice};
+use pg_bulk_format::btree::merge::{Merge, Run, Slice};
 use pg_bulk_format::btree::read::KeyReader;
 use pg_bulk_format::btree::sort::{is_ascending, sort};
 use pg_bulk_format::btree::unique::Unique;
@@ -143,7 +142,7 @@ fn builds<W: Word>(bench: &Bench, name: &str, shape: &KeyShape, deduplicate: boo
     );
 }
 
-fn each_block(run: &mut impl Run<Error = Infallible>, mut take: impl FnMut(&[u8])) {
+fn each_block(run: &mut impl Run<u8, Error = Infallible>, mut take: impl FnMut(&[u8])) {
     loop {
         let Ok(()) = run.advance();
         if run.block().is_empty() {
@@ -153,7 +152,7 @@ fn each_block(run: &mut impl Run<Error = Infallible>, mut take: impl FnMut(&[u8]
     }
 }
 
-fn build_bytes(shape: &ByteShape, options: Options, run: &mut impl Run<Error = Infallible>, entries: usize) {
+fn build_bytes(shape: &ByteShape, options: Options, run: &mut impl Run<u8, Error = Infallible>, entries: usize) {
     let mut count = Count(0);
     let mut builder = bytes::build::Builder::new(shape, options);
     each_block(run, |block| builder.push(block, &mut count).expect("in order"));
@@ -187,7 +186,7 @@ fn strings(bench: &Bench, name: &str, keys: &[Vec<u8>], deduplicate: bool) {
         &format!("build {name}"),
         keys.len(),
         || (),
-        |()| build_bytes(&shape, options, &mut bytes::merge::Slice::new(&sorted), keys.len()),
+        |()| build_bytes(&shape, options, &mut Slice::new(&sorted), keys.len()),
     );
     bench.time(&format!("sort and build {name}"), keys.len(), collect, |store| {
         store.sort().expect("memory");
@@ -202,7 +201,7 @@ fn strings(bench: &Bench, name: &str, keys: &[Vec<u8>], deduplicate: bool) {
         keys.len(),
         || (),
         |()| {
-            let mut merge = bytes::merge::Merge::new(parts.iter().map(|part| bytes::merge::Slice::new(part)).collect());
+            let mut merge = Merge::new(parts.iter().map(|part| Slice::new(part)).collect());
             let mut size = 0;
             loop {
                 let Ok(block) = merge.next();

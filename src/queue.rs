@@ -27,14 +27,11 @@
 
 mod choice;
 mod dispatcher;
-mod failure;
 mod functions;
 mod home;
 mod job;
 mod launcher;
 mod local;
-mod run_job;
-mod succession;
 mod wait;
 mod wake;
 mod worker;
@@ -51,6 +48,11 @@ use crate::pg::spi::{self, Access, Argument, StatementResult};
 
 /// The extension's name.
 const EXTENSION: &CStr = c"pg_bulk";
+
+/// The lock that the launcher holds in exclusive mode during its life.
+fn launcher_lock() -> ObjectLock {
+    ObjectLock::shared(pg_sys::ExtensionRelationId, 0)
+}
 
 /// The queue of this database.
 #[derive(Debug, Clone)]

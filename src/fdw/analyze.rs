@@ -139,7 +139,7 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
         let econtext = pg_sys::MakePerTupleExprContext(estate);
         let mut state = pg_sys::ReservoirStateData::default();
         pg_sys::reservoir_init_selection_state(&raw mut state, target);
-        let tolerance = Tolerance { verbosity: Verbosity::Silent, reject_limit: 0, ..options.copy.tolerance() };
+        let tolerance = Tolerance { verbosity: Verbosity::Silent, reject_limit: None, ..options.copy.tolerance() };
         let sampling = Sampling {
             all: rows.all(),
             rows,

@@ -30,7 +30,7 @@ pub fn planned(options: &TableOptions) -> Option<pg_sys::Oid> {
 pub fn is_parallel_safe(options: &TableOptions, relid: pg_sys::Oid) -> Result<bool> {
     match (&options.filter, planned(options)) {
         (None, _) => Ok(true),
-        (_, Some(function)) => filter::is_parallel_safe(function, relid, options.copy.shape == RecordShape::Binary),
+        (_, Some(function)) => filter::is_parallel_safe(function, relid, options.copy.shape() == RecordShape::Binary),
         _ => Ok(false),
     }
 }

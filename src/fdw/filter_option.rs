@@ -60,9 +60,9 @@ impl Filter {
                 "argument to option \"filter\" must be a function with its schema and the types of its arguments";
             return Err(invalid(message).hint("Write it as in: myschema.myfunction(text, integer)."));
         }
-        let other = match copy.shape {
+        let other = match copy.shape() {
             RecordShape::Fixed => "format \"fixed\"",
-            _ if copy.by_name => "match_by \"name\"",
+            _ if copy.by_name() => "match_by \"name\"",
             _ => return Ok(()),
         };
         Err(invalid(format!("cannot specify both filter and {other}")))

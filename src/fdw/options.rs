@@ -221,7 +221,7 @@ impl TableOptions {
         if let Some(filter) = &self.filter {
             return filter.columns(relation, &self.copy, &session);
         }
-        let with_defaults = self.copy.dialect.default.is_some() || self.copy.by_name;
+        let with_defaults = self.copy.dialect.default.is_some() || self.copy.by_name();
         let mut columns = Column::of_relation(relation, &session, with_defaults);
         // SAFETY: an open relation.
         self.apply_to(unsafe { (*relation).rd_id }, &mut columns)?;

@@ -20,6 +20,7 @@ pub mod bytes;
 pub mod descend;
 pub mod entry;
 pub mod extension;
+pub mod family;
 pub mod key;
 pub mod leaf;
 mod levels;

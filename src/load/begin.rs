@@ -9,10 +9,10 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::definer::Allowed;
-use super::given::Given;
-use super::options::LoadOptions;
+use super::options::given::Given;
+use super::options::{LoadOptions, Truncate};
 use super::target::{self, Target};
-use super::{Load, Purpose, engine, memory_context, where_clause};
+use super::{Load, Purpose, Request, engine, memory_context, where_clause};
 use crate::error::{Error, OrRaise};
 
 /// Checks options and rights and locks the table. `schema` is the extension's; `allowed` are the permitted options.
@@ -37,12 +37,12 @@ pub unsafe fn begin(
             let message = "bulk_check() does not support the option query";
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
         }
-        let of_jobs = [(options.each_file, "each_file"), (!options.settings.is_empty(), "settings")];
+        let of_jobs = [(options.job.each_file, "each_file"), (!options.job.settings.is_empty(), "settings")];
         if let Some((_, name)) = of_jobs.iter().find(|(is_given, _)| *is_given && !matches!(purpose, Purpose::Job(_))) {
             let message = format!("only bulk_enqueue() supports the option {name}");
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
         }
-        if options.create {
+        if options.table.create {
             if is_dry {
                 let message = "only bulk_load() supports the option create";
                 Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
@@ -52,10 +52,6 @@ pub unsafe fn begin(
         if is_dry {
             options.adapt_to_check();
         }
-        let job = match purpose {
-            Purpose::Job(number) => Some(number),
-            Purpose::Call | Purpose::Check => None,
-        };
         target::check_transaction(if is_dry { c"bulk_check()" } else { c"bulk_load()" });
         target::check_location(&options.location).or_raise();
         let mut target = Target::open(relid, &options).or_raise();
@@ -64,8 +60,8 @@ pub unsafe fn begin(
         // table are in tables that the engine has made.
         let is_alone = target.kind == target::TargetKind::Plain && engine::owner_of(target.relation).is_none();
         let truncate = if is_alone { "TRUNCATE ONLY" } else { "TRUNCATE" };
-        let truncate_statement = if options.truncate { command(truncate) } else { None };
-        let analyze_statement = if options.analyze { command("ANALYZE") } else { None };
+        let truncate_statement = if options.table.truncate == Truncate::Yes { command(truncate) } else { None };
+        let analyze_statement = if options.table.analyze { command("ANALYZE") } else { None };
         let where_statement = options.where_clause.as_deref().map(where_clause::statement);
         // TRUNCATE fails while the relation is open.
         target.close();
@@ -74,17 +70,15 @@ pub unsafe fn begin(
         let old = pg_sys::MemoryContextSwitchTo(memory);
         let json = pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(json.cast_mut_ptr()));
         pg_sys::MemoryContextSwitchTo(old);
-        let load = Load {
+        let request = Request {
             json: Some(json),
-            id: job.map_or(0, |job| job.id),
-            attempt: job.map(|job| job.attempt),
-            is_dry,
+            purpose,
             schema,
             where_statement,
             truncate_statement,
             analyze_statement,
-            ..Load::new(options, path, target, memory)
+            ..Request::new(options, path)
         };
-        PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
+        PgMemoryContexts::For(memory).leak_and_drop_on_delete(Load::new(request, target, memory))
     }
 }

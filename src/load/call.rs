@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::definer::Allowed;
-use super::given::Given;
+use super::options::given::Given;
 use super::{Load, Purpose, begin, perform, report};
 use crate::error::{Error, OrRaise};
 use crate::pg::source::Bytes;

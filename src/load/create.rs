@@ -11,15 +11,13 @@
 //! A role without EXECUTE on one of these functions cannot reach it through this one. If this function has the argument
 //! `allow` ([`definer`](super::definer)), it calls the functions with that argument.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::definer::{self, Allowed};
-use super::given;
-use super::options::value;
+use super::definer::{self, Allowed, executable};
+use super::options::{given, value};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::compat;
 use crate::pg::jsonb;
 use crate::pg::option_value::{Caller, text};
 
@@ -151,32 +149,6 @@ unsafe fn creates(options: pg_sys::Datum, allowed: &Allowed) -> Result<bool> {
             Err(Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message))
         }
         _ => Ok(creates),
-    }
-}
-
-/// The extension's function of this name with arguments of these types. An error unless the current user may call it.
-/// Guarded.
-pub(super) fn executable(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid) -> Result<pg_sys::Oid> {
-    // SAFETY: guarded catalog lookups, with keys of the types that the cache expects, and strings.
-    unsafe {
-        let vector = pg_sys::buildoidvector(types.as_ptr(), i32::try_from(types.len()).unwrap_or(0));
-        let function = pg_sys::GetSysCacheOid(
-            pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
-            pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
-            pg_sys::Datum::from(name.as_ptr()),
-            pg_sys::Datum::from(vector.cast::<c_void>()),
-            pg_sys::Datum::from(schema),
-            pg_sys::Datum::from(0usize),
-        );
-        if function == pg_sys::InvalidOid {
-            let message = format!("function {}() of pg_bulk does not exist", name.to_string_lossy());
-            return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
-        }
-        let answer = compat::may_execute(function);
-        if answer != pg_sys::AclResult::ACLCHECK_OK {
-            pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_FUNCTION, name.as_ptr());
-        }
-        Ok(function)
     }
 }
 

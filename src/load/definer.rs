@@ -22,13 +22,13 @@
 //!
 //! The server sets the flag in few other places: in queries of foreign keys, and in scripts of trusted extensions.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::create::executable;
 use super::option_name::{ColumnOption, OptionName, Reach};
 use crate::error::{Error, Result};
+use crate::pg::compat;
 use crate::pg::option_value::{Caller, OptionValue, invalid};
 use crate::pg::role::role_name;
 use crate::pg::server_text::from_server;
@@ -154,6 +154,32 @@ fn check_execute(function: pg_sys::Oid, allow: usize) -> Result<()> {
             return Ok(());
         }
         executable(CStr::from_ptr(name), &types, schema).map(|_| ())
+    }
+}
+
+/// The extension's function of this name with arguments of these types. An error unless the current user may call it.
+/// Guarded.
+pub(super) fn executable(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid) -> Result<pg_sys::Oid> {
+    // SAFETY: guarded catalog lookups, with keys of the types that the cache expects, and strings.
+    unsafe {
+        let vector = pg_sys::buildoidvector(types.as_ptr(), i32::try_from(types.len()).unwrap_or(0));
+        let function = pg_sys::GetSysCacheOid(
+            pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
+            pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
+            pg_sys::Datum::from(name.as_ptr()),
+            pg_sys::Datum::from(vector.cast::<c_void>()),
+            pg_sys::Datum::from(schema),
+            pg_sys::Datum::from(0usize),
+        );
+        if function == pg_sys::InvalidOid {
+            let message = format!("function {}() of pg_bulk does not exist", name.to_string_lossy());
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
+        }
+        let answer = compat::may_execute(function);
+        if answer != pg_sys::AclResult::ACLCHECK_OK {
+            pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_FUNCTION, name.as_ptr());
+        }
+        Ok(function)
     }
 }
 

@@ -92,27 +92,27 @@ fn add(extension_schema: pg_sys::Oid, values: &[Option<pg_sys::Datum>]) {
 /// Records a load. Guarded; allocates in the current memory context.
 pub fn record(load: &Load) {
     // SAFETY: does not raise.
-    let (owner, now) = (load.owner, unsafe { pg_sys::GetCurrentTimestamp() });
+    let (owner, now) = (load.request.owner, unsafe { pg_sys::GetCurrentTimestamp() });
     let [id, figures @ ..] = load.result();
     let mut values = vec![
         id,
         text(&load.target.name),
-        text(&load.path),
+        text(&load.request.path),
         owner.into_datum(),
-        Some(load.started.into()),
+        Some(load.measures.started.into()),
         Some(now.into()),
     ];
     values.extend(figures);
     values.extend([
         text(&stored_role_name(owner)),
         cluster().into_datum(),
-        load.attempt.and_then(IntoDatum::into_datum),
+        load.request.attempt().and_then(IntoDatum::into_datum),
         text(c"succeeded"),
         None,
         None,
-        load.files.as_ref().map(files::jsonb),
+        load.measures.files.as_ref().map(files::jsonb),
     ]);
-    add(load.schema, &values);
+    add(load.request.schema, &values);
 }
 
 /// Records a failed load of a job, after its transaction has ended. The current user is the job's owner. `schema` is

@@ -9,7 +9,7 @@
 //!
 //! Core inserts the rows of a SELECT one by one. If the direct writer gives an equivalent result, [`node`] replaces
 //! ModifyTable and loads the foreign table's file. If UNION ALL or partitions combine several foreign tables, it loads
-//! the file of each ([`parts`]). The rest stays core's: the range table, the permission checks, the snapshot, the
+//! the file of each ([`parts`](eligibility::parts)). The rest stays core's: the range table, the permission checks, the snapshot, the
 //! command tag.
 //!
 //! The module enters through `create_upper_paths_hook`. In a fresh connection the library is loaded while the first
@@ -27,12 +27,9 @@
 //! bulk_load.
 
 pub mod eligibility;
-pub mod expression;
 mod insertion;
-mod joins;
 mod new_table;
 mod node;
-mod parts;
 mod run;
 mod scans;
 mod translate;

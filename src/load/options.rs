@@ -4,14 +4,16 @@
 //! are arrays; null means the default. An unknown name is a syntax error, an invalid value an invalid parameter value.
 //! Errors about options that exclude each other have COPY's words.
 
+pub mod given;
+
 use std::ffi::CString;
 
 use pg_bulk_format::fixed::Slice;
 use pgrx::pg_sys;
 
+use self::given::InPlace;
 use super::definer::Allowed;
 use super::duplicate::{Duplicates, Keep};
-use super::given::InPlace;
 use super::option_name::{ColumnOption, OptionName};
 use super::settings::{self, SETTINGS, Setting};
 use super::wrapper::Wrapper;
@@ -33,38 +35,66 @@ use crate::pg::source::Location;
 const MOST_WORKERS: usize = 1024;
 
 /// The writer that the option asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WriterOption {
+    #[default]
     Auto,
     Direct,
     Buffered,
 }
 
 /// Whether other sessions may write to the table during the load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LockOption {
+    #[default]
     Online,
     Share,
 }
 
 /// The index strategy that the option asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IndexesOption {
+    #[default]
     Auto,
     Insert,
     Merge,
     Rebuild,
 }
 
-/// The options of a load.
-#[derive(Debug, Clone)]
-pub struct LoadOptions {
-    pub copy: CopyOptions,
-    pub location: Location,
-    /// The query that makes the rows, if there is no file.
-    pub query: Option<CString>,
+/// Whether the load empties the table first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Truncate {
+    #[default]
+    No,
+    Yes,
+    /// A dry run checks rows as if the table had been truncated.
+    Assumed,
+}
+
+/// Whether files that were loaded before are left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Once {
+    #[default]
+    No,
+    Yes,
+    /// All files are loaded, and recorded (option `force`).
+    Forced,
+}
+
+/// A statement that the load replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replaced {
+    /// An INSERT from this foreign table, which the file and the options belong to.
+    Insert(pg_sys::Oid),
+    /// A COPY: the load must behave like core's.
+    Copy,
+}
+
+/// The option `columns`.
+#[derive(Debug, Clone, Default)]
+pub struct ColumnsOption {
     /// The columns of the file's fields, in order.
-    pub columns: Option<Vec<CString>>,
+    pub names: Option<Vec<CString>>,
     /// Their positions in a record of fixed length.
     pub slices: Vec<Option<Slice>>,
     /// Their options for the texts of fields.
@@ -75,35 +105,47 @@ pub struct LoadOptions {
     pub others: Vec<(CString, Taken)>,
     /// Computed columns, and their expressions.
     pub computed: Vec<(CString, CString)>,
-    /// The header names the columns of the fields. `copy.header` is then one line.
-    pub match_by_name: bool,
+}
+
+/// What the load does to the table beside its rows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TableOptions {
+    /// The load creates the table. When options with it are parsed, the table already exists.
+    pub create: bool,
+    pub lock: LockOption,
+    pub truncate: Truncate,
+    pub freeze: bool,
+    pub analyze: bool,
+}
+
+/// Options that only jobs have.
+#[derive(Debug, Clone, Default)]
+pub struct JobOptions {
+    /// Each of several files is a job of its own.
+    pub each_file: bool,
+    pub settings: Vec<Setting>,
+}
+
+/// The options of a load.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    pub copy: CopyOptions,
+    pub location: Location,
+    /// The query that makes the rows, if there is no file.
+    pub query: Option<CString>,
+    pub columns: ColumnsOption,
     pub where_clause: Option<CString>,
     /// The filter function: its name, and its OID once that is known.
     pub filter: Option<CString>,
     pub function: Option<pg_sys::Oid>,
-    pub truncate: bool,
-    /// A dry run that checks rows as if the table had been truncated.
-    pub as_truncated: bool,
-    pub freeze: bool,
-    pub analyze: bool,
+    pub table: TableOptions,
     pub writer: WriterOption,
     pub workers: Option<usize>,
-    pub lock: LockOption,
     pub indexes: IndexesOption,
     pub duplicates: Duplicates,
-    /// Files that were loaded before are left out, unless `force` is set.
-    pub once: bool,
-    pub force: bool,
-    /// Each of several files is a job of its own.
-    pub each_file: bool,
-    /// Settings of a job.
-    pub settings: Vec<Setting>,
-    /// The load creates the target. When options with it are parsed, the table already exists.
-    pub create: bool,
-    /// The foreign table that the file and the options belong to.
-    pub foreign: Option<pg_sys::Oid>,
-    /// The load runs a COPY, and must behave like core's.
-    pub is_copy: bool,
+    pub once: Once,
+    pub job: JobOptions,
+    pub replaces: Option<Replaced>,
 }
 
 /// Parses one of several words.
@@ -227,28 +269,18 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
     Ok(if fields.is_empty() && had_some { Json::Null } else { Json::Array(fields) })
 }
 
-/// The keys of listed columns in a JSON object.
-pub fn keys_of(
-    copy: &CopyOptions,
-    columns: Option<&[CString]>,
-    drafts: &[SliceDraft],
-) -> Result<Vec<Option<MemberKey>>> {
-    let names: Vec<String> = columns.unwrap_or_default().iter().map(|name| from_server(name)).collect();
-    keys(copy, names.iter().zip(drafts).map(|(name, draft)| (name.as_str(), &draft.key)))
-}
-
-/// The positions of listed columns in a record of fixed length.
-pub fn slices_of(
-    copy: &CopyOptions,
-    columns: Option<&[CString]>,
-    drafts: Vec<SliceDraft>,
-) -> Result<Vec<Option<Slice>>> {
-    let Some(columns) = columns else {
-        let message = "format \"fixed\" requires columns";
-        return if copy.shape == RecordShape::Fixed { Err(invalid(message)) } else { Ok(Vec::new()) };
-    };
-    let names = columns.iter().map(|name| from_server(name));
-    slices(copy, names.zip(drafts).collect())
+impl Objects {
+    /// The option `columns`, with the names that are left of it. Guarded.
+    pub fn complete(self, copy: &CopyOptions, names: Option<Vec<CString>>) -> Result<ColumnsOption> {
+        let shown: Vec<String> = names.iter().flatten().map(|name| from_server(name)).collect();
+        let keys = keys(copy, shown.iter().zip(&self.slices).map(|(name, draft)| (name.as_str(), &draft.key)))?;
+        if names.is_none() && copy.shape() == RecordShape::Fixed {
+            return Err(invalid("format \"fixed\" requires columns"));
+        }
+        let slices = slices(copy, shown.into_iter().zip(self.slices).collect())?;
+        let Objects { fields, others, computed, .. } = self;
+        Ok(ColumnsOption { names, slices, fields, keys, others, computed })
+    }
 }
 
 impl LoadOptions {
@@ -294,26 +326,25 @@ impl LoadOptions {
         if !objects.computed.is_empty() {
             allowed.check_expression()?;
         }
-        let options = LoadOptions::of_values(path, &given)?;
-        if options.create && enqueues {
+        let mut options = LoadOptions::of_values(path, &given)?;
+        if options.table.create && enqueues {
             return Err(invalid("only bulk_load() supports the option create"));
         }
-        let Objects { others, computed, slices, fields, .. } = objects;
-        let is_said = || fields.iter().any(|field| field.given().is_some());
-        if options.query.is_some() && (!(others.is_empty() && computed.is_empty()) || is_said()) {
+        let is_said = || objects.fields.iter().any(|field| field.given().is_some());
+        if options.query.is_some() && (!(objects.others.is_empty() && objects.computed.is_empty()) || is_said()) {
             return Err(invalid("columns must be an array of column names for the rows of a query"));
         }
-        let keys = keys_of(&options.copy, options.columns.as_deref(), &slices)?;
-        let slices = slices_of(&options.copy, options.columns.as_deref(), slices)?;
-        let options = LoadOptions { others, computed, slices, fields, keys, settings, ..options };
-        if options.match_by_name && !options.computed.is_empty() {
+        options.columns = objects.complete(&options.copy, options.columns.names)?;
+        options.job.settings = settings;
+        let (by_name, columns) = (options.copy.by_name(), &options.columns);
+        if by_name && !columns.computed.is_empty() {
             return Err(invalid("cannot specify both expressions in columns and match_by \"name\""));
         }
         if options.filter.is_some() {
-            let other = match &options {
-                LoadOptions { match_by_name: true, .. } => Some("match_by \"name\""),
-                LoadOptions { computed, .. } if !computed.is_empty() => Some("expressions in columns"),
-                LoadOptions { others, .. } if !others.is_empty() => Some("source in columns"),
+            let other = match columns {
+                _ if by_name => Some("match_by \"name\""),
+                ColumnsOption { computed, .. } if !computed.is_empty() => Some("expressions in columns"),
+                ColumnsOption { others, .. } if !others.is_empty() => Some("source in columns"),
                 _ => None,
             };
             if let Some(other) = other {
@@ -326,62 +357,65 @@ impl LoadOptions {
     /// The options of an INSERT from a foreign table. Guarded.
     pub fn of_foreign_table(relid: pg_sys::Oid) -> Result<LoadOptions> {
         let (location, copy) = Wrapper::get()?.file_of(relid)?;
-        Ok(LoadOptions {
+        let options = LoadOptions::new(copy, location);
+        Ok(LoadOptions { writer: WriterOption::Direct, replaces: Some(Replaced::Insert(relid)), ..options })
+    }
+
+    /// The options of a load of this file; all others have their defaults.
+    fn new(copy: CopyOptions, location: Location) -> LoadOptions {
+        LoadOptions {
             copy,
             location,
             query: None,
-            columns: None,
-            slices: Vec::new(),
-            fields: Vec::new(),
-            keys: Vec::new(),
-            others: Vec::new(),
-            computed: Vec::new(),
-            match_by_name: false,
+            columns: ColumnsOption::default(),
             where_clause: None,
             filter: None,
             function: None,
-            truncate: false,
-            as_truncated: false,
-            freeze: false,
-            analyze: false,
-            writer: WriterOption::Direct,
+            table: TableOptions::default(),
+            writer: WriterOption::Auto,
             workers: None,
-            lock: LockOption::Online,
             indexes: IndexesOption::Auto,
             duplicates: Duplicates::ERROR,
-            once: false,
-            force: false,
-            each_file: false,
-            settings: Vec::new(),
-            create: false,
-            foreign: Some(relid),
-            is_copy: false,
-        })
+            once: Once::No,
+            job: JobOptions::default(),
+            replaces: None,
+        }
     }
 
     /// Changes the options to COPY's behavior.
     pub fn adapt_to_copy(&mut self) {
-        self.is_copy = true;
+        self.replaces = Some(Replaced::Copy);
         self.copy.keeps_bom = true;
         self.writer = WriterOption::Direct;
     }
 
     /// Is the load an INSERT or a COPY? These take no more ids of sequences than they need.
     pub fn is_statement(&self) -> bool {
-        self.is_copy || self.foreign.is_some()
+        self.replaces.is_some()
+    }
+
+    pub fn is_copy(&self) -> bool {
+        self.replaces == Some(Replaced::Copy)
+    }
+
+    /// The foreign table whose rows an INSERT takes.
+    pub fn foreign(&self) -> Option<pg_sys::Oid> {
+        match self.replaces {
+            Some(Replaced::Insert(foreign)) => Some(foreign),
+            Some(Replaced::Copy) | None => None,
+        }
     }
 
     /// Changes the options for a dry run: it looks for all records with errors.
     pub fn adapt_to_check(&mut self) {
         let copy = &mut self.copy;
         (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
-        (copy.reject_limit, copy.reject_percent) = (0, None);
+        copy.reject_limit = None;
         copy.encoding_errors = copy.encoding_errors.filter(|errors| *errors == EncodingErrors::Replace);
-        self.as_truncated = self.truncate;
-        (self.truncate, self.freeze, self.analyze) = (false, false, false);
+        let truncate = if self.table.truncate == Truncate::No { Truncate::No } else { Truncate::Assumed };
+        self.table = TableOptions { truncate, create: self.table.create, ..TableOptions::default() };
         self.duplicates.limit = None;
-        self.once = false;
-        self.lock = LockOption::Online;
+        self.once = Once::No;
     }
 
     /// Parses options that are given by name. Guarded.
@@ -389,12 +423,10 @@ impl LoadOptions {
         let mut draft = Draft::new(Caller::Function);
         let (mut columns, mut program, mut where_clause, mut filter) = (None, false, None, None);
         let mut server = None;
-        let (mut truncate, mut freeze, mut analyze) = (false, false, false);
-        let (mut writer, mut workers) = (WriterOption::Auto, None);
-        let (mut lock, mut indexes) = (LockOption::Online, IndexesOption::Auto);
+        let (mut table, mut job) = (TableOptions::default(), JobOptions::default());
+        let (mut writer, mut workers, mut indexes) = (WriterOption::Auto, None, IndexesOption::Auto);
         let mut duplicates = Duplicates::ERROR;
-        let (mut once, mut force, mut each_file) = (false, false, false);
-        let mut create = false;
+        let (mut once, mut force) = (false, false);
         let mut in_place = InPlace::default();
         for (name, value) in given {
             use OptionName as O;
@@ -418,9 +450,9 @@ impl LoadOptions {
                 O::Server => server = Some(c_string(bytes)),
                 O::Where => where_clause = Some(c_string(bytes)),
                 O::Filter => filter = Some(c_string(bytes)),
-                O::Truncate => truncate = is_on()?,
-                O::Freeze => freeze = is_on()?,
-                O::Analyze => analyze = is_on()?,
+                O::Truncate => table.truncate = if is_on()? { Truncate::Yes } else { Truncate::No },
+                O::Freeze => table.freeze = is_on()?,
+                O::Analyze => table.analyze = is_on()?,
                 O::Writer => {
                     use WriterOption::{Auto, Buffered, Direct};
                     writer = word(name, bytes, &[("auto", Auto), ("direct", Direct), ("buffered", Buffered)])?;
@@ -432,11 +464,11 @@ impl LoadOptions {
                 }
                 O::Once => once = is_on()?,
                 O::Force => force = is_on()?,
-                O::EachFile => each_file = is_on()?,
-                O::Create => create = is_on()?,
+                O::EachFile => job.each_file = is_on()?,
+                O::Create => table.create = is_on()?,
                 O::Query | O::LargeObject => in_place.set(name, bytes)?,
                 O::Lock => {
-                    lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?;
+                    table.lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?;
                 }
                 O::OnDuplicate => {
                     let words = [("error", Keep::Error), ("keep_old", Keep::Old), ("keep_new", Keep::New)];
@@ -480,20 +512,23 @@ impl LoadOptions {
             }
         }
         let mut copy = draft.finish()?;
-        if each_file && (truncate || program) {
-            let other = if truncate { "truncate" } else { "program" };
+        let truncates = table.truncate == Truncate::Yes;
+        if job.each_file && (truncates || program) {
+            let other = if truncates { "truncate" } else { "program" };
             return Err(invalid(format!("cannot specify both each_file and {other}")));
         }
         if once && (program || copy.limit.is_some()) {
             let other = if program { "program" } else { "limit" };
             return Err(invalid(format!("cannot specify both once and {other}")));
         }
-        if force && !once {
-            return Err(invalid("force requires once"));
-        }
-        copy.is_literal = each_file;
-        let match_by_name = copy.by_name;
-        if match_by_name && columns.is_some() {
+        let once = match (once, force) {
+            (false, true) => return Err(invalid("force requires once")),
+            (true, true) => Once::Forced,
+            (true, false) => Once::Yes,
+            (false, false) => Once::No,
+        };
+        copy.is_literal = job.each_file;
+        if copy.by_name() && columns.is_some() {
             return Err(invalid("cannot specify both columns and match_by \"name\""));
         }
         duplicates.check()?;
@@ -505,37 +540,19 @@ impl LoadOptions {
             None if program => Location::Program(path),
             None => Location::File(path),
         };
-        let location = in_place.unwrap_or(location);
         Ok(LoadOptions {
-            copy,
-            location,
             query,
-            columns,
-            slices: Vec::new(),
-            fields: Vec::new(),
-            keys: Vec::new(),
-            others: Vec::new(),
-            computed: Vec::new(),
-            match_by_name,
+            columns: ColumnsOption { names: columns, ..ColumnsOption::default() },
             where_clause,
             filter,
-            function: None,
-            truncate,
-            as_truncated: false,
-            freeze,
-            analyze,
+            table,
             writer,
             workers,
-            lock,
             indexes,
             duplicates,
             once,
-            force,
-            each_file,
-            settings: Vec::new(),
-            create,
-            foreign: None,
-            is_copy: false,
+            job,
+            ..LoadOptions::new(copy, in_place.unwrap_or(location))
         })
     }
 }

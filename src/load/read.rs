@@ -14,7 +14,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::definer::Allowed;
-use super::options::{Objects, keys_of, names_of_columns, slices_of, value};
+use super::options::{Objects, names_of_columns, value};
 use super::target::check_location;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
@@ -31,7 +31,7 @@ use crate::pg::objects;
 use crate::pg::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
-use crate::pg::soft::{self, Conversion, OnError, Tolerance};
+use crate::pg::soft::{self, Conversion, Limit, OnError, Tolerance};
 use crate::pg::source::Location;
 
 /// Option names besides COPY's format options.
@@ -43,7 +43,7 @@ struct Reading {
     all: Vec<usize>,
     tolerance: Tolerance,
     /// Most bad records, in per cent of all records.
-    percent: Option<f64>,
+    reject_limit: Option<Limit>,
     records: u64,
     skip_left: u64,
     limit_left: u64,
@@ -134,15 +134,14 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Resul
         }
     }
     let copy = draft.finish()?;
-    let is_bare = objects.has_names && copy.shape == RecordShape::Delimited;
+    let is_bare = objects.has_names && copy.shape() == RecordShape::Delimited;
     if !objects.others.is_empty() || !objects.computed.is_empty() || is_bare {
         let message = "columns of bulk_read() must be objects with options of a column, and without source and expr";
         return Err(invalid(message));
     }
-    let keys = keys_of(&copy, columns.as_deref(), &objects.slices)?;
-    let slices = slices_of(&copy, columns.as_deref(), objects.slices)?;
-    let said = slices.into_iter().zip(keys).zip(objects.fields);
-    let places = columns.unwrap_or_default().into_iter().zip(said);
+    let columns = objects.complete(&copy, columns)?;
+    let said = columns.slices.into_iter().zip(columns.keys).zip(columns.fields);
+    let places = columns.names.unwrap_or_default().into_iter().zip(said);
     let places = places.map(|(name, ((slice, key), field))| (name, slice, key, field)).collect();
     if copy.on_error == OnError::Table {
         return Err(invalid("COPY ON_ERROR \"table\" not recognized"));
@@ -201,7 +200,7 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
             all: rows.all(),
             rows,
             tolerance: copy.tolerance(),
-            percent: copy.reject_percent,
+            reject_limit: copy.reject_limit,
             records: 0,
             skip_left: copy.skip,
             limit_left: copy.limit.unwrap_or(u64::MAX),
@@ -225,11 +224,11 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
     // SAFETY: the descriptor has this number of attributes.
     let mut columns: Vec<_> = (0..natts).map(|i| unsafe { Column::of_descriptor(descriptor, i, &session) }).collect();
     copy.force(pg_sys::InvalidOid, &mut columns)?;
-    let fields = place(&mut columns, places, copy.shape)?;
+    let fields = place(&mut columns, places, copy.shape())?;
     copy.refine(&mut columns, &fields)?;
     let stream = copy.open(location, copy.header(), columns.len())?;
     let match_header = copy.header == HeaderOption::Match;
-    let known = copy.by_name.then(|| columns.clone());
+    let known = copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, c"bulk_read".to_owned(), location.described(), match_header);
     if let Some(known) = known {
         rows.name_by(known);
@@ -381,9 +380,7 @@ unsafe extern "C-unwind" fn end(reading: *mut Reading) {
     unsafe {
         let memory = {
             let r = &mut *reading;
-            if let Some(percent) = r.percent {
-                soft::check_share(r.tolerance.on_error, percent, r.tolerance.bad_rows, r.records).or_raise();
-            }
+            soft::check_share(r.tolerance.on_error, r.reject_limit, r.tolerance.bad_rows, r.records).or_raise();
             r.tolerance.report(None);
             r.rows.close().or_raise();
             pg_sys::FreeExecutorState((*r.econtext).ecxt_estate);

@@ -11,14 +11,15 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::direct::Nodes;
 use super::filter;
+pub use super::mapping::Mapping;
+use super::mapping::{attributes, natts, twice};
 use super::options::LoadOptions;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::chunk::changed;
 use crate::pg::column::{self, Column, Taken, default_expression};
-use crate::pg::compat;
 use crate::pg::copy_options::attribute_number;
 use crate::pg::encoding::Encodings;
+use crate::pg::file_identity::changed;
 use crate::pg::objects;
 use crate::pg::option_value::HeaderOption;
 use crate::pg::row::Rows;
@@ -36,77 +37,9 @@ pub struct FurtherFile {
     pub projection: Option<Nodes>,
 }
 
-/// Which column each field of the file belongs to.
-#[derive(Debug, Clone, Default)]
-pub struct Mapping {
-    /// The attribute's number; None for a field that no attribute takes.
-    pub fields: Vec<Option<i16>>,
-    /// The names of the fields, in the server's encoding.
-    pub names: Vec<CString>,
-    /// Attributes that no field is for, and their values.
-    pub others: Vec<(i16, Taken)>,
-    pub notes: Vec<String>,
-    /// Attributes whose values are not unchanged fields.
-    pub computed: Vec<i16>,
-    /// With such attributes, the columns of the foreign table that are read. They keep their positions.
-    pub wanted: Option<Vec<i16>>,
-    /// The filter function, which takes the fields as arguments and makes the row.
-    pub function: Option<pg_sys::Oid>,
-}
-
-impl Mapping {
-    /// Maps the fields of a foreign table's file to attributes by `place`. Guarded.
-    ///
-    /// # Safety
-    /// The open foreign table.
-    pub unsafe fn of_foreign(foreign: pg_sys::Relation, place: impl Fn(i16) -> Option<i16>) -> Mapping {
-        let mut mapping = Mapping::default();
-        attributes(foreign).for_each(|(attnum, name)| mapping.push(name, place(attnum)));
-        mapping
-    }
-
-    /// The position of an expression's input in the input row ([`input_descriptor`]).
-    pub fn input(&self, name: &CStr, relation: pg_sys::Relation) -> Option<usize> {
-        let at = self.names.iter().position(|known| known.as_c_str() == name)?;
-        if let Some(attnum) = self.fields.get(at)? {
-            return usize::try_from(attnum - 1).ok();
-        }
-        Some(natts(relation) + self.fields.iter().take(at).filter(|field| field.is_none()).count())
-    }
-
-    fn push(&mut self, name: CString, attnum: Option<i16>) {
-        self.names.push(name);
-        self.fields.push(attnum);
-    }
-
-    /// The numbers of all attributes that the load sets.
-    pub fn attributes(&self) -> impl Iterator<Item = i16> {
-        let others = self.others.iter().map(|(attnum, _)| *attnum);
-        self.fields.iter().copied().flatten().chain(others).chain(self.computed.iter().copied())
-    }
-
-    fn add(&mut self, name: CString, attnum: i16) -> Result<()> {
-        if self.attributes().any(|a| a == attnum) {
-            return Err(twice(&name));
-        }
-        self.push(name, Some(attnum));
-        Ok(())
-    }
-}
-
-pub(super) fn twice(name: &CStr) -> Error {
-    let message = format!("column \"{}\" specified more than once", from_server(name));
-    Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message)
-}
-
 fn relid(relation: pg_sys::Relation) -> pg_sys::Oid {
     // SAFETY: an open relation.
     unsafe { (*relation).rd_id }
-}
-
-fn natts(relation: pg_sys::Relation) -> usize {
-    // SAFETY: an open relation.
-    unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) }
 }
 
 /// The input row of expressions: the target's columns, then a text for each field that is for none of them; or a
@@ -134,24 +67,10 @@ pub fn input_descriptor(relation: pg_sys::Relation, mapping: &Mapping) -> pg_sys
     }
 }
 
-/// Numbers and names of the attributes that a file can have fields for (`CopyGetAttnums`).
-pub(super) fn attributes(relation: pg_sys::Relation) -> impl Iterator<Item = (i16, CString)> {
-    // SAFETY: an open relation, whose descriptor has natts attributes.
-    let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
-    (0..natts).filter_map(move |index| {
-        // SAFETY: index < natts, and a name is NUL-terminated.
-        unsafe {
-            let form = &*compat::attribute((*relation).rd_att, index);
-            let takes_values = !form.attisdropped && form.attgenerated == 0;
-            takes_values.then(|| (form.attnum, CStr::from_ptr(form.attname.data.as_ptr()).to_owned()))
-        }
-    })
-}
-
 /// The columns that no field is for. Guarded.
 pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(i16, Taken)>> {
     let mut mapping = Mapping::default();
-    for (name, taken) in &options.others {
+    for (name, taken) in &options.columns.others {
         let attnum = attribute_number(relid(relation), name)?;
         mapping.add(name.clone(), attnum)?;
         mapping.others.push((attnum, *taken));
@@ -162,7 +81,7 @@ pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(
 
 /// The mapping that does not depend on the file; None if the header decides. Guarded.
 pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Option<Mapping>> {
-    if options.match_by_name {
+    if options.copy.by_name() {
         others(relation, options)?;
         return Ok(None);
     }
@@ -171,13 +90,13 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
     }
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     let most = usize::try_from(pg_sys::MaxTupleAttributeNumber).unwrap_or(0);
-    for (name, _) in &options.computed {
+    for (name, _) in &options.columns.computed {
         let attnum = attribute_number(relid(relation), name)?;
         mapping.add(name.clone(), attnum)?;
         mapping.computed.push(attnum);
         (mapping.fields, mapping.names) = (Vec::new(), Vec::new());
     }
-    match &options.columns {
+    match &options.columns.names {
         None => {
             for (attnum, name) in attributes(relation) {
                 if mapping.attributes().all(|other| other != attnum) {
@@ -194,7 +113,8 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
                 match attribute_number(relid(relation), name) {
                     // The name may be an input of expressions, which are analyzed later.
                     Err(error)
-                        if error.sqlstate() == Code::ERRCODE_UNDEFINED_COLUMN && !options.computed.is_empty() =>
+                        if error.sqlstate() == Code::ERRCODE_UNDEFINED_COLUMN
+                            && !options.columns.computed.is_empty() =>
                     {
                         let name = as_identifier(name);
                         if mapping.names.contains(&name) {
@@ -228,7 +148,7 @@ fn as_identifier(name: &CStr) -> CString {
 /// columns come first, as in BeginCopyFrom (copyfrom.c): before a program starts, or a FIFO gets a reader. Guarded; the
 /// current memory context must outlive the rows.
 pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Option<&Mapping>) -> Result<Rows> {
-    if let (Some(foreign), Some(mapping)) = (options.foreign, mapping) {
+    if let (Some(foreign), Some(mapping)) = (options.foreign(), mapping) {
         return foreign_rows(foreign, options, mapping);
     }
     // SAFETY: an open relation's name.
@@ -238,7 +158,7 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
         None => Header { fields: true, ..options.copy.header() },
     };
     let list = options.copy.files(&options.location)?;
-    let defaults = options.match_by_name && list.is_some();
+    let defaults = options.copy.by_name() && list.is_some();
     // A query makes values, not fields.
     let fields = mapping.filter(|_| options.query.is_none());
     let columns = fields.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping, defaults))?;
@@ -247,9 +167,9 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     let stream = options.copy.open(location, header, mapping.map_or(0, |mapping| mapping.fields.len()))?;
     let match_header = options.copy.header == HeaderOption::Match;
     // The header of each file decides.
-    let known = (stream.files().is_some() && options.match_by_name && mapping.is_some()).then(|| columns.clone());
+    let known = (stream.files().is_some() && options.copy.by_name() && mapping.is_some()).then(|| columns.clone());
     // COPY's messages do not name the location of its data.
-    let described = if options.is_copy { CString::default() } else { options.location.described() };
+    let described = if options.is_copy() { CString::default() } else { options.location.described() };
     let mut rows = Rows::new(stream, columns, name, described, match_header);
     if mapping.is_some_and(|mapping| mapping.function.is_some()) {
         rows.fill_missing();
@@ -267,7 +187,7 @@ fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) 
     let (name, columns) = foreign_columns(foreign, options, mapping)?;
     let stream = options.copy.open(&options.location, options.copy.header(), columns.len())?;
     let match_header = options.copy.header == HeaderOption::Match;
-    let known = options.copy.by_name.then(|| columns.clone());
+    let known = options.copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
     if let Some(known) = known {
         rows.name_by(known);
@@ -318,14 +238,14 @@ fn columns(
         let mut columns = filter::columns(function, relation, mapping, &session)?;
         // Options apply to fields only.
         let others = columns.split_off(mapping.names.len().min(columns.len()));
-        for (column, slice) in columns.iter_mut().zip(&options.slices) {
+        for (column, slice) in columns.iter_mut().zip(&options.columns.slices) {
             column.slice.clone_from(slice);
         }
-        for (column, key) in columns.iter_mut().zip(&options.keys) {
+        for (column, key) in columns.iter_mut().zip(&options.columns.keys) {
             column.key.clone_from(key);
         }
         options.copy.force(pg_sys::InvalidOid, &mut columns)?;
-        options.copy.refine(&mut columns, &options.fields)?;
+        options.copy.refine(&mut columns, &options.columns.fields)?;
         objects::check_rest(&columns)?;
         columns.extend(others);
         return Ok(columns);
@@ -333,7 +253,7 @@ fn columns(
     // An object may lack any of its keys.
     let with_default = options.copy.dialect.default.is_some() || options.copy.dialect.json || defaults;
     let fields = mapping.fields.iter().zip(&mapping.names);
-    let inputs = (!options.computed.is_empty()).then(|| input_descriptor(relation, mapping));
+    let inputs = (!options.columns.computed.is_empty()).then(|| input_descriptor(relation, mapping));
     let mut columns: Vec<Column> = fields
         .map(|(attnum, name)| match attnum.map(|a| usize::try_from(a - 1)) {
             Some(Ok(attribute)) => Column::of_attribute(relation, attribute, &session, with_default),
@@ -344,11 +264,11 @@ fn columns(
             },
         })
         .collect();
-    for (column, slice) in columns.iter_mut().zip(&options.slices) {
+    for (column, slice) in columns.iter_mut().zip(&options.columns.slices) {
         column.slice.clone_from(slice);
     }
-    options.copy.refine(&mut columns, &options.fields)?;
-    for (column, key) in columns.iter_mut().zip(&options.keys) {
+    options.copy.refine(&mut columns, &options.columns.fields)?;
+    for (column, key) in columns.iter_mut().zip(&options.columns.keys) {
         column.key.clone_from(key);
     }
     objects::check_rest(&columns)?;

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::duplicate::Keep;
-use super::options::{LoadOptions, LockOption};
+use super::options::{LoadOptions, LockOption, Truncate};
 use super::source::Mapping;
 use crate::error::{Error, Result};
 use crate::pg::compat::{self, Rights};
@@ -93,8 +93,8 @@ impl Target {
     /// Locks the table and inspects it. Guarded.
     pub fn open(relid: pg_sys::Oid, options: &LoadOptions) -> Result<Target> {
         check_lock_rights(relid, options);
-        let lock = match options.lock {
-            _ if options.truncate => pg_sys::AccessExclusiveLock,
+        let lock = match options.table.lock {
+            _ if options.table.truncate == Truncate::Yes => pg_sys::AccessExclusiveLock,
             LockOption::Online => pg_sys::RowExclusiveLock,
             LockOption::Share => pg_sys::ShareRowExclusiveLock,
         };
@@ -107,7 +107,7 @@ impl Target {
         // The lock of an INSERT, in addition to any stronger lock: the executor requires it. SAFETY: a guarded call.
         unsafe { pg_sys::LockRelationOid(relid, pg_sys::RowExclusiveLock.cast_signed()) };
         let kind = kind(relation)?;
-        if kind == TargetKind::Partitioned && options.lock == LockOption::Share {
+        if kind == TargetKind::Partitioned && options.table.lock == LockOption::Share {
             // At once, so that no lock is upgraded later, when the indexes of a partition are rebuilt. SAFETY: a
             // guarded call; the locks are kept.
             unsafe { guard(|| find_all_inheritors(relid, lock.cast_signed(), std::ptr::null_mut())) };
@@ -134,12 +134,13 @@ impl Target {
         }
     }
 
-    /// Opens it again under the lock that is held. Guarded.
-    pub fn reopen(&mut self) {
+    /// Opens it again under the lock that is held, unless it is open. Guarded.
+    pub fn reopen(&mut self) -> pg_sys::Relation {
         if self.relation.is_null() {
             // SAFETY: a guarded call; the lock is held.
             self.relation = unsafe { pg_sys::relation_open(self.relid, pg_sys::NoLock.cast_signed()) };
         }
+        self.relation
     }
 
     /// Raises if rows cannot be checked: the result of an INSERT into a view or a foreign table is unknown beforehand.
@@ -242,13 +243,13 @@ fn check_lock_rights(relid: pg_sys::Oid, options: &LoadOptions) {
             let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relid));
             pg_sys::aclcheck_error(result, object, name);
         };
-        if options.truncate {
+        if options.table.truncate == Truncate::Yes {
             let result = pg_sys::pg_class_aclcheck(relid, pg_sys::GetUserId(), pg_sys::ACL_TRUNCATE as pg_sys::AclMode);
             if result != pg_sys::AclResult::ACLCHECK_OK {
                 complain(result);
             }
         }
-        if options.lock == LockOption::Share && !compat::owns_relation(relid) {
+        if options.table.lock == LockOption::Share && !compat::owns_relation(relid) {
             complain(pg_sys::AclResult::ACLCHECK_NOT_OWNER);
         }
     }

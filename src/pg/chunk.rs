@@ -4,79 +4,21 @@
 //! first record, which lies in earlier chunks. `pg_bulk_format::chunk` describes which process may cut a chunk, and
 //! when.
 
-use std::os::unix::fs::MetadataExt;
-
 use pg_bulk_format::chunk::{Cutter, Survey};
 use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::reader::{LOOKAHEAD, RecordStart};
 use pg_bulk_format::scan::{Level, Needles, Scanner};
-use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
+use pgrx::{check_for_interrupts, pg_sys};
 
 use super::chunk_order::ChunkOrder;
 use super::encoding::{Encodings, Treatment};
+use super::file_identity::{Identity, changed};
 use super::ring::{Arrival, NAP, Ring};
 use super::stream::Stream;
-use crate::error::{Error, Result, out_of_memory};
+use crate::error::{Result, out_of_memory};
 
 /// Room for the beginning of a chunk's first record. A longer beginning moves the bytes that were read.
 const ROOM: usize = 64 * 1024;
-
-/// Identifies a file and its version.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Identity {
-    device: u64,
-    inode: u64,
-    pub size: u64,
-    seconds: i64,
-    nanoseconds: i64,
-}
-
-impl Identity {
-    /// Returns the identity of a regular file.
-    pub fn of(meta: &std::fs::Metadata) -> Identity {
-        Identity {
-            device: meta.dev(),
-            inode: meta.ino(),
-            size: meta.size(),
-            seconds: meta.mtime(),
-            nanoseconds: meta.mtime_nsec(),
-        }
-    }
-
-    pub fn to_bytes(self) -> [u8; 40] {
-        let Identity { device, inode, size, seconds, nanoseconds } = self;
-        let words = [device, inode, size, seconds.cast_unsigned(), nanoseconds.cast_unsigned()];
-        let mut bytes = [0; 40];
-        bytes.chunks_exact_mut(8).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_ne_bytes()));
-        bytes
-    }
-
-    pub fn from_bytes(bytes: [u8; 40]) -> Identity {
-        let word = |i: usize| {
-            bytes.get(i * 8..).and_then(<[u8]>::first_chunk).map_or(0, |word: &[u8; 8]| u64::from_ne_bytes(*word))
-        };
-        Identity {
-            device: word(0),
-            inode: word(1),
-            size: word(2),
-            seconds: word(3).cast_signed(),
-            nanoseconds: word(4).cast_signed(),
-        }
-    }
-
-    /// Returns the time of the file's last change.
-    pub fn modified(self) -> pg_sys::TimestampTz {
-        // From 1970 to 2000.
-        let seconds = self.seconds.saturating_sub(946_684_800);
-        seconds.saturating_mul(1_000_000).saturating_add(self.nanoseconds / 1_000)
-    }
-
-    /// Returns true if this is the file of `earlier` with the same bytes, possibly with more bytes behind them.
-    pub fn continues(self, earlier: Identity) -> bool {
-        self == earlier || ((self.device, self.inode) == (earlier.device, earlier.inode) && self.size > earlier.size)
-    }
-}
 
 /// A chunk that was read and not yet cut.
 #[derive(Debug)]
@@ -233,12 +175,4 @@ pub fn is_searchable(encodings: &Encodings, dialect: &Dialect) -> bool {
         Treatment::Convert => false,
     };
     safe && dialect.is_regular()
-}
-
-/// Error for a file that has changed since it was first opened.
-pub fn changed(name: &str) -> Error {
-    Error::new(
-        Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        format!("file \"{name}\" changed while it was being read"),
-    )
 }

@@ -45,7 +45,7 @@ pub use self::rights::{
     Rights, check_insert_rights, check_server_usage, forgo_insert_rights, insert_into, may_use_schema, owns_relation,
     restrict_search_path, want_insert, wanted_rights,
 };
-pub use self::rights_hook::rights_are_asked;
+pub(in crate::pg) use self::rights_hook::rights_hook;
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 pub use self::statistics::{set_index_statistics, set_table_statistics};
 pub use self::version::{COPY_HAS_DEFAULT, HAS_TRANSACTION_TIMEOUT, ZONE_LETTERS};

@@ -383,7 +383,7 @@ unsafe fn put(question: &mut Question) -> *mut pg_sys::ErrorData {
     unsafe {
         let before = OPEN.swap(question, Relaxed);
         if (*question).insertion.is_some() {
-            pg_sys::ExecutorCheckPerms_hook = Some(compat::rights_are_asked);
+            pg_sys::ExecutorCheckPerms_hook = Some(rights_are_asked);
         }
         let error =
             if pg_sys::IsInParallelMode() { alone(question.cast()) } else { in_subtransaction(send, question.cast()) };
@@ -548,6 +548,8 @@ pub unsafe extern "C-unwind" fn hear(table: *mut pg_sys::List) -> pg_sys::Execut
         hook
     }
 }
+
+compat::rights_hook!(rights_are_asked, hear);
 
 /// Ends the COPY with an error. Guarded.
 fn end() -> ! {

@@ -17,6 +17,8 @@
 //! memory than a thread needs is allocated and freed before. Until the thread has started, the server's own thread
 //! waits and allocates nothing.
 
+pub mod members;
+
 use std::fs::File;
 use std::io::{BufRead, Error, ErrorKind, Read, Result};
 use std::os::unix::fs::FileExt;
@@ -27,7 +29,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use super::compression::Compression;
-use super::members;
 
 /// Bytes of one buffer, and number of buffers that the thread may fill ahead.
 const PIECE: usize = 1 << 20;

@@ -6,8 +6,8 @@
 
 use twox_hash::xxhash3_128::Hasher;
 
-use super::chunk::{Identity, changed};
 use super::compression::Compressed;
+use super::file_identity::{Identity, changed};
 use super::source::{Location, Source};
 use crate::error::{Error, Result};
 

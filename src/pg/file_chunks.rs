@@ -29,8 +29,8 @@ use pg_bulk_format::line::LINE_LIMIT;
 use pg_bulk_format::reader::RecordStart;
 use pg_bulk_format::walk::Walk;
 
-use super::chunk::changed;
 use super::chunk_order::{ChunkOrder, Grid, eol_number, eol_of_number};
+use super::file_identity::changed;
 use super::files::FileList;
 use super::points::point;
 use super::row::Rows;

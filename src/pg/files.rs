@@ -21,11 +21,11 @@ use std::path::{Path, PathBuf};
 
 use pgrx::PgSqlErrorCode as Code;
 
-use super::chunk::Identity;
 use super::directory::Below;
+use super::file_identity::Identity;
 use super::pattern::{self, is_pattern};
 use super::points::{point_errno, point_quiet};
-use super::source::{Location, is_below};
+use super::source::is_below;
 use crate::error::{Error, Result};
 use crate::guc;
 
@@ -46,7 +46,7 @@ pub struct FileList {
     pub name: CString,
     pub files: Vec<Listed>,
     /// The directory that must contain the files when they are opened.
-    below: Option<Below>,
+    pub below: Option<Below>,
 }
 
 fn path_of(name: &CStr) -> &Path {
@@ -108,20 +108,6 @@ impl FileList {
             return Err(none(name, below));
         }
         Ok(Some(FileList { name: name.to_owned(), files, below: below.cloned() }))
-    }
-
-    /// Returns the location of one of the files.
-    pub fn location(&self, file: &Listed) -> Location {
-        match &self.below {
-            Some(below) => Location::Below(below.at(file.path.as_bytes())),
-            None => Location::File(file.path.clone()),
-        }
-    }
-
-    /// Completes a list that another process has built for this location.
-    pub fn made_of(mut self, location: &Location) -> FileList {
-        self.below = location.below().cloned();
-        self
     }
 
     /// Returns the list with only some of the files.

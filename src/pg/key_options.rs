@@ -49,7 +49,7 @@ pub fn keys<'a>(
 ) -> Result<Vec<Option<MemberKey>>> {
     let mut rests = 0;
     let mut key = |(column, draft): (&str, &KeyDraft)| match draft {
-        KeyDraft { given: Some(name), .. } if copy.shape != RecordShape::Json => {
+        KeyDraft { given: Some(name), .. } if copy.shape() != RecordShape::Json => {
             Err(invalid(format!("option {name} of column \"{column}\" requires format \"json\"")))
         }
         KeyDraft { key: Some(_), rest: true, .. } => {

@@ -35,13 +35,13 @@ impl Column {
         // SAFETY: guarded catalog lookups that fill their arguments.
         unsafe {
             let mut function = pg_sys::InvalidOid;
-            pg_sys::getTypeBinaryInputInfo(self.type_oid, &raw mut function, &raw mut self.typioparam);
-            pg_sys::fmgr_info(function, &raw mut self.input);
+            pg_sys::getTypeBinaryInputInfo(self.type_oid, &raw mut function, &raw mut self.input.typioparam);
+            pg_sys::fmgr_info(function, &raw mut self.input.function);
         }
-        self.wants_null = !self.input.fn_strict;
+        self.input.wants_null = !self.input.function.fn_strict;
         self.decoder = None;
-        self.is_received = true;
-        self.wire = Wire::for_type(self.type_oid.to_u32(), self.typmod, charset, utf8);
+        self.input.is_receive = true;
+        self.wire = Wire::for_type(self.type_oid.to_u32(), self.input.typmod, charset, utf8);
     }
 }
 
@@ -92,7 +92,7 @@ impl Rows {
         let Some(bytes) = value else {
             // SAFETY: this function's contract covers the arrays.
             unsafe { arrays.set(column.attribute, None) };
-            if column.wants_null {
+            if column.input.wants_null {
                 self.queue.push(Queued { column: i, what: What::Null });
             }
             return;
@@ -117,8 +117,8 @@ impl Rows {
 pub(super) unsafe fn call(column: *mut Column, bytes: *mut c_char, len: usize) -> pg_sys::Datum {
     // SAFETY: this function's contract covers the argument. Nothing here has a destructor.
     unsafe {
-        let (typioparam, typmod) = ((*column).typioparam, (*column).typmod);
-        let function = &raw mut (*column).input;
+        let (typioparam, typmod) = ((*column).input.typioparam, (*column).input.typmod);
+        let function = &raw mut (*column).input.function;
         if bytes.is_null() {
             return unguarded::ReceiveFunctionCall(function, std::ptr::null_mut(), typioparam, typmod);
         }

@@ -85,7 +85,7 @@ impl Rows {
         let Some(column) = self.columns.get(i) else { return };
         // SAFETY: this function's contract covers the arrays.
         unsafe { arrays.set(column.attribute, None) };
-        if column.wants_null {
+        if column.input.wants_null {
             self.queue.push(Queued { column: i, what: What::Null });
         }
     }

@@ -41,11 +41,10 @@ use pg_bulk_format::chunk::BLOCK;
 use pg_bulk_format::reader::LOOKAHEAD;
 use pgrx::check_for_interrupts;
 
-use super::chunk::Identity;
 use super::chunk_order::MOST_PROCESSES;
 use super::compression::Compression;
-use super::decompressor::{Counted, Input, PATIENCE, failed, reserve, without_signals};
-use super::members;
+use super::decompressor::{Counted, Input, PATIENCE, failed, members, reserve, without_signals};
+use super::file_identity::Identity;
 use super::points::point_errno;
 use super::source::Descriptor;
 use super::zstd_frames::{Frames, NextFrame, ROOM};

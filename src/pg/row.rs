@@ -373,7 +373,7 @@ impl Rows {
                 Value::Null => {
                     // SAFETY: this function's contract covers the arrays.
                     unsafe { arrays.set(column.attribute, None) };
-                    if column.wants_null {
+                    if column.input.wants_null {
                         self.queue.push(Queued { column: i, what: What::Null });
                     }
                     continue;
@@ -387,7 +387,7 @@ impl Rows {
                 self.strings.truncate(start);
                 // SAFETY: this function's contract covers the arrays.
                 unsafe { arrays.set(column.attribute, None) };
-                if column.wants_null {
+                if column.input.wants_null {
                     self.queue.push(Queued { column: i, what: What::Null });
                 }
                 continue;

@@ -107,7 +107,7 @@ impl SliceDraft {
 pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<Vec<Option<Slice>>> {
     let mut before = 0usize;
     let mut slice = |(column, draft): (String, SliceDraft)| {
-        if copy.shape != RecordShape::Fixed {
+        if copy.shape() != RecordShape::Fixed {
             return match draft.given {
                 Some(name) => Err(invalid(format!("option {name} of column \"{column}\" requires format \"fixed\""))),
                 None => Ok(None),
@@ -122,7 +122,7 @@ pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<V
             start: draft.start.map_or(before, |start| start - 1),
             length,
             trim: if number.is_some() { Trim::None } else { draft.trim.or(copy.fields.trim()).unwrap_or(Trim::Right) },
-            null: draft.null.or_else(|| copy.null.clone()),
+            null: draft.null.or_else(|| copy.fields.null().cloned()),
         };
         before = slice.end();
         match copy.dialect.record_length {

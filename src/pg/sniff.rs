@@ -109,11 +109,11 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         known.set("format", &OptionValue::Text(b"csv".to_vec()))?;
     }
     let known = known.finish()?;
-    if known.shape == copy_options::RecordShape::Json {
+    if known.shape() == copy_options::RecordShape::Json {
         let message = "format \"json\" is not sniffed";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
     }
-    if known.shape != copy_options::RecordShape::Delimited {
+    if known.shape() != copy_options::RecordShape::Delimited {
         let format = if known.dialect.is_binary() { "binary" } else { "fixed" };
         let message = format!("format \"{format}\" is not sniffed");
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)

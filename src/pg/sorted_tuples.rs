@@ -51,6 +51,31 @@ pub struct Sorted<'s> {
     pub equal: bool,
 }
 
+/// What is looked for in neighbors.
+#[derive(Debug, Clone, Copy)]
+enum Sought {
+    Nothing,
+    /// Identical values, for posting lists.
+    SameValues,
+    /// Equal keys, for a unique index; nulls may be equal.
+    EqualKeys {
+        nulls_equal: bool,
+    },
+}
+
+/// Compares neighbors.
+#[derive(Debug)]
+struct Comparison {
+    index: pg_sys::Relation,
+    columns: usize,
+    /// attlen of the first column.
+    first_len: i16,
+    all_equal_image: bool,
+    sought: Sought,
+    /// Memory context for one call.
+    scratch: pg_sys::MemoryContext,
+}
+
 /// Tuples of an index, in order.
 #[derive(Debug)]
 pub struct SortedTuples {
@@ -58,18 +83,9 @@ pub struct SortedTuples {
     index: pg_sys::Relation,
     sort: *mut pg_sys::Tuplesortstate,
     key: *mut c_void,
-    columns: usize,
-    /// attlen of the first column.
-    first_len: i16,
-    /// Equal keys are looked for; nulls may be equal.
-    unique: bool,
-    nulls_equal: bool,
-    deduplicate: bool,
-    all_equal_image: bool,
+    comparison: Comparison,
     /// Memory context of all parts.
     memory: pg_sys::MemoryContext,
-    /// Memory context for one call.
-    scratch: pg_sys::MemoryContext,
     buffer: *mut u8,
     places: *mut BatchTuple,
     count: usize,
@@ -137,14 +153,19 @@ impl SortedTuples {
                 index,
                 sort: std::ptr::null_mut(),
                 key: guard(|| c::_bt_mkscankey(index, std::ptr::null_mut())),
-                columns: usize::try_from(form.indnkeyatts).unwrap_or(0),
-                first_len: (*compat::attribute((*index).rd_att, 0)).attlen,
-                unique: form.indisunique,
-                nulls_equal: form.indnullsnotdistinct,
-                deduplicate,
-                all_equal_image,
+                comparison: Comparison {
+                    index,
+                    columns: usize::try_from(form.indnkeyatts).unwrap_or(0),
+                    first_len: (*compat::attribute((*index).rd_att, 0)).attlen,
+                    all_equal_image,
+                    sought: match (form.indisunique, deduplicate) {
+                        (true, _) => Sought::EqualKeys { nulls_equal: form.indnullsnotdistinct },
+                        (false, true) => Sought::SameValues,
+                        (false, false) => Sought::Nothing,
+                    },
+                    scratch,
+                },
                 memory,
-                scratch,
                 buffer: pg_sys::palloc(BATCH_BYTES).cast(),
                 places: pg_sys::palloc(BATCH_TUPLES * size_of::<BatchTuple>()).cast(),
                 count: 0,
@@ -207,7 +228,7 @@ impl SortedTuples {
             let pivot = neighbours.pivot;
             let bytes =
                 std::slice::from_raw_parts(pivot.cast::<u8>(), usize::from((*pivot).t_info & SIZE_MASK)).to_vec();
-            pg_sys::MemoryContextReset(self.scratch);
+            pg_sys::MemoryContextReset(self.comparison.scratch);
             bytes
         }
     }
@@ -285,10 +306,13 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
             std::ptr::copy_nonoverlapping(tuple.cast::<u8>().cast_const(), place, len);
             let (mut same, mut equal) = (false, false);
             if !before.is_null() {
-                if (*this).unique {
-                    equal = are_equal(this, before.cast_mut().cast(), place.cast());
-                } else if (*this).deduplicate {
-                    same = are_same(this, before.cast_mut().cast(), place.cast());
+                let (left, right) = (before.cast_mut().cast(), place.cast());
+                match (*this).comparison.sought {
+                    Sought::EqualKeys { nulls_equal } => {
+                        equal = are_equal(&raw const (*this).comparison, nulls_equal, left, right);
+                    }
+                    Sought::SameValues => same = are_same(&raw const (*this).comparison, left, right),
+                    Sought::Nothing => (),
                 }
             }
             (*this).places.add(count).write(BatchTuple { at: used as u32, len: len as u32, same, equal });
@@ -310,7 +334,7 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
 ///
 /// # Safety
 /// A plain frame; tuples of the index.
-unsafe fn are_same(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
+unsafe fn are_same(this: *const Comparison, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
     // SAFETY: this function's contract covers them; a tuple has the length in its header.
     unsafe {
         let data = |tuple: pg_sys::IndexTuple| {
@@ -353,11 +377,16 @@ fn first(data: &[u8], len: i16) -> Option<&[u8]> {
 ///
 /// # Safety
 /// A plain frame; tuples of the index.
-unsafe fn are_equal(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
+unsafe fn are_equal(
+    this: *const Comparison,
+    nulls_equal: bool,
+    left: pg_sys::IndexTuple,
+    right: pg_sys::IndexTuple,
+) -> bool {
     // SAFETY: this function's contract covers them. The arrays have space for the values of any index tuple.
     unsafe {
         let has_nulls = ((*left).t_info | (*right).t_info) & NULL_MASK != 0;
-        if (*this).all_equal_image && (!has_nulls || (*this).nulls_equal) {
+        if (*this).all_equal_image && (!has_nulls || nulls_equal) {
             return are_same(this, left, right);
         }
         let descriptor = (*(*this).index).rd_att;
@@ -372,7 +401,7 @@ unsafe fn are_equal(this: *const SortedTuples, left: pg_sys::IndexTuple, right: 
         for column in 0..(*this).columns.min(MOST_KEYS) {
             let (left_null, right_null) = (*left_nulls.as_ptr().add(column), *right_nulls.as_ptr().add(column));
             if left_null || right_null {
-                equal = left_null && right_null && (*this).nulls_equal;
+                equal = left_null && right_null && nulls_equal;
             } else {
                 let procedure = c::index_getprocinfo((*this).index, column as i16 + 1, ORDER);
                 let collation = *(*(*this).index).rd_indcollation.add(column);
@@ -397,9 +426,10 @@ unsafe extern "C-unwind" fn truncate(neighbours: Opaque) {
         let neighbours = neighbours.cast::<Neighbours>();
         let of = (*neighbours).of;
         let old = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*of).scratch;
+        let scratch = (*of).comparison.scratch;
+        pg_sys::CurrentMemoryContext = scratch;
         let copy = |bytes: *const u8, len: usize| {
-            let place = c::MemoryContextAlloc((*of).scratch, len).cast::<u8>();
+            let place = c::MemoryContextAlloc(scratch, len).cast::<u8>();
             std::ptr::copy_nonoverlapping(bytes, place, len);
             place.cast::<pg_sys::IndexTupleData>()
         };

@@ -34,8 +34,8 @@ pub use self::descriptor::Descriptor;
 use self::handle::Handle;
 pub use self::location::Location;
 pub use self::supply::{Bytes, LargeObject};
-use super::chunk::changed;
 use super::compression::Compressed;
+use super::file_identity::changed;
 use super::ring::Ring;
 use crate::error::{Error, Result};
 

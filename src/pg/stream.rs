@@ -9,10 +9,10 @@ use pg_bulk_format::reader::{Event, Invalid, ReadError, Reader, Settings};
 use pg_bulk_format::scan::Level;
 use pg_bulk_format::verify::utf8_valid_up_to;
 
-use super::chunk::{Identity, changed};
 use super::compression::Compressed;
 use super::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes};
 use super::file_figures::ByFile;
+use super::file_identity::{Identity, changed};
 use super::files::{FileList, Listed};
 use super::source::{Descriptor, Source};
 use super::stages::{Stage, Stages};

@@ -13,8 +13,8 @@ use super::job::New;
 use crate::error::{Error, OrRaise, Result};
 use crate::load;
 use crate::load::definer::{self, Allowed};
-use crate::load::given::Given;
-use crate::load::options::{LoadOptions, LockOption};
+use crate::load::options::given::Given;
+use crate::load::options::{LoadOptions, LockOption, Truncate};
 use crate::load::settings;
 use crate::load::target::check_location;
 use crate::pg::background;
@@ -165,7 +165,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         if let Some(query) = &options.query {
             unguarded::guard(|| load::query::check(query.as_ptr()));
         }
-        settings::check(&options.settings);
+        settings::check(&options.job.settings);
         check_location(&options.location).or_raise();
         // A hook may know a fact about this session that it does not know about the job's.
         copy_question::may_read(&options.location);
@@ -178,7 +178,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
             error.detail("The priority counts as 0.").warn();
         }
         let settings: Vec<CString> = SETTINGS.iter().flat_map(|name| [(*name).to_owned(), setting(name)]).collect();
-        let list = if options.each_file { options.location.files().or_raise() } else { None };
+        let list = if options.job.each_file { options.location.files().or_raise() } else { None };
         let paths = match &list {
             Some(list) => list.files.iter().map(|file| file.path.as_c_str()).collect(),
             None => vec![path],
@@ -193,7 +193,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
             name: &name,
             options: json,
             settings: &settings,
-            alone: options.truncate || options.lock == LockOption::Share,
+            alone: options.table.truncate == Truncate::Yes || options.table.lock == LockOption::Share,
             priority,
             run_at,
             max_attempts,

@@ -9,10 +9,11 @@
 
 use pgrx::{pg_guard, pg_sys};
 
+use super::launcher_lock;
 use super::wake::{NO_LINGERING, dispatcher, may_start};
 use crate::pg::background::{self, Worker, in_transaction};
 use crate::pg::database::databases;
-use crate::pg::lock::{Mode, ObjectLock, Until};
+use crate::pg::lock::{Mode, Until};
 
 /// Milliseconds between two checks of a dispatcher, and the number of checks until it is taken to have work.
 const LOOK_EVERY: i64 = 20;
@@ -33,18 +34,13 @@ pub fn init() {
     }
 }
 
-/// The lock that the launcher holds in exclusive mode during its life.
-pub fn lock() -> ObjectLock {
-    ObjectLock::shared(pg_sys::ExtensionRelationId, 0)
-}
-
 /// Entry point of the launcher.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pg_bulk_launcher_main(_argument: pg_sys::Datum) {
     background::obey_signals();
     background::connect_to_none();
-    lock().take(Mode::Exclusive, Until::SessionEnd);
+    launcher_lock().take(Mode::Exclusive, Until::SessionEnd);
     loop {
         let mut woken = false;
         for database in in_transaction(databases) {

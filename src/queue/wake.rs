@@ -18,8 +18,7 @@
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::Queue;
-use super::launcher;
+use super::{Queue, launcher_lock};
 use crate::error::Error;
 use crate::pg::background::{self, Worker};
 use crate::pg::commit::{self, Plan};
@@ -67,7 +66,7 @@ impl Queue {
             commit::at_commit(Plan {
                 lock: self.life_lock(),
                 worker: own_dispatcher(),
-                substitute: launcher::lock(),
+                substitute: launcher_lock(),
                 nobody,
             });
         }

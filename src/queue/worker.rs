@@ -16,15 +16,19 @@
 //! Cancel requests are served until T2 ends. Afterwards the row must record the end of the job, and a late request must
 //! not affect the next job.
 
+mod failure;
+mod run_job;
+pub mod succession;
+
 use std::ffi::{CStr, CString};
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::failure::record_failure;
+use self::failure::record_failure;
+use self::run_job::Statement;
+use self::succession::{Successor, WorkerWord};
 use super::job::{Claimed, Figures};
-use super::run_job::{self, Statement};
-use super::succession::{Successor, WorkerWord};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
 use crate::load::{Load, settings};
@@ -289,7 +293,7 @@ unsafe extern "C-unwind" fn record_success(job: *mut Job) {
         background::set_local(c"synchronous_commit", c"on");
         background::set_local(c"lock_timeout", c"0");
         let figures = {
-            let counts = &(*job.load).counts;
+            let counts = &(*job.load).measures.counts;
             Figures {
                 loaded: counts.loaded,
                 rejected: counts.rejected,

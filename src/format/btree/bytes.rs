@@ -19,11 +19,8 @@
 
 pub mod build;
 pub mod collator;
-pub mod leaf;
-pub mod merge;
 pub mod read;
 pub mod record;
 pub mod shape;
 pub mod store;
 mod tuple;
-pub mod unique;

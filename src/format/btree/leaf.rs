@@ -3,12 +3,16 @@
 //! Any bytes give entries or an error. This module looks at one page only. The caller, which walks a level, must also
 //! follow the right siblings of pages without entries: those that are half dead or deleted.
 
+use std::cell::RefCell;
+
+use super::bytes::record::{Record, append};
+use super::bytes::shape::{ByteShape, StoredValue};
 use super::entry::{Tid, Word};
 use super::key::KeyShape;
 use super::tuple::{Item, item};
 use super::{
-    BTP_DELETED, BTP_HALF_DEAD, BTP_INCOMPLETE_SPLIT, BTP_LEAF, BTP_META, ITEM_POINTER, LP_DEAD, LP_NORMAL, NO_BLOCK,
-    SPECIAL_START, item_id, u16_at, u32_at,
+    BTP_DELETED, BTP_HALF_DEAD, BTP_INCOMPLETE_SPLIT, BTP_LEAF, BTP_META, ITEM_POINTER, LP_DEAD, LP_NORMAL, MAX_KEYS,
+    NO_BLOCK, SPECIAL_START, item_id, u16_at, u32_at,
 };
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 
@@ -89,8 +93,28 @@ impl<'p> Leaf<'p> {
         self.each(|attributes| shape.read_tuple(attributes), take)
     }
 
+    /// Appends the page's entries, including those whose items are marked as dead, and returns their number.
+    ///
+    /// # Errors
+    /// The first invalid item, or the first one whose key is not of this shape: a compressed value, for example.
+    pub fn records(&self, shape: &ByteShape, records: &mut Vec<u8>) -> Result<u64, LeafError> {
+        let (key, mut count) = (RefCell::new(Vec::new()), 0);
+        let read = |tuple| {
+            let (mut values, mut key) = ([StoredValue::Null; MAX_KEYS], key.borrow_mut());
+            key.clear();
+            let fits = shape.read_tuple(tuple, &mut values)
+                && shape.encode(values.get(..shape.len()).unwrap_or_default(), &mut key);
+            fits.then_some(())
+        };
+        self.each(read, |(), tid, _| {
+            append(records, Record { key: &key.borrow(), tid });
+            count += 1;
+        })?;
+        Ok(count)
+    }
+
     /// As [`Self::entries`], with keys that `key` reads from tuples.
-    pub(super) fn each<K: Copy>(
+    fn each<K: Copy>(
         &self,
         mut key: impl FnMut(&'p [u8]) -> Option<K>,
         mut take: impl FnMut(K, Tid, bool),

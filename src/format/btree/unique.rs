@@ -1,33 +1,35 @@
 //! Finds equal keys of a unique index.
 //!
-//! Entries pass through this module between the merge and the build. The last one is held back until the next key is
+//! Items pass through this module between the merge and the build. The last one is held back until the next key is
 //! known. If both keys are equal, the caller decides which rows are kept. It may keep several: an index has entries of
 //! dead rows, and only the table shows which rows are dead.
 
-use super::entry::{Entry, Tid, Word};
-use super::key::KeyShape;
+use super::entry::Tid;
+use super::family::KeyFamily;
 
-/// Finds equal keys among sorted entries that come a block at a time.
+/// Finds equal keys among sorted items that come a block at a time.
 #[derive(Debug)]
-pub struct Unique<W: Word> {
-    shape: KeyShape,
+pub struct Unique<F: KeyFamily> {
+    shape: F::Shape,
     /// NULLs are equal to each other.
     nulls_equal: bool,
-    /// The last key, unless its entry was passed on.
-    key: Option<W>,
-    /// Its rows that are kept so far.
+    /// The key that is held back, if `holds`, and its rows that are kept so far.
+    key: F::Held,
     tids: Vec<Tid>,
+    holds: bool,
+    out: Vec<F>,
 }
 
-impl<W: Word> Unique<W> {
+impl<F: KeyFamily> Unique<F> {
     /// Creates it for an index of this shape. With `nulls_equal` (NULLS NOT DISTINCT), nulls are equal to each other.
     /// Otherwise a key with a null is not equal to any key.
     #[must_use]
-    pub fn new(shape: &KeyShape, nulls_equal: bool) -> Self {
-        Self { shape: shape.clone(), nulls_equal, key: None, tids: Vec::new() }
+    pub fn new(shape: &F::Shape, nulls_equal: bool) -> Self {
+        let (key, shape) = (F::Held::default(), shape.clone());
+        Self { shape, nulls_equal, key, tids: Vec::new(), holds: false, out: Vec::new() }
     }
 
-    /// Takes a block of entries and passes on, in order, those that are kept.
+    /// Takes a block of items and passes on, in order, those that are kept.
     ///
     /// `on_equal` is called for each further row of a key. It gets the key, the rows that are kept so far, ascending,
     /// and the new row. It removes rows or adds the new one.
@@ -37,47 +39,60 @@ impl<W: Word> Unique<W> {
     #[inline]
     pub fn push<E>(
         &mut self,
-        entries: &[Entry<W>],
-        mut on_equal: impl FnMut(W, &mut Vec<Tid>, Tid) -> Result<(), E>,
-        mut pass: impl FnMut(&[Entry<W>]) -> Result<(), E>,
+        units: &[F],
+        mut on_equal: impl FnMut(F::Key<'_>, &mut Vec<Tid>, Tid) -> Result<(), E>,
+        mut pass: impl FnMut(&[F]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut rest = entries;
-        while let Some((first, others)) = rest.split_first() {
-            if self.key == Some(first.key()) && self.matters(first.key()) {
-                on_equal(first.key(), &mut self.tids, first.tid())?;
-                rest = others;
-                continue;
+        let mut rest = units;
+        loop {
+            // Is the key equal to the one that was held back?
+            while self.holds
+                && let Some((key, tid, size)) = F::first(rest)
+                && key == F::held(&self.key)
+                && self.matters(key)
+            {
+                on_equal(key, &mut self.tids, tid)?;
+                rest = rest.get(size..).unwrap_or_default();
             }
+            let Some(mut last) = F::first(rest) else { return Ok(()) };
             self.finish(&mut pass)?;
-            // Entries that are followed by another key are passed on at once.
-            let distinct = rest.windows(2).take_while(|pair| match pair {
-                [a, b] => a.key() != b.key() || !self.matters(a.key()),
-                _ => false,
-            });
-            let (distinct, tail) = rest.split_at_checked(distinct.count()).unwrap_or((rest, &[]));
-            pass(distinct)?;
-            let Some((last, others)) = tail.split_first() else { return Ok(()) };
-            self.key = Some(last.key());
-            self.tids.push(last.tid());
-            rest = others;
+            // Items that are followed by another key are passed on at once.
+            let (mut distinct, mut end) = (0, last.2);
+            while let Some(item) = rest.get(end..).and_then(F::first) {
+                if item.0 == last.0 && self.matters(last.0) {
+                    break;
+                }
+                (distinct, end, last) = (end, end + item.2, item);
+            }
+            if let Some(distinct) = rest.get(..distinct).filter(|distinct| !distinct.is_empty()) {
+                pass(distinct)?;
+            }
+            F::hold(&mut self.key, last.0);
+            self.tids.push(last.1);
+            self.holds = true;
+            rest = rest.get(end..).unwrap_or_default();
         }
-        Ok(())
     }
 
     /// Passes on the key that was held back.
     ///
     /// # Errors
     /// Those of `pass`.
-    pub fn finish<E>(&mut self, mut pass: impl FnMut(&[Entry<W>]) -> Result<(), E>) -> Result<(), E> {
-        if let Some(key) = self.key.take() {
+    pub fn finish<E>(&mut self, mut pass: impl FnMut(&[F]) -> Result<(), E>) -> Result<(), E> {
+        if std::mem::take(&mut self.holds) {
+            self.out.clear();
             for tid in self.tids.drain(..) {
-                pass(&[Entry::new(key, tid)])?;
+                F::append(&mut self.out, F::held(&self.key), tid);
+            }
+            if !self.out.is_empty() {
+                pass(&self.out)?;
             }
         }
         Ok(())
     }
 
-    fn matters(&self, key: W) -> bool {
-        self.nulls_equal || !self.shape.has_null(key)
+    #[inline(always)]
+    fn matters(&self, key: F::Key<'_>) -> bool {
+        self.nulls_equal || !F::has_null(&self.shape, key)
     }
 }

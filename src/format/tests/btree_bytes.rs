@@ -10,15 +10,15 @@ use std::slice::from_ref;
 use pg_bulk_format::btree::build::{BuildError, Options, Page, PageSink};
 use pg_bulk_format::btree::bytes::build::Builder;
 use pg_bulk_format::btree::bytes::collator::Collator;
-use pg_bulk_format::btree::bytes::merge::{Merge, Run, Slice};
 use pg_bulk_format::btree::bytes::read::ByteKeyReader;
 use pg_bulk_format::btree::bytes::record::{MAX_KEY, Record, Records, append};
 use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, StoredValue};
 use pg_bulk_format::btree::bytes::store::Store;
-use pg_bulk_format::btree::bytes::unique::Unique;
 use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::btree::key::KeyKind;
 use pg_bulk_format::btree::leaf::{Leaf, LeafError};
+use pg_bulk_format::btree::merge::{Merge, Run, Slice};
+use pg_bulk_format::btree::unique::Unique;
 use pg_bulk_format::btree::{MAX_ITEM, NO_BLOCK};
 use pg_bulk_format::page::{MAX_TUPLES, PAGE_SIZE};
 use pg_bulk_format::tuple::Attribute;
@@ -168,7 +168,7 @@ fn read(records: &[u8]) -> Vec<(Vec<u8>, Tid)> {
     keys
 }
 
-fn drain<R: Run<Error = Infallible>>(run: &mut R) -> Vec<u8> {
+fn drain<R: Run<u8, Error = Infallible>>(run: &mut R) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
         let Ok(()) = run.advance();

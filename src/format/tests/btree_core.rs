@@ -14,13 +14,13 @@ use pg_bulk_format::btree::NO_BLOCK;
 use pg_bulk_format::btree::build::{Builder, Built, Options, Page, PageSink};
 use pg_bulk_format::btree::bytes;
 use pg_bulk_format::btree::bytes::collator::Collator;
-use pg_bulk_format::btree::bytes::merge::{Merge, Run};
 use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
 use pg_bulk_format::btree::bytes::store::Store;
 use pg_bulk_format::btree::descend::{Metapage, first_child};
 use pg_bulk_format::btree::entry::{Entry, Word};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape, Width};
 use pg_bulk_format::btree::leaf::Leaf;
+use pg_bulk_format::btree::merge::{Merge, Run, Slice};
 use pg_bulk_format::btree::read::KeyReader;
 use pg_bulk_format::btree::sort::sort;
 use pg_bulk_format::page::PAGE_SIZE;
@@ -230,7 +230,7 @@ fn check_bytes(index: &Index, shape: &ByteShape) -> Result<String, String> {
         spill(&mut store);
     }
     let count = runs.len();
-    let mut merge = Merge::new(runs.iter().map(|run| bytes::merge::Slice::new(run)).collect());
+    let mut merge = Merge::new(runs.iter().map(|run| Slice::new(run)).collect());
     let mut records = Vec::new();
     loop {
         let Ok(block) = merge.next();

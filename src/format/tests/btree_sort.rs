@@ -175,10 +175,10 @@ impl<W: Word> Blocks<W> {
 #[derive(Clone)]
 enum Either<'e, W: Word> {
     Blocks(Blocks<W>),
-    Slice(Slice<'e, W>),
+    Slice(Slice<'e, Entry<W>>),
 }
 
-impl<W: Word> Run<W> for Either<'_, W> {
+impl<W: Word> Run<Entry<W>> for Either<'_, W> {
     type Error = &'static str;
 
     fn block(&self) -> &[Entry<W>] {
@@ -196,7 +196,7 @@ impl<W: Word> Run<W> for Either<'_, W> {
     }
 }
 
-impl<W: Word> Run<W> for Blocks<W> {
+impl<W: Word> Run<Entry<W>> for Blocks<W> {
     type Error = &'static str;
 
     fn block(&self) -> &[Entry<W>] {
@@ -214,7 +214,7 @@ impl<W: Word> Run<W> for Blocks<W> {
 /// The most entries that are collected at once, with those that may come with the last one.
 const COLLECTED: usize = 1024 + 63;
 
-fn collect<W: Word, R: Run<W>>(mut merge: Merge<W, R>) -> Vec<Entry<W>>
+fn collect<W: Word, R: Run<Entry<W>>>(mut merge: Merge<Entry<W>, R>) -> Vec<Entry<W>>
 where
     R::Error: std::fmt::Debug,
 {
@@ -258,7 +258,7 @@ fn order_is_found() {
 #[test]
 fn errors_of_runs_come_through() {
     struct Broken;
-    impl Run<u64> for Broken {
+    impl Run<Entry<u64>> for Broken {
         type Error = &'static str;
         fn block(&self) -> &[Entry<u64>] {
             &[]
@@ -268,7 +268,7 @@ fn errors_of_runs_come_through() {
         }
     }
     assert_eq!(Merge::new(vec![Broken]).next(), Err("broken"));
-    assert_eq!(Merge::<u64, Slice<u64>>::new(vec![]).next(), Ok(&[][..]));
+    assert_eq!(Merge::<Entry<u64>, Slice<Entry<u64>>>::new(vec![]).next(), Ok(&[][..]));
 }
 
 /// Makes entries with these keys.
@@ -280,7 +280,7 @@ fn with_keys(keys: impl Iterator<Item = u64>) -> Vec<Entry<u64>> {
 fn errors_of_runs_that_alternate_come_through() {
     /// A run with one block.
     struct OneBlock(Blocks<u64>);
-    impl Run<u64> for OneBlock {
+    impl Run<Entry<u64>> for OneBlock {
         type Error = &'static str;
         fn block(&self) -> &[Entry<u64>] {
             self.0.block()
@@ -306,7 +306,7 @@ fn a_block_that_is_no_more_ends_a_merge() {
         gone: Rc<Cell<bool>>,
         asked: Cell<usize>,
     }
-    impl Run<u64> for Fickle {
+    impl Run<Entry<u64>> for Fickle {
         type Error = &'static str;
         fn block(&self) -> &[Entry<u64>] {
             self.asked.set(self.asked.get() + 1);

@@ -10,8 +10,8 @@ use std::path::Path;
 use pgrx::pg_sys;
 
 use crate::guc;
+use crate::load::insert_select::eligibility::expression::takes_ids;
 use crate::load::insert_select::eligibility::{Answer, Sequences, no};
-use crate::load::insert_select::expression::takes_ids;
 use crate::load::options::LoadOptions;
 use crate::load::source::Mapping;
 use crate::load::where_clause::WhereClause;
@@ -94,7 +94,7 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Ans
         if found.is_empty() {
             found.extend(planned_insert::obstacle(relation));
         }
-        if found.is_empty() && options.freeze && direct::check_freeze(relation).is_err() {
+        if found.is_empty() && options.table.freeze && direct::check_freeze(relation).is_err() {
             found.push("The table does not meet the conditions of FREEZE.".into());
         }
         found.into_iter().next().map_or(Ok(()), Err)

@@ -25,7 +25,6 @@ mod byte_keys;
 mod clash;
 mod collector;
 mod end;
-mod growth;
 mod leaves;
 mod runs;
 mod sources;
@@ -41,11 +40,10 @@ use pgrx::pg_sys;
 pub use self::build::{WORTH_WORKERS, build, set_new_file, tid_of};
 pub use self::clash::Clash;
 pub use self::collector::Collector;
-pub use self::growth::{border, leaves_of, next_tuple, take_growth};
 pub use self::leaves::can_read;
 pub use self::sources::{Help, Sources};
+pub use self::stream::growth::{border, leaves_of, next_tuple, take_growth};
 pub use self::stream::{KeyStream, Room, next_tuples};
-use super::heap::attributes;
 use crate::pg::compat;
 use crate::pg::context::Elsewhere;
 use crate::pg::hazard::Hazards;
@@ -53,6 +51,7 @@ use crate::pg::icu_collator::IcuCollator;
 use crate::pg::owner::may_run;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
+use crate::pg::tuple_layout::attributes;
 
 /// Most indexes of a load whose keys are collected; with many partitions each would get too little memory.
 const MOST: usize = 64;
@@ -83,8 +82,8 @@ pub struct KeyPlan {
     pub files: Option<SharedFiles>,
     /// The sorts in which all processes leave their index tuples.
     pub sorts: Option<SharedSorts>,
-    /// In a worker: the number of workers of earlier files.
-    pub earlier_workers: usize,
+    /// Number of this process among all that collect keys, of earlier files, too.
+    pub participant: usize,
 }
 
 impl KeyPlan {
@@ -102,9 +101,9 @@ impl KeyPlan {
         &self,
         number: usize,
         relation: pg_sys::Relation,
-        shared: Option<(SharedFiles, usize)>,
         elsewhere: &Elsewhere,
     ) -> Vec<Collector> {
+        let shared = self.files.map(|files| (files, self.participant));
         let mine = self.list.iter().filter(|planned| planned.relation == number);
         let collector = |planned: &Planned| {
             // SAFETY: this function's contract covers the relation; guarded calls on an index of it that the leader has

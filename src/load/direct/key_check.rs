@@ -34,7 +34,7 @@ use super::origin::{Origin, Origins, Traces, Trail};
 use super::strategy::IndexStrategy;
 use crate::error::Result;
 use crate::load::duplicate::Keep;
-use crate::load::options::LoadOptions;
+use crate::load::options::{LoadOptions, Truncate};
 use crate::pg::number_sort::NumberSort;
 use crate::pg::removal::{number_of, row_of};
 use crate::pg::tuple_sort::LEAST_MEMORY;
@@ -121,7 +121,7 @@ impl KeyCheck {
             executor,
             keep: options.duplicates.keep,
             arbiter,
-            as_truncated: options.as_truncated,
+            as_truncated: options.table.truncate == Truncate::Assumed,
             lines: traces == Traces::Lines,
             tables: vec![std::ptr::null_mut(); relations.len()],
             last: (std::ptr::null_mut(), std::ptr::null_mut()),

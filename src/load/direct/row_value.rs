@@ -9,9 +9,9 @@
 use pg_bulk_format::tuple::{ColumnForm, FormBuffer, Layout, TUPLE_HEADER};
 use pgrx::{PgList, pg_sys};
 
-use super::heap;
 use crate::pg::expression;
 use crate::pg::row::RowArrays;
+use crate::pg::tuple_layout::attributes;
 use crate::pg::unguarded;
 
 /// A call that is ready to run.
@@ -113,7 +113,7 @@ unsafe fn layout(row: *mut pg_sys::Node, nothing: *mut pg_sys::TupleTableSlot) -
         let mut is_null = false;
         let into = &raw mut is_null;
         let value = unguarded::guard(|| unguarded::exec_eval_expr(state, econtext, into));
-        let attributes = heap::attributes((*nothing).tts_tupleDescriptor);
+        let attributes = attributes((*nothing).tts_tupleDescriptor);
         let layout = if is_null {
             None
         } else {

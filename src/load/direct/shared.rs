@@ -12,8 +12,8 @@ use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader::RecordStart;
 
 use crate::pg::append_lock::AppendLock;
-use crate::pg::chunk::Identity;
 use crate::pg::chunk_order::{ChunkOrder, Grid};
+use crate::pg::file_identity::Identity;
 use crate::pg::source::Descriptor;
 use crate::pg::stages::{STAGES, Stage, Stages};
 

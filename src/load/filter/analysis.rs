@@ -8,29 +8,32 @@
 //! Either way each column is assigned as INSERT assigns it. Analysis runs in a plain frame, since it parses the body
 //! and folds constants.
 
+mod body;
+
 use std::ffi::CStr;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::body::{self, Body};
+use self::body::Body;
 use super::signature::{Signature, arguments, own_type};
 use super::{check, display_name, no_filter, resolve};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::assignment::{assign, complain};
 use crate::load::direct::Nodes;
 use crate::load::expression::with_target;
-use crate::load::{Load, source};
+use crate::load::mapping;
+use crate::load::options::LoadOptions;
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
 /// A column of the function's row, and its target.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct MappedColumn {
+struct MappedColumn {
     /// Position in the row, from 0.
     from: usize,
     /// The type that the function declares.
-    pub(super) type_oid: pg_sys::Oid,
+    type_oid: pg_sys::Oid,
     typmod: i32,
     collation: pg_sys::Oid,
     /// The target's attribute.
@@ -38,38 +41,39 @@ pub(super) struct MappedColumn {
 }
 
 /// The state of a filter's analysis.
-pub(super) struct FilterAnalysis {
+struct FilterAnalysis {
     relation: pg_sys::Relation,
     /// The arguments.
-    pub(super) descriptor: pg_sys::TupleDesc,
-    pub(super) call: *mut pg_sys::FuncExpr,
+    descriptor: pg_sys::TupleDesc,
+    call: *mut pg_sys::FuncExpr,
     /// The result type; the base type if it is a domain.
-    pub(super) result_type: pg_sys::Oid,
+    result_type: pg_sys::Oid,
     /// The number of its columns, and those that are not dropped.
-    pub(super) width: usize,
-    pub(super) live: Vec<usize>,
-    pub(super) places: Vec<MappedColumn>,
+    width: usize,
+    live: Vec<usize>,
+    places: Vec<MappedColumn>,
     /// The body, if it can be inlined.
-    pub(super) body: Option<Body>,
+    body: Option<Body>,
     /// The columns' expressions, if it was inlined; else the row.
-    pub(super) columns: Vec<*mut pg_sys::Node>,
-    pub(super) row: *mut pg_sys::Node,
-    pub(super) quals: *mut pg_sys::List,
+    columns: Vec<*mut pg_sys::Node>,
+    row: *mut pg_sys::Node,
+    quals: *mut pg_sys::List,
     targets: *mut pg_sys::List,
 }
 
-/// Makes the load's projection of its filter, if it has one.
+/// Makes the projection of a load, if its options name a filter, and finds the filter's OID.
 ///
 /// # Safety
-/// A plain frame; a load whose relation is open. Its memory context is current.
-pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: this function's contract covers the load; parse trees live as long as its memory.
+/// A plain frame; an open relation. The contents of the projection live in the current memory context.
+pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions) -> Option<Nodes> {
+    // SAFETY: this function's contract covers the relation; parse trees live as long as the analysis.
     unsafe {
-        let analysis = begin(load);
-        if !analysis.is_null() {
-            complete(analysis);
-            end(load, analysis);
+        let analysis = begin(relation, options);
+        if analysis.is_null() {
+            return None;
         }
+        complete(analysis);
+        Some(nodes_of(analysis))
     }
 }
 
@@ -139,18 +143,16 @@ unsafe fn nodes_of(analysis: *const FilterAnalysis) -> Nodes {
 /// # Safety
 /// As [`analyze`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut FilterAnalysis {
-    // SAFETY: this function's contract covers the load.
-    let load = unsafe { &mut *load };
-    let Some(name) = load.options.filter.clone() else { return std::ptr::null_mut() };
+unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, options: &mut LoadOptions) -> *mut FilterAnalysis {
+    let Some(name) = options.filter.clone() else { return std::ptr::null_mut() };
     let function = resolve(&name).or_raise();
     // SAFETY: a guarded call. The lock keeps the function from being dropped, since workers look it up too.
     unsafe {
         pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
     };
     check(function).or_raise();
-    load.options.function = Some(function);
-    let analysis = FilterAnalysis::of(load.target.relation, function).or_raise();
+    options.function = Some(function);
+    let analysis = FilterAnalysis::of(relation, function).or_raise();
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
@@ -227,7 +229,7 @@ fn places(
             MappedColumn { from, type_oid, typmod, collation, to }
         };
         let index = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(0);
-        let targets: Vec<i16> = source::attributes(relation).map(|(attnum, _)| attnum).collect();
+        let targets: Vec<i16> = mapping::attributes(relation).map(|(attnum, _)| attnum).collect();
         if result.is_null() {
             let places = targets
                 .iter()
@@ -316,12 +318,4 @@ unsafe extern "C-unwind" fn complain_of_body(
         let detail = format!("Final statement returns {given} instead of {wanted} at column {number}.");
         Error::new(Code::ERRCODE_INVALID_FUNCTION_DEFINITION, message).detail(detail).raise();
     }
-}
-
-/// # Safety
-/// A load, and its analysis.
-#[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const FilterAnalysis) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*load).projection = Some(nodes_of(analysis)) }
 }

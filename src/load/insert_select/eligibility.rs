@@ -11,12 +11,16 @@
 //!
 //! A negative answer is a sentence, for EXPLAIN.
 
+pub mod expression;
+pub mod joins;
+pub mod parts;
+
 use pgrx::{PgList, pg_sys};
 
-use super::expression::{asks_for_last_id, of_expression, takes_ids};
+use self::expression::{asks_for_last_id, of_expression, takes_ids};
+use self::joins::Joins;
+use self::parts::{Above, ForeignInput};
 use super::insertion::{DEFAULT, EXPRESSION, Insertion, Reach};
-use super::joins::{self, Joins};
-use super::parts::{self, Above, ForeignInput};
 use super::translate::to_row;
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
@@ -418,7 +422,7 @@ unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
         if copy.dialect.default.is_some() {
             return no("The foreign table has the option default.");
         }
-        if copy.by_name && has_defaults {
+        if copy.by_name() && has_defaults {
             return no("The foreign table has defaults, for columns that the header does not name.");
         }
         // The set of rows must not depend on the columns that are read.

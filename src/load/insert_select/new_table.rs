@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
+use super::eligibility::expression::of_expression;
 use super::eligibility::{Answer, no, of_tables, without_relabels};
-use super::expression::of_expression;
 use super::insertion::{EXPRESSION, Insertion};
 use super::node;
 use super::run::{self, LoadOutcome};

@@ -8,10 +8,8 @@ use std::ptr::null_mut;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::eligibility;
+use super::eligibility::{self, joins, parts};
 use super::insertion::{Insertion, Reach};
-use super::joins;
-use super::parts;
 use super::run::{self, LoadOutcome};
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};

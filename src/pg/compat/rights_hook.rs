@@ -1,43 +1,24 @@
 //! ExecutorCheckPerms_hook, which has one more argument from 16 on.
 
-use pgrx::pg_sys;
-
-use crate::pg::copy_question;
-
-/// Informs the open question ([`copy_question`]) that the server checks rights, and then calls the hooks of other
-/// libraries.
+/// Defines a function for ExecutorCheckPerms_hook. It gives the range table to `$hear`, and then calls the hook that
+/// this returns, which is another library's.
 ///
-/// # Safety
-/// Called by the server, while a question is open.
-#[cfg(feature = "pg15")]
-pub unsafe extern "C-unwind" fn rights_are_asked(table: *mut pg_sys::List, raises: bool) -> bool {
-    // A plain frame: nothing here has a destructor.
-    // SAFETY: passed on.
-    unsafe {
-        match copy_question::hear(table) {
-            Some(previous) => previous(table, raises),
-            None => true,
+/// The function is called by the server, while `$hear` may be called.
+macro_rules! rights_hook {
+    ($name:ident, $hear:ident) => {
+        #[cfg(feature = "pg15")]
+        unsafe extern "C-unwind" fn $name(table: *mut pg_sys::List, raises: bool) -> bool {
+            // A plain frame: nothing here has a destructor.
+            // SAFETY: the server calls the hook with a range table, as it calls the next one.
+            unsafe { $hear(table).is_none_or(|next| next(table, raises)) }
         }
-    }
+        #[cfg(not(feature = "pg15"))]
+        unsafe extern "C-unwind" fn $name(table: *mut pg_sys::List, infos: *mut pg_sys::List, raises: bool) -> bool {
+            // A plain frame: nothing here has a destructor.
+            // SAFETY: the server calls the hook with a range table, as it calls the next one.
+            unsafe { $hear(table).is_none_or(|next| next(table, infos, raises)) }
+        }
+    };
 }
 
-/// Informs the open question ([`copy_question`]) that the server checks rights, and then calls the hooks of other
-/// libraries.
-///
-/// # Safety
-/// Called by the server, while a question is open.
-#[cfg(not(feature = "pg15"))]
-pub unsafe extern "C-unwind" fn rights_are_asked(
-    table: *mut pg_sys::List,
-    infos: *mut pg_sys::List,
-    raises: bool,
-) -> bool {
-    // A plain frame: nothing here has a destructor.
-    // SAFETY: passed on.
-    unsafe {
-        match copy_question::hear(table) {
-            Some(previous) => previous(table, infos, raises),
-            None => true,
-        }
-    }
-}
+pub(in crate::pg) use rights_hook;

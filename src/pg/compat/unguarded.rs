@@ -2,11 +2,9 @@
 //! others, states the rules, and re-exports these.
 #![allow(non_snake_case)]
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 
 use pgrx::pg_sys;
-
-use crate::pg::unguarded::Opaque;
 
 unsafe extern "C-unwind" {
     /// execMain.c.
@@ -50,30 +48,30 @@ unsafe extern "C-unwind" {
     #[cfg(feature = "pg15")]
     pub fn _bt_search(
         relation: pg_sys::Relation,
-        key: Opaque,
+        key: *mut c_void,
         buffer: *mut pg_sys::Buffer,
         access: c_int,
         snapshot: pg_sys::Snapshot,
-    ) -> Opaque;
+    ) -> *mut c_void;
     /// nbtsearch.c. Finishes splits; a returned leaf is pinned and locked.
     #[cfg(feature = "pg16")]
     pub fn _bt_search(
         relation: pg_sys::Relation,
         heap: pg_sys::Relation,
-        key: Opaque,
+        key: *mut c_void,
         buffer: *mut pg_sys::Buffer,
         access: c_int,
         snapshot: pg_sys::Snapshot,
-    ) -> Opaque;
+    ) -> *mut c_void;
     /// nbtsearch.c. Finishes splits; a returned leaf is pinned and locked.
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     pub fn _bt_search(
         relation: pg_sys::Relation,
         heap: pg_sys::Relation,
-        key: Opaque,
+        key: *mut c_void,
         buffer: *mut pg_sys::Buffer,
         access: c_int,
-    ) -> Opaque;
+    ) -> *mut c_void;
     /// storage.c.
     #[cfg(feature = "pg15")]
     pub fn log_smgrcreate(locator: *const pg_sys::RelFileNode, fork: pg_sys::ForkNumber::Type);

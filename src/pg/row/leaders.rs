@@ -8,7 +8,7 @@
 
 use super::Rows;
 use crate::error::Result;
-use crate::pg::chunk::{Identity, changed};
+use crate::pg::file_identity::{Identity, changed};
 use crate::pg::source::{Descriptor, Location};
 
 /// Open the rows of `file`, which is at `location` and which the leader has open as `leaders`. `open` opens a location;

@@ -48,7 +48,7 @@ impl Rows {
                     let Given::Value(value) = given else {
                         // SAFETY: this function's contract covers the arrays.
                         unsafe { arrays.set(column.attribute, None) };
-                        if column.wants_null {
+                        if column.input.wants_null {
                             self.queue.push(Queued { column: i, what: What::Null });
                         }
                         continue;
@@ -81,7 +81,7 @@ impl Rows {
                 Taken::Null => {
                     // SAFETY: this function's contract covers the arrays.
                     unsafe { arrays.set(column.attribute, None) };
-                    if column.wants_null {
+                    if column.input.wants_null {
                         self.queue.push(Queued { column: i, what: What::Null });
                     }
                     continue;

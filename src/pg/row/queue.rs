@@ -77,12 +77,12 @@ impl Rows {
                     What::Default => unguarded::exec_eval_expr((*column).default, econtext, &raw mut is_null),
                     What::Refused(_) => refuse(column, shown),
                     What::Field(_, len) => received::call(column, string, len),
-                    _ if (*column).is_received => received::call(column, string, 0),
+                    _ if (*column).input.is_receive => received::call(column, string, 0),
                     _ => unguarded::InputFunctionCall(
-                        &raw mut (*column).input,
+                        &raw mut (*column).input.function,
                         string,
-                        (*column).typioparam,
-                        (*column).typmod,
+                        (*column).input.typioparam,
+                        (*column).input.typmod,
                     ),
                 };
                 arrays.set((*column).attribute, (!is_null).then_some(datum));

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::guc;
 use crate::pg::compression::{Compressed, first_bytes};
 use crate::pg::directory::Below;
-use crate::pg::files::{self, FileList};
+use crate::pg::files::{self, FileList, Listed};
 
 /// A location.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,5 +152,21 @@ impl Location {
             Location::File(_) | Location::Below(_) => Some(Path::new(OsStr::from_bytes(self.name().to_bytes()))),
             _ => None,
         }
+    }
+}
+
+impl FileList {
+    /// Returns the location of one of the files.
+    pub fn location(&self, file: &Listed) -> Location {
+        match &self.below {
+            Some(below) => Location::Below(below.at(file.path.as_bytes())),
+            None => Location::File(file.path.clone()),
+        }
+    }
+
+    /// Completes a list that another process has built for this location.
+    pub fn made_of(mut self, location: &Location) -> FileList {
+        self.below = location.below().cloned();
+        self
     }
 }

@@ -8,9 +8,9 @@ use pgrx::{PgSqlErrorCode as Code, check_for_interrupts};
 use super::Source;
 use super::decoding::{Decoding, Here, SAMPLE};
 use crate::error::{Error, Result, out_of_memory};
-use crate::pg::chunk::changed;
 use crate::pg::compression::{Compression, MOST_MEMORY, SIGNATURE_BYTES, is_truncated, lacks_memory, wants_memory};
 use crate::pg::decompressor::{Decompressor, Got};
+use crate::pg::file_identity::changed;
 use crate::pg::points::{point, point_errno};
 
 impl Source {

@@ -11,10 +11,10 @@
 
 use std::cmp::Ordering;
 
-use super::merge::Run;
 use super::record::{self, HEADER, Record, Records, common, window};
 use super::shape::{ByteShape, StoredValue};
 use crate::btree::entry::{Entry, Tid};
+use crate::btree::merge::Run;
 use crate::btree::sort::sort;
 use crate::page::MAX_TUPLES;
 
@@ -305,7 +305,7 @@ pub struct StoreRun<'s> {
     whole: bool,
 }
 
-impl Run for StoreRun<'_> {
+impl Run<u8> for StoreRun<'_> {
     type Error = std::convert::Infallible;
 
     fn block(&self) -> &[u8] {

@@ -141,7 +141,7 @@ impl ByteShape {
 
     /// Reads the values of a tuple with all columns. False if it has not all, or if one is compressed or external.
     #[inline]
-    pub(super) fn read_tuple<'t>(&self, tuple: &'t [u8], values: &mut [StoredValue<'t>]) -> bool {
+    pub(in crate::btree) fn read_tuple<'t>(&self, tuple: &'t [u8], values: &mut [StoredValue<'t>]) -> bool {
         let mut walk = Walk::new(tuple);
         self.parts().iter().zip(values).all(|(part, to)| match walk.next(part) {
             Some(value) => {

@@ -218,12 +218,12 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) 
 
 /// The runs of all processes, in memory and in files.
 enum KeyRun<'e, W: Word> {
-    Memory(Slice<'e, W>),
+    Memory(Slice<'e, Entry<W>>),
     File(RunReader<W>),
     Old(Between<W>),
 }
 
-impl<W: Word> Run<W> for KeyRun<'_, W> {
+impl<W: Word> Run<Entry<W>> for KeyRun<'_, W> {
     type Error = Error;
 
     fn block(&self) -> &[Entry<W>] {
@@ -260,7 +260,7 @@ unsafe fn write_pages<W: Word>(
     index: pg_sys::Relation,
     keys: &Collected<W>,
     others: &[Runs],
-    old: Option<LeafReader<KeyShape, Entry<W>>>,
+    old: Option<LeafReader<Entry<W>>>,
     sources: Sources<'_>,
     may_stay: &mut MayStay<'_>,
 ) -> Result<Built> {
@@ -305,8 +305,8 @@ type Duplicate<'a, W> = dyn FnMut(W, &mut Vec<Tid>, Tid) -> Result<()> + 'a;
 
 /// Passes merged entries to the builder, to their end or until `is_over`. Guarded, and interruptible.
 fn feed<W: Word>(
-    merge: &mut Merge<W, KeyRun<'_, W>>,
-    unique: &mut Option<Unique<W>>,
+    merge: &mut Merge<Entry<W>, KeyRun<'_, W>>,
+    unique: &mut Option<Unique<Entry<W>>>,
     duplicate: &mut Duplicate<'_, W>,
     builder: &mut Builder<W>,
     file: &mut IndexFile,

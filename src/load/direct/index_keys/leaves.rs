@@ -9,13 +9,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use pg_bulk_format::btree::bytes;
-use pg_bulk_format::btree::bytes::shape::ByteShape;
 use pg_bulk_format::btree::descend::{Metapage, child_at};
 use pg_bulk_format::btree::entry::{Entry, Word};
+use pg_bulk_format::btree::family::KeyFamily;
 use pg_bulk_format::btree::key::KeyShape;
-use pg_bulk_format::btree::leaf::{Leaf, LeafError};
-use pg_bulk_format::btree::merge;
+use pg_bulk_format::btree::leaf::Leaf;
+use pg_bulk_format::btree::merge::Run;
 use pg_bulk_format::btree::{DEFAULT_FILLFACTOR, METAPAGE, NO_BLOCK};
 use pg_bulk_format::page::{LINE_POINTER, PAGE_SIZE};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
@@ -26,31 +25,6 @@ use crate::pg::unguarded::guard;
 
 /// Most leaves that are read to find the last entry of an index.
 const MOST_EMPTY: u32 = 16;
-
-/// Reads the entries of a leaf in one of the forms of keys.
-pub trait LeafKeys<B> {
-    /// Entries or bytes to read at once.
-    const BLOCK: usize;
-
-    /// Appends a page's entries to the block.
-    fn read(&self, leaf: &Leaf<'_>, block: &mut Vec<B>) -> std::result::Result<(), LeafError>;
-}
-
-impl<W: Word> LeafKeys<Entry<W>> for KeyShape {
-    const BLOCK: usize = 4096;
-
-    fn read(&self, leaf: &Leaf<'_>, block: &mut Vec<Entry<W>>) -> std::result::Result<(), LeafError> {
-        leaf.entries(self, |key, tid, _| block.push(Entry::new(key, tid)))
-    }
-}
-
-impl LeafKeys<u8> for ByteShape {
-    const BLOCK: usize = 64 * 1024;
-
-    fn read(&self, leaf: &Leaf<'_>, block: &mut Vec<u8>) -> std::result::Result<(), LeafError> {
-        leaf.records(self, block).map(|_| ())
-    }
-}
 
 /// The beginning of the leaf level of an index.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +54,7 @@ impl Leaves {
     }
 
     /// Makes a reader of the leaf level.
-    pub fn reader<S: LeafKeys<B>, B>(&self, shape: S, unfit: Rc<Cell<bool>>) -> LeafReader<S, B> {
+    pub fn reader<F: KeyFamily>(&self, shape: F::Shape, unfit: Rc<Cell<bool>>) -> LeafReader<F> {
         // SAFETY: a guarded call.
         let strategy = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) };
         let (file, next, permanent) = (self.file, self.first, self.permanent);
@@ -112,7 +86,7 @@ impl Leaves {
             level -= 1;
         }
         let mut entries: Vec<Entry<W>> = Vec::new();
-        Leaf::new(&page(block)).and_then(|leaf| shape.read(&leaf, &mut entries)).ok()?;
+        Leaf::new(&page(block)).and_then(|leaf| Entry::read_leaf(shape, &leaf, &mut entries)).ok()?;
         let first = entries.first()?.key();
         let other = entries.iter().find(|entry| entry.key() > first)?;
         Some((block, other.key()))
@@ -157,7 +131,7 @@ pub unsafe fn last_entry<W: Word>(index: pg_sys::Relation, shape: &KeyShape) -> 
             let page = *pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>();
             pg_sys::UnlockReleaseBuffer(std::mem::take(&mut buffer));
             let leaf = Leaf::new(&page).ok()?;
-            shape.read(&leaf, &mut entries).ok()?;
+            Entry::read_leaf(shape, &leaf, &mut entries).ok()?;
             looked += 1;
             if entries.is_empty() && leaf.prev() != NO_BLOCK && looked < MOST_EMPTY {
                 buffer = pg_sys::ReadBuffer(index, leaf.prev());
@@ -186,58 +160,40 @@ pub unsafe fn can_read(index: pg_sys::Relation) -> bool {
 
 /// Reader of the entries of a leaf level. Guarded.
 #[derive(Debug)]
-pub struct LeafReader<S, B> {
+pub struct LeafReader<F: KeyFamily> {
     file: compat::Locator,
     next: u32,
     permanent: bool,
     strategy: pg_sys::BufferAccessStrategy,
-    shape: S,
+    shape: F::Shape,
     /// Set if an item is not a key of this shape.
     unfit: Rc<Cell<bool>>,
     /// Number of pages read, to detect a circular chain of leaves.
     count: u32,
-    block: Vec<B>,
+    block: Vec<F>,
 }
 
-impl<S, B> LeafReader<S, B> {
+impl<F: KeyFamily> LeafReader<F> {
     /// Is set if the entries cannot be merged.
     pub fn unfit(&self) -> Rc<Cell<bool>> {
         Rc::clone(&self.unfit)
     }
 }
 
-impl<W: Word> merge::Run<W> for LeafReader<KeyShape, Entry<W>> {
+impl<F: KeyFamily> Run<F> for LeafReader<F> {
     type Error = Error;
 
-    fn block(&self) -> &[Entry<W>] {
+    fn block(&self) -> &[F] {
         &self.block
     }
 
     fn advance(&mut self) -> Result<()> {
-        self.go_on()
-    }
-}
-
-impl bytes::merge::Run for LeafReader<ByteShape, u8> {
-    type Error = Error;
-
-    fn block(&self) -> &[u8] {
-        &self.block
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        self.go_on()
-    }
-}
-
-impl<S: LeafKeys<B>, B> LeafReader<S, B> {
-    fn go_on(&mut self) -> Result<()> {
         self.block.clear();
-        while self.next != NO_BLOCK && self.block.len() < S::BLOCK {
+        while self.next != NO_BLOCK && self.block.len() < F::LEAF_BLOCK {
             pgrx::check_for_interrupts!();
             let page = read_page(self.file, self.next, self.strategy, self.permanent);
             let next = Leaf::new(&page).and_then(|leaf| {
-                self.shape.read(&leaf, &mut self.block)?;
+                F::read_leaf(&self.shape, &leaf, &mut self.block)?;
                 Ok(leaf.next())
             });
             self.count = self.count.saturating_add(1);

@@ -13,11 +13,10 @@
 use std::ffi::{CString, c_void};
 use std::rc::Rc;
 
-use pg_bulk_format::btree::bytes;
-use pg_bulk_format::btree::bytes::merge::Run as _;
 use pg_bulk_format::btree::bytes::record::Records;
 use pg_bulk_format::btree::bytes::store::StoreRun;
 use pg_bulk_format::btree::entry::{Entry, Word, as_bytes_mut};
+use pg_bulk_format::btree::merge::Run as _;
 use pg_bulk_format::btree::{merge, packed};
 use pgrx::pg_sys;
 
@@ -432,7 +431,7 @@ impl<W: Word> RunReader<W> {
 /// Most bytes of a packed block: half the size of its entries.
 const MOST_PACKED: usize = packed::MOST * size_of::<Entry<u128>>() / 2;
 
-impl<W: Word> merge::Run<W> for RunReader<W> {
+impl<W: Word> merge::Run<Entry<W>> for RunReader<W> {
     type Error = Error;
 
     fn block(&self) -> &[Entry<W>] {
@@ -470,7 +469,7 @@ pub struct RecordReader {
     whole: usize,
 }
 
-impl bytes::merge::Run for RecordReader {
+impl merge::Run<u8> for RecordReader {
     type Error = Error;
 
     fn block(&self) -> &[u8] {

@@ -2,14 +2,16 @@
 //!
 //! With them, the rows are not read again, and their keys are not sorted through functions. Only for integer keys.
 
+pub mod growth;
+
 use pg_bulk_format::btree::entry::{Entry, Word};
 use pg_bulk_format::btree::key::{KeyShape, MAX_TUPLE};
 use pg_bulk_format::btree::merge::{Merge, Run};
 use pgrx::{pg_guard, pg_sys};
 
+use self::growth::Growth;
 use super::build::{all_runs, check_total};
 use super::collector::{Collected, Collector, Keys};
-use super::growth::Growth;
 use super::runs::{RunReader, Runs};
 use super::sources::Sources;
 use crate::error::{Error, OrRaise, Result, out_of_memory};
@@ -24,16 +26,16 @@ pub enum KeyStream {
 /// A stream of keys of one width.
 #[derive(Debug)]
 pub struct Stream<W: Word> {
-    pub(super) shape: KeyShape,
-    merge: Merge<W, KeyRun<W>>,
+    shape: KeyShape,
+    merge: Merge<Entry<W>, KeyRun<W>>,
     /// The latest entries of the merge, valid until its next call; and the number of them that were taken.
     entries: *const [Entry<W>],
     taken: usize,
     /// Entries that were read ahead of these, and the number of them that were taken.
     ahead: Vec<Entry<W>>,
-    pub(super) ahead_taken: usize,
+    ahead_taken: usize,
     /// The latest growth.
-    pub(super) growth: Growth,
+    growth: Growth,
     /// The files of workers.
     others: Vec<Runs>,
 }
@@ -45,7 +47,7 @@ enum KeyRun<W: Word> {
     File(RunReader<W>),
 }
 
-impl<W: Word> Run<W> for KeyRun<W> {
+impl<W: Word> Run<Entry<W>> for KeyRun<W> {
     type Error = Error;
 
     fn block(&self) -> &[Entry<W>] {
@@ -140,7 +142,7 @@ impl<W: Word> Stream<W> {
     }
 
     /// Reads the next keys ahead, without taking them; fewer only at the end.
-    pub(super) fn look(&mut self, count: usize) -> Result<&[Entry<W>]> {
+    fn look(&mut self, count: usize) -> Result<&[Entry<W>]> {
         self.ahead.drain(..self.ahead_taken.min(self.ahead.len()));
         self.ahead_taken = 0;
         while self.ahead.len() < count {
@@ -180,7 +182,7 @@ impl Room {
     /// # Safety
     /// There is room for the tuple.
     #[inline]
-    pub(super) unsafe fn write<W: Word>(&self, count: usize, used: usize, shape: &KeyShape, entry: Entry<W>) -> usize {
+    unsafe fn write<W: Word>(&self, count: usize, used: usize, shape: &KeyShape, entry: Entry<W>) -> usize {
         // SAFETY: this function's contract covers the room.
         unsafe {
             let place = self.bytes.add(used);

@@ -61,7 +61,7 @@ pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) 
         return if any { workers_for(options.workers, list.size()).min(chunks - 1) } else { 0 };
     }
     // The reject limit is checked chunk by chunk, but the number of chunks of a compressed file is unknown.
-    let has_no_limit = copy.reject_limit == 0 && copy.reject_percent.is_none();
+    let has_no_limit = copy.reject_limit.is_none();
     let is_divided = stream.has_chunks() || (stream.can_share() && has_no_limit);
     if is_divided && survives() { workers_for(options.workers, stream.file_size().unwrap_or(0)) } else { 0 }
 }
@@ -91,7 +91,8 @@ fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
     }
 }
 
-pub(super) fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {
+/// The fields' attribute numbers and names, for workers.
+pub(super) fn fields_of(mapping: &Mapping) -> Vec<(i16, CString)> {
     let numbers = mapping.fields.iter().map(|attnum| attnum.unwrap_or(0));
     numbers.zip(mapping.names.iter().cloned()).collect()
 }

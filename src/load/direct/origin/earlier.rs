@@ -13,7 +13,7 @@ use super::{Origins, RecordPosition, Traces};
 use crate::error::Result;
 use crate::load::options::LoadOptions;
 use crate::load::source::{self, Mapping};
-use crate::pg::chunk::{Identity, changed};
+use crate::pg::file_identity::{Identity, changed};
 
 /// The state to read an earlier file again.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use pg_bulk_format::reader;
 
 use super::{Origins, RecordPosition, file_of, in_file};
 use crate::error::{Error, Result};
-use crate::pg::chunk::changed;
+use crate::pg::file_identity::changed;
 use crate::pg::row::Rows;
 use crate::pg::stream::{Advance, Header};
 

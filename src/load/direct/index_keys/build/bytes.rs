@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use pg_bulk_format::btree::build::{BuildError, Built};
 use pg_bulk_format::btree::bytes::build::Builder;
-use pg_bulk_format::btree::bytes::merge::{Merge, Run};
 use pg_bulk_format::btree::bytes::shape::{ByteShape, StoredValue};
 use pg_bulk_format::btree::bytes::store::{Store, StoreRun};
-use pg_bulk_format::btree::bytes::unique::Unique;
 use pg_bulk_format::btree::entry::Tid;
+use pg_bulk_format::btree::merge::{Merge, Run};
+use pg_bulk_format::btree::unique::Unique;
 use pgrx::pg_sys;
 
 use super::{MayStay, all_runs, check_built, check_total, failed, options, renew};
@@ -62,10 +62,10 @@ pub(super) unsafe fn build(
 enum KeyRun<'s> {
     Memory(StoreRun<'s>),
     File(RecordReader),
-    Old(LeafReader<ByteShape, u8>),
+    Old(LeafReader<u8>),
 }
 
-impl Run for KeyRun<'_> {
+impl Run<u8> for KeyRun<'_> {
     type Error = Error;
 
     fn block(&self) -> &[u8] {
@@ -96,7 +96,7 @@ unsafe fn write_pages(
     index: pg_sys::Relation,
     keys: &ByteKeys,
     others: &[Runs],
-    old: Option<LeafReader<ByteShape, u8>>,
+    old: Option<LeafReader<u8>>,
     sources: Sources<'_>,
     may_stay: &mut MayStay<'_>,
     unfit: &Cell<bool>,

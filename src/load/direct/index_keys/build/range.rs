@@ -184,7 +184,7 @@ impl BlockSource for Extents {
 /// A merge checks the order of the entries that it reads. Entries that a range skips are checked here. The leader
 /// checks that each range begins where the range before it ends ([`Seen`]).
 pub struct Between<W: Word> {
-    reader: LeafReader<KeyShape, Entry<W>>,
+    reader: LeafReader<Entry<W>>,
     from: Option<W>,
     to: Option<W>,
     /// Entries `start` to `end` of the reader's block are in the range.
@@ -207,7 +207,7 @@ pub struct Seen<W: Word> {
 }
 
 impl<W: Word> Between<W> {
-    pub fn new(reader: LeafReader<KeyShape, Entry<W>>, from: Option<W>, to: Option<W>) -> Between<W> {
+    pub fn new(reader: LeafReader<Entry<W>>, from: Option<W>, to: Option<W>) -> Between<W> {
         Between { reader, from, to, start: 0, end: 0, is_over: false, latest: None, seen: Seen::default() }
     }
 
@@ -216,7 +216,7 @@ impl<W: Word> Between<W> {
     }
 }
 
-impl<W: Word> Run<W> for Between<W> {
+impl<W: Word> Run<Entry<W>> for Between<W> {
     type Error = Error;
 
     fn block(&self) -> &[Entry<W>] {

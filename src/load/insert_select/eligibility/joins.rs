@@ -17,8 +17,8 @@ use std::ptr::null_mut;
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
-use super::eligibility::{Answer, no};
-use super::insertion::{DEFAULT, Insertion, Reach};
+use super::super::insertion::{DEFAULT, Insertion, Reach};
+use super::{Answer, no};
 use crate::error::OrRaise;
 use crate::load::direct::{self, Columns};
 use crate::load::volatile;

@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::options::LoadOptions;
+use super::{LoadOptions, Once};
 use crate::error::{Error, Result};
 use crate::pg::option_value::{invalid, text};
 use crate::pg::soft::OnError;
@@ -79,8 +79,8 @@ impl<'a> Given<'a> {
                     Location::LargeObject(_) => Some("large_object"),
                     Location::Program(_) => Some("program"),
                     Location::Below(_) => Some("server"),
-                    _ if options.once => Some("once"),
-                    _ if options.each_file => Some("each_file"),
+                    _ if options.once != Once::No => Some("once"),
+                    _ if options.job.each_file => Some("each_file"),
                     _ => None,
                 };
                 match other {

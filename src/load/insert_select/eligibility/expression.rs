@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::eligibility::{Answer, no};
+use super::{Answer, no};
 use crate::load::volatile;
 
 /// Checks an expression over the rows of the file. Guarded.

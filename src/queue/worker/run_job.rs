@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::functions::VERSION_1;
-use super::job::Claimed;
-use super::worker::Job;
+use super::super::functions::VERSION_1;
+use super::super::job::Claimed;
+use super::Job;
 use crate::error::Error;
 use crate::load::definer::Allowed;
-use crate::load::given::Given;
+use crate::load::options::given::Given;
 use crate::load::{self, JobNumber, Purpose};
 use crate::pg::statement::{self, About, Checked};
 use crate::pg::user_code;

@@ -11,8 +11,8 @@
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
-use super::eligibility::{Answer, no, of_select};
-use super::translate::{bare, through_subquery, to_row};
+use super::super::translate::{bare, through_subquery, to_row};
+use super::{Answer, no, of_select};
 use crate::error::OrRaise;
 use crate::load::wrapper::Wrapper;
 use crate::pg::compat;

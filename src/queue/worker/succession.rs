@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-use super::Queue;
-use super::worker::{TRIES, take};
+use super::super::Queue;
+use super::{TRIES, take};
 use crate::error::Result;
 use crate::pg::background;
 use crate::pg::database::database;

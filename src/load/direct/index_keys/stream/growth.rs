@@ -16,8 +16,8 @@ use pg_bulk_format::btree::entry::Word;
 use pg_bulk_format::btree::extension::{Extension, entries_of, longest_tuple};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::build::options;
-use super::stream::{KeyStream, Room, Stream};
+use super::super::build::options;
+use super::{KeyStream, Room, Stream};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::leaf::{IndexEnd, MOST_PAGES};
 

@@ -2,8 +2,8 @@
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::analysis::QueryAnalysis;
-use super::function;
+use super::super::function;
+use super::QueryAnalysis;
 use crate::pg::compat;
 
 /// A query of all the target's attributes over this query.
@@ -11,7 +11,10 @@ use crate::pg::compat;
 /// # Safety
 /// A valid analysis that is complete, and its query.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn over(analysis: *const QueryAnalysis, below: *mut pg_sys::Query) -> *mut pg_sys::Query {
+pub(super) unsafe extern "C-unwind" fn over(
+    analysis: *const QueryAnalysis,
+    below: *mut pg_sys::Query,
+) -> *mut pg_sys::Query {
     // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
         let query = function::select();
@@ -26,7 +29,7 @@ pub unsafe extern "C-unwind" fn over(analysis: *const QueryAnalysis, below: *mut
 /// # Safety
 /// A valid analysis that is complete, and the state that it was made with.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn over_nothing(
+pub(super) unsafe extern "C-unwind" fn over_nothing(
     analysis: *const QueryAnalysis,
     state: *const pg_sys::ParseState,
 ) -> *mut pg_sys::Query {
@@ -44,7 +47,7 @@ pub unsafe extern "C-unwind" fn over_nothing(
 /// # Safety
 /// A valid analysis that is complete, and the state that it was made with.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn over_rows(
+pub(super) unsafe extern "C-unwind" fn over_rows(
     analysis: *mut QueryAnalysis,
     state: *const pg_sys::ParseState,
 ) -> *mut pg_sys::Query {

@@ -22,9 +22,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use super::compression::Compression;
-use super::decompressor::{Counted, Input, failed};
-use super::points::point_errno;
+use super::super::compression::Compression;
+use super::super::points::point_errno;
+use super::{Counted, Input, failed};
 use crate::guc;
 
 /// Maximum number of threads.

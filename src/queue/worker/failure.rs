@@ -9,9 +9,9 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::Queue;
-use super::job::{AttemptEnd, Claimed, Failure};
-use super::worker::{Job, take};
+use super::super::Queue;
+use super::super::job::{AttemptEnd, Claimed, Failure};
+use super::{Job, take};
 use crate::error::{Error, OrRaise};
 use crate::load::history;
 use crate::load::rejects::table::write_spooled;

@@ -11,9 +11,9 @@ use std::ffi::{CString, c_char, c_int};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::analysis::{FilterAnalysis, MappedColumn};
-use super::signature::{argument, is_row};
-use super::{FUNCTION, SQL_LANGUAGE, text_of, with_row};
+use super::super::signature::{argument, is_row};
+use super::super::{FUNCTION, SQL_LANGUAGE, text_of, with_row};
+use super::{FilterAnalysis, MappedColumn};
 use crate::load::expression::variable;
 use crate::pg::compat;
 use crate::pg::unguarded::{self as c, Opaque};
@@ -24,7 +24,7 @@ const STABLE: u8 = b's';
 
 /// A body to inline.
 #[derive(Debug)]
-pub(super) struct Body {
+pub struct Body {
     name: CString,
     /// A copy of the function's row in pg_proc.
     row: pg_sys::HeapTuple,
@@ -37,7 +37,7 @@ pub(super) struct Body {
 
 impl Body {
     /// Reads a function's body. None if the function must be called. Guarded; allocates in the current memory context.
-    pub(super) fn of(function: pg_sys::Oid) -> Option<Body> {
+    pub fn of(function: pg_sys::Oid) -> Option<Body> {
         let body = with_row(function, |row| {
             // SAFETY: guarded calls on a row that is held.
             unsafe {
@@ -72,7 +72,7 @@ impl Body {
 ///
 /// # Safety
 /// A plain frame; a valid analysis that nothing else uses.
-pub(super) unsafe fn inline(analysis: *mut FilterAnalysis) {
+pub unsafe fn inline(analysis: *mut FilterAnalysis) {
     // SAFETY: this function's contract covers the analysis; nothing in this frame has a destructor.
     unsafe {
         let body = match (*analysis).body.as_ref() {
@@ -308,7 +308,7 @@ unsafe extern "C-unwind" fn with_variables(node: *mut pg_sys::Node, descriptor: 
 /// # Safety
 /// A valid analysis with a row.
 #[pg_guard]
-pub(super) unsafe extern "C-unwind" fn explode(analysis: *mut FilterAnalysis) {
+pub unsafe extern "C-unwind" fn explode(analysis: *mut FilterAnalysis) {
     // SAFETY: this function's contract covers the argument; the tag gives the node type.
     unsafe {
         let analysis = &mut *analysis;
