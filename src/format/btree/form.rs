@@ -73,7 +73,7 @@ impl TupleBuffer {
     }
 
     /// Makes the tuple of several rows: _bt_form_posting. Returns the size of the posting list.
-    fn add_posting_list(&mut self, tids: &[Tid]) -> usize {
+    pub(super) fn add_posting_list(&mut self, tids: &[Tid]) -> usize {
         let base = self.bytes.len() - self.start;
         self.bytes.extend(tids.iter().flat_map(|tid| tid.to_bytes()));
         self.bytes.resize(self.start + max_align(base + tids.len() * ITEM_POINTER), 0);
