@@ -26,7 +26,6 @@
 //! A writer receives a prepared load: the relation is open and locked, the caller may insert, the file is open at its
 //! first record, and `mapping` says which column each field is for. The writer sets `counts`.
 
-mod assignment;
 mod begin;
 mod buffered;
 mod call;
@@ -40,7 +39,6 @@ mod engine;
 mod expression;
 mod feed;
 mod files;
-pub mod filter;
 mod finish;
 mod hint;
 pub mod history;
@@ -64,8 +62,6 @@ pub mod source;
 mod summary;
 pub mod target;
 mod trigger_condition;
-mod volatile;
-mod where_clause;
 pub mod wrapper;
 
 use std::ffi::CString;
@@ -85,9 +81,8 @@ use self::prepare::{prepare, read_header, reopen};
 use self::query::Query;
 use self::rejects::Spool;
 use self::report::Counts;
-use self::source::{FurtherFile, Mapping};
+use self::source::FurtherFile;
 use self::target::Target;
-use self::where_clause::WhereClause;
 use crate::error::OrRaise;
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
@@ -96,71 +91,91 @@ use crate::pg::soft;
 use crate::pg::statement::{self, About, Checked};
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::usage::Usage;
+use crate::program::Nodes;
+use crate::program::filter;
+use crate::program::mapping::Mapping;
+use crate::program::where_clause::{self, WhereClause};
 
 /// A load.
 #[derive(Debug)]
 pub struct Load {
-    pub options: LoadOptions,
-    /// The arguments, which workers read again: the path, or a name for the input in its place; and a copy of the
-    /// jsonb. An INSERT has no jsonb.
-    pub path: CString,
-    pub json: Option<pg_sys::Datum>,
+    pub request: Request,
+    pub id: i64,
     pub target: Target,
     pub mapping: Mapping,
     /// None before the file is opened and after it is closed.
     pub rows: Option<Rows>,
-    pub where_clause: WhereClause,
-    /// The query that makes the rows, if there is no file.
-    pub query: Option<Query>,
-    /// The expressions that an INSERT computes from the file's rows, unless it stores them unchanged.
-    pub projection: Option<direct::Nodes>,
-    /// The plan that the rows go through, if an INSERT joins them with other tables.
-    pub joined: Option<direct::Joined>,
-    /// The files that an INSERT reads after this one, and their names.
+    pub program: Program,
+    /// The files that an INSERT reads after this one.
     pub more: Vec<FurtherFile>,
-    also: Vec<String>,
     /// The INSERT that the load replaces.
     pub statement: Option<direct::Statement>,
-    pub id: i64,
-    /// The attempt of a job.
-    pub attempt: Option<i32>,
-    /// A dry run: writes nothing.
-    pub is_dry: bool,
-    /// The extension's schema.
-    pub schema: pg_sys::Oid,
     /// Memory context that lives as long as the load.
     pub memory: pg_sys::MemoryContext,
     pub writer: Writer,
     /// The index that decides which rows are duplicates, unless duplicates are errors.
     pub arbiter: Option<pg_sys::Oid>,
-    pub counts: Counts,
-    /// The figures of each file, if there are several files and the figures are recorded.
-    pub files: Option<Files>,
     /// With option `once`, the files to record as loaded.
     pub met: Vec<Met>,
-    /// With `on_error = table`, the spool of the rejects; else null.
+    /// With `on_error = table`, the spool of the rejects; else null. It lives at least as long as the load.
     pub spool: *mut Spool,
     /// Rows are being read, and errors are about the last one.
     pub reading: bool,
+    pub measures: Measures,
+}
+
+/// What a load was asked for.
+#[derive(Debug)]
+pub struct Request {
+    pub options: LoadOptions,
+    /// The arguments, which workers read again: the path, or a name for the input in its place; and a copy of the
+    /// jsonb. An INSERT has no jsonb.
+    pub path: CString,
+    pub json: Option<pg_sys::Datum>,
+    /// The names of further files of an INSERT.
+    also: Vec<String>,
+    purpose: Purpose,
+    /// The extension's schema.
+    pub schema: pg_sys::Oid,
+    /// The calling role. A trigger may have changed the current user later.
+    owner: pg_sys::Oid,
     /// `where`, as a statement to parse.
     where_statement: Option<CString>,
     truncate_statement: Option<CString>,
     analyze_statement: Option<CString>,
+}
+
+/// The expressions and plans that make the rows of the file's records.
+#[derive(Debug)]
+pub struct Program {
+    pub where_clause: WhereClause,
+    /// The query that makes the rows, if there is no file.
+    pub query: Option<Query>,
+    /// The expressions that an INSERT computes from the file's rows, unless it stores them unchanged.
+    pub projection: Option<Nodes>,
+    /// The plan that the rows go through, if an INSERT joins them with other tables.
+    pub joined: Option<direct::Joined>,
+}
+
+/// What a load has counted and measured.
+#[derive(Debug)]
+pub struct Measures {
+    pub counts: Counts,
+    /// The figures of each file, if there are several files and the figures are recorded.
+    pub files: Option<Files>,
+    pub phases: Phases,
     began: Instant,
     /// The load's duration, set when it is done.
     pub took: Duration,
     started: pg_sys::TimestampTz,
-    /// The calling role. A trigger may have changed the current user later.
-    owner: pg_sys::Oid,
     /// CPU usage of this process at the load's begin.
     usage: Usage,
-    pub phases: Phases,
 }
 
 /// The purpose of a load.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
-    /// A call of bulk_load.
+    /// A call of bulk_load, or a statement that is replaced.
     Call,
     Job(JobNumber),
     /// A dry run that finds errors in the file; writes nothing.
@@ -204,23 +219,18 @@ pub unsafe fn perform(load: *mut Load) {
     // as it.
     unsafe {
         pg_sys::CurrentMemoryContext = (*load).memory;
-        if let Some(truncate) = &(*load).truncate_statement {
+        if let Some(truncate) = &(*load).request.truncate_statement {
             statement::run(truncate.as_ptr(), 0, About::Anything, Checked::NONE);
         }
-        reopen(load);
-        if (*load).truncate_statement.is_some() {
-            once::forget_emptied(load);
+        reopen(&mut (*load).target);
+        if (*load).request.truncate_statement.is_some() {
+            once::forget_emptied(&(*load).target, (*load).request.schema);
         }
-        if let Some(text) = &(*load).where_statement {
-            (*load).where_clause = where_clause::analyze((*load).target.relation, text.as_ptr());
-        }
-        expression::analyze(load);
-        filter::analyze(load);
-        query::analyze(load);
-        prepare(load);
+        analyze(load);
+        prepare(&mut *load);
         if (*load).writer == Writer::None {
-            finish(load);
-            record(load);
+            finish(&mut *load);
+            record(&mut *load);
             return;
         }
 
@@ -235,18 +245,64 @@ pub unsafe fn perform(load: *mut Load) {
             // The error is completed without the LWLocks of the load's shared memory.
             unguarded::LWLockReleaseAll();
             rejects::add_first((*load).spool, error);
-            hint::add(load, error);
+            hint::add(&*load, error);
             unguarded::ReThrowError(error);
         }
-        query::leave(load);
+        query::leave(query::of(&mut (*load).program));
         pg_sys::error_context_stack = context.previous;
 
-        finish(load);
-        if let Some(analyze) = &(*load).analyze_statement {
+        finish(&mut *load);
+        if let Some(analyze) = &(*load).request.analyze_statement {
             statement::run(analyze.as_ptr(), 0, About::Anything, Checked::NONE);
         }
-        record(load);
+        record(&mut *load);
     }
+}
+
+/// Makes the load's program.
+///
+/// # Safety
+/// A plain frame; a load whose relation is open. Its memory context is current.
+unsafe fn analyze(load: *mut Load) {
+    // SAFETY: this function's contract covers the load; parse trees live as long as its memory.
+    unsafe {
+        let relation = (*load).target.relation;
+        if let Some(text) = &(*load).request.where_statement {
+            (*load).program.where_clause = where_clause::analyze(relation, text.as_ptr());
+        }
+        let computed = expression::analyze(relation, &(*load).request.options);
+        let filtered = analyze_filter(relation, &mut (*load).request.options);
+        (*load).program.projection = filtered.or(computed);
+        query::analyze(relation, &mut (*load).request.options, &mut (*load).program);
+    }
+}
+
+/// Makes the projection of a load, if its options name a filter, and finds the filter's OID.
+///
+/// # Safety
+/// A plain frame; an open relation. The contents of the projection live in the current memory context.
+unsafe fn analyze_filter(relation: pg_sys::Relation, options: &mut LoadOptions) -> Option<Nodes> {
+    // SAFETY: this function's contract covers the relation; nothing here has a destructor.
+    unsafe {
+        find_filter(options);
+        let function = options.function?;
+        let mut nodes = Nodes::NONE;
+        filter::analyze(relation, function, &raw mut nodes);
+        Some(nodes)
+    }
+}
+
+/// Looks the function up, if the options name one, and locks it.
+#[pg_guard]
+extern "C-unwind" fn find_filter(options: &mut LoadOptions) {
+    let Some(name) = &options.filter else { return };
+    let function = filter::resolve(name).or_raise();
+    // SAFETY: a guarded call. The lock keeps the function from being dropped, since workers look it up too.
+    unsafe {
+        pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
+    };
+    filter::check(function).or_raise();
+    options.function = Some(function);
 }
 
 /// Reads the header, if the load maps columns by name, and writes the rows.
@@ -256,10 +312,11 @@ pub unsafe fn perform(load: *mut Load) {
 unsafe extern "C-unwind" fn read_rows(load: Opaque) {
     // SAFETY: this function's contract covers the load.
     unsafe {
-        if (*load.cast::<Load>()).options.copy.by_name {
-            read_header(load.cast());
+        let this = load.cast::<Load>();
+        if (*this).request.options.copy.by_name() {
+            read_header(&mut *this);
         }
-        query::start(load.cast());
+        query::start(query::of(&mut (*this).program));
         write(load);
     }
 }
@@ -277,22 +334,15 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
             Writer::Direct => direct::load(load),
             Writer::None => (),
         }
-        check_limits(load);
+        check_limits(&(*load).request.options, &(*load).measures.counts);
     }
 }
 
 /// Raises if more rows were left out than the limits permit.
-///
-/// # Safety
-/// A valid load whose rows are written.
 #[pg_guard]
-unsafe extern "C-unwind" fn check_limits(load: *const Load) {
-    // SAFETY: this function's contract covers the argument.
-    let Load { options, counts, .. } = unsafe { &*load };
+extern "C-unwind" fn check_limits(options: &LoadOptions, counts: &Counts) {
     let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
-    if let Some(percent) = options.copy.reject_percent {
-        soft::check_share(options.copy.on_error, percent, counts.rejected, records).or_raise();
-    }
+    soft::check_share(options.copy.on_error, options.copy.reject_limit, counts.rejected, records).or_raise();
     options.duplicates.check_limit(counts.duplicate, records).or_raise();
 }
 
@@ -326,52 +376,84 @@ fn memory_context() -> pg_sys::MemoryContext {
     }
 }
 
-impl Load {
-    /// Makes a load with these arguments, before anything else is known. Guarded.
-    fn new(options: LoadOptions, path: CString, target: Target, memory: pg_sys::MemoryContext) -> Load {
-        // SAFETY: calls that do not raise.
-        let (started, owner) = unsafe { (pg_sys::GetCurrentTimestamp(), pg_sys::GetUserId()) };
-        Load {
+impl Purpose {
+    fn job(self) -> Option<JobNumber> {
+        match self {
+            Purpose::Job(number) => Some(number),
+            Purpose::Call | Purpose::Check => None,
+        }
+    }
+}
+
+impl Request {
+    /// The request of the current user. Guarded.
+    fn new(options: LoadOptions, path: CString) -> Request {
+        Request {
             options,
             path,
             json: None,
-            target,
-            mapping: Mapping::default(),
-            rows: None,
-            where_clause: WhereClause::NONE,
-            query: None,
-            projection: None,
-            joined: None,
-            more: Vec::new(),
             also: Vec::new(),
-            statement: None,
-            id: 0,
-            attempt: None,
-            is_dry: false,
+            purpose: Purpose::Call,
             schema: pg_sys::InvalidOid,
-            memory,
-            writer: Writer::Buffered,
-            arbiter: None,
-            counts: Counts::default(),
-            files: None,
-            met: Vec::new(),
-            spool: std::ptr::null_mut(),
-            reading: false,
+            // SAFETY: does not raise.
+            owner: unsafe { pg_sys::GetUserId() },
             where_statement: None,
             truncate_statement: None,
             analyze_statement: None,
+        }
+    }
+
+    /// A dry run writes nothing.
+    pub fn is_dry(&self) -> bool {
+        matches!(self.purpose, Purpose::Check)
+    }
+
+    /// The attempt of a job.
+    pub fn attempt(&self) -> Option<i32> {
+        self.purpose.job().map(|job| job.attempt)
+    }
+}
+
+impl Measures {
+    fn begin() -> Measures {
+        Measures {
+            counts: Counts::default(),
+            files: None,
+            phases: Phases::begin(),
             began: Instant::now(),
             took: Duration::ZERO,
-            started,
-            owner,
+            // SAFETY: does not raise.
+            started: unsafe { pg_sys::GetCurrentTimestamp() },
             usage: Usage::now(),
-            phases: Phases::begin(),
+        }
+    }
+}
+
+impl Load {
+    /// Makes a load before anything else than its request is known. Guarded.
+    fn new(request: Request, target: Target, memory: pg_sys::MemoryContext) -> Load {
+        Load {
+            id: request.purpose.job().map_or(0, |job| job.id),
+            request,
+            target,
+            mapping: Mapping::default(),
+            rows: None,
+            program: Program { where_clause: WhereClause::NONE, query: None, projection: None, joined: None },
+            more: Vec::new(),
+            statement: None,
+            memory,
+            writer: Writer::Buffered,
+            arbiter: None,
+            met: Vec::new(),
+            spool: std::ptr::null_mut(),
+            reading: false,
+            measures: Measures::begin(),
         }
     }
 
     /// The row of the result. Guarded; allocates in the current memory context.
     fn result(&self) -> [Option<pg_sys::Datum>; report::COLUMNS] {
-        report::row(self.id, &self.counts, self.took, self.writer.name())
+        report::row(self.id, &self.measures.counts, self.measures.took, self.writer.name())
     }
 }
 
@@ -381,5 +463,5 @@ impl Load {
 /// A load that still exists, or null.
 pub unsafe fn fate(load: *const Load) -> Option<Fate> {
     // SAFETY: this function's contract covers the argument.
-    unsafe { load.as_ref() }?.files.as_ref().map(Files::fate)
+    unsafe { load.as_ref() }?.measures.files.as_ref().map(Files::fate)
 }

@@ -7,13 +7,13 @@ use pg_bulk_format::convert::Session;
 use pgrx::pg_sys;
 
 use crate::error::Result;
-use crate::load::filter;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::copy_options::{CopyOptions, RecordShape};
 use crate::pg::objects;
 use crate::pg::option_value::{invalid, stored};
 use crate::pg::server_text::from_server;
+use crate::program::filter;
 
 /// The stored option.
 #[derive(Debug, Clone)]
@@ -60,9 +60,9 @@ impl Filter {
                 "argument to option \"filter\" must be a function with its schema and the types of its arguments";
             return Err(invalid(message).hint("Write it as in: myschema.myfunction(text, integer)."));
         }
-        let other = match copy.shape {
+        let other = match copy.shape() {
             RecordShape::Fixed => "format \"fixed\"",
-            _ if copy.by_name => "match_by \"name\"",
+            _ if copy.by_name() => "match_by \"name\"",
             _ => return Ok(()),
         };
         Err(invalid(format!("cannot specify both filter and {other}")))

@@ -91,7 +91,7 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
             let total = dearer(total, per_row * (*rel).rows);
             let path = compat::create_foreignscan_path(root, rel, (*rel).rows, startup, total);
             // Without the option the client's encoding applies, which a worker does not know by itself.
-            let knows_encoding = options.copy.encoding.is_some() && options.copy.shape != RecordShape::Binary;
+            let knows_encoding = options.copy.encoding.is_some() && options.copy.shape() != RecordShape::Binary;
             (*path).path.parallel_safe &= knows_encoding && !is_list;
             (*path).path.pathkeys = pathkeys;
             pg_sys::add_path(rel, path.cast());
@@ -244,7 +244,7 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
     options.copy.dialect.default.is_none()
         && options.copy.on_error == OnError::Stop
         && matches!(&options.location, Some(Location::File(_) | Location::Below(_)))
-        && !(options.copy.by_name && has_defaults(relid))
-        && Hazards::new().types_are_safe(relid, options.copy.shape == RecordShape::Binary)
+        && !(options.copy.by_name() && has_defaults(relid))
+        && Hazards::new().types_are_safe(relid, options.copy.shape() == RecordShape::Binary)
         && filter::is_parallel_safe(&options, relid).or_raise()
 }

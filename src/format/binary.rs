@@ -49,13 +49,14 @@ pub enum HeaderError {
 }
 
 /// Progress of reading the header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Preamble {
     /// Nothing is read.
     Ahead,
     /// The fixed part is read; the extension has this many bytes.
     Extension(usize),
     /// The whole header is read.
+    #[default]
     Passed,
 }
 

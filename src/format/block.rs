@@ -27,7 +27,7 @@ mod column;
 use column::{Down, NOTHING, Span};
 
 use crate::arena::Arena;
-use crate::convert::words::{self, Marker};
+use crate::convert::words::{Marker, Words};
 use crate::convert::{Datum, Decoder, varlena};
 use crate::raw;
 use crate::reader::Reader;
@@ -212,24 +212,23 @@ impl Block {
     #[inline(never)]
     fn fill(&mut self, reader: &Reader, batch: u64, record: usize) {
         let dialect = reader.dialect();
-        if words::available(reader.level()) && dialect.default.is_none() {
-            // SAFETY: [`words::available`] returned true.
-            unsafe { self.fill_fast(reader, batch, record, Marker::new(&dialect.null)) }
-        } else {
-            self.fill_columns(reader, batch, record, None);
+        match Words::of(reader.level()).filter(|_| dialect.default.is_none()) {
+            // SAFETY: `Words` exist only on a machine with these features.
+            Some(words) => unsafe { self.fill_fast(reader, batch, record, Marker::new(words, &dialect.null)) },
+            None => self.fill_columns(reader, batch, record, None),
         }
     }
 
-    /// [`Block::fill_columns`], compiled with the CPU features that [`Short`] requires.
+    /// [`Block::fill_columns`], compiled with the CPU features that [`Words`] stand for.
     ///
     /// # Safety
-    /// [`words::available`] returns true.
+    /// The machine has the features.
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
     unsafe fn fill_fast(&mut self, reader: &Reader, batch: u64, record: usize, null: Option<Marker>) {
         self.fill_columns(reader, batch, record, null);
     }
 
-    /// Fills the block column by column. A NULL marker may be passed only if [`words::available`] returns true.
+    /// Fills the block column by column, with [`Words`] if there is a NULL marker.
     #[inline(always)]
     fn fill_columns(&mut self, reader: &Reader, batch: u64, record: usize, null: Option<Marker>) {
         (self.batch, self.first) = (batch, record);

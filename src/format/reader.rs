@@ -35,8 +35,9 @@ use crate::binary::{HeaderError, Preamble};
 use crate::dialect::{Dialect, Eol};
 use crate::field::{self, FieldError};
 use crate::line::{LINE_LIMIT, LineError};
+use crate::reader::lines::LineCount;
 pub use crate::record::{Record, Value};
-use crate::scan::{Batch, CutState, Level, RecordEnd, Scanner};
+use crate::scan::{Batch, CutState, Level, Needles, RecordEnd, Scanner};
 use crate::window::Window;
 
 /// Number of bytes behind a chunk that its reader gets, too: the longest character of any server encoding.
@@ -152,36 +153,82 @@ struct Current {
     content: Option<usize>,
 }
 
-/// Makes records of bytes.
+/// What the caller has chosen. It stays as it is when the reader goes to another chunk.
 #[derive(Debug)]
-pub struct Reader {
-    dialect: Dialect,
-    level: Level,
-    window: Window,
+struct Policy {
     utf8: bool,
+    header_fields: bool,
+    max_fields: usize,
+    /// Errors of lines do not end the data.
+    tolerant: bool,
+    invalid: Invalid,
+    /// Lines of this many bytes are too long.
+    line_limit: usize,
+    /// A `\.` ends the data at any position.
+    ends_at_marker: bool,
+    /// Most records are skipped by counting, so batches stay small.
+    glances: bool,
+}
+
+/// Rest of what comes before the first record of a stream.
+#[derive(Debug, Default)]
+struct Opening {
     bom_pending: bool,
     /// Progress in the header of the binary format.
     preamble: Preamble,
     header_left: u64,
-    header_fields: bool,
-    max_fields: usize,
+}
 
+/// The kernels of the dialect: `None` before the line end is known, and in an irregular dialect.
+#[derive(Debug)]
+struct Kernels {
+    level: Level,
     eol: Option<Eol>,
     scanner: Option<Scanner>,
-    /// Start of the next record that is not in the batch.
-    pos: usize,
-    /// `pos..chunk_end` are complete records.
-    chunk_end: usize,
+}
+
+impl Kernels {
+    /// Selects the kernels for lines that end in `eol`.
+    fn select(&mut self, dialect: &Dialect, eol: Eol) {
+        self.eol = Some(eol);
+        self.scanner = Needles::new(dialect, eol).map(|needles| Scanner::new(needles, self.level));
+    }
+}
+
+/// The search for complete records behind those of the batch.
+#[derive(Debug)]
+struct Search {
     /// The search for line ends behind `chunk_end`.
     cut: CutState,
     /// No record in this many bytes behind `chunk_end` can be split.
     nothing_in: usize,
-    /// Most records are skipped by counting, so batches stay small.
-    glances: bool,
     /// The exact reader must read the next record.
     exact_next: bool,
     /// The exact reader needs at least this many bytes to try again.
     retry_at: usize,
+}
+
+impl Search {
+    fn new() -> Search {
+        Search { cut: CutState::watching(), nothing_in: 0, exact_next: false, retry_at: 0 }
+    }
+}
+
+/// Makes records of bytes.
+#[derive(Debug)]
+pub struct Reader {
+    dialect: Dialect,
+    policy: Policy,
+    kernels: Kernels,
+    window: Window,
+    opening: Opening,
+
+    /// Start of the next record that is not in the batch.
+    pos: usize,
+    /// `pos..chunk_end` are complete records.
+    chunk_end: usize,
+    search: Search,
+    lines: LineCount,
     finished: bool,
 
     batch: Batch,
@@ -191,67 +238,49 @@ pub struct Reader {
     cursor: usize,
     current: Current,
     exact_ends: Vec<u32>,
-
-    /// COPY's line number of the record that ends at `line_pos`.
-    line_base: u64,
-    line_pos: usize,
-    /// Number of lines between `line_pos` and `chunk_end`, if the search counted them.
-    chunk_lines: Option<u64>,
-    /// Line number of the current record, if the exact reader read it.
-    exact_line: Option<u64>,
-
-    /// Errors of lines do not end the data.
-    tolerant: bool,
-    invalid: Invalid,
-    /// Lines of this many bytes are too long.
-    line_limit: usize,
-    /// A `\.` ends the data at any position.
-    ends_at_marker: bool,
-    /// Bytes before this position may be invalid.
-    dirty_end: usize,
 }
 
 impl Reader {
     /// Creates a reader at the start of its data.
     #[must_use]
     pub fn new(s: Settings) -> Reader {
+        // Records without line ends are bytes without an encoding: they count as valid.
+        let lacks_line_ends = s.dialect.lacks_line_ends();
         Reader {
+            policy: Policy {
+                utf8: s.utf8 || lacks_line_ends,
+                header_fields: s.header_fields,
+                max_fields: s.max_fields,
+                tolerant: false,
+                invalid: Invalid::Ends,
+                line_limit: LINE_LIMIT,
+                ends_at_marker: false,
+                glances: false,
+            },
+            kernels: Kernels {
+                // An instruction set that this machine lacks would crash the process, so fall back to the scalar
+                // kernels.
+                level: if s.level.is_available() { s.level } else { Level::Scalar },
+                // Records without line ends need a line end here, which no search uses.
+                eol: lacks_line_ends.then_some(Eol::Nl),
+                scanner: None,
+            },
             window: Window::new(s.read_size, s.max_char),
-            // An instruction set that this machine lacks would crash the process, so fall back to the scalar
-            // kernels.
-            level: if Level::available().contains(&s.level) { s.level } else { Level::Scalar },
-            // Records without line ends are bytes without an encoding: they count as valid.
-            utf8: s.utf8 || s.dialect.lacks_line_ends(),
-            bom_pending: s.skip_bom && !s.dialect.lacks_line_ends(),
-            preamble: if s.dialect.is_binary() { Preamble::Ahead } else { Preamble::Passed },
-            header_left: if s.dialect.lacks_line_ends() { 0 } else { s.header_lines },
-            header_fields: s.header_fields,
-            max_fields: s.max_fields,
-            // Records without line ends need a line end here, which no search uses.
-            eol: s.dialect.lacks_line_ends().then_some(Eol::Nl),
-            scanner: None,
+            opening: Opening {
+                bom_pending: s.skip_bom && !lacks_line_ends,
+                preamble: if s.dialect.is_binary() { Preamble::Ahead } else { Preamble::Passed },
+                header_left: if lacks_line_ends { 0 } else { s.header_lines },
+            },
             pos: 0,
             chunk_end: 0,
-            cut: CutState::watching(),
-            nothing_in: 0,
-            glances: false,
-            exact_next: false,
-            retry_at: 0,
+            search: Search::new(),
+            lines: LineCount::default(),
             finished: false,
             batch: Batch::new(BATCH_FIELDS, BATCH_RECORDS),
             batch_number: 0,
             cursor: 0,
             current: Current::default(),
             exact_ends: Vec::new(),
-            line_base: 0,
-            line_pos: 0,
-            chunk_lines: None,
-            exact_line: None,
-            tolerant: false,
-            line_limit: LINE_LIMIT,
-            invalid: Invalid::Ends,
-            ends_at_marker: false,
-            dirty_end: 0,
             dialect: s.dialect,
         }
     }
@@ -259,38 +288,38 @@ impl Reader {
     /// From now on, an error of a line does not end the data. The caller can look at the line, and [`Reader::advance`]
     /// continues behind it. If the reader verifies the encoding itself, invalid bytes do not close the window either.
     pub fn tolerate(&mut self) {
-        self.tolerant = true;
-        self.invalid = Invalid::Reported;
+        self.policy.tolerant = true;
+        self.policy.invalid = Invalid::Reported;
     }
 
     /// Sets a limit of lines below COPY's ([`LINE_LIMIT`]), so that a test can exceed it.
     #[doc(hidden)]
     pub fn limit_lines(&mut self, bytes: usize) {
-        self.line_limit = bytes.min(LINE_LIMIT);
+        self.policy.line_limit = bytes.min(LINE_LIMIT);
     }
 
     /// Sets what the reader does with records that have invalid bytes from now on.
     pub fn set_invalid(&mut self, invalid: Invalid) {
-        self.invalid = invalid;
+        self.policy.invalid = invalid;
     }
 
     /// Whether the current line may have invalid bytes.
     #[inline]
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        self.current.start < self.dirty_end
+        self.current.start < self.window.dirty_end()
     }
 
     /// From now on, a `\.` behind data ends the data, too, as when a client sends them. In a file, COPY goes on with
     /// the next line (up to 17).
     pub fn end_at_marker(&mut self) {
-        self.ends_at_marker = true;
+        self.policy.ends_at_marker = true;
     }
 
     /// After an error: whether the reader can continue.
     #[must_use]
     pub fn goes_on(&self) -> bool {
-        (self.tolerant || self.invalid == Invalid::Reported) && !self.finished
+        (self.policy.tolerant || self.policy.invalid == Invalid::Reported) && !self.finished
     }
 
     /// Goes to the next record.
@@ -318,13 +347,13 @@ impl Reader {
     fn advance_slowly(&mut self) -> Event {
         let done = self.drop_batch();
         if !self.dialect.is_csv() {
-            self.line_base += done as u64;
+            self.lines.base += done as u64;
         }
-        self.exact_line = None;
+        self.lines.exact = None;
         if self.finished {
             return Event::End;
         }
-        if self.bom_pending && !self.skip_bom() {
+        if self.opening.bom_pending && !self.skip_bom() {
             return Event::NeedData;
         }
         if let Some(length) = self.dialect.stride() {
@@ -334,19 +363,19 @@ impl Reader {
             return self.frame();
         }
         loop {
-            let Some(scanner) = self.scanner else { return self.exact() };
-            if self.header_left > 0 || self.exact_next {
+            let Some(scanner) = self.kernels.scanner else { return self.exact() };
+            if self.opening.header_left > 0 || self.search.exact_next {
                 return self.exact();
             }
             if self.pos < self.chunk_end {
-                if self.pos < self.dirty_end {
+                if self.pos < self.window.dirty_end() {
                     return self.exact();
                 }
-                if self.chunk_end - self.pos < self.line_limit {
+                if self.chunk_end - self.pos < self.policy.line_limit {
                     let data = self.window.bytes().get(..self.chunk_end).unwrap_or_default();
                     scanner.split(data, self.pos, &mut self.batch);
                     self.pos = self.batch.resume;
-                    self.exact_next = self.batch.odd;
+                    self.search.exact_next = self.batch.odd;
                 }
                 if self.batch.len == 0 {
                     return self.exact();
@@ -357,7 +386,7 @@ impl Reader {
             }
             // Lines that are not counted yet are counted on request, or before the bytes go. For a chunk this is
             // mostly never needed.
-            if self.chunk_lines.is_some() {
+            if self.lines.in_chunk.is_some() {
                 self.count_lines();
             }
             if self.split_ahead(scanner) {
@@ -365,13 +394,13 @@ impl Reader {
             }
             self.count_lines();
             let tail = self.window.bytes().get(self.chunk_end..self.complete_end()).unwrap_or_default();
-            scanner.cut(tail, &mut self.cut);
-            if let Some(last) = self.cut.last {
-                self.nothing_in = 0;
-                self.chunk_lines = Some(self.cut.lines);
-                self.cut.taken();
+            scanner.cut(tail, &mut self.search.cut);
+            if let Some(last) = self.search.cut.last {
+                self.search.nothing_in = 0;
+                self.lines.in_chunk = Some(self.search.cut.lines);
+                self.search.cut.taken();
                 self.chunk_end += last;
-            } else if self.window.is_closed() || tail.len() >= self.line_limit || self.cut.odd {
+            } else if self.window.is_closed() || tail.len() >= self.policy.line_limit || self.search.cut.odd {
                 // COPY raises an error at the byte that shows it. The source may not send more bytes before it has
                 // seen the error.
                 return self.exact();
@@ -426,7 +455,7 @@ impl Reader {
 
     /// The instruction set.
     pub(crate) fn level(&self) -> Level {
-        self.level
+        self.kernels.level
     }
 
     /// Index of the current record's first field end in the batch.
@@ -446,7 +475,7 @@ impl Reader {
     /// next byte. The start of a possible end marker in text must wait, too.
     fn complete_end(&self) -> usize {
         let bytes = self.window.bytes();
-        let open: &[&[u8]] = match self.eol {
+        let open: &[&[u8]] = match self.kernels.eol {
             _ if self.window.is_at_end() => &[],
             Some(Eol::CrNl) if !self.dialect.is_csv() => &[b"\\.", b"\\.\r"],
             _ if !self.dialect.is_csv() => &[b"\\."],
@@ -468,9 +497,9 @@ impl Reader {
         if bytes.starts_with(BOM) {
             self.pos = BOM.len();
             self.chunk_end = self.pos;
-            self.line_pos = self.pos;
+            self.lines.pos = self.pos;
         }
-        self.bom_pending = false;
+        self.opening.bom_pending = false;
         true
     }
 

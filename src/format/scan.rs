@@ -37,34 +37,21 @@ pub use tally::Tally;
 
 /// An instruction set that loads 64 bytes and compares them.
 ///
-/// # Safety
-/// The methods may use instructions that not every machine has. Their caller is compiled for, and runs on, a machine
-/// with these instructions.
-pub(crate) trait Isa {
+/// The methods may use instructions that not every machine has. So a value of the type exists only on a machine that has
+/// them. The methods are fast only in code that is compiled for these instructions.
+pub(crate) trait Isa: Copy {
     /// 64 loaded bytes.
     type Block: Copy;
     /// Loads 64 bytes.
-    ///
-    /// # Safety
-    /// `p` points to 64 readable bytes.
-    unsafe fn load(p: *const u8) -> Self::Block;
+    fn load(self, bytes: &[u8; 64]) -> Self::Block;
     /// Returns a bitmap: bit i is set if byte i equals `needle`.
-    ///
-    /// # Safety
-    /// See the trait.
-    unsafe fn eq(block: Self::Block, needle: u8) -> u64;
+    fn eq(self, block: Self::Block, needle: u8) -> u64;
     /// Returns a bitmap: bit i is the parity of bits 0..=i of `bits`.
-    ///
-    /// # Safety
-    /// See the trait.
-    unsafe fn prefix_xor(bits: u64) -> u64;
+    fn prefix_xor(self, bits: u64) -> u64;
     /// Whether [`Isa::compress`] is one instruction. Otherwise it must not be called.
     const COMPRESSES: bool = false;
     /// Collects the bits of `bits` at the positions set in `mask` into the low bits.
-    ///
-    /// # Safety
-    /// See the trait.
-    unsafe fn compress(_bits: u64, _mask: u64) -> u64 {
+    fn compress(self, _bits: u64, _mask: u64) -> u64 {
         0
     }
 }
@@ -97,23 +84,28 @@ pub enum Level {
 }
 
 impl Level {
+    /// Whether this machine supports the level.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        match self {
+            Level::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Level::Sse2 => true,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => x86::has_avx2(),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => x86::has_avx512(),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => true,
+            _ => false,
+        }
+    }
+
     /// Returns the levels that this machine supports.
     #[must_use]
     pub fn available() -> Vec<Level> {
-        let mut levels = vec![Level::Scalar];
-        #[cfg(target_arch = "x86_64")]
-        {
-            levels.push(Level::Sse2);
-            if x86::has_avx2() {
-                levels.push(Level::Avx2);
-            }
-            if x86::has_avx512() {
-                levels.push(Level::Avx512);
-            }
-        }
-        #[cfg(target_arch = "aarch64")]
-        levels.push(Level::Neon);
-        levels
+        let levels = [Level::Scalar, Level::Sse2, Level::Avx2, Level::Avx512, Level::Neon];
+        levels.into_iter().filter(|level| level.is_available()).collect()
     }
 
     /// Returns the fastest level that this machine supports.
@@ -149,17 +141,16 @@ impl Scanner {
     #[must_use]
     pub fn new(needles: Needles, level: Level) -> Scanner {
         let (split, cut, tally, sums): (SplitFn, CutFn, TallyFn, SumsFn) = match level {
+            _ if !level.is_available() => (scalar::split, scalar::cut, scalar::tally, survey::sums),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 if x86::has_avx512() => {
-                (x86::split_avx512, x86::cut_avx512, x86::tally_avx512, x86::sums_avx512)
-            }
+            Level::Avx512 => (x86::split_avx512, x86::cut_avx512, x86::tally_avx512, x86::sums_avx512),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 if x86::has_avx2() => (x86::split_avx2, x86::cut_avx2, x86::tally_avx2, x86::sums_avx2),
+            Level::Avx2 => (x86::split_avx2, x86::cut_avx2, x86::tally_avx2, x86::sums_avx2),
             #[cfg(target_arch = "x86_64")]
-            Level::Sse2 => (x86::split_sse2, x86::cut_sse2, x86::tally_sse2, x86::sums_sse2),
+            Level::Sse2 => (x86::split_sse2, x86::cut_sse2, x86::tally_sse2, survey::sums),
             #[cfg(target_arch = "aarch64")]
-            Level::Neon => (neon::split, neon::cut, neon::tally, neon::sums),
-            _ => (scalar::split, scalar::cut, scalar::tally, scalar::sums),
+            Level::Neon => (neon::split, neon::cut, neon::tally, survey::sums),
+            _ => (scalar::split, scalar::cut, scalar::tally, survey::sums),
         };
         Scanner { needles, split, cut, tally, sums }
     }

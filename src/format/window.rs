@@ -22,6 +22,8 @@ pub struct Window {
     start: usize,
     verified: usize,
     filled: usize,
+    /// Bytes before this position may be invalid.
+    dirty_end: usize,
     /// End of a chunk. Bytes behind it only help to find errors before it.
     end: usize,
     /// Number of bytes to request from the source at a time.
@@ -43,6 +45,7 @@ impl Window {
             start: 0,
             verified: 0,
             filled: 0,
+            dirty_end: 0,
             end: usize::MAX,
             read_size: read_size.max(1),
             max_char: max_char.max(1),
@@ -84,6 +87,13 @@ impl Window {
         self.failed
     }
 
+    /// End of the bytes that may be invalid: an invalid byte is before it, if the window has one.
+    #[inline]
+    #[must_use]
+    pub fn dirty_end(&self) -> usize {
+        self.dirty_end
+    }
+
     /// Position in the stream of the byte at `position`.
     #[must_use]
     pub fn stream_offset(&self, position: usize) -> u64 {
@@ -92,7 +102,7 @@ impl Window {
 
     /// Empties the window. Its next byte is at `offset` of the stream.
     pub fn restart(&mut self, offset: u64) {
-        (self.start, self.verified, self.filled) = (0, 0, 0);
+        (self.start, self.verified, self.filled, self.dirty_end) = (0, 0, 0, 0);
         (self.at_end, self.failed) = (false, false);
         self.end = usize::MAX;
         self.before = offset;
@@ -122,6 +132,7 @@ impl Window {
         self.end = end;
         self.start = start.min(self.filled);
         self.verified = self.start;
+        self.dirty_end = 0;
         (self.at_end, self.failed) = (true, false);
         // Wraps if the buffer has more room before the chunk than the stream has bytes.
         self.before = offset.wrapping_sub(self.start as u64);
@@ -143,6 +154,7 @@ impl Window {
             }
             self.start = 0;
             self.verified -= moved;
+            self.dirty_end = self.dirty_end.saturating_sub(moved);
             self.filled -= moved;
             self.before += moved as u64;
         }
@@ -185,11 +197,8 @@ impl Window {
 
     /// After [`Window::verify`] has failed: accepts the invalid byte and continues behind it.
     pub fn accept_invalid(&mut self) {
-        self.failed = false;
-        self.verified = (self.verified + 1).min(self.filled);
-        if self.verified >= self.end {
-            (self.verified, self.filled) = (self.end, self.end);
-        }
+        self.pass_invalid();
+        self.dirty_end = self.verified;
     }
 
     /// After [`Window::verify`] has failed: replaces the invalid byte with `byte` and continues behind it.
@@ -197,7 +206,15 @@ impl Window {
         if let Some(invalid) = self.buf.get_mut(self.verified) {
             *invalid = byte;
         }
-        self.accept_invalid();
+        self.pass_invalid();
+    }
+
+    fn pass_invalid(&mut self) {
+        self.failed = false;
+        self.verified = (self.verified + 1).min(self.filled);
+        if self.verified >= self.end {
+            (self.verified, self.filled) = (self.end, self.end);
+        }
     }
 
     /// Marks the first `valid` unverified bytes as valid. The next character, if any, is invalid or incomplete.

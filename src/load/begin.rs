@@ -12,8 +12,9 @@ use super::definer::Allowed;
 use super::options::given::Given;
 use super::options::{LoadOptions, Truncate};
 use super::target::{self, Target};
-use super::{Load, Purpose, engine, memory_context, where_clause};
+use super::{Load, Purpose, Request, engine, memory_context};
 use crate::error::{Error, OrRaise};
+use crate::program::where_clause;
 
 /// Checks options and rights and locks the table. `schema` is the extension's; `allowed` are the permitted options.
 /// Guarded.
@@ -52,10 +53,6 @@ pub unsafe fn begin(
         if is_dry {
             options.adapt_to_check();
         }
-        let job = match purpose {
-            Purpose::Job(number) => Some(number),
-            Purpose::Call | Purpose::Check => None,
-        };
         target::check_transaction(if is_dry { c"bulk_check()" } else { c"bulk_load()" });
         target::check_location(&options.location).or_raise();
         let mut target = Target::open(relid, &options).or_raise();
@@ -74,17 +71,15 @@ pub unsafe fn begin(
         let old = pg_sys::MemoryContextSwitchTo(memory);
         let json = pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(json.cast_mut_ptr()));
         pg_sys::MemoryContextSwitchTo(old);
-        let load = Load {
+        let request = Request {
             json: Some(json),
-            id: job.map_or(0, |job| job.id),
-            attempt: job.map(|job| job.attempt),
-            is_dry,
+            purpose,
             schema,
             where_statement,
             truncate_statement,
             analyze_statement,
-            ..Load::new(options, path, target, memory)
+            ..Request::new(options, path)
         };
-        PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
+        PgMemoryContexts::For(memory).leak_and_drop_on_delete(Load::new(request, target, memory))
     }
 }

@@ -27,7 +27,7 @@ use super::Load;
 use super::duplicate::conflict_clause;
 use super::feed::Feed;
 use super::rejects::Spool;
-use crate::error::{OrRaise, Result};
+use crate::error::OrRaise;
 use crate::pg::compat;
 use crate::pg::soft::OnError;
 use crate::pg::statement::{self, About, Checked};
@@ -40,9 +40,9 @@ pub unsafe fn load(load: *mut Load) {
     // SAFETY: this function's contract covers the load; feed and statement live as long as its memory context.
     unsafe {
         let feed = begin(load);
-        let defaults = Checked { relid: (*load).target.relid, inserted: set_by_defaults(feed) };
-        let about = About::Rows { table: (*load).target.relid, function: function(load) };
-        let processed = statement::run(insert(load, feed), (*feed).token, about, defaults);
+        let defaults = Checked { relid: (*load).target.relid, inserted: set_by_defaults(&*feed) };
+        let about = About::Rows { table: (*load).target.relid, function: function((*load).request.schema) };
+        let processed = statement::run(insert(&*load, &*feed), (*feed).token, about, defaults);
         end(load, feed, processed);
     }
 }
@@ -56,15 +56,11 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Feed {
 }
 
 /// The columns that the feed sets to defaults: as in COPY, these need no privilege.
-///
-/// # Safety
-/// A valid feed.
 #[pg_guard]
-unsafe extern "C-unwind" fn set_by_defaults(feed: *const Feed) -> *mut pg_sys::Bitmapset {
-    // SAFETY: this function's contract covers the feed; guarded calls on a set made here.
+extern "C-unwind" fn set_by_defaults(feed: &Feed) -> *mut pg_sys::Bitmapset {
+    // SAFETY: guarded calls on a set made here.
     unsafe {
-        let defaults = &(*feed).defaults;
-        let numbers = defaults.iter().filter_map(|(attribute, _)| i32::try_from(attribute + 1).ok());
+        let numbers = feed.defaults.iter().filter_map(|(attribute, _)| i32::try_from(attribute + 1).ok());
         numbers.fold(std::ptr::null_mut(), |set, attnum| {
             pg_sys::bms_add_member(set, attnum - pg_sys::FirstLowInvalidHeapAttributeNumber)
         })
@@ -72,14 +68,11 @@ unsafe extern "C-unwind" fn set_by_defaults(feed: *const Feed) -> *mut pg_sys::B
 }
 
 /// The extension's own function `bulk_rows`, looked up with its schema.
-///
-/// # Safety
-/// As [`load`].
 #[pg_guard]
-unsafe extern "C-unwind" fn function(load: *const Load) -> pg_sys::Oid {
-    // SAFETY: this function's contract covers the load; guarded calls, on a list of names made here.
+extern "C-unwind" fn function(schema: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: guarded calls, on a list of names made here; the schema is that of a function that is running.
     unsafe {
-        let schema = pg_sys::makeString(pg_sys::get_namespace_name((*load).schema));
+        let schema = pg_sys::makeString(pg_sys::get_namespace_name(schema));
         let name = pg_sys::makeString(pg_sys::pstrdup(c"bulk_rows".as_ptr()));
         let names = pg_sys::lappend(pg_sys::lappend(std::ptr::null_mut(), schema.cast()), name.cast());
         let arguments = [pg_sys::ANYELEMENTOID, pg_sys::INT8OID];
@@ -88,21 +81,10 @@ unsafe extern "C-unwind" fn function(load: *const Load) -> pg_sys::Oid {
 }
 
 /// The statement, in the current memory context.
-///
-/// # Safety
-/// As [`load`], with its feed.
 #[pg_guard]
-unsafe extern "C-unwind" fn insert(load: *const Load, feed: *const Feed) -> *const c_char {
-    // SAFETY: this function's contract covers both arguments; a guarded call that copies the string.
-    unsafe {
-        let statement = statement_text(&*load, &(*feed).defaults).or_raise();
-        pg_sys::pstrdup(statement.as_ptr())
-    }
-}
-
-fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> Result<CString> {
+extern "C-unwind" fn insert(load: &Load, feed: &Feed) -> *const c_char {
     let attributes = load.mapping.attributes().filter_map(|attnum| usize::try_from(attnum - 1).ok());
-    let attributes = attributes.chain(defaults.iter().map(|(attribute, _)| *attribute));
+    let attributes = attributes.chain(feed.defaults.iter().map(|(attribute, _)| *attribute));
     let (mut list, mut values) = (Vec::new(), Vec::new());
     for attribute in attributes {
         // SAFETY: an attribute of the open relation; guarded.
@@ -117,12 +99,12 @@ fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> 
     let list = if list.is_empty() { Vec::new() } else { [b" (", list.as_slice(), b")"].concat() };
     // SAFETY: guarded; the schema is that of a function that is running.
     let function = unsafe {
-        let schema = pg_sys::get_namespace_name(load.schema);
+        let schema = pg_sys::get_namespace_name(load.request.schema);
         CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, c"bulk_rows".as_ptr()))
     };
     let clause = match load.arbiter {
         // SAFETY: an index of the target, which is locked; guarded.
-        Some(arbiter) => unsafe { conflict_clause(arbiter)? },
+        Some(arbiter) => unsafe { conflict_clause(arbiter) }.or_raise(),
         None => Vec::new(),
     };
     let table = load.target.name.as_bytes();
@@ -140,7 +122,9 @@ fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> 
         &clause,
     ]
     .concat();
-    Ok(CString::new(statement).unwrap_or_default())
+    let statement = CString::new(statement).unwrap_or_default();
+    // SAFETY: a guarded call that copies the string.
+    unsafe { pg_sys::pstrdup(statement.as_ptr()) }
 }
 
 /// Counts stored, duplicate and filtered rows.
@@ -159,19 +143,19 @@ unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64
         let left_out = feed.given.saturating_sub(processed);
         // The statement does not distinguish rows left out by ON CONFLICT from those left out by a trigger.
         let (duplicate, left_out) = if load.arbiter.is_some() { (left_out, 0) } else { (0, left_out) };
-        load.counts.duplicate = duplicate;
+        load.measures.counts.duplicate = duplicate;
         if left_out > 0 {
             let rows = if left_out == 1 { "1 row was".to_owned() } else { format!("{left_out} rows were") };
             let note = format!("{rows} left out by triggers or rules of \"{}\".", load.target.display_name());
-            load.counts.notes.push(note);
+            load.measures.counts.notes.push(note);
         }
         if feed.tolerance.on_error != OnError::SetNull {
-            load.counts.rejected = feed.tolerance.bad_rows;
+            load.measures.counts.rejected = feed.tolerance.bad_rows;
         }
-        load.counts.loaded = processed;
-        if let (Some(files), Some(stored)) = (&load.files, feed.stored(processed)) {
+        load.measures.counts.loaded = processed;
+        if let (Some(files), Some(stored)) = (&load.measures.files, feed.stored(processed)) {
             files.split_rows(stored, processed, load.arbiter.is_some());
         }
-        load.counts.filtered = feed.filtered + left_out;
+        load.measures.counts.filtered = feed.filtered + left_out;
     }
 }

@@ -7,20 +7,15 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::call::begin_call;
 use super::prepare::{prepare, read_header, reopen};
-use super::{Load, Purpose, direct, expression, filter, load_context, where_clause};
+use super::{Load, Purpose, analyze, direct, load_context};
 use crate::error::OrRaise;
 use crate::load::rejects::table::{text, values};
+use crate::pg::function::version_1;
 
 /// Columns of the result whose values are pointers.
 const BY_REFERENCE: [usize; 8] = [2, 3, 4, 5, 6, 7, 8, 10];
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_check() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_check);
 
 /// `bulk_check(path, target, options, allow)`.
 ///
@@ -34,21 +29,17 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin_call(fcinfo, Purpose::Check, false);
         pg_sys::CurrentMemoryContext = (*load).memory;
-        reopen(load);
-        if let Some(text) = &(*load).where_statement {
-            (*load).where_clause = where_clause::analyze((*load).target.relation, text.as_ptr());
-        }
-        expression::analyze(load);
-        filter::analyze(load);
-        prepare(load);
+        reopen(&mut (*load).target);
+        analyze(load);
+        prepare(&mut *load);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(load_context),
             arg: load.cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        if (*load).options.copy.by_name {
-            read_header(load);
+        if (*load).request.options.copy.by_name() {
+            read_header(&mut *load);
         }
         direct::load(load);
         pg_sys::error_context_stack = context.previous;
@@ -69,7 +60,7 @@ unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCal
         {
             let load = &mut *load;
             load.target.close();
-            load.phases.progress.end();
+            load.measures.phases.progress.end();
             let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
             let now = pg_sys::Datum::from(pg_sys::GetCurrentTimestamp());
             if let Some(spool) = load.spool.as_mut() {
@@ -79,7 +70,7 @@ unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCal
                         let old = pg_sys::MemoryContextSwitchTo(load.memory);
                         let [line, offset, column, field, raw, bytes, state, message, constraint, at] =
                             values(&reject, now);
-                        let path = reject.path.as_deref().unwrap_or(load.path.as_bytes());
+                        let path = reject.path.as_deref().unwrap_or(load.request.path.as_bytes());
                         let path = text(path);
                         let row = [line, offset, column, field, raw, bytes, state, message, constraint, at, path];
                         let mut nulls = row.map(|value| value.is_none());
@@ -96,7 +87,7 @@ unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCal
                     })
                     .or_raise();
                 spool.close();
-                let all = load.counts.rejected + load.counts.duplicate;
+                let all = load.measures.counts.rejected + load.measures.counts.duplicate;
                 if kept < all {
                     let message = format!("{kept} of {all} rejected rows are shown (pg_bulk.reject_cap)");
                     ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);

@@ -13,6 +13,7 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::pg::server_text::from_server;
+use crate::pg::soft::Limit;
 use crate::pg::unguarded::{get_partition_ancestors, guard};
 
 /// Action for rows with equal keys: an error, or the row to keep.
@@ -25,19 +26,12 @@ pub enum Keep {
     New,
 }
 
-/// The permitted number of duplicates.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Limit {
-    Rows(u64),
-    /// Per cent of all records.
-    Percent(f64),
-}
-
 /// The options.
 #[derive(Debug, Clone)]
 pub struct Duplicates {
     pub keep: Keep,
     pub index: Option<CString>,
+    /// The permitted number of duplicates.
     pub limit: Option<Limit>,
 }
 
@@ -69,10 +63,7 @@ impl Duplicates {
 
     /// The permitted number of duplicates, if the limit is not a percentage.
     pub fn most(&self) -> Option<u64> {
-        match self.limit {
-            Some(Limit::Rows(most)) => Some(most),
-            Some(Limit::Percent(_)) | None => None,
-        }
+        self.limit.and_then(Limit::rows)
     }
 
     /// Raises if there were more duplicates than the limit permits.

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! A string in `columns` that names no column of the table is an input: its field becomes a text that only expressions
-//! see. So the fields are decoded into an input row, and a [projection](super::direct::Nodes) makes the target's row of
+//! see. So the fields are decoded into an input row, and a [projection](Nodes) makes the target's row of
 //! it, as for a foreign table.
 //!
-//! An expression is parsed as the condition is ([`where_clause`](super::where_clause)). No relation has the columns of
+//! An expression is parsed as the condition is ([`where_clause`](crate::program::where_clause)). No relation has the columns of
 //! the input row, so [`column_reference`] resolves names for the parser. The expressions that are permitted, and the
 //! errors about others, are those of a generated column; but an expression may call volatile functions.
 //!
@@ -19,15 +19,17 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::assignment::{assign, complain};
-use super::direct::Nodes;
-use super::source::{self, Mapping};
-use super::where_clause::{only_clause, statement, within_option};
-use super::{Load, volatile};
+use super::options::LoadOptions;
+use super::source;
 use crate::error::{Error, OrRaise};
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
+use crate::program::assignment::{assign, complain};
+use crate::program::mapping::Mapping;
+use crate::program::volatile;
+use crate::program::where_clause::{only_clause, statement, within_option};
+use crate::program::{Nodes, variable, with_target};
 
 /// The names that expressions may use, and the projection made so far.
 struct ExpressionAnalysis {
@@ -40,16 +42,16 @@ struct ExpressionAnalysis {
     named: Vec<Cell<bool>>,
 }
 
-/// Makes the load's projection, if it has expressions.
+/// Makes the projection of a load, if its options have expressions.
 ///
 /// # Safety
-/// A plain frame; a load whose relation is open. Its memory context is current.
-pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: this function's contract covers the load; parse trees live as long as its memory.
+/// A plain frame; an open relation. The contents of the projection live in the current memory context.
+pub unsafe fn analyze(relation: pg_sys::Relation, options: &LoadOptions) -> Option<Nodes> {
+    // SAFETY: this function's contract covers the relation; parse trees live as long as the analysis.
     unsafe {
-        let analysis = begin(load);
+        let analysis = begin(relation, options);
         if analysis.is_null() {
-            return;
+            return None;
         }
         let count = (*analysis).statements.len();
         for at in 0..count {
@@ -80,7 +82,8 @@ pub unsafe fn analyze(load: *mut Load) {
             add(analysis, node.cast(), (*form).attnum);
             pg_sys::error_context_stack = context.previous;
         }
-        end(load, analysis);
+        check_inputs(analysis);
+        Some(Nodes { targets: (*analysis).targets, ..Nodes::NONE })
     }
 }
 
@@ -89,14 +92,11 @@ pub unsafe fn analyze(load: *mut Load) {
 /// # Safety
 /// As [`analyze`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut ExpressionAnalysis {
-    // SAFETY: this function's contract covers the load.
-    let load = unsafe { &*load };
-    if load.options.columns.computed.is_empty() {
+unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, options: &LoadOptions) -> *mut ExpressionAnalysis {
+    if options.columns.computed.is_empty() {
         return std::ptr::null_mut();
     }
-    let relation = load.target.relation;
-    let Some(mapping) = source::by_position(relation, &load.options).or_raise() else { return std::ptr::null_mut() };
+    let Some(mapping) = source::by_position(relation, options).or_raise() else { return std::ptr::null_mut() };
     let descriptor = source::input_descriptor(relation, &mapping);
     let mut targets = std::ptr::null_mut();
     let moved = mapping.fields.iter().copied().flatten().chain(mapping.others.iter().map(|(attnum, _)| *attnum));
@@ -107,7 +107,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut ExpressionAnalysis {
             targets = with_target(targets, variable.cast(), attnum);
         }
     }
-    let statements = load.options.columns.computed.iter().map(|(_, text)| statement(text)).collect();
+    let statements = options.columns.computed.iter().map(|(_, text)| statement(text)).collect();
     // SAFETY: a valid descriptor.
     let attributes = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
     let named = vec![Cell::new(false); attributes];
@@ -129,35 +129,6 @@ unsafe fn attribute(analysis: *const ExpressionAnalysis, at: usize) -> *const pg
     }
 }
 
-/// An attribute of the input row. Guarded.
-///
-/// # Safety
-/// The descriptor has this attribute.
-pub(super) unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -> *mut pg_sys::Var {
-    // SAFETY: this function's contract covers the argument; a guarded call.
-    unsafe {
-        let form = &*compat::attribute(descriptor, attribute);
-        let number = i16::try_from(attribute + 1).unwrap_or(i16::MAX);
-        pg_sys::makeVar(pg_sys::INDEX_VAR as _, number, form.atttypid, form.atttypmod, form.attcollation, 0)
-    }
-}
-
-/// Appends a TargetEntry. Guarded.
-///
-/// # Safety
-/// A list of TargetEntries, or null, and an expression.
-pub(super) unsafe fn with_target(
-    targets: *mut pg_sys::List,
-    node: *mut pg_sys::Expr,
-    attnum: i16,
-) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers them; guarded calls.
-    unsafe {
-        let entry = pg_sys::makeTargetEntry(node, attnum, std::ptr::null_mut(), false);
-        pg_sys::lappend(targets, entry.cast())
-    }
-}
-
 /// # Safety
 /// A valid analysis, and an expression for that attribute.
 #[pg_guard]
@@ -166,14 +137,15 @@ unsafe extern "C-unwind" fn add(analysis: *mut ExpressionAnalysis, node: *mut pg
     unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
 }
 
+/// Raises unless each input is used: a misspelled name must not pass for an input.
+///
 /// # Safety
-/// A load and its analysis.
+/// A valid analysis.
 #[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const ExpressionAnalysis) {
-    // SAFETY: this function's contract covers both arguments; attributes of the descriptor.
+unsafe extern "C-unwind" fn check_inputs(analysis: *const ExpressionAnalysis) {
+    // SAFETY: this function's contract covers the argument; attributes of the descriptor.
     unsafe {
-        let ExpressionAnalysis { relation, descriptor, targets, named, .. } = &*analysis;
-        // A misspelled name must not pass for an input: each input must be used.
+        let ExpressionAnalysis { relation, descriptor, named, .. } = &*analysis;
         for (attribute, is_named) in named.iter().enumerate() {
             let form = &*compat::attribute(*descriptor, attribute);
             if form.attnum > (*(**relation).rd_att).natts as i16 && !is_named.get() {
@@ -185,7 +157,6 @@ unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const ExpressionAnal
                     .raise();
             }
         }
-        (*load).projection = Some(Nodes { targets: *targets, ..Nodes::NONE });
     }
 }
 

@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::direct::{Made, Projection, compute_read, filter};
 use super::files::Files;
 use super::query::Query;
 use super::rejects::{Complaint, Reject, Spool};
@@ -23,6 +22,7 @@ use crate::pg::progress::Figures;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{Conversion, OnError, Tolerance, Verbosity};
 use crate::pg::unguarded::{self, Opaque};
+use crate::program::projection::{Made, Projection, compute_read, filter};
 
 /// A load's rows for an INSERT.
 #[derive(Debug)]
@@ -76,8 +76,8 @@ impl Feed {
             let (memory, this) = ((*load).memory, &*load);
             let relation = this.target.relation;
             let (mut qual, mut defaults) = (std::ptr::null_mut(), Vec::new());
-            if !this.where_clause.conditions.is_null() {
-                qual = pg_sys::ExecInitQual(this.where_clause.conditions, std::ptr::null_mut());
+            if !this.program.where_clause.conditions.is_null() {
+                qual = pg_sys::ExecInitQual(this.program.where_clause.conditions, std::ptr::null_mut());
                 defaults = source::defaults(relation, &this.mapping);
             }
             let slot = pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsVirtual);
@@ -86,11 +86,11 @@ impl Feed {
                 *(*slot).tts_isnull.add(attribute) = true;
                 *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
             }
-            let projection = this.projection.zip(this.rows.as_ref()).map(|(nodes, rows)| {
+            let projection = this.program.projection.zip(this.rows.as_ref()).map(|(nodes, rows)| {
                 let inputs = source::input_descriptor(relation, &this.mapping);
-                Projection::over(nodes, inputs, rows.columns(), this.options.copy.on_error, memory)
+                Projection::over(nodes, inputs, rows.columns(), this.request.options.copy.on_error, memory)
             });
-            let (copy, rows) = (&this.options.copy, this.rows.as_ref());
+            let (copy, rows) = (&this.request.options.copy, this.rows.as_ref());
             let feed = Feed {
                 load,
                 token: new_token()?,
@@ -110,9 +110,9 @@ impl Feed {
                 reported: 0,
                 reader: std::ptr::null_mut(),
                 started: false,
-                by_file: this.files.as_ref().map_or(ByFile::NONE, Files::by_file),
+                by_file: this.measures.files.as_ref().map_or(ByFile::NONE, Files::by_file),
                 file: 0,
-                stored: vec![0; this.files.as_ref().map_or(0, Files::count)],
+                stored: vec![0; this.measures.files.as_ref().map_or(0, Files::count)],
                 stored_before: 0,
                 lags: false,
             };
@@ -136,10 +136,10 @@ impl Feed {
         // SAFETY: the load outlives the feed, and nothing else uses it meanwhile.
         let load = unsafe { &mut *self.load };
         let target = load.target.display_name();
-        if load.query.is_some() {
+        if load.program.query.is_some() {
             return Err(query::not_twice(&target));
         }
-        let copy = &load.options.copy;
+        let copy = &load.request.options.copy;
         if let Some(rows) = &mut load.rows {
             rows.restart(copy.header(), |_| {
                 let message =
@@ -296,7 +296,7 @@ pub fn is_any_running() -> bool {
 /// Does a load that is being fed belong to an extension in this schema?
 pub fn is_extension_schema(schema: pg_sys::Oid) -> bool {
     // SAFETY: feeds in the chain have not been dropped, and a feed does not outlive its load.
-    unsafe { INNERMOST.load(Relaxed).as_ref().is_some_and(|feed| (*feed.load).schema == schema) }
+    unsafe { INNERMOST.load(Relaxed).as_ref().is_some_and(|feed| (*feed.load).request.schema == schema) }
 }
 
 fn new_token() -> Result<i64> {
@@ -352,7 +352,7 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
                 feed.reported = bytes;
                 let (rows, rejected) = (rows.count(), feed.tolerance.bad_rows);
                 let excluded = feed.filtered;
-                load.phases.show(|f| {
+                load.measures.phases.show(|f| {
                     *f = Figures { bytes, rows: rows.saturating_sub(excluded + rejected), excluded, rejected, ..*f }
                 });
             }
@@ -383,7 +383,7 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
                         }
                         // A failed subtransaction may have reset the progress that other sessions see.
                         let rejected = feed.tolerance.bad_rows;
-                        load.phases.show(|figures| figures.rejected = rejected);
+                        load.measures.phases.show(|figures| figures.rejected = rejected);
                         pgrx::check_for_interrupts!();
                         pg_sys::MemoryContextReset((*feed.econtext).ecxt_per_tuple_memory);
                         continue;
@@ -434,7 +434,7 @@ unsafe extern "C-unwind" fn leave_out(feed: *mut Feed, error: *mut pg_sys::Error
         count_reject(feed.by_file, rows);
         reject(load.spool, rows, &mut feed.tolerance, Complaint::of_data(error)).or_raise();
         let rejected = feed.tolerance.bad_rows;
-        load.phases.show(|figures| figures.rejected = rejected);
+        load.measures.phases.show(|figures| figures.rejected = rejected);
         pgrx::check_for_interrupts!();
     }
 }
@@ -462,7 +462,7 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
         let arrays = (*feed).arrays();
         let Some(rows) = (*(*feed).load).rows.as_mut() else { return false };
         let rows = &raw mut *rows;
-        let query = query::of((*feed).load);
+        let query = query::of(&mut (*(*feed).load).program);
         loop {
             unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
             if !query.is_null() {
@@ -557,7 +557,7 @@ unsafe extern "C-unwind" fn count_row_of_query(feed: *mut Feed) {
         let Some(rows) = &mut load.rows else { return };
         rows.count_row_of_query();
         if rows.count().is_multiple_of(ROUND) {
-            load.phases.show(|figures| (figures.rows, figures.excluded) = (given, excluded));
+            load.measures.phases.show(|figures| (figures.rows, figures.excluded) = (given, excluded));
         }
     }
 }

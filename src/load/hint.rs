@@ -33,17 +33,17 @@ use crate::pg::unguarded::{self, Opaque, get_partition_ancestors, guard};
 /// Bytes of the file that are read for a HINT.
 const SAMPLE: u64 = 64 * 1024;
 
-struct Task {
-    load: *const Load,
+struct Task<'a> {
+    load: &'a Load,
     error: *mut pg_sys::ErrorData,
 }
 
 /// Sets the HINT of an error that has none, if one applies.
 ///
 /// # Safety
-/// A plain frame; a load, and an error that was caught and is going to be raised again. No lightweight lock is held.
-pub unsafe fn add(load: *const Load, error: *mut pg_sys::ErrorData) {
-    // SAFETY: this function's contract covers both arguments.
+/// A plain frame; an error that was caught and is going to be raised again. No lightweight lock is held.
+pub unsafe fn add(load: &Load, error: *mut pg_sys::ErrorData) {
+    // SAFETY: this function's contract covers the error.
     unsafe {
         if !(*error).hint.is_null() || !matches!(class_of((*error).sqlerrcode), b"22" | b"23") {
             return;
@@ -75,13 +75,12 @@ unsafe extern "C-unwind" fn find(task: Opaque) {
     // SAFETY: this function's contract covers the argument; strings of errors are NUL-terminated or null.
     unsafe {
         let Task { load, error } = task.cast::<Task>().read();
-        let load = &*load;
         let hint = if class_of((*error).sqlerrcode) == b"23" {
             writer_hint(load, &*error)
         } else {
             is_about_first_record(load, &*error).and_then(|location| {
-                let copy = &load.options.copy;
-                let fields = (!load.options.copy.by_name).then_some(load.mapping.fields.len());
+                let copy = &load.request.options.copy;
+                let fields = (!load.request.options.copy.by_name()).then_some(load.mapping.fields.len());
                 let message = string((*error).message);
                 let sniffed = sniff_start(&location, copy).ok()?;
                 format_hint(&sniffed, copy, fields, shows_quote(message))
@@ -105,7 +104,7 @@ unsafe fn string<'a>(string: *const c_char) -> &'a [u8] {
 /// # Safety
 /// An error that was caught.
 unsafe fn writer_hint(load: &Load, error: &pg_sys::ErrorData) -> Option<String> {
-    if load.writer != Writer::Buffered || load.options.copy.on_error != OnError::Table {
+    if load.writer != Writer::Buffered || load.request.options.copy.on_error != OnError::Table {
         return None;
     }
     // SAFETY: this function's contract covers the error; guarded catalog lookups.
@@ -131,7 +130,7 @@ unsafe fn writer_hint(load: &Load, error: &pg_sys::ErrorData) -> Option<String> 
     if !is_ours {
         return None;
     }
-    let why = match (load.options.writer, load.target.obstacles.first()) {
+    let why = match (load.request.options.writer, load.target.obstacles.first()) {
         (WriterOption::Buffered, _) => "the option writer is \"buffered\".",
         (_, Some(obstacle)) => obstacle,
         (_, None) => return None,
@@ -144,11 +143,11 @@ unsafe fn writer_hint(load: &Load, error: &pg_sys::ErrorData) -> Option<String> 
 /// # Safety
 /// An error that was caught.
 unsafe fn is_about_first_record(load: &Load, error: &pg_sys::ErrorData) -> Option<Location> {
-    let copy = &load.options.copy;
-    if copy.shape != RecordShape::Delimited || !copy.dialect.is_copys() {
+    let copy = &load.request.options.copy;
+    if copy.shape() != RecordShape::Delimited || !copy.dialect.is_copys() {
         return None;
     }
-    let location = &load.options.location;
+    let location = &load.request.options.location;
     if matches!(location, Location::Program(_) | Location::Client(_) | Location::Query) {
         return None;
     }

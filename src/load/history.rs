@@ -14,6 +14,7 @@ use super::report::{COLUMNS, Counts, row};
 use super::{Load, files, rejects};
 use crate::error::{OrRaise, Result};
 use crate::pg::database::cluster;
+use crate::pg::function::version_1;
 use crate::pg::own_table::{Columns, OwnTable};
 use crate::pg::role::{owner_here, stored_role_name};
 
@@ -92,27 +93,27 @@ fn add(extension_schema: pg_sys::Oid, values: &[Option<pg_sys::Datum>]) {
 /// Records a load. Guarded; allocates in the current memory context.
 pub fn record(load: &Load) {
     // SAFETY: does not raise.
-    let (owner, now) = (load.owner, unsafe { pg_sys::GetCurrentTimestamp() });
+    let (owner, now) = (load.request.owner, unsafe { pg_sys::GetCurrentTimestamp() });
     let [id, figures @ ..] = load.result();
     let mut values = vec![
         id,
         text(&load.target.name),
-        text(&load.path),
+        text(&load.request.path),
         owner.into_datum(),
-        Some(load.started.into()),
+        Some(load.measures.started.into()),
         Some(now.into()),
     ];
     values.extend(figures);
     values.extend([
         text(&stored_role_name(owner)),
         cluster().into_datum(),
-        load.attempt.and_then(IntoDatum::into_datum),
+        load.request.attempt().and_then(IntoDatum::into_datum),
         text(c"succeeded"),
         None,
         None,
-        load.files.as_ref().map(files::jsonb),
+        load.measures.files.as_ref().map(files::jsonb),
     ]);
-    add(load.schema, &values);
+    add(load.request.schema, &values);
 }
 
 /// Records a failed load of a job, after its transaction has ended. The current user is the job's owner. `schema` is
@@ -208,13 +209,7 @@ unsafe fn owner_of(values: &[pg_sys::Datum]) -> pg_sys::Oid {
     }
 }
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_finished_loads() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_finished_loads);
 
 /// `bulk_finished_loads()`.
 ///

@@ -23,7 +23,7 @@ use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::Load;
 use super::options::Once;
-use super::target::{TargetKind, check_transaction};
+use super::target::{Target, TargetKind, check_transaction};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::compat;
 use crate::pg::database::{cluster, database};
@@ -31,6 +31,7 @@ use crate::pg::digest::Digest;
 use crate::pg::encoding::shown;
 use crate::pg::file_identity::{self, Identity};
 use crate::pg::files::FileList;
+use crate::pg::function::version_1;
 use crate::pg::lock::{Mode, ObjectLock, Until};
 use crate::pg::own_table::{Columns, OwnTable, check_seen};
 use crate::pg::points::point;
@@ -270,21 +271,21 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
             .detail("The record of loaded files would outlive the table."));
     }
-    let list = load.options.copy.files(&load.options.location)?;
+    let list = load.request.options.copy.files(&load.request.options.location)?;
     let mut met = match &list {
         Some(list) => list.files.iter().map(|file| Met::new(&list.location(file))).collect::<Result<Vec<_>>>()?,
-        None => vec![Met::new(&load.options.location)?],
+        None => vec![Met::new(&load.request.options.location)?],
     };
     point!("once.looked");
-    lock(load.schema, load.target.relid, &met);
+    lock(load.request.schema, load.target.relid, &met);
     let table = LoadedTable { oid: load.target.relid, name: load.target.name.clone() };
-    home::take_home(load.schema, Some(&table))?;
-    let records = OwnTable::to_read(load.schema, TABLE, TABLE_COLUMNS)?;
+    home::take_home(load.request.schema, Some(&table))?;
+    let records = OwnTable::to_read(load.request.schema, TABLE, TABLE_COLUMNS)?;
     let (count, mut skipped) = (met.len(), 0);
     // Positions of the remaining files in the list.
     let mut stay: Vec<usize> = Vec::with_capacity(count);
     let mut first: HashMap<Digest, usize> = HashMap::new();
-    let is_forced = load.options.once == Once::Forced;
+    let is_forced = load.request.options.once == Once::Forced;
     let mut loads = Vec::new();
     for (at, file) in met.iter().enumerate() {
         pgrx::check_for_interrupts!();
@@ -321,7 +322,7 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
         Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, format!("{more} more files are not loaded")).notice();
     }
     if skipped > 0 {
-        load.counts.notes.push(match (&list, loads.first()) {
+        load.measures.counts.notes.push(match (&list, loads.first()) {
             (None, Some(Some(number))) => format!("The file was loaded before, by load {number}."),
             (None, Some(None)) => "The file was loaded before.".into(),
             _ => format!("{skipped} of {count} files were loaded before and were skipped."),
@@ -329,7 +330,7 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
     }
     if let Some(list) = list {
         let files = stay.iter().filter_map(|&at| list.files.get(at).cloned()).collect();
-        load.options.location = Location::Files(FileList::clone(&list).keeping(files).into());
+        load.request.options.location = Location::Files(FileList::clone(&list).keeping(files).into());
     }
     let mut at = 0;
     met.retain(|_| {
@@ -355,7 +356,7 @@ impl EarlierLoad {
 /// the loaded data. Of several files, each is checked when it is opened and when it is closed, and the list must match.
 /// A file that is replaced meanwhile was complete when it was opened. Guarded.
 pub fn check_opened(load: &mut Load) -> Result<()> {
-    if load.options.once == Once::No {
+    if load.request.options.once == Once::No {
         return Ok(());
     }
     let Some(stream) = load.rows.as_mut().map(|rows| rows.stream_mut()) else { return Ok(()) };
@@ -376,12 +377,12 @@ pub fn record(load: &Load) -> Result<()> {
     if load.met.is_empty() {
         return Ok(());
     }
-    let records = OwnTable::to_write(load.schema, TABLE, TABLE_COLUMNS)?;
+    let records = OwnTable::to_write(load.request.schema, TABLE, TABLE_COLUMNS)?;
     // SAFETY: does not raise.
     let now = unsafe { pg_sys::GetCurrentTimestamp() };
     // SAFETY: a guarded call that copies the string.
     let text = |string: &CStr| Some(pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(string.as_ptr()) }));
-    let owner_name = stored_role_name(load.owner);
+    let owner_name = stored_role_name(load.request.owner);
     for met in &load.met {
         pgrx::check_for_interrupts!();
         let row: [Option<pg_sys::Datum>; WIDTH] = [
@@ -395,7 +396,7 @@ pub fn record(load: &Load) -> Result<()> {
             load.target.relid.into_datum(),
             text(&load.target.name),
             database().into_datum(),
-            load.owner.into_datum(),
+            load.request.owner.into_datum(),
             text(&owner_name),
             cluster().into_datum(),
             records.oid().into_datum(),
@@ -439,15 +440,11 @@ fn forget(schema: pg_sys::Oid, tables: &[LoadedTable], path: Option<&CStr>) -> R
 }
 
 /// Removes the rows of a table that the option `truncate` has emptied, and of its partitions.
-///
-/// # Safety
-/// A load whose relation is open and truncated.
+/// `schema` is the extension's.
 #[pg_guard]
-pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
-    // SAFETY: this function's contract covers the argument; guarded calls. The list has as many elements as it says,
-    // and all are locked.
+pub extern "C-unwind" fn forget_emptied(target: &Target, schema: pg_sys::Oid) {
+    // SAFETY: guarded calls. The list has as many elements as it says, and all are locked.
     unsafe {
-        let (target, schema) = (&(*load).target, (*load).schema);
         // An older version of the extension has no such table.
         if !OwnTable::is_there(schema, TABLE) {
             return;
@@ -497,13 +494,7 @@ pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
     Ok(())
 }
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_loaded_files() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_loaded_files);
 
 /// `bulk_loaded_files()`.
 ///
@@ -529,11 +520,7 @@ pub unsafe extern "C-unwind" fn bulk_loaded_files(fcinfo: pg_sys::FunctionCallIn
     pg_sys::Datum::from(0usize)
 }
 
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_forget() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_forget);
 
 /// `bulk_forget(target, path)`.
 ///

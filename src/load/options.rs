@@ -18,16 +18,17 @@ use super::option_name::{ColumnOption, OptionName};
 use super::settings::{self, SETTINGS, Setting};
 use super::wrapper::Wrapper;
 use crate::error::Result;
+use crate::pg::column::MemberKey;
 use crate::pg::column::Taken;
+use crate::pg::copy_options::field_options::FieldDraft;
+use crate::pg::copy_options::key_options::keys;
+use crate::pg::copy_options::slice_options::{SliceDraft, slices};
 use crate::pg::copy_options::{CopyOptions, Draft, RecordShape};
 use crate::pg::directory::file_of;
 use crate::pg::encoding::EncodingErrors;
-use crate::pg::field_options::FieldDraft;
 use crate::pg::jsonb::{self, Json};
-use crate::pg::key_options::{MemberKey, keys};
 use crate::pg::option_value::{Caller, OptionValue, invalid, text};
 use crate::pg::server_text::from_server;
-use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::soft::{OnError, Verbosity};
 use crate::pg::source::Location;
 
@@ -274,7 +275,7 @@ impl Objects {
     pub fn complete(self, copy: &CopyOptions, names: Option<Vec<CString>>) -> Result<ColumnsOption> {
         let shown: Vec<String> = names.iter().flatten().map(|name| from_server(name)).collect();
         let keys = keys(copy, shown.iter().zip(&self.slices).map(|(name, draft)| (name.as_str(), &draft.key)))?;
-        if names.is_none() && copy.shape == RecordShape::Fixed {
+        if names.is_none() && copy.shape() == RecordShape::Fixed {
             return Err(invalid("format \"fixed\" requires columns"));
         }
         let slices = slices(copy, shown.into_iter().zip(self.slices).collect())?;
@@ -336,7 +337,7 @@ impl LoadOptions {
         }
         options.columns = objects.complete(&options.copy, options.columns.names)?;
         options.job.settings = settings;
-        let (by_name, columns) = (options.copy.by_name, &options.columns);
+        let (by_name, columns) = (options.copy.by_name(), &options.columns);
         if by_name && !columns.computed.is_empty() {
             return Err(invalid("cannot specify both expressions in columns and match_by \"name\""));
         }
@@ -410,7 +411,7 @@ impl LoadOptions {
     pub fn adapt_to_check(&mut self) {
         let copy = &mut self.copy;
         (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
-        (copy.reject_limit, copy.reject_percent) = (0, None);
+        copy.reject_limit = None;
         copy.encoding_errors = copy.encoding_errors.filter(|errors| *errors == EncodingErrors::Replace);
         let truncate = if self.table.truncate == Truncate::No { Truncate::No } else { Truncate::Assumed };
         self.table = TableOptions { truncate, create: self.table.create, ..TableOptions::default() };
@@ -528,7 +529,7 @@ impl LoadOptions {
             (false, false) => Once::No,
         };
         copy.is_literal = job.each_file;
-        if copy.by_name && columns.is_some() {
+        if copy.by_name() && columns.is_some() {
             return Err(invalid("cannot specify both columns and match_by \"name\""));
         }
         duplicates.check()?;

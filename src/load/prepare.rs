@@ -15,109 +15,104 @@ use super::options::{IndexesOption, LockOption, Once, WriterOption};
 use super::phase::Phase;
 use super::rejects::Spool;
 use super::rejects::spool::About;
-use super::{
-    Load, Writer, direct, engine, expression, filter, obstacle, once, planned_insert, source, target, volatile,
-};
+use super::target::{Target, TargetKind};
+use super::{Load, Writer, direct, engine, expression, obstacle, once, planned_insert, source};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Progress, SourceKind};
 use crate::pg::server_text::to_server;
-use crate::pg::soft::OnError;
+use crate::pg::soft::{Limit, OnError};
 use crate::pg::source::Location;
 use crate::pg::unguarded::nextval_internal;
+use crate::program::{filter, volatile};
 
 /// Opens the relation again.
-///
-/// # Safety
-/// A valid load.
 #[pg_guard]
-pub(super) unsafe extern "C-unwind" fn reopen(load: *mut Load) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { (*load).target.reopen() }
+pub(super) extern "C-unwind" fn reopen(target: &mut Target) {
+    target.reopen();
 }
 
 /// Prepares the first row. The file is opened last: a caller without the INSERT privilege learns nothing of it.
 ///
-/// # Safety
-/// A valid load whose relation is open, and whose memory context is current.
+/// The load's memory context is current.
 #[pg_guard]
-pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
-    // SAFETY: this function's contract covers the argument, and no other reference to the load exists meanwhile.
-    let load = unsafe { &mut *load };
-    let relation = load.target.relation;
-    let mapping = source::by_position(relation, &load.options).or_raise();
+pub(super) extern "C-unwind" fn prepare(load: &mut Load) {
+    let relation = load.target.reopen();
+    let mapping = source::by_position(relation, &load.request.options).or_raise();
     let by = caller(load);
-    load.target.check_copy(mapping.as_ref(), load.where_clause.rights, &load.options.location, &by);
+    load.target.check_copy(mapping.as_ref(), load.program.where_clause.rights, &load.request.options.location, &by);
     // SAFETY: the relation is open.
-    load.target.obstacles = unsafe { obstacle::of_target(relation, load.options.duplicates.keep) };
-    let dialect = &load.options.copy.dialect;
+    load.target.obstacles = unsafe { obstacle::of_target(relation, load.request.options.duplicates.keep) };
+    let dialect = &load.request.options.copy.dialect;
     // A column also gets its default if an object lacks its key, or if a field is the default marker.
     let set = mapping.as_ref().filter(|_| !dialect.json && dialect.default.is_none());
     // SAFETY: the relation is open, and the condition was analyzed.
-    let volatile = unsafe { volatile::obstacles(relation, set, load.where_clause.conditions) };
+    let volatile = unsafe { volatile::obstacles(relation, set, load.program.where_clause.conditions) };
     // SAFETY: the nodes were analyzed.
-    let computed = load.projection.and_then(|nodes| unsafe {
-        match load.options.function {
+    let computed = load.program.projection.and_then(|nodes| unsafe {
+        match load.request.options.function {
             Some(function) => filter::obstacle(function, relation, nodes).or_raise(),
             None => expression::obstacle(nodes),
         }
     });
     // SAFETY: the relation is open, and its leaves are locked.
-    if load.is_dry && (!volatile.is_empty() || computed.is_some() || unsafe { volatile::in_constraints(relation) }) {
+    if load.request.is_dry()
+        && (!volatile.is_empty() || computed.is_some() || unsafe { volatile::in_constraints(relation) })
+    {
         // The buffered writer calls such functions in this process, so a check does too.
-        load.options.workers = Some(0);
+        load.request.options.workers = Some(0);
     }
     load.target.obstacles.extend(volatile);
     load.target.obstacles.extend(computed);
-    load.target.obstacles.extend(load.query.as_ref().and_then(|query| query.obstacle(&load.options)));
-    if load.options.duplicates.keep != Keep::Error {
-        load.target.check_replace(load.options.duplicates.keep);
+    load.target.obstacles.extend(load.program.query.as_ref().and_then(|query| query.obstacle(&load.request.options)));
+    if load.request.options.duplicates.keep != Keep::Error {
+        load.target.check_replace(load.request.options.duplicates.keep);
         // SAFETY: the relation is open.
-        load.arbiter = Some(unsafe { load.options.duplicates.arbiter(relation) }.or_raise());
+        load.arbiter = Some(unsafe { load.request.options.duplicates.arbiter(relation) }.or_raise());
     }
-    if load.id == 0 && !load.is_dry {
-        load.id = next_id(load.schema).or_raise();
+    if load.id == 0 && !load.request.is_dry() {
+        load.id = next_id(load.request.schema).or_raise();
     }
-    if load.options.once != Once::No && once::skip_loaded(load).or_raise() {
-        load.analyze_statement = None;
+    if load.request.options.once != Once::No && once::skip_loaded(load).or_raise() {
+        load.request.analyze_statement = None;
         load.writer = Writer::None;
         return;
     }
-    if load.is_dry {
+    if load.request.is_dry() {
         load.target.check_rows().or_raise();
         load.writer = Writer::Direct;
     } else {
-        // SAFETY: the relation is open and locked.
-        unsafe { ask_planner(load) }.or_raise();
+        ask_planner(load).or_raise();
         load.writer = choose_writer(load).or_raise();
     }
-    if load.options.copy.on_error == OnError::Table {
+    if load.request.options.copy.on_error == OnError::Table {
         let about = About {
             load_id: load.id,
-            attempt: load.attempt.unwrap_or(1),
-            owner: load.owner,
+            attempt: load.request.attempt().unwrap_or(1),
+            owner: load.request.owner,
             relid: load.target.relid,
             target: load.target.name.clone(),
-            path: load.path.clone(),
-            schema: load.schema,
-            may_exceed_share: load.options.copy.reject_percent.is_some(),
+            path: load.request.path.clone(),
+            schema: load.request.schema,
+            may_exceed_share: matches!(load.request.options.copy.reject_limit, Some(Limit::Percent(_))),
         };
-        load.spool = Spool::open(about, load.attempt.is_some());
+        load.spool = Spool::open(about, load.request.attempt().is_some());
     }
-    load.rows = Some(source::open_rows(relation, &load.options, mapping.as_ref()).or_raise());
+    load.rows = Some(source::open_rows(relation, &load.request.options, mapping.as_ref()).or_raise());
     load.mapping = mapping.unwrap_or_default();
     once::check_opened(load).or_raise();
     if let Some(list) = load.rows.as_ref().and_then(|rows| rows.stream().files()) {
         let count = list.files.len();
-        load.counts.notes.push(if count == 1 { "1 file".into() } else { format!("{count} files") });
-        load.files = (!load.is_dry).then(|| Files::new(Rc::clone(list)));
+        load.measures.counts.notes.push(if count == 1 { "1 file".into() } else { format!("{count} files") });
+        load.measures.files = (!load.request.is_dry()).then(|| Files::new(Rc::clone(list)));
     }
-    if let (Some(files), Some(rows)) = (&load.files, &mut load.rows) {
+    if let (Some(files), Some(rows)) = (&load.measures.files, &mut load.rows) {
         rows.stream_mut().count_by_file(files.by_file());
     }
-    if load.writer == Writer::Direct && !load.is_dry {
+    if load.writer == Writer::Direct && !load.request.is_dry() {
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
-        let others_go_on = load.options.table.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
-        if load.target.kind == target::TargetKind::Plain && !others_go_on {
+        let others_go_on =
+            load.request.options.table.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
+        if load.target.kind == TargetKind::Plain && !others_go_on {
             // SAFETY: the relation is open, once.
             unsafe { direct::renew(relation, 1) }.or_raise();
         }
@@ -127,27 +122,24 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
 
 /// The statement that the rows are read for, as hooks of other libraries see it. Guarded.
 fn caller(load: &Load) -> CString {
-    match load.attempt {
+    match load.request.attempt() {
         Some(_) => to_server(&format!("pg_bulk job {}", load.id)),
-        None if load.is_dry => c"bulk_check".to_owned(),
+        None if load.request.is_dry() => c"bulk_check".to_owned(),
         None => c"bulk_load".to_owned(),
     }
 }
 
 /// Adds a reason against the direct writer, as the first one, if the server would insert into the table by another plan
 /// than a plain one. Fails if that plan cannot do what the options demand. Guarded.
-///
-/// # Safety
-/// A load whose relation is open and locked.
-unsafe fn ask_planner(load: &mut Load) -> Result<()> {
-    let relation = load.target.relation;
-    let keep = load.options.duplicates.keep;
-    // SAFETY: this function's contract covers the relation.
+fn ask_planner(load: &mut Load) -> Result<()> {
+    let relation = load.target.reopen();
+    let keep = load.request.options.duplicates.keep;
+    // SAFETY: the relation is open and locked.
     let (why, counts) = unsafe {
         match engine::owner_of(relation) {
             Some(owned) => (engine::check_active(relation, &owned)?, owned.counts_rows()),
             None if load.target.obstacles.is_empty()
-                && (load.options.writer != WriterOption::Buffered || keep == Keep::Old) =>
+                && (load.request.options.writer != WriterOption::Buffered || keep == Keep::Old) =>
             {
                 (planned_insert::obstacle(relation), false)
             }
@@ -173,28 +165,28 @@ fn choose_writer(load: &mut Load) -> Result<Writer> {
             None => error,
         })
     };
-    if load.options.writer == WriterOption::Direct && !obstacles.is_empty() {
+    if load.request.options.writer == WriterOption::Direct && !obstacles.is_empty() {
         let message = format!("cannot load \"{}\" with the direct writer", load.target.display_name());
         return unsupported(message, obstacles.first());
     }
-    if load.options.writer != WriterOption::Buffered && obstacles.is_empty() {
-        if load.options.table.freeze {
+    if load.request.options.writer != WriterOption::Buffered && obstacles.is_empty() {
+        if load.request.options.table.freeze {
             direct::check_freeze(load.target.relation)?;
         }
         return Ok(Writer::Direct);
     }
-    if load.options.table.freeze {
+    if load.request.options.table.freeze {
         return unsupported("cannot freeze rows with the buffered writer".into(), obstacles.first());
     }
-    if load.options.duplicates.keep == Keep::New {
+    if load.request.options.duplicates.keep == Keep::New {
         let message = format!("cannot replace rows of \"{}\" with the buffered writer", load.target.display_name());
         return unsupported(message, obstacles.first());
     }
-    if load.options.writer == WriterOption::Auto {
-        load.counts.notes.extend(obstacles.iter().cloned());
+    if load.request.options.writer == WriterOption::Auto {
+        load.measures.counts.notes.extend(obstacles.iter().cloned());
     }
-    if matches!(load.options.indexes, IndexesOption::Merge | IndexesOption::Rebuild) {
-        load.counts.notes.push("The buffered writer inserts into indexes row by row.".into());
+    if matches!(load.request.options.indexes, IndexesOption::Merge | IndexesOption::Rebuild) {
+        load.measures.counts.notes.push("The buffered writer inserts into indexes row by row.".into());
     }
     Ok(Writer::Buffered)
 }
@@ -214,22 +206,17 @@ pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
 }
 
 /// Reads the columns from the header.
-///
-/// # Safety
-/// As [`prepare`], afterwards.
 #[pg_guard]
-pub(super) unsafe extern "C-unwind" fn read_header(load: *mut Load) {
-    // SAFETY: this function's contract covers the argument; error context callbacks only read.
-    let load = unsafe { &mut *load };
+pub(super) extern "C-unwind" fn read_header(load: &mut Load) {
     let Some(rows) = &mut load.rows else { return };
     load.reading = true;
-    let mut mapping = source::by_name(load.target.relation, &load.options, rows).or_raise();
+    let mut mapping = source::by_name(load.target.relation, &load.request.options, rows).or_raise();
     load.reading = false;
-    load.counts.notes.append(&mut mapping.notes);
+    load.measures.counts.notes.append(&mut mapping.notes);
     let by = caller(load);
-    load.target.check_copy(Some(&mapping), load.where_clause.rights, &load.options.location, &by);
+    load.target.check_copy(Some(&mapping), load.program.where_clause.rights, &load.request.options.location, &by);
     load.mapping = mapping;
-    if let Some(files) = &load.files {
+    if let Some(files) = &load.measures.files {
         // The records that were read for the header are read again.
         files.by_file().clear();
     }
@@ -241,13 +228,13 @@ impl Load {
         let size = self.rows.as_ref().and_then(|rows| rows.stream().file_size());
         let more = self.more.iter().map(|source| source.options.location.size()).sum::<Option<u64>>();
         let size = size.zip(more).map(|(size, more)| size + more);
-        let kind = match self.options.location {
+        let kind = match self.request.options.location {
             Location::File(_) | Location::Files(_) | Location::Below(_) => SourceKind::File,
             Location::Program(_) => SourceKind::Program,
             Location::Client(_) => SourceKind::Client,
             Location::Bytes(_) | Location::LargeObject(_) | Location::Query => SourceKind::Inside,
         };
-        self.phases.progress = Progress::of_load(self.target.relid, self.id, kind, size, Figures::default());
-        self.phases.enter(Phase::Rows);
+        self.measures.phases.progress = Progress::of_load(self.target.relid, self.id, kind, size, Figures::default());
+        self.measures.phases.enter(Phase::Rows);
     }
 }

@@ -27,12 +27,12 @@ use std::ffi::CString;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::analysis::{analyze, check};
-use super::Load;
+use super::Program;
 use super::options::LoadOptions;
-use super::volatile::UserCall;
 use crate::error::Error;
 use crate::pg::row::RowArrays;
 use crate::pg::unguarded as c;
+use crate::program::volatile::UserCall;
 
 /// A planned query.
 #[derive(Debug)]
@@ -63,26 +63,18 @@ impl Query {
 }
 
 /// The query of a load, or null. Raises nothing.
-///
-/// # Safety
-/// A valid load.
-pub unsafe fn of(load: *mut Load) -> *mut Query {
-    // SAFETY: this function's contract covers the argument.
-    match unsafe { &mut (*load).query } {
-        Some(query) => query,
-        None => std::ptr::null_mut(),
-    }
+pub fn of(program: &mut Program) -> *mut Query {
+    program.query.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut)
 }
 
 /// Starts the query with a new snapshot.
 ///
 /// # Safety
-/// A plain frame; a prepared load, whose memory context is current.
-pub unsafe fn start(load: *mut Load) {
-    // SAFETY: this function's contract covers the load, with which text and plan live; an error frees snapshot and
-    // executor with the (sub)transaction.
+/// A plain frame; the query of a prepared load, whose memory context is current, or null.
+pub unsafe fn start(query: *mut Query) {
+    // SAFETY: this function's contract covers the query, whose text and plan live as long as it; an error frees
+    // snapshot and executor with the (sub)transaction.
     unsafe {
-        let query = of(load);
         if query.is_null() {
             return;
         }
@@ -184,11 +176,10 @@ pub unsafe fn finish(query: *mut Query) {
 /// Ends the query of a load whose rows are written, and pops its snapshot.
 ///
 /// # Safety
-/// A plain frame; a valid load. If the query's snapshot is active, it is the innermost one.
-pub unsafe fn leave(load: *mut Load) {
-    // SAFETY: this function's contract covers the load.
+/// A plain frame; a query, or null. If its snapshot is active, it is the innermost one.
+pub unsafe fn leave(query: *mut Query) {
+    // SAFETY: this function's contract covers the query.
     unsafe {
-        let query = of(load);
         finish(query);
         if !query.is_null() && (*query).is_active {
             c::PopActiveSnapshot();

@@ -18,20 +18,21 @@ use super::options::{Objects, names_of_columns, value};
 use super::target::check_location;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
+use crate::pg::column::MemberKey;
 use crate::pg::column::{self, Column};
 use crate::pg::context::copy_context;
+use crate::pg::copy_options::field_options::FieldDraft;
 use crate::pg::copy_options::{self, CopyOptions, Draft, RecordShape};
 use crate::pg::copy_question;
 use crate::pg::directory::file_of;
 use crate::pg::encoding::Encodings;
-use crate::pg::field_options::FieldDraft;
+use crate::pg::function::version_1;
 use crate::pg::jsonb;
-use crate::pg::key_options::MemberKey;
 use crate::pg::objects;
 use crate::pg::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
-use crate::pg::soft::{self, Conversion, OnError, Tolerance};
+use crate::pg::soft::{self, Conversion, Limit, OnError, Tolerance};
 use crate::pg::source::Location;
 
 /// Option names besides COPY's format options.
@@ -43,7 +44,7 @@ struct Reading {
     all: Vec<usize>,
     tolerance: Tolerance,
     /// Most bad records, in per cent of all records.
-    percent: Option<f64>,
+    reject_limit: Option<Limit>,
     records: u64,
     skip_left: u64,
     limit_left: u64,
@@ -60,13 +61,7 @@ const END: i32 = 0;
 /// Input functions must make values of the row.
 const CONVERT: i32 = 1;
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_read() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_read);
 
 /// `bulk_read(path, options, allow)`.
 ///
@@ -134,7 +129,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Resul
         }
     }
     let copy = draft.finish()?;
-    let is_bare = objects.has_names && copy.shape == RecordShape::Delimited;
+    let is_bare = objects.has_names && copy.shape() == RecordShape::Delimited;
     if !objects.others.is_empty() || !objects.computed.is_empty() || is_bare {
         let message = "columns of bulk_read() must be objects with options of a column, and without source and expr";
         return Err(invalid(message));
@@ -200,7 +195,7 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
             all: rows.all(),
             rows,
             tolerance: copy.tolerance(),
-            percent: copy.reject_percent,
+            reject_limit: copy.reject_limit,
             records: 0,
             skip_left: copy.skip,
             limit_left: copy.limit.unwrap_or(u64::MAX),
@@ -224,11 +219,11 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
     // SAFETY: the descriptor has this number of attributes.
     let mut columns: Vec<_> = (0..natts).map(|i| unsafe { Column::of_descriptor(descriptor, i, &session) }).collect();
     copy.force(pg_sys::InvalidOid, &mut columns)?;
-    let fields = place(&mut columns, places, copy.shape)?;
+    let fields = place(&mut columns, places, copy.shape())?;
     copy.refine(&mut columns, &fields)?;
     let stream = copy.open(location, copy.header(), columns.len())?;
     let match_header = copy.header == HeaderOption::Match;
-    let known = copy.by_name.then(|| columns.clone());
+    let known = copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, c"bulk_read".to_owned(), location.described(), match_header);
     if let Some(known) = known {
         rows.name_by(known);
@@ -380,9 +375,7 @@ unsafe extern "C-unwind" fn end(reading: *mut Reading) {
     unsafe {
         let memory = {
             let r = &mut *reading;
-            if let Some(percent) = r.percent {
-                soft::check_share(r.tolerance.on_error, percent, r.tolerance.bad_rows, r.records).or_raise();
-            }
+            soft::check_share(r.tolerance.on_error, r.reject_limit, r.tolerance.bad_rows, r.records).or_raise();
             r.tolerance.report(None);
             r.rows.close().or_raise();
             pg_sys::FreeExecutorState((*r.econtext).ecxt_estate);

@@ -9,13 +9,10 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::direct::Nodes;
-use super::filter;
 use super::options::LoadOptions;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column, Taken, default_expression};
-use crate::pg::compat;
 use crate::pg::copy_options::attribute_number;
 use crate::pg::encoding::Encodings;
 use crate::pg::file_identity::changed;
@@ -26,6 +23,9 @@ use crate::pg::server_text::from_server;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
 use crate::pg::stream::Header;
+use crate::program::Nodes;
+use crate::program::filter;
+use crate::program::mapping::{Mapping, attributes, natts, twice};
 
 /// A further file that an INSERT reads.
 #[derive(Debug)]
@@ -36,77 +36,9 @@ pub struct FurtherFile {
     pub projection: Option<Nodes>,
 }
 
-/// Which column each field of the file belongs to.
-#[derive(Debug, Clone, Default)]
-pub struct Mapping {
-    /// The attribute's number; None for a field that no attribute takes.
-    pub fields: Vec<Option<i16>>,
-    /// The names of the fields, in the server's encoding.
-    pub names: Vec<CString>,
-    /// Attributes that no field is for, and their values.
-    pub others: Vec<(i16, Taken)>,
-    pub notes: Vec<String>,
-    /// Attributes whose values are not unchanged fields.
-    pub computed: Vec<i16>,
-    /// With such attributes, the columns of the foreign table that are read. They keep their positions.
-    pub wanted: Option<Vec<i16>>,
-    /// The filter function, which takes the fields as arguments and makes the row.
-    pub function: Option<pg_sys::Oid>,
-}
-
-impl Mapping {
-    /// Maps the fields of a foreign table's file to attributes by `place`. Guarded.
-    ///
-    /// # Safety
-    /// The open foreign table.
-    pub unsafe fn of_foreign(foreign: pg_sys::Relation, place: impl Fn(i16) -> Option<i16>) -> Mapping {
-        let mut mapping = Mapping::default();
-        attributes(foreign).for_each(|(attnum, name)| mapping.push(name, place(attnum)));
-        mapping
-    }
-
-    /// The position of an expression's input in the input row ([`input_descriptor`]).
-    pub fn input(&self, name: &CStr, relation: pg_sys::Relation) -> Option<usize> {
-        let at = self.names.iter().position(|known| known.as_c_str() == name)?;
-        if let Some(attnum) = self.fields.get(at)? {
-            return usize::try_from(attnum - 1).ok();
-        }
-        Some(natts(relation) + self.fields.iter().take(at).filter(|field| field.is_none()).count())
-    }
-
-    fn push(&mut self, name: CString, attnum: Option<i16>) {
-        self.names.push(name);
-        self.fields.push(attnum);
-    }
-
-    /// The numbers of all attributes that the load sets.
-    pub fn attributes(&self) -> impl Iterator<Item = i16> {
-        let others = self.others.iter().map(|(attnum, _)| *attnum);
-        self.fields.iter().copied().flatten().chain(others).chain(self.computed.iter().copied())
-    }
-
-    fn add(&mut self, name: CString, attnum: i16) -> Result<()> {
-        if self.attributes().any(|a| a == attnum) {
-            return Err(twice(&name));
-        }
-        self.push(name, Some(attnum));
-        Ok(())
-    }
-}
-
-pub(super) fn twice(name: &CStr) -> Error {
-    let message = format!("column \"{}\" specified more than once", from_server(name));
-    Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message)
-}
-
 fn relid(relation: pg_sys::Relation) -> pg_sys::Oid {
     // SAFETY: an open relation.
     unsafe { (*relation).rd_id }
-}
-
-fn natts(relation: pg_sys::Relation) -> usize {
-    // SAFETY: an open relation.
-    unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) }
 }
 
 /// The input row of expressions: the target's columns, then a text for each field that is for none of them; or a
@@ -134,20 +66,6 @@ pub fn input_descriptor(relation: pg_sys::Relation, mapping: &Mapping) -> pg_sys
     }
 }
 
-/// Numbers and names of the attributes that a file can have fields for (`CopyGetAttnums`).
-pub(super) fn attributes(relation: pg_sys::Relation) -> impl Iterator<Item = (i16, CString)> {
-    // SAFETY: an open relation, whose descriptor has natts attributes.
-    let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
-    (0..natts).filter_map(move |index| {
-        // SAFETY: index < natts, and a name is NUL-terminated.
-        unsafe {
-            let form = &*compat::attribute((*relation).rd_att, index);
-            let takes_values = !form.attisdropped && form.attgenerated == 0;
-            takes_values.then(|| (form.attnum, CStr::from_ptr(form.attname.data.as_ptr()).to_owned()))
-        }
-    })
-}
-
 /// The columns that no field is for. Guarded.
 pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(i16, Taken)>> {
     let mut mapping = Mapping::default();
@@ -162,12 +80,12 @@ pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(
 
 /// The mapping that does not depend on the file; None if the header decides. Guarded.
 pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Option<Mapping>> {
-    if options.copy.by_name {
+    if options.copy.by_name() {
         others(relation, options)?;
         return Ok(None);
     }
     if let Some(function) = options.function {
-        return filter::mapping(relation, options, function).map(Some);
+        return filter::mapping(relation, options.columns.names.as_deref(), function).map(Some);
     }
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     let most = usize::try_from(pg_sys::MaxTupleAttributeNumber).unwrap_or(0);
@@ -239,7 +157,7 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
         None => Header { fields: true, ..options.copy.header() },
     };
     let list = options.copy.files(&options.location)?;
-    let defaults = options.copy.by_name && list.is_some();
+    let defaults = options.copy.by_name() && list.is_some();
     // A query makes values, not fields.
     let fields = mapping.filter(|_| options.query.is_none());
     let columns = fields.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping, defaults))?;
@@ -248,7 +166,7 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     let stream = options.copy.open(location, header, mapping.map_or(0, |mapping| mapping.fields.len()))?;
     let match_header = options.copy.header == HeaderOption::Match;
     // The header of each file decides.
-    let known = (stream.files().is_some() && options.copy.by_name && mapping.is_some()).then(|| columns.clone());
+    let known = (stream.files().is_some() && options.copy.by_name() && mapping.is_some()).then(|| columns.clone());
     // COPY's messages do not name the location of its data.
     let described = if options.is_copy() { CString::default() } else { options.location.described() };
     let mut rows = Rows::new(stream, columns, name, described, match_header);
@@ -268,7 +186,7 @@ fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) 
     let (name, columns) = foreign_columns(foreign, options, mapping)?;
     let stream = options.copy.open(&options.location, options.copy.header(), columns.len())?;
     let match_header = options.copy.header == HeaderOption::Match;
-    let known = options.copy.by_name.then(|| columns.clone());
+    let known = options.copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
     if let Some(known) = known {
         rows.name_by(known);

@@ -37,16 +37,18 @@ pub fn log(load: &mut Load) {
 }
 
 fn text(load: &mut Load) -> String {
-    let (wal, own) = load.usage.since();
-    let phases = list(load.phases.spent());
-    let counts = &load.counts;
-    let seconds = load.took.as_secs_f64();
-    let from = iter::once(described(&load.options.location)).chain(load.also.iter().cloned()).collect::<Vec<_>>();
+    let (wal, own) = load.measures.usage.since();
+    let phases = list(load.measures.phases.spent());
+    let counts = &load.measures.counts;
+    let seconds = load.measures.took.as_secs_f64();
+    let from = iter::once(described(&load.request.options.location))
+        .chain(load.request.also.iter().cloned())
+        .collect::<Vec<_>>();
     let (from, table, database) = (from.join(", "), from_server(&load.target.name), database());
     let (writer, workers) = (load.writer.name(), counts.workers);
     let plural = if workers == 1 { "" } else { "s" };
     let mut text = match load.id {
-        0 if load.options.is_copy() => "copy".to_owned(),
+        0 if load.request.options.is_copy() => "copy".to_owned(),
         0 => "insert".to_owned(),
         id => format!("load {id}"),
     };

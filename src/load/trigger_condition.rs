@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use pgrx::{pg_guard, pg_sys};
 
-use crate::pg::compat;
+use crate::pg::type_parts::TypeParts;
 
 /// PROVOLATILE_IMMUTABLE (pg_proc.h)
 const IMMUTABLE: u8 = b'i';
@@ -56,30 +56,23 @@ unsafe fn looks_around(node: *const pg_sys::Node) -> bool {
 /// Are values of a type, and those that they are made of, compared by built-in functions? Guarded.
 fn is_compared_by_server(type_oid: pg_sys::Oid) -> bool {
     const WANTED: u32 = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_CMP_PROC;
-    // SAFETY: guarded catalog lookups; an entry of the type cache stays; attributes below natts exist.
-    unsafe {
-        pg_sys::check_stack_depth();
-        match pg_sys::get_typtype(type_oid).cast_unsigned() {
-            pg_sys::TYPTYPE_DOMAIN => return is_compared_by_server(pg_sys::getBaseType(type_oid)),
-            pg_sys::TYPTYPE_COMPOSITE => {
-                let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
-                let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-                let mut attributes = (0..natts).map(|index| &*compat::attribute(descriptor, index));
-                return attributes.all(|attribute| attribute.attisdropped || is_compared_by_server(attribute.atttypid));
-            }
-            pg_sys::TYPTYPE_RANGE => return is_compared_by_server(pg_sys::get_range_subtype(type_oid)),
-            pg_sys::TYPTYPE_MULTIRANGE => return is_compared_by_server(pg_sys::get_multirange_range(type_oid)),
+    match TypeParts::of(type_oid) {
+        TypeParts::Composite(columns) => columns.into_iter().all(is_compared_by_server),
+        TypeParts::Domain(part)
+        | TypeParts::Range { subtype: part, .. }
+        | TypeParts::Multirange(part)
+        | TypeParts::Array(part) => is_compared_by_server(part),
+        // SAFETY: guarded catalog lookups; an entry of the type cache stays.
+        TypeParts::Single => unsafe {
             // Any row at all.
-            pg_sys::TYPTYPE_PSEUDO => return false,
-            _ => (),
-        }
-        let element = pg_sys::get_element_type(type_oid);
-        if element != pg_sys::InvalidOid {
-            return is_compared_by_server(element);
-        }
-        let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
-        let equals = if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { pg_sys::get_opcode(entry.eq_opr) };
-        [equals, entry.cmp_proc].into_iter().all(|function| function.to_u32() < pg_sys::FirstUnpinnedObjectId)
+            if pg_sys::get_typtype(type_oid).cast_unsigned() == pg_sys::TYPTYPE_PSEUDO {
+                return false;
+            }
+            let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
+            let equals =
+                if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { pg_sys::get_opcode(entry.eq_opr) };
+            [equals, entry.cmp_proc].into_iter().all(|function| function.to_u32() < pg_sys::FirstUnpinnedObjectId)
+        },
     }
 }
 

@@ -9,7 +9,15 @@ use pgrx::pg_sys;
 
 use super::compat;
 use super::expression;
-use super::key_options::MemberKey;
+
+/// The members of an object that a column takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberKey {
+    /// The value of this key; the key is in the server's encoding.
+    Named(Vec<u8>),
+    /// All members that no column takes.
+    Rest,
+}
 
 /// Origin of a column's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +47,18 @@ impl Taken {
     }
 }
 
+/// The function of a type that converts fields.
+#[derive(Debug, Clone)]
+pub struct InputFunction {
+    pub function: pg_sys::FmgrInfo,
+    pub typioparam: pg_sys::Oid,
+    pub typmod: i32,
+    /// The function also runs for NULL (domains).
+    pub wants_null: bool,
+    /// It is the type's receive function: fields are binary ([`super::row::received`]).
+    pub is_receive: bool,
+}
+
 /// One field of a record and its attribute.
 #[derive(Debug, Clone)]
 pub struct Column {
@@ -56,23 +76,17 @@ pub struct Column {
     pub name: CString,
     /// Name in the file's header, unless it is the column's name.
     pub header_name: Option<CString>,
-    /// Its fields are binary ([`super::received`]): `input` is the type's receive function.
-    pub is_received: bool,
     /// The native decoder of binary fields, if there is one.
     pub wire: Option<Wire>,
     /// The native decoder, if there is one.
     pub decoder: Option<Decoder>,
-    /// The input function also runs for NULL (domains).
-    pub wants_null: bool,
     /// `force_not_null`
     pub force_not_null: bool,
     /// `force_null`
     pub force_null: bool,
     /// The attribute's default expression, if fields may hold the DEFAULT marker; else null.
     pub default: *mut pg_sys::ExprState,
-    pub input: pg_sys::FmgrInfo,
-    pub typioparam: pg_sys::Oid,
-    pub typmod: i32,
+    pub input: InputFunction,
     pub type_oid: pg_sys::Oid,
 }
 
@@ -125,41 +139,30 @@ impl Column {
         // SAFETY: this function's contract covers the argument.
         let form = unsafe { &*compat::attribute(descriptor, attribute) };
         // SAFETY: guarded catalog lookups that fill local variables.
-        let (input, typioparam) = unsafe {
+        let input = unsafe {
             let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
             pg_sys::getTypeInputInfo(form.atttypid, &raw mut function, &raw mut typioparam);
             let mut input = pg_sys::FmgrInfo::default();
             pg_sys::fmgr_info(function, &raw mut input);
-            (input, typioparam)
+            let wants_null = !input.fn_strict;
+            InputFunction { function: input, typioparam, typmod: form.atttypmod, wants_null, is_receive: false }
         };
+        // SAFETY: a name is NUL-terminated.
+        let name = unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned();
         Column {
             attribute,
             ignored: false,
-            taken: Taken::Field,
-            slice: None,
-            refinement: None,
-            key: None,
-            is_received: false,
-            wire: None,
-            header_name: None,
-            // SAFETY: a name is NUL-terminated.
-            name: unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned(),
             decoder: Decoder::for_type(form.atttypid.to_u32(), form.atttypmod, session),
-            wants_null: !input.fn_strict,
-            force_not_null: false,
-            force_null: false,
-            default: std::ptr::null_mut(),
             input,
-            typioparam,
-            typmod: form.atttypmod,
             type_oid: form.atttypid,
+            ..Column::ignored(name)
         }
     }
 
     /// Drops the data that functions cached between calls: see [`expression::anew`]. Guarded; allocates in the current
     /// memory context.
     pub fn renew(&mut self) {
-        self.input.fn_extra = std::ptr::null_mut();
+        self.input.function.fn_extra = std::ptr::null_mut();
         // SAFETY: made by `default_expression`.
         self.default = unsafe { expression::anew(self.default) };
     }
@@ -173,18 +176,20 @@ impl Column {
             slice: None,
             refinement: None,
             key: None,
-            is_received: false,
-            wire: None,
             name,
             header_name: None,
+            wire: None,
             decoder: None,
-            wants_null: false,
             force_not_null: false,
             force_null: false,
             default: std::ptr::null_mut(),
-            input: pg_sys::FmgrInfo::default(),
-            typioparam: pg_sys::InvalidOid,
-            typmod: -1,
+            input: InputFunction {
+                function: pg_sys::FmgrInfo::default(),
+                typioparam: pg_sys::InvalidOid,
+                typmod: -1,
+                wants_null: false,
+                is_receive: false,
+            },
             type_oid: pg_sys::InvalidOid,
         }
     }

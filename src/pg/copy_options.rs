@@ -4,22 +4,25 @@
 //! `ProcessCopyOptions` (copy.c). Names, defaults and messages are equal for foreign tables and functions. The syntax
 //! of values and the SQLSTATEs of invalid ones differ (`option_value`).
 
+pub mod field_options;
+pub mod key_options;
+pub mod slice_options;
+
 use std::ffi::CStr;
 use std::rc::Rc;
 
 use pg_bulk_format::dialect::{Dialect, DialectError, Format, FormatOptions};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use self::field_options::FieldDraft;
 use super::column::Column;
 use super::compat::{self, copy_words};
 use super::compression::Compressed;
 use super::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
-use super::field_options::FieldDraft;
 use super::files::FileList;
 use super::option_value::{Caller, ColumnSet, HeaderOption, OptionValue, count, invalid, text};
-use super::received;
-use super::slice_options;
-use super::soft::{OnError, Tolerance, Verbosity};
+use super::row::received;
+use super::soft::{Limit, OnError, Tolerance, Verbosity};
 use super::source::{Location, Source};
 use super::stream::{Header, Stream};
 use crate::error::{Error, Result};
@@ -67,39 +70,47 @@ pub enum RecordShape {
     Fixed,
     /// JSON objects ([`super::objects`]).
     Json,
-    /// Fields preceded by their length ([`super::received`]): COPY's binary format.
+    /// Fields preceded by their length ([`received`]): COPY's binary format.
     Binary,
+}
+
+/// How columns find their fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MatchBy {
+    /// By position. Names in headers are ignored.
+    Position,
+    /// By name: the header names the column of each field. It has one line then.
+    Name,
+}
+
+/// Columns whose fields are, or are not, compared with the NULL marker.
+#[derive(Debug, Clone, Default)]
+struct Forced {
+    not_null: ColumnSet,
+    null: ColumnSet,
 }
 
 /// Format of a file, and the selection of its rows.
 #[derive(Debug, Clone)]
 pub struct CopyOptions {
     pub dialect: Dialect,
-    pub shape: RecordShape,
-    /// NULL marker of records without delimiters, for columns without one of their own.
-    pub null: Option<Vec<u8>>,
     /// Options for the text of fields, for columns without options of their own.
     pub fields: FieldDraft,
     pub header: HeaderOption,
     pub encoding: Option<i32>,
     /// Action for invalid bytes, if the option is given.
     pub encoding_errors: Option<EncodingErrors>,
-    pub force_not_null: ColumnSet,
-    pub force_null: ColumnSet,
+    forced: Forced,
     pub on_error: OnError,
-    pub reject_limit: u64,
-    /// Reject limit in percent of all records. Not for foreign tables.
-    pub reject_percent: Option<f64>,
+    /// Limit of rejects. In percent not for foreign tables.
+    pub reject_limit: Option<Limit>,
     pub verbosity: Verbosity,
     pub skip: u64,
     pub limit: Option<u64>,
     pub compressed: Compressed,
     /// Treats a byte order mark as data.
     pub keeps_bom: bool,
-    /// The header names the column of each field. It has one line then.
-    pub by_name: bool,
-    /// Fields are matched by position, and names in headers are ignored.
-    by_position: bool,
+    match_by: Option<MatchBy>,
     /// The file name is literal: it is no pattern.
     pub is_literal: bool,
 }
@@ -108,52 +119,41 @@ pub struct CopyOptions {
 #[derive(Debug, Clone)]
 pub struct Draft {
     caller: Caller,
-    format: FormatOptions,
     shape: RecordShape,
+    format: FormatOptions,
     record_length: Option<usize>,
     line_ends: Option<bool>,
-    fields: FieldDraft,
-    header: HeaderOption,
-    encoding: Option<i32>,
-    encoding_errors: Option<EncodingErrors>,
-    force_not_null: ColumnSet,
-    force_null: ColumnSet,
-    on_error: OnError,
-    reject_limit: u64,
-    reject_percent: Option<f64>,
-    verbosity: Verbosity,
-    skip: u64,
-    limit: Option<u64>,
-    compressed: Compressed,
-    by_name: bool,
-    by_position: bool,
-    header_given: bool,
+    header: Option<HeaderOption>,
+    /// The options that have their final values. [`Draft::finish`] replaces the dialect and the header.
+    copy: CopyOptions,
 }
 
 impl Draft {
     pub fn new(caller: Caller) -> Draft {
         Draft {
             caller,
-            format: FormatOptions::default(),
             shape: RecordShape::Delimited,
+            format: FormatOptions::default(),
             record_length: None,
             line_ends: None,
-            fields: FieldDraft::default(),
-            header: HeaderOption::Lines(0),
-            encoding: None,
-            encoding_errors: None,
-            force_not_null: ColumnSet::None,
-            force_null: ColumnSet::None,
-            on_error: OnError::Stop,
-            reject_limit: 0,
-            reject_percent: None,
-            verbosity: Verbosity::Default,
-            skip: 0,
-            limit: None,
-            compressed: Compressed::Auto,
-            by_name: false,
-            by_position: false,
-            header_given: false,
+            header: None,
+            copy: CopyOptions {
+                dialect: Dialect::lines(None),
+                fields: FieldDraft::default(),
+                header: HeaderOption::Lines(0),
+                encoding: None,
+                encoding_errors: None,
+                forced: Forced::default(),
+                on_error: OnError::Stop,
+                reject_limit: None,
+                verbosity: Verbosity::Default,
+                skip: 0,
+                limit: None,
+                compressed: Compressed::Auto,
+                keeps_bom: false,
+                match_by: None,
+                is_literal: false,
+            },
         }
     }
 
@@ -161,14 +161,14 @@ impl Draft {
     pub fn set(&mut self, name: &str, given: &OptionValue) -> Result<bool> {
         match name {
             "force_not_null" => {
-                self.force_not_null = self.caller.column_set(name, given)?;
+                self.copy.forced.not_null = self.caller.column_set(name, given)?;
                 return Ok(true);
             }
             "force_null" => {
-                self.force_null = self.caller.column_set(name, given)?;
+                self.copy.forced.null = self.caller.column_set(name, given)?;
                 return Ok(true);
             }
-            "trim" | "null_if" => return self.fields.set(self.caller, name, given),
+            "trim" | "null_if" => return self.copy.fields.set(self.caller, name, given),
             _ if !NAMES.contains(&name) => return Ok(false),
             _ => (),
         }
@@ -184,11 +184,11 @@ impl Draft {
                 "binary" => (self.format.csv, self.shape) = (false, RecordShape::Binary),
                 _ => return Err(invalid(format!("COPY format \"{value}\" not recognized"))),
             },
-            "header" => (self.header, self.header_given) = (self.caller.header(value)?, true),
+            "header" => self.header = Some(self.caller.header(value)?),
             "match_by" => {
-                (self.by_name, self.by_position) = match value.to_ascii_lowercase().as_str() {
-                    "position" => (false, true),
-                    "name" => (true, false),
+                self.copy.match_by = match value.to_ascii_lowercase().as_str() {
+                    "position" => Some(MatchBy::Position),
+                    "name" => Some(MatchBy::Name),
                     _ => {
                         let hint = "Valid values are \"position\", \"name\".";
                         return Err(invalid(format!("match_by \"{value}\" not recognized")).hint(hint));
@@ -206,10 +206,10 @@ impl Draft {
             "default" => self.format.default = given(),
             "encoding" => {
                 let bad = || invalid("argument to option \"encoding\" must be a valid encoding name");
-                self.encoding = Some(encoding_by_name(value).ok_or_else(bad)?);
+                self.copy.encoding = Some(encoding_by_name(value).ok_or_else(bad)?);
             }
             "encoding_errors" => {
-                self.encoding_errors = match value.to_ascii_lowercase().as_str() {
+                self.copy.encoding_errors = match value.to_ascii_lowercase().as_str() {
                     "stop" => Some(EncodingErrors::Stop),
                     "replace" => Some(EncodingErrors::Replace),
                     "reject" => Some(EncodingErrors::Reject),
@@ -220,7 +220,7 @@ impl Draft {
                 };
             }
             "on_error" => {
-                self.on_error = match value.to_ascii_lowercase().as_str() {
+                self.copy.on_error = match value.to_ascii_lowercase().as_str() {
                     "stop" => OnError::Stop,
                     "ignore" => OnError::Ignore,
                     "set_null" => OnError::SetNull,
@@ -231,18 +231,14 @@ impl Draft {
             "reject_limit" if self.caller == Caller::Function && value.ends_with('%') => {
                 let percent = value.trim_end_matches('%').parse().ok().filter(|p| (0.0..=100.0).contains(p));
                 let bad = || invalid("reject_limit requires a percentage from 0% to 100%");
-                self.reject_percent = Some(percent.ok_or_else(bad)?);
-                self.reject_limit = 0;
+                self.copy.reject_limit = Some(Limit::Percent(percent.ok_or_else(bad)?));
             }
-            "reject_limit" => {
-                self.reject_percent = None;
-                self.reject_limit = count(name, value)?;
-                if self.reject_limit == 0 {
-                    return Err(invalid("REJECT_LIMIT (0) must be greater than zero"));
-                }
-            }
+            "reject_limit" => match count(name, value)? {
+                0 => return Err(invalid("REJECT_LIMIT (0) must be greater than zero")),
+                rows => self.copy.reject_limit = Some(Limit::Rows(rows)),
+            },
             "log_verbosity" => {
-                self.verbosity = match value.to_ascii_lowercase().as_str() {
+                self.copy.verbosity = match value.to_ascii_lowercase().as_str() {
                     "silent" => Verbosity::Silent,
                     "default" => Verbosity::Default,
                     "verbose" => Verbosity::Verbose,
@@ -251,15 +247,19 @@ impl Draft {
             }
             "record_length" => self.record_length = Some(slice_options::bytes(name, bytes)?),
             "line_ends" => self.line_ends = Some(self.caller.boolean(name, bytes)?),
-            "skip" => self.skip = count(name, value)?,
-            "limit" => self.limit = Some(count(name, value)?),
+            "skip" => self.copy.skip = count(name, value)?,
+            "limit" => self.copy.limit = Some(count(name, value)?),
             "compression" => {
                 let bad = || invalid(format!("compression \"{value}\" not recognized"));
-                self.compressed = Compressed::by_name(&value.to_ascii_lowercase()).ok_or_else(bad)?;
+                self.copy.compressed = Compressed::by_name(&value.to_ascii_lowercase()).ok_or_else(bad)?;
             }
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn has_header(&self) -> bool {
+        self.header.is_some_and(|header| header != HeaderOption::Lines(0))
     }
 
     fn dialect(&self) -> Result<Dialect> {
@@ -305,20 +305,20 @@ impl Draft {
             () if format.delimiter.is_some() => refused("DELIMITER"),
             () if format.null.is_some() => refused("NULL"),
             () if format.default.is_some() => refused("DEFAULT"),
-            () if self.on_error != OnError::Stop => {
+            () if self.copy.on_error != OnError::Stop => {
                 Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, "only ON_ERROR STOP is allowed in BINARY mode"))
             }
-            () if self.header != HeaderOption::Lines(0) => Err(unsupported("cannot specify HEADER in BINARY mode")),
+            () if self.has_header() => Err(unsupported("cannot specify HEADER in BINARY mode")),
             () if format.quote.is_some() || format.unquoted => requires_csv("QUOTE"),
             () if format.escape.is_some() => requires_csv("ESCAPE"),
             () if format.force_not_null => requires_csv("FORCE_NOT_NULL"),
             () if format.force_null => requires_csv("FORCE_NULL"),
-            () if self.by_name || self.by_position => refused("MATCH_BY"),
-            () if self.skip > 0 => refused("SKIP"),
+            () if self.copy.match_by.is_some() => refused("MATCH_BY"),
+            () if self.copy.skip > 0 => refused("SKIP"),
             () if format.trailing => refused("TRAILING_DELIMITER"),
-            () if self.fields.trim().is_some() => refused("TRIM"),
-            () if self.fields.has_nulls() => refused("NULL_IF"),
-            () if self.encoding_errors.is_some() => refused("ENCODING_ERRORS"),
+            () if self.copy.fields.trim().is_some() => refused("TRIM"),
+            () if self.copy.fields.has_nulls() => refused("NULL_IF"),
+            () if self.copy.encoding_errors.is_some() => refused("ENCODING_ERRORS"),
             () => Ok(Dialect::binary()),
         }
     }
@@ -335,17 +335,15 @@ impl Draft {
             (format.default.is_some(), "DEFAULT"),
             (format.force_not_null, "FORCE_NOT_NULL"),
             (format.force_null, "FORCE_NULL"),
-            (self.header == HeaderOption::Match, "HEADER MATCH"),
-            (self.by_name || self.by_position, "MATCH_BY"),
+            (self.header == Some(HeaderOption::Match), "HEADER MATCH"),
+            (self.copy.match_by.is_some(), "MATCH_BY"),
         ];
         match refused.iter().find(|(given, _)| *given) {
             Some((_, name)) => {
                 Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in {mode} mode")))
             }
             None if self.line_ends != Some(false) => Ok(Dialect::lines(self.record_length)),
-            None if self.header_given && self.header != HeaderOption::Lines(0) => {
-                Err(invalid("header requires line_ends to be true"))
-            }
+            None if self.has_header() => Err(invalid("header requires line_ends to be true")),
             None => match self.record_length {
                 Some(length) if length <= LONGEST => Ok(Dialect::records(length)),
                 Some(_) => Err(invalid(format!("record_length must be at most {LONGEST} where line_ends is false"))),
@@ -357,12 +355,11 @@ impl Draft {
     /// Returns the dialect of JSON objects.
     fn objects(&self) -> Result<Dialect> {
         self.lines("JSON")?;
-        let has_header = self.header_given && self.header != HeaderOption::Lines(0);
         let refused = [
             (self.format.null.is_some(), "NULL"),
-            (has_header, "HEADER"),
-            (self.fields.trim().is_some(), "TRIM"),
-            (self.encoding_errors.is_some(), "ENCODING_ERRORS"),
+            (self.has_header(), "HEADER"),
+            (self.copy.fields.trim().is_some(), "TRIM"),
+            (self.copy.encoding_errors.is_some(), "ENCODING_ERRORS"),
         ];
         match refused.iter().find(|(given, _)| *given) {
             Some((_, name)) => {
@@ -374,58 +371,54 @@ impl Draft {
 
     /// Checks the options together. Of several errors, the one that COPY would raise comes first.
     pub fn finish(mut self) -> Result<CopyOptions> {
-        self.format.force_not_null = self.force_not_null != ColumnSet::None;
-        self.format.force_null = self.force_null != ColumnSet::None;
+        self.format.force_not_null = self.copy.forced.not_null != ColumnSet::None;
+        self.format.force_null = self.copy.forced.null != ColumnSet::None;
         let dialect = self.dialect()?;
-        let has_limit = self.reject_limit > 0 || self.reject_percent.is_some();
-        if has_limit && !matches!(self.on_error, OnError::Ignore | OnError::Table) {
+        let leaves_out = matches!(self.copy.on_error, OnError::Ignore | OnError::Table);
+        if self.copy.reject_limit.is_some() && !leaves_out {
             let or_table = if self.caller == Caller::Function { " or TABLE" } else { "" };
             let message = format!("COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE{or_table}");
             return Err(invalid(message));
         }
-        let leaves_out = matches!(self.on_error, OnError::Ignore | OnError::Table);
-        if self.encoding_errors == Some(EncodingErrors::Reject) && !leaves_out {
+        if self.copy.encoding_errors == Some(EncodingErrors::Reject) && !leaves_out {
             let or_table = if self.caller == Caller::Function { " or \"table\"" } else { "" };
             return Err(invalid(format!("encoding_errors \"reject\" requires on_error \"ignore\"{or_table}")));
         }
-        if self.by_name {
-            match self.header {
-                // Matching by name requires a header.
-                HeaderOption::Lines(0) if !self.header_given => self.header = HeaderOption::Lines(1),
-                HeaderOption::Lines(1) => (),
-                _ => return Err(invalid("match_by \"name\" requires a header of one line")),
+        let header = match self.header {
+            // Matching by name requires a header.
+            None if self.copy.by_name() => HeaderOption::Lines(1),
+            None => HeaderOption::Lines(0),
+            Some(HeaderOption::Lines(1)) => HeaderOption::Lines(1),
+            Some(_) if self.copy.by_name() => {
+                return Err(invalid("match_by \"name\" requires a header of one line"));
             }
-        }
-        Ok(CopyOptions {
-            dialect,
-            shape: self.shape,
-            null: self.format.null,
-            fields: self.fields,
-            header: self.header,
-            encoding: self.encoding,
-            encoding_errors: self.encoding_errors,
-            force_not_null: self.force_not_null,
-            force_null: self.force_null,
-            on_error: self.on_error,
-            reject_limit: self.reject_limit,
-            reject_percent: self.reject_percent,
-            verbosity: self.verbosity,
-            skip: self.skip,
-            limit: self.limit,
-            compressed: self.compressed,
-            keeps_bom: false,
-            by_name: self.by_name,
-            by_position: self.by_position,
-            is_literal: false,
-        })
+            Some(header) => header,
+        };
+        self.copy.fields.set_null(self.format.null);
+        Ok(CopyOptions { dialect, header, ..self.copy })
     }
 }
 
 impl CopyOptions {
+    /// Returns the structure of the records.
+    pub fn shape(&self) -> RecordShape {
+        match self.dialect.format {
+            Format::Text | Format::Csv | Format::Unquoted => RecordShape::Delimited,
+            Format::Lines if self.dialect.json => RecordShape::Json,
+            Format::Lines | Format::Records => RecordShape::Fixed,
+            Format::Binary => RecordShape::Binary,
+        }
+    }
+
+    /// Whether the header names the columns of the fields.
+    pub fn by_name(&self) -> bool {
+        self.match_by == Some(MatchBy::Name)
+    }
+
     /// Returns how the reader treats the header.
     pub fn header(&self) -> Header {
         match self.header {
-            HeaderOption::Lines(lines) => Header { lines, fields: self.by_name },
+            HeaderOption::Lines(lines) => Header { lines, fields: self.by_name() },
             HeaderOption::Match => Header { lines: 1, fields: true },
         }
     }
@@ -435,7 +428,7 @@ impl CopyOptions {
         Tolerance {
             on_error: self.on_error,
             verbosity: self.verbosity,
-            reject_limit: self.reject_limit,
+            reject_limit: self.reject_limit.and_then(Limit::rows),
             bad_rows: 0,
             bad_value: None,
         }
@@ -443,14 +436,15 @@ impl CopyOptions {
 
     /// Returns the encodings of file and server. Guarded.
     pub fn encodings(&self) -> Result<Encodings> {
-        let encodings = Encodings::new(if self.shape == RecordShape::Binary { None } else { self.encoding })?;
-        if self.encoding.is_some_and(|encoding| encoding != encodings.of_file()) && self.shape == RecordShape::Binary {
+        let encodings = Encodings::new(if self.shape() == RecordShape::Binary { None } else { self.encoding })?;
+        if self.encoding.is_some_and(|encoding| encoding != encodings.of_file()) && self.shape() == RecordShape::Binary
+        {
             let hint = "Values are converted from client_encoding. Set that instead.";
             return Err(unsupported("cannot specify another ENCODING than client_encoding in BINARY mode").hint(hint));
         }
         Ok(encodings
             .keeping_bom(self.keeps_bom)
-            .by_part(matches!(self.shape, RecordShape::Fixed | RecordShape::Binary)))
+            .by_part(matches!(self.shape(), RecordShape::Fixed | RecordShape::Binary)))
     }
 
     /// Returns the files of a directory or pattern; None for a single file. Opens none of them. Guarded, and
@@ -466,7 +460,7 @@ impl CopyOptions {
         self.check_encoding_errors(&encodings)?;
         let files = self.files(location)?;
         // Files may have their columns in different orders (`header.rs`).
-        let has_names = header.lines == 1 && !self.by_position && !self.dialect.is_lines();
+        let has_names = header.lines == 1 && self.match_by != Some(MatchBy::Position) && !self.dialect.is_lines();
         header.fields |= has_names && files.as_ref().is_some_and(|list| list.files.len() > 1);
         let listed = files.clone().map(Location::Files);
         let source = Source::open(listed.as_ref().unwrap_or(location), self.compressed)?;
@@ -508,8 +502,8 @@ impl CopyOptions {
     /// Applies `force_null`, `force_not_null` and the format to the columns. An invalid `relid` stands for no relation.
     /// Guarded; memory as in [`Column::of_relation`].
     pub fn force(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
-        mark(&self.force_not_null, "FORCE_NOT_NULL", relid, columns, |c| c.force_not_null = true)?;
-        mark(&self.force_null, "FORCE_NULL", relid, columns, |c| c.force_null = true)?;
+        mark(&self.forced.not_null, "FORCE_NOT_NULL", relid, columns, |c| c.force_not_null = true)?;
+        mark(&self.forced.null, "FORCE_NULL", relid, columns, |c| c.force_null = true)?;
         if !matches!(self.dialect.format, Format::Csv | Format::Unquoted) {
             let forced = |f: fn(&Column) -> bool| columns.iter().any(f);
             if forced(|c| c.force_not_null) {
@@ -519,7 +513,7 @@ impl CopyOptions {
                 return Err(unsupported(&copy_words::requires_csv("FORCE_NULL")));
             }
         }
-        if self.shape == RecordShape::Binary {
+        if self.shape() == RecordShape::Binary {
             received::receive(columns, &self.encodings()?);
         }
         Ok(())

@@ -7,6 +7,7 @@ use pgrx::pg_sys;
 use super::column::Column;
 use super::compat;
 use super::index_functions;
+use super::type_parts::{TypeParts, domain_checks};
 use super::unguarded;
 
 /// PROPARALLEL_SAFE (pg_proc.h)
@@ -35,10 +36,9 @@ impl Hazards {
         node.is_null() || unsafe { pg_sys::is_parallel_safe(self.0, node) }
     }
 
-    /// # Safety
-    /// A function. Guarded.
-    pub unsafe fn function_is_safe(&self, function: pg_sys::Oid) -> bool {
-        // SAFETY: this function's contract covers the argument; a guarded catalog lookup.
+    /// Whether a function is parallel safe. Guarded.
+    pub fn function_is_safe(&self, function: pg_sys::Oid) -> bool {
+        // SAFETY: a guarded catalog lookup.
         unsafe { pg_sys::func_parallel(function) == SAFE }
     }
 
@@ -62,8 +62,8 @@ impl Hazards {
         // SAFETY: guarded catalog lookups.
         let is_domain = unsafe { pg_sys::get_typtype(column.type_oid) }.cast_unsigned() == pg_sys::TYPTYPE_DOMAIN;
         // SAFETY: as above.
-        let function_is_safe = is_domain || unsafe { pg_sys::func_parallel(column.input.fn_oid) } == SAFE;
-        function_is_safe && self.type_is_safe(column.type_oid, column.is_received)
+        let function_is_safe = is_domain || unsafe { pg_sys::func_parallel(column.input.function.fn_oid) } == SAFE;
+        function_is_safe && self.type_is_safe(column.type_oid, column.input.is_receive)
     }
 
     /// Whether workers may convert the values of all columns of a relation's file. `receives`: with receive functions
@@ -85,54 +85,36 @@ impl Hazards {
         }
     }
 
-    /// Whether a type, and the types that it consists of, are parallel safe.
+    /// Whether a type, and the types that it consists of, are parallel safe. Guarded.
     pub fn type_is_safe(&self, type_oid: pg_sys::Oid, receives: bool) -> bool {
-        // SAFETY: guarded catalog lookups; the descriptor is released. A type never contains itself.
-        unsafe {
-            pg_sys::check_stack_depth();
-            match pg_sys::get_typtype(type_oid).cast_unsigned() {
-                pg_sys::TYPTYPE_DOMAIN => {
-                    // The context's callback points to this struct, so it must live as long as the context.
-                    let constraints = pg_sys::palloc0(size_of::<pg_sys::DomainConstraintRef>());
-                    let constraints = constraints.cast::<pg_sys::DomainConstraintRef>();
-                    let memory = pg_sys::CurrentMemoryContext;
-                    pg_sys::InitDomainConstraintRef(type_oid, constraints, memory, false);
-                    let list = pgrx::PgList::<pg_sys::DomainConstraintState>::from_pg((*constraints).constraints);
-                    let safe = list.iter_ptr().all(|c| self.is_safe((*c).check_expr.cast()));
-                    safe && self.type_is_safe(pg_sys::getBaseType(type_oid), receives)
-                }
-                pg_sys::TYPTYPE_COMPOSITE => {
-                    let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
-                    let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-                    let safe = (0..natts).all(|i| {
-                        let attribute = compat::attribute(descriptor, i);
-                        (*attribute).attisdropped || self.type_is_safe((*attribute).atttypid, receives)
-                    });
-                    pg_sys::FreeTupleDesc(descriptor);
-                    safe
-                }
-                pg_sys::TYPTYPE_RANGE => {
-                    // Functions of the type compare the bounds, and may convert them to a canonical form.
-                    let entry = pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
-                    let canonical = (*entry).rng_canonical_finfo.fn_oid;
-                    self.function_is_safe((*entry).rng_cmp_proc_finfo.fn_oid)
-                        && (canonical == pg_sys::InvalidOid || self.function_is_safe(canonical))
-                        && self.type_is_safe(pg_sys::get_range_subtype(type_oid), receives)
-                }
-                pg_sys::TYPTYPE_MULTIRANGE => self.type_is_safe(pg_sys::get_multirange_range(type_oid), receives),
-                _ => {
-                    let element = pg_sys::get_element_type(type_oid);
-                    let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-                    if receives {
-                        function = receive_function(type_oid);
-                    } else {
-                        pg_sys::getTypeInputInfo(type_oid, &raw mut function, &raw mut typioparam);
-                    }
-                    let own = function != pg_sys::InvalidOid && pg_sys::func_parallel(function) == SAFE;
-                    own && (element == pg_sys::InvalidOid || self.type_is_safe(element, receives))
-                }
+        let is_safe = |part| self.type_is_safe(part, receives);
+        match TypeParts::of(type_oid) {
+            TypeParts::Domain(base) => {
+                // SAFETY: expressions.
+                domain_checks(type_oid).into_iter().all(|check| unsafe { self.is_safe(check) }) && is_safe(base)
             }
+            TypeParts::Composite(columns) => columns.into_iter().all(is_safe),
+            // Functions of the type compare the bounds, and may convert them to a canonical form.
+            TypeParts::Range { subtype, compare, canonical } => {
+                self.function_is_safe(compare)
+                    && canonical.is_none_or(|function| self.function_is_safe(function))
+                    && is_safe(subtype)
+            }
+            TypeParts::Multirange(range) => is_safe(range),
+            TypeParts::Array(element) => self.input_is_safe(type_oid, receives) && is_safe(element),
+            TypeParts::Single => self.input_is_safe(type_oid, receives),
         }
+    }
+
+    fn input_is_safe(&self, type_oid: pg_sys::Oid, receives: bool) -> bool {
+        let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+        if receives {
+            function = receive_function(type_oid);
+        } else {
+            // SAFETY: a guarded catalog lookup.
+            unsafe { pg_sys::getTypeInputInfo(type_oid, &raw mut function, &raw mut typioparam) };
+        }
+        function != pg_sys::InvalidOid && self.function_is_safe(function)
     }
 
     /// Whether a relation's CHECK constraints, generated columns and partition bounds are parallel safe.

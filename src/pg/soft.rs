@@ -15,7 +15,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_sys};
 
 use super::compat::{self, Soft};
 use super::context::displayed;
-use super::refined::complaint_of;
+use super::row::refined::complaint_of;
 use super::row::{Attention, RowArrays, Rows, What};
 use crate::error::{Error, Result};
 
@@ -43,6 +43,24 @@ pub enum Verbosity {
     Verbose,
 }
 
+/// Limit of records that are left out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Limit {
+    Rows(u64),
+    /// Per cent of all records.
+    Percent(f64),
+}
+
+impl Limit {
+    /// Returns the number of rows, if the limit is not a percentage.
+    pub fn rows(self) -> Option<u64> {
+        match self {
+            Limit::Rows(rows) => Some(rows),
+            Limit::Percent(_) => None,
+        }
+    }
+}
+
 /// Result of a row's conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conversion {
@@ -60,8 +78,8 @@ pub enum Conversion {
 pub struct Tolerance {
     pub on_error: OnError,
     pub verbosity: Verbosity,
-    /// Highest number of rows that may be skipped; 0 for any number.
-    pub reject_limit: u64,
+    /// Highest number of rows that may be skipped.
+    pub reject_limit: Option<u64>,
     /// Rows that were skipped, or had values set to NULL.
     pub bad_rows: u64,
     /// With [`OnError::Table`]: the error of the row that was skipped last. It lives as long as the row's memory.
@@ -72,10 +90,10 @@ impl Tolerance {
     /// Count a skipped row. An error if it exceeds the limit.
     pub fn count(&mut self) -> Result<()> {
         self.bad_rows += 1;
-        if self.reject_limit == 0 || self.bad_rows <= self.reject_limit {
-            return Ok(());
+        match self.reject_limit.filter(|limit| self.bad_rows > *limit) {
+            Some(limit) => Err(too_many(self.on_error, limit)),
+            None => Ok(()),
         }
-        Err(too_many(self.on_error, self.reject_limit))
     }
 
     /// Does the filter skip a record with this error, found before conversion? With [`OnError::Ignore`], only a record
@@ -120,8 +138,9 @@ pub fn too_many(on_error: OnError, n: u64) -> Error {
     Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message)
 }
 
-/// Raise an error if more than this percentage of all records was skipped.
-pub fn check_share(on_error: OnError, percent: f64, rejected: u64, records: u64) -> Result<()> {
+/// Raise an error if a limit in percent of all records is exceeded.
+pub fn check_share(on_error: OnError, limit: Option<Limit>, rejected: u64, records: u64) -> Result<()> {
+    let Some(Limit::Percent(percent)) = limit else { return Ok(()) };
     // Whole numbers of this size are exact.
     if rejected as f64 * 100.0 <= percent * records as f64 {
         return Ok(());
@@ -171,7 +190,7 @@ impl Rows {
                 _ => string.cast_const(),
             };
             self.attention = Attention { column: column.name.as_ptr(), value: shown };
-            let (attribute, typioparam, typmod) = (column.attribute, column.typioparam, column.typmod);
+            let (attribute, typioparam, typmod) = (column.attribute, column.input.typioparam, column.input.typmod);
             let value = if matches!(queued.what, What::Default) {
                 let mut is_null = false;
                 // SAFETY: a guarded call; this function's contract covers the context.
@@ -187,7 +206,7 @@ impl Rows {
                     // SAFETY: the column's own function, and a NUL-terminated string or null.
                     unsafe {
                         compat::input_function_call_soft(
-                            &raw mut column.input,
+                            &raw mut column.input.function,
                             string,
                             typioparam,
                             typmod,
@@ -269,17 +288,17 @@ impl Rows {
             self.note(column, "setting to null");
         }
         let Some(column) = self.columns.get_mut(column) else { return Ok(()) };
-        if !column.wants_null {
+        if !column.input.wants_null {
             return Ok(());
         }
         // A domain may reject NULL.
         // SAFETY: the column's own function, and NULL.
         let accepted = unsafe {
             compat::input_function_call_soft(
-                &raw mut column.input,
+                &raw mut column.input.function,
                 std::ptr::null_mut(),
-                column.typioparam,
-                column.typmod,
+                column.input.typioparam,
+                column.input.typmod,
                 column.type_oid,
                 false,
             )

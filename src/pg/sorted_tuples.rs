@@ -51,6 +51,31 @@ pub struct Sorted<'s> {
     pub equal: bool,
 }
 
+/// What is looked for in neighbors.
+#[derive(Debug, Clone, Copy)]
+enum Sought {
+    Nothing,
+    /// Identical values, for posting lists.
+    SameValues,
+    /// Equal keys, for a unique index; nulls may be equal.
+    EqualKeys {
+        nulls_equal: bool,
+    },
+}
+
+/// Compares neighbors.
+#[derive(Debug)]
+struct Comparison {
+    index: pg_sys::Relation,
+    columns: usize,
+    /// attlen of the first column.
+    first_len: i16,
+    all_equal_image: bool,
+    sought: Sought,
+    /// Memory context for one call.
+    scratch: pg_sys::MemoryContext,
+}
+
 /// Tuples of an index, in order.
 #[derive(Debug)]
 pub struct SortedTuples {
@@ -58,18 +83,9 @@ pub struct SortedTuples {
     index: pg_sys::Relation,
     sort: *mut pg_sys::Tuplesortstate,
     key: *mut c_void,
-    columns: usize,
-    /// attlen of the first column.
-    first_len: i16,
-    /// Equal keys are looked for; nulls may be equal.
-    unique: bool,
-    nulls_equal: bool,
-    deduplicate: bool,
-    all_equal_image: bool,
+    comparison: Comparison,
     /// Memory context of all parts.
     memory: pg_sys::MemoryContext,
-    /// Memory context for one call.
-    scratch: pg_sys::MemoryContext,
     buffer: *mut u8,
     places: *mut BatchTuple,
     count: usize,
@@ -137,14 +153,19 @@ impl SortedTuples {
                 index,
                 sort: std::ptr::null_mut(),
                 key: guard(|| c::_bt_mkscankey(index, std::ptr::null_mut())),
-                columns: usize::try_from(form.indnkeyatts).unwrap_or(0),
-                first_len: (*compat::attribute((*index).rd_att, 0)).attlen,
-                unique: form.indisunique,
-                nulls_equal: form.indnullsnotdistinct,
-                deduplicate,
-                all_equal_image,
+                comparison: Comparison {
+                    index,
+                    columns: usize::try_from(form.indnkeyatts).unwrap_or(0),
+                    first_len: (*compat::attribute((*index).rd_att, 0)).attlen,
+                    all_equal_image,
+                    sought: match (form.indisunique, deduplicate) {
+                        (true, _) => Sought::EqualKeys { nulls_equal: form.indnullsnotdistinct },
+                        (false, true) => Sought::SameValues,
+                        (false, false) => Sought::Nothing,
+                    },
+                    scratch,
+                },
                 memory,
-                scratch,
                 buffer: pg_sys::palloc(BATCH_BYTES).cast(),
                 places: pg_sys::palloc(BATCH_TUPLES * size_of::<BatchTuple>()).cast(),
                 count: 0,
@@ -207,7 +228,7 @@ impl SortedTuples {
             let pivot = neighbours.pivot;
             let bytes =
                 std::slice::from_raw_parts(pivot.cast::<u8>(), usize::from((*pivot).t_info & SIZE_MASK)).to_vec();
-            pg_sys::MemoryContextReset(self.scratch);
+            pg_sys::MemoryContextReset(self.comparison.scratch);
             bytes
         }
     }
@@ -285,10 +306,13 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
             std::ptr::copy_nonoverlapping(tuple.cast::<u8>().cast_const(), place, len);
             let (mut same, mut equal) = (false, false);
             if !before.is_null() {
-                if (*this).unique {
-                    equal = are_equal(this, before.cast_mut().cast(), place.cast());
-                } else if (*this).deduplicate {
-                    same = are_same(this, before.cast_mut().cast(), place.cast());
+                let (left, right) = (before.cast_mut().cast(), place.cast());
+                match (*this).comparison.sought {
+                    Sought::EqualKeys { nulls_equal } => {
+                        equal = (*this).comparison.are_equal(nulls_equal, left, right);
+                    }
+                    Sought::SameValues => same = (*this).comparison.are_same(left, right),
+                    Sought::Nothing => (),
                 }
             }
             (*this).places.add(count).write(BatchTuple { at: used as u32, len: len as u32, same, equal });
@@ -306,29 +330,71 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
     }
 }
 
-/// Are the values of two tuples identical, whatever the comparison function?
-///
-/// # Safety
-/// A plain frame; tuples of the index.
-unsafe fn are_same(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
-    // SAFETY: this function's contract covers them; a tuple has the length in its header.
-    unsafe {
-        let data = |tuple: pg_sys::IndexTuple| {
-            let len = usize::from((*tuple).t_info & SIZE_MASK);
-            std::slice::from_raw_parts(tuple.cast::<u8>(), len).get(HEADER..).unwrap_or_default()
-        };
-        if (*left).t_info == (*right).t_info && data(left) == data(right) {
-            return true;
+impl Comparison {
+    /// Are the values of two tuples identical, whatever the comparison function?
+    ///
+    /// # Safety
+    /// A plain frame; tuples of the index.
+    unsafe fn are_same(&self, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
+        // SAFETY: this function's contract covers them; a tuple has the length in its header.
+        unsafe {
+            let data = |tuple: pg_sys::IndexTuple| {
+                let len = usize::from((*tuple).t_info & SIZE_MASK);
+                std::slice::from_raw_parts(tuple.cast::<u8>(), len).get(HEADER..).unwrap_or_default()
+            };
+            if (*left).t_info == (*right).t_info && data(left) == data(right) {
+                return true;
+            }
+            // In most pairs the first column differs.
+            if ((*left).t_info | (*right).t_info) & NULL_MASK == 0
+                && let (Some(left), Some(right)) =
+                    (first(data(left), self.first_len), first(data(right), self.first_len))
+                && left != right
+            {
+                return false;
+            }
+            usize::try_from(c::_bt_keep_natts_fast(self.index, left, right)).unwrap_or(0) > self.columns
         }
-        // In most pairs the first column differs.
-        if ((*left).t_info | (*right).t_info) & NULL_MASK == 0
-            && let (Some(left), Some(right)) =
-                (first(data(left), (*this).first_len), first(data(right), (*this).first_len))
-            && left != right
-        {
-            return false;
+    }
+
+    /// Are the keys of two tuples such that a unique index cannot contain both?
+    ///
+    /// # Safety
+    /// A plain frame; tuples of the index.
+    unsafe fn are_equal(&self, nulls_equal: bool, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
+        // SAFETY: this function's contract covers them. The arrays have space for the values of any index tuple.
+        unsafe {
+            let has_nulls = ((*left).t_info | (*right).t_info) & NULL_MASK != 0;
+            if self.all_equal_image && (!has_nulls || nulls_equal) {
+                return self.are_same(left, right);
+            }
+            let descriptor = (*self.index).rd_att;
+            let nothing = pg_sys::Datum::from(0usize);
+            let (mut left_values, mut left_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
+            let (mut right_values, mut right_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
+            c::index_deform_tuple(left, descriptor, left_values.as_mut_ptr(), left_nulls.as_mut_ptr());
+            c::index_deform_tuple(right, descriptor, right_values.as_mut_ptr(), right_nulls.as_mut_ptr());
+            let old = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = self.scratch;
+            let mut equal = true;
+            for column in 0..self.columns.min(MOST_KEYS) {
+                let (left_null, right_null) = (*left_nulls.as_ptr().add(column), *right_nulls.as_ptr().add(column));
+                if left_null || right_null {
+                    equal = left_null && right_null && nulls_equal;
+                } else {
+                    let procedure = c::index_getprocinfo(self.index, column as i16 + 1, ORDER);
+                    let collation = *(*self.index).rd_indcollation.add(column);
+                    let (left, right) = (*left_values.as_ptr().add(column), *right_values.as_ptr().add(column));
+                    equal = c::FunctionCall2Coll(procedure, collation, left, right).value() as i32 == 0;
+                }
+                if !equal {
+                    break;
+                }
+            }
+            pg_sys::CurrentMemoryContext = old;
+            c::MemoryContextReset(self.scratch);
+            equal
         }
-        usize::try_from(c::_bt_keep_natts_fast((*this).index, left, right)).unwrap_or(0) > (*this).columns
     }
 }
 
@@ -349,46 +415,6 @@ fn first(data: &[u8], len: i16) -> Option<&[u8]> {
     data.get(..len)
 }
 
-/// Are the keys of two tuples such that a unique index cannot contain both?
-///
-/// # Safety
-/// A plain frame; tuples of the index.
-unsafe fn are_equal(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
-    // SAFETY: this function's contract covers them. The arrays have space for the values of any index tuple.
-    unsafe {
-        let has_nulls = ((*left).t_info | (*right).t_info) & NULL_MASK != 0;
-        if (*this).all_equal_image && (!has_nulls || (*this).nulls_equal) {
-            return are_same(this, left, right);
-        }
-        let descriptor = (*(*this).index).rd_att;
-        let nothing = pg_sys::Datum::from(0usize);
-        let (mut left_values, mut left_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
-        let (mut right_values, mut right_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
-        c::index_deform_tuple(left, descriptor, left_values.as_mut_ptr(), left_nulls.as_mut_ptr());
-        c::index_deform_tuple(right, descriptor, right_values.as_mut_ptr(), right_nulls.as_mut_ptr());
-        let old = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*this).scratch;
-        let mut equal = true;
-        for column in 0..(*this).columns.min(MOST_KEYS) {
-            let (left_null, right_null) = (*left_nulls.as_ptr().add(column), *right_nulls.as_ptr().add(column));
-            if left_null || right_null {
-                equal = left_null && right_null && (*this).nulls_equal;
-            } else {
-                let procedure = c::index_getprocinfo((*this).index, column as i16 + 1, ORDER);
-                let collation = *(*(*this).index).rd_indcollation.add(column);
-                let (left, right) = (*left_values.as_ptr().add(column), *right_values.as_ptr().add(column));
-                equal = c::FunctionCall2Coll(procedure, collation, left, right).value() as i32 == 0;
-            }
-            if !equal {
-                break;
-            }
-        }
-        pg_sys::CurrentMemoryContext = old;
-        c::MemoryContextReset((*this).scratch);
-        equal
-    }
-}
-
 /// # Safety
 /// A plain frame; [`Neighbours`].
 unsafe extern "C-unwind" fn truncate(neighbours: Opaque) {
@@ -397,9 +423,10 @@ unsafe extern "C-unwind" fn truncate(neighbours: Opaque) {
         let neighbours = neighbours.cast::<Neighbours>();
         let of = (*neighbours).of;
         let old = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*of).scratch;
+        let scratch = (*of).comparison.scratch;
+        pg_sys::CurrentMemoryContext = scratch;
         let copy = |bytes: *const u8, len: usize| {
-            let place = c::MemoryContextAlloc((*of).scratch, len).cast::<u8>();
+            let place = c::MemoryContextAlloc(scratch, len).cast::<u8>();
             std::ptr::copy_nonoverlapping(bytes, place, len);
             place.cast::<pg_sys::IndexTupleData>()
         };

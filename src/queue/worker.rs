@@ -293,7 +293,7 @@ unsafe extern "C-unwind" fn record_success(job: *mut Job) {
         background::set_local(c"synchronous_commit", c"on");
         background::set_local(c"lock_timeout", c"0");
         let figures = {
-            let counts = &(*job.load).counts;
+            let counts = &(*job.load).measures.counts;
             Figures {
                 loaded: counts.loaded,
                 rejected: counts.rejected,

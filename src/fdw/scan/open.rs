@@ -34,7 +34,7 @@ pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<R
     let columns = options.columns(relation)?;
     let location = options.location()?;
     let stream = options.copy.open(location, options.copy.header(), columns.len())?;
-    let known = options.copy.by_name.then(|| columns.clone());
+    let known = options.copy.by_name().then(|| columns.clone());
     let match_header = options.copy.header == HeaderOption::Match;
     let mut rows = Rows::new(stream, columns, name, location.described(), match_header);
     if options.filter.is_some() {

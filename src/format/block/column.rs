@@ -6,7 +6,7 @@
 
 use super::ROWS;
 use crate::arena::{Arena, SLACK};
-use crate::convert::words::{self, Marker, SLOT, Short, WINDOW};
+use crate::convert::words::{Marker, SLOT, Short, WINDOW};
 use crate::convert::{Datum, Fields, varlena};
 use crate::dialect::Dialect;
 use crate::field::{unescape_csv, unescape_text};
@@ -104,7 +104,7 @@ impl Span<'_> {
 /// A column of a block that is being filled.
 pub(super) struct Down<'a> {
     pub(super) span: &'a Span<'a>,
-    /// The NULL marker, if [`Short`] may decode short fields: its CPU features are available, and the span is roomy.
+    /// The NULL marker, if [`Short`] may decode short fields: the span is roomy.
     pub(super) null: Option<Marker>,
     pub(super) not_null: bool,
     /// The datum of a NULL.
@@ -176,7 +176,7 @@ impl Down<'_> {
     /// Stores which rows have NULL, and the position of the field in each other row. Returns the number of the others.
     ///
     /// # Safety
-    /// [`words::available`] returns true; the span is roomy.
+    /// The span is roomy.
     #[inline(always)]
     unsafe fn sort_out(&mut self, quote: Option<u8>, null: Marker, others: &mut [Other; ROWS]) -> usize {
         let span = self.span;
@@ -189,7 +189,7 @@ impl Down<'_> {
                 let window = &*span.bytes.as_ptr().add(at.start).cast::<[u8; WINDOW]>();
                 let len = at.end.wrapping_sub(at.start);
                 let quoted = quote.is_some_and(|quote| at.plain & (window[0] == quote) & (len >= 2));
-                let is_null = (len == null.len) & !quoted & (null.len == 0 || words::starts_with(window, null));
+                let is_null = (len == null.len) & !quoted & (null.len == 0 || null.begins(window));
                 *self.values.as_mut_ptr().add(row * self.attributes) = self.nothing;
                 *self.nulls.as_mut_ptr().add(row * self.attributes) = is_null;
                 *self.odd.as_mut_ptr().add(row) |= is_null & self.not_null;
@@ -205,7 +205,7 @@ impl Down<'_> {
     /// [`Fields::decode_words`], compiled separately for files with and without quotes.
     ///
     /// # Safety
-    /// [`words::available`] returns true; the span is roomy.
+    /// The span is roomy.
     #[inline(always)]
     unsafe fn words<S: Short>(
         &mut self,
@@ -226,7 +226,7 @@ impl Down<'_> {
             let sure = unsafe {
                 let window = &*self.span.bytes.as_ptr().add(other.start as usize).cast::<[u8; WINDOW]>();
                 let slot = if S::NEEDS_SLOT { &mut *slots.add(i) } else { &mut unused };
-                let (sure, datum) = short.decode(window, other.len as usize, slot);
+                let (sure, datum) = short.decode(null.words, window, other.len as usize, slot);
                 *self.values.as_mut_ptr().add(usize::from(other.row) * self.attributes) = datum;
                 sure
             };
@@ -261,7 +261,7 @@ impl Fields for Down<'_> {
         let Some(null) = self.null else { return self.decode(decode) };
         let quote = self.span.quote;
         match quote {
-            // SAFETY: there is a marker only if `Short` is available and the span is roomy.
+            // SAFETY: there is a marker only if the span is roomy.
             Some(_) => unsafe { self.words(quote, null, short, decode) },
             // SAFETY: as above. This variant omits the test for quotes.
             None => unsafe { self.words(None, null, short, decode) },
@@ -286,7 +286,7 @@ impl Fields for Down<'_> {
         };
         let mut others = [Other::default(); ROWS];
         let count = match self.span.quote {
-            // SAFETY: there is a marker only if `Short` is available and the span is roomy.
+            // SAFETY: there is a marker only if the span is roomy.
             Some(_) => unsafe { self.sort_out(self.span.quote, null, &mut others) },
             // SAFETY: as above.
             None => unsafe { self.sort_out(None, null, &mut others) },

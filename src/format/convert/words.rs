@@ -21,32 +21,31 @@ pub(crate) const WINDOW: usize = 32;
 /// Number of bytes that are written for a datum that needs memory.
 pub(crate) const SLOT: usize = 16;
 
-/// A decoder for short fields.
+/// The instructions of these decoders. A value exists only on a machine that has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words(());
+
+impl Words {
+    /// Returns them if the level has them, and this machine has the level.
+    pub(crate) fn of(level: Level) -> Option<Words> {
+        (matches!(level, Level::Avx2 | Level::Avx512) && level.is_available()).then_some(Words(()))
+    }
+}
+
+/// A decoder for short fields. It is fast only in code that is compiled for the instructions of [`Words`].
 pub(crate) trait Short {
     /// Whether its datums need memory.
     const NEEDS_SLOT: bool;
 
     /// Returns whether the result is sure, and the datum of a window's first `len` bytes. The bytes behind them are
     /// arbitrary. If the result is not sure, the datum is still a number or the address of readable memory.
-    ///
-    /// # Safety
-    /// [`available`] returned true, and the caller is compiled for such a machine.
-    unsafe fn decode(&self, window: &[u8; WINDOW], len: usize, slot: &mut [u8; SLOT]) -> (bool, Datum);
-}
-
-/// Whether a window begins with a marker.
-///
-/// # Safety
-/// As [`Short::decode`].
-#[inline(always)]
-pub(crate) unsafe fn starts_with(window: &[u8; WINDOW], marker: Marker) -> bool {
-    // SAFETY: this function's contract.
-    unsafe { isa::starts_with(window, marker) }
+    fn decode(&self, words: Words, window: &[u8; WINDOW], len: usize, slot: &mut [u8; SLOT]) -> (bool, Datum);
 }
 
 /// A marker of at most sixteen bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marker {
+    pub(crate) words: Words,
     bytes: [u8; 16],
     /// Number of bytes.
     pub(crate) len: usize,
@@ -54,16 +53,19 @@ pub(crate) struct Marker {
 
 impl Marker {
     /// Creates a marker; `None` if it has more than sixteen bytes.
-    pub(crate) fn new(marker: &[u8]) -> Option<Marker> {
+    pub(crate) fn new(words: Words, marker: &[u8]) -> Option<Marker> {
         let mut bytes = [0; 16];
         bytes.get_mut(..marker.len())?.copy_from_slice(marker);
-        Some(Marker { bytes, len: marker.len() })
+        Some(Marker { words, bytes, len: marker.len() })
     }
-}
 
-/// Whether a machine of this level supports these decoders.
-pub(crate) fn available(level: Level) -> bool {
-    cfg!(target_arch = "x86_64") && matches!(level, Level::Avx2 | Level::Avx512)
+    /// Whether a window begins with the marker.
+    #[inline(always)]
+    pub(crate) fn begins(&self, window: &[u8; WINDOW]) -> bool {
+        let equal = isa::equal(self.words, window, &self.bytes);
+        let wanted = (1u32 << self.len) - 1;
+        equal & wanted == wanted
+    }
 }
 
 /// An integer of `BYTES` bytes: an optional minus and at most fifteen digits.
@@ -73,9 +75,8 @@ impl<const BYTES: u8> Short for Integer<BYTES> {
     const NEEDS_SLOT: bool = false;
 
     #[inline(always)]
-    unsafe fn decode(&self, window: &[u8; WINDOW], len: usize, _: &mut [u8; SLOT]) -> (bool, Datum) {
-        // SAFETY: this function's contract.
-        let (sure, value) = unsafe { isa::integer(window, len) };
+    fn decode(&self, words: Words, window: &[u8; WINDOW], len: usize, _: &mut [u8; SLOT]) -> (bool, Datum) {
+        let (sure, value) = isa::integer(words, window, len);
         let fits = match BYTES {
             2 => value == i64::from(value as i16),
             4 => value == i64::from(value as i32),
@@ -109,9 +110,8 @@ impl Short for Numeric {
     const NEEDS_SLOT: bool = true;
 
     #[inline(always)]
-    unsafe fn decode(&self, window: &[u8; WINDOW], len: usize, slot: &mut [u8; SLOT]) -> (bool, Datum) {
-        // SAFETY: this function's contract.
-        let n = unsafe { isa::numeric(window, len) };
+    fn decode(&self, words: Words, window: &[u8; WINDOW], len: usize, slot: &mut [u8; SLOT]) -> (bool, Datum) {
+        let n = isa::numeric(words, window, len);
         let scale = self.scale.unwrap_or(n.places);
         // The point is in the middle of four base-10000 digits. Zero has no digits, no sign and weight 0.
         let zero = n.digits == 0;
@@ -147,7 +147,7 @@ mod isa {
         _mm_setzero_si128, _mm_shuffle_epi8, _mm_sub_epi8, _mm_subs_epu8,
     };
 
-    use super::{Marker, NumericParts, WINDOW};
+    use super::{NumericParts, WINDOW, Words};
 
     /// The 16 bytes from index n on are a shuffle that moves the first n bytes of a vector to its end.
     static LAST: [u8; 32] = [
@@ -155,24 +155,17 @@ mod isa {
         10, 11, 12, 13, 14, 15,
     ];
 
-    /// Loads 16 bytes of the window.
-    ///
-    /// # Safety
-    /// `at` is at most 16.
+    /// Loads 16 bytes of the window, from its first or second byte on.
     #[inline(always)]
-    unsafe fn load(window: &[u8; WINDOW], at: usize) -> __m128i {
-        debug_assert!(at + 16 <= WINDOW);
-        // SAFETY: this function's contract keeps the 16 bytes within the window.
-        unsafe { _mm_loadu_si128(window.as_ptr().add(at).cast()) }
+    fn load(_: Words, window: &[u8; WINDOW], second: bool) -> __m128i {
+        // SAFETY: the 16 bytes are within the window; SSE2 is part of x86-64.
+        unsafe { _mm_loadu_si128(window.as_ptr().add(usize::from(second)).cast()) }
     }
 
     /// Returns four base-10000 digits, the first one lowest, and whether all bytes were digits.
-    ///
-    /// # Safety
-    /// The machine has SSE4.1.
     #[inline(always)]
-    unsafe fn fours(text: __m128i, shuffle: __m128i) -> (u64, bool) {
-        // SAFETY: this function's contract.
+    fn fours(_: Words, text: __m128i, shuffle: __m128i) -> (u64, bool) {
+        // SAFETY: the machine has SSE4.1, since `Words` exists.
         unsafe {
             let digits = _mm_shuffle_epi8(_mm_sub_epi8(text, _mm_set1_epi8(b'0'.cast_signed())), shuffle);
             let above = _mm_subs_epu8(digits, _mm_set1_epi8(9));
@@ -183,33 +176,27 @@ mod isa {
         }
     }
 
-    /// # Safety
-    /// The machine has SSE4.1.
     #[inline(always)]
-    pub(super) unsafe fn integer(window: &[u8; WINDOW], len: usize) -> (bool, i64) {
+    pub(super) fn integer(words: Words, window: &[u8; WINDOW], len: usize) -> (bool, i64) {
         let negative = window[0] == b'-';
         let n = len.wrapping_sub(usize::from(negative));
-        // SAFETY: both loads are within their arrays; this function's contract covers the instructions.
-        let (fours, digits) = unsafe {
-            let text = load(window, usize::from(negative));
-            fours(text, _mm_loadu_si128(LAST.as_ptr().add(n & 15).cast()))
-        };
+        // SAFETY: the load is within the array; SSE2 is part of x86-64.
+        let shuffle = unsafe { _mm_loadu_si128(LAST.as_ptr().add(n & 15).cast()) };
+        let (fours, digits) = fours(words, load(words, window, negative), shuffle);
         let at = |i: u32| fours >> (16 * i) & 0xffff;
         let value = ((at(0) * 10_000 + at(1)) * 100_000_000 + (at(2) * 10_000 + at(3))) as i64;
         let sign = -i64::from(negative);
         (digits & (n.wrapping_sub(1) < 15), (value ^ sign) - sign)
     }
 
-    /// # Safety
-    /// As [`integer`].
     #[inline(always)]
-    pub(super) unsafe fn numeric(window: &[u8; WINDOW], len: usize) -> NumericParts {
+    pub(super) fn numeric(words: Words, window: &[u8; WINDOW], len: usize) -> NumericParts {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let negative = window[0] == b'-';
         let n = len.wrapping_sub(usize::from(negative));
-        // SAFETY: all loads are within their arrays; this function's contract covers the instructions.
+        let text = load(words, window, negative);
+        // SAFETY: the load is within the array; SSE2 is part of x86-64.
         unsafe {
-            let text = load(window, usize::from(negative));
             let points = _mm_movemask_epi8(_mm_cmpeq_epi8(text, _mm_set1_epi8(b'.'.cast_signed()))).cast_unsigned();
             // Without a point, the end of the number counts as its position.
             let whole = (points | 1 << (n & 15)).trailing_zeros() as usize;
@@ -220,41 +207,36 @@ mod isa {
             let right = (0x0706_0504_0302_0100 + ONES * (whole as u64 + 1))
                 | (0x80 * ONES).unbounded_shl(8 * places.min(8) as u32);
             let shuffle = _mm_set_epi64x(right.cast_signed(), left.cast_signed());
-            let (digits, sure) = fours(text, shuffle);
+            let (digits, sure) = fours(words, text, shuffle);
             let sure = sure & (n < 16) & (whole <= 8) & (places <= 8) & (whole + places > 0);
             NumericParts { digits, negative, places, sure }
         }
     }
 
-    /// # Safety
-    /// As [`integer`].
+    /// Returns a bitmap: bit i is set if byte i of the window equals byte i of `bytes`.
     #[inline(always)]
-    pub(super) unsafe fn starts_with(window: &[u8; WINDOW], marker: Marker) -> bool {
-        // SAFETY: both loads are within their arrays; this function's contract covers the instructions.
-        let equal = unsafe {
-            let text = load(window, 0);
-            _mm_movemask_epi8(_mm_cmpeq_epi8(text, _mm_loadu_si128(marker.bytes.as_ptr().cast()))).cast_unsigned()
-        };
-        let wanted = (1u32 << marker.len) - 1;
-        equal & wanted == wanted
+    pub(super) fn equal(words: Words, window: &[u8; WINDOW], bytes: &[u8; 16]) -> u32 {
+        let text = load(words, window, false);
+        // SAFETY: the load is the array; SSE2 is part of x86-64.
+        unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(text, _mm_loadu_si128(bytes.as_ptr().cast()))).cast_unsigned() }
     }
 }
 
-/// Stubs for other machines, where [`available`] is false.
+/// Stubs for other machines, where [`Words`] do not exist.
 #[cfg(not(target_arch = "x86_64"))]
 mod isa {
-    use super::{Marker, NumericParts, WINDOW};
+    use super::{NumericParts, WINDOW, Words};
 
-    pub(super) unsafe fn integer(_: &[u8; WINDOW], _: usize) -> (bool, i64) {
+    pub(super) fn integer(_: Words, _: &[u8; WINDOW], _: usize) -> (bool, i64) {
         (false, 0)
     }
 
-    pub(super) unsafe fn numeric(_: &[u8; WINDOW], _: usize) -> NumericParts {
+    pub(super) fn numeric(_: Words, _: &[u8; WINDOW], _: usize) -> NumericParts {
         NumericParts { digits: 0, negative: false, places: 0, sure: false }
     }
 
-    pub(super) unsafe fn starts_with(_: &[u8; WINDOW], _: Marker) -> bool {
-        false
+    pub(super) fn equal(_: Words, _: &[u8; WINDOW], _: &[u8; 16]) -> u32 {
+        0
     }
 }
 
@@ -277,10 +259,9 @@ mod tests {
 
     /// Calls a decoder from code compiled for it, as its callers are.
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    unsafe fn decode(short: &impl Short, window: &[u8; WINDOW], len: usize, a: &mut Arena) -> Option<Datum> {
+    fn decode(words: Words, short: &impl Short, window: &[u8; WINDOW], len: usize, a: &mut Arena) -> Option<Datum> {
         let slot = a.alloc(SLOT)?.first_chunk_mut()?;
-        // SAFETY: the test has checked that it is available.
-        let (sure, datum) = unsafe { short.decode(window, len, slot) };
+        let (sure, datum) = short.decode(words, window, len, slot);
         sure.then_some(datum)
     }
 
@@ -291,18 +272,16 @@ mod tests {
             behind in prop::array::uniform32(any::<u8>()),
             (precision, scale) in (1..=30i32, 0..=12i32),
         ) {
-            if !available(Level::best()) {
-                return Ok(());
-            }
+            let Some(words) = Words::of(Level::best()) else { return Ok(()) };
             let a = &mut Arena::new();
             let t = text.as_bytes();
             let w = &window(t, behind);
-            // SAFETY: available.
+            // SAFETY: `words` exists.
             let results = unsafe {
                 [
-                    (decode(&Integer::<2>, w, t.len(), a), integer::int2(t)),
-                    (decode(&Integer::<4>, w, t.len(), a), integer::int4(t)),
-                    (decode(&Integer::<8>, w, t.len(), a), integer::int8(t)),
+                    (decode(words, &Integer::<2>, w, t.len(), a), integer::int2(t)),
+                    (decode(words, &Integer::<4>, w, t.len(), a), integer::int4(t)),
+                    (decode(words, &Integer::<8>, w, t.len(), a), integer::int8(t)),
                 ]
             };
             for (short, expected) in results {
@@ -311,8 +290,8 @@ mod tests {
             }
             let typmod = NumericTypmod::decode((precision << 16 | scale.min(precision)) + 4).flatten();
             for typmod in [None, typmod] {
-                // SAFETY: available.
-                let short = unsafe { decode(&Numeric::new(typmod), w, t.len(), a) }.map(body);
+                // SAFETY: `words` exists.
+                let short = unsafe { decode(words, &Numeric::new(typmod), w, t.len(), a) }.map(body);
                 let expected = numeric::numeric(t, typmod, a).map(body);
                 if short.is_some() {
                     prop_assert_eq!(short, expected, "{}", text);
@@ -326,18 +305,18 @@ mod tests {
 
         #[test]
         fn markers(marker in "[a-c]{0,3}", text in "[a-c]{0,3}") {
-            if available(Level::best()) {
+            if let Some(words) = Words::of(Level::best()) {
                 let w = &window(text.as_bytes(), [b'x'; WINDOW]);
-                // SAFETY: available; without inlining into such a caller it is slow, but right.
-                let starts = unsafe { starts_with(w, Marker::new(marker.as_bytes()).unwrap()) };
-                prop_assert_eq!(starts, text.starts_with(&marker));
+                // Without inlining into such a caller it is slow, but right.
+                let begins = Marker::new(words, marker.as_bytes()).unwrap().begins(w);
+                prop_assert_eq!(begins, text.starts_with(&marker));
             }
         }
     }
 
     #[test]
     fn long_markers_are_none() {
-        assert!(Marker::new(&[0; 16]).is_some());
-        assert!(Marker::new(&[0; 17]).is_none());
+        assert!(Marker::new(Words(()), &[0; 16]).is_some());
+        assert!(Marker::new(Words(()), &[0; 17]).is_none());
     }
 }

@@ -17,13 +17,13 @@ impl Reader {
         let len = end.saturating_sub(self.pos);
         // Bytes without a record are split again only after they have doubled, so all attempts together cost at most
         // one more pass.
-        if len <= 2 * self.nothing_in || len >= self.line_limit || self.pos < self.dirty_end {
+        if len <= 2 * self.search.nothing_in || len >= self.policy.line_limit || self.pos < self.window.dirty_end() {
             return false;
         }
-        let end = if self.glances { end.min(self.pos + GLANCE) } else { end };
+        let end = if self.policy.glances { end.min(self.pos + GLANCE) } else { end };
         scanner.split(self.window.bytes().get(..end).unwrap_or_default(), self.pos, &mut self.batch);
         if self.batch.len == 0 {
-            self.nothing_in = len;
+            self.search.nothing_in = len;
             return false;
         }
         // An odd record at the end may only lack its end.
@@ -36,11 +36,11 @@ impl Reader {
     /// Sets the start of the next record to `pos`, which is not before the next record of the batch.
     pub(super) fn go_to(&mut self, pos: usize) {
         self.pos = pos;
-        self.nothing_in = 0;
+        self.search.nothing_in = 0;
         if pos > self.chunk_end {
             self.chunk_end = pos;
-            self.chunk_lines = None;
-            self.cut = CutState::watching();
+            self.lines.in_chunk = None;
+            self.search.cut = CutState::watching();
         }
     }
 }

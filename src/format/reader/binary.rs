@@ -42,27 +42,27 @@ impl Reader {
     }
 
     fn go_behind(&mut self, pos: usize) {
-        (self.pos, self.chunk_end, self.line_pos) = (pos, pos, pos);
+        (self.pos, self.chunk_end, self.lines.pos) = (pos, pos, pos);
     }
 
     /// Skips the header. Returns the event that prevents this, if any.
     fn pass_preamble(&mut self) -> Option<Event> {
         let closed = self.window.is_closed();
-        if self.preamble == Preamble::Ahead {
+        if self.opening.preamble == Preamble::Ahead {
             let bytes = self.window.bytes().get(self.pos..).unwrap_or_default();
             match binary::extension(bytes, closed) {
                 Ok(Some(length)) => {
                     self.go_behind(self.pos + HEADER);
-                    self.preamble = Preamble::Extension(length);
+                    self.opening.preamble = Preamble::Extension(length);
                 }
                 Ok(None) => return Some(Event::NeedData),
                 Err(error) => return Some(self.fail(self.pos, 0, None, ReadError::Header(error))),
             }
         }
-        if let Preamble::Extension(left) = self.preamble {
+        if let Preamble::Extension(left) = self.opening.preamble {
             let there = left.min(self.window.bytes().len() - self.pos);
             self.go_behind(self.pos + there);
-            self.preamble = if there < left { Preamble::Extension(left - there) } else { Preamble::Passed };
+            self.opening.preamble = if there < left { Preamble::Extension(left - there) } else { Preamble::Passed };
             if there < left {
                 let wrong = ReadError::Header(HeaderError::WrongLength);
                 return Some(if closed { self.fail(self.pos, 0, None, wrong) } else { Event::NeedData });
@@ -77,7 +77,7 @@ impl Reader {
         let (start, end) = (self.pos, self.window.bytes().len());
         let length = match next {
             NextItem::Marker if end - start > 2 => {
-                return self.fail(start, self.line_base + 1, None, ReadError::AfterMarker);
+                return self.fail(start, self.lines.base + 1, None, ReadError::AfterMarker);
             }
             NextItem::Broken(length) => length,
             _ if !closed => return Event::NeedData,
@@ -92,8 +92,8 @@ impl Reader {
         // Fields before the damage are converted before its error is raised.
         self.finished = true;
         self.go_behind(start + length);
-        self.line_base += 1;
-        self.exact_line = Some(self.line_base);
+        self.lines.base += 1;
+        self.lines.exact = Some(self.lines.base);
         self.exact_ends.clear();
         self.current = Current { start, next: self.pos, content: Some(self.pos), ..Current::default() };
         Event::Record

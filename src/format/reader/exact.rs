@@ -8,8 +8,8 @@ use super::{COPY_BLOCK, Current, Event, Invalid, ReadError, Reader};
 use crate::dialect::Eol;
 use crate::field;
 use crate::line::{self, Line};
+use crate::scan::CutState;
 use crate::scan::kernel::FLAG;
-use crate::scan::{CutState, Needles, Scanner};
 use crate::verify::utf8_valid_up_to;
 
 impl Reader {
@@ -18,28 +18,28 @@ impl Reader {
     pub(super) fn exact(&mut self) -> Event {
         let closed = self.window.is_closed();
         let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
-        if !closed && tail.len() < self.retry_at {
-            self.exact_next = true;
+        if !closed && tail.len() < self.search.retry_at {
+            self.search.exact_next = true;
             return Event::NeedData;
         }
         self.count_lines();
         let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
-        let line = line::read_line(&self.dialect, &mut self.eol, tail, closed && !self.window.is_failed());
+        let line = line::read_line(&self.dialect, &mut self.kernels.eol, tail, closed && !self.window.is_failed());
         // COPY numbers a line when it starts to read it.
-        let base = self.line_base + 1;
+        let base = self.lines.base + 1;
         let number = |embedded| base + embedded;
         let length = tail.len();
         let (content, next, embedded, last) = match line {
             Line::Complete { content, next, embedded } => (content, next, embedded, false),
             Line::End { content, next, embedded } => (content, next, embedded, true),
             Line::NeedMore { embedded } => return self.wait(length, number(embedded)),
-            Line::Error { kind, .. } if self.tolerant && self.header_left == 0 => {
+            Line::Error { kind, .. } if self.policy.tolerant && self.opening.header_left == 0 => {
                 let at_end = closed && !self.window.is_failed();
-                let Some((content, next, last)) = line::skip_line(&self.dialect, self.eol, tail, at_end) else {
+                let Some((content, next, last)) = line::skip_line(&self.dialect, self.kernels.eol, tail, at_end) else {
                     return self.wait(length, base);
                 };
                 let counted = tail.get(..content).unwrap_or_default();
-                let embedded = if self.dialect.is_csv() { count(Eol::counted(self.eol), counted) } else { 0 };
+                let embedded = if self.dialect.is_csv() { count(Eol::counted(self.kernels.eol), counted) } else { 0 };
                 if let Some(event) = self.too_long(content, next) {
                     return event;
                 }
@@ -52,16 +52,19 @@ impl Reader {
         if let Some(event) = self.too_long(content, next) {
             return event;
         }
-        if self.scanner.is_none()
-            && let Some(eol) = self.eol
+        if self.kernels.scanner.is_none()
+            && let Some(eol) = self.kernels.eol
         {
-            self.scanner = Needles::new(&self.dialect, eol).map(|n| Scanner::new(n, self.level));
+            self.kernels.select(&self.dialect, eol);
             // Now that the line end is known, the kernels can read the line after all. The exception is a line with
             // line ends in it, which COPY has counted while the line end was not known.
             let line = self.window.bytes().get(self.pos..self.pos + content).unwrap_or_default();
-            if self.scanner.is_some() && self.header_left == 0 && memchr::memchr2(b'\n', b'\r', line).is_none() {
-                self.exact_next = false;
-                self.retry_at = 0;
+            if self.kernels.scanner.is_some()
+                && self.opening.header_left == 0
+                && memchr::memchr2(b'\n', b'\r', line).is_none()
+            {
+                self.search.exact_next = false;
+                self.search.retry_at = 0;
                 return self.advance_slowly();
             }
         }
@@ -81,39 +84,40 @@ impl Reader {
         if self.window.is_failed() {
             return self.fail(self.pos, number, None, ReadError::Encoding);
         }
-        self.retry_at = (length + length / 4 + 1).min(noticed);
-        self.exact_next = true;
+        self.search.retry_at = (length + length / 4 + 1).min(noticed);
+        self.search.exact_next = true;
         Event::NeedData
     }
 
     /// Makes a record of a line of `content` bytes.
     fn finish_exact(&mut self, content: usize, next: usize, number: u64, last: bool) -> Event {
         let start = self.pos;
-        if start < self.dirty_end && self.header_left == 0 && self.invalid == Invalid::Reported {
+        if start < self.window.dirty_end() && self.opening.header_left == 0 && self.policy.invalid == Invalid::Reported
+        {
             let line = self.window.bytes().get(start..start + next).unwrap_or_default();
             if utf8_valid_up_to(line) < line.len() {
                 return self.leave_out(content, next, number, last, ReadError::Encoding);
             }
         }
         self.pass(next, number, last);
-        let is_header = self.header_left > 0;
-        self.header_left = self.header_left.saturating_sub(1);
-        if last && self.ends_at_marker {
+        let is_header = self.opening.header_left > 0;
+        self.opening.header_left = self.opening.header_left.saturating_sub(1);
+        if last && self.policy.ends_at_marker {
             self.finished = true;
         }
         if last && (content == 0 || is_header) {
             self.finished = true;
-            if !(is_header && self.header_fields) {
+            if !(is_header && self.policy.header_fields) {
                 return Event::End;
             }
         }
         self.exact_ends.clear();
         self.current = Current { start, next: self.pos, content: Some(start + content), ..Current::default() };
-        if !is_header || self.header_fields {
+        if !is_header || self.policy.header_fields {
             let line = self.window.bytes().get(start..start + content).unwrap_or_default();
-            match field::split_line(&self.dialect, line, self.max_fields, &mut self.exact_ends) {
+            match field::split_line(&self.dialect, line, self.policy.max_fields, &mut self.exact_ends) {
                 Ok(fields) => self.current.fields = fields,
-                Err(e) if self.tolerant && !is_header => return Event::Error(ReadError::Field(e)),
+                Err(e) if self.policy.tolerant && !is_header => return Event::Error(ReadError::Field(e)),
                 Err(e) => return self.fail(start, number, Some(start + content), ReadError::Field(e)),
             }
             // As the kernels leave them: offsets in the buffer. No field is marked plain, except in dialects where
@@ -129,17 +133,17 @@ impl Reader {
 
     /// Moves behind a line.
     fn pass(&mut self, next: usize, number: u64, last: bool) {
-        self.retry_at = 0;
-        self.nothing_in = 0;
-        self.exact_next = false;
+        self.search.retry_at = 0;
+        self.search.nothing_in = 0;
+        self.search.exact_next = false;
         self.pos += next;
-        self.line_base = number;
-        self.line_pos = self.pos;
-        self.chunk_lines = None;
-        self.exact_line = Some(number);
+        self.lines.base = number;
+        self.lines.pos = self.pos;
+        self.lines.in_chunk = None;
+        self.lines.exact = Some(number);
         if self.pos > self.chunk_end || last {
             self.chunk_end = self.pos;
-            self.cut = CutState::watching();
+            self.search.cut = CutState::watching();
         }
     }
 
@@ -156,7 +160,7 @@ impl Reader {
     /// found.
     pub(super) fn fail(&mut self, start: usize, number: u64, content: Option<usize>, error: ReadError) -> Event {
         self.finished = true;
-        self.exact_line = Some(number);
+        self.lines.exact = Some(number);
         self.current = Current { start, next: self.pos, content, ..Current::default() };
         Event::Error(error)
     }
@@ -166,23 +170,23 @@ impl Reader {
     /// COPY appends its input block by block, and notices when it appends the block that does not fit.
     fn noticed(&self) -> usize {
         let start = self.window.stream_offset(self.pos);
-        let end = (start + self.line_limit as u64).div_ceil(COPY_BLOCK) * COPY_BLOCK;
+        let end = (start + self.policy.line_limit as u64).div_ceil(COPY_BLOCK) * COPY_BLOCK;
         usize::try_from(end - start).unwrap_or(usize::MAX)
     }
 
     /// Returns the error of a line whose first `len` bytes do not fit COPY's line buffer; `content` excludes the line
     /// end. COPY appends the last bytes after it has found the end of the line, unless it notices before.
     fn too_long(&mut self, content: usize, len: usize) -> Option<Event> {
-        if len < self.line_limit {
+        if len < self.policy.line_limit {
             return None;
         }
         let noticed = self.noticed();
         let seen = noticed.min(len);
         let line = self.window.bytes().get(self.pos..).unwrap_or_default();
         let line = line.get(..seen.min(content)).unwrap_or(line);
-        let embedded = if self.dialect.is_csv() { count(Eol::counted(self.eol), line) } else { 0 };
+        let embedded = if self.dialect.is_csv() { count(Eol::counted(self.kernels.eol), line) } else { 0 };
         let containing = (noticed as u64).saturating_sub(COPY_BLOCK);
-        let number = self.line_base + 1 + embedded;
+        let number = self.lines.base + 1 + embedded;
         Some(self.fail(self.pos, number, None, ReadError::TooLong { containing, more: seen as u64 - containing }))
     }
 }

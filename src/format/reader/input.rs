@@ -21,14 +21,13 @@ impl Reader {
     pub fn try_space(&mut self) -> Option<&mut [u8]> {
         self.count_lines();
         // If the source raises an error, it is an error of the next line.
-        self.exact_line = Some(self.line_base + 1);
+        self.lines.exact = Some(self.lines.base + 1);
         self.current = Current { start: self.pos, next: self.pos, ..Current::default() };
         let moved = self.window.make_space(self.pos)?;
         self.pos -= moved;
         (self.current.start, self.current.next) = (self.pos, self.pos);
         self.chunk_end -= moved;
-        self.line_pos -= moved;
-        self.dirty_end = self.dirty_end.saturating_sub(moved);
+        self.lines.pos -= moved;
         Some(self.window.space())
     }
 
@@ -36,7 +35,7 @@ impl Reader {
     /// caller continues with [`Reader::unverified`] and [`Reader::verified`].
     pub fn filled(&mut self, n: usize) {
         self.window.fill(n);
-        if self.utf8 {
+        if self.policy.utf8 {
             self.verify();
         }
     }
@@ -55,11 +54,10 @@ impl Reader {
         loop {
             let valid = utf8_valid_around(self.window.unverified(), std::mem::take(&mut plain));
             self.window.verify(valid);
-            if self.invalid == Invalid::Ends || !self.window.is_failed() {
+            if self.policy.invalid == Invalid::Ends || !self.window.is_failed() {
                 return;
             }
             self.window.accept_invalid();
-            self.dirty_end = self.window.bytes().len();
         }
     }
 

@@ -1,52 +1,64 @@
 //! The number and the text of the current line.
 //!
-//! Lines are counted on request, from the last position with a known number (`line_pos`, `line_base`). In CSV this is a
+//! Lines are counted on request, from the last position with a known number ([`LineCount`]). In CSV this is a
 //! search for line ends in bytes that must still be in the window.
 
 use super::Reader;
 use crate::dialect::Eol;
 use crate::scan::kernel::FLAG;
 
+/// COPY's count of lines, up to a position.
+#[derive(Debug, Default)]
+pub(super) struct LineCount {
+    /// COPY's line number of the record that ends at `pos`.
+    pub(super) base: u64,
+    pub(super) pos: usize,
+    /// Number of lines between `pos` and the end of the complete records, if the search counted them.
+    pub(super) in_chunk: Option<u64>,
+    /// Line number of the current record, if the exact reader read it.
+    pub(super) exact: Option<u64>,
+}
+
 impl Reader {
-    /// Counts the lines up to `pos` into `line_base`.
+    /// Counts the lines up to the next record into `lines`.
     pub(super) fn count_lines(&mut self) {
         if self.dialect.is_csv() {
-            match self.chunk_lines.take() {
-                Some(lines) if self.pos == self.chunk_end => self.line_base += lines,
-                _ => self.line_base += self.lines_before(self.pos),
+            match self.lines.in_chunk.take() {
+                Some(lines) if self.pos == self.chunk_end => self.lines.base += lines,
+                _ => self.lines.base += self.lines_before(self.pos),
             }
         }
-        self.line_pos = self.pos;
+        self.lines.pos = self.pos;
     }
 
-    /// Number of lines between `line_pos` and `position`, for CSV.
+    /// Number of lines between `lines.pos` and `position`, for CSV.
     pub(super) fn lines_before(&self, position: usize) -> u64 {
-        let bytes = self.window.bytes().get(self.line_pos..position).unwrap_or_default();
-        count(Eol::counted(self.eol), bytes)
+        let bytes = self.window.bytes().get(self.lines.pos..position).unwrap_or_default();
+        count(Eol::counted(self.kernels.eol), bytes)
     }
 
     /// COPY's number of the current line.
     #[must_use]
     pub fn line_number(&self) -> u64 {
-        match self.exact_line {
+        match self.lines.exact {
             Some(number) => number,
-            None if self.dialect.is_csv() => self.line_base + self.lines_before(self.current.next),
-            None => self.line_base + self.cursor as u64,
+            None if self.dialect.is_csv() => self.lines.base + self.lines_before(self.current.next),
+            None => self.lines.base + self.cursor as u64,
         }
     }
 
     /// Sets the line number of a record that the caller reads without this reader.
     pub fn set_line_number(&mut self, number: u64) {
-        self.exact_line = Some(number);
+        self.lines.exact = Some(number);
     }
 
     /// Stores the number of the current line, so that the next request counts from here.
     pub fn store_line_number(&mut self) {
-        if self.exact_line.is_none() && self.dialect.is_csv() {
+        if self.lines.exact.is_none() && self.dialect.is_csv() {
             let lines = self.lines_before(self.current.next);
-            self.line_base += lines;
-            self.line_pos = self.current.next;
-            self.chunk_lines = self.chunk_lines.map(|all| all - lines);
+            self.lines.base += lines;
+            self.lines.pos = self.current.next;
+            self.lines.in_chunk = self.lines.in_chunk.map(|all| all - lines);
         }
     }
 
@@ -55,10 +67,10 @@ impl Reader {
     pub fn raw_line(&self) -> Option<&[u8]> {
         let end = match self.current.content {
             Some(end) => end,
-            None if self.exact_line.is_some() => return None,
+            None if self.lines.exact.is_some() => return None,
             // The last field may end before the delimiter that ends the line.
             None if self.dialect.trailing => {
-                self.current.next.saturating_sub(if self.eol == Some(Eol::CrNl) { 2 } else { 1 })
+                self.current.next.saturating_sub(if self.kernels.eol == Some(Eol::CrNl) { 2 } else { 1 })
             }
             None => self.record().ends.last().map_or(0, |&e| (e & !FLAG) as usize),
         };

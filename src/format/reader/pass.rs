@@ -18,23 +18,27 @@ impl Reader {
             let _ = self.advance();
             count += 1;
         }
-        self.glances = true;
+        self.policy.glances = true;
         let end = self.complete_end();
-        let is_known = !(self.finished || self.bom_pending || self.header_left > 0 || self.exact_next);
-        let is_certain = self.pos >= self.dirty_end && self.pos < end && end - self.pos < self.line_limit;
-        let Some(scanner) = self.scanner.filter(|_| !self.has_next() && is_known && is_certain) else { return count };
+        let is_known =
+            !(self.finished || self.opening.bom_pending || self.opening.header_left > 0 || self.search.exact_next);
+        let is_certain =
+            self.pos >= self.window.dirty_end() && self.pos < end && end - self.pos < self.policy.line_limit;
+        let Some(scanner) = self.kernels.scanner.filter(|_| !self.has_next() && is_known && is_certain) else {
+            return count;
+        };
         let tally = scanner.tally(self.window.bytes().get(..end).unwrap_or_default(), self.pos, fields);
         if tally.records > 0 {
             let done = self.drop_batch();
             if self.dialect.is_csv() {
-                // Without `chunk_lines`, which would no longer be the lines up to the chunk's end.
-                self.line_base += self.lines_before(self.pos) + tally.lines;
-                self.line_pos = tally.resume;
-                self.chunk_lines = None;
+                // Without `in_chunk`, which would no longer be the lines up to the chunk's end.
+                self.lines.base += self.lines_before(self.pos) + tally.lines;
+                self.lines.pos = tally.resume;
+                self.lines.in_chunk = None;
             } else {
-                self.line_base += done as u64 + tally.records;
+                self.lines.base += done as u64 + tally.records;
             }
-            self.exact_line = None;
+            self.lines.exact = None;
             self.go_to(tally.resume);
             self.current = Current { start: self.pos, next: self.pos, ..Current::default() };
         }

@@ -22,7 +22,7 @@ impl Reader {
             *record = RecordEnd { fields: i as u32 + 1, next: self.pos as u32 };
         }
         (self.batch.len, self.batch.resume, self.batch.odd) = (count, self.pos, false);
-        (self.chunk_end, self.line_pos) = (self.pos, self.pos);
+        (self.chunk_end, self.lines.pos) = (self.pos, self.pos);
         // `advance` takes a record's start from the end of the one before it.
         self.current = Current { next: self.batch.start, ..Current::default() };
         self.advance()
@@ -35,13 +35,13 @@ impl Reader {
         }
         let start = self.pos;
         (self.pos, self.chunk_end) = (end, end);
-        self.finished = !self.tolerant || start == end;
+        self.finished = !self.policy.tolerant || start == end;
         if start == end {
             return Event::End;
         }
-        self.line_base += 1;
-        self.line_pos = end;
-        self.exact_line = Some(self.line_base);
+        self.lines.base += 1;
+        self.lines.pos = end;
+        self.lines.exact = Some(self.lines.base);
         self.exact_ends.clear();
         self.current = Current { start, next: end, content: Some(end), ..Current::default() };
         Event::Error(ReadError::Partial { bytes: end - start, length })

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use super::{Current, LOOKAHEAD, Reader, RecordStart};
-use crate::binary::Preamble;
+use super::lines::LineCount;
+use super::{Current, LOOKAHEAD, Opening, Reader, RecordStart, Search};
 use crate::dialect::Eol;
-use crate::scan::{CutState, Needles, Scanner};
 
 impl Reader {
     /// Restarts the reader within a stream: the next byte is the first of a record, at `place`.
@@ -15,23 +14,14 @@ impl Reader {
     }
 
     fn place(&mut self, place: RecordStart, pos: usize) {
-        self.bom_pending = false;
-        self.preamble = Preamble::Passed;
-        self.header_left = 0;
-        self.eol = Some(place.eol);
-        self.scanner = Needles::new(&self.dialect, place.eol).map(|n| Scanner::new(n, self.level));
-        (self.pos, self.chunk_end, self.line_pos) = (pos, pos, pos);
-        self.cut = CutState::watching();
-        self.nothing_in = 0;
-        self.exact_next = false;
-        self.retry_at = 0;
+        self.opening = Opening::default();
+        self.kernels.select(&self.dialect, place.eol);
+        (self.pos, self.chunk_end) = (pos, pos);
+        self.search = Search::new();
+        self.lines = LineCount { base: place.lines, pos, ..LineCount::default() };
         self.finished = false;
         self.drop_batch();
         self.current = Current { start: pos, next: pos, ..Current::default() };
-        self.line_base = place.lines;
-        self.chunk_lines = None;
-        self.exact_line = None;
-        self.dirty_end = 0;
     }
 
     /// Returns the buffer, at least `len` bytes long, in which the caller assembles a chunk before it calls
@@ -41,7 +31,7 @@ impl Reader {
     pub fn chunk_space(&mut self, len: usize) -> Option<&mut [u8]> {
         self.finished = true;
         self.drop_batch();
-        self.exact_line = Some(self.line_base + 1);
+        self.lines.exact = Some(self.lines.base + 1);
         self.current = Current::default();
         self.window.take_chunk(0, 0, 0, 0);
         self.window.chunk_space(len)
@@ -62,7 +52,7 @@ impl Reader {
     pub fn begin_chunk(&mut self, start: usize, end: usize, known: usize, plain: Range<usize>, place: RecordStart) {
         self.window.take_chunk(start, end, known.min(end + LOOKAHEAD), place.offset);
         self.place(place, start);
-        if self.utf8 {
+        if self.policy.utf8 {
             let plain = plain.start.saturating_sub(start)..plain.end.saturating_sub(start);
             self.verify_around(plain);
         }
@@ -71,7 +61,7 @@ impl Reader {
     /// How lines end, if it is known.
     #[must_use]
     pub fn eol(&self) -> Option<Eol> {
-        self.eol
+        self.kernels.eol
     }
 
     /// Start of the record behind the current one. `None` as long as the line end is not known, and behind a broken or
@@ -82,6 +72,6 @@ impl Reader {
             return None;
         }
         let offset = self.window.stream_offset(self.current.next);
-        Some(RecordStart { eol: self.eol?, offset, lines: self.line_number() })
+        Some(RecordStart { eol: self.kernels.eol?, offset, lines: self.line_number() })
     }
 }

@@ -27,16 +27,12 @@ impl Delimiters {
 
     /// Removes incomplete delimiters from `m`, the marks of the block at `at`. Returns the line ends that end no field,
     /// because a delimiter has ended it.
-    ///
-    /// # Safety
-    /// The machine has the instructions of `I`.
     #[inline(always)]
-    pub(super) unsafe fn sort_out<I: Isa>(&mut self, n: &Needles, data: &[u8], at: usize, m: &mut Marks) -> u64 {
+    pub(super) fn sort_out<I: Isa>(&mut self, isa: I, n: &Needles, data: &[u8], at: usize, m: &mut Marks) -> u64 {
         for number in 1..n.separator.len() {
             let from = at + number;
             m.delimiter = if m.delimiter != 0 && from < data.len() {
-                // SAFETY: `from` is within the data; this function's contract covers the instruction set.
-                m.delimiter & unsafe { I::eq(load::<I>(data, from), n.separator.at(number)) }
+                m.delimiter & isa.eq(load(isa, data, from), n.separator.at(number))
             } else {
                 0
             };

@@ -58,24 +58,18 @@ impl Batch {
 }
 
 /// Splits records into fields; see [`super::Scanner::split`].
-///
-/// # Safety
-/// The machine has the instructions of `I`.
 #[inline(always)]
-pub(crate) unsafe fn split<I: Isa>(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    // SAFETY: this function's contract covers the instruction set.
-    unsafe {
-        match (n.mode, n.is_rich()) {
-            (Mode::Text, false) => split_mode::<I, TEXT, false>(n, data, from, batch),
-            (Mode::Csv, false) => split_mode::<I, CSV, false>(n, data, from, batch),
-            (Mode::CsvEscape, false) => split_mode::<I, CSV_ESCAPE, false>(n, data, from, batch),
-            (Mode::Unquoted, false) => split_mode::<I, UNQUOTED, false>(n, data, from, batch),
-            (Mode::Lines, _) => split_mode::<I, LINES, false>(n, data, from, batch),
-            (Mode::Text, true) => split_mode::<I, TEXT, true>(n, data, from, batch),
-            (Mode::Csv, true) => split_mode::<I, CSV, true>(n, data, from, batch),
-            (Mode::CsvEscape, true) => split_mode::<I, CSV_ESCAPE, true>(n, data, from, batch),
-            (Mode::Unquoted, true) => split_mode::<I, UNQUOTED, true>(n, data, from, batch),
-        }
+pub(crate) fn split<I: Isa>(isa: I, n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
+    match (n.mode, n.is_rich()) {
+        (Mode::Text, false) => split_mode::<I, TEXT, false>(isa, n, data, from, batch),
+        (Mode::Csv, false) => split_mode::<I, CSV, false>(isa, n, data, from, batch),
+        (Mode::CsvEscape, false) => split_mode::<I, CSV_ESCAPE, false>(isa, n, data, from, batch),
+        (Mode::Unquoted, false) => split_mode::<I, UNQUOTED, false>(isa, n, data, from, batch),
+        (Mode::Lines, _) => split_mode::<I, LINES, false>(isa, n, data, from, batch),
+        (Mode::Text, true) => split_mode::<I, TEXT, true>(isa, n, data, from, batch),
+        (Mode::Csv, true) => split_mode::<I, CSV, true>(isa, n, data, from, batch),
+        (Mode::CsvEscape, true) => split_mode::<I, CSV_ESCAPE, true>(isa, n, data, from, batch),
+        (Mode::Unquoted, true) => split_mode::<I, UNQUOTED, true>(isa, n, data, from, batch),
     }
 }
 
@@ -86,11 +80,9 @@ fn marker_at(data: &[u8], at: usize) -> bool {
 }
 
 /// [`split`] for one mode. `RICH`: with [`Delimiters`].
-///
-/// # Safety
-/// The machine has the instructions of `I`.
 #[inline(always)]
-unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
+fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
+    isa: I,
     n: &Needles,
     data: &[u8],
     from: usize,
@@ -119,10 +111,8 @@ unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             batch.odd = records == 0;
             break;
         }
-        // SAFETY: at < data.len(); this function's contract covers the instruction set.
-        let mut m = unsafe { marks::<I, MODE>(n, load::<I>(data, at), &mut carry) };
-        // SAFETY: as above.
-        let no_ends = if RICH { unsafe { delimiters.sort_out::<I>(n, data, at, &mut m) } } else { 0 };
+        let mut m = marks::<I, MODE>(isa, n, load(isa, data, at), &mut carry);
+        let no_ends = if RICH { delimiters.sort_out(isa, n, data, at, &mut m) } else { 0 };
         let mut ends = m.delimiter | m.line_end;
         if m.odd != 0 {
             ends &= (m.odd & m.odd.wrapping_neg()) - 1;
@@ -317,32 +307,23 @@ impl CutState {
 }
 
 /// Finds the last line end; see [`super::Scanner::cut`].
-///
-/// # Safety
-/// The machine has the instructions of `I`.
 #[inline(always)]
-pub(crate) unsafe fn cut<I: Isa>(n: &Needles, data: &[u8], state: &mut CutState) {
-    // SAFETY: this function's contract covers the instruction set.
-    unsafe {
-        match (n.mode, state.watches) {
-            (Mode::Text, false) => cut_mode::<I, TEXT, false>(n, data, state),
-            (Mode::Csv, false) => cut_mode::<I, CSV, false>(n, data, state),
-            (Mode::CsvEscape, false) => cut_mode::<I, CSV_ESCAPE, false>(n, data, state),
-            (Mode::Lines | Mode::Unquoted, false) => cut_mode::<I, LINES, false>(n, data, state),
-            (Mode::Text, true) => cut_mode::<I, TEXT, true>(n, data, state),
-            (Mode::Csv, true) => cut_mode::<I, CSV, true>(n, data, state),
-            (Mode::CsvEscape, true) => cut_mode::<I, CSV_ESCAPE, true>(n, data, state),
-            (Mode::Lines | Mode::Unquoted, true) => cut_mode::<I, LINES, true>(n, data, state),
-        }
+pub(crate) fn cut<I: Isa>(isa: I, n: &Needles, data: &[u8], state: &mut CutState) {
+    match (n.mode, state.watches) {
+        (Mode::Text, false) => cut_mode::<I, TEXT, false>(isa, n, data, state),
+        (Mode::Csv, false) => cut_mode::<I, CSV, false>(isa, n, data, state),
+        (Mode::CsvEscape, false) => cut_mode::<I, CSV_ESCAPE, false>(isa, n, data, state),
+        (Mode::Lines | Mode::Unquoted, false) => cut_mode::<I, LINES, false>(isa, n, data, state),
+        (Mode::Text, true) => cut_mode::<I, TEXT, true>(isa, n, data, state),
+        (Mode::Csv, true) => cut_mode::<I, CSV, true>(isa, n, data, state),
+        (Mode::CsvEscape, true) => cut_mode::<I, CSV_ESCAPE, true>(isa, n, data, state),
+        (Mode::Lines | Mode::Unquoted, true) => cut_mode::<I, LINES, true>(isa, n, data, state),
     }
 }
 
 /// [`cut`] for one mode. `WATCH`: find odd bytes, too.
-///
-/// # Safety
-/// The machine has the instructions of `I`.
 #[inline(always)]
-unsafe fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(n: &Needles, data: &[u8], state: &mut CutState) {
+fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data: &[u8], state: &mut CutState) {
     let counted = Eol::counted(Some(n.eol));
     let mut carry = state.carry;
     let mut last = LastEnd::default();
@@ -350,12 +331,9 @@ unsafe fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(n: &Needles, data:
     let mut odd = state.odd_before;
     while at < data.len() {
         let whole = at + 64 <= data.len();
-        // SAFETY: at < data.len(); this function's contract covers the instruction set.
-        let (m, lines) = unsafe {
-            let block = load::<I>(data, at);
-            let m = marks::<I, MODE>(n, block, &mut carry);
-            (m, if has_a_record_a_line(MODE) { m.line_end } else { I::eq(block, counted) })
-        };
+        let block = load(isa, data, at);
+        let m = marks::<I, MODE>(isa, n, block, &mut carry);
+        let lines = if has_a_record_a_line(MODE) { m.line_end } else { isa.eq(block, counted) };
         last.see(at, m.line_end, lines, seen);
         if WATCH {
             // Odd bytes before a line end are found when that record is split.

@@ -102,47 +102,36 @@ fn toggling(quote: u64, escape: u64, carry: &mut Carry) -> u64 {
 }
 
 /// Makes the bitmaps of one block.
-///
-/// # Safety
-/// The machine has the instructions of `I`.
 #[inline(always)]
-pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block, carry: &mut Carry) -> Marks {
-    // A macro: a closure would not be inlined into code for another instruction set before its own callees are.
-    macro_rules! eq {
-        ($needle:expr) => {
-            // SAFETY: this function's contract covers the instruction set.
-            unsafe { I::eq(block, $needle) }
-        };
-    }
+pub(super) fn marks<I: Isa, const MODE: u8>(isa: I, n: &Needles, block: I::Block, carry: &mut Carry) -> Marks {
     let (mut quote, mut inside, mut escape, mut odd) = (0, 0, 0, 0);
     let free;
     if MODE == TEXT {
-        escape = eq!(b'\\');
+        escape = isa.eq(block, b'\\');
         let taken = escaped(escape, &mut carry.escape);
         if taken != 0 {
             // An unescaped backslash and a dot.
-            odd = taken & eq!(b'.');
+            odd = taken & isa.eq(block, b'.');
         }
         free = !taken;
     } else if MODE == LINES || MODE == UNQUOTED {
         free = !0;
     } else {
-        quote = eq!(n.quote);
+        quote = isa.eq(block, n.quote);
         if MODE == CSV_ESCAPE {
-            escape = eq!(n.escape);
+            escape = isa.eq(block, n.escape);
             if escape | carry.escape != 0 {
                 quote = toggling(quote, escape, carry);
             }
         }
-        // SAFETY: this function's contract covers the instruction set.
-        inside = unsafe { I::prefix_xor(quote) } ^ carry.in_quote;
+        inside = isa.prefix_xor(quote) ^ carry.in_quote;
         carry.in_quote = (inside.cast_signed() >> 63).cast_unsigned();
         escape &= inside;
         free = !inside;
     }
-    let delimiter = if MODE == LINES { 0 } else { eq!(n.delimiter) & free };
-    let newline = eq!(b'\n') & free;
-    let cr = eq!(b'\r') & free;
+    let delimiter = if MODE == LINES { 0 } else { isa.eq(block, n.delimiter) & free };
+    let newline = isa.eq(block, b'\n') & free;
+    let cr = isa.eq(block, b'\r') & free;
     let line_end = match n.eol {
         Eol::Nl => {
             odd |= cr;
@@ -163,20 +152,15 @@ pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block,
 }
 
 /// Loads the 64 bytes at `at`. Bytes behind the end of `data` become NULs, which are never a needle.
-///
-/// # Safety
-/// The machine has the instructions of `I`, and `at < data.len()`.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "less than a block is left")]
-pub(super) unsafe fn load<I: Isa>(data: &[u8], at: usize) -> I::Block {
-    if at + 64 <= data.len() {
-        // SAFETY: 64 bytes are left.
-        unsafe { I::load(data.as_ptr().add(at)) }
+pub(super) fn load<I: Isa>(isa: I, data: &[u8], at: usize) -> I::Block {
+    let rest = data.get(at..).unwrap_or_default();
+    if let Some(block) = rest.first_chunk() {
+        isa.load(block)
     } else {
         let mut padded = [0u8; 64];
-        let rest = &data[at..];
         padded[..rest.len()].copy_from_slice(rest);
-        // SAFETY: 64 bytes.
-        unsafe { I::load(padded.as_ptr()) }
+        isa.load(&padded)
     }
 }

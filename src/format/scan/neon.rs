@@ -7,23 +7,24 @@ use std::arch::aarch64::{
 
 use super::kernel::{self, Batch, CutState};
 use super::needles::Needles;
-use super::survey::{self, Sums};
 use super::tally::{self, Tally};
 use super::{Isa, prefix_xor_shift};
 
+#[derive(Clone, Copy)]
 struct Neon;
 
 impl Isa for Neon {
     type Block = [uint8x16_t; 4];
 
     #[inline(always)]
-    unsafe fn load(p: *const u8) -> Self::Block {
-        // SAFETY: the contract covers 64 readable bytes; NEON is part of AArch64.
+    fn load(self, bytes: &[u8; 64]) -> Self::Block {
+        let p = bytes.as_ptr();
+        // SAFETY: the loads are within the array; NEON is part of AArch64.
         unsafe { [vld1q_u8(p), vld1q_u8(p.add(16)), vld1q_u8(p.add(32)), vld1q_u8(p.add(48))] }
     }
 
     #[inline(always)]
-    unsafe fn eq(block: Self::Block, needle: u8) -> u64 {
+    fn eq(self, block: Self::Block, needle: u8) -> u64 {
         const BIT: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
         // SAFETY: NEON is part of AArch64.
         unsafe {
@@ -37,40 +38,22 @@ impl Isa for Neon {
     }
 
     #[inline(always)]
-    unsafe fn prefix_xor(bits: u64) -> u64 {
+    fn prefix_xor(self, bits: u64) -> u64 {
         prefix_xor_shift(bits)
     }
 }
 
 /// [`kernel::split`] for NEON.
-///
-/// # Safety
-/// None beyond the kernel's: NEON is part of AArch64.
-pub(super) unsafe fn split(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    // SAFETY: NEON is part of AArch64.
-    unsafe { kernel::split::<Neon>(n, data, from, batch) }
+pub(super) fn split(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
+    kernel::split(Neon, n, data, from, batch);
 }
 
 /// [`kernel::cut`] for NEON.
-///
-/// # Safety
-/// None beyond the kernel's: NEON is part of AArch64.
-pub(super) unsafe fn cut(n: &Needles, data: &[u8], state: &mut CutState) {
-    // SAFETY: NEON is part of AArch64.
-    unsafe { kernel::cut::<Neon>(n, data, state) }
+pub(super) fn cut(n: &Needles, data: &[u8], state: &mut CutState) {
+    kernel::cut(Neon, n, data, state);
 }
 
 /// [`tally::tally`] for NEON.
-///
-/// # Safety
-/// None beyond the kernel's: NEON is part of AArch64.
-pub(super) unsafe fn tally(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    // SAFETY: NEON is part of AArch64.
-    unsafe { tally::tally::<Neon>(n, data, from, fields) }
-}
-
-/// # Safety
-/// None beyond the kernel's: NEON is part of AArch64.
-pub(super) unsafe fn sums(n: &Needles, data: &[u8]) -> Sums {
-    survey::sums(n, data)
+pub(super) fn tally(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
+    tally::tally(Neon, n, data, from, fields)
 }

@@ -24,24 +24,18 @@ pub struct Tally {
 }
 
 /// Counts records of `fields` fields; see [`super::Scanner::tally`].
-///
-/// # Safety
-/// The machine has the instructions of `I`.
 #[inline(always)]
-pub(crate) unsafe fn tally<I: Isa>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    // SAFETY: this function's contract covers the instruction set.
-    unsafe {
-        match (n.mode, n.is_rich()) {
-            (Mode::Text, false) => tally_mode::<I, TEXT, false>(n, data, from, fields),
-            (Mode::Csv, false) => tally_mode::<I, CSV, false>(n, data, from, fields),
-            (Mode::CsvEscape, false) => tally_mode::<I, CSV_ESCAPE, false>(n, data, from, fields),
-            (Mode::Unquoted, false) => tally_mode::<I, UNQUOTED, false>(n, data, from, fields),
-            (Mode::Lines, _) => tally_mode::<I, LINES, false>(n, data, from, fields),
-            (Mode::Text, true) => tally_mode::<I, TEXT, true>(n, data, from, fields),
-            (Mode::Csv, true) => tally_mode::<I, CSV, true>(n, data, from, fields),
-            (Mode::CsvEscape, true) => tally_mode::<I, CSV_ESCAPE, true>(n, data, from, fields),
-            (Mode::Unquoted, true) => tally_mode::<I, UNQUOTED, true>(n, data, from, fields),
-        }
+pub(crate) fn tally<I: Isa>(isa: I, n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
+    match (n.mode, n.is_rich()) {
+        (Mode::Text, false) => tally_mode::<I, TEXT, false>(isa, n, data, from, fields),
+        (Mode::Csv, false) => tally_mode::<I, CSV, false>(isa, n, data, from, fields),
+        (Mode::CsvEscape, false) => tally_mode::<I, CSV_ESCAPE, false>(isa, n, data, from, fields),
+        (Mode::Unquoted, false) => tally_mode::<I, UNQUOTED, false>(isa, n, data, from, fields),
+        (Mode::Lines, _) => tally_mode::<I, LINES, false>(isa, n, data, from, fields),
+        (Mode::Text, true) => tally_mode::<I, TEXT, true>(isa, n, data, from, fields),
+        (Mode::Csv, true) => tally_mode::<I, CSV, true>(isa, n, data, from, fields),
+        (Mode::CsvEscape, true) => tally_mode::<I, CSV_ESCAPE, true>(isa, n, data, from, fields),
+        (Mode::Unquoted, true) => tally_mode::<I, UNQUOTED, true>(isa, n, data, from, fields),
     }
 }
 
@@ -71,11 +65,9 @@ impl Rhythm {
 ///
 /// Fields that [`super::kernel::split`] would flag count in CSV; in text they end the count. A backslash at the start
 /// of a record ends it, too, if `\.` ends the data.
-///
-/// # Safety
-/// The machine has the instructions of `I`.
 #[inline(always)]
-unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
+fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
+    isa: I,
     n: &Needles,
     data: &[u8],
     from: usize,
@@ -95,14 +87,11 @@ unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
     let (mut seen, mut ended) = (0u64, 0usize);
     let mut at = from;
     'blocks: while at < data.len() {
-        // SAFETY: at < data.len(); this function's contract covers the instruction set.
-        let (m, no_ends, lines, backslash) = unsafe {
-            let block = load::<I>(data, at);
-            let mut m = marks::<I, MODE>(n, block, &mut carry);
-            let no_ends = if RICH { delimiters.sort_out::<I>(n, data, at, &mut m) } else { 0 };
-            let backslash = if check_marker { I::eq(block, b'\\') } else { 0 };
-            (m, no_ends, if MODE == TEXT { 0 } else { I::eq(block, counted) }, backslash)
-        };
+        let block = load(isa, data, at);
+        let mut m = marks::<I, MODE>(isa, n, block, &mut carry);
+        let no_ends = if RICH { delimiters.sort_out(isa, n, data, at, &mut m) } else { 0 };
+        let backslash = if check_marker { isa.eq(block, b'\\') } else { 0 };
+        let lines = if MODE == TEXT { 0 } else { isa.eq(block, counted) };
         let starts = m.line_end << 1 | start;
         start = m.line_end >> 63;
         if m.odd | (starts & backslash) | (if MODE == TEXT { m.escape } else { 0 }) != 0 {
@@ -111,8 +100,7 @@ unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
         let ends = m.delimiter | m.line_end;
         let count = ends.count_ones();
         if let Some(expected) = &rhythm {
-            // SAFETY: this function's contract covers the instruction set.
-            let found = unsafe { I::compress(m.line_end, ends) };
+            let found = isa.compress(m.line_end, ends);
             // `ended` is below `fields`; `fields` and `count` are at most 64.
             #[expect(clippy::indexing_slicing, reason = "masked to their lengths")]
             let expected =

@@ -12,10 +12,10 @@ use crate::guc;
 use crate::load::finish::finish;
 use crate::load::insert_select::eligibility::{Answer, no};
 use crate::load::target::{Target, TargetKind};
-use crate::load::where_clause::WhereClause;
-use crate::load::{Load, Writer, load_context, memory_context, obstacle, source, summary, write};
+use crate::load::{Load, Request, Writer, load_context, memory_context, obstacle, source, summary, write};
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self as c, Opaque};
+use crate::program::where_clause::WhereClause;
 
 /// Makes the load and opens its file, or returns the reason why core must run the COPY. A client is then asked for its
 /// data. Guarded.
@@ -56,14 +56,9 @@ pub unsafe fn begin(
             Location::File(_) => Some(jsonb(json)),
             _ => None,
         };
-        let load = Load {
-            json,
-            mapping,
-            rows: Some(rows),
-            where_clause: clause,
-            writer: Writer::Direct,
-            ..Load::new(options, path, target, memory)
-        };
+        let request = Request { json, ..Request::new(options, path) };
+        let mut load = Load { mapping, rows: Some(rows), writer: Writer::Direct, ..Load::new(request, target, memory) };
+        load.program.where_clause = clause;
         let load = PgMemoryContexts::For(memory).leak_and_drop_on_delete(load);
         (*load).begin_rows();
         // From here on core cannot run the COPY any more.
@@ -128,7 +123,7 @@ unsafe extern "C-unwind" fn few_of(load: *mut Load) -> Few {
             few.data.copy_from_nonoverlapping(all.as_ptr().cast(), all.len());
             few
         };
-        (*load).phases.progress.end();
+        (*load).measures.phases.progress.end();
         pg_sys::MemoryContextDelete((*load).memory);
         few
     }
@@ -160,7 +155,7 @@ pub unsafe fn run(load: *mut Load, caller: pg_sys::MemoryContext) -> u64 {
         pg_sys::error_context_stack = &raw mut context;
         write(load.cast());
         pg_sys::error_context_stack = context.previous;
-        finish(load);
+        finish(&mut *load);
         pg_sys::CurrentMemoryContext = caller;
         end(load)
     }
@@ -174,11 +169,11 @@ unsafe extern "C-unwind" fn end(load: *mut Load) -> u64 {
     unsafe {
         let (memory, rows) = {
             let load = &mut *load;
-            load.took = load.began.elapsed();
+            load.measures.took = load.measures.began.elapsed();
             if guc::log_timing() {
                 summary::log(load);
             }
-            (load.memory, load.counts.loaded)
+            (load.memory, load.measures.counts.loaded)
         };
         pg_sys::MemoryContextDelete(memory);
         rows

@@ -45,10 +45,11 @@ pub use self::sources::{Help, Sources};
 pub use self::stream::growth::{border, leaves_of, next_tuple, take_growth};
 pub use self::stream::{KeyStream, Room, next_tuples};
 use crate::pg::compat;
-use crate::pg::context::Elsewhere;
+use crate::pg::elsewhere::Elsewhere;
 use crate::pg::hazard::Hazards;
 use crate::pg::icu_collator::IcuCollator;
 use crate::pg::owner::may_run;
+use crate::pg::sent::sent;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::tuple_layout::attributes;
@@ -58,14 +59,16 @@ const MOST: usize = 64;
 /// BTORDER_PROC (nbtree.h)
 const ORDER_PROC: u16 = 1;
 
-/// An index whose keys are collected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Planned {
-    /// Index of its relation among the load's relations.
-    pub relation: usize,
-    pub index: pg_sys::Oid,
-    /// The number of its shared sort, if its keys are index tuples.
-    pub sort: Option<usize>,
+sent! {
+    /// An index whose keys are collected.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Planned {
+        /// Index of its relation among the load's relations.
+        pub relation: usize,
+        pub index: pg_sys::Oid,
+        /// The number of its shared sort, if its keys are index tuples.
+        pub sort: Option<usize>,
+    }
 }
 
 /// The indexes of a load whose keys are collected.
@@ -82,8 +85,8 @@ pub struct KeyPlan {
     pub files: Option<SharedFiles>,
     /// The sorts in which all processes leave their index tuples.
     pub sorts: Option<SharedSorts>,
-    /// In a worker: the number of workers of earlier files.
-    pub earlier_workers: usize,
+    /// Number of this process among all that collect keys, of earlier files, too.
+    pub participant: usize,
 }
 
 impl KeyPlan {
@@ -101,9 +104,9 @@ impl KeyPlan {
         &self,
         number: usize,
         relation: pg_sys::Relation,
-        shared: Option<(SharedFiles, usize)>,
         elsewhere: &Elsewhere,
     ) -> Vec<Collector> {
+        let shared = self.files.map(|files| (files, self.participant));
         let mine = self.list.iter().filter(|planned| planned.relation == number);
         let collector = |planned: &Planned| {
             // SAFETY: this function's contract covers the relation; guarded calls on an index of it that the leader has

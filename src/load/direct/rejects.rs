@@ -23,7 +23,8 @@ use crate::error::{Error, Result};
 use crate::guc;
 use crate::load::rejects::Spool;
 use crate::pg::copy_options::CopyOptions;
-use crate::pg::soft::{self, OnError};
+use crate::pg::soft::{self, Limit, OnError};
+use crate::pg::team::Shareable;
 
 /// Counts of a chunk, shared by all processes.
 #[derive(Debug)]
@@ -34,6 +35,11 @@ pub struct RejectTally {
     /// Position of its first record. Written by the process that cuts the chunk.
     place: UnsafeCell<RecordStart>,
 }
+
+// SAFETY: only the process that cuts the chunk writes the position, before it announces the cut.
+unsafe impl Sync for RejectTally {}
+// SAFETY: plain data.
+unsafe impl Shareable for RejectTally {}
 
 impl RejectTally {
     pub fn new() -> RejectTally {
@@ -57,6 +63,8 @@ pub struct Rejects {
     named: u64,
     /// Tallies of the chunks; null when the file is read in order.
     pub tallies: *const RejectTally,
+    /// Of the row that is being checked.
+    pub pins: Pins,
 }
 
 /// Pins on the descriptor of a partition's root.
@@ -117,14 +125,14 @@ pub struct TooMuch {
 impl Rejects {
     /// State for a file that is read in order.
     pub fn new(options: &CopyOptions, spool: *mut Spool) -> Rejects {
-        let limit = options.reject_limit;
+        let limit = options.reject_limit.and_then(Limit::rows);
         let keep = (options.on_error == OnError::Table).then(guc::reject_cap);
-        Rejects { keep, spool, limit: (limit > 0).then_some(limit), named: limit, tallies: std::ptr::null() }
+        Rejects { keep, spool, limit, named: limit.unwrap_or(0), tallies: std::ptr::null(), pins: Pins::default() }
     }
 
     /// State for reading again from a position, after `before` rejects that fit the limit.
     pub fn again(&self, before: u64) -> Rejects {
-        Rejects { limit: Some(before), tallies: std::ptr::null(), ..*self }
+        Rejects { limit: Some(before), tallies: std::ptr::null(), pins: Pins::default(), ..*self }
     }
 
     /// Are all errors of a record's own survived, and rejects kept?

@@ -24,13 +24,14 @@ use super::insertion::{DEFAULT, EXPRESSION, Insertion, Reach};
 use super::translate::to_row;
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::Nodes;
 use crate::load::duplicate::Keep;
 use crate::load::wrapper::Wrapper;
-use crate::load::{obstacle, planned_insert, volatile};
+use crate::load::{obstacle, planned_insert};
 use crate::pg::compat;
 use crate::pg::sequence_default::SequenceDefault;
 use crate::pg::soft::OnError;
+use crate::program::Nodes;
+use crate::program::volatile;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
@@ -422,7 +423,7 @@ unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
         if copy.dialect.default.is_some() {
             return no("The foreign table has the option default.");
         }
-        if copy.by_name && has_defaults {
+        if copy.by_name() && has_defaults {
             return no("The foreign table has defaults, for columns that the header does not name.");
         }
         // The set of rows must not depend on the columns that are read.

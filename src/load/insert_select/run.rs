@@ -8,13 +8,15 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::insertion::{Insertion, Reach};
 use crate::error::{Error, OrRaise};
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::{Joined, Nodes, Statement};
+use crate::load::direct::{Joined, Statement};
 use crate::load::finish::finish;
 use crate::load::options::LoadOptions;
-use crate::load::source::{FurtherFile, Mapping};
+use crate::load::source::FurtherFile;
 use crate::load::target::{Target, TargetKind};
-use crate::load::{Load, Writer, direct, load_context, memory_context, source, summary, write};
+use crate::load::{Load, Program, Request, Writer, direct, load_context, memory_context, source, summary, write};
 use crate::pg::copy_question;
+use crate::program::Nodes;
+use crate::program::mapping::Mapping;
 
 /// The result of the load.
 #[derive(Debug, Clone, Copy, Default)]
@@ -47,10 +49,10 @@ pub unsafe fn run(
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin(insertions);
         (*load).statement = statement;
-        set_joined(load, joined, insertions);
+        set_joined(&mut (*load).program, joined, insertions);
         pg_sys::CurrentMemoryContext = (*load).memory;
-        open(load, insertions, plan);
-        (*outcome).exclusively = renew(load);
+        open(&mut *load, insertions, plan);
+        (*outcome).exclusively = renew(&mut *load);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(load_context),
@@ -59,25 +61,25 @@ pub unsafe fn run(
         pg_sys::error_context_stack = &raw mut context;
         write(load.cast());
         pg_sys::error_context_stack = context.previous;
-        finish(load);
+        finish(&mut *load);
         pg_sys::CurrentMemoryContext = caller;
         end(load, outcome);
     }
 }
 
 /// # Safety
-/// As [`run`], with a load that has begun.
+/// As [`run`].
 #[pg_guard]
 unsafe extern "C-unwind" fn set_joined(
-    load: *mut Load,
+    program: &mut Program,
     joined: *mut pg_sys::PlanState,
     insertions: *const Vec<Insertion>,
 ) {
-    // SAFETY: this function's contract covers all arguments.
+    // SAFETY: this function's contract covers both pointers; an insertion that joins has a plan.
     unsafe {
         let reach = (*insertions).first().and_then(|insertion| insertion.joins);
-        (*load).joined = reach.and_then(|reach| Joined::new(joined, reach == Reach::Everywhere));
-        if reach.is_some() && (*load).joined.is_none() {
+        program.joined = reach.and_then(|reach| Joined::new(joined, reach == Reach::Everywhere));
+        if reach.is_some() && program.joined.is_none() {
             Error::new(Code::ERRCODE_INTERNAL_ERROR, "the plan reads no file").raise();
         }
     }
@@ -96,7 +98,7 @@ unsafe extern "C-unwind" fn begin(insertions: *const Vec<Insertion>) -> *mut Loa
         let mut target = Target::open(insertion.target, &options).or_raise();
         target.close();
         let memory = memory_context();
-        let load = Load { writer: Writer::Direct, ..Load::new(options, path, target, memory) };
+        let load = Load { writer: Writer::Direct, ..Load::new(Request::new(options, path), target, memory) };
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
     }
 }
@@ -130,26 +132,27 @@ unsafe fn mapping_of(insertion: &Insertion, plan: *const pg_sys::CustomScan) -> 
 /// # Safety
 /// As [`run`], with a load that has begun and whose memory context is current.
 #[pg_guard]
-unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Insertion>, plan: *const pg_sys::CustomScan) {
-    // SAFETY: this function's contract covers both arguments; guarded calls on a table that is locked.
+unsafe extern "C-unwind" fn open(load: &mut Load, insertions: *const Vec<Insertion>, plan: *const pg_sys::CustomScan) {
+    // SAFETY: this function's contract covers both pointers; guarded calls on a table that is locked.
     unsafe {
-        let (load, insertions) = (&mut *load, &*insertions);
+        let insertions = &*insertions;
         load.target.reopen();
         let Some((first, others)) = insertions.split_first() else { return };
-        (load.mapping, load.projection) = mapping_of(first, plan);
-        if let Some(joined) = load.joined {
+        (load.mapping, load.program.projection) = mapping_of(first, plan);
+        if let Some(joined) = load.program.joined {
             joined.complete(&mut load.mapping);
         }
         for insertion in others {
             let (options, path) = options_of(insertion);
             let (mapping, projection) = mapping_of(insertion, plan);
-            load.also.push(summary::described(&options.location));
+            load.request.also.push(summary::described(&options.location));
             load.more.push(FurtherFile { options, path, mapping, projection });
         }
         for insertion in insertions {
             copy_question::may_read(&options_of(insertion).0.location);
         }
-        load.rows = Some(source::open_rows(load.target.relation, &load.options, Some(&load.mapping)).or_raise());
+        load.rows =
+            Some(source::open_rows(load.target.relation, &load.request.options, Some(&load.mapping)).or_raise());
         load.begin_rows();
     }
 }
@@ -159,11 +162,10 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Inserti
 /// # Safety
 /// As [`run`], with a load whose table and file are open.
 #[pg_guard]
-unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
-    // SAFETY: this function's contract covers the argument; only the load and its statement refer to the table, or it
+unsafe extern "C-unwind" fn renew(load: &mut Load) -> bool {
+    // SAFETY: only the load and its statement refer to the table, or it
     // is left alone.
     unsafe {
-        let load = &mut *load;
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
         guc::direct_insert() == DirectInsert::Exclusive
             && load.target.kind == TargetKind::Plain
@@ -180,7 +182,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut LoadOutcome) {
     unsafe {
         {
             let load = &mut *load;
-            let counts = &load.counts;
+            let counts = &load.measures.counts;
             *outcome = LoadOutcome {
                 rows: counts.loaded,
                 filtered: counts.filtered,
@@ -190,7 +192,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut LoadOutcome) {
                 workers: counts.workers,
                 exclusively: (*outcome).exclusively,
             };
-            load.took = load.began.elapsed();
+            load.measures.took = load.measures.began.elapsed();
             if guc::log_timing() {
                 summary::log(load);
             }

@@ -13,11 +13,12 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 use self::over::{over, over_nothing, over_rows};
 use super::{Query, function};
 use crate::error::{Error, OrRaise};
-use crate::load::assignment::{assign, complain_at};
-use crate::load::volatile::UserCall;
-use crate::load::{Load, source, volatile};
+use crate::load::options::LoadOptions;
+use crate::load::{Program, source};
 use crate::pg::compat;
 use crate::pg::unguarded::{self as c, Opaque};
+use crate::program::assignment::{assign, complain_at};
+use crate::program::volatile::{self, UserCall};
 
 /// The state of a query's analysis.
 #[derive(Debug)]
@@ -35,14 +36,14 @@ struct QueryAnalysis {
     call: Option<UserCall>,
 }
 
-/// Plans the query of a load, if it has one.
+/// Plans the query of a load, if its options have one, and sets its columns in the options.
 ///
 /// # Safety
-/// A plain frame; a load whose relation is open. Its memory context is current.
-pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: this function's contract covers the load; objects made here live as long as its memory.
+/// A plain frame; an open relation. The contents of the program live in the current memory context.
+pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions, program: &mut Program) {
+    // SAFETY: this function's contract covers the relation; objects made here live as long as the analysis.
     unsafe {
-        let analysis = begin(load);
+        let analysis = begin(relation, options);
         if analysis.is_null() {
             return;
         }
@@ -88,7 +89,7 @@ pub unsafe fn analyze(load: *mut Load) {
         look(analysis, rewritten);
         let plans = c::pg_plan_queries(rewritten, text, 0, std::ptr::null_mut());
         pg_sys::error_context_stack = context.previous;
-        end(load, analysis, plans);
+        end(analysis, plans, options, program);
     }
 }
 
@@ -97,18 +98,15 @@ pub unsafe fn analyze(load: *mut Load) {
 /// # Safety
 /// As [`analyze`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut QueryAnalysis {
-    // SAFETY: this function's contract covers the load.
-    let load = unsafe { &*load };
-    let Some(text) = load.options.query.clone() else { return std::ptr::null_mut() };
-    let relation = load.target.relation;
-    let Some(mapping) = source::by_position(relation, &load.options).or_raise() else { return std::ptr::null_mut() };
+unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, options: &LoadOptions) -> *mut QueryAnalysis {
+    let Some(text) = options.query.clone() else { return std::ptr::null_mut() };
+    let Some(mapping) = source::by_position(relation, options).or_raise() else { return std::ptr::null_mut() };
     let analysis = QueryAnalysis {
         relation,
         text,
         attributes: mapping.fields.into_iter().flatten().collect(),
         names: mapping.names,
-        is_list: load.options.columns.names.is_some(),
+        is_list: options.columns.names.is_some(),
         columns: Vec::new(),
         rows: std::ptr::null_mut(),
         call: None,
@@ -326,24 +324,28 @@ unsafe extern "C-unwind" fn look(analysis: *mut QueryAnalysis, rewritten: *mut p
 }
 
 /// # Safety
-/// A load, its analysis, and the plan.
+/// A valid analysis, and the plan.
 #[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut QueryAnalysis, plans: *mut pg_sys::List) {
-    // SAFETY: this function's contract covers all arguments; guarded calls.
+unsafe extern "C-unwind" fn end(
+    analysis: *const QueryAnalysis,
+    plans: *mut pg_sys::List,
+    options: &mut LoadOptions,
+    program: &mut Program,
+) {
+    // SAFETY: this function's contract covers the analysis and the plan; guarded calls on its open relation.
     unsafe {
-        let QueryAnalysis { text, attributes, names, columns, call, .. } = &*analysis;
+        let QueryAnalysis { relation, text, attributes, names, columns, call, .. } = &*analysis;
         let no_plan = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan");
         let plan = PgList::<pg_sys::PlannedStmt>::from_pg(plans).get_ptr(0).ok_or_else(no_plan).or_raise();
-        let load = &mut *load;
         let no_lock = pg_sys::NoLock.cast_signed();
-        let target = load.target.relid;
+        let target = (**relation).rd_id;
         let loaded =
             PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::find_all_inheritors(target, no_lock, std::ptr::null_mut())));
         let read: Vec<pg_sys::Oid> = PgList::<pg_sys::Oid>::from_pg((*plan).relationOids).iter_oid().collect();
         // Attributes without a column get their defaults.
-        load.options.columns.names = Some(names.iter().take(columns.len()).cloned().collect());
+        options.columns.names = Some(names.iter().take(columns.len()).cloned().collect());
         let sets = attributes.iter().take(columns.len()).filter_map(|attnum| usize::try_from(attnum - 1).ok());
-        load.query = Some(Query {
+        program.query = Some(Query {
             text: text.clone(),
             plan,
             running: std::ptr::null_mut(),

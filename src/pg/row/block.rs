@@ -50,13 +50,13 @@ impl Rows {
         let field = |column: &Column| {
             let attribute = column.attribute;
             let plain =
-                !column.force_null && !column.force_not_null && !column.wants_null && column.refinement.is_none();
+                !column.force_null && !column.force_not_null && !column.input.wants_null && column.refinement.is_none();
             let decoder = column.decoder.filter(|_| plain)?;
             Some(block::FieldTarget { decoder, attribute, not_null: not_null.contains(&attribute) })
         };
         let is_wanted = |i: usize| wanted.contains(&i);
         let rest = self.columns.iter().enumerate().skip(self.fields);
-        let is_nothing = |column: &Column| column.taken == Taken::Null && !column.wants_null;
+        let is_nothing = |column: &Column| column.taken == Taken::Null && !column.input.wants_null;
         if rest.clone().any(|(i, column)| is_wanted(i) && !is_nothing(column)) {
             self.block = None;
             return;

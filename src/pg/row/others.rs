@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use super::queue::{Queued, What};
 use super::{RowArrays, Rows};
 use crate::pg::column::Taken;
-use crate::pg::line_parts::Given;
+use crate::pg::objects::Given;
 
 impl Rows {
     /// Queue the defaults of columns whose fields the record lacks, where a record may lack them.
@@ -48,7 +48,7 @@ impl Rows {
                     let Given::Value(value) = given else {
                         // SAFETY: this function's contract covers the arrays.
                         unsafe { arrays.set(column.attribute, None) };
-                        if column.wants_null {
+                        if column.input.wants_null {
                             self.queue.push(Queued { column: i, what: What::Null });
                         }
                         continue;
@@ -81,7 +81,7 @@ impl Rows {
                 Taken::Null => {
                     // SAFETY: this function's contract covers the arrays.
                     unsafe { arrays.set(column.attribute, None) };
-                    if column.wants_null {
+                    if column.input.wants_null {
                         self.queue.push(Queued { column: i, what: What::Null });
                     }
                     continue;

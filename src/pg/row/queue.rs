@@ -3,13 +3,16 @@
 //! Decoding fills the queue and its strings under a guard. [`Rows::convert`] runs it in a plain frame, because input
 //! functions are user code and may raise any error (see `pg`). `soft` has the counterpart that survives bad values.
 
+pub mod received;
+pub mod refined;
+
 use std::ffi::c_char;
 
 use pgrx::pg_sys;
 
+use self::refined::refuse;
 use super::{Attention, RowArrays, Rows};
-use crate::pg::refined::refuse;
-use crate::pg::{received, unguarded};
+use crate::pg::unguarded;
 
 /// A conversion by the server.
 #[derive(Debug, Clone, Copy)]
@@ -77,12 +80,12 @@ impl Rows {
                     What::Default => unguarded::exec_eval_expr((*column).default, econtext, &raw mut is_null),
                     What::Refused(_) => refuse(column, shown),
                     What::Field(_, len) => received::call(column, string, len),
-                    _ if (*column).is_received => received::call(column, string, 0),
+                    _ if (*column).input.is_receive => received::call(column, string, 0),
                     _ => unguarded::InputFunctionCall(
-                        &raw mut (*column).input,
+                        &raw mut (*column).input.function,
                         string,
-                        (*column).typioparam,
-                        (*column).typmod,
+                        (*column).input.typioparam,
+                        (*column).input.typmod,
                     ),
                 };
                 arrays.set((*column).attribute, (!is_null).then_some(datum));

@@ -37,8 +37,8 @@ impl Rows {
             let session = column::session(self.stream.charset());
             let known = self.known.as_mut().or_else(|| self.first_header.as_mut().map(|first| &mut first.columns));
             let columns = self.columns.iter_mut().chain(known.into_iter().flatten());
-            for column in columns.filter(|column| !column.ignored && !column.is_received) {
-                column.decoder = Decoder::for_type(column.type_oid.to_u32(), column.typmod, &session);
+            for column in columns.filter(|column| !column.ignored && !column.input.is_receive) {
+                column.decoder = Decoder::for_type(column.type_oid.to_u32(), column.input.typmod, &session);
             }
             (self.block, self.decoded) = (None, None);
         }

@@ -3,14 +3,12 @@
 use std::ffi::{CStr, CString};
 
 use pg_bulk_format::tuple::Stamp;
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::reading::{fields, is_safe_to_read, most_workers, traces};
-use super::{Further, Leader};
+use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
+use super::{Files as LoadFiles, Further, Leader};
 use crate::error::{Error, Result};
 use crate::load::Load;
-use crate::load::direct::defaults::Defaults;
 use crate::load::direct::executor::Executor;
 use crate::load::direct::held::HeldRelations;
 use crate::load::direct::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
@@ -18,13 +16,11 @@ use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
-use crate::load::direct::nodes::Nodes;
-use crate::load::direct::origin::{ReadPosition, Traces};
-use crate::load::direct::process::{Process, ProcessParts};
-use crate::load::direct::projection::Projection;
+use crate::load::direct::origin::Traces;
+use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
-use crate::load::direct::spec::Spec;
+use crate::load::direct::spec::{InputSpec, KeySpec, Spec};
 use crate::load::direct::statement::inserted_by;
 use crate::load::direct::violating_row::ViolatingRow;
 use crate::load::direct::wide::Wide;
@@ -42,12 +38,15 @@ use crate::pg::file_figures::ByFile;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Tolerance};
+use crate::program::Nodes;
+use crate::program::defaults::Defaults;
+use crate::program::projection::Projection;
 
 impl Leader {
     pub(in super::super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
         let relation = load.target.relation;
-        let condition = load.where_clause.conditions.cast::<pg_sys::Node>();
-        let (options, mapping) = (&load.options, &load.mapping);
+        let condition = load.program.where_clause.conditions.cast::<pg_sys::Node>();
+        let (options, mapping) = (&load.request.options, &load.mapping);
         let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
         let mut rows = load.rows.take().ok_or_else(no_rows)?;
         rows.stream_mut().mark_splits(FileChunks::is_large);
@@ -55,7 +54,7 @@ impl Leader {
         // SAFETY: guarded calls.
         let (xmin, command) = unsafe {
             // A dry run writes nothing and needs no transaction id.
-            let is_dry = load.is_dry;
+            let is_dry = load.request.is_dry();
             let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
             let command = pg_sys::GetCurrentCommandId(!is_dry);
             if !is_dry {
@@ -73,7 +72,7 @@ impl Leader {
         unsafe { leaves::pin_partitions(relation, executor.estate) };
         // A table without partitions was locked all the while. Triggers that the load's own statement triggers create
         // are for the next load.
-        if !load.is_dry && relations.iter().any(|&leaf| leaf != relation) {
+        if !load.request.is_dry() && relations.iter().any(|&leaf| leaf != relation) {
             // SAFETY: opened and locked above.
             if let Some(obstacle) = unsafe { obstacle::of_open_leaves(&relations, options) }.into_iter().next() {
                 let message =
@@ -103,17 +102,17 @@ impl Leader {
             let safe = relations.iter().all(|&leaf| hazards.relation_is_safe(leaf))
                 && hazards.relation_is_safe(relation)
                 && hazards.is_safe(condition)
-                && is_safe_to_read(&hazards, rows.columns(), load.projection)
+                && is_safe_to_read(&hazards, rows.columns(), load.program.projection)
                 // An inlined expression does the same as its function, so the function's label counts.
                 && mapping.function.is_none_or(|function| hazards.function_is_safe(function))
-                && load.joined.is_none_or(|joined| joined.is_safe)
+                && load.program.joined.is_none_or(|joined| joined.is_safe)
                 && more
                     .iter()
                     .try_fold(true, |safe, source| Ok::<_, Error>(safe && Further::is_safe(source, &hazards)?))?
                 && defaults.expressions().all(|state| hazards.is_safe((*state).expr.cast()))
                 && defaults.is_shareable();
             // An expression that is not parallel safe may also write to the table.
-            let collect = safe && !load.is_dry;
+            let collect = safe && !load.request.is_dry();
             let survives = options.copy.on_error == OnError::Table || load.arbiter.is_some();
             let leaves = relations.iter().zip(&traits).zip(&starts).enumerate();
             for (number, ((&leaf, &(_, traits)), &start)) in leaves.filter(|_| collect) {
@@ -133,18 +132,15 @@ impl Leader {
             let keeps = options.copy.on_error == OnError::Table;
             let complain =
                 relations.iter().any(|&leaf| leaves::may_complain(leaf) || (keeps && leaves::may_refer(leaf)));
-            let keys = (load.is_dry && complain).then(|| {
-                let check = KeyCheck::new(executor, &relations, options, load.arbiter, traces);
-                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(check)
-            });
-            let held = if load.is_dry { HeldRelations::NONE } else { HeldRelations::hold(&relations) };
+            let keys = (load.request.is_dry() && complain)
+                .then(|| KeyCheck::new(executor, &relations, options, load.arbiter, traces));
+            let held = if load.request.is_dry() { HeldRelations::NONE } else { HeldRelations::hold(&relations) };
             leaves::close_leaves(relation, &relations);
             (safe, complain, keys, held)
         };
         let copy = &options.copy;
         // A row of a join has no position in the file.
-        let traces = if complain && load.joined.is_none() { traces } else { Traces::Nothing };
-        let current = (!more.is_empty()).then(|| (options.clone(), mapping.clone()));
+        let traces = if complain && load.program.joined.is_none() { traces } else { Traces::Nothing };
         let alone = Box::new(Shared::alone());
         let sizes = more
             .iter()
@@ -155,7 +151,7 @@ impl Leader {
         let is_shared = is_safe
             && keys.is_none()
             // One record may give any number of rows of the plan, so ids cannot be taken in advance.
-            && (load.joined.is_none() || (defaults.sequences().is_empty() && rows.stream().files().is_none()))
+            && (load.program.joined.is_none() || (defaults.sequences().is_empty() && rows.stream().files().is_none()))
             && (!options.is_statement() || defaults.have_room(most_rows(&rows, size))?)
             && traits.iter().all(|(_, t)| !t.temporary);
         let most_workers = if is_shared { most_workers(&rows, options, defaults.takes_ids()) } else { 0 };
@@ -169,92 +165,90 @@ impl Leader {
             relation: unsafe { (*relation).rd_id },
             command,
             frozen: options.table.freeze,
-            is_dry: load.is_dry,
+            is_dry: load.request.is_dry(),
             traces: traces != Traces::Nothing,
-            path: load.path.clone(),
-            files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
-            // SAFETY: a jsonb.
-            options: unsafe { load.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
-            foreign: options.foreign(),
-            is_copy: options.is_copy(),
-            encoding: rows.stream().encoding(),
-            fields: fields(mapping),
-            function: mapping.function,
+            input: InputSpec {
+                path: load.request.path.clone(),
+                files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
+                // SAFETY: a jsonb.
+                options: unsafe { load.request.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
+                foreign: options.foreign(),
+                is_copy: options.is_copy(),
+                encoding: rows.stream().encoding(),
+                fields: fields_of(mapping),
+                function: mapping.function,
+            },
             inserted: inserted_by(load),
             // SAFETY: an expression, or null.
             condition: (!condition.is_null()).then(|| unsafe { node_string(condition) }),
-            projection: load.projection.map(Nodes::text),
-            join: load.joined.filter(|_| most_workers > 0).map(|joined| joined.text(mapping.computed.clone())),
+            projection: load.program.projection.map(Nodes::text),
+            join: load.program.joined.filter(|_| most_workers > 0).map(|joined| joined.text(mapping.computed.clone())),
             traits: traits.clone(),
-            sequences: defaults.sequences(),
-            keys: list.clone(),
-            key_memory: memory,
-            key_sort_memory: sort_memory,
-            key_packs: packs,
-            key_files: 0,
-            key_sorts: 0,
-            key_participants: 0,
-            earlier_workers: 0,
+            keys: KeySpec {
+                list: list.clone(),
+                memory,
+                sort_memory,
+                packs,
+                files: 0,
+                sorts: 0,
+                participants: 0,
+                earlier_workers: 0,
+            },
         };
-        if !load.is_dry && traits.iter().any(|(_, t)| t.logical) {
+        if !load.request.is_dry() && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
         }
         // SAFETY: the nodes are of the INSERT's plan, with the foreign table's columns, or of expressions over this
         // input row.
-        let projection = load.projection.map(|nodes| unsafe {
+        let projection = load.program.projection.map(|nodes| unsafe {
             if let Some(foreign) = options.foreign() {
-                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor);
+                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt);
             }
             let inputs = source::input_descriptor(relation, mapping);
             Projection::over(nodes, inputs, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt)
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
-        let projection = projection.or_else(|| load.joined.map(of_scan));
-        let mut process = Process::new(ProcessParts {
-            projection,
-            join: load.joined.map(|joined| Join::new(joined, &mapping.computed)),
+        let projection = projection.or_else(|| load.program.joined.map(of_scan));
+        let fields = load.program.joined.map_or(executor.econtext, |joined| joined.fields());
+        let tracer = Tracer::new(traces, traits.len());
+        let plan = KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, participant: 0 };
+        let mut heaps = Heaps::new(traits, stamp, plan, &executor, &rows);
+        (heaps.is_dry, heaps.starts) = (load.request.is_dry(), starts);
+        let pull = match (&mut load.program.query, load.program.joined) {
+            (Some(query), _) => Some(Pull::Query(query)),
+            (None, joined) => joined.map(|joined| Pull::Join(Join::new(joined, &mapping.computed))),
+        };
+        let process = Process {
+            number: 0,
+            shared: &raw const *alone,
+            executor,
             rows,
             chunks: Chunks::InOrder,
-            shared: &raw const *alone,
-            number: 0,
-            executor,
-            defaults,
-            tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },
+            quota: Quota::new(copy.skip, copy.limit.unwrap_or(u64::MAX)),
+            pull,
+            recipe: Recipe::new(projection, fields, defaults),
+            tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
             rejects: Rejects::new(copy, load.spool),
-            is_dry: load.is_dry,
-            skip: copy.skip,
-            limit: copy.limit.unwrap_or(u64::MAX),
-            traits,
-            starts,
-            stamp,
+            keys,
+            heaps,
             wide: Wide::leader(),
-            counters: std::ptr::null(),
-            plan: KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, earlier_workers: 0 },
-            traces,
-            by_file: load.files.as_ref().map_or(ByFile::NONE, Files::by_file),
-        })?;
-        process.phases = &raw mut load.phases;
-        process.keys = keys.unwrap_or(std::ptr::null_mut());
-        if let Some(query) = &mut load.query {
-            process.query = &raw mut *query;
-        }
+            tracer,
+            progress: Progress::new(
+                load.measures.files.as_ref().map_or(ByFile::NONE, Files::by_file),
+                &raw mut load.measures.phases,
+            ),
+        };
+        let process = process.ready()?;
         let all_workers = most_workers + further.iter().map(|further| further.workers).sum::<usize>();
         let shares_now = !further.is_empty() && all_workers > 0;
         let mut leader = Leader {
             process,
             alone,
             spec,
-            parallel: None,
-            counters: std::ptr::null(),
+            team: None,
             gathered: Vec::new(),
-            usages: std::ptr::null_mut(),
-            earlier: Vec::new(),
-            by_file: ByFile::NONE,
-            figures: std::ptr::null_mut(),
-            further,
-            current,
+            files: LoadFiles::new(options, mapping, further),
             most_workers,
-            launched: 0,
             workers: 0,
             builders: 0,
             shares_keys: false,
@@ -268,9 +262,6 @@ impl Leader {
             arbiter: load.arbiter,
             replaced: 0,
             violating_row: ViolatingRow::default(),
-            target: ReadPosition::default(),
-            header: copy.header(),
-            name: options.location.display().to_string(),
             is_counted: false,
             held,
         };

@@ -5,10 +5,8 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use crate::guc;
-use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::Traces;
 use crate::load::options::LoadOptions;
-use crate::load::source::Mapping;
 use crate::pg::chunk_order::MOST_PROCESSES;
 use crate::pg::column::Column;
 use crate::pg::compat;
@@ -18,6 +16,8 @@ use crate::pg::files::Listed;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Verbosity};
+use crate::program::Nodes;
+use crate::program::mapping::Mapping;
 
 /// Is it parallel safe to make rows of these columns and of expressions over them? Guarded.
 ///
@@ -61,7 +61,7 @@ pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) 
         return if any { workers_for(options.workers, list.size()).min(chunks - 1) } else { 0 };
     }
     // The reject limit is checked chunk by chunk, but the number of chunks of a compressed file is unknown.
-    let has_no_limit = copy.reject_limit == 0 && copy.reject_percent.is_none();
+    let has_no_limit = copy.reject_limit.is_none();
     let is_divided = stream.has_chunks() || (stream.can_share() && has_no_limit);
     if is_divided && survives() { workers_for(options.workers, stream.file_size().unwrap_or(0)) } else { 0 }
 }
@@ -91,7 +91,8 @@ fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
     }
 }
 
-pub(super) fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {
+/// The fields' attribute numbers and names, for workers.
+pub(super) fn fields_of(mapping: &Mapping) -> Vec<(i16, CString)> {
     let numbers = mapping.fields.iter().map(|attnum| attnum.unwrap_or(0));
     numbers.zip(mapping.names.iter().cloned()).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! An SQL function whose body is one SELECT of expressions is not called: its expressions over the arguments become the
 //! columns of the target, and its WHERE a condition of the projection, so no row is formed ([`body`]). The planner does
-//! so only with functions of one value. For any other function the call is the [row](super::super::direct::Nodes) that
+//! so only with functions of one value. For any other function the call is the [row](Nodes) that
 //! the columns are taken from.
 //!
 //! Either way each column is assigned as INSERT assigns it. Analysis runs in a plain frame, since it parses the body
@@ -16,15 +16,14 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::body::Body;
 use super::signature::{Signature, arguments, own_type};
-use super::{check, display_name, no_filter, resolve};
+use super::{display_name, no_filter};
 use crate::error::{Error, OrRaise, Result};
-use crate::load::assignment::{assign, complain};
-use crate::load::direct::Nodes;
-use crate::load::expression::with_target;
-use crate::load::{Load, source};
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
+use crate::program::assignment::{assign, complain};
+use crate::program::mapping;
+use crate::program::{Nodes, with_target};
 
 /// A column of the function's row, and its target.
 #[derive(Debug, Clone, Copy)]
@@ -60,30 +59,15 @@ struct FilterAnalysis {
     targets: *mut pg_sys::List,
 }
 
-/// Makes the load's projection of its filter, if it has one.
-///
-/// # Safety
-/// A plain frame; a load whose relation is open. Its memory context is current.
-pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: this function's contract covers the load; parse trees live as long as its memory.
-    unsafe {
-        let analysis = begin(load);
-        if !analysis.is_null() {
-            complete(analysis);
-            end(load, analysis);
-        }
-    }
-}
-
-/// Makes the projection for a foreign table whose filter this function is.
+/// Makes the projection for a table whose filter this function is.
 ///
 /// # Safety
 /// A plain frame; an open relation, and a function that can be a filter. The contents of `nodes` live in the current
 /// memory context.
-pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
+pub unsafe fn analyze(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
-        let analysis = begin_table(relation, function);
+        let analysis = begin(relation, function);
         complete(analysis);
         *nodes = nodes_of(analysis);
     }
@@ -136,30 +120,10 @@ unsafe fn nodes_of(analysis: *const FilterAnalysis) -> Nodes {
     }
 }
 
-/// Prepares the analysis; null if there is no filter.
-///
 /// # Safety
 /// As [`analyze`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut FilterAnalysis {
-    // SAFETY: this function's contract covers the load.
-    let load = unsafe { &mut *load };
-    let Some(name) = load.options.filter.clone() else { return std::ptr::null_mut() };
-    let function = resolve(&name).or_raise();
-    // SAFETY: a guarded call. The lock keeps the function from being dropped, since workers look it up too.
-    unsafe {
-        pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
-    };
-    check(function).or_raise();
-    load.options.function = Some(function);
-    let analysis = FilterAnalysis::of(load.target.relation, function).or_raise();
-    pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
-}
-
-/// # Safety
-/// As [`analyze_table`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin_table(relation: pg_sys::Relation, function: pg_sys::Oid) -> *mut FilterAnalysis {
+unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, function: pg_sys::Oid) -> *mut FilterAnalysis {
     let analysis = FilterAnalysis::of(relation, function).or_raise();
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
@@ -229,7 +193,7 @@ fn places(
             MappedColumn { from, type_oid, typmod, collation, to }
         };
         let index = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(0);
-        let targets: Vec<i16> = source::attributes(relation).map(|(attnum, _)| attnum).collect();
+        let targets: Vec<i16> = mapping::attributes(relation).map(|(attnum, _)| attnum).collect();
         if result.is_null() {
             let places = targets
                 .iter()
@@ -318,12 +282,4 @@ unsafe extern "C-unwind" fn complain_of_body(
         let detail = format!("Final statement returns {given} instead of {wanted} at column {number}.");
         Error::new(Code::ERRCODE_INVALID_FUNCTION_DEFINITION, message).detail(detail).raise();
     }
-}
-
-/// # Safety
-/// A load, and its analysis.
-#[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const FilterAnalysis) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*load).projection = Some(nodes_of(analysis)) }
 }

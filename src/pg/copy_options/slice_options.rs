@@ -8,9 +8,9 @@ use pg_bulk_format::fixed::{Slice, Trim};
 use pg_bulk_format::line::LINE_LIMIT;
 use pg_bulk_format::number::{Number, Order};
 
-use super::copy_options::{CopyOptions, RecordShape};
+use super::super::option_value::{invalid, text};
 use super::key_options::KeyDraft;
-use super::option_value::{invalid, text};
+use super::{CopyOptions, RecordShape};
 use crate::error::Result;
 
 /// The names of the options that a [`SliceDraft`] accepts.
@@ -107,7 +107,7 @@ impl SliceDraft {
 pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<Vec<Option<Slice>>> {
     let mut before = 0usize;
     let mut slice = |(column, draft): (String, SliceDraft)| {
-        if copy.shape != RecordShape::Fixed {
+        if copy.shape() != RecordShape::Fixed {
             return match draft.given {
                 Some(name) => Err(invalid(format!("option {name} of column \"{column}\" requires format \"fixed\""))),
                 None => Ok(None),
@@ -122,7 +122,7 @@ pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<V
             start: draft.start.map_or(before, |start| start - 1),
             length,
             trim: if number.is_some() { Trim::None } else { draft.trim.or(copy.fields.trim()).unwrap_or(Trim::Right) },
-            null: draft.null.or_else(|| copy.null.clone()),
+            null: draft.null.or_else(|| copy.fields.null().cloned()),
         };
         before = slice.end();
         match copy.dialect.record_length {

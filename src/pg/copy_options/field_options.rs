@@ -13,10 +13,10 @@ use pg_bulk_format::refine::{Form, Refinement};
 use pg_bulk_format::template::{BadTemplate, Template, TemplateType};
 use pgrx::pg_sys;
 
-use super::column::{Column, Taken};
-use super::copy_options::{CopyOptions, RecordShape};
-use super::option_value::{Caller, OptionValue, invalid, text};
+use super::super::column::{Column, Taken};
+use super::super::option_value::{Caller, OptionValue, invalid, text};
 use super::slice_options::trim;
+use super::{CopyOptions, RecordShape};
 use crate::error::{Error, Result};
 
 /// Options of a column, or of all columns, that are being collected.
@@ -73,6 +73,16 @@ impl FieldDraft {
         self.trim
     }
 
+    /// Returns the NULL value of a record without delimiters, if it is given.
+    pub fn null(&self) -> Option<&Vec<u8>> {
+        self.null.as_ref()
+    }
+
+    /// Sets the NULL value of a record without delimiters.
+    pub fn set_null(&mut self, null: Option<Vec<u8>>) {
+        self.null = null;
+    }
+
     /// Whether there are values for NULL.
     pub fn has_nulls(&self) -> bool {
         self.nulls.is_some() || self.null.is_some()
@@ -93,18 +103,18 @@ impl FieldDraft {
 
     fn refinement(&self, copy: &CopyOptions, column: &Column) -> Result<Refinement> {
         let all = &copy.fields;
-        let refused = match copy.shape {
+        let refused = match copy.shape() {
             RecordShape::Json => self.trim.map(|_| "trim"),
             RecordShape::Binary => self.given(),
             RecordShape::Delimited | RecordShape::Fixed => None,
         };
         if let Some(name) = refused {
             let column = column.display_name();
-            let format = if copy.shape == RecordShape::Json { "json" } else { "binary" };
+            let format = if copy.shape() == RecordShape::Json { "json" } else { "binary" };
             return Err(invalid(format!("option {name} of column \"{column}\" has no meaning in format \"{format}\"")));
         }
         // Slices have options of their own for trimming and for one NULL value.
-        let is_fixed = copy.shape == RecordShape::Fixed;
+        let is_fixed = copy.shape() == RecordShape::Fixed;
         let trim = if is_fixed { Trim::None } else { self.trim.or(all.trim).unwrap_or(Trim::None) };
         let nulls = match (&self.nulls, &self.null) {
             (None, None) => all.nulls.clone().unwrap_or_default(),

@@ -17,11 +17,12 @@ use std::ffi::{CStr, c_void};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::source::Mapping;
+use super::mapping::Mapping;
 use crate::pg::column::default_expression;
 use crate::pg::compat;
 use crate::pg::index_functions;
 use crate::pg::server_text::from_server;
+use crate::pg::type_parts::{TypeParts, domain_checks};
 use crate::pg::unguarded::{RelationGetPartitionQual, find_all_inheritors, guard};
 
 /// Volatile functions that read no state of the table. nextval is one of them: each caller gets another id.
@@ -149,34 +150,16 @@ pub fn call_in_type(type_oid: pg_sys::Oid) -> Option<UserCall> {
     if type_oid.to_u32() < pg_sys::FirstUnpinnedObjectId {
         return None;
     }
-    // SAFETY: guarded catalog lookups; attributes below natts exist.
-    unsafe {
-        pg_sys::check_stack_depth();
-        match pg_sys::get_typtype(type_oid).cast_unsigned() {
-            pg_sys::TYPTYPE_DOMAIN => call_in_domain(type_oid).or_else(|| call_in_type(pg_sys::getBaseType(type_oid))),
-            pg_sys::TYPTYPE_COMPOSITE => {
-                let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
-                let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-                let attributes = (0..natts).map(|index| &*compat::attribute(descriptor, index));
-                let mut kept = attributes.filter(|attribute| !attribute.attisdropped);
-                kept.find_map(|attribute| call_in_type(attribute.atttypid))
-            }
-            pg_sys::TYPTYPE_RANGE => {
-                // Functions of the type compare its bounds and bring them into canonical form.
-                let entry = pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
-                let functions = [(*entry).rng_cmp_proc_finfo.fn_oid, (*entry).rng_canonical_finfo.fn_oid];
-                let mut functions = functions.into_iter().filter(|&function| function != pg_sys::InvalidOid);
-                functions.find_map(call_of).or_else(|| call_in_type(pg_sys::get_range_subtype(type_oid)))
-            }
-            pg_sys::TYPTYPE_MULTIRANGE => call_in_type(pg_sys::get_multirange_range(type_oid)),
-            _ => {
-                let mut functions = input_functions(type_oid).into_iter();
-                let element = pg_sys::get_element_type(type_oid);
-                functions
-                    .find_map(unsafe_call_of)
-                    .or_else(|| if element == pg_sys::InvalidOid { None } else { call_in_type(element) })
-            }
+    match TypeParts::of(type_oid) {
+        TypeParts::Domain(base) => call_in_domain(type_oid).or_else(|| call_in_type(base)),
+        TypeParts::Composite(columns) => columns.into_iter().find_map(call_in_type),
+        // Functions of the type compare its bounds and bring them into canonical form.
+        TypeParts::Range { subtype, compare, canonical } => {
+            call_of(compare).or_else(|| canonical.and_then(call_of)).or_else(|| call_in_type(subtype))
         }
+        TypeParts::Multirange(range) => call_in_type(range),
+        TypeParts::Array(element) => call_by_input(type_oid).or_else(|| call_in_type(element)),
+        TypeParts::Single => call_by_input(type_oid),
     }
 }
 
@@ -193,27 +176,19 @@ fn call_in_values(type_oid: pg_sys::Oid) -> Option<UserCall> {
     if type_oid.to_u32() < pg_sys::FirstUnpinnedObjectId {
         return None;
     }
-    // SAFETY: guarded catalog lookups; an entry of the type cache stays; attributes below natts exist.
+    let inner = match TypeParts::of(type_oid) {
+        TypeParts::Domain(base) => return call_in_values(base),
+        TypeParts::Composite(columns) => columns.into_iter().find_map(call_in_values),
+        TypeParts::Range { subtype, compare, canonical } => {
+            let call = unsafe_call_of(compare).or_else(|| canonical.and_then(unsafe_call_of));
+            call.or_else(|| call_in_values(subtype))
+        }
+        TypeParts::Multirange(range) => call_in_values(range),
+        TypeParts::Array(element) => call_in_values(element),
+        TypeParts::Single => None,
+    };
+    // SAFETY: guarded catalog lookups; an entry of the type cache stays.
     unsafe {
-        pg_sys::check_stack_depth();
-        let inner = match pg_sys::get_typtype(type_oid).cast_unsigned() {
-            pg_sys::TYPTYPE_DOMAIN => return call_in_values(pg_sys::getBaseType(type_oid)),
-            pg_sys::TYPTYPE_COMPOSITE => {
-                let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
-                let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-                let attributes = (0..natts).map(|index| &*compat::attribute(descriptor, index));
-                let mut kept = attributes.filter(|attribute| !attribute.attisdropped);
-                kept.find_map(|attribute| call_in_values(attribute.atttypid))
-            }
-            pg_sys::TYPTYPE_RANGE => {
-                let entry = pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
-                let functions = [(*entry).rng_cmp_proc_finfo.fn_oid, (*entry).rng_canonical_finfo.fn_oid];
-                let call = functions.into_iter().find_map(unsafe_call_of);
-                call.or_else(|| call_in_values(pg_sys::get_range_subtype(type_oid)))
-            }
-            pg_sys::TYPTYPE_MULTIRANGE => call_in_values(pg_sys::get_multirange_range(type_oid)),
-            _ => call_in_values(pg_sys::get_element_type(type_oid)),
-        };
         let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
         let operators = [entry.eq_opr, entry.lt_opr, entry.gt_opr].into_iter();
         let (mut output, mut is_varlena, mut to_json) = (pg_sys::InvalidOid, false, pg_sys::InvalidOid);
@@ -262,33 +237,26 @@ unsafe fn call_for_types(node: *mut pg_sys::Node) -> Option<UserCall> {
     }
 }
 
-/// The functions that make a value from text and from bytes, of a type that is not the server's own. Guarded.
-fn input_functions(type_oid: pg_sys::Oid) -> Vec<pg_sys::Oid> {
+/// A call by the functions that make a value from text and from bytes. Guarded.
+fn call_by_input(type_oid: pg_sys::Oid) -> Option<UserCall> {
     // SAFETY: guarded catalog lookups; the tuple is released after its last use.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(type_oid));
         if tuple.is_null() {
-            return Vec::new();
+            return None;
         }
         let form = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_type>();
         let functions = [form.typinput, form.typreceive];
         pg_sys::ReleaseSysCache(tuple);
-        functions.into_iter().filter(|function| function.to_u32() >= pg_sys::FirstUnpinnedObjectId).collect()
+        functions.into_iter().find_map(unsafe_call_of)
     }
 }
 
-/// # Safety
-/// A domain. Guarded; allocates in the current memory context.
-unsafe fn call_in_domain(domain: pg_sys::Oid) -> Option<UserCall> {
-    // SAFETY: guarded calls. The context's callback points into the reference, which lives as long.
-    unsafe {
-        let constraints = pg_sys::palloc0(size_of::<pg_sys::DomainConstraintRef>());
-        let constraints = constraints.cast::<pg_sys::DomainConstraintRef>();
-        pg_sys::InitDomainConstraintRef(domain, constraints, pg_sys::CurrentMemoryContext, false);
-        let list = PgList::<pg_sys::DomainConstraintState>::from_pg((*constraints).constraints);
-        list.iter_ptr().find_map(|constraint| call_in((*constraint).check_expr.cast()))
-    }
+/// A call by a domain's constraints. Guarded; allocates in the current memory context.
+fn call_in_domain(domain: pg_sys::Oid) -> Option<UserCall> {
+    // SAFETY: expressions.
+    domain_checks(domain).into_iter().find_map(|check| unsafe { call_in(check) })
 }
 
 /// Calls by generated columns and by indexes. The server does not allow volatile functions there. Guarded.
