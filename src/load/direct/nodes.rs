@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use pgrx::{PgList, pg_sys};
 
 use crate::load::source::Mapping;
+use crate::pg::sent::sent;
 
 /// Nodes of a plan.
 #[derive(Debug, Clone, Copy)]
@@ -58,13 +59,15 @@ impl Nodes {
     }
 }
 
-/// [`Nodes`] as text.
-#[derive(Debug, Clone)]
-pub struct Text {
-    pub targets: CString,
-    pub quals: CString,
-    pub row: CString,
-    pub filters: bool,
+sent! {
+    /// [`Nodes`] as text.
+    #[derive(Debug, Clone)]
+    pub struct Text {
+        pub targets: CString,
+        pub quals: CString,
+        pub row: CString,
+        pub filters: bool,
+    }
 }
 
 impl Text {

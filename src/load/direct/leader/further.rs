@@ -108,14 +108,13 @@ impl Leader {
         let traces = if self.process.tracer.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
         self.most_workers = most_workers(&rows, &options, self.process.recipe.defaults.takes_ids()).min(workers);
-        self.launched = 0;
         self.too_much = None;
         (self.files.header, self.files.name) = (copy.header(), options.location.display().to_string());
-        self.spec.path = path;
-        self.spec.files = rows.stream().files().map_or_else(Vec::new, |list| list.write());
-        self.spec.foreign = options.foreign();
-        self.spec.encoding = rows.stream().encoding();
-        self.spec.fields = fields_of(&mapping);
+        self.spec.input.path = path;
+        self.spec.input.files = rows.stream().files().map_or_else(Vec::new, |list| list.write());
+        self.spec.input.foreign = options.foreign();
+        self.spec.input.encoding = rows.stream().encoding();
+        self.spec.input.fields = fields_of(&mapping);
         self.spec.projection = projection.map(Nodes::text);
         let projection = projection.zip(options.foreign()).map(|(nodes, foreign)| {
             // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
