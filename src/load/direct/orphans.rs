@@ -129,7 +129,7 @@ impl Leader {
         };
         let mut sort = self.in_file_order(hunt.number, orphans, hunt.memory / 3, false)?;
         // SAFETY: as above.
-        let mut removal = unsafe { Removal::new(relation, self.builders) };
+        let mut removal = unsafe { Removal::new(relation, self.workers.at_once) };
         let (mut count, mut last) = (0, None);
         while let Some([position, behind, row, key, ..]) = sort.take() {
             pgrx::check_for_interrupts!();

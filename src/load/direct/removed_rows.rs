@@ -156,7 +156,7 @@ impl Leader {
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, conflicts.memory, keep == Keep::New)?;
         // SAFETY: `remove_conflicts`'s contract covers the relation.
-        let mut removal = unsafe { Removal::new(relation, self.builders) };
+        let mut removal = unsafe { Removal::new(relation, self.workers.at_once) };
         let reasons: Vec<_> = (0..indexes.list.len()).map(|index| reason_for(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
