@@ -45,7 +45,7 @@ pub use self::sources::{Help, Sources};
 pub use self::stream::growth::{border, leaves_of, next_tuple, take_growth};
 pub use self::stream::{KeyStream, Room, next_tuples};
 use crate::pg::compat;
-use crate::pg::context::Elsewhere;
+use crate::pg::elsewhere::Elsewhere;
 use crate::pg::hazard::Hazards;
 use crate::pg::icu_collator::IcuCollator;
 use crate::pg::owner::may_run;

@@ -9,7 +9,6 @@ use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
 use super::{Files as LoadFiles, Further, Leader, Workers};
 use crate::error::{Error, Result};
 use crate::load::Load;
-use crate::load::direct::defaults::Defaults;
 use crate::load::direct::executor::Executor;
 use crate::load::direct::held::HeldRelations;
 use crate::load::direct::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
@@ -17,10 +16,8 @@ use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
-use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::Traces;
 use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
-use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::{InputSpec, KeySpec, Spec};
@@ -41,6 +38,9 @@ use crate::pg::file_figures::ByFile;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Tolerance};
+use crate::program::Nodes;
+use crate::program::defaults::Defaults;
+use crate::program::projection::Projection;
 
 impl Leader {
     pub(in super::super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -202,7 +202,7 @@ impl Leader {
         // input row.
         let projection = load.program.projection.map(|nodes| unsafe {
             if let Some(foreign) = options.foreign() {
-                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor);
+                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt);
             }
             let inputs = source::input_descriptor(relation, mapping);
             Projection::over(nodes, inputs, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt)
