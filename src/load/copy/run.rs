@@ -12,10 +12,10 @@ use crate::guc;
 use crate::load::finish::finish;
 use crate::load::insert_select::eligibility::{Answer, no};
 use crate::load::target::{Target, TargetKind};
-use crate::load::where_clause::WhereClause;
 use crate::load::{Load, Request, Writer, load_context, memory_context, obstacle, source, summary, write};
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self as c, Opaque};
+use crate::program::where_clause::WhereClause;
 
 /// Makes the load and opens its file, or returns the reason why core must run the COPY. A client is then asked for its
 /// data. Guarded.

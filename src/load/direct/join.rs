@@ -26,15 +26,15 @@ use std::ffi::{CStr, CString, c_char};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::leaf::{Columns, Fetch, Leaf};
-use super::projection::Projection;
 use crate::error::{Error, Result};
-use crate::load::source::Mapping;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
 use crate::pg::sent::sent;
 use crate::pg::soft::OnError;
 use crate::pg::unguarded::{self, Opaque};
+use crate::program::mapping::Mapping;
+use crate::program::projection::Projection;
 
 /// A plan that is ready to run.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,6 @@ use pgrx::pg_sys;
 
 use super::index_keys::Planned;
 use super::join;
-use super::nodes::Text;
 use super::rejects::RejectTally;
 use super::shared::Shared;
 use super::wide::QUEUE;
@@ -21,6 +20,7 @@ use crate::pg::file_figures::FileFigures;
 use crate::pg::sent::sent;
 use crate::pg::sequence::Parameters;
 use crate::pg::team::{Array, Exclusive, Shareable, Task};
+use crate::program::Text;
 
 /// The task of a load's workers.
 #[derive(Debug)]

@@ -11,16 +11,12 @@ use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::defaults::Defaults;
 use super::executor;
-use super::failure;
 use super::index_keys::KeyPlan;
 use super::join::{self, Join, figures};
 use super::leaves;
-use super::nodes::Text;
 use super::origin::Traces;
 use super::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
-use super::projection::Projection;
 use super::rejects::Rejects;
 use super::row_loop;
 use super::shared::Shared;
@@ -29,14 +25,16 @@ use super::wide::Wide;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::definer::Allowed;
 use crate::load::options::{LoadOptions, Once};
-use crate::load::source::{self, Mapping};
+use crate::load::source;
 use crate::pg::attempt::attempt;
 use crate::pg::chunks::Chunks;
 use crate::pg::context::copy_context;
+use crate::pg::failure;
 use crate::pg::file_chunks::Listed;
 use crate::pg::file_figures::ByFile;
 use crate::pg::files::FileList;
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::row::{Rows, leaders_rows};
 use crate::pg::sent::Sent;
 use crate::pg::sequence::Sequence;
@@ -46,6 +44,10 @@ use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
 use crate::pg::team::{Exclusive, Worker};
 use crate::pg::unguarded::{self, Opaque};
+use crate::program::Text;
+use crate::program::defaults::Defaults;
+use crate::program::mapping::Mapping;
+use crate::program::projection::Projection;
 
 /// Entry point, called by ParallelWorkerMain in a transaction with the leader's xid.
 ///
@@ -240,6 +242,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     // SAFETY: guarded calls on an open relation, which the executor was set up for.
     let sees_the_same = unsafe {
+        let relation = Relation::from_raw(relation);
         leaves::pin_partitions(relation, executor.estate);
         let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
         leaves::are_leaves(relation, &known)
@@ -275,7 +278,13 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     // SAFETY: the leader's nodes are about this table, opened with the rows, or about this input row.
     let projection = nodes.map(|nodes| unsafe {
         if let Some(foreign) = options.foreign() {
-            return Projection::new(nodes, foreign, rows.columns(), options.copy.on_error, &executor);
+            return Projection::new(
+                nodes,
+                foreign,
+                rows.columns(),
+                options.copy.on_error,
+                (*executor.estate).es_query_cxt,
+            );
         }
         let inputs = source::input_descriptor(relation, &mapping);
         Projection::over(nodes, inputs, rows.columns(), options.copy.on_error, (*executor.estate).es_query_cxt)

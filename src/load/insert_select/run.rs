@@ -8,13 +8,16 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::insertion::{Insertion, Reach};
 use crate::error::{Error, OrRaise};
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::{Joined, Nodes, Statement};
+use crate::load::direct::{Joined, Statement};
 use crate::load::finish::finish;
 use crate::load::options::LoadOptions;
-use crate::load::source::{FurtherFile, Mapping};
+use crate::load::source::FurtherFile;
 use crate::load::target::{Target, TargetKind};
 use crate::load::{Load, Program, Request, Writer, direct, load_context, memory_context, source, summary, write};
 use crate::pg::copy_question;
+use crate::pg::relation::Relation;
+use crate::program::Nodes;
+use crate::program::mapping::Mapping;
 
 /// The result of the load.
 #[derive(Debug, Clone, Copy, Default)]
@@ -168,7 +171,8 @@ unsafe extern "C-unwind" fn renew(load: &mut Load) -> bool {
         guc::direct_insert() == DirectInsert::Exclusive
             && load.target.kind == TargetKind::Plain
             && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
-            && direct::renew(load.target.relation, 1 + i32::from(load.statement.is_some())).or_raise()
+            && direct::renew(Relation::from_raw(load.target.relation), 1 + i32::from(load.statement.is_some()))
+                .or_raise()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An SQL function whose body is one SELECT of expressions is not called: its expressions over the arguments become the
 //! columns of the target, and its WHERE a condition of the projection, so no row is formed ([`body`]). The planner does
-//! so only with functions of one value. For any other function the call is the [row](super::super::direct::Nodes) that
+//! so only with functions of one value. For any other function the call is the [row](Nodes) that
 //! the columns are taken from.
 //!
 //! Either way each column is assigned as INSERT assigns it. Analysis runs in a plain frame, since it parses the body
@@ -16,16 +16,14 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::body::Body;
 use super::signature::{Signature, arguments, own_type};
-use super::{check, display_name, no_filter, resolve};
+use super::{display_name, no_filter};
 use crate::error::{Error, OrRaise, Result};
-use crate::load::assignment::{assign, complain};
-use crate::load::direct::Nodes;
-use crate::load::expression::with_target;
-use crate::load::mapping;
-use crate::load::options::LoadOptions;
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
+use crate::program::assignment::{assign, complain};
+use crate::program::mapping;
+use crate::program::{Nodes, with_target};
 
 /// A column of the function's row, and its target.
 #[derive(Debug, Clone, Copy)]
@@ -61,31 +59,15 @@ struct FilterAnalysis {
     targets: *mut pg_sys::List,
 }
 
-/// Makes the projection of a load, if its options name a filter, and finds the filter's OID.
-///
-/// # Safety
-/// A plain frame; an open relation. The contents of the projection live in the current memory context.
-pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions) -> Option<Nodes> {
-    // SAFETY: this function's contract covers the relation; parse trees live as long as the analysis.
-    unsafe {
-        let analysis = begin(relation, options);
-        if analysis.is_null() {
-            return None;
-        }
-        complete(analysis);
-        Some(nodes_of(analysis))
-    }
-}
-
-/// Makes the projection for a foreign table whose filter this function is.
+/// Makes the projection for a table whose filter this function is.
 ///
 /// # Safety
 /// A plain frame; an open relation, and a function that can be a filter. The contents of `nodes` live in the current
 /// memory context.
-pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
+pub unsafe fn analyze(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
-        let analysis = begin_table(relation, function);
+        let analysis = begin(relation, function);
         complete(analysis);
         *nodes = nodes_of(analysis);
     }
@@ -138,28 +120,10 @@ unsafe fn nodes_of(analysis: *const FilterAnalysis) -> Nodes {
     }
 }
 
-/// Prepares the analysis; null if there is no filter.
-///
 /// # Safety
 /// As [`analyze`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, options: &mut LoadOptions) -> *mut FilterAnalysis {
-    let Some(name) = options.filter.clone() else { return std::ptr::null_mut() };
-    let function = resolve(&name).or_raise();
-    // SAFETY: a guarded call. The lock keeps the function from being dropped, since workers look it up too.
-    unsafe {
-        pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
-    };
-    check(function).or_raise();
-    options.function = Some(function);
-    let analysis = FilterAnalysis::of(relation, function).or_raise();
-    pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
-}
-
-/// # Safety
-/// As [`analyze_table`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin_table(relation: pg_sys::Relation, function: pg_sys::Oid) -> *mut FilterAnalysis {
+unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, function: pg_sys::Oid) -> *mut FilterAnalysis {
     let analysis = FilterAnalysis::of(relation, function).or_raise();
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
