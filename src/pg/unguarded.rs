@@ -458,6 +458,16 @@ pub unsafe fn guard<T>(call: impl FnOnce() -> T) -> T {
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(call) }
 }
 
+/// Runs a step of a plain frame in a guarded one, in which Rust code may fail and own values.
+///
+/// # Safety
+/// The caller's frame is plain.
+#[inline]
+pub unsafe fn guarded<T: Copy>(step: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's frame and this one own nothing that has a destructor.
+    unsafe { pg_sys::panic::pgrx_extern_c_guard(step) }
+}
+
 /// `ExecClearTuple` (tuptable.h).
 ///
 /// # Safety
