@@ -45,6 +45,7 @@ mod finish;
 mod hint;
 pub mod history;
 pub mod insert_select;
+mod mapping;
 mod memory;
 mod obstacle;
 pub mod once;

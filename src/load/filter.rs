@@ -27,8 +27,8 @@ pub use self::scan::{RowFilter, columns_of, function_of, is_parallel_safe, known
 use self::signature::{Signature, own_type};
 pub use super::direct::Made;
 use super::direct::Nodes;
+use super::mapping::{self, Mapping};
 use super::options::LoadOptions;
-use super::source::{self, Mapping};
 use super::volatile;
 use crate::error::{Error, Result};
 use crate::pg::column::Column;
@@ -107,7 +107,7 @@ pub fn mapping(relation: pg_sys::Relation, options: &LoadOptions, function: pg_s
             signature.check_fields(columns, function)?;
             if let Some(at) = (1..columns.len()).find(|&at| columns.iter().take(at).any(|c| Some(c) == columns.get(at)))
             {
-                return Err(source::twice(columns.get(at).map_or(c"", |name| name)));
+                return Err(mapping::twice(columns.get(at).map_or(c"", |name| name)));
             }
             columns.clone()
         }
@@ -115,7 +115,7 @@ pub fn mapping(relation: pg_sys::Relation, options: &LoadOptions, function: pg_s
     Ok(Mapping {
         fields: vec![None; names.len()],
         names,
-        computed: source::attributes(relation).map(|(attnum, _)| attnum).collect(),
+        computed: mapping::attributes(relation).map(|(attnum, _)| attnum).collect(),
         function: Some(function),
         ..Mapping::default()
     })

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::ffi::CStr;
 
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use super::row_value::RowValue;
 use crate::error::{Error, OrRaise, Result};
@@ -15,7 +15,7 @@ use crate::pg::compat;
 use crate::pg::expression;
 use crate::pg::row::RowArrays;
 use crate::pg::server_text::from_server;
-use crate::pg::unguarded;
+use crate::pg::unguarded::{self, guarded};
 
 /// A call that is ready to run.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Call {
             // A type may be altered between two rows.
             let (type_oid, typmod) = (fields.datum_typeid, fields.datum_typmod);
             if !self.known.get().is(type_oid, typmod) {
-                look_at(self, type_oid, typmod);
+                guarded(|| self.compare(type_oid, typmod).or_raise());
             }
             header
         }
@@ -235,14 +235,6 @@ impl Call {
         self.known.set(known);
         Ok(())
     }
-}
-
-/// # Safety
-/// The call is valid and has made a value of the type.
-#[pg_guard]
-unsafe extern "C-unwind" fn look_at(call: *const Call, type_oid: pg_sys::Oid, typmod: i32) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &*call }.compare(type_oid, typmod).or_raise();
 }
 
 /// Checks that targets and the row agree in their columns' types; else a value would be read as another type. Guarded.

@@ -5,6 +5,7 @@ use pgrx::pg_sys;
 
 use crate::pg::compat;
 use crate::pg::expression;
+use crate::pg::row::RowArrays;
 use crate::pg::unguarded;
 
 /// Executor state of a load's target.
@@ -25,6 +26,31 @@ pub struct Executor {
     /// The target is a leaf of a partitioned table, and is loaded directly.
     pub leaf: bool,
     pub generated: bool,
+}
+
+impl Executor {
+    /// The arrays of the target's row.
+    pub fn arrays(&self) -> RowArrays {
+        // SAFETY: the slot lives as long as the executor's state.
+        unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } }
+    }
+
+    /// Number of the target's attributes.
+    pub fn attributes(&self) -> usize {
+        // SAFETY: as above.
+        unsafe { usize::try_from((*(*self.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
+    }
+
+    /// The target.
+    pub fn relation(&self) -> pg_sys::Relation {
+        // SAFETY: the state has a result relation, which is open as long as the state is.
+        unsafe { (*self.target).ri_RelationDesc }
+    }
+
+    /// Does no row need a step of the executor?
+    pub fn is_idle(&self) -> bool {
+        !(self.checks || self.generated || self.leaf) && self.routing.is_null() && self.condition.is_null()
+    }
 }
 
 /// Makes the executor state for an open relation.

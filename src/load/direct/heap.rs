@@ -46,24 +46,12 @@ pub struct Heap {
     /// Number of complete pages from which on the batch is appended as soon as the append lock is free.
     early: usize,
     appender: Appender,
-    xmin: u32,
-    command: pg_sys::CommandId,
-    frozen: bool,
-    /// Appended rows.
-    pub rows: u64,
-    /// Of these, rows that core has inserted and counted in the statistics.
-    pub counted: u64,
-    /// Tuples that heap_insert put before `start`.
-    pub elsewhere: Vec<pg_sys::ItemPointerData>,
-    /// First block of the load's rows, except for those in `elsewhere`.
-    pub start: u32,
+    stamp: Stamp,
+    /// The rows that were put into the relation.
+    pub written: Appends,
     bulk: pg_sys::BulkInsertState,
     /// The heap must close the relation.
     pub is_owner: bool,
-    /// Index of the relation among the load's relations.
-    pub index: usize,
-    /// Shared counter of appended rows, or null.
-    pub counter: *const AtomicU64,
     /// Time of forming tuples and pages.
     stages: Stages,
     /// Collectors of its indexes that are built after the rows.
@@ -72,6 +60,50 @@ pub struct Heap {
     pub trail: Option<Trail>,
     /// The batch contains rows with out-of-line values, which core would store a second time.
     external: bool,
+}
+
+/// The rows that a process has put into a relation.
+#[derive(Debug)]
+pub struct Appends {
+    /// Index of the relation among the load's relations.
+    pub index: usize,
+    pub rows: u64,
+    /// Of these, rows that core has inserted and counted in the statistics.
+    pub counted: u64,
+    /// First block of the load's rows, except for those in `elsewhere`.
+    start: u32,
+    /// Rows that core put before `start`.
+    pub elsewhere: Vec<pg_sys::ItemPointerData>,
+    /// Shared counter of appended rows, or null.
+    counter: *const AtomicU64,
+}
+
+impl Appends {
+    /// No rows yet, behind the block `start`. `counter` is null, or a shared counter of appended rows.
+    ///
+    /// # Safety
+    /// The counter stays as long as rows are added.
+    pub unsafe fn new(index: usize, start: u32, counter: *const AtomicU64) -> Appends {
+        Appends { index, rows: 0, counted: 0, start, elsewhere: Vec::new(), counter }
+    }
+
+    /// Counts rows of pages that were appended.
+    fn append(&mut self, rows: u64) {
+        self.rows += rows;
+        // SAFETY: null, or `new` was given a counter that stays.
+        if let Some(counter) = unsafe { self.counter.as_ref() } {
+            counter.fetch_add(rows, Relaxed);
+        }
+    }
+
+    /// Counts a row that core has inserted.
+    fn insert(&mut self, tid: pg_sys::ItemPointerData) {
+        self.rows += 1;
+        self.counted += 1;
+        if block_of(&tid) < self.start {
+            self.elsewhere.push(tid);
+        }
+    }
 }
 
 /// Result of adding a row.
@@ -84,13 +116,9 @@ pub enum Added {
 
 impl Heap {
     /// Makes a heap for an open relation. `stamp` is written to the tuples' headers. Guarded.
-    pub fn new(relation: pg_sys::Relation, traits: Traits, stamp: Stamp) -> Result<Heap> {
+    pub fn new(relation: pg_sys::Relation, traits: Traits, stamp: Stamp, written: Appends) -> Result<Heap> {
         // SAFETY: an open relation.
-        let (descriptor, start) = unsafe {
-            let start = pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
-            ((*relation).rd_att, start)
-        };
-        let attributes = attributes(descriptor);
+        let attributes = attributes(unsafe { (*relation).rd_att });
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
         let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
         let batch = PageBatch::new(memory::batch_pages(), reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
@@ -100,17 +128,10 @@ impl Heap {
             batch,
             early: usize::MAX,
             appender: Appender::new(relation, traits, stamp.frozen)?,
-            xmin: stamp.xmin,
-            command: stamp.cid,
-            frozen: stamp.frozen,
-            rows: 0,
-            counted: 0,
-            elsewhere: Vec::new(),
-            start,
+            stamp,
+            written,
             bulk: std::ptr::null_mut(),
             is_owner: false,
-            index: 0,
-            counter: std::ptr::null(),
             stages: Stages::new(),
             collectors: Vec::new(),
             trail: None,
@@ -258,7 +279,7 @@ impl Heap {
 
     /// Options of heap_insert for out-of-line values.
     pub fn insert_options(&self) -> i32 {
-        if self.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 }
+        if self.stamp.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 }
     }
 
     /// Adds a row that the toaster has shortened and heap_form_tuple has formed. Writes its header. Guarded.
@@ -275,14 +296,14 @@ impl Heap {
         let bytes = unsafe {
             let header = (*tuple).t_data;
             let heap = &raw mut (*header).t_choice.t_heap;
-            (*heap).t_xmin = self.xmin.into();
+            (*heap).t_xmin = self.stamp.xmin.into();
             (*heap).t_xmax = pg_sys::InvalidTransactionId;
-            (*heap).t_field3.t_cid = self.command;
+            (*heap).t_field3.t_cid = self.stamp.cid;
             self.external |= (*header).t_infomask & pg_sys::HEAP_HASEXTERNAL as u16 != 0;
             (*header).t_infomask &= !(pg_sys::HEAP_XACT_MASK as u16);
             (*header).t_infomask |= pg_sys::HEAP_XMAX_INVALID as u16;
             (*header).t_infomask2 &= !(pg_sys::HEAP2_XACT_MASK as u16);
-            if self.frozen {
+            if self.stamp.frozen {
                 (*header).t_infomask |= pg_sys::HEAP_XMIN_FROZEN as u16;
             }
             std::slice::from_raw_parts(header.cast::<u8>().cast_const(), (*tuple).t_len as usize)
@@ -323,11 +344,7 @@ impl Heap {
             if let Some(trail) = &mut self.trail {
                 trail.place(first, u32::try_from(self.batch.complete()).unwrap_or(u32::MAX));
             }
-            self.rows += self.batch.rows();
-            if !self.counter.is_null() {
-                // SAFETY: the counter is in shared memory, which stays as long as the process works.
-                unsafe { &*self.counter }.fetch_add(self.batch.rows(), Relaxed);
-            }
+            self.written.append(self.batch.rows());
             self.batch.take_full();
         }
         Ok(())
@@ -370,7 +387,7 @@ impl Heap {
     /// `memory` lives as long as the heap.
     pub fn finish_small(&mut self, memory: pg_sys::MemoryContext, append_lock: &AppendLock) -> Result<()> {
         let pages = self.batch.finish();
-        if pages >= SMALL || self.rows > 0 || self.external {
+        if pages >= SMALL || self.written.rows > 0 || self.external {
             return self.append(append_lock);
         }
         let held = append_lock.take();
@@ -404,23 +421,19 @@ impl Heap {
                     self.relation,
                     slots.as_mut_ptr(),
                     few,
-                    self.command,
+                    self.stamp.cid,
                     options,
                     std::ptr::null_mut(),
                 );
                 for (&slot, header) in slots.iter().zip(&headers).take(count) {
                     let tid = (*slot).tts_tid;
                     collect(&mut self.collectors, header, tid)?;
-                    if block_of(&tid) < self.start {
-                        self.elsewhere.push(tid);
-                    }
+                    self.written.insert(tid);
                     if self.trail.is_some() {
                         places.push((block_of(&tid), tid.ip_posid));
                     }
                     pg_sys::ExecClearTuple(slot);
                 }
-                self.rows += count as u64;
-                self.counted += count as u64;
             }
             for slot in slots {
                 pg_sys::ExecDropSingleTupleTableSlot(slot);
@@ -466,18 +479,14 @@ impl Heap {
             }
             self.forget_target();
             let options = pg_sys::HEAP_INSERT_SKIP_FSM.cast_signed() | self.insert_options();
-            pg_sys::heap_insert(self.relation, tuple, self.command, options, self.bulk);
+            pg_sys::heap_insert(self.relation, tuple, self.stamp.cid, options, self.bulk);
             let tid = (*tuple).t_self;
-            if block_of(&tid) < self.start {
-                self.elsewhere.push(tid);
-            }
+            self.written.insert(tid);
             if let Some(trail) = &mut self.trail {
                 trail.place_one(block_of(&tid), tid.ip_posid, origin);
             }
         }
         drop(held);
-        self.rows += 1;
-        self.counted += 1;
         // SAFETY: as above. Without the append lock, since user-defined functions may run.
         unsafe { collect(&mut self.collectors, &*tuple, (*tuple).t_self) }
     }

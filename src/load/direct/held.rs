@@ -24,7 +24,7 @@
 //! | the file | It raises an error. |
 //! | which triggers fire (session_replication_role) | It raises an error. COPY asks for each row, a load once. |
 //! | the state of constraints (SET CONSTRAINTS) | None. The state at the end counts, as under COPY. |
-//! | triggers of a partition without rows | An error if the direct writer does not support them (`open_heap`). |
+//! | triggers of a partition without rows | An error if the direct writer does not support them (`Heaps::open`). |
 //! | other triggers, rules, policies | None. The executor's copies are those of the beginning, as under COPY. |
 
 use std::ffi::CStr;

@@ -82,8 +82,8 @@ pub struct KeyPlan {
     pub files: Option<SharedFiles>,
     /// The sorts in which all processes leave their index tuples.
     pub sorts: Option<SharedSorts>,
-    /// In a worker: the number of workers of earlier files.
-    pub earlier_workers: usize,
+    /// Number of this process among all that collect keys, of earlier files, too.
+    pub participant: usize,
 }
 
 impl KeyPlan {
@@ -101,9 +101,9 @@ impl KeyPlan {
         &self,
         number: usize,
         relation: pg_sys::Relation,
-        shared: Option<(SharedFiles, usize)>,
         elsewhere: &Elsewhere,
     ) -> Vec<Collector> {
+        let shared = self.files.map(|files| (files, self.participant));
         let mine = self.list.iter().filter(|planned| planned.relation == number);
         let collector = |planned: &Planned| {
             // SAFETY: this function's contract covers the relation; guarded calls on an index of it that the leader has

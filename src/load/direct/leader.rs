@@ -6,27 +6,22 @@ pub mod line;
 mod prepare;
 pub mod reading;
 
-use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::pg_sys;
 
-pub use self::further::Further;
+pub use self::further::{Files, Further};
 use super::held::HeldRelations;
-use super::origin::{Earlier, ReadPosition};
 use super::process::Process;
 use super::rejects::TooMuch;
 use super::shared::Shared;
 use super::spec::Spec;
 use super::violating_row::ViolatingRow;
 use crate::load::duplicate::Duplicates;
-use crate::load::options::LoadOptions;
 use crate::load::report::Counts;
-use crate::load::source::Mapping;
 use crate::pg::file_figures::ByFile;
 use crate::pg::parallel::Parallel;
-use crate::pg::stream::Header;
 use crate::pg::usage::WorkerUsage;
 
 /// The state of a load.
@@ -47,11 +42,7 @@ pub struct Leader {
     pub by_file: ByFile,
     /// Workers' instrumentation of the plan that their rows went through.
     pub figures: *mut pg_sys::Instrumentation,
-    /// Files that are done, and files still to be read.
-    pub earlier: Vec<Earlier>,
-    pub further: VecDeque<Further>,
-    /// Options and mapping of the current file, kept only while further files follow.
-    current: Option<(LoadOptions, Mapping)>,
+    pub files: Files,
     /// Most workers for the current file.
     pub most_workers: usize,
     /// Workers that were started: for the current file, for all files so far, and the most at a time.
@@ -76,11 +67,6 @@ pub struct Leader {
     pub replaced: u64,
     /// The row for which an index raises an error.
     pub violating_row: ViolatingRow,
-    /// The record that was located last.
-    pub target: ReadPosition,
-    /// Header and name of the file, for reading it again.
-    pub header: Header,
-    pub name: String,
     /// The statistics contain the rows.
     pub(super) is_counted: bool,
     /// The relations that rows may go to, open until triggers have fired.
@@ -90,7 +76,7 @@ pub struct Leader {
 impl Leader {
     /// Appended rows of a relation, by all processes.
     pub fn total(&self, index: usize) -> u64 {
-        self.process.rows_of(index) + self.by_workers(index)
+        self.process.heaps.rows_of(index) + self.by_workers(index)
     }
 
     pub fn by_workers(&self, index: usize) -> u64 {

@@ -9,20 +9,20 @@
 //! are not raised. Rows that were decoded in a block have no errors in any column.
 
 use pg_bulk_format::tuple::ColumnForm;
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{PgList, pg_sys};
 
 use super::call::Call;
+use super::defaults::Defaults;
 use super::executor::Executor;
 use super::failure;
 use super::nodes::{Nodes, columns_of};
-use super::process::Process;
 use crate::error::OrRaise;
 use crate::pg::attempt::in_subtransaction;
 use crate::pg::column::Column;
 use crate::pg::expression;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::OnError;
-use crate::pg::unguarded::{self, Opaque};
+use crate::pg::unguarded::{self, Opaque, guarded};
 
 /// Source of an attribute's value. Both are counted from 0.
 #[derive(Debug, Clone, Copy)]
@@ -262,57 +262,39 @@ impl Projection {
     }
 }
 
-/// # Safety
-/// A valid process with a projection.
-#[pg_guard]
-unsafe extern "C-unwind" fn decode_rest(process: *mut Process, projection: *const Projection) {
-    // SAFETY: this function's contract covers both arguments; the arrays are as long as the foreign table's descriptor.
-    unsafe { (*process).rows.decode(&(*projection).rest, (*projection).arrays()) }
-}
-
 /// Converts the remaining columns of the row.
 ///
 /// # Safety
-/// A plain frame, with the row's memory context; a valid process, and its projection.
-pub unsafe fn convert_rest(process: *mut Process, projection: *mut Projection) {
-    // SAFETY: this function's contract covers both arguments.
+/// A plain frame, with the memory context of the row's values, which is that of `fields`; the rows of a file, and the
+/// projection of their rows.
+pub unsafe fn convert_rest(rows: *mut Rows, projection: *mut Projection, fields: *mut pg_sys::ExprContext) {
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         if std::mem::replace(&mut (*projection).is_partial, false) {
-            decode_rest(process, projection);
-            let rows = &raw mut (*process).rows;
+            guarded(|| (*rows).decode(&(*projection).rest, (*projection).arrays()));
             if (*rows).has_queue() {
-                Rows::convert(rows, (*projection).arrays(), (*process).fields);
+                Rows::convert(rows, (*projection).arrays(), fields);
             }
         }
     }
 }
 
-/// # Safety
-/// A valid process, and the arrays of its slot.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn set_defaults(process: *mut Process, arrays: *const RowArrays) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*process).defaults.set(*arrays) }.or_raise();
-}
-
 /// Does the row pass the conditions? If so, converts its remaining columns.
 ///
 /// # Safety
-/// A plain frame, with the memory context of the row's values; a valid process, and its projection.
-pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
+/// See [`convert_rest`].
+pub unsafe fn passes(rows: *mut Rows, projection: *mut Projection, fields: *mut pg_sys::ExprContext) -> bool {
+    // SAFETY: as in `convert_rest`; nothing here has a destructor.
     unsafe {
-        let econtext = (*process).fields;
-        let rows = &raw mut (*process).rows;
         let slot = (*projection).slot;
         unguarded::store_virtual(slot);
-        (*econtext).ecxt_scantuple = slot;
+        (*fields).ecxt_scantuple = slot;
         (*rows).is_converting = false;
-        if !unguarded::exec_qual((*projection).quals, econtext) {
+        if !unguarded::exec_qual((*projection).quals, fields) {
             return false;
         }
         (*rows).is_converting = true;
-        convert_rest(process, projection);
+        convert_rest(rows, projection, fields);
         (*rows).is_converting = false;
         true
     }
@@ -321,27 +303,33 @@ pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool
 /// Makes the target's attributes of the row, without defaults that are expressions.
 ///
 /// # Safety
-/// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot.
-/// `as_tuple`: the row of a function may stay a tuple.
-pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays, as_tuple: bool) -> Made {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two
-    // descriptors.
+/// See [`convert_rest`]; the defaults and the arrays are those of the target. `as_tuple`: the row of a function may
+/// stay a tuple.
+pub unsafe fn project(
+    rows: *mut Rows,
+    projection: *mut Projection,
+    defaults: *mut Defaults,
+    econtext: *mut pg_sys::ExprContext,
+    arrays: RowArrays,
+    as_tuple: bool,
+) -> Made {
+    // SAFETY: as in `convert_rest`; nothing here has a destructor. Parts are within the two descriptors.
     unsafe {
         if (*projection).filters {
-            (*process).rows.is_converting = false;
-            let made = filter_to(projection, (*process).executor.econtext, arrays, as_tuple);
+            (*rows).is_converting = false;
+            let made = filter_to(projection, econtext, arrays, as_tuple);
             if !matches!(made, Made::Row) {
                 return made;
             }
         } else {
-            if !passes(process, projection) {
+            if !passes(rows, projection, econtext) {
                 return Made::Nothing;
             }
-            compute(projection, (*process).executor.econtext, arrays);
+            compute(projection, econtext, arrays);
         }
         // A guard for each row is expensive.
-        if (*process).defaults.sets() {
-            set_defaults(process, &raw const arrays);
+        if (*defaults).sets() {
+            guarded(|| (*defaults).set(arrays).or_raise());
         }
         Made::Row
     }
@@ -412,7 +400,8 @@ unsafe fn filter_to(
         (*econtext).ecxt_scantuple = (*projection).slot;
         let mut making = Making { projection, econtext, arrays, as_tuple, made: Made::Nothing };
         if (*projection).survives {
-            let error = survive((&raw mut making).cast());
+            // Not in parallel mode: such a file has no workers.
+            let error = guarded(|| in_subtransaction(make, (&raw mut making).cast()));
             if !error.is_null() {
                 if !failure::is_about_a_row(error) {
                     unguarded::ReThrowError(error);
@@ -469,14 +458,6 @@ pub unsafe fn take_apart(
         }
         compute(projection, econtext, arrays);
     }
-}
-
-/// # Safety
-/// See [`make`]; not in parallel mode.
-#[pg_guard]
-unsafe extern "C-unwind" fn survive(making: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { in_subtransaction(make, making) }
 }
 
 /// Makes the attributes from a row of the file, which is in the slot.

@@ -57,6 +57,8 @@ pub struct Rejects {
     named: u64,
     /// Tallies of the chunks; null when the file is read in order.
     pub tallies: *const RejectTally,
+    /// Of the row that is being checked.
+    pub pins: Pins,
 }
 
 /// Pins on the descriptor of a partition's root.
@@ -119,12 +121,12 @@ impl Rejects {
     pub fn new(options: &CopyOptions, spool: *mut Spool) -> Rejects {
         let limit = options.reject_limit.and_then(Limit::rows);
         let keep = (options.on_error == OnError::Table).then(guc::reject_cap);
-        Rejects { keep, spool, limit, named: limit.unwrap_or(0), tallies: std::ptr::null() }
+        Rejects { keep, spool, limit, named: limit.unwrap_or(0), tallies: std::ptr::null(), pins: Pins::default() }
     }
 
     /// State for reading again from a position, after `before` rejects that fit the limit.
     pub fn again(&self, before: u64) -> Rejects {
-        Rejects { limit: Some(before), tallies: std::ptr::null(), ..*self }
+        Rejects { limit: Some(before), tallies: std::ptr::null(), pins: Pins::default(), ..*self }
     }
 
     /// Are all errors of a record's own survived, and rejects kept?

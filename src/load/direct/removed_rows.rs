@@ -118,7 +118,7 @@ pub unsafe extern "C-unwind" fn replace(
         let mut old = number_of(&other);
         if is_own {
             leader.remove(relation, other, RemovalReason::Duplicate).or_raise();
-            if leader.process.rejects.has_room() || !leader.process.by_file.is_none() {
+            if leader.process.rejects.has_room() || !leader.process.progress.by_file.is_none() {
                 conflicts.supersede(old);
             }
             let Some(first) = conflicts.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
@@ -273,7 +273,7 @@ impl Leader {
     ) -> Result<NumberSort<6>> {
         // Merges rows and ranges of tuple positions, both in heap order.
         let mut ranges = NumberSort::<4>::new(memory);
-        self.process.origins.for_each(number, |block, first, count, place| {
+        self.process.tracer.origins.for_each(number, |block, first, count, place| {
             let first = (u64::from(block) << 16) | u64::from(first);
             ranges.put([first, u64::from(count), place.position, place.behind]);
         })?;
@@ -316,7 +316,7 @@ impl Leader {
 
     /// Moves a row of a file from the loaded rows to the duplicates or rejects.
     fn move_figure(&self, place: RecordPosition, reason: RemovalReason) {
-        let Some(figures) = self.process.by_file.of(file_of(place.position)) else { return };
+        let Some(figures) = self.process.progress.by_file.of(file_of(place.position)) else { return };
         figures.loaded.fetch_sub(1, Relaxed);
         let counter = if reason == RemovalReason::Duplicate { &figures.duplicate } else { &figures.rejected };
         counter.fetch_add(1, Relaxed);
@@ -387,12 +387,12 @@ impl Leader {
 
     /// Reads the record at a place again.
     fn reject_at(&mut self, place: RecordPosition, complaint: Complaint) -> Result<Reject> {
-        if self.process.traces == Traces::Lines {
+        if self.process.tracer.traces == Traces::Lines {
             return Ok(Reject { path: None, line: place.position + place.behind, offset: None, raw: None, complaint });
         }
         let source = self.source();
         let process = &mut self.process;
-        process.origins.find(&mut self.target, &source, &mut process.rows, place)?;
+        process.tracer.origins.find(&mut self.files.target, &source, &mut process.rows, place)?;
         Ok(Reject::new(&mut process.rows, complaint))
     }
 
@@ -400,13 +400,13 @@ impl Leader {
     pub fn source(&self) -> FileProperties {
         // Also known after the last record.
         let eol = self.process.rows.reader().eol();
-        FileProperties { header: self.header, eol, name: self.name.clone() }
+        FileProperties { header: self.files.header, eol, name: self.files.name.clone() }
     }
 
     /// Rows of a relation in the order of the file: position, records after it, first row and number of rows.
     pub fn file_order(&mut self, number: usize, memory: i32) -> Result<NumberSort<4>> {
         let mut sort = NumberSort::new(memory);
-        self.process.origins.for_each(number, |block, first, count, place| {
+        self.process.tracer.origins.for_each(number, |block, first, count, place| {
             sort.put([place.position, place.behind, (u64::from(block) << 16) | u64::from(first), count.into()]);
         })?;
         sort.sort();

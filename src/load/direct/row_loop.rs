@@ -15,12 +15,12 @@
 mod pulled;
 
 use pg_bulk_format::tuple::Unfit;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::pulled::{fetch, next_of_join, next_of_query};
-use super::defaults::Default;
-use super::key_check::{self, CheckedTable};
-use super::process::{END, InBlock, Process, ROW, SHORT};
+use super::defaults::{Default, Defaults};
+use super::key_check;
+use super::process::{END, InBlock, Process, Pull, ROW, SHORT};
 use super::projection::{self, Made};
 use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
@@ -28,85 +28,42 @@ use crate::pg::attempt::attempt;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::row_violation::{RowViolation, set_checking};
 use crate::pg::stages::Stage;
-use crate::pg::unguarded::{self, Opaque};
+use crate::pg::unguarded::{self, Opaque, guarded};
 use crate::pg::{compat, original};
 
 /// Rows whose memory is reset together.
 const TOGETHER: u32 = 16;
 
-/// # Safety
-/// A valid process that is not in use elsewhere.
-#[pg_guard]
-unsafe extern "C-unwind" fn step(process: *mut Process) -> i32 {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *process }.advance().or_raise()
-}
-
-/// # Safety
-/// See [`step`].
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_missing(process: *mut Process) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut (*process).rows }.check_missing().or_raise();
-}
-
-/// Puts the row in the slot into the heap of a result relation.
+/// Makes rows until one needs a step outside of the guard.
 ///
 /// # Safety
-/// See [`step`]; the slot fits the result relation.
-#[pg_guard]
-unsafe extern "C-unwind" fn store(
-    process: *mut Process,
-    relinfo: *mut pg_sys::ResultRelInfo,
-    slot: *mut pg_sys::TupleTableSlot,
-) {
-    // SAFETY: this function's contract covers the argument.
-    let process = unsafe { &mut *process };
-    if process.last_leaf.0 != relinfo {
-        // SAFETY: as above.
-        let relation = unsafe { (*relinfo).ri_RelationDesc };
-        process.last_leaf = (relinfo, process.open_heap(relation).or_raise());
-    }
-    // SAFETY: a slot with the leaf's descriptor and valid arrays.
-    let arrays = unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } };
-    process.add(process.last_leaf.1, arrays).or_raise();
-}
-
-/// Gives the row in the slot its position. Returns the table of the result relation's keys.
-///
-/// # Safety
-/// See [`store`]; the process has a check.
-#[pg_guard]
-unsafe extern "C-unwind" fn take(
-    process: *mut Process,
-    relinfo: *mut pg_sys::ResultRelInfo,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> *mut CheckedTable {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe { (&mut *process).take(relinfo, slot) }.or_raise()
+/// A plain frame; a valid process that is not in use elsewhere.
+unsafe fn step(process: *mut Process) -> i32 {
+    // SAFETY: this function's contract covers the frame and the process.
+    unsafe { guarded(|| (*process).advance().or_raise()) }
 }
 
 /// Appends all rows that are left.
 ///
 /// # Safety
 /// See [`step`].
-#[pg_guard]
-pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *process }.finish().or_raise();
+pub unsafe fn finish(process: *mut Process) {
+    // SAFETY: as in `step`.
+    unsafe { guarded(|| (*process).finish().or_raise()) }
 }
 
 /// Rejects the row about which the executor or a function raised an error.
 ///
 /// # Safety
 /// See [`step`]; the error was caught.
-#[pg_guard]
-unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys::ErrorData) {
-    // SAFETY: this function's contract covers both arguments.
+unsafe fn leave_out(process: *mut Process, error: *mut pg_sys::ErrorData) {
+    // SAFETY: as in `step`; pins were noted for a row of an open relation.
     unsafe {
-        original::forget();
-        (*process).pins.release();
-        (&mut *process).reject(Complaint::of_data(error)).or_raise();
+        guarded(|| {
+            original::forget();
+            (*process).rejects.pins.release();
+            (*process).reject(Complaint::of_data(error)).or_raise();
+        });
     }
 }
 
@@ -118,12 +75,12 @@ unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys:
 pub unsafe extern "C-unwind" fn run_again(process: *mut Process) {
     // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
-        if (*process).join.is_none() {
+        if (*process).join().is_none() {
             run(process);
             return;
         }
         let memory = pg_sys::CurrentMemoryContext;
-        let of_record = (*(*process).fields).ecxt_per_tuple_memory;
+        let of_record = (*(*process).recipe.fields).ecxt_per_tuple_memory;
         let mut filtered = 0;
         unguarded::MemoryContextReset(of_record);
         while fetch(process.cast(), &raw mut filtered) {
@@ -141,27 +98,25 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
     // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
         let memory = pg_sys::CurrentMemoryContext;
-        (*process).memory = memory;
+        let mut run = Run { process, memory, violation: std::ptr::null_mut() };
         if !(*process).rejects.keeps() {
-            rows(process.cast());
+            rows((&raw mut run).cast());
             return;
         }
         let mut callback = pg_sys::ErrorContextCallback::default();
         let mut violation = std::mem::MaybeUninit::<RowViolation>::uninit();
         RowViolation::push(&raw mut callback, violation.as_mut_ptr());
-        (*process).violation = violation.as_mut_ptr();
+        run.violation = violation.as_mut_ptr();
         loop {
             // Errors are copied to this context.
             pg_sys::CurrentMemoryContext = (*(*process).executor.econtext).ecxt_per_tuple_memory;
-            let error = attempt(rows, process.cast());
+            let error = attempt(rows, (&raw mut run).cast());
             if error.is_null() {
                 pg_sys::error_context_stack = callback.previous;
-                (*process).violation = std::ptr::null_mut();
                 return;
             }
             pg_sys::CurrentMemoryContext = memory;
             if !violation.assume_init_mut().is_of_row(error) {
-                (*process).violation = std::ptr::null_mut();
                 unguarded::ReThrowError(error);
             }
             // The record is rejected, and the error is freed with the row's memory.
@@ -172,38 +127,48 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
     }
 }
 
+/// Arguments of [`rows`].
+struct Run {
+    process: *mut Process,
+    /// The memory context in which [`run`] was called.
+    memory: pg_sys::MemoryContext,
+    /// The error filter if rejects are kept; else null.
+    violation: *mut RowViolation,
+}
+
 /// # Safety
-/// See [`run`].
-unsafe extern "C-unwind" fn rows(process: Opaque) {
+/// See [`run`], for the process of a [`Run`].
+unsafe extern "C-unwind" fn rows(run: Opaque) {
     // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
-        let process = process.cast::<Process>();
-        let mut whole = (*process).stages.watch();
+        let Run { process, memory, violation } = *run.cast::<Run>();
+        let mut whole = (*process).progress.stages.watch();
         let e = (*process).executor;
         let rows = &raw mut (*process).rows;
-        let memory = (*process).memory;
-        let violation = (*process).violation;
+        let defaults = &raw mut (*process).recipe.defaults;
         let per_tuple = (*e.econtext).ecxt_per_tuple_memory;
-        let arrays = RowArrays { values: (*e.slot).tts_values, nulls: (*e.slot).tts_isnull };
-        let projection = match (*process).projection.as_mut() {
+        let arrays = e.arrays();
+        let projection = match (*process).recipe.projection.as_mut() {
             Some(projection) => &raw mut *projection,
             None => std::ptr::null_mut(),
         };
         let fields = if projection.is_null() { arrays } else { (*projection).arrays() };
-        let join = match (*process).join.as_ref() {
-            Some(join) => {
-                join.belong(process.cast(), fetch);
-                &raw const *join
+        let (mut query, mut join) = (std::ptr::null_mut(), std::ptr::null());
+        match (*process).pull.as_ref() {
+            Some(Pull::Query(own)) => query = *own,
+            Some(Pull::Join(own)) => {
+                own.belong(process.cast(), fetch);
+                join = &raw const *own;
             }
-            None => std::ptr::null(),
-        };
+            None => (),
+        }
         let at_once = (*process).stores_at_once();
         let as_tuple = (*process).stores_tuples();
         let mut kept = Kept::new(per_tuple);
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
-            if !(*process).query.is_null() {
-                if !next_of_query(process, arrays) {
+            if !query.is_null() {
+                if !next_of_query(process, query, arrays) {
                     break;
                 }
             } else if !join.is_null() {
@@ -213,28 +178,28 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             } else {
                 (*rows).is_converting = true;
                 let NextRow { what, value } = match projection.is_null() {
-                    true => NextRow::step(process),
+                    true => NextRow::of(step(process)),
                     false => next_of_projection(process, as_tuple),
                 };
                 if what == END {
                     break;
                 }
                 if (*rows).has_queue() {
-                    let mut watch = (*process).stages.sample();
+                    let mut watch = (*process).progress.stages.sample();
                     Rows::convert(rows, fields, e.econtext);
-                    (*process).stages.lap_sample(&mut watch, Stage::Convert);
+                    (*process).progress.stages.lap_sample(&mut watch, Stage::Convert);
                 }
                 if what == SHORT {
                     if !projection.is_null() {
-                        projection::convert_rest(process, projection);
+                        projection::convert_rest(rows, projection, e.econtext);
                     }
-                    raise_missing(process);
+                    guarded(|| (*rows).check_missing().or_raise());
                 }
                 (*rows).is_converting = false;
                 let mut made = match projection.is_null() {
                     true => Made::Row,
                     false if !value.is_null() => projection::make_of(projection, e.econtext, value),
-                    false => projection::project(process, projection, arrays, as_tuple),
+                    false => projection::project(rows, projection, defaults, e.econtext, arrays, as_tuple),
                 };
                 if let Made::Tuple(tuple) = made {
                     match (*process).store_tuple(tuple) {
@@ -242,7 +207,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                             kept.forget_row();
                             continue;
                         }
-                        Err(Unfit::Malformed) => raise_malformed(),
+                        Err(Unfit::Malformed) => guarded(raise_malformed),
                         Err(Unfit::Apart) => (),
                     }
                     projection::take_apart(projection, e.econtext, tuple, arrays);
@@ -255,14 +220,14 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                     if let Made::Bad(error) = made {
                         leave_out(process, error);
                     } else {
-                        (*process).filtered += 1;
+                        (*process).progress.filtered += 1;
                     }
                     pg_sys::CurrentMemoryContext = memory;
                     clear(e.slot, per_tuple);
                     continue;
                 }
             }
-            evaluate_defaults(process, arrays);
+            evaluate_defaults(defaults, e.econtext, arrays);
             let mut slot = e.slot;
             (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
             (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as _;
@@ -271,7 +236,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             if !e.condition.is_null() {
                 (*e.econtext).ecxt_scantuple = slot;
                 if !unguarded::exec_qual(e.condition, e.econtext) {
-                    (*process).filtered += 1;
+                    (*process).progress.filtered += 1;
                     clear(e.slot, per_tuple);
                     continue;
                 }
@@ -292,13 +257,13 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 if (*constraints).has_generated_stored {
                     unguarded::ExecComputeStoredGenerated(relinfo, e.estate, slot, pg_sys::CmdType::CMD_INSERT);
                 }
-                (*process).pins.note(relinfo);
+                (*process).rejects.pins.note(relinfo);
                 // Memory of messages about a row is freed with the row.
                 pg_sys::CurrentMemoryContext = per_tuple;
                 set_checking(violation, true);
                 unguarded::ExecConstraints(relinfo, slot, e.estate);
                 set_checking(violation, false);
-                (*process).pins.forget();
+                (*process).rejects.pins.forget();
             }
             if e.leaf {
                 pg_sys::CurrentMemoryContext = per_tuple;
@@ -307,16 +272,17 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 set_checking(violation, false);
             }
             pg_sys::CurrentMemoryContext = memory;
-            if (*process).keys.is_null() {
-                store(process, relinfo, slot);
+            if (*process).keys.is_none() {
+                let arrays = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+                guarded(|| (*process).store(relinfo, arrays).or_raise());
             } else {
-                let table = take(process, relinfo, slot);
+                let table = guarded(|| (*process).take(relinfo, slot).or_raise());
                 key_check::add(table, slot);
             }
             clear(e.slot, per_tuple);
         }
         pg_sys::CurrentMemoryContext = memory;
-        (*process).stages.lap(&mut whole, Stage::Rest);
+        (*process).progress.stages.lap(&mut whole, Stage::Rest);
     }
 }
 
@@ -357,6 +323,7 @@ impl Kept {
 }
 
 /// Result of going to the next row.
+#[derive(Clone, Copy)]
 struct NextRow {
     /// Result of the step: [`END`], [`ROW`] or [`SHORT`].
     what: i32,
@@ -367,13 +334,6 @@ struct NextRow {
 impl NextRow {
     fn of(what: i32) -> NextRow {
         NextRow { what, value: std::ptr::null_mut() }
-    }
-
-    /// # Safety
-    /// See [`step`]; called from a plain frame.
-    unsafe fn step(process: *mut Process) -> NextRow {
-        // SAFETY: this function's contract covers the argument.
-        NextRow::of(unsafe { step(process) })
     }
 }
 
@@ -388,26 +348,18 @@ unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> NextRow {
         match (*process).advance_in_block(as_tuple) {
             InBlock::Row => NextRow::of(ROW),
             InBlock::Value(value) => NextRow { what: ROW, value },
-            InBlock::Not => NextRow::step(process),
-            InBlock::NoMemory => {
-                raise_out_of_memory();
-                NextRow::of(END)
-            }
+            InBlock::Not => NextRow::of(step(process)),
+            InBlock::NoMemory => guarded(|| error::out_of_memory().raise()),
         }
     }
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_malformed() {
+/// Guarded.
+fn raise_malformed() {
     let message = "function return row and query-specified return row do not match";
     Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message)
         .detail("The returned row does not end where the columns of its type do.")
         .raise();
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_out_of_memory() {
-    error::out_of_memory().raise();
 }
 
 /// Frees a row.
@@ -415,11 +367,9 @@ unsafe extern "C-unwind" fn raise_out_of_memory() {
 /// # Safety
 /// A plain frame, a virtual slot, and the per-tuple context.
 unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryContext) {
-    // SAFETY: this function's contract covers both arguments; the slot's own tts_virtual_clear (execTuples.c).
+    // SAFETY: the slot's own tts_virtual_clear (execTuples.c) is called, with a valid slot.
     unsafe {
-        if let Some(clear) = (*(*slot).tts_ops).clear {
-            clear(slot);
-        }
+        unguarded::clear_virtual(slot);
         unguarded::MemoryContextReset(per_tuple);
     }
 }
@@ -427,15 +377,15 @@ unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryCont
 /// Evaluates the defaults that are expressions.
 ///
 /// # Safety
-/// A plain frame; a valid process, and the arrays of its slot.
-unsafe fn evaluate_defaults(process: *mut Process, arrays: RowArrays) {
-    // SAFETY: this function's contract covers the argument. Evaluating a default does not change the list.
+/// A plain frame; the defaults, the context and the arrays of the target's row.
+unsafe fn evaluate_defaults(defaults: *const Defaults, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
+    // SAFETY: this function's contract covers the frame; evaluating a default does not change the list.
     unsafe {
-        let list = &raw const (*process).defaults.list;
+        let list = &raw const (*defaults).list;
         for at in 0..(*list).len() {
             if let Default::Expression { attribute, state, expands } = *(*list).as_ptr().add(at) {
                 let mut is_null = false;
-                let value = unguarded::exec_eval_expr(state, (*process).executor.econtext, &raw mut is_null);
+                let value = unguarded::exec_eval_expr(state, econtext, &raw mut is_null);
                 let value = if expands && !is_null { unguarded::read_only(value) } else { value };
                 arrays.set(attribute, (!is_null).then_some(value));
             }

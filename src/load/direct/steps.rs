@@ -23,12 +23,12 @@ use super::finalize::{self, Finalization, Written};
 use super::key_check::decide::decide;
 use super::leader::Leader;
 use super::leader::reading::workers_for;
-use super::process::Beginning;
+use super::process::{Beginning, Process, Pull};
 use super::row_loop;
 use super::statement::inserted_by;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::Load;
-use crate::load::options::IndexesOption;
+use crate::load::options::LoadOptions;
 use crate::load::query;
 use crate::load::report::Counts;
 use crate::pg::attempt::attempt;
@@ -37,7 +37,7 @@ use crate::pg::original::Original;
 use crate::pg::points::{point, point_plain};
 use crate::pg::session_state::SessionState;
 use crate::pg::soft::OnError;
-use crate::pg::unguarded::{self, Opaque};
+use crate::pg::unguarded::{self, Opaque, guarded};
 
 /// Loads a file.
 ///
@@ -77,47 +77,43 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         let load = (*call).load;
         let mut executor = std::mem::MaybeUninit::<Executor>::uninit();
         point_plain!("load.begin");
-        set_up(load, executor.as_mut_ptr());
+        guarded(|| {
+            executor.write(set_up(&*load));
+        });
         // Statement triggers may change the table and its partitions, so they fire before the load reads the state of
         // either.
         if !(*load).request.is_dry() {
             finalize::before_rows(executor.assume_init());
         }
-        let leader = prepare(load, executor.as_ptr());
+        // The leader is dropped with the memory context.
+        let leader = guarded(|| {
+            let leader = Leader::new(&mut *load, executor.assume_init()).or_raise();
+            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(leader)
+        });
         (*call).leader = leader;
         work(leader.cast());
-        let finalization = close_heaps(leader, load);
+        let finalization = guarded(|| {
+            let finalization = (*leader).close_heaps(&(*load).request.options).or_raise();
+            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(finalization)
+        });
         if (*load).request.is_dry() {
             decide(leader);
         } else {
             finalize::after_rows(finalization);
         }
-        finish(leader, finalization, load);
+        guarded(|| {
+            if let Some(statement) = (*load).statement {
+                statement.add_triggers(&(*leader).process.executor);
+            }
+            (*leader).finish(&mut *finalization, &mut (*load).measures.counts).or_raise();
+        });
     }
 }
 
-/// # Safety
-/// The load is valid; `executor` has room for the state.
-#[pg_guard]
-unsafe extern "C-unwind" fn set_up(load: *mut Load, executor: *mut Executor) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let load = &*load;
-        let conditions = load.program.where_clause.conditions.cast();
-        let instrument = load.statement.map_or(0, |statement| statement.instrument());
-        *executor = executor::set_up(load.target.relation, &inserted_by(load), conditions, instrument);
-    }
-}
-
-/// # Safety
-/// The load is valid; `executor` is the state that [`set_up`] made for it.
-#[pg_guard]
-unsafe extern "C-unwind" fn prepare(load: *mut Load, executor: *const Executor) -> *mut Leader {
-    // SAFETY: this function's contract covers the argument. The leader is dropped with the memory context.
-    unsafe {
-        let leader = Leader::new(&mut *load, *executor).or_raise();
-        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(leader)
-    }
+/// Makes the executor state of a load. Guarded.
+fn set_up(load: &Load) -> Executor {
+    let instrument = load.statement.map_or(0, |statement| statement.instrument());
+    executor::set_up(load.target.relation, &inserted_by(load), load.program.where_clause.conditions.cast(), instrument)
 }
 
 /// Loads the rows of all files.
@@ -131,29 +127,11 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
         loop {
             work_on_file(leader);
             blame(leader.cast());
-            if !go_on(leader) {
+            if !guarded(|| (*leader).go_on().or_raise()) {
                 break;
             }
         }
     }
-}
-
-/// Goes on with the next file; false when there is no further file.
-///
-/// # Safety
-/// The leader is valid, has no workers, and has loaded its current file.
-#[pg_guard]
-unsafe extern "C-unwind" fn go_on(leader: *mut Leader) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *leader }.go_on().or_raise()
-}
-
-/// # Safety
-/// A valid leader whose file is not the last one.
-#[pg_guard]
-unsafe extern "C-unwind" fn pause(leader: *mut Leader) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *leader }.process.pause().or_raise();
 }
 
 /// Loads the rows of one file.
@@ -175,19 +153,20 @@ unsafe fn work_on_file(leader: *mut Leader) {
             // Each process reads the beginning of each file that it opens, so workers may start at once.
             start_workers(leader.cast());
             row_loop::run(process);
-        } else if (*leader).most_workers > 0 && (*process).join.is_some() {
+        } else if (*leader).most_workers > 0 && (*process).join().is_some() {
             // The plan asks for records. The process in which it asks for the second record starts the workers.
-            (*process).records_left = (*process).skip_left + 1;
-            (*process).beginning = Some(Beginning { begin: start_workers, leader: leader.cast() });
+            (*process).quota.records = (*process).quota.skip + 1;
+            (*process).quota.beginning =
+                Some(Beginning { begin: start_workers, leader: leader.cast(), memory: pg_sys::CurrentMemoryContext });
             row_loop::run(process);
-            (*process).beginning = None;
-            (*process).records_left = u64::MAX;
+            (*process).quota.beginning = None;
+            (*process).quota.records = u64::MAX;
         } else if (*leader).most_workers > 0 {
-            (*process).records_left = (*process).skip_left + 1;
+            (*process).quota.records = (*process).quota.skip + 1;
             row_loop::run(process);
             point_plain!("load.first");
-            let ended = (*process).records_left > 0;
-            (*process).records_left = u64::MAX;
+            let ended = (*process).quota.records > 0;
+            (*process).quota.records = u64::MAX;
             if !ended {
                 start_workers(leader.cast());
                 row_loop::run(process);
@@ -195,16 +174,18 @@ unsafe fn work_on_file(leader: *mut Leader) {
         } else {
             row_loop::run(process);
         }
-        query::finish((*process).query);
+        if let Some(Pull::Query(query)) = (*process).pull {
+            query::finish(query);
+        }
         point_plain!("load.rows");
         if (*leader).is_last() {
             row_loop::finish(process);
         } else {
-            pause(leader);
+            guarded(|| (*leader).process.pause().or_raise());
         }
         // The leader's last line is no context for errors of workers.
         pg_sys::error_context_stack = context.previous;
-        end_workers(leader);
+        guarded(|| (*leader).end().or_raise());
     }
 }
 
@@ -223,41 +204,6 @@ unsafe extern "C-unwind" fn start_workers(leader: Opaque) {
     }
 }
 
-/// # Safety
-/// A valid leader.
-#[pg_guard]
-unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *leader }.end().or_raise();
-}
-
-/// # Safety
-/// A valid leader and its load.
-#[pg_guard]
-unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Finalization {
-    // SAFETY: this function's contract covers both arguments. The state is dropped with the memory context.
-    unsafe {
-        let options = &(*load).request.options;
-        let finalization = (*leader).close_heaps(options.indexes).or_raise();
-        // The number of workers does not depend on the number of new rows: they build the indexes of whole tables.
-        let finalization = finalization.with_helpers(workers_for(options.workers, u64::MAX));
-        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(finalization)
-    }
-}
-
-/// # Safety
-/// The leader, its state of finalizing, and its load are valid.
-#[pg_guard]
-unsafe extern "C-unwind" fn finish(leader: *mut Leader, finalization: *mut Finalization, load: *mut Load) {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe {
-        if let Some(statement) = (*load).statement {
-            statement.add_triggers(&(*leader).process.executor);
-        }
-        (*leader).finish(&mut *finalization, &mut (*load).measures.counts).or_raise();
-    }
-}
-
 impl Leader {
     /// Adds the rows appended so far to the statistics. They count as dead if the transaction fails. Only the leader
     /// does this, because a worker's transaction always ends well.
@@ -267,21 +213,23 @@ impl Leader {
             return;
         }
         for (index, (oid, _)) in self.spec.traits.iter().enumerate() {
-            finalize::count_rows(*oid, self.total(index) - self.process.counted_rows_of(index));
+            finalize::count_rows(*oid, self.total(index) - self.process.heaps.counted_rows_of(index));
         }
     }
 
     /// Closes the heaps after the last row, and returns the state for finalizing the load.
-    fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Finalization> {
+    fn close_heaps(&mut self, options: &LoadOptions) -> Result<Finalization> {
         let leader = &raw mut *self;
-        let disturbed = self.held.is_disturbed(|index| self.process.counted_rows_of(index))?;
+        let disturbed = self.held.is_disturbed(|index| self.process.heaps.counted_rows_of(index))?;
         self.count_rows();
-        self.process.origins.sort_anchors();
+        self.process.tracer.origins.sort_anchors();
         let mut collectors = Vec::with_capacity(self.spec.traits.len());
         for index in 0..self.spec.traits.len() {
-            collectors.push(if self.total(index) > 0 { self.process.take_collectors(index)? } else { Vec::new() });
+            let written = self.total(index) > 0;
+            let Process { heaps, tracer, .. } = &mut self.process;
+            collectors.push(if written { heaps.take_collectors(index, tracer)? } else { Vec::new() });
         }
-        if disturbed && self.process.stamp.frozen {
+        if disturbed && self.process.heaps.stamp.frozen {
             let message = "a function has changed rows of the table while frozen rows were being loaded";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .hint("Load without freeze, or without the function."));
@@ -290,21 +238,24 @@ impl Leader {
             // A function may have changed rows or inserted others, so indexes are built from the table.
             collectors.iter_mut().flat_map(|list| list.drain(..)).for_each(|mut collector| collector.close());
         }
-        self.process.release();
+        self.process.heaps.release();
         point!("load.finalize");
         let written = |(index, &(oid, traits))| Written {
             index,
             oid,
             traits,
             rows: self.total(index),
-            start: self.process.start_of(index),
-            elsewhere: self.process.elsewhere(index),
+            start: self.process.heaps.start_of(index),
+            elsewhere: self.process.heaps.elsewhere(index),
             collectors: collectors.get_mut(index).map(std::mem::take).unwrap_or_default(),
         };
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
-        let (files, workers, builders) = (self.process.plan.files, self.workers, self.builders);
-        let (executor, stamp, phases) = (self.process.executor, self.process.stamp, self.process.phases);
-        Ok(Finalization::new(executor, stamp, relations, indexes, phases, leader).with_files(files, workers, builders))
+        let (files, workers, builders) = (self.process.heaps.plan.files, self.workers, self.builders);
+        let (executor, stamp, phases) = (self.process.executor, self.process.heaps.stamp, self.process.progress.phases);
+        let finalization = Finalization::new(executor, stamp, relations, options.indexes, phases, leader);
+        // The number of workers does not depend on the number of new rows: they build the indexes of whole tables.
+        let helpers = workers_for(options.workers, u64::MAX);
+        Ok(finalization.with_files(files, workers, builders).with_helpers(helpers))
     }
 
     /// Closes the load's files and state, and returns its counts. Outside of parallel mode.
@@ -313,10 +264,10 @@ impl Leader {
         finalization.close_files();
         self.held.close();
         executor::tear_down(&self.process.executor);
-        if let Some(files) = self.process.plan.files.take() {
+        if let Some(files) = self.process.heaps.plan.files.take() {
             files.release();
         }
-        if let Some(sorts) = self.process.plan.sorts.take() {
+        if let Some(sorts) = self.process.heaps.plan.sorts.take() {
             sorts.release();
         }
         point!("load.finalized");

@@ -20,7 +20,7 @@ use super::join::{self, Join, figures};
 use super::leaves;
 use super::nodes::Text;
 use super::origin::Traces;
-use super::process::{Process, ProcessParts};
+use super::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
 use super::projection::Projection;
 use super::rejects::{RejectTally, Rejects};
 use super::row_loop;
@@ -137,20 +137,21 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     point!("worker.end");
     process.wide.detach();
     process.rows.close().or_raise();
-    if let Some(join) = process.join.take() {
+    if let Some(Pull::Join(join)) = process.pull.take() {
         // SAFETY: the array has room for the figures of each worker.
         unsafe { figures::report(&join, lookup(toc, KEY_FIGURES).cast(), process.number - 1) };
         join.end();
     }
+    let target = process.executor.relation();
     executor::tear_down(&process.executor);
-    if let Some(files) = process.plan.files.take() {
+    if let Some(files) = process.heaps.plan.files.take() {
         files.release();
     }
-    if let Some(sorts) = process.plan.sorts.take() {
+    if let Some(sorts) = process.heaps.plan.sorts.take() {
         sorts.release();
     }
     // SAFETY: opened in `attach`.
-    unsafe { pg_sys::table_close(process.target, pg_sys::NoLock.cast_signed()) };
+    unsafe { pg_sys::table_close(target, pg_sys::NoLock.cast_signed()) };
     // SAFETY: the array has an element for each worker.
     unsafe { usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(process.number - 1)) };
 }
@@ -280,7 +281,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         packs: spec.key_packs,
         files,
         sorts,
-        earlier_workers: spec.earlier_workers,
+        participant: spec.earlier_workers + number,
     };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
@@ -300,41 +301,44 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         None => ByFile::NONE,
     };
     rows.stream_mut().count_by_file(by_file);
-    let mut process = Process::new(ProcessParts {
-        projection,
-        join,
-        rows,
-        chunks: match &list {
-            Some(list) => {
-                // SAFETY: the leader has inserted the states if there is a list.
-                let states = unsafe { lookup(toc, KEY_FILES) }.cast::<FileState>();
-                Chunks::Listed(Box::new(Listed::new(list, states, defaults.takes_ids())))
-            }
-            None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
-        },
-        shared,
+    let fields = join.as_ref().map_or(executor.econtext, |join| join.joined().fields());
+    let stamp = Stamp { xmin, cid: spec.command, frozen: spec.frozen };
+    let traces = if spec.traces { Traces::Positions } else { Traces::Nothing };
+    let tracer = Tracer::new(traces, spec.traits.len());
+    let mut heaps = Heaps::new(spec.traits, stamp, plan, &executor, &rows);
+    heaps.is_dry = spec.is_dry;
+    // SAFETY: the leader has inserted a counter for each relation, and they stay until this worker is done.
+    unsafe { heaps.count_in(counters) };
+    let chunks = match &list {
+        Some(list) => {
+            // SAFETY: the leader has inserted the states if there is a list.
+            let states = unsafe { lookup(toc, KEY_FILES) }.cast::<FileState>();
+            Chunks::Listed(Box::new(Listed::new(list, states, defaults.takes_ids())))
+        }
+        None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
+    };
+    let process = Process {
         number,
+        shared,
         executor,
-        defaults,
+        rows,
+        chunks,
+        quota: Quota::new(0, if is_absent { 0 } else { u64::MAX }),
+        pull: join.map(Pull::Join),
+        recipe: Recipe::new(projection, fields, defaults),
         tolerance: Tolerance { reject_limit: None, ..options.copy.tolerance() },
         rejects,
-        is_dry: spec.is_dry,
-        skip: 0,
-        limit: if is_absent { 0 } else { u64::MAX },
-        traits: spec.traits,
-        starts: Vec::new(),
-        stamp: Stamp { xmin, cid: spec.command, frozen: spec.frozen },
+        keys: None,
+        heaps,
         wide: Wide::worker(queue),
-        counters,
-        plan,
-        traces: if spec.traces { Traces::Positions } else { Traces::Nothing },
-        by_file,
-    })?;
-    process.target = relation;
+        tracer,
+        progress: Progress::new(by_file, std::ptr::null_mut()),
+    };
+    let mut process = process.ready()?;
     if !sees_the_same {
         // A partition was attached or detached in the meantime. This worker routes no rows; the other processes do not
         // know the change.
-        process.records_left = 0;
+        process.quota.records = 0;
     }
     process.rows.end_stream();
     Ok(process)

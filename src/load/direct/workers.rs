@@ -68,7 +68,7 @@ impl Leader {
         let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
         parallel.estimate(chunks * size_of::<RejectTally>());
         parallel.estimate(wanted * size_of::<WorkerUsage>());
-        let nodes = self.process.join.as_ref().map_or(0, figures::nodes);
+        let nodes = self.process.join().map_or(0, figures::nodes);
         parallel.estimate(wanted * nodes * size_of::<pg_sys::Instrumentation>());
         parallel.estimate(files * size_of::<FileState>());
         parallel.estimate(files * size_of::<FileFigures>());
@@ -149,7 +149,7 @@ impl Leader {
         self.workers += launched;
         self.builders = self.builders.max(launched);
         // SAFETY: the load outlives its leader.
-        unsafe { &mut *self.process.phases }.show(|figures| figures.workers = launched);
+        unsafe { &mut *self.process.progress.phases }.show(|figures| figures.workers = launched);
         if launched < wanted {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
         }
@@ -157,7 +157,7 @@ impl Leader {
             self.process.rejects.tallies = rejects;
         }
         self.process.chunks = match &list {
-            Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.defaults.takes_ids()))),
+            Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.recipe.defaults.takes_ids()))),
             None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
         };
         self.process.rows.stream_mut().let_caller_switch();
@@ -173,7 +173,7 @@ impl Leader {
             match SharedFiles::create() {
                 Some(files) => {
                     self.spec.key_files = files.handle();
-                    self.process.share_files(files);
+                    self.process.heaps.share_files(files);
                 }
                 None => self.spec.keys.clear(),
             }
@@ -185,7 +185,7 @@ impl Leader {
             match SharedSorts::create(sorts, self.spec.key_participants) {
                 Some(sorts) => {
                     self.spec.key_sorts = sorts.handle();
-                    self.process.share_sorts(sorts);
+                    self.process.heaps.share_sorts(sorts);
                 }
                 None => self.spec.keys.retain(|planned| planned.sort.is_none()),
             }
@@ -209,7 +209,7 @@ impl Leader {
             // SAFETY: an element for each worker, and the workers have ended.
             let cpu = unsafe { usage::take_usages(self.usages, self.launched) };
             self.counts.others.add(cpu);
-            if let Some(join) = &self.process.join {
+            if let Some(join) = self.process.join() {
                 // SAFETY: as for the CPU usage.
                 unsafe { figures::take(join, self.figures, self.launched) };
             }
@@ -217,7 +217,7 @@ impl Leader {
             // If the reject limit was exceeded, not all files were read to their end.
             self.note_whole_files();
             let by_workers = std::mem::replace(&mut self.by_file, ByFile::NONE);
-            self.process.by_file.all().zip(by_workers.all()).for_each(|(to, from)| to.add(from));
+            self.process.progress.by_file.all().zip(by_workers.all()).for_each(|(to, from)| to.add(from));
             self.too_much = self.find_too_much();
             self.process.rejects.tallies = std::ptr::null();
             self.process.shared = &raw const *self.alone;
@@ -234,7 +234,7 @@ impl Leader {
     pub fn note_whole_files(&self) {
         if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.parallel) {
             let open = self.process.shared().first_open();
-            self.process.by_file.note_whole(listed.chunks().file_of(open));
+            self.process.progress.by_file.note_whole(listed.chunks().file_of(open));
         }
     }
 
@@ -313,7 +313,7 @@ impl Leader {
         }
         let made = self.made;
         self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
-        if self.process.is_dry {
+        if self.process.heaps.is_dry {
             self.counts.loaded = made;
         }
         if made != self.counts.loaded {

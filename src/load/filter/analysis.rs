@@ -21,8 +21,8 @@ use crate::error::{Error, OrRaise, Result};
 use crate::load::assignment::{assign, complain};
 use crate::load::direct::Nodes;
 use crate::load::expression::with_target;
+use crate::load::mapping;
 use crate::load::options::LoadOptions;
-use crate::load::source;
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{self as c, guarded};
@@ -249,7 +249,7 @@ fn places(
             MappedColumn { from, type_oid, typmod, collation, to }
         };
         let index = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(0);
-        let targets: Vec<i16> = source::attributes(relation).map(|(attnum, _)| attnum).collect();
+        let targets: Vec<i16> = mapping::attributes(relation).map(|(attnum, _)| attnum).collect();
         if result.is_null() {
             let places = targets
                 .iter()

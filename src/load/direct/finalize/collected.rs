@@ -6,7 +6,8 @@ use std::time::Instant;
 use pg_bulk_format::btree::entry::Tid;
 use pgrx::{PgSqlErrorCode as Code, pg_guard};
 
-use super::{Finalization, Written, WrittenTable, left_beside};
+use super::table::{WrittenTable, left_beside};
+use super::{Finalization, Written};
 use crate::error::{Error, OrRaise};
 use crate::load::direct::index_keys::{self, Clash, Collector, Help, Sources};
 use crate::load::direct::key_conflicts::Group;

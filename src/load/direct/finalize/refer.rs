@@ -1,6 +1,6 @@
 //! Checks foreign keys whose violations are rejected, after all relations of the load have their indexes.
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::{Finalization, WrittenTable, check_serializable, close};
 use crate::load::direct::executor::Executor;
@@ -73,14 +73,4 @@ unsafe fn hunt(finalization: *const Finalization, table: *mut WrittenTable) -> u
             Hunt::new((*finalization).leader, rows, (*table).slot, keys, (*table).number, (*table).sort_memory);
         orphans::hunt(&raw mut hunt)
     }
-}
-
-/// Puts a table off until all relations have their rows in their indexes.
-///
-/// # Safety
-/// See [`super::finalize_relation`]; the table was made by [`super::look`]. Its indexes are closed.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn put_off(finalization: *mut Finalization, table: *mut WrittenTable) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { (*finalization).referring.push(table) };
 }

@@ -21,12 +21,10 @@ use crate::pg::number_sort::NumberSort;
 pub unsafe fn decide(leader: *mut Leader) {
     // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
     unsafe {
-        let check = (*leader).process.keys;
-        if check.is_null() {
-            return;
-        }
+        let Some(check) = (*leader).process.keys.as_ref() else { return };
+        let check = &raw const *check;
         let caller = pg_sys::CurrentMemoryContext;
-        let phases = (*leader).process.phases;
+        let phases = (*leader).process.progress.phases;
         enter(phases, Phase::Indexes);
         end_trails(leader);
         let (tables, count) = ((*check).tables.as_ptr(), (*check).tables.len());
@@ -54,9 +52,9 @@ unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
         let process = &mut (*leader).process;
-        for &table in &(*process.keys).tables {
+        for &table in process.keys.iter().flat_map(|check| &check.tables) {
             if !table.is_null() {
-                (*table).remember((*table).rows / PER_BLOCK, &mut process.origins);
+                (*table).remember((*table).rows / PER_BLOCK, &mut process.tracer.origins);
             }
         }
     }
@@ -92,8 +90,8 @@ unsafe extern "C-unwind" fn close(table: *mut CheckedTable) {
 /// The leader is valid, and its process has a check.
 unsafe fn table_of(leader: *const Leader, number: usize) -> *mut CheckedTable {
     // SAFETY: this function's contract covers the argument.
-    let tables = unsafe { &(*(*leader).process.keys).tables };
-    tables.get(number).copied().unwrap_or(std::ptr::null_mut())
+    let check = unsafe { (*leader).process.keys.as_ref() };
+    check.and_then(|check| check.tables.get(number).copied()).unwrap_or(std::ptr::null_mut())
 }
 
 /// Keeps rows of a table as rejects or duplicates, in the order of the file. `record` gets the number beside the row.

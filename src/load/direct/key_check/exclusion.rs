@@ -28,12 +28,7 @@ pub struct Exclusion {
     info: *mut pg_sys::IndexInfo,
     executor: Executor,
     look: Look,
-    /// Number of its columns.
-    count: usize,
-    collations: *const pg_sys::Oid,
-    /// For each column, the function of the exclusion operator, and a hash function for its equality, if there is one.
-    functions: *mut pg_sys::FmgrInfo,
-    hashes: *mut pg_sys::FmgrInfo,
+    operators: Operators,
     /// Keys in the order of the file, with the row's number.
     descriptor: pg_sys::TupleDesc,
     store: *mut pg_sys::Tuplestorestate,
@@ -48,6 +43,17 @@ pub struct Exclusion {
     /// By hash, rows that stay.
     kept: HashMap<u32, Vec<Kept>>,
     memory: pg_sys::MemoryContext,
+}
+
+/// The operators of an exclusion constraint: two rows conflict if all of them are true.
+#[derive(Debug, Clone, Copy)]
+struct Operators {
+    /// Number of the constraint's columns.
+    count: usize,
+    collations: *const pg_sys::Oid,
+    /// For each column, the function of the exclusion operator, and a hash function for its equality, if there is one.
+    functions: *mut pg_sys::FmgrInfo,
+    hashes: *mut pg_sys::FmgrInfo,
 }
 
 #[derive(Debug)]
@@ -124,10 +130,7 @@ impl Exclusion {
                 info,
                 executor,
                 look: indexes.look(number, slot)?,
-                count,
-                collations: (*index.relation).rd_indcollation,
-                functions,
-                hashes,
+                operators: Operators { count, collations: (*index.relation).rd_indcollation, functions, hashes },
                 descriptor,
                 store: pg_sys::tuplestore_begin_heap(false, false, memory),
                 values: pg_sys::palloc0(pg_sys::INDEX_MAX_KEYS as usize * size_of::<pg_sys::Datum>()).cast(),
@@ -156,7 +159,7 @@ impl Exclusion {
             }
             let (values, nulls) = (self.values, self.nulls);
             c::FormIndexDatum(self.info, slot, estate, values, nulls);
-            if (0..self.count).any(|i| *nulls.add(i)) {
+            if (0..self.operators.count).any(|i| *nulls.add(i)) {
                 return;
             }
             let row = &raw const (*slot).tts_tid;
@@ -168,8 +171,8 @@ impl Exclusion {
             let mut all = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize + 1];
             let mut none = [false; pg_sys::INDEX_MAX_KEYS as usize + 1];
             let (all, none) = (all.as_mut_ptr(), none.as_mut_ptr());
-            std::ptr::copy_nonoverlapping(values, all, self.count);
-            *all.add(self.count) = pg_sys::Datum::from(number_of(&*row).cast_signed());
+            std::ptr::copy_nonoverlapping(values, all, self.operators.count);
+            *all.add(self.operators.count) = pg_sys::Datum::from(number_of(&*row).cast_signed());
             c::tuplestore_putvalues(self.store, self.descriptor, all, none);
         }
     }
@@ -185,14 +188,15 @@ impl Exclusion {
                 self.at = END;
                 return;
             }
-            c::slot_getsomeattrs_int(self.slot, i32::try_from(self.count + 1).unwrap_or(i32::MAX));
+            c::slot_getsomeattrs_int(self.slot, i32::try_from(self.operators.count + 1).unwrap_or(i32::MAX));
             let values = (*self.slot).tts_values;
-            self.at = (*values.add(self.count)).value() as u64;
+            self.at = (*values.add(self.operators.count)).value() as u64;
             self.hash = 0;
-            for i in 0..self.count {
-                let hash = self.hashes.add(i);
+            for i in 0..self.operators.count {
+                let hash = self.operators.hashes.add(i);
                 if (*hash).fn_oid != pg_sys::InvalidOid {
-                    let value = c::FunctionCall1Coll(hash, *self.collations.add(i), *values.add(i)).value() as u32;
+                    let value =
+                        c::FunctionCall1Coll(hash, *self.operators.collations.add(i), *values.add(i)).value() as u32;
                     self.hash = self.hash.rotate_left(5) ^ value;
                 }
             }
@@ -219,14 +223,14 @@ impl Exclusion {
                     continue;
                 }
                 c::ExecStoreMinimalTuple(*key, self.other, false);
-                c::slot_getsomeattrs_int(self.other, i32::try_from(self.count).unwrap_or(i32::MAX));
+                c::slot_getsomeattrs_int(self.other, i32::try_from(self.operators.count).unwrap_or(i32::MAX));
                 let (theirs, ours) = ((*self.other).tts_values, (*self.slot).tts_values);
                 pg_sys::CurrentMemoryContext = per_tuple;
                 let excludes = |i| {
-                    let (function, collation) = (self.functions.add(i), *self.collations.add(i));
+                    let (function, collation) = (self.operators.functions.add(i), *self.operators.collations.add(i));
                     c::FunctionCall2Coll(function, collation, *theirs.add(i), *ours.add(i)).value() != 0
                 };
-                let all = (0..self.count).all(excludes);
+                let all = (0..self.operators.count).all(excludes);
                 pg_sys::CurrentMemoryContext = memory;
                 c::MemoryContextReset(per_tuple);
                 if all {

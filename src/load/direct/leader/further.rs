@@ -12,20 +12,51 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::Leader;
-use super::reading::{fields, is_safe_to_read, most_workers, traces, workers_for};
+use super::reading::{fields_of, is_safe_to_read, most_workers, traces, workers_for};
 use crate::error::Result;
 use crate::load::direct::nodes::Nodes;
-use crate::load::direct::origin::{Earlier, Traces};
-use crate::load::direct::process::File;
+use crate::load::direct::origin::{Earlier, ReadPosition, Traces};
+use crate::load::direct::process::{File, Quota};
 use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
-use crate::load::source::{self, FurtherFile};
+use crate::load::options::LoadOptions;
+use crate::load::source::{self, FurtherFile, Mapping};
 use crate::pg::file_chunks::FileChunks;
 use crate::pg::hazard::Hazards;
 use crate::pg::progress::Figures;
 use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
+use crate::pg::stream::Header;
+
+/// The files of a load.
+#[derive(Debug)]
+pub struct Files {
+    /// Files that are done, and files still to be read.
+    pub earlier: Vec<Earlier>,
+    pub further: VecDeque<Further>,
+    /// Options and mapping of the current file, kept only while further files follow.
+    current: Option<(LoadOptions, Mapping)>,
+    /// Header and name of the current file, for reading it again.
+    pub header: Header,
+    pub name: String,
+    /// The record that was located last.
+    pub target: ReadPosition,
+}
+
+impl Files {
+    /// At the first file.
+    pub fn new(options: &LoadOptions, mapping: &Mapping, further: VecDeque<Further>) -> Files {
+        Files {
+            earlier: Vec::new(),
+            current: (!further.is_empty()).then(|| (options.clone(), mapping.clone())),
+            further,
+            header: options.copy.header(),
+            name: options.location.display().to_string(),
+            target: ReadPosition::default(),
+        }
+    }
+}
 
 /// A file that is still to be read.
 #[derive(Debug)]
@@ -60,33 +91,31 @@ impl Further {
 impl Leader {
     /// Is the current file the last?
     pub fn is_last(&self) -> bool {
-        self.further.is_empty()
+        self.files.further.is_empty()
     }
 
     /// Goes on with the next file; false when there is no further file. Outside of parallel mode. Guarded; the open
     /// file lives in the current memory context.
     pub fn go_on(&mut self) -> Result<bool> {
-        let Some(Further { source, workers }) = self.further.pop_front() else { return Ok(false) };
+        let Some(Further { source, workers }) = self.files.further.pop_front() else { return Ok(false) };
         self.process.tolerance.report(None);
         self.keep_track();
         self.process.rows.close()?;
         let FurtherFile { options, path, mapping, projection } = source;
         let executor = self.process.executor;
-        // SAFETY: open as long as the executor's state is.
-        let relation = unsafe { (*executor.target).ri_RelationDesc };
-        let mut rows = source::open_rows(relation, &options, Some(&mapping))?;
+        let mut rows = source::open_rows(executor.relation(), &options, Some(&mapping))?;
         rows.stream_mut().mark_splits(FileChunks::is_large);
-        let traces = if self.process.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
+        let traces = if self.process.tracer.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
-        self.most_workers = most_workers(&rows, &options, self.process.defaults.takes_ids()).min(workers);
+        self.most_workers = most_workers(&rows, &options, self.process.recipe.defaults.takes_ids()).min(workers);
         self.launched = 0;
         self.too_much = None;
-        (self.header, self.name) = (copy.header(), options.location.display().to_string());
+        (self.files.header, self.files.name) = (copy.header(), options.location.display().to_string());
         self.spec.path = path;
         self.spec.files = rows.stream().files().map_or_else(Vec::new, |list| list.write());
         self.spec.foreign = options.foreign();
         self.spec.encoding = rows.stream().encoding();
-        self.spec.fields = fields(&mapping);
+        self.spec.fields = fields_of(&mapping);
         self.spec.projection = projection.map(Nodes::text);
         let projection = projection.zip(options.foreign()).map(|(nodes, foreign)| {
             // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
@@ -95,7 +124,7 @@ impl Leader {
         *self.alone = Shared::alone();
         self.process.shared = &raw const *self.alone;
         let counts = &self.counts;
-        self.process.before = Figures {
+        self.process.progress.before = Figures {
             bytes: counts.bytes_read,
             rows: self.made,
             excluded: counts.filtered,
@@ -103,35 +132,34 @@ impl Leader {
             ..Figures::default()
         };
         // SAFETY: the load outlives its leader.
-        unsafe { &mut *self.process.phases }.show(|figures| figures.workers = 0);
+        unsafe { &mut *self.process.progress.phases }.show(|figures| figures.workers = 0);
         self.process.switch_to_file(File {
             rows,
             projection,
             tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
             rejects: Rejects::new(copy, std::ptr::null_mut()),
-            skip: copy.skip,
-            limit: copy.limit.unwrap_or(u64::MAX),
+            quota: Quota::new(copy.skip, copy.limit.unwrap_or(u64::MAX)),
             traces,
         });
-        self.current = (!self.further.is_empty()).then_some((options, mapping));
+        self.files.current = (!self.files.further.is_empty()).then_some((options, mapping));
         Ok(true)
     }
 
     /// Keeps the state to read the current file again.
     fn keep_track(&mut self) {
-        let Some((mut options, mapping)) = self.current.take() else { return };
+        let Some((mut options, mapping)) = self.files.current.take() else { return };
         let source = self.source();
         if let Some(list) = self.process.rows.stream().files() {
             options.location = Location::Files(Rc::clone(list));
         }
         let process = &mut self.process;
-        self.earlier.push(Earlier {
+        self.files.earlier.push(Earlier {
             options,
             mapping,
             identity: process.rows.stream().identity(),
             source,
-            traces: process.traces,
-            anchors: std::mem::take(&mut process.origins.anchors),
+            traces: process.tracer.traces,
+            anchors: std::mem::take(&mut process.tracer.origins.anchors),
             relation: process.rows.relation_name.clone(),
             described: process.rows.described.clone(),
         });

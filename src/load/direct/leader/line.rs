@@ -74,24 +74,23 @@ unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sy
 impl Leader {
     fn line_of_violating_row(&mut self) -> Result<Option<(u64, CString, CString)>> {
         let ViolatingRow { relation, row, other, .. } = self.violating_row;
-        let origins = &mut self.process.origins;
+        let origins = &mut self.process.tracer.origins;
         let mut latest = None;
         for row in [row, other].into_iter().flatten() {
             latest = latest.max(origins.of_row(relation, block_of(&row), row.ip_posid)?);
         }
         let Some(place) = latest else { return Ok(None) };
-        if let Some(earlier) = usize::try_from(place.file).ok().and_then(|file| self.earlier.get_mut(file)) {
-            // SAFETY: open as long as the executor's state is.
-            let target = unsafe { (*self.process.executor.target).ri_RelationDesc };
+        if let Some(earlier) = usize::try_from(place.file).ok().and_then(|file| self.files.earlier.get_mut(file)) {
+            let target = self.process.executor.relation();
             let (line, described) = earlier.line_of(place, target)?;
             return Ok(Some((line, earlier.relation.clone(), described)));
         }
         let (mut target, source) = (ReadPosition::default(), self.source());
         let process = &mut self.process;
-        let line = if process.traces == Traces::Lines {
+        let line = if process.tracer.traces == Traces::Lines {
             place.position + place.behind
         } else {
-            process.origins.find(&mut target, &source, &mut process.rows, place)?;
+            process.tracer.origins.find(&mut target, &source, &mut process.rows, place)?;
             process.rows.reader().line_number()
         };
         Ok(Some((line, process.rows.relation_name.clone(), process.rows.described.clone())))

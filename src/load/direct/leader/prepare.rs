@@ -3,11 +3,10 @@
 use std::ffi::{CStr, CString};
 
 use pg_bulk_format::tuple::Stamp;
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::reading::{fields, is_safe_to_read, most_workers, traces};
-use super::{Further, Leader};
+use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
+use super::{Files as LoadFiles, Further, Leader};
 use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::defaults::Defaults;
@@ -19,8 +18,8 @@ use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
 use crate::load::direct::nodes::Nodes;
-use crate::load::direct::origin::{ReadPosition, Traces};
-use crate::load::direct::process::{Process, ProcessParts};
+use crate::load::direct::origin::Traces;
+use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
 use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
@@ -133,10 +132,8 @@ impl Leader {
             let keeps = options.copy.on_error == OnError::Table;
             let complain =
                 relations.iter().any(|&leaf| leaves::may_complain(leaf) || (keeps && leaves::may_refer(leaf)));
-            let keys = (load.request.is_dry() && complain).then(|| {
-                let check = KeyCheck::new(executor, &relations, options, load.arbiter, traces);
-                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(check)
-            });
+            let keys = (load.request.is_dry() && complain)
+                .then(|| KeyCheck::new(executor, &relations, options, load.arbiter, traces));
             let held = if load.request.is_dry() { HeldRelations::NONE } else { HeldRelations::hold(&relations) };
             leaves::close_leaves(relation, &relations);
             (safe, complain, keys, held)
@@ -144,7 +141,6 @@ impl Leader {
         let copy = &options.copy;
         // A row of a join has no position in the file.
         let traces = if complain && load.program.joined.is_none() { traces } else { Traces::Nothing };
-        let current = (!more.is_empty()).then(|| (options.clone(), mapping.clone()));
         let alone = Box::new(Shared::alone());
         let sizes = more
             .iter()
@@ -178,7 +174,7 @@ impl Leader {
             foreign: options.foreign(),
             is_copy: options.is_copy(),
             encoding: rows.stream().encoding(),
-            fields: fields(mapping),
+            fields: fields_of(mapping),
             function: mapping.function,
             inserted: inserted_by(load),
             // SAFETY: an expression, or null.
@@ -210,34 +206,36 @@ impl Leader {
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
         let projection = projection.or_else(|| load.program.joined.map(of_scan));
-        let mut process = Process::new(ProcessParts {
-            projection,
-            join: load.program.joined.map(|joined| Join::new(joined, &mapping.computed)),
+        let fields = load.program.joined.map_or(executor.econtext, |joined| joined.fields());
+        let tracer = Tracer::new(traces, traits.len());
+        let plan = KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, participant: 0 };
+        let mut heaps = Heaps::new(traits, stamp, plan, &executor, &rows);
+        (heaps.is_dry, heaps.starts) = (load.request.is_dry(), starts);
+        let pull = match (&mut load.program.query, load.program.joined) {
+            (Some(query), _) => Some(Pull::Query(query)),
+            (None, joined) => joined.map(|joined| Pull::Join(Join::new(joined, &mapping.computed))),
+        };
+        let process = Process {
+            number: 0,
+            shared: &raw const *alone,
+            executor,
             rows,
             chunks: Chunks::InOrder,
-            shared: &raw const *alone,
-            number: 0,
-            executor,
-            defaults,
+            quota: Quota::new(copy.skip, copy.limit.unwrap_or(u64::MAX)),
+            pull,
+            recipe: Recipe::new(projection, fields, defaults),
             tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
             rejects: Rejects::new(copy, load.spool),
-            is_dry: load.request.is_dry(),
-            skip: copy.skip,
-            limit: copy.limit.unwrap_or(u64::MAX),
-            traits,
-            starts,
-            stamp,
+            keys,
+            heaps,
             wide: Wide::leader(),
-            counters: std::ptr::null(),
-            plan: KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, earlier_workers: 0 },
-            traces,
-            by_file: load.measures.files.as_ref().map_or(ByFile::NONE, Files::by_file),
-        })?;
-        process.phases = &raw mut load.measures.phases;
-        process.keys = keys.unwrap_or(std::ptr::null_mut());
-        if let Some(query) = &mut load.program.query {
-            process.query = &raw mut *query;
-        }
+            tracer,
+            progress: Progress::new(
+                load.measures.files.as_ref().map_or(ByFile::NONE, Files::by_file),
+                &raw mut load.measures.phases,
+            ),
+        };
+        let process = process.ready()?;
         let all_workers = most_workers + further.iter().map(|further| further.workers).sum::<usize>();
         let shares_now = !further.is_empty() && all_workers > 0;
         let mut leader = Leader {
@@ -248,11 +246,9 @@ impl Leader {
             counters: std::ptr::null(),
             gathered: Vec::new(),
             usages: std::ptr::null_mut(),
-            earlier: Vec::new(),
             by_file: ByFile::NONE,
             figures: std::ptr::null_mut(),
-            further,
-            current,
+            files: LoadFiles::new(options, mapping, further),
             most_workers,
             launched: 0,
             workers: 0,
@@ -268,9 +264,6 @@ impl Leader {
             arbiter: load.arbiter,
             replaced: 0,
             violating_row: ViolatingRow::default(),
-            target: ReadPosition::default(),
-            header: copy.header(),
-            name: options.location.display().to_string(),
             is_counted: false,
             held,
         };

@@ -91,7 +91,8 @@ fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
     }
 }
 
-pub(super) fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {
+/// The fields' attribute numbers and names, for workers.
+pub(super) fn fields_of(mapping: &Mapping) -> Vec<(i16, CString)> {
     let numbers = mapping.fields.iter().map(|attnum| attnum.unwrap_or(0));
     numbers.zip(mapping.names.iter().cloned()).collect()
 }

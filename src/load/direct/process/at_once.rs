@@ -31,32 +31,32 @@ pub enum InBlock {
 impl Process {
     /// Are rows of the projection put into the target's heap without further steps?
     pub fn stores_at_once(&self) -> bool {
-        self.projection.is_some() && self.join.is_none() && self.query.is_null() && !self.is_dry && !self.is_plain()
+        self.recipe.projection.is_some() && self.pull.is_none() && !self.heaps.is_dry && !self.is_plain()
     }
 
     /// Are rows of a function, which are tuples, put into the heap without further steps?
     pub fn stores_tuples(&self) -> bool {
-        let attributes = self.attributes();
-        self.stores_at_once() && self.projection.as_ref().is_some_and(|p| p.makes_tuples(attributes))
+        let attributes = self.executor.attributes();
+        self.stores_at_once() && self.recipe.projection.as_ref().is_some_and(|p| p.makes_tuples(attributes))
     }
 
     /// Goes to the next row, for a projection. Raises nothing. `as_value`: the process [stores
     /// tuples](Process::stores_tuples).
     #[inline]
     pub fn advance_in_block(&mut self, as_value: bool) -> InBlock {
-        if self.round + 1 >= ROUND
-            || self.limit == 0
-            || self.records_left == 0
-            || self.skip_left > 0
+        if self.progress.round + 1 >= ROUND
+            || self.quota.rows == 0
+            || self.quota.records == 0
+            || self.quota.skip > 0
             || unguarded::are_interrupts_pending()
         {
             return InBlock::Not;
         }
-        let Some(projection) = &mut self.projection else { return InBlock::Not };
+        let Some(projection) = &mut self.recipe.projection else { return InBlock::Not };
         let Some(decoded) = self.rows.advance_decoded() else { return InBlock::Not };
         projection.is_partial = false;
-        self.round += 1;
-        self.records_left -= 1;
+        self.progress.round += 1;
+        self.quota.records -= 1;
         let (arrays, attributes) = (projection.arrays(), projection.attributes());
         // SAFETY: the row is new; both arrays are as long as the descriptor.
         unsafe {
@@ -79,13 +79,13 @@ impl Process {
     #[inline]
     pub unsafe fn store_at_once(&mut self, arrays: RowArrays) -> bool {
         // SAFETY: attributes of the target.
-        if self.not_null.iter().any(|&i| unsafe { *arrays.nulls.add(i) }) {
+        if self.recipe.not_null.iter().any(|&i| unsafe { *arrays.nulls.add(i) }) {
             return false;
         }
-        let origin = self.origin();
-        let Some(heap) = self.heaps.first_mut() else { return false };
+        let origin = self.tracer.origin(&mut self.rows);
+        let Some(heap) = self.heaps.list.first_mut() else { return false };
         // SAFETY: this function's contract covers the arrays.
-        let stored = unsafe { heap.add_at_once(arrays, origin, &mut self.form) };
+        let stored = unsafe { heap.add_at_once(arrays, origin, &mut self.heaps.form) };
         if stored {
             self.count_row();
         }
@@ -109,11 +109,11 @@ impl Process {
         let bit = |i: usize| unsafe { *bytes.add(TUPLE_HEADER + i / 8) } >> (i % 8) & 1;
         // The error about a NULL is raised after the tuple is taken apart.
         let is_null = |&i: &usize| TUPLE_HEADER + i / 8 >= length || bit(i) == 0;
-        if has_null && self.not_null.iter().any(is_null) {
+        if has_null && self.recipe.not_null.iter().any(is_null) {
             return Err(Unfit::Apart);
         }
-        let origin = self.origin();
-        let Some(heap) = self.heaps.first_mut() else { return Err(Unfit::Apart) };
+        let origin = self.tracer.origin(&mut self.rows);
+        let Some(heap) = self.heaps.list.first_mut() else { return Err(Unfit::Apart) };
         // SAFETY: the tuple has `length` bytes.
         unsafe { heap.add_given_at_once(bytes, length, origin)? };
         self.count_row();

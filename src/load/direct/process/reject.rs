@@ -18,8 +18,8 @@ impl Process {
         if !self.tolerance.survives(error) {
             return Err(None);
         }
-        if self.skip_left > 0 {
-            self.skip_left -= 1;
+        if self.quota.skip > 0 {
+            self.quota.skip -= 1;
             return Ok(());
         }
         if !self.rejects.keeps() && self.tolerance.verbosity == Verbosity::Verbose {
@@ -58,7 +58,7 @@ impl Process {
         // SAFETY: as in `Process::shared`.
         self.rejects.count(unsafe { &*self.shared }, self.number, &mut self.wide)?;
         if self.tolerance.on_error != OnError::SetNull
-            && let Some(figures) = self.by_file.of(self.rows.stream().file_number())
+            && let Some(figures) = self.progress.by_file.of(self.rows.stream().file_number())
         {
             figures.rejected.fetch_add(1, Relaxed);
         }

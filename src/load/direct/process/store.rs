@@ -5,10 +5,8 @@ use pgrx::pg_sys;
 
 use super::Process;
 use crate::error::Result;
-use crate::load::direct::heap::{Added, Heap};
 use crate::load::direct::key_check::CheckedTable;
 use crate::load::direct::wide::Received;
-use crate::load::memory;
 use crate::pg::chunks::Chunks;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages};
@@ -49,19 +47,8 @@ impl Process {
                 Received::Closed => return Ok(Sent::Closed),
             };
             pgrx::check_for_interrupts!();
-            let index = match self.heap_of(oid) {
-                Some(index) => index,
-                None => {
-                    // SAFETY: a relation that the leader has locked.
-                    let relation = unsafe { pg_sys::table_open(oid, pg_sys::NoLock.cast_signed()) };
-                    let index = self.open_heap(relation)?;
-                    if let Some(heap) = self.heaps.get_mut(index) {
-                        heap.is_owner = true;
-                    }
-                    index
-                }
-            };
-            if let Some(heap) = self.heaps.get_mut(index) {
+            let index = self.heaps.open_locked(oid, &self.tracer)?;
+            if let Some(heap) = self.heaps.list.get_mut(index) {
                 // SAFETY: the message was received last.
                 unsafe { self.wide.store_received(heap, message, &shared.append_lock) }?;
             }
@@ -88,63 +75,60 @@ impl Process {
         }
     }
 
-    /// Puts a row into a heap. Guarded. The arrays are as long as the heap's descriptor, and contain values of its
-    /// types.
-    pub fn add(&mut self, heap: usize, arrays: RowArrays) -> Result<()> {
-        self.count_row();
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &*self.shared };
-        let origin = self.origin();
-        let Some(destination) = self.heaps.get_mut(heap) else { return Ok(()) };
-        let before = destination.bytes();
-        // SAFETY: this function's contract covers the arrays.
-        let added = unsafe { destination.add(arrays, origin, &mut self.form, &shared.append_lock) }?;
-        if added == Added::Wide {
-            // SAFETY: as above.
-            unsafe { self.wide.add(destination, arrays, origin, &shared.append_lock) }?;
+    /// Puts a row of a result relation into its heap. Guarded.
+    ///
+    /// # Safety
+    /// `relinfo` is one of the executor's result relations, and the arrays are a row of it.
+    pub unsafe fn store(&mut self, relinfo: *mut pg_sys::ResultRelInfo, arrays: RowArrays) -> Result<()> {
+        // SAFETY: this function's contract covers both arguments.
+        unsafe {
+            let heap = self.heaps.of_leaf(relinfo, &self.tracer)?;
+            self.add(heap, arrays)
         }
-        let after = destination.bytes();
-        self.follow_bytes(before, after)
+    }
+
+    /// Puts a row into a heap. Guarded.
+    ///
+    /// # Safety
+    /// The arrays are a row of the heap's relation.
+    pub(super) unsafe fn add(&mut self, heap: usize, arrays: RowArrays) -> Result<()> {
+        self.count_row();
+        let origin = self.tracer.origin(&mut self.rows);
+        // SAFETY: as in `shared`; this function's contract covers the arrays.
+        unsafe { self.heaps.add(heap, arrays, origin, &mut self.wide, &(*self.shared).append_lock) }
     }
 
     /// Puts a row that was decoded in a block into the target's heap. Guarded.
-    #[inline]
-    pub(super) fn add_decoded(&mut self, arrays: RowArrays) -> Result<()> {
-        self.count_row();
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &*self.shared };
-        let origin = self.origin();
-        let Some(destination) = self.heaps.first_mut() else { return Ok(()) };
-        let before = destination.bytes();
-        // SAFETY: the rows' arrays with their column forms.
-        let added = unsafe {
-            destination.add_decoded(self.rows.column_forms(), arrays, origin, &mut self.form, &shared.append_lock)
-        }?;
-        if added == Added::Wide {
-            // SAFETY: as above; the arrays then contain datums.
-            unsafe {
-                self.rows.make_datums(arrays)?;
-                self.wide.add(destination, arrays, origin, &shared.append_lock)?;
-            }
-        }
-        let after = destination.bytes();
-        self.follow_bytes(before, after)
-    }
-
-    /// Gives a row that is not stored its position, in the slot. Returns the table that checks its keys. Guarded.
     ///
     /// # Safety
-    /// The process has a check, `relinfo` is one of its result relations, and the slot contains a row of it.
+    /// The arrays are those of the rows, decoded for the target's descriptor.
+    #[inline]
+    pub(super) unsafe fn add_decoded(&mut self, arrays: RowArrays) -> Result<()> {
+        self.count_row();
+        let origin = self.tracer.origin(&mut self.rows);
+        // SAFETY: as in `shared`; this function's contract covers the arrays.
+        unsafe {
+            let append_lock = &(*self.shared).append_lock;
+            self.heaps.add_decoded(&mut self.rows, arrays, origin, &mut self.wide, append_lock)
+        }
+    }
+
+    /// Gives a row that is not stored its position, in the slot. Returns the table that checks its keys; null without a
+    /// check. Guarded.
+    ///
+    /// # Safety
+    /// `relinfo` is one of the executor's result relations, and the slot contains a row of it.
     pub unsafe fn take(
         &mut self,
         relinfo: *mut pg_sys::ResultRelInfo,
         slot: *mut pg_sys::TupleTableSlot,
     ) -> Result<*mut CheckedTable> {
+        let Some(keys) = &mut self.keys else { return Ok(std::ptr::null_mut()) };
         // SAFETY: this function's contract covers all arguments.
         unsafe {
-            let table = (*self.keys).table_of(relinfo, || self.number_of_relation((*relinfo).ri_RelationDesc))?;
-            let origin = self.origin();
-            (*slot).tts_tid = (*table).next(origin, &mut self.origins);
+            let table = keys.table_of(relinfo, || self.heaps.number_of((*relinfo).ri_RelationDesc))?;
+            let origin = self.tracer.origin(&mut self.rows);
+            (*slot).tts_tid = (*table).next(origin, &mut self.tracer.origins);
             self.count_row();
             Ok(table)
         }
@@ -152,41 +136,8 @@ impl Process {
 
     #[inline]
     pub fn count_row(&mut self) {
-        self.limit -= 1;
-        self.unreported_rows += 1;
-    }
-
-    /// Adds a heap's change of memory to the total. Guarded.
-    #[inline]
-    fn follow_bytes(&mut self, before: usize, after: usize) -> Result<()> {
-        if after == before {
-            return Ok(());
-        }
-        self.page_bytes += after - before;
-        self.relieve()
-    }
-
-    /// Appends the largest batches if all together take too much memory. Half of the allowed memory remains in use, so
-    /// that the next row does not exceed it again. Guarded.
-    fn relieve(&mut self) -> Result<()> {
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &*self.shared };
-        let most = memory::page_bytes(self.heaps.len());
-        if self.page_bytes <= most {
-            return Ok(());
-        }
-        let mut heaps: Vec<&mut Heap> = self.heaps.iter_mut().filter(|heap| heap.has_pages()).collect();
-        heaps.sort_by_key(|heap| std::cmp::Reverse(heap.bytes()));
-        for heap in heaps {
-            if self.page_bytes <= most / 2 {
-                break;
-            }
-            let before = heap.bytes();
-            heap.append(&shared.append_lock)?;
-            heap.shrink();
-            self.page_bytes -= before - heap.bytes();
-        }
-        Ok(())
+        self.quota.rows -= 1;
+        self.progress.rows += 1;
     }
 
     /// Appends all rows that are left. Guarded.
@@ -199,19 +150,11 @@ impl Process {
         // With workers, each process may have a few rows left in any load. Without workers, a few rows may be the whole
         // load, and then go through shared buffers.
         let alone = self.number == 0 && matches!(self.chunks, Chunks::InOrder);
-        // SAFETY: the executor's own memory, which outlives the heaps.
-        let memory = unsafe { (*self.executor.estate).es_query_cxt };
-        self.defaults.give_back()?;
-        let mut watch = self.stages.watch();
-        for heap in &mut self.heaps {
-            if alone {
-                heap.finish_small(memory, &shared.append_lock)?;
-            } else {
-                heap.finish(&shared.append_lock)?;
-            }
-        }
-        self.report_origins(0)?;
-        for collector in self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors) {
+        self.recipe.defaults.give_back()?;
+        let mut watch = self.progress.stages.watch();
+        self.heaps.finish(alone, &shared.append_lock)?;
+        self.tracer.report(0, &mut self.heaps.list, &mut self.wide)?;
+        for collector in self.heaps.collectors() {
             if self.number > 0 {
                 collector.hand_over()?;
             } else {
@@ -219,16 +162,16 @@ impl Process {
                 collector.sort();
             }
         }
-        self.stages.lap(&mut watch, Stage::Rest);
+        self.progress.stages.lap(&mut watch, Stage::Rest);
         self.account();
         Ok(())
     }
 
     /// Adds the written pages and the time of each stage to the shared counts.
     fn account(&mut self) {
-        let mut stages = std::mem::replace(&mut self.stages, Stages::new());
+        let mut stages = std::mem::replace(&mut self.progress.stages, Stages::new());
         let mut pages = 0;
-        for heap in &mut self.heaps {
+        for heap in &mut self.heaps.list {
             let appended = heap.take_appended();
             pages += appended.pages;
             stages.merge(&appended.stages);

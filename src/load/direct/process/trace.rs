@@ -4,47 +4,81 @@ use pg_bulk_format::reader::RecordStart;
 
 use super::Process;
 use crate::error::Result;
-use crate::load::direct::origin::{ANCHOR_EVERY, Origin, Traces, in_file};
-use crate::load::direct::wide::Received;
+use crate::load::direct::heap::Heap;
+use crate::load::direct::origin::{ANCHOR_EVERY, Origin, Origins, Traces, Trail, in_file};
+use crate::load::direct::wide::{Received, Wide};
+use crate::pg::row::Rows;
 
-impl Process {
+/// Traces the rows of a process to their records.
+#[derive(Debug)]
+pub struct Tracer {
+    /// How rows are traced.
+    pub traces: Traces,
+    /// Grows at each chunk, so that the numbers of records before and after a chunk of another process are not
+    /// consecutive.
+    pub(super) gaps: u64,
+    /// New positions from which the file can be read again: byte and line.
+    anchors: Vec<(u64, u64)>,
+    /// Byte of the last of these.
+    last_anchor: u64,
+    /// In the leader: the tuple positions of all processes' rows.
+    pub origins: Origins,
+}
+
+impl Tracer {
+    /// Traces rows of a number of relations.
+    pub fn new(traces: Traces, relations: usize) -> Tracer {
+        Tracer { traces, gaps: 0, anchors: Vec::new(), last_anchor: 0, origins: Origins::new(relations) }
+    }
+
+    /// Goes on with another file.
+    pub(super) fn switch_to_file(&mut self, traces: Traces) {
+        self.origins.file += 1;
+        (self.traces, self.last_anchor) = (traces, 0);
+    }
+
+    /// Tuple positions of a new heap's rows, if errors may need them.
+    pub(super) fn trail(&self) -> Option<Trail> {
+        (self.traces != Traces::Nothing).then(|| Trail::new(self.traces == Traces::Lines, self.origins.file))
+    }
+
     /// The tuple position of the current row.
     #[inline]
-    pub fn origin(&mut self) -> Origin {
+    pub(super) fn origin(&mut self, rows: &mut Rows) -> Origin {
         match self.traces {
             Traces::Nothing => Origin::NONE,
-            Traces::Positions if self.rows.stream().files().is_some() => {
-                let position = self.rows.reader().record_offset();
-                let file = self.rows.stream().file_number() as u64;
-                Origin { number: self.rows.count() + self.gaps, position: in_file(file, position) }
+            Traces::Positions if rows.stream().files().is_some() => {
+                let position = rows.reader().record_offset();
+                let file = rows.stream().file_number() as u64;
+                Origin { number: rows.count() + self.gaps, position: in_file(file, position) }
             }
             Traces::Positions => {
-                let position = self.rows.reader().record_offset();
+                let position = rows.reader().record_offset();
                 if position - self.last_anchor.min(position) >= ANCHOR_EVERY {
-                    self.anchor_here();
+                    self.anchor_here(rows);
                 }
-                Origin { number: self.rows.count() + self.gaps, position }
+                Origin { number: rows.count() + self.gaps, position }
             }
             Traces::Lines => {
-                let reader = &mut self.rows.stream_mut().reader;
+                let reader = &mut rows.stream_mut().reader;
                 reader.store_line_number();
                 let position = reader.line_number();
-                Origin { number: self.rows.count() + self.gaps, position }
+                Origin { number: rows.count() + self.gaps, position }
             }
         }
     }
 
     /// Notes that the file can be read again from the record after the current one.
     #[cold]
-    fn anchor_here(&mut self) {
-        self.rows.stream_mut().reader.store_line_number();
-        if let Some(place) = self.rows.reader().place_behind() {
-            self.anchor(place);
+    fn anchor_here(&mut self, rows: &mut Rows) {
+        rows.stream_mut().reader.store_line_number();
+        if let Some(place) = rows.reader().place_behind() {
+            self.anchor(place, rows);
         }
     }
 
-    pub(super) fn anchor(&mut self, place: RecordStart) {
-        if self.traces == Traces::Positions && self.rows.stream().files().is_none() {
+    pub(super) fn anchor(&mut self, place: RecordStart, rows: &Rows) {
+        if self.traces == Traces::Positions && rows.stream().files().is_none() {
             self.last_anchor = place.offset;
             self.anchors.push((place.offset, place.lines));
         }
@@ -52,41 +86,43 @@ impl Process {
 
     /// Sends tuple positions to the leader, or, in the leader, stores them; only if there are more than `least`.
     /// Guarded; waits for room in the queue, so this process must hold neither the append lock nor the current ticket.
-    pub(super) fn report_origins(&mut self, least: usize) -> Result<()> {
+    pub(super) fn report(&mut self, least: usize, heaps: &mut [Heap], wide: &mut Wide) -> Result<()> {
         if self.traces == Traces::Nothing {
             return Ok(());
         }
-        for heap in &mut self.heaps {
+        for heap in heaps {
             let Some(trail) = &mut heap.trail else { continue };
             if trail.len() <= least {
                 continue;
             }
             let ranges = trail.take();
-            if self.wide.is_worker() {
+            if wide.is_worker() {
                 // SAFETY: the relation is open.
-                self.wide.send_ranges(unsafe { (*heap.relation).rd_id }, &ranges)?;
+                wide.send_ranges(unsafe { (*heap.relation).rd_id }, &ranges)?;
             } else {
-                self.origins.add(heap.index, &ranges);
+                self.origins.add(heap.written.index, &ranges);
             }
         }
         if least == 0 || self.anchors.len() > least {
             let anchors = std::mem::take(&mut self.anchors);
-            if self.wide.is_worker() {
-                self.wide.send_anchors(&anchors)?;
+            if wide.is_worker() {
+                wide.send_anchors(&anchors)?;
             } else {
                 self.origins.anchors.extend(anchors);
             }
         }
         Ok(())
     }
+}
 
+impl Process {
     /// In the leader: stores tuple positions that a worker has sent. Guarded.
     pub(super) fn remember(&mut self, received: Received) {
         match received {
             Received::Ranges(relation, bytes) => {
-                if let Some(index) = self.traits.iter().position(|(oid, _)| *oid == relation) {
+                if let Some(index) = self.heaps.relations.iter().position(|(oid, _)| *oid == relation) {
                     // SAFETY: the bytes were received last.
-                    self.origins.add_bytes(index, unsafe { &*bytes });
+                    self.tracer.origins.add_bytes(index, unsafe { &*bytes });
                 }
             }
             Received::Anchors(bytes) => {
@@ -94,7 +130,7 @@ impl Process {
                 let bytes = unsafe { &*bytes };
                 let number = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes));
                 let anchor = |pair: &[u8]| (number(pair.first_chunk()), number(pair.last_chunk()));
-                self.origins.anchors.extend(bytes.chunks_exact(16).map(anchor));
+                self.tracer.origins.anchors.extend(bytes.chunks_exact(16).map(anchor));
             }
             _ => (),
         }

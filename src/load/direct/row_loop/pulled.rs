@@ -1,43 +1,44 @@
 //! Rows that are pulled one by one: from a query, or from the plan of a join, which pulls records.
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
-use super::{raise_missing, step};
+use super::step;
+use crate::error::OrRaise;
 use crate::load::direct::join::{self, Join};
 use crate::load::direct::process::{Beginning, END, Process, SHORT};
 use crate::load::direct::projection;
-use crate::load::query;
+use crate::load::query::{self, Query};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::stages::Stage;
-use crate::pg::unguarded::{self, Opaque};
+use crate::pg::unguarded::{self, Opaque, guarded};
 
 /// Makes the target's attributes of the query's next row, without defaults that are expressions. False at the end of
 /// the query or of the limit.
 ///
 /// # Safety
-/// A plain frame; a valid process with a query, and the arrays of its slot.
-pub(super) unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> bool {
+/// A plain frame; a valid process that has this query, and the arrays of its slot.
+pub(super) unsafe fn next_of_query(process: *mut Process, query: *mut Query, arrays: RowArrays) -> bool {
     // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         let rows = &raw mut (*process).rows;
         unguarded::check_for_interrupts();
-        if (*process).is_full() {
+        if (*process).quota.is_full() {
             return false;
         }
-        if (*process).ends_round() {
-            show(process);
+        if (*process).progress.ends_round() {
+            guarded(|| (*process).show());
         }
         // Errors of the query itself are not about one of its rows.
         (*rows).is_quiet = true;
-        let more = query::next((*process).query, arrays);
+        let more = query::next(query, arrays);
         (*rows).is_quiet = false;
         if !more {
             return false;
         }
         (*rows).count_row_of_query();
         // A guard for each row is expensive.
-        if (*process).defaults.sets() {
-            projection::set_defaults(process, &raw const arrays);
+        if (*process).recipe.defaults.sets() {
+            guarded(|| (*process).recipe.defaults.set(arrays).or_raise());
         }
         true
     }
@@ -56,8 +57,8 @@ pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arra
         // Rows that were spilled to disk come after all lines have been read.
         (*process).rows.is_quiet = more && (*join).has_read_all();
         // A guard for each row is expensive.
-        if more && (*process).defaults.sets() {
-            projection::set_defaults(process, &raw const arrays);
+        if more && (*process).recipe.defaults.sets() {
+            guarded(|| (*process).recipe.defaults.set(arrays).or_raise());
         }
         more
     }
@@ -73,10 +74,10 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
     // SAFETY: this function's contract covers the process and the number; nothing in this frame has a destructor.
     unsafe {
         let process = process.cast::<Process>();
-        let Some(projection) = (*process).projection.as_mut() else { return false };
+        let Some(projection) = (*process).recipe.projection.as_mut() else { return false };
         let projection = &raw mut *projection;
         let rows = &raw mut (*process).rows;
-        let econtext = (*process).fields;
+        let econtext = (*process).recipe.fields;
         let memory = (*econtext).ecxt_per_tuple_memory;
         loop {
             pg_sys::CurrentMemoryContext = memory;
@@ -84,41 +85,33 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
             let what = step(process);
             if what == END {
                 (*rows).is_quiet = true;
-                if (*process).records_left > 0 {
+                if (*process).quota.records > 0 {
                     return false;
                 }
-                let Some(Beginning { begin, leader }) = (*process).beginning.take() else { return false };
+                let Some(Beginning { begin, leader, memory }) = (*process).quota.beginning.take() else { return false };
                 // Memory of the workers' state must stay as long as the workers.
-                pg_sys::CurrentMemoryContext = (*process).memory;
+                pg_sys::CurrentMemoryContext = memory;
                 begin(leader);
-                (*process).records_left = u64::MAX;
+                (*process).quota.records = u64::MAX;
                 continue;
             }
             if (*rows).has_queue() {
-                let mut watch = (*process).stages.sample();
+                let mut watch = (*process).progress.stages.sample();
                 Rows::convert(rows, (*projection).arrays(), econtext);
-                (*process).stages.lap_sample(&mut watch, Stage::Convert);
+                (*process).progress.stages.lap_sample(&mut watch, Stage::Convert);
             }
             if what == SHORT {
-                projection::convert_rest(process, projection);
-                raise_missing(process);
+                projection::convert_rest(rows, projection, econtext);
+                guarded(|| (*rows).check_missing().or_raise());
             }
-            let passes = projection::passes(process, projection);
+            let passes = projection::passes(rows, projection, econtext);
             (*rows).is_quiet = true;
             if passes {
                 return true;
             }
-            (*process).filtered += 1;
+            (*process).progress.filtered += 1;
             *filtered += 1;
             unguarded::MemoryContextReset(memory);
         }
     }
-}
-
-/// # Safety
-/// See [`step`].
-#[pg_guard]
-unsafe extern "C-unwind" fn show(process: *const Process) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &*process }.show();
 }

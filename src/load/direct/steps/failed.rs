@@ -13,7 +13,7 @@ use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
 use crate::pg::original::Original;
 use crate::pg::session_state::SessionState;
-use crate::pg::unguarded::Opaque;
+use crate::pg::unguarded::{Opaque, guarded};
 
 /// Raises the error of the record that exceeded `reject_limit`, if there is such a record.
 ///
@@ -23,7 +23,7 @@ pub(super) unsafe extern "C-unwind" fn blame(leader: Opaque) {
     // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
         let leader = leader.cast::<Leader>();
-        if !look_again(leader) {
+        if !guarded(|| (*leader).look_again().or_raise()) {
             return;
         }
         let process = &raw mut (*leader).process;
@@ -37,24 +37,8 @@ pub(super) unsafe extern "C-unwind" fn blame(leader: Opaque) {
         row_loop::run_again(process);
         // The second conversion may succeed where the first failed, so the error is raised in any case.
         pg_sys::error_context_stack = context.previous;
-        raise_too_many(leader);
+        guarded::<()>(|| (*leader).process.rejects.too_many().raise());
     }
-}
-
-/// # Safety
-/// A valid leader.
-#[pg_guard]
-unsafe extern "C-unwind" fn look_again(leader: *mut Leader) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *leader }.look_again().or_raise()
-}
-
-/// # Safety
-/// A valid leader.
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_too_many(leader: *const Leader) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &*leader }.process.rejects.too_many().raise();
 }
 
 /// Returns the error to raise when `error` ended the load: an earlier error of the file, or `error` itself.

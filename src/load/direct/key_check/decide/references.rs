@@ -71,7 +71,7 @@ unsafe fn beside(leader: *const Leader, query: &KeyQuery) -> Beside {
     // SAFETY: as in `decide`.
     unsafe {
         let traits = &raw const (*leader).spec.traits;
-        let alone = (*(*leader).process.keys).as_truncated;
+        let alone = (*leader).process.keys.as_ref().is_some_and(|check| check.as_truncated);
         for number in 0..(*traits).len() {
             if (*(*traits).as_ptr().add(number)).0 != query.parent {
                 continue;

@@ -1,0 +1,345 @@
+//! The heaps that a process puts its rows into: one for each relation, opened at its first row.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::sync::atomic::AtomicU64;
+
+use pg_bulk_format::tuple::{FormBuffer, Stamp};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::trace::Tracer;
+use crate::error::{Error, Result};
+use crate::load::direct::executor::Executor;
+use crate::load::direct::heap::{Added, Appends, Heap};
+use crate::load::direct::index_keys::{Collector, KeyPlan};
+use crate::load::direct::origin::{Origin, Traces};
+use crate::load::direct::wide::Wide;
+use crate::load::{memory, obstacle};
+use crate::pg::append::Traits;
+use crate::pg::append_lock::AppendLock;
+use crate::pg::context::Elsewhere;
+use crate::pg::row::{RowArrays, Rows};
+use crate::pg::server_text::from_server;
+use crate::pg::shared_files::SharedFiles;
+use crate::pg::shared_sorts::SharedSorts;
+
+/// The heaps of a process.
+#[derive(Debug)]
+pub struct Heaps {
+    /// A dry run: rows are made and checked, but not stored.
+    pub is_dry: bool,
+    /// All relations that rows may go to.
+    pub relations: Vec<(pg_sys::Oid, Traits)>,
+    /// In the leader: the relations' numbers of blocks before the load.
+    pub starts: Vec<u32>,
+    pub stamp: Stamp,
+    pub plan: KeyPlan,
+    /// In a worker: for each relation, the rows that workers appended.
+    counters: *const AtomicU64,
+    /// The executor's memory, which outlives the heaps.
+    memory: pg_sys::MemoryContext,
+    /// The state of the process's rows that collectors switch.
+    elsewhere: Elsewhere,
+    pub(super) list: Vec<Heap>,
+    /// Index in `list` by relation.
+    by_oid: HashMap<u32, usize>,
+    /// Memory of all heaps' pages.
+    bytes: usize,
+    pub(super) form: FormBuffer,
+    /// The leaf of the last row: its result relation and the index of its heap.
+    last_leaf: (*mut pg_sys::ResultRelInfo, usize),
+}
+
+impl Heaps {
+    /// No heaps yet, for rows that `rows` reads and `executor` routes.
+    pub fn new(
+        relations: Vec<(pg_sys::Oid, Traits)>,
+        stamp: Stamp,
+        plan: KeyPlan,
+        executor: &Executor,
+        rows: &Rows,
+    ) -> Heaps {
+        Heaps {
+            is_dry: false,
+            relations,
+            starts: Vec::new(),
+            stamp,
+            plan,
+            counters: std::ptr::null(),
+            // SAFETY: the executor's own structures.
+            memory: unsafe { (*executor.estate).es_query_cxt },
+            elsewhere: rows.elsewhere.clone(),
+            list: Vec::new(),
+            by_oid: HashMap::new(),
+            bytes: 0,
+            form: FormBuffer::new(),
+            last_leaf: (std::ptr::null_mut(), 0),
+        }
+    }
+
+    /// Counts appended rows in an array, too.
+    ///
+    /// # Safety
+    /// The array has a counter for each of the relations, and stays as long as the heaps.
+    pub unsafe fn count_in(&mut self, counters: *const AtomicU64) {
+        self.counters = counters;
+    }
+
+    /// From now on nothing is stored, and the heaps' pages are dropped.
+    pub(super) fn forget(&mut self) {
+        self.is_dry = true;
+        self.list.clear();
+        self.last_leaf = (std::ptr::null_mut(), 0);
+    }
+
+    /// Goes on with the rows of another file.
+    pub(super) fn switch_to_file(&mut self, tracer: &Tracer) {
+        for trail in self.list.iter_mut().filter_map(|heap| heap.trail.as_mut()) {
+            trail.switch_file(tracer.traces == Traces::Lines, tracer.origins.file);
+        }
+    }
+
+    /// The index of the heap of a relation that rows may go to; opens it at its first row. Guarded.
+    pub fn open(&mut self, relation: pg_sys::Relation, tracer: &Tracer) -> Result<usize> {
+        if self.is_dry {
+            return Ok(0);
+        }
+        // SAFETY: an open relation.
+        let oid = unsafe { (*relation).rd_id };
+        if let Some(&index) = self.by_oid.get(&oid.to_u32()) {
+            return Ok(index);
+        }
+        let index = self.number_of(relation)?;
+        let Some(&(_, traits)) = self.relations.get(index) else { return Ok(0) };
+        // The executor has just copied the triggers. Only commands of functions can have added triggers since the load
+        // began.
+        // SAFETY: a guarded call; an open relation that is locked.
+        let late = unsafe {
+            (pg_sys::GetCurrentCommandId(false) > self.stamp.cid + 1)
+                .then(|| obstacle::of_late_leaf(relation))
+                .flatten()
+        };
+        if let Some(obstacle) = late {
+            // SAFETY: the name of an open relation.
+            let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
+            let message = format!("a function has changed partition \"{name}\" while rows were being loaded");
+            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message).detail(obstacle));
+        }
+        // SAFETY: an open relation. The array has a counter for each of the relations, and stays as long as the heaps.
+        let written = unsafe {
+            let end = || pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
+            let start = self.starts.get(index).copied().unwrap_or_else(end);
+            let counters = self.counters;
+            Appends::new(index, start, if counters.is_null() { counters } else { counters.add(index) })
+        };
+        let mut heap = Heap::new(relation, traits, self.stamp, written)?;
+        // SAFETY: guarded calls; the memory outlives the heaps, the relation is open.
+        heap.collectors = unsafe {
+            let old = pg_sys::MemoryContextSwitchTo(self.memory);
+            let collectors = self.plan.collectors(index, relation, &self.elsewhere);
+            pg_sys::MemoryContextSwitchTo(old);
+            collectors
+        };
+        heap.trail = tracer.trail();
+        self.bytes += heap.bytes();
+        self.by_oid.insert(oid.to_u32(), self.list.len());
+        self.list.push(heap);
+        Ok(self.list.len() - 1)
+    }
+
+    /// The index of the heap of a relation that the leader has locked. Guarded.
+    pub(super) fn open_locked(&mut self, oid: pg_sys::Oid, tracer: &Tracer) -> Result<usize> {
+        if let Some(&index) = self.by_oid.get(&oid.to_u32()) {
+            return Ok(index);
+        }
+        // SAFETY: a relation that the leader has locked.
+        let relation = unsafe { pg_sys::table_open(oid, pg_sys::NoLock.cast_signed()) };
+        let index = self.open(relation, tracer)?;
+        if let Some(heap) = self.list.get_mut(index) {
+            heap.is_owner = true;
+        }
+        Ok(index)
+    }
+
+    /// The index of the heap of a result relation. Guarded.
+    ///
+    /// # Safety
+    /// A result relation of the executor.
+    pub(super) unsafe fn of_leaf(&mut self, relinfo: *mut pg_sys::ResultRelInfo, tracer: &Tracer) -> Result<usize> {
+        if self.last_leaf.0 != relinfo {
+            // SAFETY: this function's contract covers the argument: its relation is open.
+            let relation = unsafe { (*relinfo).ri_RelationDesc };
+            self.last_leaf = (relinfo, self.open(relation, tracer)?);
+        }
+        Ok(self.last_leaf.1)
+    }
+
+    /// The relation's index in the load's list of relations. Guarded.
+    pub fn number_of(&self, relation: pg_sys::Relation) -> Result<usize> {
+        // SAFETY: an open relation.
+        let (oid, name) = unsafe { ((*relation).rd_id, CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr())) };
+        self.relations.iter().position(|(known, _)| *known == oid).ok_or_else(|| {
+            let message = format!("partition \"{}\" was attached while rows were being loaded", name.to_string_lossy());
+            Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        })
+    }
+
+    /// Puts a row into a heap. Guarded.
+    ///
+    /// # Safety
+    /// The arrays have a value of its type for each attribute of the heap's relation.
+    pub(super) unsafe fn add(
+        &mut self,
+        heap: usize,
+        arrays: RowArrays,
+        origin: Origin,
+        wide: &mut Wide,
+        append_lock: &AppendLock,
+    ) -> Result<()> {
+        let Some(destination) = self.list.get_mut(heap) else { return Ok(()) };
+        let before = destination.bytes();
+        // SAFETY: this function's contract covers the arrays.
+        let added = unsafe { destination.add(arrays, origin, &mut self.form, append_lock) }?;
+        if added == Added::Wide {
+            // SAFETY: as above.
+            unsafe { wide.add(destination, arrays, origin, append_lock) }?;
+        }
+        let after = destination.bytes();
+        self.follow_bytes(before, after, append_lock)
+    }
+
+    /// Puts a row that was decoded in a block into the target's heap. Guarded.
+    ///
+    /// # Safety
+    /// The arrays have a value for each attribute of the target, in the form of these rows' columns.
+    #[inline]
+    pub(super) unsafe fn add_decoded(
+        &mut self,
+        rows: &mut Rows,
+        arrays: RowArrays,
+        origin: Origin,
+        wide: &mut Wide,
+        append_lock: &AppendLock,
+    ) -> Result<()> {
+        let Some(destination) = self.list.first_mut() else { return Ok(()) };
+        let before = destination.bytes();
+        // SAFETY: this function's contract covers the arrays.
+        let added =
+            unsafe { destination.add_decoded(rows.column_forms(), arrays, origin, &mut self.form, append_lock) }?;
+        if added == Added::Wide {
+            // SAFETY: as above; the arrays then contain datums.
+            unsafe {
+                rows.make_datums(arrays)?;
+                wide.add(destination, arrays, origin, append_lock)?;
+            }
+        }
+        let after = destination.bytes();
+        self.follow_bytes(before, after, append_lock)
+    }
+
+    /// Adds a heap's change of memory to the total. Guarded.
+    #[inline]
+    fn follow_bytes(&mut self, before: usize, after: usize, append_lock: &AppendLock) -> Result<()> {
+        if after == before {
+            return Ok(());
+        }
+        self.bytes += after - before;
+        self.relieve(append_lock)
+    }
+
+    /// Appends the largest batches if all together take too much memory. Half of the allowed memory remains in use, so
+    /// that the next row does not exceed it again. Guarded.
+    fn relieve(&mut self, append_lock: &AppendLock) -> Result<()> {
+        let most = memory::page_bytes(self.list.len());
+        if self.bytes <= most {
+            return Ok(());
+        }
+        let mut heaps: Vec<&mut Heap> = self.list.iter_mut().filter(|heap| heap.has_pages()).collect();
+        heaps.sort_by_key(|heap| std::cmp::Reverse(heap.bytes()));
+        for heap in heaps {
+            if self.bytes <= most / 2 {
+                break;
+            }
+            let before = heap.bytes();
+            heap.append(append_lock)?;
+            heap.shrink();
+            self.bytes -= before - heap.bytes();
+        }
+        Ok(())
+    }
+
+    /// Appends all rows that are left. With `alone`, they may be the whole load, and few rows then go through shared
+    /// buffers. Guarded.
+    pub(super) fn finish(&mut self, alone: bool, append_lock: &AppendLock) -> Result<()> {
+        for heap in &mut self.list {
+            if alone {
+                heap.finish_small(self.memory, append_lock)?;
+            } else {
+                heap.finish(append_lock)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn collectors(&mut self) -> impl Iterator<Item = &mut Collector> {
+        self.list.iter_mut().flat_map(|heap| &mut heap.collectors)
+    }
+
+    /// Shares the sorts of index tuples with workers. Before the first row that is read in chunks.
+    pub fn share_sorts(&mut self, sorts: SharedSorts) {
+        self.plan.sorts = Some(sorts);
+        for collector in self.list.iter_mut().flat_map(|heap| &mut heap.collectors) {
+            collector.share(&self.plan.list, sorts);
+        }
+    }
+
+    /// Shares the files of key runs with workers. Before the first row that is read in chunks.
+    pub fn share_files(&mut self, files: SharedFiles) {
+        self.plan.files = Some(files);
+        self.collectors().for_each(|collector| collector.share_files(files));
+    }
+
+    /// The collectors of this process for a relation's indexes. Guarded.
+    pub fn take_collectors(&mut self, index: usize, tracer: &Tracer) -> Result<Vec<Collector>> {
+        if !self.plan.has(index) {
+            return Ok(Vec::new());
+        }
+        if let Some(&(oid, _)) = self.relations.get(index) {
+            // Perhaps only workers had rows for the relation.
+            self.open_locked(oid, tracer)?;
+        }
+        let mut heaps = self.list.iter_mut().filter(|heap| heap.written.index == index);
+        let mut collectors = heaps.next().map(|heap| std::mem::take(&mut heap.collectors)).unwrap_or_default();
+        collectors.iter_mut().for_each(Collector::sort);
+        Ok(collectors)
+    }
+
+    /// The first block that may contain rows of the load.
+    pub fn start_of(&self, index: usize) -> u32 {
+        self.starts.get(index).copied().unwrap_or(0)
+    }
+
+    fn of(&self, index: usize) -> impl Iterator<Item = &Heap> {
+        self.list.iter().filter(move |heap| heap.written.index == index)
+    }
+
+    /// Rows of the load in a relation's earlier blocks.
+    pub fn elsewhere(&self, index: usize) -> Vec<pg_sys::ItemPointerData> {
+        self.of(index).flat_map(|heap| heap.written.elsewhere.iter().copied()).collect()
+    }
+
+    /// Rows that this process has put into a relation.
+    pub fn rows_of(&self, index: usize) -> u64 {
+        self.of(index).map(|heap| heap.written.rows).sum()
+    }
+
+    /// Of these, the rows that core has already counted in the statistics.
+    pub fn counted_rows_of(&self, index: usize) -> u64 {
+        self.of(index).map(|heap| heap.written.counted).sum()
+    }
+
+    /// Releases what the heaps hold. Guarded.
+    pub fn release(&mut self) {
+        self.list.iter_mut().for_each(Heap::release);
+    }
+}
