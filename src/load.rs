@@ -26,7 +26,6 @@
 //! A writer receives a prepared load: the relation is open and locked, the caller may insert, the file is open at its
 //! first record, and `mapping` says which column each field is for. The writer sets `counts`.
 
-mod assignment;
 mod begin;
 mod buffered;
 mod call;
@@ -40,12 +39,10 @@ mod engine;
 mod expression;
 mod feed;
 mod files;
-pub mod filter;
 mod finish;
 mod hint;
 pub mod history;
 pub mod insert_select;
-mod mapping;
 mod memory;
 mod obstacle;
 pub mod once;
@@ -65,8 +62,6 @@ pub mod source;
 mod summary;
 pub mod target;
 mod trigger_condition;
-mod volatile;
-mod where_clause;
 pub mod wrapper;
 
 use std::ffi::CString;
@@ -86,9 +81,8 @@ use self::prepare::{prepare, read_header};
 use self::query::Query;
 use self::rejects::Spool;
 use self::report::Counts;
-use self::source::{FurtherFile, Mapping};
+use self::source::FurtherFile;
 use self::target::Target;
-use self::where_clause::WhereClause;
 use crate::error::OrRaise;
 use crate::guc;
 use crate::pg::attempt::attempt;
@@ -98,6 +92,10 @@ use crate::pg::soft;
 use crate::pg::statement::{self, About, Checked};
 use crate::pg::unguarded::{self, Opaque, guarded};
 use crate::pg::usage::Usage;
+use crate::program::Nodes;
+use crate::program::filter;
+use crate::program::mapping::Mapping;
+use crate::program::where_clause::{self, WhereClause};
 
 /// A load.
 #[derive(Debug)]
@@ -155,7 +153,7 @@ pub struct Program {
     /// The query that makes the rows, if there is no file.
     pub query: Option<Query>,
     /// The expressions that an INSERT computes from the file's rows, unless it stores them unchanged.
-    pub projection: Option<direct::Nodes>,
+    pub projection: Option<Nodes>,
     /// The plan that the rows go through, if an INSERT joins them with other tables.
     pub joined: Option<direct::Joined>,
 }
@@ -303,10 +301,37 @@ unsafe fn analyze(load: *mut Load) {
             (*load).program.where_clause = where_clause::analyze(relation, text.as_ptr());
         }
         let computed = expression::analyze(relation, &(*load).request.options);
-        let filtered = filter::analyze(relation, &mut (*load).request.options);
+        let filtered = analyze_filter(relation, &mut (*load).request.options);
         (*load).program.projection = filtered.or(computed);
         query::analyze(relation, &mut (*load).request.options, &mut (*load).program);
     }
+}
+
+/// Makes the projection of a load, if its options name a filter, and finds the filter's OID.
+///
+/// # Safety
+/// A plain frame; an open relation. The contents of the projection live in the current memory context.
+unsafe fn analyze_filter(relation: pg_sys::Relation, options: &mut LoadOptions) -> Option<Nodes> {
+    // SAFETY: this function's contract covers the relation; nothing here has a destructor.
+    unsafe {
+        guarded(|| find_filter(options));
+        let function = options.function?;
+        let mut nodes = Nodes::NONE;
+        filter::analyze(relation, function, &raw mut nodes);
+        Some(nodes)
+    }
+}
+
+/// Looks the function up, if the options name one, and locks it. Guarded.
+fn find_filter(options: &mut LoadOptions) {
+    let Some(name) = &options.filter else { return };
+    let function = filter::resolve(name).or_raise();
+    // SAFETY: a guarded call. The lock keeps the function from being dropped, since workers look it up too.
+    unsafe {
+        pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
+    };
+    filter::check(function).or_raise();
+    options.function = Some(function);
 }
 
 /// Reads the header, if the load maps columns by name, and writes the rows.

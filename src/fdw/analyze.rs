@@ -16,7 +16,6 @@ use super::filter;
 use super::options::TableOptions;
 use super::scan::open::open_rows;
 use crate::error::OrRaise;
-use crate::load::filter::{Made, RowFilter};
 use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::copy_question;
@@ -26,6 +25,8 @@ use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
 use crate::pg::soft::{Conversion, OnError, Tolerance, Verbosity};
 use crate::pg::unguarded::Opaque;
+use crate::program::filter::RowFilter;
+use crate::program::projection::Made;
 
 /// # Safety
 /// Called by ANALYZE.

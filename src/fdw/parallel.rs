@@ -40,8 +40,8 @@ use crate::error::OrRaise;
 use crate::pg::build_id::check_build;
 use crate::pg::file_chunks::{FileChunks, FileState};
 use crate::pg::files::FileList;
-use crate::pg::parallel::at_detach;
 use crate::pg::points::point;
+use crate::pg::team::at_detach;
 use crate::pg::worker_errors;
 
 /// # Safety

@@ -17,11 +17,11 @@ use super::order::OrderCheck;
 use super::parallel::participant::Participant;
 use super::private::Wanted;
 use crate::error::Result;
-use crate::load::filter::RowFilter;
 use crate::pg::column::Column;
 use crate::pg::progress::Progress;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Tolerance};
+use crate::program::filter::RowFilter;
 
 /// The state of a scan.
 #[derive(Debug)]

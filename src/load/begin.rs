@@ -12,8 +12,9 @@ use super::definer::Allowed;
 use super::options::given::Given;
 use super::options::{LoadOptions, Truncate};
 use super::target::{self, Target};
-use super::{Load, Purpose, Request, engine, memory_context, where_clause};
+use super::{Load, Purpose, Request, engine, memory_context};
 use crate::error::{Error, OrRaise};
+use crate::program::where_clause;
 
 /// Checks options and rights and locks the table. `schema` is the extension's; `allowed` are the permitted options.
 /// Guarded.

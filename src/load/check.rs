@@ -10,18 +10,13 @@ use super::prepare::{prepare, read_header};
 use super::{Load, Purpose, analyze, direct, load_context};
 use crate::error::OrRaise;
 use crate::load::rejects::table::{text, values};
+use crate::pg::function::version_1;
 use crate::pg::unguarded::guarded;
 
 /// Columns of the result whose values are pointers.
 const BY_REFERENCE: [usize; 8] = [2, 3, 4, 5, 6, 7, 8, 10];
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_check() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_check);
 
 /// `bulk_check(path, target, options, allow)`.
 ///

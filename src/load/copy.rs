@@ -26,10 +26,10 @@ use std::ffi::{CStr, c_char};
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::where_clause::{self, WhereClause};
 use crate::guc;
 use crate::pg::server_text::to_server;
 use crate::pg::unguarded as c;
+use crate::program::where_clause::{self, WhereClause};
 
 /// Runs a COPY FROM as a load. False if it did nothing. `watched`: another library's hook would miss the statement.
 ///

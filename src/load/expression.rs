@@ -5,10 +5,10 @@
 //! ```
 //!
 //! A string in `columns` that names no column of the table is an input: its field becomes a text that only expressions
-//! see. So the fields are decoded into an input row, and a [projection](super::direct::Nodes) makes the target's row of
+//! see. So the fields are decoded into an input row, and a [projection](Nodes) makes the target's row of
 //! it, as for a foreign table.
 //!
-//! An expression is parsed as the condition is ([`where_clause`](super::where_clause)). No relation has the columns of
+//! An expression is parsed as the condition is ([`where_clause`](crate::program::where_clause)). No relation has the columns of
 //! the input row, so [`column_reference`] resolves names for the parser. The expressions that are permitted, and the
 //! errors about others, are those of a generated column; but an expression may call volatile functions.
 //!
@@ -19,16 +19,17 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::assignment::{assign, complain};
-use super::direct::Nodes;
 use super::options::LoadOptions;
-use super::source::{self, Mapping};
-use super::volatile;
-use super::where_clause::{only_clause, statement, within_option};
+use super::source;
 use crate::error::{Error, OrRaise};
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{self as c, guarded};
+use crate::program::assignment::{assign, complain};
+use crate::program::mapping::Mapping;
+use crate::program::volatile;
+use crate::program::where_clause::{only_clause, statement, within_option};
+use crate::program::{Nodes, variable, with_target};
 
 /// The names that expressions may use, and the projection made so far.
 struct ExpressionAnalysis {
@@ -137,35 +138,6 @@ impl ExpressionAnalysis {
                 }
             }
         }
-    }
-}
-
-/// An attribute of the input row. Guarded.
-///
-/// # Safety
-/// The descriptor has this attribute.
-pub(super) unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -> *mut pg_sys::Var {
-    // SAFETY: this function's contract covers the argument; a guarded call.
-    unsafe {
-        let form = &*compat::attribute(descriptor, attribute);
-        let number = i16::try_from(attribute + 1).unwrap_or(i16::MAX);
-        pg_sys::makeVar(pg_sys::INDEX_VAR as _, number, form.atttypid, form.atttypmod, form.attcollation, 0)
-    }
-}
-
-/// Appends a TargetEntry. Guarded.
-///
-/// # Safety
-/// A list of TargetEntries, or null, and an expression.
-pub(super) unsafe fn with_target(
-    targets: *mut pg_sys::List,
-    node: *mut pg_sys::Expr,
-    attnum: i16,
-) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers them; guarded calls.
-    unsafe {
-        let entry = pg_sys::makeTargetEntry(node, attnum, std::ptr::null_mut(), false);
-        pg_sys::lappend(targets, entry.cast())
     }
 }
 

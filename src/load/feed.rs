@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::direct::{Made, Projection, compute_read, filter};
 use super::files::Files;
 use super::query::Query;
 use super::rejects::{Complaint, Reject, Spool};
@@ -23,6 +22,7 @@ use crate::pg::progress::Figures;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{Conversion, OnError, Tolerance, Verbosity};
 use crate::pg::unguarded::{self, Opaque};
+use crate::program::projection::{Made, Projection, compute_read, filter};
 
 /// A load's rows for an INSERT.
 #[derive(Debug)]

@@ -14,10 +14,11 @@ use pgrx::{PgList, pg_sys};
 
 use super::duplicate::Keep;
 use super::options::LoadOptions;
-use super::{engine, trigger_condition, volatile};
+use super::{engine, trigger_condition};
 use crate::pg::append::Traits;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::find_all_inheritors;
+use crate::program::volatile;
 
 /// All reasons against the direct writer for a table, one sentence each. Locks its leaf relations. Guarded.
 ///

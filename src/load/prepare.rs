@@ -16,13 +16,14 @@ use super::phase::Phase;
 use super::rejects::Spool;
 use super::rejects::spool::About;
 use super::target::TargetKind;
-use super::{Load, Writer, direct, engine, expression, filter, obstacle, once, planned_insert, source, volatile};
+use super::{Load, Writer, direct, engine, expression, obstacle, once, planned_insert, source};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Progress, SourceKind};
 use crate::pg::server_text::to_server;
 use crate::pg::soft::{Limit, OnError};
 use crate::pg::source::Location;
 use crate::pg::unguarded::nextval_internal;
+use crate::program::{filter, volatile};
 
 /// Prepares the first row. The file is opened last: a caller without the INSERT privilege learns nothing of it.
 ///

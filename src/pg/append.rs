@@ -35,6 +35,7 @@ use super::compat;
 use super::points::{point, point_quiet};
 use super::section::{Redo, Section};
 use super::segment::{OpenSegments, RelationFile};
+use super::sent::sent;
 use super::stages::{Stage, Stages, Watch};
 use crate::error::Result;
 
@@ -51,20 +52,21 @@ const ALL_FROZEN: u8 = 1 << 5;
 /// XLOG_INCLUDE_ORIGIN (xlog.h)
 const INCLUDE_ORIGIN: u8 = 0x01;
 
-/// Properties of a relation that decide how pages are appended to it. The leader determines them and sends them to the
-/// workers, because a worker cannot know that a relation is new in this transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
-pub struct Traits {
-    /// Other transactions may extend the relation, so appends take its extension lock.
-    pub shared: bool,
-    /// The file existed before this transaction: WAL must be on disk before data.
-    pub existed: bool,
-    /// RelationNeedsWAL
-    pub needs_wal: bool,
-    /// RelationIsLogicallyLogged
-    pub logical: bool,
-    pub temporary: bool,
+sent! {
+    /// Properties of a relation that decide how pages are appended to it. The leader determines them and sends them to the
+    /// workers, because a worker cannot know that a relation is new in this transaction.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Traits {
+        /// Other transactions may extend the relation, so appends take its extension lock.
+        pub shared: bool,
+        /// The file existed before this transaction: WAL must be on disk before data.
+        pub existed: bool,
+        /// RelationNeedsWAL
+        pub needs_wal: bool,
+        /// RelationIsLogicallyLogged
+        pub logical: bool,
+        pub temporary: bool,
+    }
 }
 
 impl Traits {

@@ -41,6 +41,7 @@ use pg_bulk_format::id_range::{IdRange, Position, Rule};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
+use super::team::Shareable;
 use crate::error::{Error, Result};
 
 /// `SEQ_MAGIC` (sequence.c), in the special area of a sequence's page.
@@ -81,14 +82,16 @@ struct PageTuple {
     data: *mut Data,
 }
 
-/// What a worker needs to use a sequence that the leader has opened. Plain data.
-#[repr(C)]
+/// What a worker needs to use a sequence that the leader has opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameters {
     oid: pg_sys::Oid,
     pub rule: Rule,
     temporary: bool,
 }
+
+// SAFETY: numbers.
+unsafe impl Shareable for Parameters {}
 
 /// A sequence that is locked by this process until the transaction ends.
 #[derive(Debug)]

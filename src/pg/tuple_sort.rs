@@ -9,7 +9,7 @@
 
 use pgrx::pg_sys;
 
-use super::context::Elsewhere;
+use super::elsewhere::Elsewhere;
 use super::owner::as_owner;
 use super::shared_sorts::SharedSort;
 use super::unguarded::{self as c, Opaque, guard};

@@ -13,12 +13,13 @@ use crate::guc;
 use crate::load::insert_select::eligibility::expression::takes_ids;
 use crate::load::insert_select::eligibility::{Answer, Sequences, no};
 use crate::load::options::LoadOptions;
-use crate::load::source::Mapping;
-use crate::load::where_clause::WhereClause;
-use crate::load::{direct, duplicate::Keep, obstacle, planned_insert, volatile};
+use crate::load::{direct, duplicate::Keep, obstacle, planned_insert};
 use crate::pg::column::default_expression;
 use crate::pg::compat;
 use crate::pg::source::is_allowed;
+use crate::program::mapping::Mapping;
+use crate::program::volatile;
+use crate::program::where_clause::WhereClause;
 
 /// Checks made before the table is opened. `watched`: another library's hook would miss the statement. Guarded.
 ///

@@ -11,10 +11,10 @@ use crate::error::OrRaise;
 use crate::guc;
 use crate::load::insert_select::eligibility::{Answer, no};
 use crate::load::target::{Target, TargetKind};
-use crate::load::where_clause::WhereClause;
 use crate::load::{Load, Request, Writer, memory_context, obstacle, run_statement, source};
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self as c, Opaque, guarded};
+use crate::program::where_clause::WhereClause;
 
 /// Makes the load and opens its file, or returns the reason why core must run the COPY. A client is then asked for its
 /// data. Guarded.

@@ -6,7 +6,6 @@ pub mod line;
 mod prepare;
 pub mod reading;
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::pg_sys;
@@ -16,13 +15,11 @@ use super::held::HeldRelations;
 use super::process::Process;
 use super::rejects::TooMuch;
 use super::shared::Shared;
-use super::spec::Spec;
+use super::spec::{LoadTask, Spec};
 use super::violating_row::ViolatingRow;
 use crate::load::duplicate::Duplicates;
 use crate::load::report::Counts;
-use crate::pg::file_figures::ByFile;
-use crate::pg::parallel::Parallel;
-use crate::pg::usage::WorkerUsage;
+use crate::pg::team::Team;
 
 /// The state of a load.
 #[derive(Debug)]
@@ -31,22 +28,14 @@ pub struct Leader {
     /// The shared state of a load without workers.
     pub alone: Box<Shared>,
     pub spec: Spec,
-    pub parallel: Option<Parallel>,
-    /// Appended rows by relation of the spec, counted by running workers.
-    pub counters: *const AtomicU64,
+    /// The workers for the current file.
+    pub team: Option<Team<LoadTask>>,
     /// Appended rows by relation of the spec, of workers that have ended.
     pub gathered: Vec<u64>,
-    /// CPU usage of each worker.
-    pub usages: *mut WorkerUsage,
-    /// Workers' counts for each file.
-    pub by_file: ByFile,
-    /// Workers' instrumentation of the plan that their rows went through.
-    pub figures: *mut pg_sys::Instrumentation,
     pub files: Files,
     /// Most workers for the current file.
     pub most_workers: usize,
-    /// Workers that were started: for the current file, for all files so far, and the most at a time.
-    pub launched: usize,
+    /// Workers that were started: for all files so far, and the most at a time.
     pub workers: usize,
     pub builders: usize,
     /// The workers know where to leave their keys.
@@ -81,10 +70,7 @@ impl Leader {
 
     pub fn by_workers(&self, index: usize) -> u64 {
         let gone = self.gathered.get(index).copied().unwrap_or(0);
-        if self.counters.is_null() {
-            return gone;
-        }
-        // SAFETY: there is a counter for each relation of the spec.
-        gone + unsafe { (*self.counters.add(index)).load(Relaxed) }
+        let running = |team: &Team<LoadTask>| Some(team.slice(team.task().counters).get(index)?.load(Relaxed));
+        gone + self.team.as_ref().and_then(running).unwrap_or(0)
     }
 }

@@ -14,11 +14,11 @@ use std::time::Instant;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::team::Together;
-use super::failure::forget_worker;
 use super::indexes::{Index, Indexes};
 use super::strategy::IndexStrategy;
 use crate::pg::attempt::attempt;
 use crate::pg::compat;
+use crate::pg::failure::forget_worker;
 use crate::pg::original::gettext;
 use crate::pg::owner::along_safe_path;
 use crate::pg::points::point_plain;

@@ -24,13 +24,14 @@ use super::insertion::{DEFAULT, EXPRESSION, Insertion, Reach};
 use super::translate::to_row;
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::Nodes;
 use crate::load::duplicate::Keep;
 use crate::load::wrapper::Wrapper;
-use crate::load::{obstacle, planned_insert, volatile};
+use crate::load::{obstacle, planned_insert};
 use crate::pg::compat;
 use crate::pg::sequence_default::SequenceDefault;
 use crate::pg::soft::OnError;
+use crate::program::Nodes;
+use crate::program::volatile;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 

@@ -26,11 +26,11 @@ use super::node;
 use super::run::{self, LoadOutcome};
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::Nodes;
 use crate::load::wrapper::Wrapper;
 use crate::pg::compat;
 use crate::pg::refusal::refuse;
 use crate::pg::unguarded;
+use crate::program::Nodes;
 
 /// Installs the hook. Called once, when the library is loaded.
 pub fn register() {

@@ -8,13 +8,15 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::insertion::{Insertion, Reach};
 use crate::error::{Error, OrRaise};
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::{Joined, Nodes, Statement};
+use crate::load::direct::{Joined, Statement};
 use crate::load::options::LoadOptions;
-use crate::load::source::{FurtherFile, Mapping};
+use crate::load::source::FurtherFile;
 use crate::load::target::{Target, TargetKind};
 use crate::load::{Load, Program, Request, Writer, direct, memory_context, run_statement, source, summary};
 use crate::pg::copy_question;
 use crate::pg::unguarded::guarded;
+use crate::program::Nodes;
+use crate::program::mapping::Mapping;
 
 /// The result of the load.
 #[derive(Debug, Clone, Copy, Default)]

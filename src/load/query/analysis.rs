@@ -13,12 +13,12 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 use self::over::{over, over_nothing, over_rows};
 use super::{Query, function};
 use crate::error::{Error, OrRaise};
-use crate::load::assignment::{assign, complain_at};
 use crate::load::options::LoadOptions;
-use crate::load::volatile::UserCall;
-use crate::load::{Program, source, volatile};
+use crate::load::{Program, source};
 use crate::pg::compat;
 use crate::pg::unguarded::{self as c, Opaque, guarded};
+use crate::program::assignment::{assign, complain_at};
+use crate::program::volatile::{self, UserCall};
 
 /// The state of a query's analysis.
 #[derive(Debug)]

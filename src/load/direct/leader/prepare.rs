@@ -9,7 +9,6 @@ use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
 use super::{Files as LoadFiles, Further, Leader};
 use crate::error::{Error, Result};
 use crate::load::Load;
-use crate::load::direct::defaults::Defaults;
 use crate::load::direct::executor::Executor;
 use crate::load::direct::held::HeldRelations;
 use crate::load::direct::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
@@ -17,13 +16,11 @@ use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
-use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::Traces;
 use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
-use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
-use crate::load::direct::spec::Spec;
+use crate::load::direct::spec::{InputSpec, KeySpec, Spec};
 use crate::load::direct::statement::inserted_by;
 use crate::load::direct::violating_row::ViolatingRow;
 use crate::load::direct::wide::Wide;
@@ -41,6 +38,9 @@ use crate::pg::file_figures::ByFile;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Tolerance};
+use crate::program::Nodes;
+use crate::program::defaults::Defaults;
+use crate::program::projection::Projection;
 
 impl Leader {
     pub(in super::super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -167,30 +167,33 @@ impl Leader {
             frozen: options.table.freeze,
             is_dry: load.request.is_dry(),
             traces: traces != Traces::Nothing,
-            path: load.request.path.clone(),
-            files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
-            // SAFETY: a jsonb.
-            options: unsafe { load.request.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
-            foreign: options.foreign(),
-            is_copy: options.is_copy(),
-            encoding: rows.stream().encoding(),
-            fields: fields_of(mapping),
-            function: mapping.function,
+            input: InputSpec {
+                path: load.request.path.clone(),
+                files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
+                // SAFETY: a jsonb.
+                options: unsafe { load.request.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
+                foreign: options.foreign(),
+                is_copy: options.is_copy(),
+                encoding: rows.stream().encoding(),
+                fields: fields_of(mapping),
+                function: mapping.function,
+            },
             inserted: inserted_by(load),
             // SAFETY: an expression, or null.
             condition: (!condition.is_null()).then(|| unsafe { node_string(condition) }),
             projection: load.program.projection.map(Nodes::text),
             join: load.program.joined.filter(|_| most_workers > 0).map(|joined| joined.text(mapping.computed.clone())),
             traits: traits.clone(),
-            sequences: defaults.sequences(),
-            keys: list.clone(),
-            key_memory: memory,
-            key_sort_memory: sort_memory,
-            key_packs: packs,
-            key_files: 0,
-            key_sorts: 0,
-            key_participants: 0,
-            earlier_workers: 0,
+            keys: KeySpec {
+                list: list.clone(),
+                memory,
+                sort_memory,
+                packs,
+                files: 0,
+                sorts: 0,
+                participants: 0,
+                earlier_workers: 0,
+            },
         };
         if !load.request.is_dry() && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
@@ -199,7 +202,7 @@ impl Leader {
         // input row.
         let projection = load.program.projection.map(|nodes| unsafe {
             if let Some(foreign) = options.foreign() {
-                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor);
+                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt);
             }
             let inputs = source::input_descriptor(relation, mapping);
             Projection::over(nodes, inputs, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt)
@@ -242,15 +245,10 @@ impl Leader {
             process,
             alone,
             spec,
-            parallel: None,
-            counters: std::ptr::null(),
+            team: None,
             gathered: Vec::new(),
-            usages: std::ptr::null_mut(),
-            by_file: ByFile::NONE,
-            figures: std::ptr::null_mut(),
             files: LoadFiles::new(options, mapping, further),
             most_workers,
-            launched: 0,
             workers: 0,
             builders: 0,
             shares_keys: false,

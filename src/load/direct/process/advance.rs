@@ -11,7 +11,6 @@ use pgrx::pg_sys;
 
 use super::{END, Process, ROW, SHORT};
 use crate::error::Result;
-use crate::load::direct::projection::Projection;
 use crate::load::direct::shared::Shared;
 use crate::load::rejects::Complaint;
 use crate::pg::original;
@@ -19,6 +18,7 @@ use crate::pg::row::RowArrays;
 use crate::pg::soft::{Conversion, OnError};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded;
+use crate::program::projection::Projection;
 
 /// Number of ranges of tuple positions that justify a message to the leader.
 const SOME: usize = 500;

@@ -17,7 +17,7 @@ use crate::load::direct::wide::Wide;
 use crate::load::{memory, obstacle};
 use crate::pg::append::Traits;
 use crate::pg::append_lock::AppendLock;
-use crate::pg::context::Elsewhere;
+use crate::pg::elsewhere::Elsewhere;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
 use crate::pg::shared_files::SharedFiles;

@@ -2,7 +2,7 @@
 //!
 //! An SQL function whose body is one SELECT of expressions is not called: its expressions over the arguments become the
 //! columns of the target, and its WHERE a condition of the projection, so no row is formed ([`body`]). The planner does
-//! so only with functions of one value. For any other function the call is the [row](super::super::direct::Nodes) that
+//! so only with functions of one value. For any other function the call is the [row](Nodes) that
 //! the columns are taken from.
 //!
 //! Either way each column is assigned as INSERT assigns it. Analysis runs in a plain frame, since it parses the body
@@ -16,16 +16,14 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::body::Body;
 use super::signature::{Signature, arguments, own_type};
-use super::{check, display_name, no_filter, resolve};
+use super::{display_name, no_filter};
 use crate::error::{Error, OrRaise, Result};
-use crate::load::assignment::{assign, complain};
-use crate::load::direct::Nodes;
-use crate::load::expression::with_target;
-use crate::load::mapping;
-use crate::load::options::LoadOptions;
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{self as c, guarded};
+use crate::program::assignment::{assign, complain};
+use crate::program::mapping;
+use crate::program::{Nodes, with_target};
 
 /// A column of the function's row, and its target.
 #[derive(Debug, Clone, Copy)]
@@ -61,28 +59,12 @@ struct FilterAnalysis {
     targets: *mut pg_sys::List,
 }
 
-/// Makes the projection of a load, if its options name a filter, and finds the filter's OID.
-///
-/// # Safety
-/// A plain frame; an open relation. The contents of the projection live in the current memory context.
-pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions) -> Option<Nodes> {
-    // SAFETY: this function's contract covers the relation; parse trees live as long as the analysis.
-    unsafe {
-        let analysis = guarded(|| begin(relation, options));
-        if analysis.is_null() {
-            return None;
-        }
-        complete(analysis);
-        Some((*analysis).nodes())
-    }
-}
-
-/// Makes the projection for a foreign table whose filter this function is.
+/// Makes the projection for a table whose filter this function is.
 ///
 /// # Safety
 /// A plain frame; an open relation, and a function that can be a filter. The contents of `nodes` live in the current
 /// memory context.
-pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
+pub unsafe fn analyze(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
         let analysis = guarded(|| FilterAnalysis::of(relation, function).or_raise());
@@ -127,22 +109,6 @@ unsafe fn complete(analysis: *mut FilterAnalysis) {
             guarded(|| (*analysis).targets = with_target((*analysis).targets, node.cast(), place.to));
         }
     }
-}
-
-/// Prepares the analysis; null if there is no filter.
-///
-/// # Safety
-/// As [`analyze`]. Guarded.
-unsafe fn begin(relation: pg_sys::Relation, options: &mut LoadOptions) -> *mut FilterAnalysis {
-    let Some(name) = options.filter.clone() else { return std::ptr::null_mut() };
-    let function = resolve(&name).or_raise();
-    // SAFETY: a guarded call. The lock keeps the function from being dropped, since workers look it up too.
-    unsafe {
-        pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
-    };
-    check(function).or_raise();
-    options.function = Some(function);
-    FilterAnalysis::of(relation, function).or_raise()
 }
 
 impl FilterAnalysis {

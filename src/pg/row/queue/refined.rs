@@ -13,13 +13,14 @@ use pg_bulk_format::refine::Form;
 use pg_bulk_format::template::Misfit;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::attempt::complaint;
-use super::column::Column;
-use super::encoding::{EncodingErrors, mend_in_server_encoding};
-use super::row::{Queued, RowArrays, Rows, What};
-use super::server_text::from_server;
-use super::unguarded::Opaque;
+use super::super::{RowArrays, Rows};
+use super::{Queued, What};
 use crate::error::{Error, OrRaise};
+use crate::pg::attempt::complaint;
+use crate::pg::column::Column;
+use crate::pg::encoding::{EncodingErrors, mend_in_server_encoding};
+use crate::pg::server_text::from_server;
+use crate::pg::unguarded::Opaque;
 
 impl Rows {
     /// Decode a row in which a column is refined or invalid bytes are replaced.
@@ -27,7 +28,7 @@ impl Rows {
     /// # Safety
     /// As for [`Rows::decode`].
     #[inline(never)]
-    pub(super) unsafe fn decode_refined(&mut self, wanted: &[usize], arrays: RowArrays) {
+    pub(in super::super) unsafe fn decode_refined(&mut self, wanted: &[usize], arrays: RowArrays) {
         let replaces = self.stream.invalid() == EncodingErrors::Replace;
         let is_dirty = replaces && self.stream.reader.is_dirty();
         for (at, &i) in wanted.iter().enumerate() {
@@ -94,7 +95,7 @@ impl Rows {
     ///
     /// # Safety
     /// As [`Rows::decode`].
-    pub(super) unsafe fn convert_text(&mut self, i: usize, start: usize, arrays: RowArrays) {
+    pub(in super::super) unsafe fn convert_text(&mut self, i: usize, start: usize, arrays: RowArrays) {
         let Rows { columns, strings, queue, arena, unescaped: made, .. } = self;
         let Some(column) = columns.get(i) else { return };
         let refinement = column.refinement.as_deref();
@@ -187,7 +188,7 @@ unsafe extern "C-unwind" fn complain(refused: Opaque) {
 ///
 /// # Safety
 /// As [`refusal`].
-pub(super) unsafe fn complaint_of(column: *const Column, shown: *const c_char) -> *mut pg_sys::ErrorData {
+pub unsafe fn complaint_of(column: *const Column, shown: *const c_char) -> *mut pg_sys::ErrorData {
     let mut refused = Refused { column, shown };
     // SAFETY: the function reads both and raises; no context callback runs for an error that stays in here.
     unsafe {

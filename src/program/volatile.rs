@@ -17,7 +17,7 @@ use std::ffi::{CStr, c_void};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::source::Mapping;
+use super::mapping::Mapping;
 use crate::pg::column::default_expression;
 use crate::pg::compat;
 use crate::pg::index_functions;
