@@ -49,11 +49,11 @@ pub unsafe fn build_is_plain(index: pg_sys::Relation) -> bool {
     unsafe { index_is_plain(index) && statistics_are_plain((*(*index).rd_index).indrelid) }
 }
 
-/// # Safety
-/// A table that is locked. Guarded.
-unsafe fn statistics_are_plain(table: pg_sys::Oid) -> bool {
+/// Are the expressions of a table's extended statistics plain? The table is locked. Guarded.
+fn statistics_are_plain(table: pg_sys::Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::STATEXTOID.cast_signed();
-    // SAFETY: guarded calls; the list is this function's own, and each tuple is released after use.
+    // SAFETY: guarded calls; the table is open while it is read, the list is this function's own, and each tuple is
+    // released after use.
     unsafe {
         let table = pg_sys::table_open(table, pg_sys::NoLock.cast_signed());
         let list = pg_sys::RelationGetStatExtList(table);

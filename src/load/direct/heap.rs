@@ -197,23 +197,13 @@ impl Heap {
     }
 
     /// Adds an already formed tuple if it can be stored unchanged and the current page has room. Raises nothing.
-    ///
-    /// # Safety
-    /// `given` has `length` bytes, of a tuple with the relation's columns.
     #[inline]
-    pub unsafe fn add_given_at_once(
-        &mut self,
-        given: *const u8,
-        length: usize,
-        origin: Origin,
-    ) -> std::result::Result<(), Unfit> {
+    pub fn add_given_at_once(&mut self, given: &[u8], origin: Origin) -> std::result::Result<(), Unfit> {
         let mut watch = self.stages.sample();
-        // SAFETY: this function's contract covers the tuple.
-        let header = unsafe { self.layout.header_for(given, length) };
+        let header = self.layout.header_for(given);
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         let header = header?;
-        // SAFETY: as above.
-        let place = self.batch.add_with_header(unsafe { std::slice::from_raw_parts(given, length) }, &header);
+        let place = self.batch.add_with_header(given, &header);
         if self.is_put(place, origin, watch) { Ok(()) } else { Err(Unfit::Apart) }
     }
 

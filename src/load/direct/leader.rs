@@ -28,25 +28,11 @@ pub struct Leader {
     /// The shared state of a load without workers.
     pub alone: Box<Shared>,
     pub spec: Spec,
-    /// The workers for the current file.
-    pub team: Option<Team<LoadTask>>,
-    /// Appended rows by relation of the spec, of workers that have ended.
-    pub gathered: Vec<u64>,
+    pub workers: Workers,
     pub files: Files,
-    /// Most workers for the current file.
-    pub most_workers: usize,
-    /// Workers that were started: for all files so far, and the most at a time.
-    pub workers: usize,
-    pub builders: usize,
-    /// The workers know where to leave their keys.
-    pub shares_keys: bool,
-    /// Rows made of the files that are done.
-    pub made: u64,
     pub notes: Vec<String>,
     /// The record that exceeded the reject limit, if there is one.
     pub too_much: Option<TooMuch>,
-    /// The file was already read again, so the error is known. A file of a list cannot be read again a second time.
-    pub looked_again: bool,
     /// The error context outside of the load's own.
     pub(super) outer: *mut pg_sys::ErrorContextCallback,
     pub counts: Counts,
@@ -62,6 +48,22 @@ pub struct Leader {
     pub held: HeldRelations,
 }
 
+/// The workers of a load, as its leader sees them.
+#[derive(Debug, Default)]
+pub struct Workers {
+    /// The workers for the current file.
+    pub team: Option<Team<LoadTask>>,
+    /// Appended rows by relation of the spec, of workers that have ended.
+    pub gathered: Vec<u64>,
+    /// Most workers for the current file.
+    pub most: usize,
+    /// Workers that were started: for all files so far, and the most at a time.
+    pub launched: usize,
+    pub at_once: usize,
+    /// The workers know where to leave their keys.
+    pub share_keys: bool,
+}
+
 impl Leader {
     /// Appended rows of a relation, by all processes.
     pub fn total(&self, index: usize) -> u64 {
@@ -69,8 +71,8 @@ impl Leader {
     }
 
     pub fn by_workers(&self, index: usize) -> u64 {
-        let gone = self.gathered.get(index).copied().unwrap_or(0);
+        let gone = self.workers.gathered.get(index).copied().unwrap_or(0);
         let running = |team: &Team<LoadTask>| Some(team.slice(team.task().counters).get(index)?.load(Relaxed));
-        gone + self.team.as_ref().and_then(running).unwrap_or(0)
+        gone + self.workers.team.as_ref().and_then(running).unwrap_or(0)
     }
 }

@@ -35,7 +35,6 @@ use crate::pg::compat;
 use crate::pg::row::Rows;
 use crate::pg::soft::Tolerance;
 use crate::pg::unguarded::Opaque;
-use crate::program::projection::Projection;
 
 /// One process of a load.
 #[derive(Debug)]

@@ -45,14 +45,14 @@ impl Leader {
             None => Grid::from(place.offset, file.size),
         };
         let files = list.as_ref().map_or(0, |list| list.files.len());
-        let wanted = self.most_workers.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
+        let wanted = self.workers.most.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
         if wanted == 0 {
             return Ok(());
         }
-        if !self.shares_keys {
+        if !self.workers.share_keys {
             self.share_keys(wanted);
         }
-        self.spec.keys.earlier_workers = self.workers;
+        self.spec.keys.earlier_workers = self.workers.launched;
         let mut spec = Vec::new();
         self.spec.send(&mut spec);
         let has_limit = self.process.rejects.limit.is_some();
@@ -91,7 +91,7 @@ impl Leader {
             Ok(LoadTask { shared, spec, sequences, counters, rejects, figures, states, by_file })
         });
         let team = match team {
-            Ok(team) => self.team.insert(team),
+            Ok(team) => self.workers.team.insert(team),
             Err(note) => {
                 self.notes.push(note.into());
                 return Ok(());
@@ -105,8 +105,8 @@ impl Leader {
         let launched = team.launch();
         point!("load.launched");
         let queues = team.queues();
-        self.workers += launched;
-        self.builders = self.builders.max(launched);
+        self.workers.launched += launched;
+        self.workers.at_once = self.workers.at_once.max(launched);
         // SAFETY: the load outlives its leader.
         unsafe { &mut *self.process.progress.phases }.show(|figures| figures.workers = launched);
         if launched < wanted {
@@ -127,7 +127,7 @@ impl Leader {
 
     /// Prepares shared key runs for `workers` workers, of all files, before the first worker starts. Guarded.
     pub fn share_keys(&mut self, workers: usize) {
-        self.shares_keys = true;
+        self.workers.share_keys = true;
         if !self.spec.keys.list.is_empty() {
             match SharedFiles::create() {
                 Some(files) => {
@@ -153,7 +153,7 @@ impl Leader {
 
     /// Receives what workers still send, and waits for the workers.
     pub fn end(&mut self) -> Result<()> {
-        if self.team.is_some() {
+        if self.workers.team.is_some() {
             self.process.receive_all()?;
             // Pages of the leader still contain rows of workers.
             if self.is_last() {
@@ -162,7 +162,7 @@ impl Leader {
                 self.process.pause()?;
             }
             point!("load.received");
-            if let Some(team) = &mut self.team {
+            if let Some(team) = &mut self.workers.team {
                 self.counts.others.add(team.wait());
                 if let Some(join) = self.process.join() {
                     // SAFETY: the workers have ended.
@@ -173,15 +173,15 @@ impl Leader {
             self.gather()?;
             // If the reject limit was exceeded, not all files were read to their end.
             self.note_whole_files();
-            if let Some(team) = &self.team {
+            if let Some(team) = &self.workers.team {
                 let by_workers = team.slice(team.task().by_file);
                 self.process.progress.by_file.all().zip(by_workers).for_each(|(to, from)| to.add(from));
             }
             self.too_much = self.find_too_much();
             self.process.rejects.tallies = std::ptr::null();
             self.process.shared = &raw const *self.alone;
-            self.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
-            if let Some(team) = self.team.take() {
+            self.workers.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
+            if let Some(team) = self.workers.team.take() {
                 team.finish();
             }
         } else {
@@ -192,7 +192,7 @@ impl Leader {
 
     /// Notes the files that all processes have read to their end. Only while the workers' figures exist.
     pub fn note_whole_files(&self) {
-        if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.team) {
+        if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.workers.team) {
             let open = self.process.shared().first_open();
             self.process.progress.by_file.note_whole(listed.chunks().file_of(open));
         }
@@ -206,16 +206,16 @@ impl Leader {
 
     /// Prepares to read that record again. False without such a record, or if it was read again already. Guarded.
     pub fn look_again(&mut self) -> Result<bool> {
-        if self.looked_again {
+        if self.files.looked_again {
             return Ok(false);
         }
         let Some(TooMuch { ticket, place, before }) = self.too_much.or_else(|| self.find_too_much()) else {
             return Ok(false);
         };
-        self.looked_again = true;
+        self.files.looked_again = true;
         let process = &mut self.process;
         process.shared = &raw const *self.alone;
-        if let Some(team) = self.team.take() {
+        if let Some(team) = self.workers.team.take() {
             // SAFETY: raises nothing. A wait that timed out has left this process in the queue of a shared condition
             // variable.
             unsafe { pg_sys::ConditionVariableCancelSleep() };
@@ -241,7 +241,7 @@ impl Leader {
         };
         self.counts.filtered += both(|s| &s.filtered);
         let mut bytes_read = both(|s| &s.bytes);
-        self.made += both(|s| &s.rows);
+        self.files.made += both(|s| &s.rows);
         let Counts { pages, stages, .. } = &mut self.counts;
         alone.sum_up(pages, stages);
         if !std::ptr::eq(shared, &raw const **alone) {
@@ -267,7 +267,7 @@ impl Leader {
         if !self.is_last() {
             return Ok(());
         }
-        let made = self.made;
+        let made = self.files.made;
         self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
         if self.process.heaps.is_dry {
             self.counts.loaded = made;

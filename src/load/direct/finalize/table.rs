@@ -46,37 +46,30 @@ pub(super) struct WrittenTable {
     pub(super) memory: pg_sys::MemoryContext,
 }
 
-/// Releases the indexes that are not built from collected keys.
-///
-/// # Safety
-/// See [`finalize_relation`](super::finalize_relation); the table was made by [`look`].
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const WrittenTable) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe {
-        let (written, indexes) = (&mut *written, &(*table).indexes.list);
-        for collector in written.collectors.iter_mut().filter(|collector| collector.holds_index()) {
-            let index = indexes.iter().find(|index| index.oid == collector.index);
-            if written.start > 0 || index.is_none_or(|index| index.strategy != IndexStrategy::Rebuild) {
+impl Written {
+    /// Releases the indexes that are not built from collected keys. Guarded.
+    pub(super) fn let_go(&mut self, indexes: &Indexes) {
+        for collector in self.collectors.iter_mut().filter(|collector| collector.holds_index()) {
+            let index = indexes.list.iter().find(|index| index.oid == collector.index);
+            if self.start > 0 || index.is_none_or(|index| index.strategy != IndexStrategy::Rebuild) {
                 collector.close();
             }
         }
     }
 }
 
-/// Notes why a key that an index does not accept is an error.
-///
-/// # Safety
-/// See [`finalize_relation`](super::finalize_relation); the table was made by [`look`].
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn excuse(finalization: *mut Finalization, table: *const WrittenTable) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let relation = (*table).new.relation;
-        if may_complain(relation) || may_refer(relation) {
+impl WrittenTable {
+    /// Why a key that an index does not accept is an error, if the table has such indexes or foreign keys. Guarded.
+    pub(super) fn excuse(&self) -> Option<String> {
+        let relation = self.new.relation;
+        // SAFETY: `look` was given an open relation, which stays open until `close`.
+        unsafe {
+            if !(may_complain(relation) || may_refer(relation)) {
+                return None;
+            }
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
             let why = "are decoded for subscribers, where a duplicate key or an orphan would be an error";
-            (*finalization).notes.push(format!("Changes of table \"{name}\" {why}."));
+            Some(format!("Changes of table \"{name}\" {why}."))
         }
     }
 }

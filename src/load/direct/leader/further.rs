@@ -43,6 +43,10 @@ pub struct Files {
     pub name: String,
     /// The record that was located last.
     pub target: ReadPosition,
+    /// Rows made of the files that are done.
+    pub made: u64,
+    /// The file was already read again, so the error is known. A file of a list cannot be read again a second time.
+    pub looked_again: bool,
 }
 
 impl Files {
@@ -55,6 +59,8 @@ impl Files {
             header: options.copy.header(),
             name: options.location.display().to_string(),
             target: ReadPosition::default(),
+            made: 0,
+            looked_again: false,
         }
     }
 }
@@ -108,7 +114,7 @@ impl Leader {
         rows.stream_mut().mark_splits(FileChunks::is_large);
         let traces = if self.process.tracer.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
-        self.most_workers = most_workers(&rows, &options, self.process.recipe.defaults.takes_ids()).min(workers);
+        self.workers.most = most_workers(&rows, &options, self.process.recipe.defaults.takes_ids()).min(workers);
         self.too_much = None;
         (self.files.header, self.files.name) = (copy.header(), options.location.display().to_string());
         self.spec.input.path = path;
@@ -126,7 +132,7 @@ impl Leader {
         let counts = &self.counts;
         self.process.progress.before = Figures {
             bytes: counts.bytes_read,
-            rows: self.made,
+            rows: self.files.made,
             excluded: counts.filtered,
             rejected: counts.rejected,
             ..Figures::default()

@@ -6,7 +6,7 @@ use pg_bulk_format::tuple::Stamp;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
-use super::{Files as LoadFiles, Further, Leader};
+use super::{Files as LoadFiles, Further, Leader, Workers};
 use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::executor::Executor;
@@ -245,17 +245,10 @@ impl Leader {
             process,
             alone,
             spec,
-            team: None,
-            gathered: Vec::new(),
+            workers: Workers { most: most_workers, ..Workers::default() },
             files: LoadFiles::new(options, mapping, further),
-            most_workers,
-            workers: 0,
-            builders: 0,
-            shares_keys: false,
-            made: 0,
             notes: Vec::new(),
             too_much: None,
-            looked_again: false,
             outer: std::ptr::null_mut(),
             counts: Counts::default(),
             duplicates: options.duplicates.clone(),

@@ -60,7 +60,7 @@ pub(super) unsafe fn fail(
         state.restore();
         // A worker raises an error only if the error is the earliest in the file.
         let is_own = !Original::restore(original, error);
-        if is_own && !leader.is_null() && (*leader).team.is_some() && failure::is_about_a_row(error) {
+        if is_own && !leader.is_null() && (*leader).workers.team.is_some() && failure::is_about_a_row(error) {
             let earlier = attempt(wait_for_earlier, leader.cast());
             if !earlier.is_null() {
                 error = earlier;

@@ -133,19 +133,13 @@ impl Rows {
     }
 }
 
-/// The error for a text that does not have its column's format, with the message of the type's input function.
-///
-/// # Safety
-/// A column of a type, and a string. Guarded.
-unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
+/// The error for a text that does not have its column's format, with the message of the type's input function. Guarded.
+fn refusal(column: &Column, shown: &CStr) -> Error {
     let form = column.refinement.as_ref().map_or(&Form::Own, |refinement| &refinement.form);
-    // SAFETY: this function's contract covers both arguments; guarded catalog lookups, which return a string.
-    let (name, shown, misfit) = unsafe {
-        let name = pg_sys::format_type_be(pg_sys::getBaseType(column.type_oid));
-        let shown = CStr::from_ptr(shown);
-        let misfit = form.write(shown.to_bytes(), &mut Vec::new());
-        (from_server(CStr::from_ptr(name)), from_server(shown), misfit)
-    };
+    let misfit = form.write(shown.to_bytes(), &mut Vec::new());
+    // SAFETY: guarded catalog lookups, which return a string.
+    let name = unsafe { CStr::from_ptr(pg_sys::format_type_be(pg_sys::getBaseType(column.type_oid))) };
+    let (name, shown) = (from_server(name), from_server(shown));
     let invalid = format!("invalid input syntax for type {name}: \"{shown}\"");
     match form {
         Form::Time(_) if misfit == Err(Misfit::Range) => {
@@ -162,11 +156,11 @@ unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
 /// Raise the error for a text that does not have its column's format. Never returns.
 ///
 /// # Safety
-/// As [`refusal`].
+/// A column of a type, and a string.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn refuse(column: *const Column, shown: *const c_char) -> pg_sys::Datum {
     // SAFETY: this function's contract covers both arguments.
-    Err(unsafe { refusal(&*column, shown) }).or_raise()
+    Err(unsafe { refusal(&*column, CStr::from_ptr(shown)) }).or_raise()
 }
 
 struct Refused {
@@ -187,7 +181,7 @@ unsafe extern "C-unwind" fn complain(refused: Opaque) {
 /// Return the error for a text that does not have its column's format, in the current memory context. Guarded.
 ///
 /// # Safety
-/// As [`refusal`].
+/// As [`refuse`].
 pub unsafe fn complaint_of(column: *const Column, shown: *const c_char) -> *mut pg_sys::ErrorData {
     let mut refused = Refused { column, shown };
     // SAFETY: the function reads both and raises; no context callback runs for an error that stays in here.

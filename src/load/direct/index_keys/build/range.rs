@@ -23,7 +23,7 @@ use pg_bulk_format::btree::sort::is_ascending;
 use pg_bulk_format::btree::unique::Unique;
 use pgrx::PgSqlErrorCode as Code;
 
-use super::{KeyRun, failed, feed, seen_of};
+use super::{KeyRun, failed, feed};
 use crate::error::{Error, Result};
 use crate::load::direct::index_keys::leaves::{LeafReader, Leaves};
 use crate::load::direct::index_keys::runs::Runs;
@@ -210,10 +210,6 @@ impl<W: Word> Between<W> {
     pub fn new(reader: LeafReader<Entry<W>>, from: Option<W>, to: Option<W>) -> Between<W> {
         Between { reader, from, to, start: 0, end: 0, is_over: false, latest: None, seen: Seen::default() }
     }
-
-    pub fn seen(&self) -> Seen<W> {
-        self.seen
-    }
 }
 
 impl<W: Word> Run<Entry<W>> for Between<W> {
@@ -289,7 +285,7 @@ impl<W: Word> Ranges<'_, W> {
     pub fn build(&self, range: usize, file: &mut IndexFile, blocks: &Extents) -> Result<Option<BuiltRange<W>>> {
         let before = range.checked_sub(1).and_then(|range| self.bounds.get(range));
         let (from, to) = (before.map(Bound::key::<W>), self.bounds.get(range).map(Bound::key::<W>));
-        let mut sources: Vec<KeyRun<'_, W>> = Vec::new();
+        let mut sources = Vec::new();
         if before.is_none() {
             sources.push(KeyRun::Memory(Slice::new(self.memory)));
         }
@@ -316,13 +312,16 @@ impl<W: Word> Ranges<'_, W> {
             self.over.store(true, Relaxed);
             Err(Error::new(Code::ERRCODE_UNIQUE_VIOLATION, "found a duplicate key"))
         };
-        let fed = feed(&mut merge, &mut unique, &mut duplicate, &mut builder, file, &unfit, over);
-        let part = fed.and_then(|()| builder.finish_part(file).map_err(|error| failed(error, &unfit)));
+        let failed = |error| failed(error, &unfit);
+        let fed = feed(&mut merge, &mut unique, &mut duplicate, &mut builder, file, &failed, over);
+        let part = fed.and_then(|()| builder.finish_part(file).map_err(failed));
         match part {
-            Err(_) if unfit.is_some_and(|unfit| unfit.get()) => self.over.store(true, Relaxed),
+            Err(_) if unfit.as_ref().is_some_and(|unfit| unfit.get()) => self.over.store(true, Relaxed),
             Err(_) if over() => (),
             part => {
-                let seen = seen_of(merge.runs());
+                let old =
+                    |run: &KeyRun<_, _, Between<W>>| if let KeyRun::Old(old) = run { Some(old.seen) } else { None };
+                let seen = merge.runs().iter().find_map(old).unwrap_or_default();
                 return part.map(|part| (!over()).then_some(BuiltRange { range, part, seen }));
             }
         }

@@ -204,7 +204,7 @@ pub unsafe fn build<W: Word>(
     let parts = built_ranges.into_iter().map(|built_range| built_range.part).collect();
     left.ranges.sort_by_key(|range| range.start);
     let left = Remains(Rc::new(RefCell::new(left)));
-    let built = join::<W, _>(keys.shape(), options, parts, Box::new(left.clone()), &mut file);
+    let built = join(keys.shape(), options, parts, Box::new(left.clone()), &mut file);
     let built = built.map_err(|error| failed(error, &None))?;
     for range in left.unused(built.pages) {
         file.blank(range)?;
