@@ -76,6 +76,7 @@ pub mod progress;
 #[cfg(feature = "points")]
 pub mod receiving_trial;
 pub mod refusal;
+pub mod relation;
 pub mod removal;
 pub mod ring;
 pub mod role;

@@ -21,6 +21,7 @@ use crate::pg::context::copy_context;
 use crate::pg::copy_question;
 use crate::pg::owner::as_owner;
 use crate::pg::plain_code::table_is_plain;
+use crate::pg::relation::Relation;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
 use crate::pg::soft::{Conversion, OnError, Tolerance, Verbosity};
@@ -78,7 +79,7 @@ unsafe fn may_sample(relation: pg_sys::Relation, options: &TableOptions) -> bool
         let Some(user) = who.into_iter().find(|&user| !pg_sys::has_privs_of_role(user, owner)) else {
             return true;
         };
-        if options.filter.is_none() && table_is_plain(relation) {
+        if options.filter.is_none() && table_is_plain(Relation::from_raw(relation)) {
             return true;
         }
         let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
@@ -378,7 +379,7 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
     // input functions must run as this table's owner.
     unsafe {
         let mut call = AnalyzeCall { relation, elevel, rows, target, seen: 0.0, sampled: 0 };
-        as_owner(relation, sample, (&raw mut call).cast());
+        as_owner(Relation::from_raw(relation), sample, (&raw mut call).cast());
         *total_rows = call.seen;
         *total_dead_rows = 0.0;
         call.sampled

@@ -12,6 +12,7 @@ use pgrx::pg_sys;
 use super::compat;
 use super::owner::as_owner;
 use super::points::point_plain;
+use super::relation::Relation;
 use super::shared_sorts::SharedSort;
 use super::unguarded::{self as c, Opaque, guard};
 
@@ -178,7 +179,7 @@ impl SortedTuples {
                 Origin::Shared(shared, memory) if shared.participants() > 0 => {
                     let mut begin = Begin { to: &raw mut sorted, shared, memory };
                     let begin = (&raw mut begin).cast();
-                    guard(|| as_owner(heap, begin_merge, begin));
+                    guard(|| as_owner(Relation::from_raw(heap), begin_merge, begin));
                 }
                 Origin::Shared(..) => (),
             }
@@ -195,7 +196,7 @@ impl SortedTuples {
             // SAFETY: relations are open, the sort is not over; the closure owns nothing.
             unsafe {
                 let (heap, this) = (self.heap, (&raw mut *self).cast());
-                guard(|| as_owner(heap, fill, this));
+                guard(|| as_owner(Relation::from_raw(heap), fill, this));
             }
         }
         self.count > 0
@@ -224,7 +225,7 @@ impl SortedTuples {
         // SAFETY: as in `advance`; the pivot has the length in its header, and lives in `scratch`.
         unsafe {
             let (heap, argument) = (self.heap, (&raw mut neighbours).cast());
-            guard(|| as_owner(heap, truncate, argument));
+            guard(|| as_owner(Relation::from_raw(heap), truncate, argument));
             let pivot = neighbours.pivot;
             let bytes =
                 std::slice::from_raw_parts(pivot.cast::<u8>(), usize::from((*pivot).t_info & SIZE_MASK)).to_vec();

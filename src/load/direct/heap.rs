@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::load::memory;
 use crate::pg::append::{Appended, Appender, Traits};
 use crate::pg::append_lock::AppendLock;
+use crate::pg::relation::Relation;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages, Watch};
 use crate::pg::tuple_layout::attributes;
@@ -117,8 +118,8 @@ pub enum Added {
 impl Heap {
     /// Makes a heap for an open relation. `stamp` is written to the tuples' headers. Guarded.
     pub fn new(relation: pg_sys::Relation, traits: Traits, stamp: Stamp, written: Appends) -> Result<Heap> {
-        // SAFETY: an open relation.
-        let attributes = attributes(unsafe { (*relation).rd_att });
+        // SAFETY: an open relation, which the heap keeps open until after its last append.
+        let (attributes, open) = unsafe { (attributes((*relation).rd_att), Relation::from_raw(relation)) };
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
         let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
         let batch = PageBatch::new(memory::batch_pages(), reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
@@ -127,7 +128,7 @@ impl Heap {
             layout,
             batch,
             early: usize::MAX,
-            appender: Appender::new(relation, traits, stamp.frozen)?,
+            appender: Appender::new(open, traits, stamp.frozen)?,
             stamp,
             written,
             bulk: std::ptr::null_mut(),

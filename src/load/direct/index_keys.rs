@@ -49,6 +49,7 @@ use crate::pg::elsewhere::Elsewhere;
 use crate::pg::hazard::Hazards;
 use crate::pg::icu_collator::IcuCollator;
 use crate::pg::owner::may_run;
+use crate::pg::relation::Relation;
 use crate::pg::sent::sent;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
@@ -198,7 +199,7 @@ unsafe fn has_tuples(index: pg_sys::Relation, tuples: Tuples, hazards: &Hazards)
         let form = &*(*index).rd_index;
         is_immediate_btree(index)
             && (tuples == Tuples::All || !form.indisunique)
-            && may_run(index)
+            && may_run(Relation::from_raw(index))
             && hazards.is_safe(pg_sys::RelationGetIndexExpressions(index).cast())
             && hazards.is_safe(pg_sys::RelationGetIndexPredicate(index).cast())
             && (1..=form.indnkeyatts).all(|column| {

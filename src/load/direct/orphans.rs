@@ -29,6 +29,7 @@ use super::origin::RecordPosition;
 use super::removed_rows::RemovalReason;
 use crate::error::{OrRaise, Result};
 use crate::pg::number_sort::NumberSort;
+use crate::pg::relation::Relation;
 use crate::pg::removal::{Removal, number_of};
 use crate::pg::unguarded::{self as c, guarded};
 
@@ -129,7 +130,7 @@ impl Leader {
         };
         let mut sort = self.in_file_order(hunt.number, orphans, hunt.memory / 3, false)?;
         // SAFETY: as above.
-        let mut removal = unsafe { Removal::new(relation, self.workers.at_once) };
+        let mut removal = unsafe { Removal::new(Relation::from_raw(relation), self.workers.at_once) };
         let (mut count, mut last) = (0, None);
         while let Some([position, behind, row, key, ..]) = sort.take() {
             pgrx::check_for_interrupts!();

@@ -35,6 +35,7 @@ use crate::load::rejects::{Complaint, Reject};
 use crate::pg::holder;
 use crate::pg::number_sort::NumberSort;
 use crate::pg::original::gettext;
+use crate::pg::relation::Relation;
 use crate::pg::removal::{self, Removal, number_of, row_of};
 
 /// The server's error for a conflicting row (_bt_check_unique, nbtinsert.c; check_exclusion_or_unique_constraint,
@@ -120,7 +121,7 @@ impl Leader {
             old = first;
         } else {
             // SAFETY: the relation is open, and this is the row that holds the key in one of its indexes.
-            if !unsafe { holder::delete(relation, &raw const other) } {
+            if !holder::delete(unsafe { Relation::from_raw(relation) }, &other)? {
                 return Ok(false);
             }
             self.replaced += 1;
@@ -156,7 +157,7 @@ impl Leader {
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, conflicts.memory, keep == Keep::New)?;
         // SAFETY: `remove_conflicts`'s contract covers the relation.
-        let mut removal = unsafe { Removal::new(relation, self.workers.at_once) };
+        let mut removal = unsafe { Removal::new(Relation::from_raw(relation), self.workers.at_once) };
         let reasons: Vec<_> = (0..indexes.list.len()).map(|index| reason_for(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
@@ -179,7 +180,7 @@ impl Leader {
                 let (reason, complaint) = reason_at(&reasons, index);
                 if reason == RemovalReason::Duplicate && holder != 0 {
                     // SAFETY: the holder is a row of the open relation.
-                    unsafe { holder::check_visible(relation, &row_of(holder)) };
+                    unsafe { holder::check_visible(Relation::from_raw(relation), &row_of(holder))? };
                 }
                 let (position, behind) = if keep == Keep::New { (!position, !behind) } else { (position, behind) };
                 // SAFETY: the row is the load's.
@@ -330,7 +331,7 @@ impl Leader {
         reason: RemovalReason,
     ) -> Result<()> {
         // SAFETY: the row is the load's, in an open relation.
-        unsafe { removal::delete(relation, number_of(&row))? };
+        unsafe { removal::delete(Relation::from_raw(relation), number_of(&row))? };
         self.counts.loaded -= 1;
         self.count_removed(reason)
     }

@@ -34,6 +34,7 @@ use crate::pg::file_chunks::Listed;
 use crate::pg::file_figures::ByFile;
 use crate::pg::files::FileList;
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::row::{Rows, leaders_rows};
 use crate::pg::sent::Sent;
 use crate::pg::sequence::Sequence;
@@ -241,6 +242,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     // SAFETY: guarded calls on an open relation, which the executor was set up for.
     let sees_the_same = unsafe {
+        let relation = Relation::from_raw(relation);
         leaves::pin_partitions(relation, executor.estate);
         let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
         leaves::are_leaves(relation, &known)

@@ -15,6 +15,7 @@ use crate::load::target::{Target, TargetKind};
 use crate::load::{Load, Program, Request, Writer, direct, memory_context, run_statement, source, summary};
 use crate::pg::copy_question;
 use crate::pg::unguarded::guarded;
+use crate::pg::relation::Relation;
 use crate::program::Nodes;
 use crate::program::mapping::Mapping;
 
@@ -147,7 +148,8 @@ unsafe fn renew(load: &mut Load) -> bool {
         guc::direct_insert() == DirectInsert::Exclusive
             && load.target.kind == TargetKind::Plain
             && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
-            && direct::renew(load.target.relation, 1 + i32::from(load.statement.is_some())).or_raise()
+            && direct::renew(Relation::from_raw(load.target.relation), 1 + i32::from(load.statement.is_some()))
+                .or_raise()
     }
 }
 

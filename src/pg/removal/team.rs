@@ -26,6 +26,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::guc;
 use crate::pg::compat;
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::team::{Array, Exclusive, Image, Memory, Portions, Shareable, Task, Team, Worker};
 use crate::pg::usage::Cpu;
 
@@ -71,7 +72,7 @@ pub fn worth(rows: &[u64], workers: usize) -> usize {
 /// # Safety
 /// As for [`Windows::new`], with the same relation; outside of parallel mode.
 pub unsafe fn mark(
-    relation: pg_sys::Relation,
+    relation: Relation<'_>,
     needs_wal: bool,
     windows: &mut Windows,
     rows: &mut [u64],
@@ -79,12 +80,10 @@ pub unsafe fn mark(
 ) -> Result<Cpu> {
     windows.deleter = windows.deleter.in_parallel();
     let bounds = bounds(rows, PARTS * (workers + 1));
-    // SAFETY: this function's contract covers the relation.
-    let (oid, file) = unsafe { ((*relation).rd_id, compat::locator(relation)) };
     let mut image = Image::new();
     let task = RemovalTask {
-        relation: oid,
-        file,
+        relation: relation.oid(),
+        file: compat::locator(relation),
         needs_wal,
         deleter: windows.deleter,
         rows: image.array(rows.iter().map(|&row| Exclusive::new(row))),
@@ -146,7 +145,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_removal_worker(segment: *mut pg_sys::dsm
         let team = Worker::<RemovalTask>::join(segment, toc).or_raise();
         let task = team.task();
         let lock = pg_sys::AccessShareLock.cast_signed();
-        let relation = pg_sys::table_open(task.relation, lock);
+        let relation = Relation::from_raw(pg_sys::table_open(task.relation, lock));
         if !compat::is_same_file(compat::locator(relation), task.file) {
             let message = "a worker of the load has another file of the table than its leader";
             Err::<(), _>(Error::new(Code::ERRCODE_INTERNAL_ERROR, message)).or_raise();
@@ -155,7 +154,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_removal_worker(segment: *mut pg_sys::dsm
         let mut windows = Windows::new(relation, task.needs_wal, task.deleter).or_raise();
         mark_batches(&team, &mut windows).or_raise();
         drop(windows);
-        pg_sys::table_close(relation, lock);
+        pg_sys::table_close(relation.as_ptr(), lock);
         team.end();
     }
 }

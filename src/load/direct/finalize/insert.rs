@@ -9,6 +9,7 @@ use crate::load::direct::origin::RecordPosition;
 use crate::load::direct::removed_rows::{self, Rivals};
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
+use crate::pg::relation::Relation;
 use crate::pg::unguarded::{self as c, guarded};
 
 /// Inserts the new rows into the indexes that are not built. Rows that an index does not accept are noted or removed.
@@ -73,7 +74,8 @@ unsafe fn take_or_leave(leader: *mut Leader, table: *mut WrittenTable, place: *c
             if is_taken {
                 (*table).new.visit(&holder, (*table).other, || is_own = true);
                 if !is_own && keep == Keep::Old {
-                    holder::check_visible(relation, &raw const holder);
+                    let relation = Relation::from_raw(relation);
+                    c::guarded(|| holder::check_visible(relation, &holder).or_raise());
                 }
             }
             if is_taken && keep == Keep::Old {

@@ -35,6 +35,7 @@ use crate::error::{Error, Result, out_of_memory};
 use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::unguarded::{self as c, guard};
 use crate::pg::violation;
@@ -309,7 +310,7 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) 
     // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
         let persistence = (*(*relation).rd_rel).relpersistence;
-        compat::set_new_file(index, persistence);
+        compat::set_new_file(Relation::from_raw(index), persistence);
         point!("index.renewed");
         if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_UNLOGGED {
             make_init_fork(index);
@@ -386,7 +387,9 @@ unsafe fn write_pages<K: BuildKeys>(
         (form.indisunique, form.indnullsnotdistinct, options(index))
     };
     let mut builder = Builder::<K::Family>::new(shape, options);
-    let mut file = IndexFile::new(index)?;
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::new(open)?;
     let mut unique_keys = unique.then(|| Unique::new(shape, nulls_equal));
     let mut clashes = Clashes::new(relation, index, sources);
     let failed = |error| {
@@ -512,7 +515,7 @@ unsafe fn make_init_fork(index: pg_sys::Relation) {
             return;
         }
         pg_sys::smgrcreate(pg_sys::RelationGetSmgr(index), INIT, false);
-        compat::log_smgrcreate(index, INIT);
+        compat::log_smgrcreate(Relation::from_raw(index), INIT);
         if let Some(build_empty) = (*(*index).rd_indam).ambuildempty {
             guard(|| build_empty(index));
         }
@@ -530,7 +533,7 @@ unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
         return;
     }
     // SAFETY: this function's contract covers the argument.
-    unsafe { compat::set_index_statistics(index, built.pages, built.entries as f64) };
+    unsafe { compat::set_index_statistics(Relation::from_raw(index), built.pages, built.entries as f64) };
 }
 
 /// Sets the statistics of a table that has only the rows of the load.
@@ -542,7 +545,7 @@ unsafe fn set_table_statistics(relation: pg_sys::Relation, rows: u64) {
     unsafe {
         let main = pg_sys::ForkNumber::MAIN_FORKNUM;
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, main);
-        compat::set_table_statistics(relation, blocks, rows as f64);
+        compat::set_table_statistics(Relation::from_raw(relation), blocks, rows as f64);
     }
 }
 

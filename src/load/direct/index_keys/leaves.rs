@@ -21,6 +21,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::pg::compat;
+use crate::pg::relation::Relation;
 use crate::pg::unguarded::guard;
 
 /// Most leaves that are read to find the last entry of an index.
@@ -45,7 +46,7 @@ impl Leaves {
         // SAFETY: this function's contract covers the index.
         unsafe {
             Leaves {
-                file: compat::locator(index),
+                file: compat::locator(Relation::from_raw(index)),
                 first: compat::first_leaf(index).unwrap_or(NO_BLOCK),
                 permanent: (*(*index).rd_rel).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT,
                 pages: pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM),

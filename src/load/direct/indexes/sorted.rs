@@ -16,10 +16,12 @@ use super::super::key_conflicts::{Group, KeyConflicts};
 use super::super::strategy::IndexStrategy;
 use super::super::violating_row::ViolatingRow;
 use super::{Index, Indexes, MOST_KEYS};
+use crate::error::OrRaise;
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
 use crate::pg::leaf::LeafWriter;
 use crate::pg::points::point_plain;
+use crate::pg::relation::Relation;
 use crate::pg::unguarded::{self as c, guarded};
 
 impl Indexes {
@@ -281,7 +283,8 @@ impl IndexKey {
                 let key = (self.values.cast_const(), self.nulls.cast_const());
                 let found = holder::find(self.heap, *relation, *info, key, row, slot);
                 // A deleted row may have a newer version with the same key.
-                if found.ip_posid == 0 || !delete || holder::delete(self.heap, &raw const found) {
+                let heap = Relation::from_raw(self.heap);
+                if found.ip_posid == 0 || !delete || c::guarded(|| holder::delete(heap, &found).or_raise()) {
                     break found;
                 }
             };

@@ -41,6 +41,7 @@ use crate::pg::failure;
 use crate::pg::original::Original;
 use crate::pg::owner::as_owner;
 use crate::pg::points::{point, point_plain};
+use crate::pg::relation::Relation;
 use crate::pg::team::{Array, Image, Memory, Portions, Shareable, Task, Team, Worker};
 use crate::pg::unguarded::{self as c, Opaque, guard};
 use crate::pg::usage::Cpu;
@@ -182,7 +183,7 @@ unsafe extern "C-unwind" fn all(this: Opaque) {
             return;
         }
         point_plain!("team.launched");
-        as_owner((*state).work.heap, build_all, (&raw mut (*state).work).cast());
+        as_owner(Relation::from_raw((*state).work.heap), build_all, (&raw mut (*state).work).cast());
         point_plain!("team.waits");
         if let Some(team) = &(*state).team {
             team.wait_plainly();
@@ -414,7 +415,7 @@ impl Together {
                 // As in index_update_stats (index.c): an index with a new, empty file needs no update.
                 if entries > 0.0 {
                     let pages = pg_sys::RelationGetNumberOfBlocksInFork(index, MAIN);
-                    compat::set_index_statistics(index, pages, entries);
+                    compat::set_index_statistics(Relation::from_raw(index), pages, entries);
                 } else {
                     pg_sys::CacheInvalidateRelcache(index);
                 }
@@ -422,7 +423,7 @@ impl Together {
             }
             if rows > 0.0 || (*(*relation).rd_rel).reltuples >= 0.0 {
                 let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN);
-                compat::set_table_statistics(relation, blocks, rows);
+                compat::set_table_statistics(Relation::from_raw(relation), blocks, rows);
             }
             pg_sys::CommandCounterIncrement();
             point!("team.done");
@@ -464,7 +465,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_team_worker(segment: *mut pg_sys::dsm_se
         let mut state = std::mem::MaybeUninit::<WorkerState>::uninit();
         let state = state.as_mut_ptr();
         join(segment, toc, state);
-        as_owner((*state).work.heap, build_all, (&raw mut (*state).work).cast());
+        as_owner(Relation::from_raw((*state).work.heap), build_all, (&raw mut (*state).work).cast());
         leave(state);
     }
 }

@@ -13,7 +13,7 @@
 use std::ffi::c_char;
 
 use pg_bulk_format::convert::{Charset, Wire};
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::super::{Attention, RowArrays, Rows};
 use super::{Queued, What};
@@ -129,15 +129,9 @@ pub(super) unsafe fn call(column: *mut Column, bytes: *mut c_char, len: usize) -
         let mut buffer = pg_sys::StringInfoData { data: bytes, len, maxlen: len + 1, cursor: 0 };
         let datum = unguarded::ReceiveFunctionCall(function, &raw mut buffer, typioparam, typmod);
         if buffer.cursor != buffer.len {
-            raise_left_over();
+            let message = "incorrect binary data format";
+            unguarded::guarded::<()>(|| Error::new(Code::ERRCODE_INVALID_BINARY_REPRESENTATION, message).raise());
         }
         datum
     }
-}
-
-/// Raise the error for a receive function that has not taken all bytes.
-#[cold]
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_left_over() {
-    Error::new(Code::ERRCODE_INVALID_BINARY_REPRESENTATION, "incorrect binary data format").raise()
 }

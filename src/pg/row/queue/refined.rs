@@ -11,16 +11,16 @@ use std::ffi::{CStr, c_char};
 use pg_bulk_format::reader::Value;
 use pg_bulk_format::refine::Form;
 use pg_bulk_format::template::Misfit;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::super::{RowArrays, Rows};
 use super::{Queued, What};
-use crate::error::{Error, OrRaise};
+use crate::error::Error;
 use crate::pg::attempt::complaint;
 use crate::pg::column::Column;
 use crate::pg::encoding::{EncodingErrors, mend_in_server_encoding};
 use crate::pg::server_text::from_server;
-use crate::pg::unguarded::Opaque;
+use crate::pg::unguarded::{Opaque, guarded};
 
 impl Rows {
     /// Decode a row in which a column is refined or invalid bytes are replaced.
@@ -156,11 +156,10 @@ fn refusal(column: &Column, shown: &CStr) -> Error {
 /// Raise the error for a text that does not have its column's format. Never returns.
 ///
 /// # Safety
-/// A column of a type, and a string.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn refuse(column: *const Column, shown: *const c_char) -> pg_sys::Datum {
-    // SAFETY: this function's contract covers both arguments.
-    Err(unsafe { refusal(&*column, CStr::from_ptr(shown)) }).or_raise()
+/// A plain frame; a column of a type, and a string.
+pub(super) unsafe fn refuse(column: *const Column, shown: *const c_char) -> pg_sys::Datum {
+    // SAFETY: the same frame and arguments.
+    unsafe { guarded(|| refusal(&*column, CStr::from_ptr(shown)).raise()) }
 }
 
 struct Refused {

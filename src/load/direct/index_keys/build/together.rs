@@ -41,6 +41,7 @@ use crate::pg::append::Traits;
 use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::team::{Array, Image, Portions, Shareable, Task, Team, Worker};
 
@@ -134,8 +135,8 @@ pub unsafe fn build<W: Word>(
         BuildTask {
             relation: (*relation).rd_id,
             index: oid,
-            file: compat::locator(index),
-            traits: Traits::of(index),
+            file: compat::locator(Relation::from_raw(index)),
+            traits: Traits::of(Relation::from_raw(index)),
             plan: RangePlan {
                 options: options(index),
                 unique: form.indisunique.then_some(form.indnullsnotdistinct),
@@ -159,7 +160,9 @@ pub unsafe fn build<W: Word>(
     let launched = team.launch();
     let task = team.task();
     point!("index.together");
-    let mut file = IndexFile::part(index, task.traits)?;
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::part(open, task.traits)?;
     // SAFETY: the task stays until the workers are gone.
     let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
     let work = Ranges {
@@ -315,7 +318,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_index_worker(segment: *mut pg_sys::dsm_s
 unsafe fn build_in_worker<W: Word>(index: pg_sys::Relation, team: &Worker<BuildTask>, shape: &KeyShape) -> Result<()> {
     let task = team.task();
     // SAFETY: this function's contract covers the index.
-    if !compat::is_same_file(unsafe { compat::locator(index) }, task.file) {
+    if !compat::is_same_file(unsafe { compat::locator(Relation::from_raw(index)) }, task.file) {
         return Err(damaged());
     }
     let files = SharedFiles::attach(task.keys)?;
@@ -324,7 +327,9 @@ unsafe fn build_in_worker<W: Word>(index: pg_sys::Relation, team: &Worker<BuildT
         let name = file_name(task.index, source);
         runs.push(Runs::open(&files, &name, size_of::<Entry<W>>())?.ok_or_else(damaged)?);
     }
-    let mut file = IndexFile::part(index, task.traits)?;
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::part(open, task.traits)?;
     // SAFETY: the counter is in shared memory that stays until this process is done.
     let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
     let bounds = team.slice(task.bounds);
