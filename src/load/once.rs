@@ -440,9 +440,8 @@ fn forget(schema: pg_sys::Oid, tables: &[LoadedTable], path: Option<&CStr>) -> R
 }
 
 /// Removes the rows of a table that the option `truncate` has emptied, and of its partitions.
-/// `schema` is the extension's.
-#[pg_guard]
-pub extern "C-unwind" fn forget_emptied(target: &Target, schema: pg_sys::Oid) {
+/// `schema` is the extension's. Guarded.
+pub fn forget_emptied(target: &Target, schema: pg_sys::Oid) {
     // SAFETY: guarded calls. The list has as many elements as it says, and all are locked.
     unsafe {
         // An older version of the extension has no such table.

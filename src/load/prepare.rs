@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::rc::Rc;
 
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::duplicate::Keep;
 use super::files::Files;
@@ -15,7 +15,7 @@ use super::options::{IndexesOption, LockOption, Once, WriterOption};
 use super::phase::Phase;
 use super::rejects::Spool;
 use super::rejects::spool::About;
-use super::target::{Target, TargetKind};
+use super::target::TargetKind;
 use super::{Load, Writer, direct, engine, expression, obstacle, once, planned_insert, source};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Progress, SourceKind};
@@ -26,17 +26,10 @@ use crate::pg::source::Location;
 use crate::pg::unguarded::nextval_internal;
 use crate::program::{filter, volatile};
 
-/// Opens the relation again.
-#[pg_guard]
-pub(super) extern "C-unwind" fn reopen(target: &mut Target) {
-    target.reopen();
-}
-
 /// Prepares the first row. The file is opened last: a caller without the INSERT privilege learns nothing of it.
 ///
-/// The load's memory context is current.
-#[pg_guard]
-pub(super) extern "C-unwind" fn prepare(load: &mut Load) {
+/// Guarded; the load's memory context is current.
+pub(super) fn prepare(load: &mut Load) {
     let relation = load.target.reopen();
     let mapping = source::by_position(relation, &load.request.options).or_raise();
     let by = caller(load);
@@ -205,9 +198,8 @@ pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
     }
 }
 
-/// Reads the columns from the header.
-#[pg_guard]
-pub(super) extern "C-unwind" fn read_header(load: &mut Load) {
+/// Reads the columns from the header. Guarded.
+pub(super) fn read_header(load: &mut Load) {
     let Some(rows) = &mut load.rows else { return };
     load.reading = true;
     let mut mapping = source::by_name(load.target.relation, &load.request.options, rows).or_raise();

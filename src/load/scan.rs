@@ -326,8 +326,8 @@ unsafe fn leave(scan: *mut Scan) {
     }
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn refuse() {
+/// Guarded.
+fn refuse() {
     let message = "bulk_rows can only be called by bulk_load";
     Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
 }
@@ -339,7 +339,7 @@ unsafe extern "C-unwind" fn refuse() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_rows(_fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // SAFETY: it only raises an error.
-    unsafe { refuse() };
+    unsafe { unguarded::guarded(refuse) };
     pg_sys::Datum::from(0usize)
 }
 
