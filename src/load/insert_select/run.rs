@@ -14,8 +14,8 @@ use crate::load::source::FurtherFile;
 use crate::load::target::{Target, TargetKind};
 use crate::load::{Load, Program, Request, Writer, direct, memory_context, run_statement, source, summary};
 use crate::pg::copy_question;
-use crate::pg::unguarded::guarded;
 use crate::pg::relation::Relation;
+use crate::pg::unguarded::guarded;
 use crate::program::Nodes;
 use crate::program::mapping::Mapping;
 
