@@ -154,7 +154,7 @@ fn each_block(run: &mut impl Run<u8, Error = Infallible>, mut take: impl FnMut(&
 
 fn build_bytes(shape: &ByteShape, options: Options, run: &mut impl Run<u8, Error = Infallible>, entries: usize) {
     let mut count = Count(0);
-    let mut builder = bytes::build::Builder::new(shape, options);
+    let mut builder = Builder::new(shape, options);
     each_block(run, |block| builder.push(block, &mut count).expect("in order"));
     let built = builder.finish(&mut count).expect("in order");
     assert_eq!((built.entries, built.pages), (entries as u64, count.0 as u32));

@@ -1,11 +1,12 @@
 //! pg_bulk: files into PostgreSQL.
 //!
 //! ```text
-//!   fdw ─► filter ─┬► pg ──► format    format: bytes to datums, no server      (src/format, a crate of its own)
-//!   queue ─► load ─┘   │               pg:     sources, encodings, rows        (raw PostgreSQL)
-//!                      └──► error, guc fdw:    the foreign data wrapper
-//!                                      load:   bulk_load
-//!                                      queue:  loads by background workers
+//!   fdw ────────┬► program ─► pg ──► format    format:  bytes to datums, no server  (src/format, a crate of its own)
+//!   queue ─► load ┘            │               pg:      sources, encodings, rows    (raw PostgreSQL)
+//!                              └► error, guc   program: conditions, expressions, filters
+//!                                              fdw:     the foreign data wrapper
+//!                                              load:    bulk_load
+//!                                              queue:   loads by background workers
 //! ```
 //!
 //! ARCHITECTURE.md describes the path of a byte through these modules.
@@ -30,6 +31,7 @@ mod guc;
 mod load;
 mod pg;
 mod process_utility;
+mod program;
 mod queue;
 
 use pgrx::prelude::*;
@@ -46,7 +48,7 @@ extension_sql_file!("../sql/rejects.sql", name = "rejects", requires = ["load"])
 /// Called by the server when it loads the library.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
-    pg::backtrace::forbid();
+    error::forbid_backtraces();
     guc::init();
     fdw::init();
     load::scan::init();

@@ -26,7 +26,6 @@
 //! A writer receives a prepared load: the relation is open and locked, the caller may insert, the file is open at its
 //! first record, and `mapping` says which column each field is for. The writer sets `counts`.
 
-mod assignment;
 mod begin;
 mod buffered;
 mod call;
@@ -40,12 +39,10 @@ mod engine;
 mod expression;
 mod feed;
 mod files;
-pub mod filter;
 mod finish;
 mod hint;
 pub mod history;
 pub mod insert_select;
-mod mapping;
 mod memory;
 mod obstacle;
 pub mod once;
@@ -65,14 +62,12 @@ pub mod source;
 mod summary;
 pub mod target;
 mod trigger_condition;
-mod volatile;
-mod where_clause;
 pub mod wrapper;
 
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 pub use self::begin::begin;
 pub use self::files::Fate;
@@ -82,21 +77,25 @@ use self::once::Met;
 use self::options::LoadOptions;
 use self::phase::Phases;
 pub use self::prepare::next_id;
-use self::prepare::{prepare, read_header, reopen};
+use self::prepare::{prepare, read_header};
 use self::query::Query;
 use self::rejects::Spool;
 use self::report::Counts;
-use self::source::{FurtherFile, Mapping};
+use self::source::FurtherFile;
 use self::target::Target;
-use self::where_clause::WhereClause;
 use crate::error::OrRaise;
+use crate::guc;
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
 use crate::pg::row::Rows;
 use crate::pg::soft;
 use crate::pg::statement::{self, About, Checked};
-use crate::pg::unguarded::{self, Opaque};
+use crate::pg::unguarded::{self, Opaque, guarded};
 use crate::pg::usage::Usage;
+use crate::program::Nodes;
+use crate::program::filter;
+use crate::program::mapping::Mapping;
+use crate::program::where_clause::{self, WhereClause};
 
 /// A load.
 #[derive(Debug)]
@@ -154,7 +153,7 @@ pub struct Program {
     /// The query that makes the rows, if there is no file.
     pub query: Option<Query>,
     /// The expressions that an INSERT computes from the file's rows, unless it stores them unchanged.
-    pub projection: Option<direct::Nodes>,
+    pub projection: Option<Nodes>,
     /// The plan that the rows go through, if an INSERT joins them with other tables.
     pub joined: Option<direct::Joined>,
 }
@@ -224,15 +223,19 @@ pub unsafe fn perform(load: *mut Load) {
         if let Some(truncate) = &(*load).request.truncate_statement {
             statement::run(truncate.as_ptr(), 0, About::Anything, Checked::NONE);
         }
-        reopen(&mut (*load).target);
-        if (*load).request.truncate_statement.is_some() {
-            once::forget_emptied(&(*load).target, (*load).request.schema);
-        }
+        guarded(|| {
+            (*load).target.reopen();
+            if (*load).request.truncate_statement.is_some() {
+                once::forget_emptied(&(*load).target, (*load).request.schema);
+            }
+        });
         analyze(load);
-        prepare(&mut *load);
+        guarded(|| prepare(&mut *load));
         if (*load).writer == Writer::None {
-            finish(&mut *load);
-            record(&mut *load);
+            guarded(|| {
+                finish(&mut *load);
+                record(&mut *load);
+            });
             return;
         }
 
@@ -253,11 +256,36 @@ pub unsafe fn perform(load: *mut Load) {
         query::leave(query::of(&mut (*load).program));
         pg_sys::error_context_stack = context.previous;
 
-        finish(&mut *load);
+        guarded(|| finish(&mut *load));
         if let Some(analyze) = &(*load).request.analyze_statement {
             statement::run(analyze.as_ptr(), 0, About::Anything, Checked::NONE);
         }
-        record(&mut *load);
+        guarded(|| record(&mut *load));
+    }
+}
+
+/// Writes the rows of a load that replaces a statement, and closes the file and the table.
+///
+/// # Safety
+/// A plain frame; a load whose relation and rows are open. Its memory context is current.
+unsafe fn run_statement(load: *mut Load) {
+    // SAFETY: this function's contract covers the load, which is used by one step at a time.
+    unsafe {
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(load_context),
+            arg: load.cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        write(load.cast());
+        pg_sys::error_context_stack = context.previous;
+        guarded(|| {
+            finish(&mut *load);
+            (*load).measures.took = (*load).measures.began.elapsed();
+            if guc::log_timing() {
+                summary::log(&mut *load);
+            }
+        });
     }
 }
 
@@ -273,10 +301,37 @@ unsafe fn analyze(load: *mut Load) {
             (*load).program.where_clause = where_clause::analyze(relation, text.as_ptr());
         }
         let computed = expression::analyze(relation, &(*load).request.options);
-        let filtered = filter::analyze(relation, &mut (*load).request.options);
+        let filtered = analyze_filter(relation, &mut (*load).request.options);
         (*load).program.projection = filtered.or(computed);
         query::analyze(relation, &mut (*load).request.options, &mut (*load).program);
     }
+}
+
+/// Makes the projection of a load, if its options name a filter, and finds the filter's OID.
+///
+/// # Safety
+/// A plain frame; an open relation. The contents of the projection live in the current memory context.
+unsafe fn analyze_filter(relation: pg_sys::Relation, options: &mut LoadOptions) -> Option<Nodes> {
+    // SAFETY: this function's contract covers the relation; nothing here has a destructor.
+    unsafe {
+        guarded(|| find_filter(options));
+        let function = options.function?;
+        let mut nodes = Nodes::NONE;
+        filter::analyze(relation, function, &raw mut nodes);
+        Some(nodes)
+    }
+}
+
+/// Looks the function up, if the options name one, and locks it. Guarded.
+fn find_filter(options: &mut LoadOptions) {
+    let Some(name) = &options.filter else { return };
+    let function = filter::resolve(name).or_raise();
+    // SAFETY: a guarded call. The lock keeps the function from being dropped, since workers look it up too.
+    unsafe {
+        pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
+    };
+    filter::check(function).or_raise();
+    options.function = Some(function);
 }
 
 /// Reads the header, if the load maps columns by name, and writes the rows.
@@ -288,7 +343,7 @@ unsafe extern "C-unwind" fn read_rows(load: Opaque) {
     unsafe {
         let this = load.cast::<Load>();
         if (*this).request.options.copy.by_name() {
-            read_header(&mut *this);
+            guarded(|| read_header(&mut *this));
         }
         query::start(query::of(&mut (*this).program));
         write(load);
@@ -308,13 +363,12 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
             Writer::Direct => direct::load(load),
             Writer::None => (),
         }
-        check_limits(&(*load).request.options, &(*load).measures.counts);
+        guarded(|| check_limits(&(*load).request.options, &(*load).measures.counts));
     }
 }
 
-/// Raises if more rows were left out than the limits permit.
-#[pg_guard]
-extern "C-unwind" fn check_limits(options: &LoadOptions, counts: &Counts) {
+/// Raises if more rows were left out than the limits permit. Guarded.
+fn check_limits(options: &LoadOptions, counts: &Counts) {
     let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
     soft::check_share(options.copy.on_error, options.copy.reject_limit, counts.rejected, records).or_raise();
     options.duplicates.check_limit(counts.duplicate, records).or_raise();

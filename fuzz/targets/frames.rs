@@ -12,17 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// The modules of the extension that do not depend on a server.
-#[path = "."]
+#[path = "../../src/pg"]
 #[allow(dead_code)]
 mod pg {
-    #[path = "../../src/pg/compression.rs"]
     pub mod compression;
-    #[path = "../../src/pg/decompressor.rs"]
     pub mod decompressor;
-    #[path = "../../src/pg/lz4_frames.rs"]
     mod lz4_frames;
-    #[path = "../../src/pg/members.rs"]
-    pub mod members;
     /// Fault points do nothing here.
     mod points {
         macro_rules! point_errno {
@@ -43,7 +38,7 @@ mod guc {
 
 use pg::compression::Compression;
 use pg::decompressor::Input;
-use pg::members::bytes_ahead;
+use pg::decompressor::members::{self, bytes_ahead};
 
 /// Limit of decompressed bytes: a short input may expand to many.
 const MOST: u64 = 4 << 20;
@@ -57,7 +52,7 @@ fn run(input: &[u8]) {
     let mut file = if how & 1 == 0 { data.to_vec() } else { made(compression, data, noise) };
     damage(&mut file, how >> 1 & 3, place, change);
     let (expected, is_wrong) = all_of(compression.decoder(Cursor::new(&file)));
-    let (found, was_wrong) = all_of(pg::members::decoder(compression, in_memory(&file), Arc::new(AtomicU64::new(0))));
+    let (found, was_wrong) = all_of(members::decoder(compression, in_memory(&file), Arc::new(AtomicU64::new(0))));
     check("by several", &found, was_wrong, &expected, is_wrong);
     let step = 1 + usize::from(step);
     let (found, was_wrong) = all_of(compression.decoder(Steps { inner: &file, step }));

@@ -16,17 +16,19 @@ use super::filter;
 use super::options::TableOptions;
 use super::scan::open::open_rows;
 use crate::error::{OrRaise, Result};
-use crate::load::filter::{Made, RowFilter};
 use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::copy_question;
 use crate::pg::owner::as_owner;
 use crate::pg::plain_code::table_is_plain;
+use crate::pg::relation::Relation;
 use crate::pg::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
 use crate::pg::soft::{OnError, Verbosity};
 use crate::pg::unguarded::{Opaque, guarded};
+use crate::program::filter::RowFilter;
+use crate::program::projection::Made;
 
 /// # Safety
 /// Called by ANALYZE.
@@ -78,7 +80,7 @@ unsafe fn may_sample(relation: pg_sys::Relation, options: &TableOptions) -> bool
         let Some(user) = who.into_iter().find(|&user| !pg_sys::has_privs_of_role(user, owner)) else {
             return true;
         };
-        if options.filter.is_none() && table_is_plain(relation) {
+        if options.filter.is_none() && table_is_plain(Relation::from_raw(relation)) {
             return true;
         }
         let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
@@ -324,7 +326,7 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
     // input functions must run as this table's owner.
     unsafe {
         let mut call = AnalyzeCall { relation, elevel, rows, target, seen: 0.0, sampled: 0 };
-        as_owner(relation, sample, (&raw mut call).cast());
+        as_owner(Relation::from_raw(relation), sample, (&raw mut call).cast());
         *total_rows = call.seen;
         *total_dead_rows = 0.0;
         call.sampled

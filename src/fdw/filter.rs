@@ -1,7 +1,7 @@
 //! The option `filter`: a function makes the rows of a foreign table from the records of its file.
 //!
 //! ```text
-//!   record ─► the function's arguments ─► function (load::filter) ─► the table's row ─► conditions, order
+//!   record ─► the function's arguments ─► function (program::filter) ─► the table's row ─► conditions, order
 //! ```
 //!
 //! So the fields are the function's arguments and not the table's columns, and all of them are converted, whichever
@@ -12,9 +12,10 @@ use pgrx::pg_sys;
 
 use super::options::TableOptions;
 use crate::error::Result;
-use crate::load::filter::{self, Made, RowFilter};
 use crate::pg::copy_options::RecordShape;
 use crate::pg::row::{RowArrays, Rows};
+use crate::program::filter::{self, RowFilter};
+use crate::program::projection::Made;
 
 /// The function, for the planner. None if there is no filter, or if the execution will fail to find the function.
 /// Guarded.

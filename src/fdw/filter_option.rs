@@ -7,13 +7,13 @@ use pg_bulk_format::convert::Session;
 use pgrx::pg_sys;
 
 use crate::error::Result;
-use crate::load::filter;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::copy_options::{CopyOptions, RecordShape};
 use crate::pg::objects;
 use crate::pg::option_value::{invalid, stored};
 use crate::pg::server_text::from_server;
+use crate::program::filter;
 
 /// The stored option.
 #[derive(Debug, Clone)]

@@ -15,14 +15,14 @@ use super::order;
 use super::servers::{self, role_missing};
 use crate::error::{Error, Result};
 use crate::pg::column::{self, Column, Taken};
+use crate::pg::copy_options::field_options::FieldDraft;
+use crate::pg::copy_options::key_options::keys;
+use crate::pg::copy_options::slice_options::{SliceDraft, slices};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
 use crate::pg::directory::{Below, DIRECTORY, check_owner, directory_of, reads_all};
 use crate::pg::encoding::Encodings;
-use crate::pg::field_options::FieldDraft;
-use crate::pg::key_options::keys;
 use crate::pg::objects;
 use crate::pg::option_value::{Caller, OptionValue, invalid, stored, text};
-use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::source::Location;
 
 const COLUMN_OPTIONS: &[&str] = &[

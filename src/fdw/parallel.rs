@@ -32,16 +32,15 @@ use std::rc::Rc;
 
 use pgrx::{pg_guard, pg_sys};
 
-use self::participant::{Participant, Shared};
+use self::participant::{Participant, Shared, SharedList};
 use super::aggregate;
 use super::scan::Scan;
 use super::scan::open::open_in_worker;
 use crate::error::OrRaise;
-use crate::pg::build_id::check_build;
-use crate::pg::file_chunks::{FileChunks, FileState};
+use crate::pg::file_chunks::FileChunks;
 use crate::pg::files::FileList;
-use crate::pg::parallel::at_detach;
 use crate::pg::points::point;
+use crate::pg::team::{Memory, at_detach};
 use crate::pg::worker_errors;
 
 /// # Safety
@@ -53,21 +52,18 @@ pub unsafe extern "C-unwind" fn estimate_dsm(
 ) -> pg_sys::Size {
     // SAFETY: a scan that BeginForeignScan made.
     let scan = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() };
-    let list = scan.and_then(shared_list);
-    size_of::<Shared>() + list.map_or(0, |(list, bytes)| room_for(&list, &bytes))
+    Memory::<Shared>::size(&SharedList::new(scan.and_then(shared_list)).image)
 }
 
-/// The files that the processes of a scan share, and the list as bytes.
-fn shared_list(scan: &mut Scan) -> Option<(Rc<FileList>, Vec<u8>)> {
+/// The files that the processes of a scan share.
+fn shared_list(scan: &mut Scan) -> Option<Rc<FileList>> {
     let skips_nothing = scan.skips_nothing();
     let stream = scan.rows.as_mut().filter(|_| skips_nothing)?.stream_mut();
     if stream.files().is_none() || !stream.is_searchable() {
         return None;
     }
     stream.mark_splits(FileChunks::is_large);
-    let list = Rc::clone(stream.files()?);
-    let bytes = list.write();
-    Some((list, bytes))
+    stream.files().cloned()
 }
 
 /// Most workers that may read: limited for a scan that aggregates.
@@ -75,45 +71,16 @@ fn places(scan: &Scan) -> u32 {
     if scan.aggregation.is_some() { aggregate::places(scan.qual.is_null()) } else { u32::MAX }
 }
 
-fn room_for(list: &FileList, bytes: &[u8]) -> usize {
-    list.files.len() * size_of::<FileState>() + size_of::<u64>() + bytes.len()
-}
-
 /// Writes the shared state. Guarded.
 ///
 /// # Safety
 /// Memory of the requested size, which no other process reads yet.
-unsafe fn share(scan: &mut Scan, shared: *mut Shared) {
-    let list = shared_list(scan);
+unsafe fn share(scan: &mut Scan, place: *mut c_void) -> Option<Memory<Shared>> {
+    let list = SharedList::new(shared_list(scan));
     let places = places(scan);
-    let Some(rows) = &scan.rows else { return };
-    // SAFETY: this function's contract covers the room.
-    unsafe {
-        shared.write(Shared::new(rows, list.as_ref().map(|(list, _)| &**list), places));
-        let Some((list, bytes)) = list else { return };
-        let states = shared.add(1).cast::<FileState>();
-        (0..list.files.len()).for_each(|i| states.add(i).write(FileState::new()));
-        let text = states.add(list.files.len()).cast::<u64>();
-        text.write(bytes.len() as u64);
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), text.add(1).cast::<u8>(), bytes.len());
-    }
-}
-
-/// The list that [`share`] has written, if any.
-///
-/// # Safety
-/// The leader's shared state.
-unsafe fn list_of(shared: *const Shared) -> Option<FileList> {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let files = (*shared).files;
-        if files == 0 {
-            return None;
-        }
-        let text = shared.add(1).cast::<FileState>().add(files).cast::<u64>();
-        let len = usize::try_from(text.read()).unwrap_or(0);
-        FileList::read(std::slice::from_raw_parts(text.add(1).cast::<u8>(), len))
-    }
+    let shared = Shared::new(scan.rows.as_ref()?, &list, places);
+    // SAFETY: this function's contract covers the memory.
+    Some(unsafe { Memory::write(place, &list.image, shared) })
 }
 
 /// # Safety
@@ -136,13 +103,12 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
             // share parameters in.
             (*context).nworkers_to_launch = 0;
         }
-        let shared = shared.cast::<Shared>();
-        share(&mut *scan, shared);
+        let memory = share(&mut *scan, shared);
         let announces_end = at_detach(context, gather, scan.cast());
         if announces_end {
             worker_errors::watch(context, (*(*node).ss.ps.state).es_query_cxt);
         }
-        (*scan).pump.sink.participant = Some(Participant::new(shared, 0, announces_end));
+        (*scan).pump.sink.participant = memory.map(|memory| Participant::new(memory, 0, announces_end));
     }
 }
 
@@ -168,7 +134,7 @@ pub unsafe extern "C-unwind" fn reinitialize_dsm(
     unsafe {
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         scan.add_others();
-        share(scan, shared.cast::<Shared>());
+        share(scan, shared);
     }
 }
 
@@ -180,17 +146,16 @@ pub unsafe extern "C-unwind" fn initialize_worker(
     _toc: *mut pg_sys::shm_toc,
     shared: *mut c_void,
 ) {
-    // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and the leader's shared state, which
-    // begins with the build id in every build.
+    // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and the leader's shared state.
     unsafe {
-        let shared = shared.cast::<Shared>().cast_const();
-        check_build((*shared).build).or_raise();
+        let memory = Memory::<Shared>::read(shared).or_raise();
         point!("scan.worker");
-        let list = list_of(shared);
-        open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, (*shared).file).or_raise();
+        let shared = memory.task();
+        let list = FileList::read(memory.slice(shared.list));
+        open_in_worker(node, shared.encoding, list, shared.descriptor, shared.file).or_raise();
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
-        scan.pump.sink.participant = Some(Participant::new(shared, number, true));
+        scan.pump.sink.participant = Some(Participant::new(memory, number, true));
     }
 }
 

@@ -17,12 +17,12 @@ use super::order::OrderCheck;
 use super::parallel::participant::Participant;
 use super::private::Wanted;
 use crate::error::Result;
-use crate::load::filter::RowFilter;
 use crate::pg::column::Column;
 use crate::pg::progress::Progress;
 use crate::pg::row::pump::{Begin, Policy, Pump, Sink};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::OnError;
+use crate::program::filter::RowFilter;
 
 /// The state of a scan.
 #[derive(Debug)]

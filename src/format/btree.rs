@@ -21,6 +21,7 @@ pub mod descend;
 pub mod entry;
 pub mod extension;
 pub mod family;
+mod form;
 pub mod key;
 pub mod leaf;
 mod levels;
@@ -159,6 +160,14 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
 #[inline(always)]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+/// Writes bytes at an offset within `to`.
+#[inline(always)]
+fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(to) = to.get_mut(at..at + bytes.len()) {
+        to.copy_from_slice(bytes);
+    }
 }
 
 /// Returns the offset, the flags and the length in a line pointer.

@@ -11,8 +11,6 @@
 
 mod array;
 mod bit;
-mod boolean;
-mod bytea;
 mod date;
 mod digits;
 mod float;
@@ -239,7 +237,7 @@ impl Decoder {
     #[inline(always)]
     pub(crate) fn decode_all(&self, fields: &mut impl Fields) {
         match *self {
-            Decoder::Bool => fields.decode(|field, _| boolean::bool(field)),
+            Decoder::Bool => fields.decode(|field, _| bit::bool(field)),
             Decoder::Float4 => fields.decode(|field, _| float::float4(field)),
             Decoder::Float8 => fields.decode(|field, _| float::float8(field)),
             Decoder::Json => fields.decode(json::json),
@@ -279,7 +277,7 @@ impl Decoder {
             Decoder::Array { element } => fields.decode(|field, arena| array::array(field, element, arena)),
             Decoder::Int4Range => fields.decode(range::int4range),
             Decoder::Int8Range => fields.decode(range::int8range),
-            Decoder::Bytea => fields.decode(bytea::bytea),
+            Decoder::Bytea => fields.decode(text::bytea),
             Decoder::Uuid => fields.decode(uuid::uuid),
             Decoder::Date => fields.decode(|field, _| date::date(field)),
             Decoder::Time { precision } => fields.decode(|field, _| time::time(field, precision)),

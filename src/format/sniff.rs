@@ -11,7 +11,6 @@
 
 pub mod dialect;
 pub mod header;
-pub mod names;
 pub mod place;
 pub mod preamble;
 pub mod shape;

@@ -12,8 +12,10 @@ use super::definer::Allowed;
 use super::options::given::Given;
 use super::options::{LoadOptions, Truncate};
 use super::target::{self, Target};
-use super::{Load, Purpose, Request, engine, memory_context, where_clause};
+use super::{Load, Purpose, Request, engine, memory_context};
 use crate::error::{Error, OrRaise};
+use crate::pg::relation::Relation;
+use crate::program::where_clause;
 
 /// Checks options and rights and locks the table. `schema` is the extension's; `allowed` are the permitted options.
 /// Guarded.
@@ -58,7 +60,8 @@ pub unsafe fn begin(
         let command = |verb: &str| CString::new([verb.as_bytes(), b" ", target.name.as_bytes()].concat()).ok();
         // ONLY: the load empties the table that it loads, and not its inheritance children. The rows of an engine's
         // table are in tables that the engine has made.
-        let is_alone = target.kind == target::TargetKind::Plain && engine::owner_of(target.relation).is_none();
+        let is_alone =
+            target.kind == target::TargetKind::Plain && engine::owner_of(Relation::from_raw(target.relation)).is_none();
         let truncate = if is_alone { "TRUNCATE ONLY" } else { "TRUNCATE" };
         let truncate_statement = if options.table.truncate == Truncate::Yes { command(truncate) } else { None };
         let analyze_statement = if options.table.analyze { command("ANALYZE") } else { None };

@@ -21,7 +21,7 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::Load;
 use super::duplicate::conflict_clause;
@@ -32,6 +32,7 @@ use crate::pg::compat;
 use crate::pg::row::pump::{Policy, Pump};
 use crate::pg::soft::OnError;
 use crate::pg::statement::{self, About, Checked};
+use crate::pg::unguarded::guarded;
 
 /// Loads through an INSERT.
 ///
@@ -40,25 +41,16 @@ use crate::pg::statement::{self, About, Checked};
 pub unsafe fn load(load: *mut Load) {
     // SAFETY: this function's contract covers the load; feed and statement live as long as its memory context.
     unsafe {
-        let feed = begin(load);
-        let defaults = Checked { relid: (*load).target.relid, inserted: set_by_defaults(&*feed) };
-        let about = About::Rows { table: (*load).target.relid, function: function((*load).request.schema) };
-        let processed = statement::run(insert(&*load, &*feed), (*feed).token, about, defaults);
-        end(load, feed, processed);
+        let feed = guarded(|| Feed::of_load(load).or_raise());
+        let defaults = Checked { relid: (*load).target.relid, inserted: guarded(|| set_by_defaults(&*feed)) };
+        let about = About::Rows { table: (*load).target.relid, function: guarded(|| function((*load).request.schema)) };
+        let processed = statement::run(guarded(|| insert(&*load, &*feed)), (*feed).token, about, defaults);
+        guarded(|| end(&mut *load, &mut *feed, processed));
     }
 }
 
-/// # Safety
-/// As [`load`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Feed {
-    // SAFETY: this function's contract covers the load.
-    unsafe { Feed::of_load(load) }.or_raise()
-}
-
-/// The columns that the feed sets to defaults: as in COPY, these need no privilege.
-#[pg_guard]
-extern "C-unwind" fn set_by_defaults(feed: &Feed) -> *mut pg_sys::Bitmapset {
+/// The columns that the feed sets to defaults: as in COPY, these need no privilege. Guarded.
+fn set_by_defaults(feed: &Feed) -> *mut pg_sys::Bitmapset {
     // SAFETY: guarded calls on a set made here.
     unsafe {
         let numbers = feed.defaults.iter().filter_map(|(attribute, _)| i32::try_from(attribute + 1).ok());
@@ -68,9 +60,8 @@ extern "C-unwind" fn set_by_defaults(feed: &Feed) -> *mut pg_sys::Bitmapset {
     }
 }
 
-/// The extension's own function `bulk_rows`, looked up with its schema.
-#[pg_guard]
-extern "C-unwind" fn function(schema: pg_sys::Oid) -> pg_sys::Oid {
+/// The extension's own function `bulk_rows`, looked up with its schema. Guarded.
+fn function(schema: pg_sys::Oid) -> pg_sys::Oid {
     // SAFETY: guarded calls, on a list of names made here; the schema is that of a function that is running.
     unsafe {
         let schema = pg_sys::makeString(pg_sys::get_namespace_name(schema));
@@ -81,9 +72,8 @@ extern "C-unwind" fn function(schema: pg_sys::Oid) -> pg_sys::Oid {
     }
 }
 
-/// The statement, in the current memory context.
-#[pg_guard]
-extern "C-unwind" fn insert(load: &Load, feed: &Feed) -> *const c_char {
+/// The statement, in the current memory context. Guarded.
+fn insert(load: &Load, feed: &Feed) -> *const c_char {
     let attributes = load.mapping.attributes().filter_map(|attnum| usize::try_from(attnum - 1).ok());
     let attributes = attributes.chain(feed.defaults.iter().map(|(attribute, _)| *attribute));
     let (mut list, mut values) = (Vec::new(), Vec::new());
@@ -131,12 +121,10 @@ extern "C-unwind" fn insert(load: &Load, feed: &Feed) -> *const c_char {
 /// Counts stored, duplicate and filtered rows.
 ///
 /// # Safety
-/// A load and a feed whose statement has ended.
-#[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64) {
-    // SAFETY: this function's contract covers both arguments, which nothing else uses now.
+/// A feed whose statement has ended, and its load. Guarded.
+unsafe fn end(load: &mut Load, feed: &mut Feed, processed: u64) {
+    // SAFETY: the statement's state is the feed's own, and is not used any more.
     unsafe {
-        let (load, feed) = (&mut *load, &mut *feed);
         // A spool lives as long as its load at least.
         let Pump { policy: Policy { tolerance, .. }, sink } = &feed.pump;
         tolerance.report(load.spool.as_ref().and_then(Spool::view_of));

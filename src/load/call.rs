@@ -10,15 +10,10 @@ use super::definer::Allowed;
 use super::options::given::Given;
 use super::{Load, Purpose, begin, perform, report};
 use crate::error::{Error, OrRaise};
+use crate::pg::function::version_1;
 use crate::pg::source::Bytes;
 
-pub(super) static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_load() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_load);
 
 /// `bulk_load(path, target, options, allow)`.
 ///
@@ -38,11 +33,7 @@ pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> p
     }
 }
 
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_load_bytea() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_load_bytea);
 
 /// `bulk_load(data, target, options, allow)`.
 ///

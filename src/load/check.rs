@@ -6,21 +6,17 @@
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::call::begin_call;
-use super::prepare::{prepare, read_header, reopen};
+use super::prepare::{prepare, read_header};
 use super::{Load, Purpose, analyze, direct, load_context};
 use crate::error::OrRaise;
 use crate::load::rejects::table::{text, values};
+use crate::pg::function::version_1;
+use crate::pg::unguarded::guarded;
 
 /// Columns of the result whose values are pointers.
 const BY_REFERENCE: [usize; 8] = [2, 3, 4, 5, 6, 7, 8, 10];
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_check() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_check);
 
 /// `bulk_check(path, target, options, allow)`.
 ///
@@ -34,9 +30,9 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin_call(fcinfo, Purpose::Check, false);
         pg_sys::CurrentMemoryContext = (*load).memory;
-        reopen(&mut (*load).target);
+        guarded(|| (*load).target.reopen());
         analyze(load);
-        prepare(&mut *load);
+        guarded(|| prepare(&mut *load));
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(load_context),
@@ -44,7 +40,7 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
         };
         pg_sys::error_context_stack = &raw mut context;
         if (*load).request.options.copy.by_name() {
-            read_header(&mut *load);
+            guarded(|| read_header(&mut *load));
         }
         direct::load(load);
         pg_sys::error_context_stack = context.previous;

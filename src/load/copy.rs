@@ -26,10 +26,10 @@ use std::ffi::{CStr, c_char};
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::where_clause::{self, WhereClause};
 use crate::guc;
 use crate::pg::server_text::to_server;
 use crate::pg::unguarded as c;
+use crate::program::where_clause::{self, WhereClause};
 
 /// Runs a COPY FROM as a load. False if it did nothing. `watched`: another library's hook would miss the statement.
 ///
@@ -70,7 +70,8 @@ pub unsafe fn take(
             return false;
         }
         let few = run::wait(load, relation);
-        decided(statement, !few.data.is_null());
+        let why = (!few.data.is_null()).then_some("The data are smaller than pg_bulk.copy_min_size.");
+        c::guarded(|| report(statement, why));
         let rows = if few.data.is_null() {
             run::run(load, caller)
         } else {
@@ -143,14 +144,6 @@ unsafe fn hand_on(statement: *const pg_sys::CopyStmt, relation: pg_sys::Relation
         report(statement, Some(why));
         pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
     }
-}
-
-/// # Safety
-/// A COPY that has begun.
-#[pg_guard]
-unsafe extern "C-unwind" fn decided(statement: *const pg_sys::CopyStmt, is_few: bool) {
-    // SAFETY: same contract.
-    unsafe { report(statement, is_few.then_some("The data are smaller than pg_bulk.copy_min_size.")) }
 }
 
 /// Reports at DEBUG1 whether the statement is a load, and else why not. Guarded.

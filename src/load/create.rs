@@ -18,16 +18,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::definer::{self, Allowed, executable};
 use super::options::{given, value};
 use crate::error::{Error, OrRaise, Result};
+use crate::pg::function::version_1;
 use crate::pg::jsonb;
 use crate::pg::option_value::{Caller, text};
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_load_named() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_load_named);
 
 /// `bulk_load(path, target, options, allow)` with a name for a target.
 ///

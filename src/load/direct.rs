@@ -13,11 +13,8 @@
 //!
 //! Without workers, the leader alone reads the file in order and does the same steps.
 
-mod call;
-mod defaults;
 mod exclusive;
 mod executor;
-mod failure;
 mod finalize;
 mod foreign_keys;
 mod freeze;
@@ -33,16 +30,13 @@ mod leader;
 mod leaves;
 mod new_files;
 mod new_rows;
-mod nodes;
 mod origin;
 mod orphans;
 mod process;
-mod projection;
 mod rebuild;
 mod rejects;
 mod removed_rows;
 mod row_loop;
-mod row_value;
 mod shared;
 mod spec;
 mod statement;
@@ -58,7 +52,5 @@ pub use freeze::check_freeze;
 pub use join::Joined;
 pub use join::leaf::{Columns, in_place_of, register as register_leaf};
 pub use leader::reading::workers_for;
-pub use nodes::Nodes;
-pub use projection::{Made, Projection, compute_read, filter};
 pub use statement::Statement;
 pub use steps::load;

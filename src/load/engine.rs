@@ -15,6 +15,7 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 use super::planned_insert::{self, Answer};
 use crate::error::{Error, Result};
 use crate::pg::compat;
+use crate::pg::relation::Relation;
 use crate::pg::server_text::from_server;
 
 /// An extension that owns tables.
@@ -66,12 +67,9 @@ impl Owned {
 }
 
 /// The engine that the table belongs to, if any. Guarded.
-///
-/// # Safety
-/// An open relation.
-pub unsafe fn owner_of(relation: pg_sys::Relation) -> Option<Owned> {
-    // SAFETY: same contract.
-    unsafe { of_citus(relation).or_else(|| of_timescaledb(relation)) }
+pub fn owner_of(relation: Relation<'_>) -> Option<Owned> {
+    // SAFETY: an open relation.
+    unsafe { of_citus(relation.as_ptr()).or_else(|| of_timescaledb(relation.as_ptr())) }
 }
 
 /// Raises an error if the table's engine would not see the rows that the server inserts. Else returns how the server

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! A string in `columns` that names no column of the table is an input: its field becomes a text that only expressions
-//! see. So the fields are decoded into an input row, and a [projection](super::direct::Nodes) makes the target's row of
+//! see. So the fields are decoded into an input row, and a [projection](Nodes) makes the target's row of
 //! it, as for a foreign table.
 //!
-//! An expression is parsed as the condition is ([`where_clause`](super::where_clause)). No relation has the columns of
+//! An expression is parsed as the condition is ([`where_clause`](crate::program::where_clause)). No relation has the columns of
 //! the input row, so [`column_reference`] resolves names for the parser. The expressions that are permitted, and the
 //! errors about others, are those of a generated column; but an expression may call volatile functions.
 //!
@@ -19,16 +19,17 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::assignment::{assign, complain};
-use super::direct::Nodes;
 use super::options::LoadOptions;
-use super::source::{self, Mapping};
-use super::volatile;
-use super::where_clause::{only_clause, statement, within_option};
+use super::source;
 use crate::error::{Error, OrRaise};
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
-use crate::pg::unguarded as c;
+use crate::pg::unguarded::{self as c, guarded};
+use crate::program::assignment::{assign, complain};
+use crate::program::mapping::Mapping;
+use crate::program::volatile;
+use crate::program::where_clause::{only_clause, statement, within_option};
+use crate::program::{Nodes, variable, with_target};
 
 /// The names that expressions may use, and the projection made so far.
 struct ExpressionAnalysis {
@@ -48,7 +49,7 @@ struct ExpressionAnalysis {
 pub unsafe fn analyze(relation: pg_sys::Relation, options: &LoadOptions) -> Option<Nodes> {
     // SAFETY: this function's contract covers the relation; parse trees live as long as the analysis.
     unsafe {
-        let analysis = begin(relation, options);
+        let analysis = guarded(|| begin(relation, options));
         if analysis.is_null() {
             return None;
         }
@@ -63,14 +64,14 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &LoadOptions) -> Opti
             pg_sys::error_context_stack = &raw mut context;
             let expression = only_clause(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
             if expression.is_null() {
-                refuse();
+                guarded::<()>(|| Error::new(Code::ERRCODE_SYNTAX_ERROR, "expr must be one expression").raise());
             }
             let state = c::make_parsestate(std::ptr::null_mut());
             (*state).p_sourcetext = text;
             (*state).p_pre_columnref_hook = Some(column_reference);
             (*state).p_ref_hook_state = analysis.cast();
             let node = c::transformExpr(state, expression, pg_sys::ParseExprKind::EXPR_KIND_GENERATED_COLUMN);
-            let form = attribute(analysis, at);
+            let form = (*analysis).attribute(at);
             // As transformAssignedExpr (parse_target.c).
             let assigned = assign(state, node, (*form).atttypid, (*form).atttypmod);
             if assigned.is_null() {
@@ -78,10 +79,10 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &LoadOptions) -> Opti
             }
             c::assign_expr_collations(state, assigned);
             let node = c::eval_const_expressions(std::ptr::null_mut(), assigned);
-            add(analysis, node.cast(), (*form).attnum);
+            guarded(|| (*analysis).targets = with_target((*analysis).targets, node.cast(), (*form).attnum));
             pg_sys::error_context_stack = context.previous;
         }
-        check_inputs(analysis);
+        guarded(|| (*analysis).check_inputs());
         Some(Nodes { targets: (*analysis).targets, ..Nodes::NONE })
     }
 }
@@ -89,9 +90,8 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &LoadOptions) -> Opti
 /// Prepares the analysis; null if there are no expressions.
 ///
 /// # Safety
-/// As [`analyze`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, options: &LoadOptions) -> *mut ExpressionAnalysis {
+/// As [`analyze`]. Guarded.
+unsafe fn begin(relation: pg_sys::Relation, options: &LoadOptions) -> *mut ExpressionAnalysis {
     if options.columns.computed.is_empty() {
         return std::ptr::null_mut();
     }
@@ -114,75 +114,28 @@ unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, options: &LoadOpti
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
-/// The target's column that this expression computes.
-///
-/// # Safety
-/// A valid analysis with an expression of this number. The result lives as long as the relation is open. Raises
-/// nothing.
-unsafe fn attribute(analysis: *const ExpressionAnalysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
-    // SAFETY: this function's contract covers the argument; `by_position` has found the attributes.
-    unsafe {
-        let mapping = &(*analysis).mapping;
-        let attnum = mapping.computed.get(at).copied().unwrap_or(1);
-        compat::attribute((*(*analysis).relation).rd_att, usize::try_from(attnum - 1).unwrap_or(0))
+impl ExpressionAnalysis {
+    /// The target's column that this expression computes. It lives as long as the relation is open. Raises nothing.
+    fn attribute(&self, at: usize) -> *const pg_sys::FormData_pg_attribute {
+        let attnum = self.mapping.computed.get(at).copied().unwrap_or(1);
+        // SAFETY: an analysis has an open relation, in which `by_position` has found the attributes.
+        unsafe { compat::attribute((*self.relation).rd_att, usize::try_from(attnum - 1).unwrap_or(0)) }
     }
-}
 
-/// An attribute of the input row. Guarded.
-///
-/// # Safety
-/// The descriptor has this attribute.
-pub(super) unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -> *mut pg_sys::Var {
-    // SAFETY: this function's contract covers the argument; a guarded call.
-    unsafe {
-        let form = &*compat::attribute(descriptor, attribute);
-        let number = i16::try_from(attribute + 1).unwrap_or(i16::MAX);
-        pg_sys::makeVar(pg_sys::INDEX_VAR as _, number, form.atttypid, form.atttypmod, form.attcollation, 0)
-    }
-}
-
-/// Appends a TargetEntry. Guarded.
-///
-/// # Safety
-/// A list of TargetEntries, or null, and an expression.
-pub(super) unsafe fn with_target(
-    targets: *mut pg_sys::List,
-    node: *mut pg_sys::Expr,
-    attnum: i16,
-) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers them; guarded calls.
-    unsafe {
-        let entry = pg_sys::makeTargetEntry(node, attnum, std::ptr::null_mut(), false);
-        pg_sys::lappend(targets, entry.cast())
-    }
-}
-
-/// # Safety
-/// A valid analysis, and an expression for that attribute.
-#[pg_guard]
-unsafe extern "C-unwind" fn add(analysis: *mut ExpressionAnalysis, node: *mut pg_sys::Expr, attnum: i16) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
-}
-
-/// Raises unless each input is used: a misspelled name must not pass for an input.
-///
-/// # Safety
-/// A valid analysis.
-#[pg_guard]
-unsafe extern "C-unwind" fn check_inputs(analysis: *const ExpressionAnalysis) {
-    // SAFETY: this function's contract covers the argument; attributes of the descriptor.
-    unsafe {
-        let ExpressionAnalysis { relation, descriptor, named, .. } = &*analysis;
-        for (attribute, is_named) in named.iter().enumerate() {
-            let form = &*compat::attribute(*descriptor, attribute);
-            if form.attnum > (*(**relation).rd_att).natts as i16 && !is_named.get() {
-                let name = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
-                let table = from_server(CStr::from_ptr((*(**relation).rd_rel).relname.data.as_ptr()));
-                let message = format!("column \"{name}\" of relation \"{table}\" does not exist");
-                Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message)
-                    .detail("No expression in columns uses it as a field either.")
-                    .raise();
+    /// Raises unless each input is used: a misspelled name must not pass for an input. Guarded.
+    fn check_inputs(&self) {
+        // SAFETY: an analysis has an open relation, and a name for each attribute of its descriptor.
+        unsafe {
+            for (attribute, is_named) in self.named.iter().enumerate() {
+                let form = &*compat::attribute(self.descriptor, attribute);
+                if form.attnum > (*(*self.relation).rd_att).natts as i16 && !is_named.get() {
+                    let name = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
+                    let table = from_server(CStr::from_ptr((*(*self.relation).rd_rel).relname.data.as_ptr()));
+                    let message = format!("column \"{name}\" of relation \"{table}\" does not exist");
+                    Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message)
+                        .detail("No expression in columns uses it as a field either.")
+                        .raise();
+                }
             }
         }
     }
@@ -214,11 +167,6 @@ unsafe extern "C-unwind" fn column_reference(
         (*variable).location = (*reference).location;
         variable.cast()
     }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn refuse() {
-    Error::new(Code::ERRCODE_SYNTAX_ERROR, "expr must be one expression").raise();
 }
 
 /// Reason if an expression calls a function that the direct writer must not run. Guarded.

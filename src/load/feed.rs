@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::direct::{Made, Projection, compute_read, filter};
 use super::files::Files;
 use super::query::Query;
 use super::rejects::{Complaint, Reject};
@@ -24,6 +23,7 @@ use crate::pg::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::Verbosity;
 use crate::pg::unguarded::{self, Opaque, guarded};
+use crate::program::projection::{Made, Projection, compute_read, filter};
 
 /// A load's rows for an INSERT.
 #[derive(Debug)]

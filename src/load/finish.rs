@@ -3,15 +3,12 @@
 //! [`finish`] comes before ANALYZE, which needs the progress slot. [`record`] comes after it, because the history has
 //! the time of the whole load.
 
-use pgrx::pg_guard;
-
 use super::phase::Phase;
 use super::{Load, history, once, rejects, summary};
 use crate::error::OrRaise;
 
-/// Closes the file and the table; the lock stays.
-#[pg_guard]
-pub(super) extern "C-unwind" fn finish(load: &mut Load) {
+/// Closes the file and the table; the lock stays. Guarded.
+pub(super) fn finish(load: &mut Load) {
     if let Some(mut rows) = load.rows.take() {
         load.measures.counts.bytes_read = rows.stream().bytes_read();
         rows.close().or_raise();
@@ -37,9 +34,8 @@ pub(super) extern "C-unwind" fn finish(load: &mut Load) {
 
 /// Writes the history, the log and the list of loaded files.
 ///
-/// The load's memory context is current.
-#[pg_guard]
-pub(super) extern "C-unwind" fn record(load: &mut Load) {
+/// Guarded; the load's memory context is current.
+pub(super) fn record(load: &mut Load) {
     load.measures.took = load.measures.began.elapsed();
     once::record(load).or_raise();
     history::record(load);

@@ -14,6 +14,7 @@ use super::report::{COLUMNS, Counts, row};
 use super::{Load, files, rejects};
 use crate::error::{OrRaise, Result};
 use crate::pg::database::cluster;
+use crate::pg::function::version_1;
 use crate::pg::own_table::{Columns, OwnTable};
 use crate::pg::role::{owner_here, stored_role_name};
 
@@ -208,13 +209,7 @@ unsafe fn owner_of(values: &[pg_sys::Datum]) -> pg_sys::Oid {
     }
 }
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_finished_loads() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_finished_loads);
 
 /// `bulk_finished_loads()`.
 ///

@@ -36,11 +36,13 @@ mod translate;
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::insertion::Insertion;
-use crate::load::{direct, planned_insert};
+use crate::load::direct;
+use crate::load::planned_insert::{self, OUR_UPPER_PATHS_HOOK};
 use crate::pg::server_text::to_server;
 
 /// The hook that was installed before.
@@ -54,15 +56,13 @@ pub fn init() {
     planned_insert::init();
     // SAFETY: a variable of this process, which has one thread.
     unsafe {
-        let _ = PREVIOUS.set(pg_sys::create_upper_paths_hook);
+        let previous = pg_sys::create_upper_paths_hook;
+        if previous.is_none() {
+            OUR_UPPER_PATHS_HOOK.store(upper_paths as *const () as usize, Relaxed);
+        }
+        let _ = PREVIOUS.set(previous);
         pg_sys::create_upper_paths_hook = Some(upper_paths);
     }
-}
-
-/// The address of this library's hook, if no other library had one before; else a number that equals no hook.
-pub fn sole_hook() -> usize {
-    let is_sole = matches!(PREVIOUS.get(), Some(None));
-    if is_sole { upper_paths as *const () as usize } else { usize::MAX }
 }
 
 /// Cost of a load, as a fraction of the cost of core's INSERT. Any fraction below 1 makes the planner prefer the load.

@@ -31,6 +31,7 @@ use crate::pg::digest::Digest;
 use crate::pg::encoding::shown;
 use crate::pg::file_identity::{self, Identity};
 use crate::pg::files::FileList;
+use crate::pg::function::version_1;
 use crate::pg::lock::{Mode, ObjectLock, Until};
 use crate::pg::own_table::{Columns, OwnTable, check_seen};
 use crate::pg::points::point;
@@ -439,9 +440,8 @@ fn forget(schema: pg_sys::Oid, tables: &[LoadedTable], path: Option<&CStr>) -> R
 }
 
 /// Removes the rows of a table that the option `truncate` has emptied, and of its partitions.
-/// `schema` is the extension's.
-#[pg_guard]
-pub extern "C-unwind" fn forget_emptied(target: &Target, schema: pg_sys::Oid) {
+/// `schema` is the extension's. Guarded.
+pub fn forget_emptied(target: &Target, schema: pg_sys::Oid) {
     // SAFETY: guarded calls. The list has as many elements as it says, and all are locked.
     unsafe {
         // An older version of the extension has no such table.
@@ -493,13 +493,7 @@ pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
     Ok(())
 }
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_loaded_files() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_loaded_files);
 
 /// `bulk_loaded_files()`.
 ///
@@ -525,11 +519,7 @@ pub unsafe extern "C-unwind" fn bulk_loaded_files(fcinfo: pg_sys::FunctionCallIn
     pg_sys::Datum::from(0usize)
 }
 
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_forget() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_forget);
 
 /// `bulk_forget(target, path)`.
 ///

@@ -19,12 +19,11 @@
 //! invalidated. If there are no hooks except this library's, the answer is known without planning.
 
 use std::ffi::{CStr, CString, c_char};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pgrx::{PgList, pg_sys};
 
-use super::{insert_select, scan};
 use crate::pg::attempt::in_subtransaction;
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
@@ -38,6 +37,10 @@ pub enum Answer {
     /// With another plan, or not at all. A sentence.
     Other(String),
 }
+
+/// The addresses of this library's hooks, if no other library had one before; else a number that equals no hook.
+pub static OUR_PATHLIST_HOOK: AtomicUsize = AtomicUsize::new(usize::MAX);
+pub static OUR_UPPER_PATHS_HOOK: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// The hooks that can change a plan, as numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +64,7 @@ impl Hooks {
 
     /// Do all hooks belong to this library?
     fn are_ours(self) -> bool {
-        self == Hooks([0, 0, 0, scan::sole_hook(), 0, insert_select::sole_hook()])
+        self == Hooks([0, 0, 0, OUR_PATHLIST_HOOK.load(Relaxed), 0, OUR_UPPER_PATHS_HOOK.load(Relaxed)])
     }
 }
 

@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::rc::Rc;
 
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::duplicate::Keep;
 use super::files::Files;
@@ -15,37 +15,33 @@ use super::options::{IndexesOption, LockOption, Once, WriterOption};
 use super::phase::Phase;
 use super::rejects::Spool;
 use super::rejects::spool::About;
-use super::target::{Target, TargetKind};
-use super::{Load, Writer, direct, engine, expression, filter, obstacle, once, planned_insert, source, volatile};
+use super::target::TargetKind;
+use super::{Load, Writer, direct, engine, expression, obstacle, once, planned_insert, source};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Progress, SourceKind};
+use crate::pg::relation::Relation;
 use crate::pg::server_text::to_server;
 use crate::pg::soft::{Limit, OnError};
 use crate::pg::source::Location;
 use crate::pg::unguarded::nextval_internal;
-
-/// Opens the relation again.
-#[pg_guard]
-pub(super) extern "C-unwind" fn reopen(target: &mut Target) {
-    target.reopen();
-}
+use crate::program::{filter, volatile};
 
 /// Prepares the first row. The file is opened last: a caller without the INSERT privilege learns nothing of it.
 ///
-/// The load's memory context is current.
-#[pg_guard]
-pub(super) extern "C-unwind" fn prepare(load: &mut Load) {
+/// Guarded; the load's memory context is current.
+pub(super) fn prepare(load: &mut Load) {
     let relation = load.target.reopen();
     let mapping = source::by_position(relation, &load.request.options).or_raise();
     let by = caller(load);
     load.target.check_copy(mapping.as_ref(), load.program.where_clause.rights, &load.request.options.location, &by);
-    // SAFETY: the relation is open.
-    load.target.obstacles = unsafe { obstacle::of_target(relation, load.request.options.duplicates.keep) };
+    // SAFETY: the target is open and locked.
+    let target = unsafe { Relation::from_raw(relation) };
+    load.target.obstacles = obstacle::of_target(target, load.request.options.duplicates.keep);
     let dialect = &load.request.options.copy.dialect;
     // A column also gets its default if an object lacks its key, or if a field is the default marker.
     let set = mapping.as_ref().filter(|_| !dialect.json && dialect.default.is_none());
-    // SAFETY: the relation is open, and the condition was analyzed.
-    let volatile = unsafe { volatile::obstacles(relation, set, load.program.where_clause.conditions) };
+    // SAFETY: the condition was analyzed.
+    let volatile = unsafe { volatile::obstacles(target, set, load.program.where_clause.conditions) };
     // SAFETY: the nodes were analyzed.
     let computed = load.program.projection.and_then(|nodes| unsafe {
         match load.request.options.function {
@@ -53,10 +49,7 @@ pub(super) extern "C-unwind" fn prepare(load: &mut Load) {
             None => expression::obstacle(nodes),
         }
     });
-    // SAFETY: the relation is open, and its leaves are locked.
-    if load.request.is_dry()
-        && (!volatile.is_empty() || computed.is_some() || unsafe { volatile::in_constraints(relation) })
-    {
+    if load.request.is_dry() && (!volatile.is_empty() || computed.is_some() || volatile::in_constraints(target)) {
         // The buffered writer calls such functions in this process, so a check does too.
         load.request.options.workers = Some(0);
     }
@@ -112,8 +105,8 @@ pub(super) extern "C-unwind" fn prepare(load: &mut Load) {
         let others_go_on =
             load.request.options.table.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
         if load.target.kind == TargetKind::Plain && !others_go_on {
-            // SAFETY: the relation is open, once.
-            unsafe { direct::renew(relation, 1) }.or_raise();
+            // The relation is open, once.
+            direct::renew(target, 1).or_raise();
         }
     }
     load.begin_rows();
@@ -135,7 +128,7 @@ fn ask_planner(load: &mut Load) -> Result<()> {
     let keep = load.request.options.duplicates.keep;
     // SAFETY: the relation is open and locked.
     let (why, counts) = unsafe {
-        match engine::owner_of(relation) {
+        match engine::owner_of(Relation::from_raw(relation)) {
             Some(owned) => (engine::check_active(relation, &owned)?, owned.counts_rows()),
             None if load.target.obstacles.is_empty()
                 && (load.request.options.writer != WriterOption::Buffered || keep == Keep::Old) =>
@@ -170,7 +163,8 @@ fn choose_writer(load: &mut Load) -> Result<Writer> {
     }
     if load.request.options.writer != WriterOption::Buffered && obstacles.is_empty() {
         if load.request.options.table.freeze {
-            direct::check_freeze(load.target.relation)?;
+            // SAFETY: the target is open.
+            direct::check_freeze(unsafe { Relation::from_raw(load.target.relation) })?;
         }
         return Ok(Writer::Direct);
     }
@@ -204,9 +198,8 @@ pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
     }
 }
 
-/// Reads the columns from the header.
-#[pg_guard]
-pub(super) extern "C-unwind" fn read_header(load: &mut Load) {
+/// Reads the columns from the header. Guarded.
+pub(super) fn read_header(load: &mut Load) {
     let Some(rows) = &mut load.rows else { return };
     load.reading = true;
     let mut mapping = source::by_name(load.target.relation, &load.request.options, rows).or_raise();

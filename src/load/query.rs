@@ -29,10 +29,10 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 pub use self::analysis::{analyze, check};
 use super::Program;
 use super::options::LoadOptions;
-use super::volatile::UserCall;
 use crate::error::Error;
 use crate::pg::row::RowArrays;
 use crate::pg::unguarded as c;
+use crate::program::volatile::UserCall;
 
 /// A planned query.
 #[derive(Debug)]

@@ -18,15 +18,16 @@ use super::options::{Objects, names_of_columns, value};
 use super::target::check_location;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
+use crate::pg::column::MemberKey;
 use crate::pg::column::{self, Column};
 use crate::pg::context::copy_context;
+use crate::pg::copy_options::field_options::FieldDraft;
 use crate::pg::copy_options::{self, CopyOptions, Draft, RecordShape};
 use crate::pg::copy_question;
 use crate::pg::directory::file_of;
 use crate::pg::encoding::Encodings;
-use crate::pg::field_options::FieldDraft;
+use crate::pg::function::version_1;
 use crate::pg::jsonb;
-use crate::pg::key_options::MemberKey;
 use crate::pg::objects;
 use crate::pg::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
 use crate::pg::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
@@ -58,13 +59,7 @@ struct Store {
     descriptor: pg_sys::TupleDesc,
 }
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_read() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_read);
 
 /// `bulk_read(path, options, allow)`.
 ///

@@ -9,13 +9,16 @@
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::feed::{self, Feed};
+use super::planned_insert::OUR_PATHLIST_HOOK;
 use crate::error::Error;
 use crate::pg::compat;
 use crate::pg::custom_scan::{Methods, NO_CALLBACKS};
+use crate::pg::function::version_1;
 use crate::pg::unguarded;
 
 const NAME: &CStr = c"bulk_rows";
@@ -50,15 +53,13 @@ pub fn init() {
     // serialized and read again finds the table by its name.
     unsafe {
         pg_sys::RegisterCustomScanMethods(&raw const SCAN.0);
-        PREVIOUS_HOOK = pg_sys::set_rel_pathlist_hook;
+        let previous = pg_sys::set_rel_pathlist_hook;
+        PREVIOUS_HOOK = previous;
+        if previous.is_none() {
+            OUR_PATHLIST_HOOK.store(set_rel_pathlist as *const () as usize, Relaxed);
+        }
         pg_sys::set_rel_pathlist_hook = Some(set_rel_pathlist);
     }
-}
-
-/// The address of this library's hook, if no other library had one before; else a number that equals no hook.
-pub fn sole_hook() -> usize {
-    // SAFETY: a variable of this process, which has one thread of the server's.
-    if unsafe { PREVIOUS_HOOK }.is_none() { set_rel_pathlist as *const () as usize } else { usize::MAX }
 }
 
 /// # Safety
@@ -325,8 +326,8 @@ unsafe fn leave(scan: *mut Scan) {
     }
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn refuse() {
+/// Guarded.
+fn refuse() {
     let message = "bulk_rows can only be called by bulk_load";
     Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
 }
@@ -338,12 +339,8 @@ unsafe extern "C-unwind" fn refuse() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_rows(_fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // SAFETY: it only raises an error.
-    unsafe { refuse() };
+    unsafe { unguarded::guarded(refuse) };
     pg_sys::Datum::from(0usize)
 }
 
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_rows() -> *const pg_sys::Pg_finfo_record {
-    &raw const super::call::VERSION_1
-}
+version_1!(pg_finfo_bulk_rows);

@@ -16,6 +16,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::pg::copy_question;
 use crate::pg::directory::file_of;
 use crate::pg::encoding::shown;
+use crate::pg::function::version_1;
 use crate::pg::jsonb;
 use crate::pg::option_value::{Caller, OptionValue, invalid, text};
 use crate::pg::server_text::to_server;
@@ -29,13 +30,7 @@ const NAMES: &[&str] = &["program", "server", "sample", "table"];
 /// The foreign server that the extension creates.
 const SERVER: &CStr = c"bulk_files";
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_sniff() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_sniff);
 
 /// `bulk_sniff(path, options, allow)`.
 ///

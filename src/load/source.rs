@@ -9,10 +9,6 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::direct::Nodes;
-use super::filter;
-pub use super::mapping::Mapping;
-use super::mapping::{attributes, natts, twice};
 use super::options::LoadOptions;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
@@ -27,6 +23,9 @@ use crate::pg::server_text::from_server;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
 use crate::pg::stream::Header;
+use crate::program::Nodes;
+use crate::program::filter;
+use crate::program::mapping::{Mapping, attributes, natts, twice};
 
 /// A further file that an INSERT reads.
 #[derive(Debug)]
@@ -86,7 +85,7 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
         return Ok(None);
     }
     if let Some(function) = options.function {
-        return filter::mapping(relation, options, function).map(Some);
+        return filter::mapping(relation, options.columns.names.as_deref(), function).map(Some);
     }
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     let most = usize::try_from(pg_sys::MaxTupleAttributeNumber).unwrap_or(0);

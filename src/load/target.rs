@@ -10,7 +10,6 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::duplicate::Keep;
 use super::options::{LoadOptions, LockOption, Truncate};
-use super::source::Mapping;
 use crate::error::{Error, Result};
 use crate::pg::compat::{self, Rights};
 use crate::pg::copy_question::{self, Insertion};
@@ -18,6 +17,7 @@ use crate::pg::directory::check_usage;
 use crate::pg::server_text::from_server;
 use crate::pg::source::Location;
 use crate::pg::unguarded::{find_all_inheritors, guard};
+use crate::program::mapping::Mapping;
 
 /// The kind of relation that a target is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

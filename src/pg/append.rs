@@ -33,8 +33,10 @@ use pgrx::pg_sys;
 use super::append_lock::AppendLock;
 use super::compat;
 use super::points::{point, point_quiet};
+use super::relation::Relation;
 use super::section::{Redo, Section};
 use super::segment::{OpenSegments, RelationFile};
+use super::sent::sent;
 use super::stages::{Stage, Stages, Watch};
 use crate::error::Result;
 
@@ -51,45 +53,41 @@ const ALL_FROZEN: u8 = 1 << 5;
 /// XLOG_INCLUDE_ORIGIN (xlog.h)
 const INCLUDE_ORIGIN: u8 = 0x01;
 
-/// Properties of a relation that decide how pages are appended to it. The leader determines them and sends them to the
-/// workers, because a worker cannot know that a relation is new in this transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
-pub struct Traits {
-    /// Other transactions may extend the relation, so appends take its extension lock.
-    pub shared: bool,
-    /// The file existed before this transaction: WAL must be on disk before data.
-    pub existed: bool,
-    /// RelationNeedsWAL
-    pub needs_wal: bool,
-    /// RelationIsLogicallyLogged
-    pub logical: bool,
-    pub temporary: bool,
+sent! {
+    /// Properties of a relation that decide how pages are appended to it. The leader determines them and sends them to the
+    /// workers, because a worker cannot know that a relation is new in this transaction.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Traits {
+        /// Other transactions may extend the relation, so appends take its extension lock.
+        pub shared: bool,
+        /// The file existed before this transaction: WAL must be on disk before data.
+        pub existed: bool,
+        /// RelationNeedsWAL
+        pub needs_wal: bool,
+        /// RelationIsLogicallyLogged
+        pub logical: bool,
+        pub temporary: bool,
+    }
 }
 
 impl Traits {
-    /// Returns the traits of an open relation. Only the leader can determine them.
-    ///
-    /// # Safety
-    /// The relation is valid, and this process made it if it is new in this transaction.
-    pub unsafe fn of(relation: pg_sys::Relation) -> Traits {
-        // SAFETY: this function's contract covers the relation; reads settings of this process.
-        unsafe {
-            let new = compat::is_new_file(relation);
-            let persistence = (*(*relation).rd_rel).relpersistence.cast_unsigned();
-            let temporary = persistence == pg_sys::RELPERSISTENCE_TEMP;
-            let level = pg_sys::wal_level;
-            let needs_wal = compat::needs_wal(relation);
-            let logical = needs_wal && level >= pg_sys::WalLevel::WAL_LEVEL_LOGICAL.cast_signed();
-            Traits { shared: !temporary && !new, existed: !temporary && !new, needs_wal, logical, temporary }
-        }
+    /// Returns the traits of a relation. Only the leader, which has created the relation if it is new in this
+    /// transaction, can determine them.
+    pub fn of(relation: Relation<'_>) -> Traits {
+        let new = compat::is_new_file(relation);
+        let temporary = relation.persistence() == pg_sys::RELPERSISTENCE_TEMP;
+        // SAFETY: a setting.
+        let level = unsafe { pg_sys::wal_level };
+        let needs_wal = compat::needs_wal(relation);
+        let logical = needs_wal && level >= pg_sys::WalLevel::WAL_LEVEL_LOGICAL.cast_signed();
+        Traits { shared: !temporary && !new, existed: !temporary && !new, needs_wal, logical, temporary }
     }
 }
 
 /// Appends pages to one relation.
 #[derive(Debug)]
 pub struct Appender {
-    relation: pg_sys::Relation,
+    relation: Relation<'static>,
     traits: Traits,
     frozen: bool,
     file: RelationFile,
@@ -116,26 +114,26 @@ impl Appended {
 }
 
 /// A held relation extension lock.
-pub struct ExtensionLock(pg_sys::Relation);
+pub struct ExtensionLock<'a>(Relation<'a>);
 
-impl ExtensionLock {
-    pub fn take(relation: pg_sys::Relation) -> ExtensionLock {
+impl<'a> ExtensionLock<'a> {
+    pub fn take(relation: Relation<'a>) -> ExtensionLock<'a> {
         // SAFETY: a guarded call on an open relation.
-        unsafe { pg_sys::LockRelationForExtension(relation, pg_sys::ExclusiveLock.cast_signed()) };
+        unsafe { pg_sys::LockRelationForExtension(relation.as_ptr(), pg_sys::ExclusiveLock.cast_signed()) };
         ExtensionLock(relation)
     }
 }
 
-impl Drop for ExtensionLock {
+impl Drop for ExtensionLock<'_> {
     fn drop(&mut self) {
         // SAFETY: the lock is held. If the transaction has aborted meanwhile, this only raises a warning.
-        unsafe { pg_sys::UnlockRelationForExtension(self.0, pg_sys::ExclusiveLock.cast_signed()) };
+        unsafe { pg_sys::UnlockRelationForExtension(self.0.as_ptr(), pg_sys::ExclusiveLock.cast_signed()) };
     }
 }
 
 impl Appender {
     /// Creates an appender for an open relation. `frozen`: all tuples are frozen. Guarded.
-    pub fn new(relation: pg_sys::Relation, traits: Traits, frozen: bool) -> Result<Appender> {
+    pub fn new(relation: Relation<'static>, traits: Traits, frozen: bool) -> Result<Appender> {
         let file = RelationFile::new(relation, traits.temporary)?;
         let (wal, appended) = (Vec::new(), Appended::new());
         Ok(Appender { relation, traits, frozen, file, redo: Redo::now(), wal, contended: false, appended })
@@ -171,7 +169,7 @@ impl Appender {
         let lock = self.traits.shared.then(|| ExtensionLock::take(self.relation));
         // SAFETY: guarded calls on an open relation. The SMgrRelation is fetched again because it may have been closed
         // during the wait.
-        let first = unsafe { pg_sys::smgrnblocks(pg_sys::RelationGetSmgr(self.relation), MAIN) };
+        let first = unsafe { pg_sys::smgrnblocks(pg_sys::RelationGetSmgr(self.relation.as_ptr()), MAIN) };
         let segments = self.file.open_segments(first, count)?;
         pgrx::check_for_interrupts!();
         point!("append.ready");

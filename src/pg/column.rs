@@ -9,7 +9,15 @@ use pgrx::pg_sys;
 
 use super::compat;
 use super::expression;
-use super::key_options::MemberKey;
+
+/// The members of an object that a column takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberKey {
+    /// The value of this key; the key is in the server's encoding.
+    Named(Vec<u8>),
+    /// All members that no column takes.
+    Rest,
+}
 
 /// Origin of a column's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +55,7 @@ pub struct InputFunction {
     pub typmod: i32,
     /// The function also runs for NULL (domains).
     pub wants_null: bool,
-    /// It is the type's receive function: fields are binary ([`super::received`]).
+    /// It is the type's receive function: fields are binary ([`super::row::received`]).
     pub is_receive: bool,
 }
 

@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::background::Worker;
 use super::lock::{self, ObjectLock};
@@ -73,8 +73,15 @@ unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _
         return;
     }
     match event {
-        XACT_EVENT_PRE_PREPARE => refuse(),
-        XACT_EVENT_PRE_COMMIT => choose_wakeup(),
+        // SAFETY: a plain frame.
+        XACT_EVENT_PRE_PREPARE => unsafe {
+            c::guarded(|| {
+                let message = "cannot PREPARE a transaction that has changed the queue of pg_bulk";
+                Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise()
+            })
+        },
+        // SAFETY: a plain frame.
+        XACT_EVENT_PRE_COMMIT => unsafe { c::guarded(choose_wakeup) },
         XACT_EVENT_ABORT | XACT_EVENT_PREPARE => ARMED.store(false, Relaxed),
         XACT_EVENT_COMMIT => {
             ARMED.store(false, Relaxed);
@@ -96,9 +103,8 @@ unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _
     }
 }
 
-/// Decides which process to wake, just before the commit.
-#[pg_guard]
-extern "C-unwind" fn choose_wakeup() {
+/// Decides which process to wake, just before the commit. Guarded.
+fn choose_wakeup() {
     // SAFETY: a plan exists, so WAKEUP is set; it has no other user now.
     let Some(wakeup) = (unsafe { WAKEUP.load(Relaxed).as_mut() }) else { return };
     let plan = wakeup.plan;
@@ -115,10 +121,4 @@ extern "C-unwind" fn choose_wakeup() {
         Some(pid) => (wakeup.sleeper, wakeup.pid) = (lock::process(pid), pid),
         None => (plan.nobody)(),
     }
-}
-
-#[pg_guard]
-extern "C-unwind" fn refuse() {
-    let message = "cannot PREPARE a transaction that has changed the queue of pg_bulk";
-    Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise()
 }

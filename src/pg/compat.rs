@@ -1,5 +1,6 @@
 //! All code that depends on the version of PostgreSQL.
 
+mod attribute;
 mod background;
 mod buffer;
 mod collation;
@@ -7,14 +8,15 @@ pub mod copy_words;
 mod encoding;
 mod executor_hook;
 mod foreign;
-mod generated;
 mod index;
+mod partition_key;
 mod planned;
 mod planner;
 mod rights;
 mod rights_hook;
 mod soft;
 mod statistics;
+mod storage;
 pub mod unguarded;
 mod version;
 
@@ -22,7 +24,9 @@ use pg_bulk_format::dialect::EndMarker;
 use pgrx::pg_sys;
 
 use self::version::MAJOR;
+use super::relation::Relation;
 
+pub use self::attribute::{attribute, has_generated, is_virtual};
 pub use self::background::{
     CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, proc_exit, set_signal_handler, virtual_transaction,
 };
@@ -31,11 +35,11 @@ pub use self::collation::{collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
 pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
-pub use self::generated::{has_generated, has_virtual_not_null, is_virtual};
 pub use self::index::{
     check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write,
     new_index_page, read_block, reindex_index, reindex_relation,
 };
+pub use self::partition_key::{partition_expressions, partition_functions, partition_types};
 pub use self::planned::{nodes_of, statement_for_workers};
 pub use self::planner::{
     adjust_to_child, canonical_pathkey, expression_tree_mutator, is_constant, known_eclass, ordering_of,
@@ -48,6 +52,11 @@ pub use self::rights::{
 pub(in crate::pg) use self::rights_hook::rights_hook;
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 pub use self::statistics::{set_index_statistics, set_table_statistics};
+pub use self::storage::{
+    Locator, dirties_visible, is_new_file, is_same_file, locator, log_newpage, log_newpages, log_smgrcreate, needs_wal,
+    new_file_subid, relation_path, request_sync, set_new_file, xlog_register_block, xlog_register_block_data,
+    xlog_register_data,
+};
 pub use self::version::{COPY_HAS_DEFAULT, HAS_TRANSACTION_TIMEOUT, ZONE_LETTERS};
 
 /// Returns the meaning of `\.` in this server's COPY.
@@ -114,38 +123,15 @@ pub unsafe fn create_foreignscan_path(
     }
 }
 
-/// Identifies a relation's storage (RelFileLocator).
-#[cfg(feature = "pg15")]
-pub type Locator = pg_sys::RelFileNode;
-#[cfg(not(feature = "pg15"))]
-pub type Locator = pg_sys::RelFileLocator;
-
-/// A relation's `rd_node`, `rd_locator` from 16 on.
-///
-/// # Safety
-/// An open relation.
-pub unsafe fn locator(relation: pg_sys::Relation) -> Locator {
-    // SAFETY: passed on.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        return (*relation).rd_node;
-        #[cfg(not(feature = "pg15"))]
-        return (*relation).rd_locator;
-    }
-}
-
 /// Anum_pg_statistic_ext_stxexprs, which is not among the bindings of 18.
 pub const STATISTIC_EXPRESSIONS: u32 = 9;
 
 /// Returns the number of rows that this session has inserted, updated and deleted in a relation, including rolled-back
 /// changes. None if track_counts is off. Guarded.
-///
-/// # Safety
-/// An open relation.
-pub unsafe fn changed_rows(relation: pg_sys::Relation) -> Option<i64> {
-    // SAFETY: this function's contract covers the relation; its counters are null or valid, with a chain of open
-    // subtransactions.
+pub fn changed_rows(relation: Relation<'_>) -> Option<i64> {
+    // SAFETY: the relation is open; its counters are null or valid, with a chain of open subtransactions.
     unsafe {
+        let relation = relation.as_ptr();
         if !(*relation).pgstat_enabled {
             return None;
         }
@@ -169,37 +155,6 @@ pub unsafe fn changed_rows(relation: pg_sys::Relation) -> Option<i64> {
     }
 }
 
-/// Whether both locators mean one file.
-pub fn is_same_file(a: Locator, b: Locator) -> bool {
-    #[cfg(feature = "pg15")]
-    return (a.spcNode, a.dbNode, a.relNode) == (b.spcNode, b.dbNode, b.relNode);
-    #[cfg(not(feature = "pg15"))]
-    return (a.spcOid, a.dbOid, a.relNumber) == (b.spcOid, b.dbOid, b.relNumber);
-}
-
-/// `RelationNeedsWAL`: a permanent relation, unless its storage is new in this transaction and wal_level is minimal.
-///
-/// # Safety
-/// An open relation.
-pub unsafe fn needs_wal(relation: pg_sys::Relation) -> bool {
-    // SAFETY: passed on; wal_level is a setting.
-    unsafe {
-        let permanent = (*(*relation).rd_rel).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT;
-        let minimal = pg_sys::wal_level < pg_sys::WalLevel::WAL_LEVEL_REPLICA.cast_signed();
-        permanent && !(minimal && is_new_file(relation))
-    }
-}
-
-/// Whether a heap page must be dirty before visibilitymap_set logs that it is all-visible: true if the page gets the
-/// record's LSN (XLogHintBitIsNeeded). From 17 on, XLogRegisterBuffer asserts a dirty page in any case.
-///
-/// # Safety
-/// An open relation.
-pub unsafe fn dirties_visible(relation: pg_sys::Relation) -> bool {
-    // SAFETY: passed on; a setting, and a guarded call that reads shared memory.
-    unsafe { needs_wal(relation) && (MAJOR >= 17 || pg_sys::wal_log_hints || pg_sys::DataChecksumsEnabled()) }
-}
-
 /// Whether rows that an old snapshot sees may be pruned (EarlyPruningEnabled). A new index then cannot be used by older
 /// snapshots.
 pub fn prunes_early() -> bool {
@@ -208,20 +163,6 @@ pub fn prunes_early() -> bool {
     return unsafe { pg_sys::old_snapshot_threshold } >= 0;
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     false
-}
-
-/// `XLogRegisterData`. In a critical section an error is a PANIC; otherwise it raises nothing.
-///
-/// # Safety
-/// A guarded frame, between XLogBeginInsert and XLogInsert; the bytes stay valid until the latter.
-pub unsafe fn xlog_register_data(data: *mut u8, length: usize) {
-    // SAFETY: passed on. A record is far smaller than 2 GB.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        pg_sys::XLogRegisterData(data.cast(), length as i32);
-        #[cfg(not(feature = "pg15"))]
-        pg_sys::XLogRegisterData(data.cast(), length as u32);
-    }
 }
 
 /// `vacuum_delay_point` of an ANALYZE.
@@ -270,20 +211,6 @@ pub unsafe fn into_relation(receiver: *mut pg_sys::DestReceiver) -> pg_sys::Rela
     unsafe { (*receiver.cast::<IntoReceiver>()).relation }
 }
 
-/// `TupleDescAttr`: attribute `index`, from 0.
-///
-/// # Safety
-/// A valid descriptor with more than `index` attributes.
-pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *mut pg_sys::FormData_pg_attribute {
-    // SAFETY: passed on. From 18 on the attributes follow the array of compact attributes.
-    unsafe {
-        #[cfg(not(feature = "pg18"))]
-        return (*descriptor).attrs.as_mut_ptr().add(index);
-        #[cfg(feature = "pg18")]
-        return pg_sys::TupleDescAttr(descriptor, i32::try_from(index).unwrap_or(0));
-    }
-}
-
 /// `AbortBufferIO`: ends a read of a buffer that failed. From 16 on, the resource owner does this.
 ///
 /// # Safety
@@ -304,121 +231,6 @@ pub const NO_SEGMENT: pg_sys::dsm_handle = 0;
 
 /// DELAY_CHKPT_START (proc.h)
 pub const DELAY_CHKPT_START: i32 = 1;
-
-/// `relpath` of the main fork, relative to the data directory. Guarded.
-///
-/// # Safety
-/// A relation of the storage manager.
-pub unsafe fn relation_path(smgr: pg_sys::SMgrRelation) -> std::ffi::CString {
-    const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
-    // SAFETY: passed on; the result is a string that is palloc'd or returned by value.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let path = {
-            let pg_sys::RelFileNodeBackend { node, backend } = (*smgr).smgr_rnode;
-            pg_sys::GetRelationPath(node.dbNode, node.spcNode, node.relNode, backend, MAIN)
-        };
-        #[cfg(not(feature = "pg15"))]
-        let path = {
-            let pg_sys::RelFileLocatorBackend { locator, backend } = (*smgr).smgr_rlocator;
-            pg_sys::GetRelationPath(locator.dbOid, locator.spcOid, locator.relNumber, backend, MAIN)
-        };
-        #[cfg(not(feature = "pg18"))]
-        {
-            let copy = std::ffi::CStr::from_ptr(path).to_owned();
-            pg_sys::pfree(path.cast());
-            copy
-        }
-        #[cfg(feature = "pg18")]
-        std::ffi::CStr::from_ptr(path.str_.as_ptr()).to_owned()
-    }
-}
-
-/// `XLogRegisterBlock`, block 0.
-///
-/// # Safety
-/// An open relation, and a page that stays valid until the record is inserted.
-pub unsafe fn xlog_register_block(
-    relation: pg_sys::Relation,
-    fork: pg_sys::ForkNumber::Type,
-    block: u32,
-    page: *mut u8,
-    flags: u8,
-) {
-    // SAFETY: passed on; the locator is copied.
-    unsafe {
-        let mut locator = locator(relation);
-        pg_sys::XLogRegisterBlock(0, &raw mut locator, fork, block, page.cast(), flags);
-    }
-}
-
-/// `XLogRegisterBufData` of block 0.
-///
-/// # Safety
-/// As [`xlog_register_data`].
-pub unsafe fn xlog_register_block_data(data: *mut u8, len: usize) {
-    // SAFETY: passed on.
-    unsafe { pg_sys::XLogRegisterBufData(0, data.cast(), len as _) }
-}
-
-/// `log_newpage` of a page with the standard layout.
-///
-/// # Safety
-/// An open relation and one of its pages.
-pub unsafe fn log_newpage(
-    relation: pg_sys::Relation,
-    fork: pg_sys::ForkNumber::Type,
-    block: u32,
-    page: *mut u8,
-) -> pg_sys::XLogRecPtr {
-    // SAFETY: passed on; the locator is copied.
-    unsafe {
-        let mut locator = locator(relation);
-        pg_sys::log_newpage(&raw mut locator, fork, block, page.cast(), true)
-    }
-}
-
-/// `log_newpages` for pages with the standard layout. Sets their LSN.
-///
-/// # Safety
-/// An open relation, and a block number for each page; a guarded frame outside of critical sections.
-pub unsafe fn log_newpages(
-    relation: pg_sys::Relation,
-    fork: pg_sys::ForkNumber::Type,
-    blocks: &mut [u32],
-    pages: &mut [*mut std::ffi::c_char],
-) {
-    let count = i32::try_from(blocks.len().min(pages.len())).unwrap_or(0);
-    // SAFETY: passed on; the locator is copied.
-    unsafe {
-        let mut locator = locator(relation);
-        pg_sys::log_newpages(&raw mut locator, fork, count, blocks.as_mut_ptr(), pages.as_mut_ptr(), true);
-    }
-}
-
-/// Asks the checkpointer to sync a segment (`INIT_MD_FILETAG`, `RegisterSyncRequest`). Returns false if the request
-/// queue is full.
-///
-/// # Safety
-/// An open relation that is not temporary.
-pub unsafe fn request_sync(relation: pg_sys::Relation, fork: pg_sys::ForkNumber::Type, segment: u32) -> bool {
-    // SAFETY: passed on; the tag is copied. Tags are compared byte by byte, hence the zeroes.
-    unsafe {
-        let mut tag: pg_sys::FileTag = std::mem::zeroed();
-        tag.handler = pg_sys::SyncRequestHandler::SYNC_HANDLER_MD as i16;
-        tag.forknum = fork as i16;
-        tag.segno = segment as _;
-        #[cfg(feature = "pg15")]
-        {
-            tag.rnode = locator(relation);
-        }
-        #[cfg(not(feature = "pg15"))]
-        {
-            tag.rlocator = locator(relation);
-        }
-        pg_sys::RegisterSyncRequest(&raw const tag, pg_sys::SyncRequestType::SYNC_REQUEST, false)
-    }
-}
 
 /// `ExecInitRangeTable` for one relation that is the target of an INSERT (DoCopy).
 ///
@@ -465,47 +277,6 @@ pub unsafe fn init_range_table(estate: *mut pg_sys::EState, relation: pg_sys::Re
 /// Progress parameter for skipped rows, in versions whose COPY reports them (progress.h).
 pub const PROGRESS_SKIPPED: Option<u32> = if MAJOR >= 17 { Some(6) } else { None };
 
-/// The first fields of PartitionKeyData (partcache.h), which has no binding. In all versions the strategy (one byte or
-/// four) and the number of columns fill the first word.
-#[repr(C)]
-struct PartitionKeyHead {
-    strategy_and_columns: u64,
-    columns: *mut i16,
-    expressions: *mut pg_sys::List,
-    families: *mut pg_sys::Oid,
-    types: *mut pg_sys::Oid,
-    functions: *mut pg_sys::FmgrInfo,
-    collations: *mut pg_sys::Oid,
-    value_types: *mut pg_sys::Oid,
-}
-
-/// Returns the expressions of a partitioned table's key.
-///
-/// # Safety
-/// An open partitioned table; a guarded frame.
-pub unsafe fn partition_expressions(relation: pg_sys::Relation) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers the relation; a partitioned table has a key.
-    unsafe {
-        let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
-        (*key.cast::<PartitionKeyHead>()).expressions
-    }
-}
-
-/// Whether all functions that compare or hash a partitioned table's key pass the test.
-///
-/// # Safety
-/// An open partitioned table; a guarded frame.
-pub unsafe fn partition_functions(relation: pg_sys::Relation, mut test: impl FnMut(pg_sys::Oid) -> bool) -> bool {
-    // SAFETY: this function's contract covers the relation; a partitioned table has a key with one function per column.
-    // The number of columns follows the strategy, which has one byte in 15 and four from 16 on.
-    unsafe {
-        let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
-        let count = *key.cast::<i16>().add(if MAJOR >= 16 { 2 } else { 1 });
-        let functions = (*key.cast::<PartitionKeyHead>()).functions;
-        (0..usize::try_from(count).unwrap_or(0)).all(|i| test((*functions.add(i)).fn_oid))
-    }
-}
-
 /// Whether a node is a JSON_TABLE, JSON_QUERY or JSON_VALUE expression, which PostgreSQL has since 17.
 pub fn is_json_expression(tag: pg_sys::NodeTag) -> bool {
     #[cfg(any(feature = "pg17", feature = "pg18"))]
@@ -514,76 +285,6 @@ pub fn is_json_expression(tag: pg_sys::NodeTag) -> bool {
     {
         let _ = tag;
         false
-    }
-}
-
-/// Returns the types of the columns of a partitioned table's key.
-///
-/// # Safety
-/// An open partitioned table; a guarded frame.
-pub unsafe fn partition_types(relation: pg_sys::Relation) -> Vec<pg_sys::Oid> {
-    // SAFETY: as in `partition_functions`; the key has one type per column.
-    unsafe {
-        let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
-        let count = *key.cast::<i16>().add(if MAJOR >= 16 { 2 } else { 1 });
-        let types = (*key.cast::<PartitionKeyHead>()).value_types;
-        (0..usize::try_from(count).unwrap_or(0)).map(|i| *types.add(i)).collect()
-    }
-}
-
-/// Returns the subtransaction that assigned a relation's current file, if it belongs to this transaction.
-///
-/// # Safety
-/// An open relation.
-pub unsafe fn new_file_subid(relation: pg_sys::Relation) -> pg_sys::SubTransactionId {
-    // SAFETY: this function's contract covers the relation.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        return (*relation).rd_newRelfilenodeSubid;
-        #[cfg(not(feature = "pg15"))]
-        return (*relation).rd_newRelfilelocatorSubid;
-    }
-}
-
-/// `RelationSetNewRelfilenumber`
-///
-/// # Safety
-/// An open relation that is locked exclusively; a guarded frame.
-pub unsafe fn set_new_file(relation: pg_sys::Relation, persistence: std::ffi::c_char) {
-    // SAFETY: passed on.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        pg_sys::RelationSetNewRelfilenode(relation, persistence);
-        #[cfg(not(feature = "pg15"))]
-        pg_sys::RelationSetNewRelfilenumber(relation, persistence);
-    }
-}
-
-/// `log_smgrcreate`.
-///
-/// # Safety
-/// An open relation whose fork was just created; a guarded frame.
-pub unsafe fn log_smgrcreate(relation: pg_sys::Relation, fork: pg_sys::ForkNumber::Type) {
-    use super::unguarded as c;
-    // SAFETY: passed on; the locator is copied.
-    unsafe {
-        let locator = locator(relation);
-        c::guard(|| c::log_smgrcreate(&raw const locator, fork));
-    }
-}
-
-/// Whether a relation's file was created in this transaction, so that nothing refers to it after a crash.
-///
-/// # Safety
-/// An open relation, in the process that may have created it.
-pub unsafe fn is_new_file(relation: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the relation.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let renewed = (*relation).rd_firstRelfilenodeSubid;
-        #[cfg(not(feature = "pg15"))]
-        let renewed = (*relation).rd_firstRelfilelocatorSubid;
-        (*relation).rd_createSubid != 0 || renewed != 0
     }
 }
 

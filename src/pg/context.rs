@@ -5,40 +5,12 @@
 //! again, which calls the callbacks again. So a plain frame outside any guard must push the callback, which must still
 //! find the position of the scan. COPY's own line is followed by a line that names the file.
 
-use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int};
 use std::panic::AssertUnwindSafe;
-use std::rc::Rc;
 
 use super::row::Rows;
 use super::unguarded::{self, Opaque};
 use super::worker_errors;
-
-/// Whether the current work concerns something else than the line that the reader read last. The reader shares it with
-/// the code that does such work.
-#[derive(Debug, Clone, Default)]
-pub struct Elsewhere(Rc<Cell<bool>>);
-
-impl Elsewhere {
-    /// Runs `work` on many rows, none of which is the current line. After an error the state remains until
-    /// [`Elsewhere::end`], because the CONTEXT of the error is built again.
-    pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.0.set(true);
-        let done = work();
-        self.0.set(false);
-        done
-    }
-
-    /// From now on, errors do not concern the current line.
-    pub fn begin(&self) {
-        self.0.set(true);
-    }
-
-    /// From now on, errors concern the current line again.
-    pub fn end(&self) {
-        self.0.set(false);
-    }
-}
 
 /// Maximum number of data bytes in a message (`MAX_COPY_DATA_DISPLAY`).
 const MAX_DISPLAY: c_int = 100;
@@ -133,7 +105,7 @@ enum What {
 fn describe(rows: &Rows) -> (CString, u64, What, CString) {
     let attention = &rows.attention;
     let is_binary = rows.reader().dialect().is_binary();
-    let what = if rows.elsewhere.0.get() {
+    let what = if rows.elsewhere.is_so() {
         What::Relation
     } else if rows.is_query {
         What::Row

@@ -4,21 +4,24 @@
 //! `ProcessCopyOptions` (copy.c). Names, defaults and messages are equal for foreign tables and functions. The syntax
 //! of values and the SQLSTATEs of invalid ones differ (`option_value`).
 
+pub mod field_options;
+pub mod key_options;
+pub mod slice_options;
+
 use std::ffi::CStr;
 use std::rc::Rc;
 
 use pg_bulk_format::dialect::{Dialect, DialectError, Format, FormatOptions};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use self::field_options::FieldDraft;
 use super::column::Column;
 use super::compat::{self, copy_words};
 use super::compression::Compressed;
 use super::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
-use super::field_options::FieldDraft;
 use super::files::FileList;
 use super::option_value::{Caller, ColumnSet, HeaderOption, OptionValue, count, invalid, text};
-use super::received;
-use super::slice_options;
+use super::row::received;
 use super::soft::{Limit, OnError, Tolerance, Verbosity};
 use super::source::{Location, Source};
 use super::stream::{Header, Stream};
@@ -67,7 +70,7 @@ pub enum RecordShape {
     Fixed,
     /// JSON objects ([`super::objects`]).
     Json,
-    /// Fields preceded by their length ([`super::received`]): COPY's binary format.
+    /// Fields preceded by their length ([`received`]): COPY's binary format.
     Binary,
 }
 

@@ -16,16 +16,11 @@ use pg_bulk_format::convert::{Charset, Decoder};
 use pgrx::{FromDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::column;
+use super::function::version_1;
 use super::trial_input::Input;
 use crate::error::Error;
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server reads before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_decoding_trial() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_decoding_trial);
 
 /// Returns the number of fields that the decoder decoded. Raises an error if the input function returns another value
 /// for one of them.

@@ -36,6 +36,7 @@ use super::points::point;
 use super::row::Rows;
 use super::stages::{Stage, Stages};
 use super::stream::Advance;
+use super::team::Shareable;
 use crate::error::Result;
 
 /// The beginning of a large file's first record is not known yet.
@@ -58,6 +59,9 @@ pub struct FileState {
     /// Set when one process reads the rest of the file.
     ended: AtomicU32,
 }
+
+// SAFETY: atomic values.
+unsafe impl Shareable for FileState {}
 
 impl FileState {
     pub fn new() -> FileState {

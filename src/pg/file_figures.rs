@@ -7,6 +7,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
+use super::team::Shareable;
+
 /// Counts of one file. In shared memory if there are workers.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -20,6 +22,9 @@ pub struct FileFigures {
     /// Bytes read; some are read more than once.
     pub bytes: AtomicU64,
 }
+
+// SAFETY: atomic values.
+unsafe impl Shareable for FileFigures {}
 
 impl FileFigures {
     fn all(&self) -> [&AtomicU64; 5] {

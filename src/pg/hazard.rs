@@ -7,8 +7,8 @@ use pgrx::pg_sys;
 use super::column::Column;
 use super::compat;
 use super::index_functions;
+use super::relation::{OpenRelation, Relation};
 use super::type_parts::{TypeParts, domain_checks};
-use super::unguarded;
 
 /// PROPARALLEL_SAFE (pg_proc.h)
 const SAFE: i8 = b's' as i8;
@@ -43,16 +43,13 @@ impl Hazards {
     }
 
     /// Whether all functions with which an index forms and compares its keys are parallel safe. Guarded.
-    ///
-    /// # Safety
-    /// An open index of one of the server's own access methods.
-    pub unsafe fn index_is_safe(&self, index: pg_sys::Relation) -> bool {
-        // SAFETY: this function's contract covers the index; guarded calls.
-        unsafe {
-            self.is_safe(pg_sys::RelationGetIndexExpressions(index).cast())
-                && self.is_safe(pg_sys::RelationGetIndexPredicate(index).cast())
-                && index_functions::all(index, |function| self.function_is_safe(function))
-        }
+    pub fn index_is_safe(&self, index: Relation<'_>) -> bool {
+        // SAFETY: guarded calls, which return copies of the index's expressions, or null.
+        let stored_is_safe = unsafe {
+            self.is_safe(pg_sys::RelationGetIndexExpressions(index.as_ptr()).cast())
+                && self.is_safe(pg_sys::RelationGetIndexPredicate(index.as_ptr()).cast())
+        };
+        stored_is_safe && index_functions::all(index, |function| self.function_is_safe(function))
     }
 
     /// Whether a worker may convert the values of this column.
@@ -69,20 +66,12 @@ impl Hazards {
     /// Whether workers may convert the values of all columns of a relation's file. `receives`: with receive functions
     /// instead of input functions. Guarded.
     pub fn types_are_safe(&self, relid: pg_sys::Oid, receives: bool) -> bool {
-        // SAFETY: guarded calls; the relation is locked.
-        unsafe {
-            let relation = pg_sys::RelationIdGetRelation(relid);
-            let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
-            let safe = (0..natts).all(|i| {
-                let attribute = compat::attribute((*relation).rd_att, i);
-                let has_field = !(*attribute).attisdropped && (*attribute).attgenerated == 0;
-                // Columns with the file name or line number are text in any format.
-                let receives = receives && !is_source_column(relid, (*attribute).attnum);
-                !has_field || self.type_is_safe((*attribute).atttypid, receives)
-            });
-            pg_sys::RelationClose(relation);
-            safe
-        }
+        OpenRelation::locked(relid).get().descriptor().attributes().all(|attribute| {
+            let has_field = !attribute.attisdropped && attribute.attgenerated == 0;
+            // Columns with the file name or line number are text in any format.
+            let receives = receives && !is_source_column(relid, attribute.attnum);
+            !has_field || self.type_is_safe(attribute.atttypid, receives)
+        })
     }
 
     /// Whether a type, and the types that it consists of, are parallel safe. Guarded.
@@ -117,75 +106,40 @@ impl Hazards {
         function != pg_sys::InvalidOid && self.function_is_safe(function)
     }
 
-    /// Whether a relation's CHECK constraints, generated columns and partition bounds are parallel safe.
-    ///
-    /// # Safety
-    /// An open relation.
-    pub unsafe fn relation_is_safe(&self, relation: pg_sys::Relation) -> bool {
-        // SAFETY: this function's contract covers the relation; guarded calls.
-        unsafe {
-            let constraints = (*(*relation).rd_att).constr;
-            if !constraints.is_null() {
-                for i in 0..usize::from((*constraints).num_check) {
-                    let check = (*constraints).check.add(i);
-                    if !self.is_safe(pg_sys::stringToNode((*check).ccbin).cast()) {
-                        return false;
-                    }
-                }
-                if compat::has_generated(constraints) {
-                    for i in 0..usize::from((*constraints).num_defval) {
-                        let default = (*constraints).defval.add(i);
-                        let attribute = usize::try_from((*default).adnum - 1).unwrap_or(0);
-                        let generated = (*compat::attribute((*relation).rd_att, attribute)).attgenerated != 0;
-                        if generated && !self.is_safe(pg_sys::stringToNode((*default).adbin).cast()) {
-                            return false;
-                        }
-                    }
-                }
-            }
-            let partitioned = (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE;
-            if partitioned && !self.routing_is_safe(relation) {
-                return false;
-            }
-            let bounds = if (*(*relation).rd_rel).relispartition {
-                unguarded::guard(|| unguarded::RelationGetPartitionQual(relation)).cast::<pg_sys::Node>()
-            } else {
-                std::ptr::null_mut()
-            };
-            self.is_safe(bounds.cast())
-        }
+    /// Whether a relation's CHECK constraints, generated columns and partition bounds are parallel safe. If it is
+    /// partitioned, all its descendants are locked. Guarded.
+    pub fn relation_is_safe(&self, relation: Relation<'_>) -> bool {
+        let descriptor = relation.descriptor();
+        let mut generated = descriptor.defaults().filter(|(attribute, _)| attribute.attgenerated != 0);
+        // SAFETY: expressions that were just parsed.
+        let columns_are_safe = descriptor.checks().all(|(_, check)| unsafe { self.is_safe(check) })
+            // SAFETY: as above.
+            && (!descriptor.has_generated() || generated.all(|(_, expression)| unsafe { self.is_safe(expression) }));
+        // SAFETY: an expression or null.
+        columns_are_safe
+            && (!relation.is_partitioned() || self.routing_is_safe(relation))
+            && unsafe { self.is_safe(relation.partition_bound()) }
     }
 
-    /// Whether the functions that find a row's partition are parallel safe at each level.
-    ///
-    /// # Safety
-    /// An open partitioned table; it and all its descendants are locked. Guarded.
-    unsafe fn routing_is_safe(&self, relation: pg_sys::Relation) -> bool {
-        let no_lock = pg_sys::NoLock.cast_signed();
-        // SAFETY: this function's contract covers the relation and the locks; guarded calls.
-        unsafe {
-            let relid = (*relation).rd_id;
-            let all = unguarded::guard(|| unguarded::find_all_inheritors(relid, no_lock, std::ptr::null_mut()));
-            pgrx::PgList::<pg_sys::Oid>::from_pg(all).iter_oid().all(|table| {
-                if pg_sys::get_rel_relkind(table).cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
-                    return true;
-                }
-                let table = pg_sys::relation_open(table, no_lock);
-                let is_safe = self.is_safe(compat::partition_expressions(table).cast())
-                    && compat::partition_functions(table, |function| self.function_is_safe(function));
-                pg_sys::relation_close(table, no_lock);
-                is_safe
-            })
-        }
+    /// Whether the functions that find a row's partition are parallel safe at each level. All descendants of the
+    /// relation are locked. Guarded.
+    fn routing_is_safe(&self, relation: Relation<'_>) -> bool {
+        relation.with_descendants(pg_sys::NoLock).into_iter().all(|table| {
+            // SAFETY: a guarded catalog lookup.
+            if unsafe { pg_sys::get_rel_relkind(table) }.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
+                return true;
+            }
+            let table = OpenRelation::locked(table);
+            // SAFETY: the expressions of an open table's key.
+            let expressions_are_safe = unsafe { self.is_safe(compat::partition_expressions(table.get()).cast()) };
+            expressions_are_safe && compat::partition_functions(table.get(), |function| self.function_is_safe(function))
+        })
     }
 }
 
 /// Whether a foreign table's column holds the file name or line number, and is no field. Guarded.
-///
-/// # Safety
-/// The relation is a foreign table that has the attribute.
-unsafe fn is_source_column(relid: pg_sys::Oid, attribute: i16) -> bool {
-    // SAFETY: this function's contract covers both arguments; a list of DefElems with names.
+fn is_source_column(relid: pg_sys::Oid, attribute: i16) -> bool {
+    // SAFETY: a guarded catalog lookup; a list of DefElems with names.
     unsafe {
         let options = pg_sys::GetForeignColumnOptions(relid, attribute);
         pgrx::PgList::<pg_sys::DefElem>::from_pg(options)

@@ -4,11 +4,12 @@
 //! As for ON CONFLICT, the search uses a dirty snapshot, which sees all rows that are not known to be dead. It waits
 //! for transactions that are inserting or deleting the row.
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
+use super::relation::Relation;
 use super::unguarded as c;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result};
 
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 
@@ -91,17 +92,10 @@ pub fn is_same(a: &pg_sys::ItemPointerData, b: &pg_sys::ItemPointerData) -> bool
 
 /// Raises a serialization failure if the row that has a key is not visible to the snapshot of a REPEATABLE READ or
 /// SERIALIZABLE transaction (ExecCheckTIDVisible, nodeModifyTable.c).
-///
-/// # Safety
-/// An open heap, and one of its rows.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn check_visible(heap: pg_sys::Relation, row: *const pg_sys::ItemPointerData) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { is_visible(heap, &*row) }.or_raise();
-}
-
-unsafe fn is_visible(heap: pg_sys::Relation, row: &pg_sys::ItemPointerData) -> Result<()> {
-    // SAFETY: this function's contract covers the heap; guarded calls. IsolationUsesXactSnapshot (xact.h).
+/// Guarded.
+pub fn check_visible(heap: Relation<'_>, row: &pg_sys::ItemPointerData) -> Result<()> {
+    let heap = heap.as_ptr();
+    // SAFETY: guarded calls on an open relation, a copy of the TID and an own slot. IsolationUsesXactSnapshot (xact.h).
     unsafe {
         if pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ.cast_signed() {
             return Ok(());
@@ -129,24 +123,15 @@ fn serialization_failure(what: &str) -> Error {
 
 /// Deletes a row of the table that has a key. Returns false if it was deleted or updated meanwhile. Waits for
 /// transactions that have locked the row. Guarded.
-///
-/// # Safety
-/// An open heap, and one of its rows.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn delete(heap: pg_sys::Relation, row: *const pg_sys::ItemPointerData) -> bool {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { delete_row(heap, &*row) }.or_raise()
-}
-
-unsafe fn delete_row(heap: pg_sys::Relation, row: &pg_sys::ItemPointerData) -> Result<bool> {
-    // SAFETY: this function's contract covers the heap; guarded calls.
+pub fn delete(heap: Relation<'_>, row: &pg_sys::ItemPointerData) -> Result<bool> {
+    check_visible(heap, row)?;
+    // SAFETY: guarded calls on an open relation and a copy of the TID.
     unsafe {
-        is_visible(heap, row)?;
         let mut row = *row;
         let mut failure = pg_sys::TM_FailureData::default();
         let command = pg_sys::GetCurrentCommandId(true);
         let nothing = std::ptr::null_mut();
-        let result = pg_sys::heap_delete(heap, &raw mut row, command, nothing, true, &raw mut failure, false);
+        let result = pg_sys::heap_delete(heap.as_ptr(), &raw mut row, command, nothing, true, &raw mut failure, false);
         let keeps_snapshot = pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ.cast_signed();
         match result {
             pg_sys::TM_Result::TM_Ok => Ok(true),

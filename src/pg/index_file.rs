@@ -30,6 +30,7 @@ use super::append::Traits;
 use super::compat;
 use super::page_writer::{AlignedPage, Batch, PageWriter, bytes_of};
 use super::points::{point, point_errno, point_quiet};
+use super::relation::Relation;
 use super::section::{Redo, Section};
 use super::segment::RelationFile;
 use crate::error::{Result, out_of_memory};
@@ -47,7 +48,7 @@ const MOST_LATE: usize = 32;
 
 /// The file of an index.
 pub struct IndexFile {
-    relation: pg_sys::Relation,
+    relation: Relation<'static>,
     file: RelationFile,
     needs_wal: bool,
     /// Buffer for the next pages, from block `first` on. It grows to the largest batch so far. `count` pages are in
@@ -95,19 +96,17 @@ struct WriteBehind {
 
 impl IndexFile {
     /// Creates a writer for an open relation whose file is new in this transaction, and empty. Guarded.
-    pub fn new(relation: pg_sys::Relation) -> Result<IndexFile> {
-        // SAFETY: the relation is open.
-        let traits = unsafe { Traits::of(relation) };
-        Self::with_traits(relation, traits, false)
+    pub fn new(relation: Relation<'static>) -> Result<IndexFile> {
+        Self::with_traits(relation, Traits::of(relation), false)
     }
 
     /// Creates one of several writers to such a file, each with its own blocks. The leader determines the traits.
     /// Guarded.
-    pub fn part(relation: pg_sys::Relation, traits: Traits) -> Result<IndexFile> {
+    pub fn part(relation: Relation<'static>, traits: Traits) -> Result<IndexFile> {
         Self::with_traits(relation, traits, true)
     }
 
-    fn with_traits(relation: pg_sys::Relation, traits: Traits, is_part: bool) -> Result<IndexFile> {
+    fn with_traits(relation: Relation<'static>, traits: Traits, is_part: bool) -> Result<IndexFile> {
         Ok(IndexFile {
             relation,
             file: RelationFile::new(relation, traits.temporary)?,
@@ -293,7 +292,7 @@ impl WriteBehind {
 
     /// Waits for the thread's batch and requests its sync. Logs and writes it again if a checkpoint has begun since it
     /// was logged. Guarded.
-    fn catch_up(&mut self, relation: pg_sys::Relation, file: &RelationFile, needs_wal: bool) -> Result<()> {
+    fn catch_up(&mut self, relation: Relation<'_>, file: &RelationFile, needs_wal: bool) -> Result<()> {
         let Some((pages, outcome)) = self.writer.take() else { return Ok(()) };
         self.spare = pages;
         let outcome = match point_errno!("index.written") {
@@ -324,7 +323,7 @@ impl Drop for WriteBehind {
 }
 
 /// Logs the `present` pages, and sets their checksums. Guarded.
-fn log(relation: pg_sys::Relation, needs_wal: bool, first: u32, pages: &mut [AlignedPage], present: &[bool]) {
+fn log(relation: Relation<'_>, needs_wal: bool, first: u32, pages: &mut [AlignedPage], present: &[bool]) {
     let mut blocks: Vec<u32> = Vec::with_capacity(pages.len());
     let mut logged: Vec<*mut c_char> = Vec::with_capacity(pages.len());
     for ((block, page), _) in (first..).zip(&mut *pages).zip(present).filter(|(_, present)| **present) {
@@ -348,7 +347,7 @@ fn log(relation: pg_sys::Relation, needs_wal: bool, first: u32, pages: &mut [Ali
 
 /// Writes pages; those that are `present` are logged. Guarded.
 fn write(
-    relation: pg_sys::Relation,
+    relation: Relation<'_>,
     file: &RelationFile,
     needs_wal: bool,
     first: u32,

@@ -30,6 +30,7 @@ use pgrx::pg_sys;
 
 pub use self::grow::{IndexEnd, MOST_PAGES};
 use super::compat;
+use super::relation::Relation;
 use super::unguarded as c;
 
 /// Maximum number of tuples that are inserted into a leaf at once: as many as fit on an empty page.
@@ -132,7 +133,7 @@ impl LeafWriter {
             // Before version 4, equal keys were not ordered by TID.
             let key = if (*key).heapkeyspace { key } else { std::ptr::null_mut() };
             let keys = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
-            let needs_wal = compat::needs_wal(index);
+            let needs_wal = compat::needs_wal(Relation::from_raw(index));
             LeafWriter { index, heap, key, keys, unique, nulls_distinct, needs_wal, no_free_pages: false, woken_at: 0 }
         }
     }

@@ -10,18 +10,9 @@ use pg_bulk_format::json_object;
 
 use super::column::Column;
 use super::encoding::{EncodingErrors, Encodings};
-use super::objects::Objects;
+use super::objects::{Given, Objects};
 use super::parts::Parts;
 use crate::error::Result;
-
-/// Value of a column in a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Given<'a> {
-    Value(&'a [u8]),
-    Null,
-    /// The record has no value: the column gets its default.
-    Missing,
-}
 
 /// The parts of a line.
 #[derive(Debug)]

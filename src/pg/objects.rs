@@ -17,13 +17,21 @@ use pg_bulk_format::json_object::{self, Object, ValueKind};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::attempt::complaint;
-use super::column::{Column, Taken};
+use super::column::{Column, MemberKey, Taken};
 use super::encoding::Encodings;
-use super::key_options::MemberKey;
-use super::line_parts::Given;
 use super::server_text::from_server;
 use super::unguarded::{self, Opaque};
 use crate::error::{self, Error, Result};
+use crate::pg::copy_errors;
+
+/// Value of a column in a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Given<'a> {
+    Value(&'a [u8]),
+    Null,
+    /// The record has no value: the column gets its default.
+    Missing,
+}
 
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
@@ -153,7 +161,7 @@ impl Objects {
             Some(b'n') => "null",
             _ => "a number",
         };
-        Err(error::no_object().detail(format!("It is {what}.")))
+        Err(copy_errors::no_object().detail(format!("It is {what}.")))
     }
 
     /// Returns the value of a column in the line that was parsed last.

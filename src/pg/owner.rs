@@ -15,31 +15,30 @@ use pgrx::pg_sys;
 use super::attempt::attempt;
 use super::compat;
 use super::plain_code::build_is_plain;
+use super::relation::Relation;
 use super::unguarded::{self as c, Opaque};
 
 const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
 
-/// Whether the code of an index may run as its table's owner for the current user. Guarded.
-///
-/// # Safety
-/// An open index.
-pub unsafe fn may_run(index: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the index, whose owner is its table's; guarded calls.
-    unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), (*(*index).rd_rel).relowner) || build_is_plain(index) }
+/// Whether the code of an index may run as its owner, who is its table's, for the current user. Guarded.
+pub fn may_run(index: Relation<'_>) -> bool {
+    // SAFETY: guarded calls.
+    let has_rights = unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), index.owner()) };
+    has_rights || build_is_plain(index)
 }
 
 /// Runs `work` with a search path that is safe for code of a table's owner. The callee changes the user. After an
 /// error, the end of the (sub)transaction restores the search path.
 ///
 /// # Safety
-/// A plain frame; an open table.
-pub unsafe fn along_safe_path(table: pg_sys::Relation, work: impl FnOnce()) {
-    // SAFETY: this function's contract covers frame and table.
+/// A plain frame, as `work` is.
+pub unsafe fn along_safe_path(table: Relation<'_>, work: impl FnOnce()) {
+    // SAFETY: a plain frame.
     unsafe {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
         c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
         let level = c::NewGUCNestLevel();
-        compat::restrict_search_path(user, (*(*table).rd_rel).relowner);
+        compat::restrict_search_path(user, table.owner());
         work();
         c::AtEOXact_GUC(false, level);
     }
@@ -49,14 +48,14 @@ pub unsafe fn along_safe_path(table: pg_sys::Relation, work: impl FnOnce()) {
 /// transaction may end much later.
 ///
 /// # Safety
-/// A plain frame, as the body is; an open table.
-pub unsafe fn as_owner(table: pg_sys::Relation, body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) {
-    // SAFETY: this function's contract covers frame and table. Settings of the body end with its nest level, or after
+/// A plain frame, as the body is.
+pub unsafe fn as_owner(table: Relation<'_>, body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) {
+    // SAFETY: a plain frame. Settings of the body end with its nest level, or after
     // an error with the transaction.
     unsafe {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
         c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        let owner = (*(*table).rd_rel).relowner;
+        let owner = table.owner();
         c::SetUserIdAndSecContext(owner, context | RESTRICTED);
         let level = c::NewGUCNestLevel();
         compat::restrict_search_path(user, owner);

@@ -14,7 +14,8 @@ use pgrx::pg_sys;
 
 use super::column::Column;
 use super::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes};
-use crate::error::{self, Result};
+use crate::error::Result;
+use crate::pg::copy_errors;
 
 /// The layout of the fixed-width fields, and their values in the current record.
 #[derive(Debug, Default)]
@@ -55,9 +56,9 @@ impl Parts {
     ) -> Result<()> {
         if let Err(misfit) = self.layout.check(line.len()) {
             let error = match misfit {
-                Misfit::Lacks(i) => error::missing_data(&columns.get(i).map_or("?".into(), Column::display_name)),
-                Misfit::TooShort => error::record_too_short(),
-                Misfit::TooLong => error::extra_data(),
+                Misfit::Lacks(i) => copy_errors::missing_data(&columns.get(i).map_or("?".into(), Column::display_name)),
+                Misfit::TooShort => copy_errors::record_too_short(),
+                Misfit::TooLong => copy_errors::extra_data(),
             };
             let (is, wanted) = (line.len(), self.layout.length());
             return Err(error.detail(format!("The record has {is} bytes instead of {wanted}.")));

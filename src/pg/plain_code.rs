@@ -17,6 +17,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::compat;
 use super::index_functions;
+use super::relation::{IndexForm, OpenRelation, Relation};
 
 const INDEXES: i32 = pg_sys::SysCacheIdentifier::INDEXRELID.cast_signed();
 /// ClanguageId (pg_language.dat)
@@ -40,24 +41,18 @@ const HARMLESS: &[u32] = &[
 
 /// Is all code plain that runs while an index is built? Also when core builds the index: it then plans the number of
 /// workers, for which it reads the table's extended statistics (plan_create_index_workers in planner.c,
-/// get_relation_statistics in plancat.c). Guarded.
-///
-/// # Safety
-/// An open index of a table that is locked.
-pub unsafe fn build_is_plain(index: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the index; guarded calls.
-    unsafe { index_is_plain(index) && statistics_are_plain((*(*index).rd_index).indrelid) }
+/// get_relation_statistics in plancat.c). The table is locked. Guarded.
+pub fn build_is_plain(index: Relation<'_>) -> bool {
+    index_is_plain(index) && index.index().is_some_and(|form| statistics_are_plain(form.table))
 }
 
-/// # Safety
-/// A table that is locked. Guarded.
-unsafe fn statistics_are_plain(table: pg_sys::Oid) -> bool {
+/// Are the expressions of a table's extended statistics plain? The table is locked. Guarded.
+fn statistics_are_plain(table: pg_sys::Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::STATEXTOID.cast_signed();
-    // SAFETY: guarded calls; the list is this function's own, and each tuple is released after use.
+    // SAFETY: guarded calls; the table is open while it is read, the list is this function's own, and each tuple is
+    // released after use.
     unsafe {
-        let table = pg_sys::table_open(table, pg_sys::NoLock.cast_signed());
-        let list = pg_sys::RelationGetStatExtList(table);
-        pg_sys::table_close(table, pg_sys::NoLock.cast_signed());
+        let list = pg_sys::RelationGetStatExtList(OpenRelation::locked(table).get().as_ptr());
         PgList::<pg_sys::Oid>::from_pg(list).iter_oid().all(|statistics| {
             let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(statistics));
             if tuple.is_null() {
@@ -70,47 +65,28 @@ unsafe fn statistics_are_plain(table: pg_sys::Oid) -> bool {
     }
 }
 
-/// Are the expressions, conditions, types and operator classes of an index plain?
-///
-/// # Safety
-/// An open index. Guarded.
-unsafe fn index_is_plain(index: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the index, which has `indnkeyatts` keys; guarded calls.
-    unsafe {
-        let form = &*(*index).rd_index;
-        let keys = usize::try_from(form.indnkeyatts).unwrap_or(0);
-        // The check of the expressions covers their types.
-        let column_is_plain = |&attnum: &i16| {
-            attnum == 0 || type_is_plain(pg_sys::getBaseType(pg_sys::get_atttype(form.indrelid, attnum)))
-        };
-        form.indkey.values.as_slice(keys).iter().all(column_is_plain)
-            && index_functions::all(index, function_is_plain)
-            && stored_is_plain(INDEXES, (*index).rd_indextuple, pg_sys::Anum_pg_index_indexprs)
-            && stored_is_plain(INDEXES, (*index).rd_indextuple, pg_sys::Anum_pg_index_indpred)
-    }
+/// Are the expressions, conditions, types and operator classes of an index plain? Guarded.
+fn index_is_plain(index: Relation<'_>) -> bool {
+    let Some(IndexForm { table, .. }) = index.index() else { return false };
+    // The check of the expressions covers their types.
+    let column_is_plain = |attnum: i16| {
+        // SAFETY: guarded catalog lookups.
+        attnum == 0 || type_is_plain(unsafe { pg_sys::getBaseType(pg_sys::get_atttype(table, attnum)) })
+    };
+    index.key_columns().into_iter().all(column_is_plain)
+        && index_functions::all(index, function_is_plain)
+        // SAFETY: an open index has its row of pg_index.
+        && [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred]
+            .into_iter()
+            .all(|stored| unsafe { stored_is_plain(INDEXES, (*index.as_ptr()).rd_indextuple, stored) })
 }
 
 /// Are the types and defaults of a table plain? Guarded.
-///
-/// # Safety
-/// An open table.
-pub unsafe fn table_is_plain(table: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the table, whose descriptor has these attributes and defaults; guarded
-    // calls.
-    unsafe {
-        let descriptor = (*table).rd_att;
-        let types_are_plain = (0..usize::try_from((*descriptor).natts).unwrap_or(0)).all(|place| {
-            let attribute = compat::attribute(descriptor, place);
-            (*attribute).attisdropped || type_is_plain((*attribute).atttypid)
-        });
-        let constraints = (*descriptor).constr;
-        types_are_plain
-            && (constraints.is_null()
-                || (0..usize::from((*constraints).num_defval)).all(|number| {
-                    let default = (*constraints).defval.add(number);
-                    expression_is_plain(pg_sys::stringToNode((*default).adbin).cast())
-                }))
-    }
+pub fn table_is_plain(table: Relation<'_>) -> bool {
+    let descriptor = table.descriptor();
+    descriptor.attributes().all(|attribute| attribute.attisdropped || type_is_plain(attribute.atttypid))
+        // SAFETY: an expression that was just parsed.
+        && descriptor.defaults().all(|(_, expression)| unsafe { expression_is_plain(expression) })
 }
 
 /// Is this attribute of a catalog row plain? It is if it is null.

@@ -120,7 +120,7 @@ mod enabled {
     use std::io::Write;
     use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-    use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_guard, pg_sys};
+    use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
     use crate::error::Error;
     use crate::pg::unguarded;
@@ -297,7 +297,7 @@ mod enabled {
                 Action::Error => match frame {
                     Frame::Guarded => self.raise(),
                     // SAFETY: the frame is plain; nothing here has to be dropped.
-                    Frame::Plain => unsafe { raise(self) },
+                    Frame::Plain => unsafe { unguarded::guarded::<()>(|| self.raise()) },
                     Frame::Quiet | Frame::Errno => self.refuse("cannot raise an error"),
                 },
                 Action::Errno(number) if frame == Frame::Errno => return Some(number),
@@ -360,12 +360,6 @@ mod enabled {
             let _ = writeln!(std::io::stderr(), "{} {why}", self.path.to_string_lossy());
             std::process::abort()
         }
-    }
-
-    /// Raise the error of the command, from a plain frame.
-    #[pg_guard]
-    unsafe extern "C-unwind" fn raise(point: &Point) {
-        point.raise()
     }
 
     fn is_worker() -> bool {

@@ -34,6 +34,7 @@ use self::page::Deleter;
 use self::windows::Windows;
 use super::append::Traits;
 use super::points::point;
+use super::relation::Relation;
 use super::usage::Cpu;
 use crate::error::{Error, Result};
 
@@ -63,7 +64,7 @@ fn block_of(number: u64) -> u32 {
 /// Rows of a heap that are to be removed.
 #[derive(Debug)]
 pub struct Removal {
-    relation: pg_sys::Relation,
+    relation: Relation<'static>,
     needs_wal: bool,
     /// Pages may be changed in the file.
     in_place: bool,
@@ -75,13 +76,9 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Start for an open relation, with at most `workers` workers. Guarded.
-    ///
-    /// # Safety
-    /// The relation stays open; outside of parallel mode.
-    pub unsafe fn new(relation: pg_sys::Relation, workers: usize) -> Removal {
-        // SAFETY: this function's contract covers the relation.
-        let Traits { existed, needs_wal, logical, temporary, .. } = unsafe { Traits::of(relation) };
+    /// Start for a relation, with at most `workers` workers, outside of parallel mode. Guarded.
+    pub fn new(relation: Relation<'static>, workers: usize) -> Removal {
+        let Traits { existed, needs_wal, logical, temporary, .. } = Traits::of(relation);
         let in_place = !existed && !logical && !temporary;
         Removal { relation, needs_wal, in_place, workers, rows: Vec::new(), cpu: Cpu::default() }
     }
@@ -107,11 +104,10 @@ impl Removal {
         for &row in rows.iter().filter(|&&row| row != 0) {
             pgrx::check_for_interrupts!();
             left += 1;
-            // SAFETY: `put`'s contract covers the row, `new`'s the relation.
-            unsafe { delete(relation, row)? };
+            delete(relation, row)?;
         }
-        // SAFETY: as for `new`.
-        (left..rows.len()).for_each(|_| unsafe { pg_sys::pgstat_count_heap_delete(relation) });
+        // SAFETY: a guarded call on an open relation.
+        (left..rows.len()).for_each(|_| unsafe { pg_sys::pgstat_count_heap_delete(relation.as_ptr()) });
         rows.clear();
         self.rows = rows;
         Ok(())
@@ -139,21 +135,20 @@ impl Removal {
     }
 }
 
-/// Delete a row with heap_delete. Guarded.
-///
-/// # Safety
-/// An open relation, and a row that this transaction has inserted.
-pub unsafe fn delete(relation: pg_sys::Relation, row: u64) -> Result<()> {
-    // SAFETY: this function's contract covers both arguments; guarded calls. No other transaction can have touched a
-    // row of this open one. An earlier command has inserted the row, or it would not exist yet. One command deletes all
-    // rows, since each pair of inserting and deleting command is kept in memory to the end of the transaction.
+/// Delete a row that this transaction has inserted with heap_delete. Guarded.
+pub fn delete(relation: Relation<'_>, row: u64) -> Result<()> {
+    // No other transaction can have touched a row of this open one. An earlier command has inserted the row, or it would
+    // not exist yet. One command deletes all rows, since each pair of inserting and deleting command is kept in memory
+    // to the end of the transaction.
+    // SAFETY: guarded calls on an open relation; the other arguments are local variables.
     unsafe {
         let mut row = row_of(row);
         let mut failure = pg_sys::TM_FailureData::default();
         let command = pg_sys::GetCurrentCommandId(true);
         let nothing = std::ptr::null_mut();
         // No wait occurs: `wait` is true so that heap_delete accepts rows which this transaction has locked.
-        let result = pg_sys::heap_delete(relation, &raw mut row, command, nothing, true, &raw mut failure, false);
+        let result =
+            pg_sys::heap_delete(relation.as_ptr(), &raw mut row, command, nothing, true, &raw mut failure, false);
         if result != pg_sys::TM_Result::TM_Ok {
             let message = format!("could not take back a row of the load (result {result})");
             return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));

@@ -12,6 +12,7 @@
 //! where that is possible. The loop over the rows is in [`pump`].
 
 mod block;
+mod header;
 mod leaders;
 mod others;
 pub mod pump;
@@ -27,17 +28,19 @@ use pg_bulk_format::block::Block;
 use pg_bulk_format::reader::{Reader, Value};
 use pgrx::pg_sys;
 
+use self::header::FirstHeader;
 pub use self::leaders::leaders_rows;
 pub(super) use self::queue::{Queued, What};
+pub use self::queue::{received, refined};
 use self::record::LARGE;
 use self::session::SessionMark;
 use super::column::{Column, Taken};
-use super::context::Elsewhere;
+use super::elsewhere::Elsewhere;
 use super::encoding::EncodingErrors;
-use super::header::FirstHeader;
 use super::line_parts::LineParts;
 use super::stream::{Header, Stream};
-use crate::error::{self, Result};
+use crate::error::Result;
+use crate::pg::copy_errors;
 
 /// Capacity in bytes that a buffer keeps from row to row. A larger buffer is shrunk to it.
 const KEPT: usize = 1 << 20;
@@ -116,7 +119,7 @@ pub struct Rows {
     /// The columns that the header of each file may name.
     pub(super) known: Option<Vec<Column>>,
     /// The first file's header, for several files whose fields are matched by position.
-    pub(super) first_header: Option<FirstHeader>,
+    first_header: Option<FirstHeader>,
     /// Name of the file that is open, if a column needs it.
     pub(super) file_name: Vec<u8>,
     /// Set when the columns or the file have changed.
@@ -317,7 +320,7 @@ impl Rows {
             self.check_record(fields)?;
         }
         if fields > self.fields && (self.fields > 0 || self.reader().raw_line() != Some(&[])) {
-            return Err(error::extra_data());
+            return Err(copy_errors::extra_data());
         }
         Ok(true)
     }

@@ -12,6 +12,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
 use super::points::{point_errno, point_quiet};
+use super::relation::Relation;
 use super::section::Section;
 use crate::error::{Error, Result};
 
@@ -24,23 +25,18 @@ const MAX_BLOCK: u32 = 0xffff_fffe;
 /// The main fork of a relation, in segments.
 #[derive(Debug)]
 pub struct RelationFile {
-    relation: pg_sys::Relation,
+    relation: Relation<'static>,
     path: CString,
     temporary: bool,
 }
 
 impl RelationFile {
     /// The main fork of an open relation. Guarded.
-    pub fn new(relation: pg_sys::Relation, temporary: bool) -> Result<RelationFile> {
-        // SAFETY: guarded calls on an open relation; the path is an own string.
-        let path = unsafe {
-            let smgr = pg_sys::RelationGetSmgr(relation);
-            if (*smgr).smgr_which != 0 {
-                let message = "pages can be written only to relations of the magnetic disk storage manager";
-                return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
-            }
-            compat::relation_path(smgr)
-        };
+    pub fn new(relation: Relation<'static>, temporary: bool) -> Result<RelationFile> {
+        let path = compat::relation_path(relation).ok_or_else(|| {
+            let message = "pages can be written only to relations of the magnetic disk storage manager";
+            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+        })?;
         Ok(RelationFile { relation, path, temporary })
     }
 
@@ -208,16 +204,15 @@ impl RelationFile {
 
     /// Request a sync as register_dirty_segment (md.c) does.
     fn request_sync(&self, segment_pages: &SegmentPages) {
-        // SAFETY: a tag of the magnetic disk storage manager for a segment of the relation; raises nothing unless asked
-        // to retry. A failed sync here stops the server, as in core, for the kernel may have dropped the data.
-        unsafe {
-            let forwarded = compat::request_sync(self.relation, MAIN, segment_pages.segment);
-            if !forwarded && pg_sys::enableFsync && libc::fsync(segment_pages.fd) < 0 {
-                let message =
-                    format!("could not fsync file \"{}\"", self.segment_path(segment_pages.segment).to_string_lossy());
-                let error = Error::file_access(&message, &std::io::Error::last_os_error());
-                error.raise_panic();
-            }
+        // Raises nothing unless asked to retry. A failed sync here stops the server, as in core, for the kernel may have
+        // dropped the data.
+        let forwarded = compat::request_sync(self.relation, MAIN, segment_pages.segment);
+        // SAFETY: a setting; the descriptor is open.
+        if !forwarded && unsafe { pg_sys::enableFsync && libc::fsync(segment_pages.fd) < 0 } {
+            let message =
+                format!("could not fsync file \"{}\"", self.segment_path(segment_pages.segment).to_string_lossy());
+            let error = Error::file_access(&message, &std::io::Error::last_os_error());
+            error.raise_panic();
         }
     }
 }

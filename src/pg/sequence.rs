@@ -35,20 +35,18 @@
 //!
 //! All functions are guarded, except that `next_id` calls nothing of the server and may run anywhere.
 
-use std::ffi::CStr;
-
+use super::relation::{OpenRelation, Relation};
 use pg_bulk_format::id_range::{IdRange, Position, Rule};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
+use super::team::Shareable;
 use crate::error::{Error, Result};
 
 /// `SEQ_MAGIC` (sequence.c), in the special area of a sequence's page.
 const MAGIC: u32 = 0x1717;
 /// `XLOG_SEQ_LOG` (sequence.h).
 const XLOG_SEQ_LOG: u8 = 0;
-const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
-const ROW_EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::RowExclusiveLock.cast_signed();
 
 /// `FormData_pg_sequence`, which has no binding.
 #[repr(C)]
@@ -81,14 +79,16 @@ struct PageTuple {
     data: *mut Data,
 }
 
-/// What a worker needs to use a sequence that the leader has opened. Plain data.
-#[repr(C)]
+/// What a worker needs to use a sequence that the leader has opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameters {
     oid: pg_sys::Oid,
     pub rule: Rule,
     temporary: bool,
 }
+
+// SAFETY: numbers.
+unsafe impl Shareable for Parameters {}
 
 /// A sequence that is locked by this process until the transaction ends.
 #[derive(Debug)]
@@ -106,19 +106,10 @@ impl Sequence {
     ///
     /// To be called before parallel mode: a logged sequence makes the transaction take an id.
     pub fn open(oid: pg_sys::Oid, check_rights: bool) -> Result<Sequence> {
-        // SAFETY: a guarded call; the error path closes the relation.
-        let relation = unsafe { pg_sys::relation_open(oid, ROW_EXCLUSIVE) };
-        // SAFETY: an open relation.
-        let opened = unsafe { Sequence::inspect(relation, check_rights) };
-        // SAFETY: opened above; the lock stays.
-        unsafe { pg_sys::relation_close(relation, NO_LOCK) };
-        opened
-    }
-
-    unsafe fn inspect(relation: pg_sys::Relation, check_rights: bool) -> Result<Sequence> {
-        // SAFETY: the only caller has the relation open, and so its pg_class form.
-        let (oid, name, form) = unsafe { ((*relation).rd_id, relation_name(relation), &*(*relation).rd_rel) };
-        if form.relkind.cast_unsigned() != pg_sys::RELKIND_SEQUENCE {
+        let relation = OpenRelation::open(oid, pg_sys::RowExclusiveLock);
+        let relation = relation.get();
+        let name = name_of(relation);
+        if relation.kind() != pg_sys::RELKIND_SEQUENCE {
             return Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")));
         }
         let rights = pg_sys::AclMode::from(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE);
@@ -127,14 +118,14 @@ impl Sequence {
             && unsafe { pg_sys::pg_class_aclcheck(oid, pg_sys::GetUserId(), rights) } != pg_sys::AclResult::ACLCHECK_OK;
         // SAFETY: guarded calls; the relation is open.
         unsafe {
-            if !(*relation).rd_islocaltemp {
+            if !(*relation.as_ptr()).rd_islocaltemp {
                 pg_sys::PreventCommandIfReadOnly(c"nextval()".as_ptr());
             }
             if compat::needs_wal(relation) {
                 pg_sys::GetTopTransactionId();
             }
         }
-        let temporary = form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
+        let temporary = relation.persistence() == pg_sys::RELPERSISTENCE_TEMP;
         Ok(Sequence { parameters: Parameters { oid, rule: rule_of(oid)?, temporary }, name, denied })
     }
 
@@ -144,13 +135,8 @@ impl Sequence {
             let message = "cannot access temporary tables during a parallel operation";
             return Err(Error::new(Code::ERRCODE_INVALID_TRANSACTION_STATE, message));
         }
-        // SAFETY: guarded calls; the relation is still a sequence, because the leader has it locked.
-        let name = unsafe {
-            let relation = pg_sys::relation_open(parameters.oid, ROW_EXCLUSIVE);
-            let name = relation_name(relation);
-            pg_sys::relation_close(relation, NO_LOCK);
-            name
-        };
+        // The relation is still a sequence, because the leader has it locked.
+        let name = name_of(OpenRelation::open(parameters.oid, pg_sys::RowExclusiveLock).get());
         Ok(Sequence { parameters: *parameters, name, denied: false })
     }
 
@@ -172,14 +158,8 @@ impl Sequence {
             let message = format!("permission denied for sequence {}", self.name);
             return Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message));
         }
-        // SAFETY: guarded calls; this process has the lock. The relation is opened each time, because its storage may
-        // be replaced between two ranges.
-        unsafe {
-            let relation = pg_sys::relation_open(self.parameters.oid, NO_LOCK);
-            let range = self.take_from(relation, n);
-            pg_sys::relation_close(relation, NO_LOCK);
-            range
-        }
+        // The relation is opened each time, because its storage may be replaced between two ranges.
+        self.take_from(OpenRelation::locked(self.parameters.oid).get(), n)
     }
 
     /// Give back the unused ids of a range, if the sequence still stands at the range's end, so that the next caller
@@ -187,10 +167,11 @@ impl Sequence {
     /// whose position proves nothing.
     pub fn give_back(&self, range: &IdRange, before: Position) -> Result<()> {
         let Some(end) = range.last_id().filter(|_| !self.parameters.rule.cycle) else { return Ok(()) };
-        // SAFETY: as in `take`.
+        let relation = OpenRelation::locked(self.parameters.oid);
+        let relation = relation.get();
+        // SAFETY: guarded calls on an open relation.
         unsafe {
-            let relation = pg_sys::relation_open(self.parameters.oid, NO_LOCK);
-            let buffer = pg_sys::ReadBuffer(relation, 0);
+            let buffer = pg_sys::ReadBuffer(relation.as_ptr(), 0);
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed());
             let done = self.page_tuple(buffer).map(|tuple| {
                 if (*tuple.data).is_called && (*tuple.data).last_value == end {
@@ -198,23 +179,21 @@ impl Sequence {
                 }
             });
             pg_sys::UnlockReleaseBuffer(buffer);
-            pg_sys::relation_close(relation, NO_LOCK);
             done
         }
     }
 
     /// The position of the sequence, and the number of ids left before it ends or cycles.
     fn position(&self) -> Result<(Position, u64)> {
-        // SAFETY: as in `take`.
+        let relation = OpenRelation::locked(self.parameters.oid);
+        // SAFETY: guarded calls on an open relation.
         unsafe {
-            let relation = pg_sys::relation_open(self.parameters.oid, NO_LOCK);
-            let buffer = pg_sys::ReadBuffer(relation, 0);
+            let buffer = pg_sys::ReadBuffer(relation.get().as_ptr(), 0);
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
             let position = self
                 .page_tuple(buffer)
                 .map(|tuple| Position { last_value: (*tuple.data).last_value, is_called: (*tuple.data).is_called });
             pg_sys::UnlockReleaseBuffer(buffer);
-            pg_sys::relation_close(relation, NO_LOCK);
             let position = position?;
             let rule = Rule { cycle: false, ..self.parameters.rule };
             Ok((position, IdRange::after(position, &rule, u64::MAX).left()))
@@ -227,16 +206,16 @@ impl Sequence {
     }
 
     /// The page part of nextval_internal.
-    unsafe fn take_from(&self, relation: pg_sys::Relation, n: u64) -> Result<(IdRange, Position)> {
-        // SAFETY: guarded calls; the caller has the relation open. After an error, the transaction releases the buffer.
+    fn take_from(&self, relation: Relation<'_>, n: u64) -> Result<(IdRange, Position)> {
+        let logged = compat::needs_wal(relation);
+        // SAFETY: guarded calls on an open relation. After an error, the transaction releases the buffer.
         unsafe {
-            let logged = compat::needs_wal(relation);
             if logged {
                 // The commit of a transaction with an id flushes WAL and waits for standbys. Here and not below,
                 // because it may fail.
                 pg_sys::GetTopTransactionId();
             }
-            let buffer = pg_sys::ReadBuffer(relation, 0);
+            let buffer = pg_sys::ReadBuffer(relation.as_ptr(), 0);
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed());
             let range = self.page_tuple(buffer).map(|tuple| {
                 let position = Position { last_value: (*tuple.data).last_value, is_called: (*tuple.data).is_called };
@@ -310,13 +289,7 @@ impl Sequence {
 /// # Safety
 /// A guarded frame; `tuple` is in `buffer`, which is pinned and exclusively locked; if `logged`, the transaction has
 /// an id.
-unsafe fn advance(
-    relation: pg_sys::Relation,
-    buffer: pg_sys::Buffer,
-    tuple: &PageTuple,
-    position: Position,
-    logged: bool,
-) {
+unsafe fn advance(relation: Relation<'_>, buffer: pg_sys::Buffer, tuple: &PageTuple, position: Position, logged: bool) {
     // SAFETY: this function's contract covers page and tuple, whose offset was checked. In the critical section nothing
     // allocates or panics, and an error of the server is a PANIC, as in nextval.
     unsafe {
@@ -347,9 +320,8 @@ unsafe fn advance(
     }
 }
 
-unsafe fn relation_name(relation: pg_sys::Relation) -> String {
-    // SAFETY: the caller has the relation open; a name is NUL-terminated.
-    unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) }.to_string_lossy().into_owned()
+fn name_of(relation: Relation<'_>) -> String {
+    relation.name().to_string_lossy().into_owned()
 }
 
 /// The parameters in pg_sequence.

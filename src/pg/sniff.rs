@@ -9,7 +9,7 @@
 //! Options of the caller override guesses. The sample has a limited number of bytes. A smaller file is read to its end,
 //! and then the result holds for each of its rows ([`Sniffed::complete`]). If there are several files, the first one
 //! with a record determines the dialect, and all are sampled. If headers have the same names in another order, fields
-//! are matched by name, as in loads (`pg::header`).
+//! are matched by name, as in loads (`pg::row::header`).
 //!
 //! This is not a load. An invalid line is COPY's error, but a line with more or fewer fields than others only leads to
 //! a note.

@@ -15,7 +15,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_sys};
 
 use super::compat::{self, Soft};
 use super::context::displayed;
-use super::refined::complaint_of;
+use super::row::refined::complaint_of;
 use super::row::{Attention, RowArrays, Rows, What};
 use crate::error::{Error, Result};
 

@@ -12,6 +12,7 @@ use pgrx::pg_sys;
 use super::compat;
 use super::owner::as_owner;
 use super::points::point_plain;
+use super::relation::Relation;
 use super::shared_sorts::SharedSort;
 use super::unguarded::{self as c, Opaque, guard};
 
@@ -178,7 +179,7 @@ impl SortedTuples {
                 Origin::Shared(shared, memory) if shared.participants() > 0 => {
                     let mut begin = Begin { to: &raw mut sorted, shared, memory };
                     let begin = (&raw mut begin).cast();
-                    guard(|| as_owner(heap, begin_merge, begin));
+                    guard(|| as_owner(Relation::from_raw(heap), begin_merge, begin));
                 }
                 Origin::Shared(..) => (),
             }
@@ -195,7 +196,7 @@ impl SortedTuples {
             // SAFETY: relations are open, the sort is not over; the closure owns nothing.
             unsafe {
                 let (heap, this) = (self.heap, (&raw mut *self).cast());
-                guard(|| as_owner(heap, fill, this));
+                guard(|| as_owner(Relation::from_raw(heap), fill, this));
             }
         }
         self.count > 0
@@ -224,7 +225,7 @@ impl SortedTuples {
         // SAFETY: as in `advance`; the pivot has the length in its header, and lives in `scratch`.
         unsafe {
             let (heap, argument) = (self.heap, (&raw mut neighbours).cast());
-            guard(|| as_owner(heap, truncate, argument));
+            guard(|| as_owner(Relation::from_raw(heap), truncate, argument));
             let pivot = neighbours.pivot;
             let bytes =
                 std::slice::from_raw_parts(pivot.cast::<u8>(), usize::from((*pivot).t_info & SIZE_MASK)).to_vec();
@@ -309,9 +310,9 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
                 let (left, right) = (before.cast_mut().cast(), place.cast());
                 match (*this).comparison.sought {
                     Sought::EqualKeys { nulls_equal } => {
-                        equal = are_equal(&raw const (*this).comparison, nulls_equal, left, right);
+                        equal = (*this).comparison.are_equal(nulls_equal, left, right);
                     }
-                    Sought::SameValues => same = are_same(&raw const (*this).comparison, left, right),
+                    Sought::SameValues => same = (*this).comparison.are_same(left, right),
                     Sought::Nothing => (),
                 }
             }
@@ -330,29 +331,71 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
     }
 }
 
-/// Are the values of two tuples identical, whatever the comparison function?
-///
-/// # Safety
-/// A plain frame; tuples of the index.
-unsafe fn are_same(this: *const Comparison, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
-    // SAFETY: this function's contract covers them; a tuple has the length in its header.
-    unsafe {
-        let data = |tuple: pg_sys::IndexTuple| {
-            let len = usize::from((*tuple).t_info & SIZE_MASK);
-            std::slice::from_raw_parts(tuple.cast::<u8>(), len).get(HEADER..).unwrap_or_default()
-        };
-        if (*left).t_info == (*right).t_info && data(left) == data(right) {
-            return true;
+impl Comparison {
+    /// Are the values of two tuples identical, whatever the comparison function?
+    ///
+    /// # Safety
+    /// A plain frame; tuples of the index.
+    unsafe fn are_same(&self, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
+        // SAFETY: this function's contract covers them; a tuple has the length in its header.
+        unsafe {
+            let data = |tuple: pg_sys::IndexTuple| {
+                let len = usize::from((*tuple).t_info & SIZE_MASK);
+                std::slice::from_raw_parts(tuple.cast::<u8>(), len).get(HEADER..).unwrap_or_default()
+            };
+            if (*left).t_info == (*right).t_info && data(left) == data(right) {
+                return true;
+            }
+            // In most pairs the first column differs.
+            if ((*left).t_info | (*right).t_info) & NULL_MASK == 0
+                && let (Some(left), Some(right)) =
+                    (first(data(left), self.first_len), first(data(right), self.first_len))
+                && left != right
+            {
+                return false;
+            }
+            usize::try_from(c::_bt_keep_natts_fast(self.index, left, right)).unwrap_or(0) > self.columns
         }
-        // In most pairs the first column differs.
-        if ((*left).t_info | (*right).t_info) & NULL_MASK == 0
-            && let (Some(left), Some(right)) =
-                (first(data(left), (*this).first_len), first(data(right), (*this).first_len))
-            && left != right
-        {
-            return false;
+    }
+
+    /// Are the keys of two tuples such that a unique index cannot contain both?
+    ///
+    /// # Safety
+    /// A plain frame; tuples of the index.
+    unsafe fn are_equal(&self, nulls_equal: bool, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
+        // SAFETY: this function's contract covers them. The arrays have space for the values of any index tuple.
+        unsafe {
+            let has_nulls = ((*left).t_info | (*right).t_info) & NULL_MASK != 0;
+            if self.all_equal_image && (!has_nulls || nulls_equal) {
+                return self.are_same(left, right);
+            }
+            let descriptor = (*self.index).rd_att;
+            let nothing = pg_sys::Datum::from(0usize);
+            let (mut left_values, mut left_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
+            let (mut right_values, mut right_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
+            c::index_deform_tuple(left, descriptor, left_values.as_mut_ptr(), left_nulls.as_mut_ptr());
+            c::index_deform_tuple(right, descriptor, right_values.as_mut_ptr(), right_nulls.as_mut_ptr());
+            let old = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = self.scratch;
+            let mut equal = true;
+            for column in 0..self.columns.min(MOST_KEYS) {
+                let (left_null, right_null) = (*left_nulls.as_ptr().add(column), *right_nulls.as_ptr().add(column));
+                if left_null || right_null {
+                    equal = left_null && right_null && nulls_equal;
+                } else {
+                    let procedure = c::index_getprocinfo(self.index, column as i16 + 1, ORDER);
+                    let collation = *(*self.index).rd_indcollation.add(column);
+                    let (left, right) = (*left_values.as_ptr().add(column), *right_values.as_ptr().add(column));
+                    equal = c::FunctionCall2Coll(procedure, collation, left, right).value() as i32 == 0;
+                }
+                if !equal {
+                    break;
+                }
+            }
+            pg_sys::CurrentMemoryContext = old;
+            c::MemoryContextReset(self.scratch);
+            equal
         }
-        usize::try_from(c::_bt_keep_natts_fast((*this).index, left, right)).unwrap_or(0) > (*this).columns
     }
 }
 
@@ -371,51 +414,6 @@ fn first(data: &[u8], len: i16) -> Option<&[u8]> {
         Err(_) => return None,
     };
     data.get(..len)
-}
-
-/// Are the keys of two tuples such that a unique index cannot contain both?
-///
-/// # Safety
-/// A plain frame; tuples of the index.
-unsafe fn are_equal(
-    this: *const Comparison,
-    nulls_equal: bool,
-    left: pg_sys::IndexTuple,
-    right: pg_sys::IndexTuple,
-) -> bool {
-    // SAFETY: this function's contract covers them. The arrays have space for the values of any index tuple.
-    unsafe {
-        let has_nulls = ((*left).t_info | (*right).t_info) & NULL_MASK != 0;
-        if (*this).all_equal_image && (!has_nulls || nulls_equal) {
-            return are_same(this, left, right);
-        }
-        let descriptor = (*(*this).index).rd_att;
-        let nothing = pg_sys::Datum::from(0usize);
-        let (mut left_values, mut left_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
-        let (mut right_values, mut right_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
-        c::index_deform_tuple(left, descriptor, left_values.as_mut_ptr(), left_nulls.as_mut_ptr());
-        c::index_deform_tuple(right, descriptor, right_values.as_mut_ptr(), right_nulls.as_mut_ptr());
-        let old = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*this).scratch;
-        let mut equal = true;
-        for column in 0..(*this).columns.min(MOST_KEYS) {
-            let (left_null, right_null) = (*left_nulls.as_ptr().add(column), *right_nulls.as_ptr().add(column));
-            if left_null || right_null {
-                equal = left_null && right_null && nulls_equal;
-            } else {
-                let procedure = c::index_getprocinfo((*this).index, column as i16 + 1, ORDER);
-                let collation = *(*(*this).index).rd_indcollation.add(column);
-                let (left, right) = (*left_values.as_ptr().add(column), *right_values.as_ptr().add(column));
-                equal = c::FunctionCall2Coll(procedure, collation, left, right).value() as i32 == 0;
-            }
-            if !equal {
-                break;
-            }
-        }
-        pg_sys::CurrentMemoryContext = old;
-        c::MemoryContextReset((*this).scratch);
-        equal
-    }
 }
 
 /// # Safety

@@ -10,7 +10,7 @@
 
 use std::ffi::c_char;
 
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
 use super::unguarded as c;
@@ -104,7 +104,11 @@ unsafe fn run_in(
             c::PushActiveSnapshot(c::GetTransactionSnapshot());
             let raw = element::<pg_sys::RawStmt>(parsed, i);
             let query = c::parse_analyze_fixedparams(raw, source, &raw const bigint, 1, environment);
-            verify(query, about);
+            c::guarded(|| {
+                if !is_about(query, about) {
+                    replaced().raise();
+                }
+            });
             // The argument is a constant of the plan: planners of other extensions may not support parameters.
             let plans = c::pg_plan_queries(c::pg_rewrite_query(query), source, 0, params);
             for i in 0..len(plans) {
@@ -123,26 +127,16 @@ unsafe fn run_in(
     }
 }
 
-/// Raise an error if names resolve to other objects.
-///
-/// # Safety
-/// A query that was analyzed, and not rewritten.
-#[pg_guard]
-unsafe extern "C-unwind" fn verify(query: *const pg_sys::Query, about: About) {
-    // SAFETY: this function's contract covers the query.
-    if !unsafe { is_about(query, about) } {
-        replaced().raise();
-    }
-}
-
 /// The error for a name that resolves to another object than before.
 pub fn replaced() -> Error {
     let message = "a table or function of the load was renamed or replaced concurrently";
     Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 
+/// Whether all names resolve to these objects. Guarded.
+///
 /// # Safety
-/// As for [`verify`]. Guarded.
+/// A query that was analyzed, and not rewritten.
 unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
     let (table, function) = match about {
         About::Anything => return true,
@@ -173,7 +167,7 @@ unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
 }
 
 /// # Safety
-/// As for [`verify`]. Guarded.
+/// As for [`is_about`]. Guarded.
 unsafe fn is_call(query: *const pg_sys::Query, function: pg_sys::Oid) -> bool {
     // SAFETY: this function's contract covers the query; a node's tag gives its type.
     unsafe {

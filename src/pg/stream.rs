@@ -16,8 +16,9 @@ use super::file_identity::{Identity, changed};
 use super::files::{FileList, Listed};
 use super::source::{Descriptor, Source};
 use super::stages::{Stage, Stages};
-use crate::error::{Error, Result, out_of_memory, read_error};
+use crate::error::{Error, Result, out_of_memory};
 use crate::guc;
+use crate::pg::copy_errors::read_error;
 
 /// Bytes that are converted at a time after invalid bytes were found.
 const PIECE: usize = 512;

@@ -9,8 +9,9 @@
 
 use pgrx::pg_sys;
 
-use super::context::Elsewhere;
+use super::elsewhere::Elsewhere;
 use super::owner::as_owner;
+use super::relation::Relation;
 use super::shared_sorts::SharedSort;
 use super::unguarded::{self as c, Opaque, guard};
 
@@ -148,7 +149,7 @@ impl TupleSort {
         // SAFETY: the table is open, and the rows live until this returns; the closure owns nothing.
         unsafe {
             let (heap, rows) = (self.heap, (&raw mut rows).cast());
-            self.elsewhere.during(|| guard(|| as_owner(heap, look_at, rows)));
+            self.elsewhere.during(|| guard(|| as_owner(Relation::from_raw(heap), look_at, rows)));
         }
     }
 
@@ -161,7 +162,7 @@ impl TupleSort {
         // SAFETY: the table is open; the closure owns nothing.
         unsafe {
             let (heap, sort) = (self.heap, self.sort.cast());
-            self.elsewhere.during(|| guard(|| as_owner(heap, perform, sort)));
+            self.elsewhere.during(|| guard(|| as_owner(Relation::from_raw(heap), perform, sort)));
             if let Some(shared) = self.shared {
                 pg_sys::tuplesort_end(self.sort);
                 self.sort = std::ptr::null_mut();

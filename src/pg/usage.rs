@@ -84,37 +84,22 @@ pub struct WorkerUsage {
     cpu: Cpu,
 }
 
-/// Begin to count in a worker. Guarded.
-pub fn begin_usage() {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::InstrStartParallelQuery() }
-}
-
-/// Store the usage of a worker that has finished its work. Guarded.
-///
-/// # Safety
-/// Memory for its usage, which no other process reads before the worker is gone.
-pub unsafe fn end_usage(usage: *mut WorkerUsage) {
-    // SAFETY: this function's contract covers the argument; a guarded call.
-    unsafe {
-        (*usage).cpu = Cpu::now();
-        pg_sys::InstrEndParallelQuery(&raw mut (*usage).buffers, &raw mut (*usage).wal);
+impl WorkerUsage {
+    /// Store the usage of this worker, which has finished its work. Guarded.
+    pub fn end(&mut self) {
+        self.cpu = Cpu::now();
+        // SAFETY: a guarded call on plain data.
+        unsafe { pg_sys::InstrEndParallelQuery(&raw mut self.buffers, &raw mut self.wal) };
     }
-}
 
-/// Add the usage of workers that are gone, and return their CPU usage. Guarded.
-///
-/// # Safety
-/// An array with the usage of `count` workers.
-pub unsafe fn take_usages(usages: *mut WorkerUsage, count: usize) -> Cpu {
-    let mut all = Cpu::default();
-    for i in 0..count {
-        // SAFETY: this function's contract covers the argument; a guarded call.
-        unsafe {
-            let usage = usages.add(i);
-            pg_sys::InstrAccumParallelQuery(&raw mut (*usage).buffers, &raw mut (*usage).wal);
-            all.add((*usage).cpu);
+    /// Add the usage of workers to this process's, and return their CPU usage. Guarded.
+    pub fn add_up(usages: &mut [WorkerUsage]) -> Cpu {
+        let mut all = Cpu::default();
+        for usage in usages {
+            // SAFETY: a guarded call on plain data.
+            unsafe { pg_sys::InstrAccumParallelQuery(&raw mut usage.buffers, &raw mut usage.wal) };
+            all.add(usage.cpu);
         }
+        all
     }
-    all
 }

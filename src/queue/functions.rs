@@ -20,6 +20,7 @@ use crate::load::target::check_location;
 use crate::pg::background;
 use crate::pg::copy_question;
 use crate::pg::encoding::invalid_in_server_encoding;
+use crate::pg::function::version_1;
 use crate::pg::lock::{Mode, Until};
 use crate::pg::points::point;
 use crate::pg::role::{NoSession, cannot_connect, role_name};
@@ -54,20 +55,6 @@ const SETTINGS: [&CStr; 19] = [
     c"lc_time",
     c"default_text_search_config",
 ];
-
-pub static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-
-/// The record that the server asks for before it calls a function of version 1.
-macro_rules! version_1 {
-    ($($record:ident),*) => {
-        $(
-            #[unsafe(no_mangle)]
-            pub extern "C-unwind" fn $record() -> *const pg_sys::Pg_finfo_record {
-                &raw const VERSION_1
-            }
-        )*
-    };
-}
 
 version_1!(
     pg_finfo_bulk_enqueue,

@@ -16,9 +16,10 @@ use std::ffi::CStr;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::Queue;
-use super::functions::{VERSION_1, argument};
+use super::functions::argument;
 use crate::error::{Error, Result};
 use crate::pg::database::{cluster, database};
+use crate::pg::function::version_1;
 use crate::pg::role::owner_here;
 use crate::pg::server_text::from_server;
 use crate::pg::spi::{Access, Argument, StatementResult};
@@ -122,17 +123,9 @@ impl Queue {
     }
 }
 
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_owner() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_owner);
 
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_is_at_home() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_is_at_home);
 
 /// `bulk_owner(owner oid, owner_name name, cluster bigint)`: see [`owner_here`].
 ///

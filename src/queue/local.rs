@@ -11,15 +11,11 @@
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::functions::VERSION_1;
 use crate::error::Error;
+use crate::pg::function::version_1;
 use crate::pg::role::applies_changes;
 
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_keep_local() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_keep_local);
 
 /// `bulk_keep_local()`: BEFORE INSERT OR UPDATE OR DELETE, for each row.
 ///

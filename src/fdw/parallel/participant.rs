@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -9,7 +10,6 @@ use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader::RecordStart;
 
 use crate::error::Result;
-use crate::pg::build_id::build_id;
 use crate::pg::changed::Changed;
 use crate::pg::chunk_order::{ChunkOrder, Grid};
 use crate::pg::chunks::Chunks;
@@ -20,6 +20,7 @@ use crate::pg::points::point;
 use crate::pg::row::Rows;
 use crate::pg::source::Descriptor;
 use crate::pg::stages::Stages;
+use crate::pg::team::{Array, Image, Memory, Shareable};
 
 /// No process has arrived yet.
 const NEW: u32 = 0;
@@ -30,21 +31,37 @@ const OPEN: u32 = 2;
 /// The first process reads the whole file.
 const ALONE: u32 = 3;
 
+/// The list of files of a parallel scan, and its arrays in shared memory.
+#[derive(Debug)]
+pub struct SharedList {
+    list: Option<Rc<FileList>>,
+    pub(super) image: Image,
+    bytes: Array<u8>,
+    states: Array<FileState>,
+}
+
+impl SharedList {
+    pub(super) fn new(list: Option<Rc<FileList>>) -> SharedList {
+        let mut image = Image::new();
+        let bytes = image.array(list.as_ref().map_or_else(Vec::new, |list| list.write()));
+        let files = list.as_ref().map_or(0, |list| list.files.len());
+        let states = image.array((0..files).map(|_| FileState::new()));
+        SharedList { list, image, bytes, states }
+    }
+}
+
 /// The shared state of a parallel scan.
 #[derive(Debug)]
-#[repr(C)]
 pub struct Shared {
-    /// The build id of the leader's library.
-    pub(super) build: u64,
     /// The identity of the leader's file when the scan began; the default if it is not a regular file.
     pub(super) file: Identity,
     /// The leader's open file descriptor.
     pub(super) descriptor: Descriptor,
     /// The file's encoding, because a worker does not know the client's.
     pub(super) encoding: i32,
-    /// Number of files in the list. A state for each follows this struct, and then the list itself. 0 if there is no
-    /// shared list.
-    pub(super) files: usize,
+    /// The shared list as bytes, and the states of its files; empty without a list.
+    pub(super) list: Array<u8>,
+    states: Array<FileState>,
     state: AtomicU32,
     changed: Changed,
     /// Most workers that may read, and the number that have asked.
@@ -60,9 +77,12 @@ pub struct Shared {
 // SAFETY: only the process that sets the state to OPENING writes the order, and the others read it after they
 // have seen OPEN. The rest is atomic, made to be shared, or not written once there are workers.
 unsafe impl Sync for Shared {}
+// SAFETY: see above; the descriptor is a name.
+unsafe impl Shareable for Shared {}
 
 impl Shared {
-    pub(super) fn new(rows: &Rows, list: Option<&FileList>, places: u32) -> Shared {
+    pub(super) fn new(rows: &Rows, shared: &SharedList, places: u32) -> Shared {
+        let list = shared.list.as_ref();
         let stream = rows.stream();
         let mut file = stream.identity().unwrap_or_default();
         // The size that the leader saw, since it opened the file first: other processes may not see the same later
@@ -74,11 +94,11 @@ impl Shared {
             order.write(ChunkOrder::new(FileChunks::of(list).grid(), start));
         }
         Shared {
-            build: build_id(),
             file,
             descriptor: stream.descriptor(),
             encoding: stream.encoding(),
-            files: list.map_or(0, |list| list.files.len()),
+            list: shared.bytes,
+            states: shared.states,
             // Every process that opens a file of the list sees its header.
             state: AtomicU32::new(if list.is_some() { OPEN } else { NEW }),
             changed: Changed::new(),
@@ -121,12 +141,6 @@ impl Shared {
         place.is_some()
     }
 
-    /// The shared states of the files.
-    fn states(&self) -> *const FileState {
-        // SAFETY: the states follow the struct if there are files.
-        unsafe { std::ptr::from_ref(self).add(1).cast() }
-    }
-
     /// The chunks, once the state is [`OPEN`].
     fn order(&self) -> Option<&ChunkOrder> {
         // SAFETY: written before the state was set.
@@ -151,8 +165,8 @@ enum ScanStep {
 /// A process's part in a parallel scan.
 #[derive(Debug)]
 pub struct Participant {
-    /// Valid until the leader's workers have ended; then null.
-    shared: *const Shared,
+    /// None when the leader's workers have ended.
+    shared: Option<Memory<Shared>>,
     /// A callback announces the end of the shared memory.
     announces_end: bool,
     /// 0 for the leader.
@@ -163,8 +177,8 @@ pub struct Participant {
 }
 
 impl Participant {
-    pub(super) fn new(shared: *const Shared, number: usize, announces_end: bool) -> Participant {
-        Participant { shared, announces_end, number, step: ScanStep::Arrive, reported: (0, 0) }
+    pub(super) fn new(memory: Memory<Shared>, number: usize, announces_end: bool) -> Participant {
+        Participant { shared: Some(memory), announces_end, number, step: ScanStep::Arrive, reported: (0, 0) }
     }
 
     /// Goes to this process's next record; false at the end. `skip` counts the file's records that are still to be left
@@ -180,8 +194,8 @@ impl Participant {
     }
 
     fn advance_slowly(&mut self, rows: &mut Rows, skip: &mut u64) -> Result<bool> {
-        // SAFETY: as in `shared`.
-        let Some(shared) = (unsafe { self.shared.as_ref() }) else { return Ok(false) };
+        let Some(memory) = self.shared else { return Ok(false) };
+        let shared = memory.task();
         loop {
             match &mut self.step {
                 ScanStep::Arrive if !shared.admits(self.number) => self.step = ScanStep::Over,
@@ -208,8 +222,8 @@ impl Participant {
                     }
                 }
                 ScanStep::Alone => return rows.advance(),
-                ScanStep::Join(_) if shared.files > 0 => {
-                    let states = shared.states();
+                ScanStep::Join(_) if !memory.slice(shared.states).is_empty() => {
+                    let states = memory.slice(shared.states).as_ptr();
                     let Some(list) = rows.stream().files().cloned() else {
                         return Err(changed(rows.stream().source().name()));
                     };
@@ -251,8 +265,7 @@ impl Participant {
     }
 
     fn shared(&self) -> Option<&Shared> {
-        // SAFETY: null once the memory is released.
-        unsafe { self.shared.as_ref() }
+        self.shared.as_ref().map(Memory::task)
     }
 
     /// Do the reader's next records belong to this process?
@@ -290,7 +303,7 @@ impl Participant {
     pub fn end(&mut self) {
         self.step = ScanStep::Over;
         if !self.announces_end {
-            self.shared = std::ptr::null();
+            self.shared = None;
         }
     }
 }

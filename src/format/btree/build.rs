@@ -22,43 +22,100 @@
 //! Equal keys become posting lists as in _bt_load: up to a tenth of a page, with any fillfactor.
 
 use super::entry::{Entry, Tid, Word};
+use super::family::KeyFamily;
+use super::form::TupleBuffer;
 use super::key::KeyShape;
 pub use super::levels::TreePart;
-use super::levels::{HEAP_TID, Levels, max_tid, put};
+use super::levels::{HEAP_TID, Levels};
 pub use super::sink::{BlockSource, BuildError, Built, Options, Page, PageSink};
-use super::tuple::{Formed, SHORT};
-use super::{
-    BT_IS_POSTING, BT_PIVOT_HEAP_TID, INDEX_ALT_TID, INDEX_SIZE_MASK, ITEM_POINTER, MAX_POSTING_SIZE, NO_BLOCK,
-    TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS,
-};
-use crate::tuple::max_align;
+use super::tuple::SHORT;
+use super::tuples::TupleBuilder;
+use super::{TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS};
+
+/// A family of which trees are built.
+pub trait BuildFamily: KeyFamily {
+    /// Adds items to a tree whose leaf level is begun: see [`Builder::push`].
+    ///
+    /// # Errors
+    /// Those of [`Builder::push`].
+    fn add<S: PageSink>(builder: &mut Builder<Self>, units: &[Self], sink: &mut S) -> Result<(), BuildError<S::Error>>;
+
+    /// Makes the high key between two items of a leaf level.
+    fn high_key(shape: &Self::Shape, left: &[u8], right: &[u8]) -> Vec<u8>;
+}
 
 /// A tree under construction.
 #[derive(Debug)]
-pub struct Builder<W: Word> {
-    shape: KeyShape,
-    options: Options,
-    levels: Levels,
-    entries: u64,
-    /// The last entry that was added.
-    last: Entry<W>,
-    /// Rows of that key that are not in the tree yet; at least one after the first entry. Only with `deduplicate`.
-    pending: Vec<Tid>,
-    /// The most rows of a posting list whose key has no nulls.
-    most: usize,
-    /// Size of a tuple without nulls, in bytes.
-    size: usize,
-    /// The data of a tuple without nulls are made in one step.
-    short: bool,
+pub struct Builder<F: KeyFamily> {
+    pub(super) shape: F::Shape,
+    pub(super) tuples: TupleBuilder,
+    /// The last key that was added, and its row.
+    pub(super) last: F::Held,
+    pub(super) last_tid: Tid,
 }
 
-impl<W: Word> Builder<W> {
+impl<F: BuildFamily> Builder<F> {
     /// Creates a tree of keys of this shape.
     #[must_use]
-    pub fn new(shape: &KeyShape, options: Options) -> Self {
+    pub fn new(shape: &F::Shape, options: Options) -> Self {
         Self::with_levels(shape, options, Levels::new(options))
     }
 
+    fn with_levels(shape: &F::Shape, options: Options, levels: Levels) -> Self {
+        let (shape, tuples) = (shape.clone(), TupleBuilder::with_levels(options, levels));
+        Self { shape, tuples, last: F::Held::default(), last_tid: Tid::default() }
+    }
+
+    /// Adds items, which must be in order and behind all earlier ones.
+    ///
+    /// # Errors
+    /// An error of the sink; the items are out of order, or the server's collation orders them differently; or one is
+    /// too long.
+    #[inline]
+    pub fn push<S: PageSink>(&mut self, units: &[F], sink: &mut S) -> Result<(), BuildError<S::Error>> {
+        if units.is_empty() {
+            return Ok(());
+        }
+        self.tuples.levels.begin()?;
+        F::add(self, units, sink)
+    }
+
+    /// Completes the open pages and adds the metapage.
+    ///
+    /// # Errors
+    /// An error of the sink.
+    pub fn finish<S: PageSink>(self, sink: &mut S) -> Result<Built, BuildError<S::Error>> {
+        let shape = &self.shape;
+        self.tuples.finish(|left, right| F::high_key(shape, left, right), sink)
+    }
+}
+
+impl<W: Word> BuildFamily for Entry<W> {
+    fn add<S: PageSink>(
+        builder: &mut Builder<Self>,
+        entries: &[Self],
+        sink: &mut S,
+    ) -> Result<(), BuildError<S::Error>> {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
+        let follows = builder.tuples.entries == 0 || Entry::new(builder.last, builder.last_tid).before(*first);
+        if !follows || !super::sort::is_ascending(entries) {
+            return Err(BuildError::Order);
+        }
+        if builder.tuples.deduplicate {
+            builder.deduplicate(entries, sink)?;
+        } else {
+            builder.add_entries(entries, sink)?;
+        }
+        (builder.last, builder.last_tid) = (last.key(), last.tid());
+        Ok(())
+    }
+
+    fn high_key(shape: &KeyShape, left: &[u8], right: &[u8]) -> Vec<u8> {
+        shape.high_key(left, right)
+    }
+}
+
+impl<W: Word> Builder<Entry<W>> {
     /// Creates a part of such a tree: leaves between those of other parts, on blocks of this source. Ends with
     /// [`Self::finish_part`].
     #[must_use]
@@ -66,151 +123,81 @@ impl<W: Word> Builder<W> {
         Self::with_levels(shape, options, Levels::part(options, blocks))
     }
 
-    fn with_levels(shape: &KeyShape, options: Options, levels: Levels) -> Self {
-        let size = shape.tuple_size();
-        Self {
-            shape: shape.clone(),
-            options,
-            levels,
-            entries: 0,
-            last: Entry::default(),
-            pending: Vec::new(),
-            most: most_tids(size),
-            size,
-            short: shape.is_short(),
-        }
-    }
-
-    /// Adds entries, which must be in order and behind all earlier ones.
-    ///
-    /// # Errors
-    /// An error of the sink, or the entries are out of order.
-    pub fn push<S: PageSink>(&mut self, entries: &[Entry<W>], sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
-        if self.entries > 0 && !self.last.before(*first) || !super::sort::is_ascending(entries) {
-            return Err(BuildError::Order);
-        }
-        self.levels.begin()?;
-        if self.options.deduplicate {
-            self.deduplicate(entries, sink)?;
-        } else {
-            self.add_entries(entries, sink)?;
-        }
-        self.entries += entries.len() as u64;
-        self.last = *last;
-        Ok(())
-    }
-
-    /// Completes the open pages and adds the metapage: _bt_uppershutdown.
-    ///
-    /// # Errors
-    /// An error of the sink.
-    pub fn finish<S: PageSink>(mut self, sink: &mut S) -> Result<Built, BuildError<S::Error>> {
-        self.flush_pending(self.last.key(), sink)?;
-        self.levels.finish(self.entries, sink)
-    }
-
     /// Completes a part. Its first and last leaf are linked with others later, by [`join`].
     ///
     /// # Errors
     /// An error of the sink.
-    pub fn finish_part<S: PageSink>(mut self, sink: &mut S) -> Result<TreePart, BuildError<S::Error>> {
-        self.flush_pending(self.last.key(), sink)?;
+    pub fn finish_part<S: PageSink>(self, sink: &mut S) -> Result<TreePart, BuildError<S::Error>> {
         let shape = &self.shape;
-        let room = border_size(shape);
-        self.levels.finish_part(self.entries, room, |left, right| high_key::<W>(shape, left, right), sink)
+        self.tuples.finish_part(border_size(shape), |left, right| shape.high_key(left, right), sink)
     }
 
     /// The loop of _bt_load that deduplicates. Adds all entries with a distinct key at once; the last key waits for
     /// more rows.
     fn deduplicate<S: PageSink>(&mut self, entries: &[Entry<W>], sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        let (mut key, mut rest) = (self.last.key(), entries);
+        let (mut key, mut rest) = (self.last, entries);
         while let Some(first) = rest.first() {
-            if key == first.key() && !self.pending.is_empty() {
-                let most = self.most_of(key);
+            if key == first.key() && self.tuples.is_pending() {
                 let same = rest.iter().take_while(|entry| entry.key() == key).count();
                 let (same, others) = rest.split_at_checked(same).unwrap_or((rest, &[]));
                 for entry in same {
-                    if self.pending.len() >= most {
-                        self.flush_pending(key, sink)?;
+                    if !self.tuples.add_row(entry.tid()) {
+                        self.begin_key(*entry, sink)?;
                     }
-                    self.pending.push(entry.tid());
                 }
                 rest = others;
                 continue;
             }
-            self.flush_pending(key, sink)?;
+            let shape = &self.shape;
+            self.tuples.flush_pending(|left, right| shape.high_key(left, right), sink)?;
             let alone = rest.windows(2).take_while(|pair| matches!(pair, [a, b] if a.key() != b.key())).count();
             let (alone, others) = rest.split_at_checked(alone).unwrap_or((rest, &[]));
             self.add_entries(alone, sink)?;
             if let Some((last, others)) = others.split_first() {
                 key = last.key();
-                self.pending.push(last.tid());
+                self.begin_key(*last, sink)?;
                 rest = others;
             }
         }
         Ok(())
     }
 
-    /// The most rows of a posting list of this key: _bt_dedup_save_htid.
-    fn most_of(&self, key: W) -> usize {
-        if self.shape.nullable() && self.shape.has_null(key) {
-            most_tids(self.shape.form(key, self.shape.len()).bytes().len())
-        } else {
-            self.most
-        }
-    }
-
-    /// _bt_sort_dedup_finish_pending
-    fn flush_pending<S: PageSink>(&mut self, key: W, sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        match *self.pending.as_slice() {
-            [] => return Ok(()),
-            [tid] => self.add_entries(&[Entry::new(key, tid)], sink)?,
-            ref tids => {
-                // _bt_form_posting
-                let mut base = self.shape.form(key, self.shape.len());
-                let start = base.bytes().len();
-                let size = max_align(start + tids.len() * ITEM_POINTER);
-                let info = base.info() & !INDEX_SIZE_MASK | size as u16 | INDEX_ALT_TID;
-                base.set_header(Tid::new(start as u32, tids.len() as u16 | BT_IS_POSTING), info);
-                let mut tuple = [0; max_align(MAX_POSTING_SIZE)];
-                put(&mut tuple, 0, base.bytes());
-                if let Some(list) = tuple.get_mut(start..) {
-                    for (to, tid) in list.as_chunks_mut().0.iter_mut().zip(tids) {
-                        *to = tid.to_bytes();
-                    }
-                }
-                self.add_item(tuple.get(..size).unwrap_or_default(), size - start, sink)?;
-            }
-        }
-        self.pending.clear();
-        Ok(())
+    /// Adds an entry whose key waits for more rows.
+    #[inline(never)]
+    fn begin_key<S: PageSink>(&mut self, entry: Entry<W>, sink: &mut S) -> Result<(), BuildError<S::Error>> {
+        let shape = &self.shape;
+        let form = |last: &mut TupleBuffer| {
+            last.set(shape.form(entry).bytes());
+            true
+        };
+        self.tuples.add(entry.tid(), form, |left, right| shape.high_key(left, right), sink)
     }
 
     /// Adds the tuples of entries to the leaf level.
     fn add_entries<S: PageSink>(&mut self, entries: &[Entry<W>], sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        let (size, nullable) = (self.size, self.shape.nullable());
+        let shape = &self.shape;
+        let (size, nullable, short) = (shape.tuple_size(), shape.nullable(), shape.is_short());
+        self.tuples.entries += entries.len() as u64;
+        let levels = &mut self.tuples.levels;
         let mut rest = entries;
         while let Some(first) = rest.first() {
-            if !self.short || nullable && self.shape.has_null(first.key()) {
-                self.add_formed(*first, sink)?;
+            if !short || nullable && shape.has_null(first.key()) {
+                levels.add_item(shape.form(*first).bytes(), 0, |left, right| shape.high_key(left, right), sink)?;
                 rest = rest.get(1..).unwrap_or_default();
                 continue;
             }
-            let room = self.levels.leaf().map_or(0, |leaf| leaf.room(size));
+            let room = levels.leaf().map_or(0, |leaf| leaf.room(size));
             if room == 0 {
-                let shape = &self.shape;
-                self.levels.next_leaf(|left, right| high_key::<W>(shape, left, right), sink)?;
+                levels.next_leaf(|left, right| shape.high_key(left, right), sink)?;
                 continue;
             }
             let (mut now, _) = rest.split_at_checked(room).unwrap_or((rest, &[]));
             if nullable {
-                let plain = now.iter().take_while(|entry| !self.shape.has_null(entry.key())).count();
+                let plain = now.iter().take_while(|entry| !shape.has_null(entry.key())).count();
                 now = now.get(..plain).unwrap_or_default();
             }
             rest = rest.get(now.len()..).unwrap_or_default();
-            let Some(leaf) = self.levels.leaf() else { return Ok(()) };
-            let shape = &self.shape;
+            let Some(leaf) = levels.leaf() else { return Ok(()) };
             if let Some(column) = shape.only_integer(8) {
                 leaf.fill(now, |key| column.restore(key).to_u64().to_le_bytes());
             } else if let Some(column) = shape.only_integer(4) {
@@ -226,19 +213,6 @@ impl<W: Word> Builder<W> {
         }
         Ok(())
     }
-
-    #[inline(never)]
-    fn add_formed<S: PageSink>(&mut self, entry: Entry<W>, sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        let mut formed = self.shape.form(entry.key(), self.shape.len());
-        formed.set_header(entry.tid(), formed.info());
-        self.add_item(formed.bytes(), 0, sink)
-    }
-
-    /// Adds a tuple to the leaf level.
-    fn add_item<S: PageSink>(&mut self, tuple: &[u8], extra: usize, sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        let shape = &self.shape;
-        self.levels.add_item(tuple, extra, |left, right| high_key::<W>(shape, left, right), sink)
-    }
 }
 
 /// Makes one tree of parts: links their leaves and adds the levels above, on blocks of this source. All keys of a part
@@ -246,45 +220,18 @@ impl<W: Word> Builder<W> {
 ///
 /// # Errors
 /// An error of the sink, or the parts were not made by [`Builder::finish_part`] with keys of this shape.
-pub fn join<W: Word, S: PageSink>(
+pub fn join<S: PageSink>(
     shape: &KeyShape,
     options: Options,
     parts: Vec<TreePart>,
     blocks: Box<dyn BlockSource>,
     sink: &mut S,
 ) -> Result<Built, BuildError<S::Error>> {
-    Levels::join(options, blocks, parts, |left, right| high_key::<W>(shape, left, right), sink)
+    Levels::join(options, blocks, parts, |left, right| shape.high_key(left, right), sink)
 }
 
 /// Upper bound of the size of a high key of this shape, in bytes: all columns, with nulls and a TID.
 #[must_use]
 pub fn border_size(shape: &KeyShape) -> usize {
     shape.tuple_size() + TUPLE_HEADER_WITH_NULLS - TUPLE_HEADER + HEAP_TID
-}
-
-/// The most rows of a posting list whose key takes this many bytes.
-pub(super) fn most_tids(size: usize) -> usize {
-    (MAX_POSTING_SIZE / 8 * 8).saturating_sub(size) / ITEM_POINTER
-}
-
-/// Makes the high key between two items of a leaf level: _bt_truncate. Its t_tid has the block number of the right
-/// item.
-pub(super) fn high_key<W: Word>(shape: &KeyShape, left: &[u8], right: &[u8]) -> Vec<u8> {
-    // The items on the page are made of keys, so reading them succeeds.
-    let key = |tuple| shape.read_tuple::<W>(tuple).unwrap_or_default();
-    let (left_key, right_key) = (key(left), key(right));
-    let common = shape.common(left_key, right_key);
-    let block = right.first_chunk().map_or(NO_BLOCK, |tid| Tid::from_bytes(*tid).block());
-    let mut formed: Formed = shape.form(right_key, (common + 1).min(shape.len()));
-    if common < shape.len() {
-        formed.set_header(Tid::new(block, common as u16 + 1), formed.info() | INDEX_ALT_TID);
-        return formed.bytes().to_vec();
-    }
-    let size = formed.bytes().len() + HEAP_TID;
-    let info = formed.info() & !INDEX_SIZE_MASK | size as u16 | INDEX_ALT_TID;
-    formed.set_header(Tid::new(block, common as u16 | BT_PIVOT_HEAP_TID), info);
-    let mut tuple = formed.bytes().to_vec();
-    tuple.resize(size, 0);
-    put(&mut tuple, size - ITEM_POINTER, &max_tid(left).to_bytes());
-    tuple
 }

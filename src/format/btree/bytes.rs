@@ -17,7 +17,7 @@
 //! Not every key is supported. Core compresses long values and fetches those that are stored out of line. Such values
 //! make the caller build the index without this module.
 
-pub mod build;
+mod build;
 pub mod collator;
 pub mod read;
 pub mod record;

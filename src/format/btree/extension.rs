@@ -13,14 +13,14 @@
 
 use std::convert::Infallible;
 
-use super::build::{Builder, high_key};
+use super::build::Builder;
 use super::entry::{Entry, Word};
 use super::key::KeyShape;
 pub use super::levels::lead_to;
-use super::levels::{Ascending, Level, Links, TreePart, max_tid, put};
+use super::levels::{Ascending, Level, Links, TreePart, max_tid};
 use super::sink::{BuildError, Options, Page, PageSink};
 use super::tuple::item;
-use super::{NO_BLOCK, SPECIAL_START, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS, item_id, u32_at};
+use super::{NO_BLOCK, SPECIAL_START, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS, item_id, put, u32_at};
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 
 /// Leaves in order.
@@ -123,7 +123,7 @@ impl Extension {
         if !a.before(b) {
             return None;
         }
-        let border = high_key::<W>(shape, left, right);
+        let border = shape.high_key(left, right);
         to.get_mut(..border.len())?.copy_from_slice(&border);
         Some(border.len())
     }

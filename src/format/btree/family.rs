@@ -49,11 +49,11 @@ pub trait KeyFamily: Copy + Debug + Default + 'static {
     /// Whether any column of this key is null.
     fn has_null(shape: &Self::Shape, key: Self::Key<'_>) -> bool;
 
-    /// Appends the entries of a leaf page.
+    /// Appends the entries of a leaf page, and returns their number.
     ///
     /// # Errors
     /// The first item that is invalid or has no key.
-    fn read_leaf(shape: &Self::Shape, leaf: &Leaf<'_>, units: &mut Vec<Self>) -> Result<(), LeafError>;
+    fn read_leaf(shape: &Self::Shape, leaf: &Leaf<'_>, units: &mut Vec<Self>) -> Result<u64, LeafError>;
 
     /// Returns the head of the item at the start.
     fn head(units: &[Self]) -> Option<Self::Head>;
@@ -114,8 +114,10 @@ impl<W: Word> KeyFamily for Entry<W> {
         shape.has_null(key)
     }
 
-    fn read_leaf(shape: &KeyShape, leaf: &Leaf<'_>, units: &mut Vec<Self>) -> Result<(), LeafError> {
-        leaf.entries(shape, |key, tid, _| units.push(Entry::new(key, tid)))
+    fn read_leaf(shape: &KeyShape, leaf: &Leaf<'_>, units: &mut Vec<Self>) -> Result<u64, LeafError> {
+        let before = units.len();
+        leaf.entries(shape, |key, tid, _| units.push(Entry::new(key, tid)))?;
+        Ok((units.len() - before) as u64)
     }
 
     #[inline(always)]
@@ -204,8 +206,8 @@ impl KeyFamily for u8 {
         shape.has_null(key)
     }
 
-    fn read_leaf(shape: &ByteShape, leaf: &Leaf<'_>, units: &mut Vec<u8>) -> Result<(), LeafError> {
-        leaf.records(shape, units).map(|_| ())
+    fn read_leaf(shape: &ByteShape, leaf: &Leaf<'_>, units: &mut Vec<u8>) -> Result<u64, LeafError> {
+        leaf.records(shape, units)
     }
 
     #[inline(always)]

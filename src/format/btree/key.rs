@@ -362,16 +362,6 @@ impl KeyShape {
         }
         self.null_word.is_some_and(|null| key == W::from_u128(null))
     }
-
-    /// Number of equal columns at the start of two keys.
-    #[inline]
-    pub(super) fn common<W: Word>(&self, a: W, b: W) -> usize {
-        if a == b {
-            return self.columns.len();
-        }
-        let highest = W::BITS - 1 - (a ^ b).leading_zeros();
-        self.columns.iter().take_while(|column| column.shift > highest).count()
-    }
 }
 
 impl EncodedColumn {

@@ -16,7 +16,7 @@ use super::sink::{BlockSource, BuildError, Built, Options, Page, PageSink};
 use super::tuple::{Item, header, item};
 use super::{
     BTP_LEAF, BTP_META, BTP_ROOT, INDEX_ALT_TID, ITEM_POINTER, LP_NORMAL, MAGIC, METAPAGE, NO_BLOCK,
-    NONLEAF_FILLFACTOR, P_FIRSTKEY, P_HIKEY, SPECIAL_START, TUPLE_HEADER, VERSION, item_id, u32_at,
+    NONLEAF_FILLFACTOR, P_FIRSTKEY, P_HIKEY, SPECIAL_START, TUPLE_HEADER, VERSION, item_id, put, u32_at,
 };
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 use crate::tuple::max_align;
@@ -237,14 +237,6 @@ pub(super) fn max_tid(tuple: &[u8]) -> Tid {
 
 fn new_page() -> Box<Page> {
     Box::new(Page([0; PAGE_SIZE]))
-}
-
-/// Writes bytes at an offset within `to`.
-#[inline(always)]
-pub(super) fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
-    if let Some(to) = to.get_mut(at..at + bytes.len()) {
-        to.copy_from_slice(bytes);
-    }
 }
 
 #[inline(always)]

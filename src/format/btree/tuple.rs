@@ -8,8 +8,8 @@
 use super::entry::{Entry, Tid, Word};
 use super::key::{KeyKind, KeyShape, MAX_TUPLE};
 use super::{
-    BT_IS_POSTING, BT_OFFSET_MASK, INDEX_ALT_TID, INDEX_NULL, INDEX_SIZE_MASK, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS,
-    u16_at,
+    BT_IS_POSTING, BT_OFFSET_MASK, INDEX_ALT_TID, INDEX_NULL, INDEX_SIZE_MASK, ITEM_POINTER, TUPLE_HEADER,
+    TUPLE_HEADER_WITH_NULLS, put, u16_at,
 };
 use crate::tuple::max_align;
 
@@ -32,23 +32,12 @@ impl Formed {
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
-
-    /// t_info as index_form_tuple sets it.
-    pub(super) fn info(&self) -> u16 {
-        u16_at(&self.bytes, 6)
-    }
-
-    pub(super) fn set_header(&mut self, tid: Tid, info: u16) {
-        if let Some(to) = self.bytes.first_chunk_mut() {
-            *to = header(tid, info);
-        }
-    }
 }
 
 impl KeyShape {
-    /// Forms the tuple of a key's first columns, without a TID: index_form_tuple.
-    pub(super) fn form<W: Word>(&self, key: W, columns: usize) -> Formed {
-        let columns = self.columns().get(..columns).unwrap_or(self.columns());
+    /// Forms the tuple of an entry: index_form_tuple.
+    pub(super) fn form<W: Word>(&self, entry: Entry<W>) -> Formed {
+        let (key, columns) = (entry.key(), self.columns());
         let nulls = self.nullable() && columns.iter().any(|column| self.raw(key, column).is_none());
         let start = if nulls { TUPLE_HEADER_WITH_NULLS } else { TUPLE_HEADER };
         let mut formed = Formed { bytes: [0; MAX_TUPLE], len: 0 };
@@ -65,7 +54,7 @@ impl KeyShape {
             at += column.kind.size();
         }
         formed.len = max_align(at);
-        formed.set_header(Tid::default(), formed.len as u16 | if nulls { INDEX_NULL } else { 0 });
+        put(&mut formed.bytes, 0, &header(entry.tid(), formed.len as u16 | if nulls { INDEX_NULL } else { 0 }));
         formed
     }
 
@@ -73,8 +62,7 @@ impl KeyShape {
     /// too short, writes nothing and returns 0.
     #[must_use]
     pub fn write_tuple<W: Word>(&self, entry: Entry<W>, to: &mut [u8]) -> usize {
-        let mut formed = self.form(entry.key(), self.len());
-        formed.set_header(entry.tid(), formed.info());
+        let formed = self.form(entry);
         let bytes = formed.bytes();
         let Some(to) = to.get_mut(..bytes.len()) else { return 0 };
         to.copy_from_slice(bytes);
@@ -168,6 +156,6 @@ pub(super) fn item(tuple: &[u8]) -> Option<(Item<'_>, &[u8])> {
     if start < TUPLE_HEADER || count < 2 {
         return None;
     }
-    let tids = tuple.get(start..)?.get(..count * super::ITEM_POINTER)?;
+    let tids = tuple.get(start..)?.get(..count * ITEM_POINTER)?;
     Some((Item::Posting(tids), tuple.get(..start)?))
 }

@@ -1,10 +1,21 @@
-//! bit(n) and varbit(n): zeros and ones of a valid length.
+//! bool, and bit(n) and varbit(n): zeros and ones of a valid length.
 //!
-//! The value is a bit count and the bits, the first one highest, with zero bits behind the last one. A leading `b` or
+//! The value of bits is a bit count and the bits, the first one highest, with zero bits behind the last one. A leading `b` or
 //! `x`, and a wrong length, are left to bit_in and varbit_in.
 
 use super::{Datum, varlena};
 use crate::arena::Arena;
+
+/// bool: the words of boolin, all in lower case or all in upper case. boolin itself also accepts mixed case, unique
+/// prefixes (`tr`, `of`) and white space at the ends.
+#[inline]
+pub(super) fn bool(field: &[u8]) -> Option<Datum> {
+    match field {
+        b"t" | b"1" | b"true" | b"T" | b"TRUE" | b"y" | b"yes" | b"Y" | b"YES" | b"on" | b"ON" => Some(1),
+        b"f" | b"0" | b"false" | b"F" | b"FALSE" | b"n" | b"no" | b"N" | b"NO" | b"off" | b"OFF" => Some(0),
+        _ => None,
+    }
+}
 
 /// bit(n), or bit without a length.
 #[inline]
@@ -88,7 +99,27 @@ mod tests {
         assert_eq!(varbit(b"101", Some(2), a), None);
     }
 
+    #[test]
+    fn words() {
+        for (yes, no) in [("t", "f"), ("true", "false"), ("y", "n"), ("yes", "no"), ("on", "off"), ("1", "0")] {
+            for (word, v) in [(yes, 1), (no, 0)] {
+                assert_eq!(bool(word.as_bytes()), Some(v), "{word}");
+                assert_eq!(bool(word.to_uppercase().as_bytes()), Some(v), "{word}");
+            }
+        }
+        for t in ["", "o", "of", "tr", "True", " t", "t ", "2", "01", "null", "truee", "tf"] {
+            assert_eq!(bool(t.as_bytes()), None, "{t}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn the_first_letter_decides(field in "[tfyno10]?(rue|alse|es|o|n|ff)?") {
+            if let Some(v) = bool(field.as_bytes()) {
+                prop_assert_eq!(v == 1, matches!(&*field, "on") || field.starts_with(['t', 'y', '1']));
+            }
+        }
+
         #[test]
         fn bit_by_bit(v in prop::collection::vec(any::<bool>(), 0..100)) {
             let text: Vec<u8> = v.iter().map(|&b| b'0' + u8::from(b)).collect();

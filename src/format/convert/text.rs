@@ -1,10 +1,10 @@
-//! text, varchar, bpchar and "char": the bytes of the field.
+//! text, varchar, bpchar, "char" and bytea: the bytes of the field.
 //!
 //! Lengths are in characters. A field that is short enough in bytes is also short enough in characters, which decides
 //! most fields. Otherwise characters are counted if this needs no table of the encoding. A longer text may still be
 //! valid after its trailing blanks are removed. varchar's and bpchar's input functions decide that.
 
-use super::{Charset, Datum, varlena};
+use super::{Charset, Datum, digits, varlena};
 use crate::arena::Arena;
 
 /// Number of characters; `None` if counting them needs the encoding's tables.
@@ -60,6 +60,29 @@ pub(super) fn char(field: &[u8]) -> Option<Datum> {
     }
 }
 
+/// bytea: `\x` and pairs of hexadecimal digits, or the bytes of a field without backslashes. byteain itself also accepts
+/// white space between the pairs, and the older form with backslash escapes.
+#[inline]
+pub(super) fn bytea(field: &[u8], arena: &mut Arena) -> Option<Datum> {
+    let Some(text) = field.strip_prefix(b"\\x") else {
+        return if memchr::memchr(b'\\', field).is_some() { None } else { varlena::copy(field, arena) };
+    };
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
+    let (datum, body) = varlena::alloc(text.len() / 2, arena)?;
+    let (eights, rest) = text.as_chunks::<8>();
+    let (fours, tail) = body.as_chunks_mut::<4>();
+    for (to, from) in fours.iter_mut().zip(eights) {
+        *to = digits::hex(from)?;
+    }
+    // Zero digits fill the last word.
+    let mut last = [b'0'; 8];
+    last.get_mut(..rest.len())?.copy_from_slice(rest);
+    tail.copy_from_slice(digits::hex(&last)?.get(..tail.len())?);
+    Some(datum)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{body, varlena_bytes};
@@ -113,7 +136,50 @@ mod tests {
         }
     }
 
+    #[test]
+    fn bytea_accepted() {
+        let a = &mut Arena::new();
+        for (t, v) in [
+            (&b"\\x"[..], &b""[..]),
+            (b"\\x00", b"\0"),
+            (b"\\xDEADbeef", b"\xde\xad\xbe\xef"),
+            (b"\\xdeadbeef0102", b"\xde\xad\xbe\xef\x01\x02"),
+            (b"", b""),
+            (b"x41", b"x41"),
+            (b"plain \xe4", b"plain \xe4"),
+        ] {
+            assert_eq!(bytea(t, a).map(body).as_deref(), Some(v), "{t:?}");
+        }
+    }
+
+    #[test]
+    fn bytea_refused() {
+        let a = &mut Arena::new();
+        for t in [
+            "\\",
+            "\\x1",
+            "\\x0g",
+            "\\x01 02",
+            "\\x 0102",
+            "\\X00",
+            "a\\000",
+            "a\\\\",
+            "\\\\x00",
+            "\\x000102030405060g",
+            "\\x0g01020304050607",
+        ] {
+            assert_eq!(bytea(t.as_bytes(), a), None, "{t}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn bytea_round_trip(v in prop::collection::vec(any::<u8>(), 0..40)) {
+            let a = &mut Arena::new();
+            let text = v.iter().fold("\\x".to_owned(), |t, b| t + &format!("{b:02x}"));
+            prop_assert_eq!(bytea(text.as_bytes(), a).map(body), Some(v));
+        }
+
         #[test]
         fn varchar_is_chars_count(text in ".{0,20}", n in 1..20usize) {
             let a = &mut Arena::new();

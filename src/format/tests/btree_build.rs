@@ -335,7 +335,7 @@ fn build_in_parts<W: Word>(
         }
     }
     let done = builders.into_iter().map(|(builder, _)| builder.finish_part(&mut pages).unwrap()).collect();
-    let built = join::<W, _>(shape, options, done, Box::new(blocks), &mut pages).unwrap();
+    let built = join(shape, options, done, Box::new(blocks), &mut pages).unwrap();
     assert_eq!(built.entries, entries.len() as u64);
     (pages, built)
 }

@@ -7,8 +7,7 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::slice::from_ref;
 
-use pg_bulk_format::btree::build::{BuildError, Options, Page, PageSink};
-use pg_bulk_format::btree::bytes::build::Builder;
+use pg_bulk_format::btree::build::{BuildError, Builder, Options, Page, PageSink};
 use pg_bulk_format::btree::bytes::collator::Collator;
 use pg_bulk_format::btree::bytes::read::ByteKeyReader;
 use pg_bulk_format::btree::bytes::record::{MAX_KEY, Record, Records, append};

@@ -245,7 +245,7 @@ fn check_bytes(index: &Index, shape: &ByteShape) -> Result<String, String> {
         return Err(format!("leaves have other entries than records of {count} runs"));
     }
     let what = compare(index, entries as usize, |options, built| {
-        let mut builder = bytes::build::Builder::new(shape, options);
+        let mut builder = Builder::new(shape, options);
         builder.push(&records, built).unwrap();
         builder.finish(built).unwrap()
     })?;

@@ -232,8 +232,7 @@ fn given(row: &[(Attribute, Value)], tuple: &[u8], limit: usize) -> Option<Vec<u
     let layout = Layout::new(&attributes, STAMP, limit).unwrap();
     // In memory that ends at the end of the tuple.
     let exact: Box<[u8]> = tuple.into();
-    // SAFETY: the slice has this many bytes.
-    let header = unsafe { layout.header_for(exact.as_ptr(), exact.len()) }.ok()?;
+    let header = layout.header_for(&exact).ok()?;
     Some([&header[..], &exact[23..]].concat())
 }
 

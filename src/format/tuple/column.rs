@@ -110,9 +110,11 @@ impl StoredColumn {
             }
             AttributeForm::Packable | AttributeForm::Plain => {
                 let from: *const u8 = ptr::with_exposed_provenance(value as usize);
-                // SAFETY: the value is a varlena, with as many bytes as its header says.
+                // SAFETY: the value is a varlena, with as many bytes as its header says. Its first byte shows whether the
+                // header has four.
                 unsafe {
-                    let (at, size) = match Varlena::read(from) {
+                    let word = || from.cast::<u32>().read_unaligned();
+                    let (at, size) = match Varlena::with_header(*from, word) {
                         Varlena::Long(size) if size <= LONGEST_TO_SHORTEN && self.kind == AttributeForm::Packable => {
                             return put_shortened(from, size, tuple, at, limit);
                         }
@@ -166,16 +168,9 @@ impl Varlena {
         if cfg!(target_endian = "big") { first & 0x80 != 0 } else { first & 1 != 0 }
     }
 
-    /// Reads the header of a varlena.
-    ///
-    /// # Safety
-    /// `from` is the address of a varlena.
+    /// Returns the varlena whose header begins with `first`. If it has four bytes, `word` returns these.
     #[inline(always)]
-    pub(super) unsafe fn read(from: *const u8) -> Self {
-        // SAFETY: a varlena has at least one byte.
-        let first = unsafe { *from };
-        // SAFETY: called only if the first byte shows that the header has four.
-        let word = || unsafe { from.cast::<u32>().read_unaligned() };
+    pub(super) fn with_header(first: u8, word: impl FnOnce() -> u32) -> Self {
         if cfg!(target_endian = "big") {
             match first {
                 ..=0x3f => Self::Long(word() as usize),

@@ -28,41 +28,32 @@ impl Layout {
     ///
     /// # Errors
     /// Why the tuple cannot be stored unchanged.
-    ///
-    /// # Safety
-    /// `given` points to `length` bytes, at least [`TUPLE_HEADER`] of them.
     #[inline]
-    pub unsafe fn header_for(&self, given: *const u8, length: usize) -> Result<[u8; TUPLE_HEADER], Unfit> {
-        let word = |at: usize| {
-            // SAFETY: within the header.
-            u16::from_ne_bytes(unsafe { given.add(at).cast::<[u8; 2]>().read() })
-        };
+    pub fn header_for(&self, given: &[u8]) -> Result<[u8; TUPLE_HEADER], Unfit> {
+        let own: &[u8; TUPLE_HEADER] = given.first_chunk().ok_or(Unfit::Apart)?;
         let count = self.columns.len();
-        let infomask = word(T_INFOMASK);
+        let infomask = u16::from_ne_bytes([own[T_INFOMASK], own[T_INFOMASK + 1]]);
+        let attributes = u16::from_ne_bytes([own[T_INFOMASK2], own[T_INFOMASK2 + 1]]) & NATTS;
         let has_null = infomask & HEAP_HASNULL != 0;
         let hoff = max_align(TUPLE_HEADER + if has_null { count.div_ceil(8) } else { 0 });
-        // SAFETY: within the header.
-        let is_ours = unsafe { usize::from(*given.add(T_HOFF)) } == hoff
-            && usize::from(word(T_INFOMASK2) & NATTS) == count
-            && infomask & OUTLANDISH == 0;
-        if !is_ours || length < hoff {
+        let is_ours =
+            usize::from(own[T_HOFF]) == hoff && usize::from(attributes) == count && infomask & OUTLANDISH == 0;
+        if !is_ours || given.len() < hoff {
             return Err(Unfit::Apart);
         }
         let mut at = hoff;
         let mut varying = false;
         for (i, &column) in self.columns.iter().enumerate() {
-            // SAFETY: the bitmap ends before hoff.
-            if has_null && unsafe { *given.add(TUPLE_HEADER + i / 8) } >> (i % 8) & 1 == 0 {
+            if has_null && given.get(TUPLE_HEADER + i / 8).is_some_and(|bits| bits >> (i % 8) & 1 == 0) {
                 continue;
             }
             varying |= column.varying();
-            // SAFETY: `at` is not behind the end.
-            at = unsafe { column.pass(given, at, length)? };
+            at = column.pass(given, at)?;
         }
-        if at != length {
+        if at != given.len() {
             return Err(Unfit::Malformed);
         }
-        if length > self.limit {
+        if given.len() > self.limit {
             return Err(Unfit::Apart);
         }
         let mut header = [0; TUPLE_HEADER];
@@ -80,12 +71,9 @@ impl Layout {
 
 impl StoredColumn {
     /// Returns the end of the value behind the attributes that end at `at`. The value must be inline and must not end
-    /// behind `end`.
-    ///
-    /// # Safety
-    /// `tuple` points to `end` bytes, and `at` is at most `end`.
+    /// behind the tuple.
     #[inline(always)]
-    unsafe fn pass(self, tuple: *const u8, at: usize, end: usize) -> Result<usize, Unfit> {
+    fn pass(self, tuple: &[u8], at: usize) -> Result<usize, Unfit> {
         let mask = usize::from(self.mask);
         let aligned = (at + mask) & !mask;
         let after = match self.kind {
@@ -93,21 +81,17 @@ impl StoredColumn {
                 aligned + usize::from(self.len)
             }
             AttributeForm::Packable | AttributeForm::Plain => {
-                // att_align_pointer (tupmacs.h): a header of one byte is never zero, but padding is. SAFETY: before the
-                // end.
-                let is_short = at < end && unsafe { *tuple.add(at) } != 0;
+                // att_align_pointer (tupmacs.h): a header of one byte is never zero, but padding is.
+                let is_short = tuple.get(at).is_some_and(|&byte| byte != 0);
                 let start = if is_short { at } else { aligned };
                 // A header of one byte, or of four.
-                if start >= end {
+                let rest = tuple.get(start..).unwrap_or_default();
+                let Some(&first) = rest.first() else { return Err(Unfit::Malformed) };
+                let word = rest.first_chunk().map(|word| u32::from_ne_bytes(*word));
+                if !Varlena::is_short(first) && word.is_none() {
                     return Err(Unfit::Malformed);
                 }
-                // SAFETY: before the end.
-                let first = unsafe { *tuple.add(start) };
-                if !Varlena::is_short(first) && start + 4 > end {
-                    return Err(Unfit::Malformed);
-                }
-                // SAFETY: all bytes of the header are before the end.
-                match unsafe { Varlena::read(tuple.add(start)) } {
+                match Varlena::with_header(first, || word.unwrap_or_default()) {
                     Varlena::Short(size) => start + size,
                     // A table would store it with a header of one byte (fill_val, heaptuple.c).
                     Varlena::Long(4..=LONGEST_TO_SHORTEN) if self.kind == AttributeForm::Packable => {
@@ -124,6 +108,6 @@ impl StoredColumn {
             // No table has a C string.
             AttributeForm::Cstring => return Err(Unfit::Apart),
         };
-        if after <= end { Ok(after) } else { Err(Unfit::Malformed) }
+        if after <= tuple.len() { Ok(after) } else { Err(Unfit::Malformed) }
     }
 }

@@ -13,12 +13,14 @@ use crate::guc;
 use crate::load::insert_select::eligibility::expression::takes_ids;
 use crate::load::insert_select::eligibility::{Answer, Sequences, no};
 use crate::load::options::LoadOptions;
-use crate::load::source::Mapping;
-use crate::load::where_clause::WhereClause;
-use crate::load::{direct, duplicate::Keep, obstacle, planned_insert, volatile};
+use crate::load::{direct, duplicate::Keep, obstacle, planned_insert};
 use crate::pg::column::default_expression;
 use crate::pg::compat;
+use crate::pg::relation::Relation;
 use crate::pg::source::is_allowed;
+use crate::program::mapping::Mapping;
+use crate::program::volatile;
+use crate::program::where_clause::WhereClause;
 
 /// Checks made before the table is opened. `watched`: another library's hook would miss the statement. Guarded.
 ///
@@ -86,15 +88,15 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Ans
         if form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP && !(*relation).rd_islocaltemp {
             return no("The table is a temporary table of another session.");
         }
-        let mut found = obstacle::of_named(relation, Keep::Error);
-        if obstacle::has_before_statement(relation) {
+        let mut found = obstacle::of_named(Relation::from_raw(relation), Keep::Error);
+        if obstacle::has_before_statement(Relation::from_raw(relation)) {
             // The trigger may change settings that affect how fields are read.
             found.push("The table has a BEFORE statement trigger.".into());
         }
         if found.is_empty() {
             found.extend(planned_insert::obstacle(relation));
         }
-        if found.is_empty() && options.table.freeze && direct::check_freeze(relation).is_err() {
+        if found.is_empty() && options.table.freeze && direct::check_freeze(Relation::from_raw(relation)).is_err() {
             found.push("The table does not meet the conditions of FREEZE.".into());
         }
         found.into_iter().next().map_or(Ok(()), Err)
@@ -115,7 +117,7 @@ pub unsafe fn of_rows(
     unsafe {
         // A field may request its column's default.
         let set = options.copy.dialect.default.is_none().then_some(mapping);
-        let mut found = volatile::obstacles(relation, set, clause.conditions);
+        let mut found = volatile::obstacles(Relation::from_raw(relation), set, clause.conditions);
         if takes_ids(clause.conditions.cast(), std::ptr::null_mut()) {
             found.push("The condition calls nextval.".into());
         }
@@ -123,7 +125,11 @@ pub unsafe fn of_rows(
             found.push("Two columns take their defaults from the same sequence.".into());
         }
         // A negative answer needs no further locks.
-        let locked = if found.is_empty() { obstacle::of_free_leaves(relation, &mut found) } else { Vec::new() };
+        let locked = if found.is_empty() {
+            obstacle::of_free_leaves(Relation::from_raw(relation), &mut found)
+        } else {
+            Vec::new()
+        };
         found.into_iter().next().map_or(Ok(locked), Err)
     }
 }

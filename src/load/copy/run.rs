@@ -9,13 +9,12 @@ use super::few::Few;
 use super::{eligibility, options};
 use crate::error::OrRaise;
 use crate::guc;
-use crate::load::finish::finish;
 use crate::load::insert_select::eligibility::{Answer, no};
 use crate::load::target::{Target, TargetKind};
-use crate::load::where_clause::WhereClause;
-use crate::load::{Load, Request, Writer, load_context, memory_context, obstacle, source, summary, write};
+use crate::load::{Load, Request, Writer, memory_context, obstacle, run_statement, source};
 use crate::pg::source::Location;
-use crate::pg::unguarded::{self as c, Opaque};
+use crate::pg::unguarded::{self as c, Opaque, guarded};
+use crate::program::where_clause::WhereClause;
 
 /// Makes the load and opens its file, or returns the reason why core must run the COPY. A client is then asked for its
 /// data. Guarded.
@@ -147,35 +146,11 @@ pub unsafe fn run(load: *mut Load, caller: pg_sys::MemoryContext) -> u64 {
     // SAFETY: this function's contract covers the load, which is used by one step at a time.
     unsafe {
         pg_sys::CurrentMemoryContext = (*load).memory;
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(load_context),
-            arg: load.cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        write(load.cast());
-        pg_sys::error_context_stack = context.previous;
-        finish(&mut *load);
+        run_statement(load);
         pg_sys::CurrentMemoryContext = caller;
-        end(load)
-    }
-}
-
-/// # Safety
-/// A load that is done. The current memory context is not the load's.
-#[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load) -> u64 {
-    // SAFETY: this function's contract covers the argument; deleting the context drops the load.
-    unsafe {
-        let (memory, rows) = {
-            let load = &mut *load;
-            load.measures.took = load.measures.began.elapsed();
-            if guc::log_timing() {
-                summary::log(load);
-            }
-            (load.memory, load.measures.counts.loaded)
-        };
-        pg_sys::MemoryContextDelete(memory);
+        let rows = (*load).measures.counts.loaded;
+        // This drops the load.
+        guarded(|| pg_sys::MemoryContextDelete((*load).memory));
         rows
     }
 }

@@ -9,12 +9,13 @@
 //! row, and such a session may itself wait for the table. With the exclusive lock this is a deadlock, which COPY does
 //! not have.
 
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use super::leaves::may_refer;
 use crate::error::Result;
 use crate::pg::compat;
 use crate::pg::owner::{along_safe_path, may_run};
+use crate::pg::relation::{OpenRelation, Relation};
 use crate::pg::unguarded::guard;
 
 /// A smaller file (in bytes) does not justify locking other sessions out.
@@ -22,72 +23,58 @@ pub const WORTH_EXCLUSIVE: u64 = 1 << 20;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
-const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
 /// Gives an empty table a new file, if this is allowed and the locks are free. True if the table has one now. Guarded.
 ///
-/// # Safety
-/// The relation is a plain table, open and locked for writing; the caller holds `references` references to it. With
-/// further references the table is left alone.
-pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool> {
-    // SAFETY: this function's contract covers the relation; guarded calls.
+/// The relation is a plain table, locked for writing; the caller holds `references` references to it. With further
+/// references the table is left alone.
+pub fn renew(relation: Relation<'_>, references: i32) -> Result<bool> {
+    let relid = relation.oid();
+    let persistence = relation.persistence();
+    let temporary = persistence == pg_sys::RELPERSISTENCE_TEMP;
+    let new = compat::is_new_file(relation);
+    if temporary || new || may_refer(relation) || !is_unused(relation, references) || !may_truncate(relid) {
+        return Ok(false);
+    }
+    // The new file needs locks on all objects of the table. To wait for one of them while holding the others would
+    // lock other sessions out, so the locks are taken only if they are all free.
+    let toast = Some(relation.toast_table()).filter(|&toast| toast != pg_sys::InvalidOid);
+    let mut belonging = Vec::new();
+    let may_build = indexes_of(relid, &mut belonging) && toast.is_none_or(|toast| indexes_of(toast, &mut belonging));
+    belonging.extend(toast);
+    belonging.push(relid);
+    // Rebuilding an invalid index could fail because of the table's rows. Even for a table without rows, an index
+    // build evaluates function calls with constant arguments, as the owner.
+    if !may_build || !lock_all(&belonging) {
+        return Ok(false);
+    }
+    // Another session may have inserted rows before the lock was granted.
+    if !is_unused(relation, references) {
+        return Ok(false);
+    }
+    let persistence = persistence.cast_signed();
+    compat::set_new_file(relation, persistence);
+    if let Some(toast) = toast {
+        compat::set_new_file(OpenRelation::open(toast, pg_sys::AccessExclusiveLock).get(), persistence);
+    }
+    let flags = pg_sys::REINDEX_REL_PROCESS_TOAST.cast_signed();
+    // SAFETY: guarded calls; the closure owns nothing. The table is locked exclusively.
     unsafe {
-        let relid = (*relation).rd_id;
-        let persistence = (*(*relation).rd_rel).relpersistence;
-        let temporary = persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
-        let new = compat::is_new_file(relation);
-        if temporary || new || may_refer(relation) || !is_unused(relation, references) || !may_truncate(relid) {
-            return Ok(false);
-        }
-        // The new file needs locks on all objects of the table. To wait for one of them while holding the others would
-        // lock other sessions out, so the locks are taken only if they are all free.
-        let toast = (*(*relation).rd_rel).reltoastrelid;
-        let mut belonging = Vec::new();
-        let may_build =
-            indexes_of(relid, &mut belonging) && (toast == pg_sys::InvalidOid || indexes_of(toast, &mut belonging));
-        belonging.extend((toast != pg_sys::InvalidOid).then_some(toast));
-        belonging.push(relid);
-        // Rebuilding an invalid index could fail because of the table's rows. Even for a table without rows, an index
-        // build evaluates function calls with constant arguments, as the owner.
-        if !may_build || !lock_all(&belonging) {
-            return Ok(false);
-        }
-        // Another session may have inserted rows before the lock was granted.
-        if !is_unused(relation, references) {
-            return Ok(false);
-        }
-        compat::set_new_file(relation, persistence);
-        if toast != pg_sys::InvalidOid {
-            let toast = pg_sys::table_open(toast, EXCLUSIVE);
-            compat::set_new_file(toast, persistence);
-            pg_sys::table_close(toast, NO_LOCK);
-        }
         pg_sys::CommandCounterIncrement();
-        let flags = pg_sys::REINDEX_REL_PROCESS_TOAST.cast_signed();
         guard(|| along_safe_path(relation, || compat::reindex_relation(relid, flags)));
     }
     Ok(true)
 }
 
 /// Adds the indexes of a table. False if one of them is unusable, or if the current user must not build it. Guarded.
-///
-/// # Safety
-/// The table is locked, or belongs to a table that is.
-unsafe fn indexes_of(relid: pg_sys::Oid, found: &mut Vec<pg_sys::Oid>) -> bool {
-    // SAFETY: this function's contract covers the table; guarded calls.
-    unsafe {
-        let table = pg_sys::table_open(relid, pg_sys::AccessShareLock.cast_signed());
-        let mut may_build = true;
-        for oid in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(table)).iter_oid() {
-            let index = pg_sys::index_open(oid, pg_sys::AccessShareLock.cast_signed());
-            let form = &*(*index).rd_index;
-            may_build &= form.indisvalid && form.indisready && form.indislive && may_run(index);
-            pg_sys::index_close(index, NO_LOCK);
-            found.push(oid);
-        }
-        pg_sys::table_close(table, NO_LOCK);
-        may_build
+fn indexes_of(relid: pg_sys::Oid, found: &mut Vec<pg_sys::Oid>) -> bool {
+    let mut may_build = true;
+    for oid in OpenRelation::open(relid, pg_sys::AccessShareLock).get().indexes() {
+        let index = OpenRelation::open(oid, pg_sys::AccessShareLock);
+        may_build &= index.get().index().is_some_and(|form| form.is_usable) && may_run(index.get());
+        found.push(oid);
     }
+    may_build
 }
 
 /// Locks all relations if all are free at once, else none. Guarded.
@@ -105,11 +92,9 @@ fn lock_all(relids: &[pg_sys::Oid]) -> bool {
 }
 
 /// Is the table empty, and not in use elsewhere in this session (CheckTableNotInUse, tablecmds.c)?
-///
-/// # Safety
-/// An open relation.
-unsafe fn is_unused(relation: pg_sys::Relation, references: i32) -> bool {
-    // SAFETY: this function's contract covers the relation; guarded calls.
+fn is_unused(relation: Relation<'_>, references: i32) -> bool {
+    let relation = relation.as_ptr();
+    // SAFETY: guarded calls on an open relation.
     unsafe {
         pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN) == 0
             && (*relation).rd_refcnt == references + i32::from((*relation).rd_isnailed)
@@ -117,9 +102,8 @@ unsafe fn is_unused(relation: pg_sys::Relation, references: i32) -> bool {
     }
 }
 
-/// # Safety
-/// `relid` is a table. Guarded.
-unsafe fn may_truncate(relid: pg_sys::Oid) -> bool {
+/// May the current user truncate the table? Guarded.
+fn may_truncate(relid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
     unsafe {
         let right = pg_sys::ACL_TRUNCATE as pg_sys::AclMode;

@@ -5,6 +5,7 @@ use pgrx::pg_sys;
 
 use crate::pg::compat;
 use crate::pg::expression;
+use crate::pg::relation::TupleDesc;
 use crate::pg::row::RowArrays;
 use crate::pg::unguarded;
 
@@ -114,7 +115,7 @@ unsafe fn make(
             (false, false)
         } else {
             {
-                let checks = (*constraints).num_check > 0 || compat::has_virtual_not_null(descriptor);
+                let checks = (*constraints).num_check > 0 || TupleDesc::from_raw(descriptor).has_virtual_not_null();
                 (checks, (*constraints).has_generated_stored)
             }
         };

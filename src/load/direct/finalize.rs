@@ -32,13 +32,12 @@ use pgrx::pg_sys;
 
 use self::collected::build;
 use self::insert::insert_checked;
-use self::table::{WrittenTable, close, excuse, let_go, look, open};
+use self::table::{WrittenTable, close, look, open};
 use super::executor::Executor;
 use super::index_keys::Collector;
 use super::leader::Leader;
 use super::new_files::PATIENCE;
 use super::rebuild;
-use super::removed_rows;
 use super::strategy::IndexStrategy;
 use crate::error::OrRaise;
 use crate::load::options::IndexesOption;
@@ -210,14 +209,14 @@ unsafe fn finalize_relation(finalization: *mut Finalization, written: *mut Writt
         // From here on, references of the executor keep the indexes open, as long as that is possible.
         guarded(|| (*held).let_go((*written).index));
         let table = look(finalization, written, relinfo, survives);
-        let_go(written, table);
+        guarded(|| (*written).let_go(&(*table).indexes));
         pg_sys::CurrentMemoryContext = (*table).memory;
         (*table).indexes.prepare();
         let slot = (*table).slot;
         let late = (*table).indexes.are_late();
         let queue = (*table).keys.leave_others();
         if keeps && !survives {
-            excuse(finalization, table);
+            guarded(|| (*finalization).notes.extend((*table).excuse()));
         }
         if survives {
             insert_checked(leader, table, econtext);
@@ -226,8 +225,10 @@ unsafe fn finalize_relation(finalization: *mut Finalization, written: *mut Writt
                 build(finalization, written, table, true);
             }
             if !(*table).conflicts.is_empty() {
-                let (indexes, conflicts) = (&raw const (*table).indexes, &raw mut (*table).conflicts);
-                removed_rows::remove_conflicts(leader, relation, (*written).index, indexes, conflicts);
+                guarded(|| {
+                    let WrittenTable { indexes, conflicts, .. } = &mut *table;
+                    (*leader).remove_conflicts(relation, (*written).index, indexes, conflicts).or_raise();
+                });
             }
         }
         if (*table).refers {

@@ -7,16 +7,17 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::pg::compat;
+use crate::pg::relation::Relation;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// PD_ALL_VISIBLE (bufpage.h)
 const ALL_VISIBLE: u16 = pg_sys::PD_ALL_VISIBLE as u16;
 
 /// Checks that rows of this table may be frozen, as CopyFrom does (copyfrom.c). Guarded.
-pub fn check_freeze(relation: pg_sys::Relation) -> Result<()> {
-    // SAFETY: guarded calls on an open relation.
+pub fn check_freeze(relation: Relation<'_>) -> Result<()> {
+    // SAFETY: guarded calls; the relation is open.
     unsafe {
-        if (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
+        if relation.is_partitioned() {
             let message = "cannot perform COPY FREEZE on a partitioned table";
             return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
         }
@@ -26,7 +27,7 @@ pub fn check_freeze(relation: pg_sys::Relation) -> Result<()> {
             return Err(Error::new(Code::ERRCODE_INVALID_TRANSACTION_STATE, message));
         }
         let own = pg_sys::GetCurrentSubTransactionId();
-        if (*relation).rd_createSubid != own && compat::new_file_subid(relation) != own {
+        if (*relation.as_ptr()).rd_createSubid != own && compat::new_file_subid(relation) != own {
             let message = "cannot perform COPY FREEZE because the table was not created or truncated in the current \
                            subtransaction";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
@@ -53,13 +54,11 @@ unsafe fn has_xmax(page: pg_sys::Page) -> bool {
 }
 
 /// Sets the visibility map's bits for the pages of frozen rows from `start` on. Guarded.
-///
-/// # Safety
-/// The relation is open.
-pub unsafe fn set_visibility(relation: pg_sys::Relation, start: u32) {
+pub fn set_visibility(relation: Relation<'_>, start: u32) {
+    let dirties = compat::dirties_visible(relation);
+    let relation = relation.as_ptr();
     // SAFETY: guarded calls on an open relation; as heap_multi_insert (heapam.c) sets the bits, with the page locked.
     unsafe {
-        let dirties = compat::dirties_visible(relation);
         let strategy = pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD);
         let mut map = pg_sys::InvalidBuffer.cast_signed();
         for block in start..pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN) {

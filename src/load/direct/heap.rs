@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::load::memory;
 use crate::pg::append::{Appended, Appender, Traits};
 use crate::pg::append_lock::AppendLock;
+use crate::pg::relation::Relation;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages, Watch};
 use crate::pg::tuple_layout::attributes;
@@ -117,8 +118,8 @@ pub enum Added {
 impl Heap {
     /// Makes a heap for an open relation. `stamp` is written to the tuples' headers. Guarded.
     pub fn new(relation: pg_sys::Relation, traits: Traits, stamp: Stamp, written: Appends) -> Result<Heap> {
-        // SAFETY: an open relation.
-        let attributes = attributes(unsafe { (*relation).rd_att });
+        // SAFETY: an open relation, which the heap keeps open until after its last append.
+        let (attributes, open) = unsafe { (attributes((*relation).rd_att), Relation::from_raw(relation)) };
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
         let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
         let batch = PageBatch::new(memory::batch_pages(), reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
@@ -127,7 +128,7 @@ impl Heap {
             layout,
             batch,
             early: usize::MAX,
-            appender: Appender::new(relation, traits, stamp.frozen)?,
+            appender: Appender::new(open, traits, stamp.frozen)?,
             stamp,
             written,
             bulk: std::ptr::null_mut(),
@@ -197,23 +198,13 @@ impl Heap {
     }
 
     /// Adds an already formed tuple if it can be stored unchanged and the current page has room. Raises nothing.
-    ///
-    /// # Safety
-    /// `given` has `length` bytes, of a tuple with the relation's columns.
     #[inline]
-    pub unsafe fn add_given_at_once(
-        &mut self,
-        given: *const u8,
-        length: usize,
-        origin: Origin,
-    ) -> std::result::Result<(), Unfit> {
+    pub fn add_given_at_once(&mut self, given: &[u8], origin: Origin) -> std::result::Result<(), Unfit> {
         let mut watch = self.stages.sample();
-        // SAFETY: this function's contract covers the tuple.
-        let header = unsafe { self.layout.header_for(given, length) };
+        let header = self.layout.header_for(given);
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         let header = header?;
-        // SAFETY: as above.
-        let place = self.batch.add_with_header(unsafe { std::slice::from_raw_parts(given, length) }, &header);
+        let place = self.batch.add_with_header(given, &header);
         if self.is_put(place, origin, watch) { Ok(()) } else { Err(Unfit::Apart) }
     }
 

@@ -29,6 +29,7 @@
 
 use std::ffi::CStr;
 
+use crate::pg::relation;
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
@@ -69,7 +70,12 @@ impl HeldRelations {
             unsafe {
                 let relation = pg_sys::RelationIdGetRelation((*relation).rd_id);
                 let (indexes, file) = (indexes_of(relation), file_of(relation));
-                Relation { relation, indexes, file, changed: compat::changed_rows(relation) }
+                Relation {
+                    relation,
+                    indexes,
+                    file,
+                    changed: compat::changed_rows(relation::Relation::from_raw(relation)),
+                }
             }
         };
         // SAFETY: reads a setting and a counter of this process; a guarded call.
@@ -95,8 +101,10 @@ impl HeldRelations {
                 .detail("This setting decides which triggers fire and whether foreign keys are checked."));
         }
         // SAFETY: the relations are held.
-        let is_other = |(number, held): (usize, &Relation)| match unsafe { compat::changed_rows(held.relation) }
-            .zip(held.changed)
+        let is_other = |(number, held): (usize, &Relation)| match unsafe {
+            compat::changed_rows(relation::Relation::from_raw(held.relation))
+        }
+        .zip(held.changed)
         {
             Some((now, then)) => i64::try_from(inserted(number)) != Ok(now - then),
             None => command != self.command,

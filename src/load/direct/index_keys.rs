@@ -45,10 +45,12 @@ pub use self::sources::{Help, Sources};
 pub use self::stream::growth::{border, leaves_of, next_tuple, take_growth};
 pub use self::stream::{KeyStream, Room, next_tuples};
 use crate::pg::compat;
-use crate::pg::context::Elsewhere;
+use crate::pg::elsewhere::Elsewhere;
 use crate::pg::hazard::Hazards;
 use crate::pg::icu_collator::IcuCollator;
 use crate::pg::owner::may_run;
+use crate::pg::relation::Relation;
+use crate::pg::sent::sent;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::tuple_layout::attributes;
@@ -58,14 +60,16 @@ const MOST: usize = 64;
 /// BTORDER_PROC (nbtree.h)
 const ORDER_PROC: u16 = 1;
 
-/// An index whose keys are collected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Planned {
-    /// Index of its relation among the load's relations.
-    pub relation: usize,
-    pub index: pg_sys::Oid,
-    /// The number of its shared sort, if its keys are index tuples.
-    pub sort: Option<usize>,
+sent! {
+    /// An index whose keys are collected.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Planned {
+        /// Index of its relation among the load's relations.
+        pub relation: usize,
+        pub index: pg_sys::Oid,
+        /// The number of its shared sort, if its keys are index tuples.
+        pub sort: Option<usize>,
+    }
 }
 
 /// The indexes of a load whose keys are collected.
@@ -195,7 +199,7 @@ unsafe fn has_tuples(index: pg_sys::Relation, tuples: Tuples, hazards: &Hazards)
         let form = &*(*index).rd_index;
         is_immediate_btree(index)
             && (tuples == Tuples::All || !form.indisunique)
-            && may_run(index)
+            && may_run(Relation::from_raw(index))
             && hazards.is_safe(pg_sys::RelationGetIndexExpressions(index).cast())
             && hazards.is_safe(pg_sys::RelationGetIndexPredicate(index).cast())
             && (1..=form.indnkeyatts).all(|column| {

@@ -33,6 +33,7 @@ use crate::load::duplicate::{self, Keep};
 use crate::load::report::{IndexReport, Why};
 use crate::pg::compat;
 use crate::pg::holder;
+use crate::pg::relation::Relation;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
@@ -103,35 +104,35 @@ impl Indexes {
         unsafe {
             let count = usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0);
             let open = (*relinfo).ri_IndexRelationDescs;
+            let at = |i| Relation::from_raw(*open.add(i));
             let arbiter_oid = survival.and_then(|survival| survival.arbiter);
             let is_arbiter = |i: usize| arbiter_oid.is_some_and(|oid| duplicate::is_part_of(*open.add(i), oid));
             let arbiter = (0..count).find(|&i| is_arbiter(i));
             let keep = survival.map_or(Keep::Error, |survival| survival.keep);
             let search = match survival {
                 None => ConflictSearch::None,
-                Some(_) if (0..count).any(|i| needs_checks(*open.add(i))) => ConflictSearch::Searched,
+                Some(_) if (0..count).any(|i| needs_checks(at(i))) => ConflictSearch::Searched,
                 // The result of other constraints depends on the rows that are present at that time.
                 Some(survival)
                     if keep != Keep::Error
                         && (keep == Keep::New || !survival.keeps)
-                        && (0..count).any(|i| Some(i) != arbiter && is_unique(*open.add(i))) =>
+                        && (0..count).any(|i| Some(i) != arbiter && is_unique(at(i))) =>
                 {
                     ConflictSearch::Searched
                 }
                 Some(survival) => ConflictSearch::Sorted(survival.certain),
             };
             // Constraints that are checked after it is known which rows stay need open indexes until then.
-            let is_late = |i| !(*(*(*open.add(i))).rd_index).indimmediate;
+            let is_late = |i| at(i).index().is_some_and(|form| !form.is_immediate);
             let builds = survival.is_none() || !(0..count).any(is_late);
             let index = |i| {
-                let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));
-                let (strategy, why) = strategy(relation, info, rebuild, search, builds);
-                let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
-                let is_exclusion = (*(*relation).rd_index).indisexclusion;
+                let (relation, info) = (at(i), *(*relinfo).ri_IndexRelationInfo.add(i));
+                let (strategy, why) = strategy(relation, (*info).ii_ReadyForInserts, rebuild, search, builds);
+                let is_exclusion = relation.index().is_some_and(|form| form.is_exclusion);
                 Index {
-                    oid: (*relation).rd_id,
-                    name,
-                    relation,
+                    oid: relation.oid(),
+                    name: relation.name(),
+                    relation: relation.as_ptr(),
                     info,
                     strategy,
                     why,

@@ -26,14 +26,15 @@ use std::ffi::{CStr, CString, c_char};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::leaf::{Columns, Fetch, Leaf};
-use super::projection::Projection;
 use crate::error::{Error, Result};
-use crate::load::source::Mapping;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
+use crate::pg::sent::sent;
 use crate::pg::soft::OnError;
 use crate::pg::unguarded::{self, Opaque};
+use crate::program::mapping::Mapping;
+use crate::program::projection::Projection;
 
 /// A plan that is ready to run.
 #[derive(Debug, Clone, Copy)]
@@ -44,19 +45,21 @@ pub struct Joined {
     pub is_safe: bool,
 }
 
-/// A plan in the form that workers read.
-#[derive(Debug, Clone)]
-pub struct Text {
-    /// A PlannedStmt in nodeToString's format.
-    pub statement: CString,
-    /// The serialized parameters of the statement.
-    pub parameters: Vec<u8>,
-    /// The attributes of the target that the plan sets.
-    pub sets: Vec<i16>,
-    /// The figures to measure for its nodes (`InstrumentOption`).
-    pub instrument: i32,
-    /// Number of measured nodes. Partition pruning may differ between processes, and so may this number.
-    pub nodes: usize,
+sent! {
+    /// A plan in the form that workers read.
+    #[derive(Debug, Clone)]
+    pub struct Text {
+        /// A PlannedStmt in nodeToString's format.
+        pub statement: CString,
+        /// The serialized parameters of the statement.
+        pub parameters: Vec<u8>,
+        /// The attributes of the target that the plan sets.
+        pub sets: Vec<i16>,
+        /// The figures to measure for its nodes (`InstrumentOption`).
+        pub instrument: i32,
+        /// Number of measured nodes. Partition pruning may differ between processes, and so may this number.
+        pub nodes: usize,
+    }
 }
 
 /// A process's own state of the plan.
@@ -68,7 +71,7 @@ pub struct Join {
     /// In a worker, the started query; else null.
     query: *mut pg_sys::QueryDesc,
     /// In a worker, the number of nodes that the leader measures.
-    measured: usize,
+    pub measured: usize,
 }
 
 impl Joined {

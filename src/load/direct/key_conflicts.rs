@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use crate::pg::number_sort::NumberSort;
 use crate::pg::removal::{number_of, row_of};
@@ -119,37 +119,6 @@ impl KeyConflicts {
     pub fn is_empty(&self) -> bool {
         self.sort.is_none()
     }
-}
-
-/// Notes a row whose key is held: [`KeyConflicts::taken`].
-///
-/// # Safety
-/// No other reference to `conflicts` is in use; the current context is the one that it lives in.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn taken(
-    conflicts: *mut KeyConflicts,
-    index: usize,
-    row: *const pg_sys::ItemPointerData,
-    holder: *const pg_sys::ItemPointerData,
-) -> Group {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe { (*conflicts).taken(index, &*row, &*holder, Group::NONE) }
-}
-
-/// Notes a row with the key of the row before: [`KeyConflicts::twin`].
-///
-/// # Safety
-/// See [`taken`].
-#[pg_guard]
-pub unsafe extern "C-unwind" fn twin(
-    conflicts: *mut KeyConflicts,
-    index: usize,
-    before: *const pg_sys::ItemPointerData,
-    group: Group,
-    row: *const pg_sys::ItemPointerData,
-) -> Group {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe { (*conflicts).twin(index, &*before, group, &*row) }
 }
 
 /// A set of numbers.

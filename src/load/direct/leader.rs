@@ -6,7 +6,6 @@ pub mod line;
 mod prepare;
 pub mod reading;
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::pg_sys;
@@ -16,13 +15,11 @@ use super::held::HeldRelations;
 use super::process::Process;
 use super::rejects::TooMuch;
 use super::shared::Shared;
-use super::spec::Spec;
+use super::spec::{LoadTask, Spec};
 use super::violating_row::ViolatingRow;
 use crate::load::duplicate::Duplicates;
 use crate::load::report::Counts;
-use crate::pg::file_figures::ByFile;
-use crate::pg::parallel::Parallel;
-use crate::pg::usage::WorkerUsage;
+use crate::pg::team::Team;
 
 /// The state of a load.
 #[derive(Debug)]
@@ -31,33 +28,11 @@ pub struct Leader {
     /// The shared state of a load without workers.
     pub alone: Box<Shared>,
     pub spec: Spec,
-    pub parallel: Option<Parallel>,
-    /// Appended rows by relation of the spec, counted by running workers.
-    pub counters: *const AtomicU64,
-    /// Appended rows by relation of the spec, of workers that have ended.
-    pub gathered: Vec<u64>,
-    /// CPU usage of each worker.
-    pub usages: *mut WorkerUsage,
-    /// Workers' counts for each file.
-    pub by_file: ByFile,
-    /// Workers' instrumentation of the plan that their rows went through.
-    pub figures: *mut pg_sys::Instrumentation,
+    pub workers: Workers,
     pub files: Files,
-    /// Most workers for the current file.
-    pub most_workers: usize,
-    /// Workers that were started: for the current file, for all files so far, and the most at a time.
-    pub launched: usize,
-    pub workers: usize,
-    pub builders: usize,
-    /// The workers know where to leave their keys.
-    pub shares_keys: bool,
-    /// Rows made of the files that are done.
-    pub made: u64,
     pub notes: Vec<String>,
     /// The record that exceeded the reject limit, if there is one.
     pub too_much: Option<TooMuch>,
-    /// The file was already read again, so the error is known. A file of a list cannot be read again a second time.
-    pub looked_again: bool,
     /// The error context outside of the load's own.
     pub(super) outer: *mut pg_sys::ErrorContextCallback,
     pub counts: Counts,
@@ -73,6 +48,22 @@ pub struct Leader {
     pub held: HeldRelations,
 }
 
+/// The workers of a load, as its leader sees them.
+#[derive(Debug, Default)]
+pub struct Workers {
+    /// The workers for the current file.
+    pub team: Option<Team<LoadTask>>,
+    /// Appended rows by relation of the spec, of workers that have ended.
+    pub gathered: Vec<u64>,
+    /// Most workers for the current file.
+    pub most: usize,
+    /// Workers that were started: for all files so far, and the most at a time.
+    pub launched: usize,
+    pub at_once: usize,
+    /// The workers know where to leave their keys.
+    pub share_keys: bool,
+}
+
 impl Leader {
     /// Appended rows of a relation, by all processes.
     pub fn total(&self, index: usize) -> u64 {
@@ -80,11 +71,8 @@ impl Leader {
     }
 
     pub fn by_workers(&self, index: usize) -> u64 {
-        let gone = self.gathered.get(index).copied().unwrap_or(0);
-        if self.counters.is_null() {
-            return gone;
-        }
-        // SAFETY: there is a counter for each relation of the spec.
-        gone + unsafe { (*self.counters.add(index)).load(Relaxed) }
+        let gone = self.workers.gathered.get(index).copied().unwrap_or(0);
+        let running = |team: &Team<LoadTask>| Some(team.slice(team.task().counters).get(index)?.load(Relaxed));
+        gone + self.workers.team.as_ref().and_then(running).unwrap_or(0)
     }
 }

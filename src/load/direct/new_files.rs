@@ -19,7 +19,6 @@
 //! Locks are not upgraded: a load that holds RowExclusiveLock does not request more. If an index cannot be rebuilt,
 //! keys are inserted, which is always correct.
 
-use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
@@ -31,7 +30,7 @@ use crate::load::options::IndexesOption;
 use crate::load::report::Why;
 use crate::pg::append::Traits;
 use crate::pg::owner::may_run;
-use crate::pg::server_text::from_server;
+use crate::pg::relation::Relation;
 
 /// A new file and its catalog entry take as long as inserting some thousand keys.
 const FEWEST_ROWS: u64 = 10_000;
@@ -48,13 +47,16 @@ const KEYS_PER_PAGE: u64 = 40;
 
 /// May indexes of a relation get new files with the entries of the old ones? Writers must have been locked out from the
 /// start. Guarded.
-///
-/// # Safety
-/// The relation is open.
-pub unsafe fn may_merge(relation: pg_sys::Relation, traits: Traits) -> bool {
-    let writers_wait = pg_sys::ShareRowExclusiveLock.cast_signed();
-    // SAFETY: this function's contract covers the relation; a guarded call.
-    !traits.temporary && (!traits.shared || unsafe { pg_sys::CheckRelationLockedByMe(relation, writers_wait, true) })
+pub fn may_merge(relation: Relation<'_>, traits: Traits) -> bool {
+    if traits.temporary {
+        return false;
+    }
+    !traits.shared || do_writers_wait(relation)
+}
+
+fn do_writers_wait(relation: Relation<'_>) -> bool {
+    // SAFETY: a guarded call on an open relation.
+    unsafe { pg_sys::CheckRelationLockedByMe(relation.as_ptr(), pg_sys::ShareRowExclusiveLock.cast_signed(), true) }
 }
 
 /// Chooses the indexes of a relation that get new files.
@@ -85,11 +87,8 @@ pub struct Rebuild {
 
 impl Rebuild {
     /// Prepares the choice for a relation with `rows` new rows from block `start` on. Guarded.
-    ///
-    /// # Safety
-    /// The relation is open.
-    pub unsafe fn new(
-        relation: pg_sys::Relation,
+    pub fn new(
+        relation: Relation<'_>,
         traits: Traits,
         start: u32,
         rows: u64,
@@ -98,17 +97,10 @@ impl Rebuild {
         patience: Duration,
     ) -> Rebuild {
         let alone = !traits.shared;
-        // SAFETY: this function's contract covers the relation.
-        let temporary = traits.temporary.then(|| unsafe { (*relation).rd_id });
+        let temporary = traits.temporary.then(|| relation.oid());
         let empty = alone && start == 0;
-        // SAFETY: this function's contract covers the relation; guarded calls.
-        let (may_merge, writers_wait) = unsafe {
-            let lock = pg_sys::ShareRowExclusiveLock.cast_signed();
-            (may_merge(relation, traits), pg_sys::CheckRelationLockedByMe(relation, lock, true))
-        };
-        // SAFETY: this function's contract covers the relation.
-        let refers = !alone && unsafe { may_refer(relation) };
-        let no_merge = match may_merge {
+        let refers = !alone && may_refer(relation);
+        let no_merge = match may_merge(relation, traits) {
             false => Some(if traits.temporary { Why::Temporary } else { Why::Online }),
             true => refers.then_some(Why::Refers),
         };
@@ -117,8 +109,8 @@ impl Rebuild {
             IndexesOption::Auto if empty => (rows >= FEWEST_ROWS, Some(Why::Few)),
             IndexesOption::Merge if empty => (true, None),
             IndexesOption::Auto | IndexesOption::Merge => (false, no_merge),
-            IndexesOption::Rebuild if refers && writers_wait => (false, Some(Why::Refers)),
-            IndexesOption::Rebuild => (alone || writers_wait, Some(Why::Online)),
+            IndexesOption::Rebuild if refers && do_writers_wait(relation) => (false, Some(Why::Refers)),
+            IndexesOption::Rebuild => (alone || do_writers_wait(relation), Some(Why::Online)),
         };
         let merge = if empty { Vec::new() } else { collected };
         let mut notes = Vec::new();
@@ -128,8 +120,7 @@ impl Rebuild {
             _ => None,
         };
         if let Some(missed) = missed {
-            // SAFETY: this function's contract covers the relation.
-            let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
+            let name = relation.name_text();
             let only = match refusal {
                 Some(Why::Refers) => "only if it has no foreign keys",
                 _ if traits.temporary => "only if it is not temporary",
@@ -170,85 +161,77 @@ impl Rebuild {
 
     /// Chooses whether an index gets a new file, and returns the reason. If so, the index is locked.
     ///
-    /// The index has no exclusion constraint, and no constraint that is checked later. Guarded.
-    ///
-    /// # Safety
-    /// The index is open and of the relation.
-    pub unsafe fn choose(&mut self, index: pg_sys::Relation) -> (Option<IndexStrategy>, Why) {
-        // SAFETY: this function's contract covers the index; guarded calls.
-        unsafe {
-            let (strategy, why) = match self.plan(index) {
-                Ok(plan) => plan,
-                Err(why) => {
-                    if why == Why::Owner {
-                        let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
-                        self.notes.push(format!("Index \"{name}\" calls functions that are not built in. They would run with the privileges of the table's owner, which you do not have; the new keys were inserted."));
-                    }
-                    return (None, why);
+    /// The index is one of the relation. It has no exclusion constraint, and no constraint that is checked later. Guarded.
+    pub fn choose(&mut self, index: Relation<'_>) -> (Option<IndexStrategy>, Why) {
+        let (strategy, why) = match self.plan(index) {
+            Ok(plan) => plan,
+            Err(why) => {
+                if why == Why::Owner {
+                    let name = index.name_text();
+                    self.notes.push(format!("Index \"{name}\" calls functions that are not built in. They would run with the privileges of the table's owner, which you do not have; the new keys were inserted."));
                 }
-            };
-            // As in CheckTableNotInUse (tablecmds.c): a running query must not meet another file.
-            let own = i32::from(self.held.contains(&(*index).rd_id));
-            if (*index).rd_refcnt == 1 + own && (self.alone || self.lock((*index).rd_id)) {
-                // Other relations have such a lock, or a stronger one. It is needed because statistics are overwritten
-                // in the catalog.
-                if let Some(relation) = self.temporary {
-                    pg_sys::LockRelationOid(relation, pg_sys::ShareUpdateExclusiveLock.cast_signed());
-                }
-                return (Some(strategy), why);
+                return (None, why);
             }
-            let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
-            self.notes.push(format!("Index \"{name}\" is in use; the new keys were inserted."));
-            (None, Why::InUse)
+        };
+        // As in CheckTableNotInUse (tablecmds.c): a running query must not meet another file.
+        let own = i32::from(self.held.contains(&index.oid()));
+        // SAFETY: the index is open.
+        let references = unsafe { (*index.as_ptr()).rd_refcnt };
+        if references == 1 + own && (self.alone || self.lock(index.oid())) {
+            // Other relations have such a lock, or a stronger one. It is needed because statistics are overwritten
+            // in the catalog.
+            if let Some(relation) = self.temporary {
+                // SAFETY: a guarded call.
+                unsafe { pg_sys::LockRelationOid(relation, pg_sys::ShareUpdateExclusiveLock.cast_signed()) };
+            }
+            return (Some(strategy), why);
         }
+        self.notes.push(format!("Index \"{}\" is in use; the new keys were inserted.", index.name_text()));
+        (None, Why::InUse)
     }
 
     /// The best strategy with a new file; or, if insertion is better, the reason.
-    ///
-    /// # Safety
-    /// See [`Rebuild::choose`].
-    unsafe fn plan(&self, index: pg_sys::Relation) -> std::result::Result<(IndexStrategy, Why), Why> {
-        // SAFETY: this function's contract covers the index; guarded calls.
-        unsafe {
-            let is_valid = (*(*index).rd_index).indisvalid;
-            // Expressions that were evaluated for the rows are not evaluated again, even for few rows.
-            let is_evaluated = || {
-                self.empty
-                    && self.held.contains(&(*index).rd_id)
-                    && !(pg_sys::RelationGetIndexExpressions(index).is_null()
-                        && pg_sys::RelationGetIndexPredicate(index).is_null())
+    fn plan(&self, index: Relation<'_>) -> std::result::Result<(IndexStrategy, Why), Why> {
+        let oid = index.oid();
+        let is_valid = index.index().is_some_and(|form| form.is_valid);
+        // Expressions that were evaluated for the rows are not evaluated again, even for few rows.
+        // SAFETY: guarded calls on an open index.
+        let is_evaluated = || unsafe {
+            self.empty
+                && self.held.contains(&oid)
+                && !(pg_sys::RelationGetIndexExpressions(index.as_ptr()).is_null()
+                    && pg_sys::RelationGetIndexPredicate(index.as_ptr()).is_null())
+        };
+        if self.wanted || is_evaluated() {
+            // Rebuilding would make an invalid index valid.
+            let why = if self.option == IndexesOption::Rebuild { Why::Asked } else { Why::Empty };
+            return match is_valid {
+                false => Err(Why::Invalid),
+                true if !may_run(index) => Err(Why::Owner),
+                true => Ok((IndexStrategy::Rebuild, why)),
             };
-            if self.wanted || is_evaluated() {
-                // Rebuilding would make an invalid index valid.
-                let why = if self.option == IndexesOption::Rebuild { Why::Asked } else { Why::Empty };
-                return match is_valid {
-                    false => Err(Why::Invalid),
-                    true if !may_run(index) => Err(Why::Owner),
-                    true => Ok((IndexStrategy::Rebuild, why)),
-                };
-            }
-            if let Some(why) = self.refusal {
-                return Err(why);
-            }
-            if !self.merge.contains(&(*index).rd_id) {
-                return Err(if is_valid { Why::Kind } else { Why::Invalid });
-            }
-            let always = self.option == IndexesOption::Merge;
-            let pages = || pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM);
-            if !always && self.rows < FEWEST_ROWS {
-                Err(Why::Few)
-            } else if !always && self.rows <= u64::from(pages()) * KEYS_PER_PAGE {
-                Err(Why::FewForIndex)
-            } else if self.behind.contains(&(*index).rd_id) {
-                Err(Why::Behind)
-            } else if !can_read(index) {
-                Err(Why::OldVersion)
-            } else if !may_run(index) {
-                // An index that cannot be merged after all is rebuilt.
-                Err(Why::Owner)
-            } else {
-                Ok((IndexStrategy::Merge, if always { Why::Asked } else { Why::Many }))
-            }
+        }
+        if let Some(why) = self.refusal {
+            return Err(why);
+        }
+        if !self.merge.contains(&oid) {
+            return Err(if is_valid { Why::Kind } else { Why::Invalid });
+        }
+        let always = self.option == IndexesOption::Merge;
+        if !always && self.rows < FEWEST_ROWS {
+            Err(Why::Few)
+        } else if !always && self.rows <= u64::from(index.pages()) * KEYS_PER_PAGE {
+            Err(Why::FewForIndex)
+        } else if self.behind.contains(&oid) {
+            Err(Why::Behind)
+        // SAFETY: a guarded call on an open index.
+        } else if !unsafe { can_read(index.as_ptr()) } {
+            Err(Why::OldVersion)
+        } else if !may_run(index) {
+            // An index that cannot be merged after all is rebuilt.
+            Err(Why::Owner)
+        } else {
+            Ok((IndexStrategy::Merge, if always { Why::Asked } else { Why::Many }))
         }
     }
 

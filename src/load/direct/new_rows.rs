@@ -9,14 +9,12 @@
 //! row. So a row counts whatever its xmax is. Its command is the one that inserted it, even when it is hidden by a
 //! combo command id.
 
-use std::ffi::CStr;
-
 use pg_bulk_format::page::MAX_TUPLES;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::heap::block_of;
 use crate::error::Error;
-use crate::pg::server_text::from_server;
+use crate::pg::relation::Relation;
 use crate::pg::unguarded as c;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
@@ -110,7 +108,8 @@ impl NewRows {
                     // The load deletes and never updates. An update within the page leaves no index entry for the new
                     // row version.
                     if !points_to(header, block, offset) {
-                        refuse(self.relation);
+                        let relation = Relation::from_raw(self.relation);
+                        c::guarded::<()>(|| updated(relation).raise());
                     }
                     continue;
                 }
@@ -202,17 +201,11 @@ unsafe fn points_to(tuple: *const pg_sys::HeapTupleHeaderData, block: u32, offse
     unsafe { block_of(&(*tuple).t_ctid) == block && (*tuple).t_ctid.ip_posid == offset }
 }
 
-/// Raises the error for an updated row that the load may have to remove.
-///
-/// # Safety
-/// The relation is open.
-#[pg_guard]
-unsafe extern "C-unwind" fn refuse(relation: pg_sys::Relation) {
-    // SAFETY: this function's contract covers the relation.
-    let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
+/// The error for an updated row that the load may have to remove. Guarded.
+fn updated(relation: Relation<'_>) -> Error {
+    let name = relation.name_text();
     let message = format!("a function has updated rows of table \"{name}\" while they were being loaded");
     Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         .detail("With on_error = table or on_duplicate, the load may have to remove them.")
         .hint("Load without these options, or without the function.")
-        .raise();
 }

@@ -29,8 +29,9 @@ use super::origin::RecordPosition;
 use super::removed_rows::RemovalReason;
 use crate::error::{OrRaise, Result};
 use crate::pg::number_sort::NumberSort;
+use crate::pg::relation::Relation;
 use crate::pg::removal::{Removal, number_of};
-use crate::pg::unguarded as c;
+use crate::pg::unguarded::{self as c, guarded};
 
 /// New rows of a relation, and the foreign keys that are checked for them.
 #[derive(Debug)]
@@ -62,6 +63,7 @@ impl Hunt {
         Hunt { leader, rows, slot, keys, number, memory, orphans: std::ptr::null_mut(), context: std::ptr::null_mut() }
     }
 
+    /// Notes a row without a parent. Guarded; the hunt's memory context is current.
     fn put(&mut self, key: usize, row: u64) {
         // Two more sorts start when this one is complete.
         let memory = self.memory / 3;
@@ -85,10 +87,10 @@ pub unsafe fn hunt(hunt: *mut Hunt) -> u64 {
         let (keys, slot) = ((*hunt).keys, (*hunt).slot);
         (*(*hunt).rows).for_each(slot, || {
             let row = number_of(&(*slot).tts_tid);
-            (*keys).add(slot, |key| missing(hunt, key, row));
+            (*keys).add(slot, |key| guarded(|| (*hunt).put(key, row)));
         });
-        (*keys).find(|key, row| missing(hunt, key, row));
-        let count = reject_orphans(hunt);
+        (*keys).find(|key, row| guarded(|| (*hunt).put(key, row)));
+        let count = guarded(|| (*(*hunt).leader).take_back(&mut *hunt).or_raise());
         pg_sys::CurrentMemoryContext = caller;
         c::MemoryContextDelete((*hunt).context);
         count
@@ -117,27 +119,6 @@ unsafe extern "C-unwind" fn begin(hunt: *mut Hunt) {
     }
 }
 
-/// Notes a row without a parent.
-///
-/// # Safety
-/// The hunt is valid, and its memory context is current.
-#[pg_guard]
-unsafe extern "C-unwind" fn missing(hunt: *mut Hunt, key: usize, row: u64) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *hunt }.put(key, row);
-}
-
-/// # Safety
-/// See [`hunt`].
-#[pg_guard]
-unsafe extern "C-unwind" fn reject_orphans(hunt: *mut Hunt) -> u64 {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let hunt = &mut *hunt;
-        (*hunt.leader).take_back(hunt).or_raise()
-    }
-}
-
 impl Leader {
     fn take_back(&mut self, hunt: &mut Hunt) -> Result<u64> {
         // SAFETY: made by `begin`, in a context that is not deleted yet.
@@ -149,7 +130,7 @@ impl Leader {
         };
         let mut sort = self.in_file_order(hunt.number, orphans, hunt.memory / 3, false)?;
         // SAFETY: as above.
-        let mut removal = unsafe { Removal::new(relation, self.builders) };
+        let mut removal = unsafe { Removal::new(Relation::from_raw(relation), self.workers.at_once) };
         let (mut count, mut last) = (0, None);
         while let Some([position, behind, row, key, ..]) = sort.take() {
             pgrx::check_for_interrupts!();

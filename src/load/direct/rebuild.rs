@@ -14,14 +14,15 @@ use std::time::Instant;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::team::Together;
-use super::failure::forget_worker;
 use super::indexes::{Index, Indexes};
 use super::strategy::IndexStrategy;
 use crate::pg::attempt::attempt;
 use crate::pg::compat;
+use crate::pg::failure::forget_worker;
 use crate::pg::original::gettext;
 use crate::pg::owner::along_safe_path;
 use crate::pg::points::point_plain;
+use crate::pg::relation::Relation;
 use crate::pg::unguarded::{self as c, Opaque};
 use crate::pg::usage::Cpu;
 
@@ -72,7 +73,9 @@ unsafe extern "C-unwind" fn reindex(build: Opaque) {
     unsafe {
         let build = build.cast::<Build>();
         point_plain!("load.rebuild");
-        along_safe_path((*build).relation, || compat::reindex_index((*(*build).index).oid, (*build).persistence));
+        along_safe_path(Relation::from_raw((*build).relation), || {
+            compat::reindex_index((*(*build).index).oid, (*build).persistence)
+        });
         c::CommandCounterIncrement();
         point_plain!("load.rebuilt");
     }

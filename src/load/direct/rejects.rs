@@ -24,6 +24,7 @@ use crate::guc;
 use crate::load::rejects::Spool;
 use crate::pg::copy_options::CopyOptions;
 use crate::pg::soft::{self, Limit, OnError};
+use crate::pg::team::Shareable;
 
 /// Counts of a chunk, shared by all processes.
 #[derive(Debug)]
@@ -34,6 +35,11 @@ pub struct RejectTally {
     /// Position of its first record. Written by the process that cuts the chunk.
     place: UnsafeCell<RecordStart>,
 }
+
+// SAFETY: only the process that cuts the chunk writes the position, before it announces the cut.
+unsafe impl Sync for RejectTally {}
+// SAFETY: plain data.
+unsafe impl Shareable for RejectTally {}
 
 impl RejectTally {
     pub fn new() -> RejectTally {

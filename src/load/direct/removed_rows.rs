@@ -35,6 +35,7 @@ use crate::load::rejects::{Complaint, Reject};
 use crate::pg::holder;
 use crate::pg::number_sort::NumberSort;
 use crate::pg::original::gettext;
+use crate::pg::relation::Relation;
 use crate::pg::removal::{self, Removal, number_of, row_of};
 
 /// The server's error for a conflicting row (_bt_check_unique, nbtinsert.c; check_exclusion_or_unique_constraint,
@@ -53,43 +54,6 @@ fn complaint(name: &CStr, is_exclusion: bool) -> Complaint {
     Complaint { code: code as i32, message, constraint: Some(name.to_bytes().to_vec()), ..Complaint::default() }
 }
 
-/// Decides which rows of the groups are removed, and removes them.
-///
-/// # Safety
-/// A valid leader outside of parallel mode; an open relation of the load, its index in the load's list, and its
-/// indexes.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn remove_conflicts(
-    leader: *mut Leader,
-    relation: pg_sys::Relation,
-    number: usize,
-    indexes: *const Indexes,
-    conflicts: *mut KeyConflicts,
-) {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe { (*leader).remove_conflicts(relation, number, &*indexes, &mut *conflicts) }.or_raise();
-}
-
-/// Removes a row because of a conflict in an index.
-///
-/// # Safety
-/// See [`remove_conflicts`]; the row is in the relation.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn remove_row(
-    leader: *mut Leader,
-    relation: pg_sys::Relation,
-    row: *const pg_sys::ItemPointerData,
-    place: *const RecordPosition,
-    indexes: *const Indexes,
-    index: usize,
-) {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe {
-        let (reason, complaint) = reason_for(&*indexes, index);
-        (*leader).remove_and_keep(relation, *row, *place, reason, complaint).or_raise();
-    }
-}
-
 /// A row, and another one with the same key.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -98,61 +62,6 @@ pub struct Rivals {
     pub other: pg_sys::ItemPointerData,
     /// The other row is the load's, too.
     pub is_own: bool,
-}
-
-/// Lets a row replace another one with the same key. False if the other row is already deleted.
-///
-/// # Safety
-/// See [`remove_row`].
-#[pg_guard]
-pub unsafe extern "C-unwind" fn replace(
-    leader: *mut Leader,
-    relation: pg_sys::Relation,
-    rivals: *const Rivals,
-    conflicts: *mut KeyConflicts,
-) -> bool {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe {
-        let (leader, conflicts) = (&mut *leader, &mut *conflicts);
-        let Rivals { row, other, is_own } = *rivals;
-        let mut old = number_of(&other);
-        if is_own {
-            leader.remove(relation, other, RemovalReason::Duplicate).or_raise();
-            if leader.process.rejects.has_room() || !leader.process.progress.by_file.is_none() {
-                conflicts.supersede(old);
-            }
-            let Some(first) = conflicts.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
-                return true;
-            };
-            old = first;
-        } else {
-            if !holder::delete(relation, &raw const other) {
-                return false;
-            }
-            leader.replaced += 1;
-        }
-        conflicts.replace(number_of(&row), old);
-        true
-    }
-}
-
-/// Keeps the records of replaced rows of the load as rejects, when all are known, so that the file is read once.
-///
-/// # Safety
-/// See [`remove_conflicts`].
-#[pg_guard]
-pub unsafe extern "C-unwind" fn keep_superseded(
-    leader: *mut Leader,
-    number: usize,
-    indexes: *const Indexes,
-    conflicts: *mut KeyConflicts,
-) {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe {
-        let (indexes, conflicts) = (&*indexes, &mut *conflicts);
-        let (Some(rows), Some(arbiter)) = (conflicts.superseded.take(), indexes.arbiter()) else { return };
-        (*leader).keep_superseded(number, rows, conflicts.memory, &complaint_of(indexes, arbiter)).or_raise();
-    }
 }
 
 /// Why a row is removed.
@@ -176,7 +85,66 @@ fn complaint_of(indexes: &Indexes, index: usize) -> Complaint {
 }
 
 impl Leader {
-    fn remove_conflicts(
+    /// Removes a row because of a conflict in an index. Guarded.
+    pub fn remove_row(
+        &mut self,
+        relation: pg_sys::Relation,
+        row: pg_sys::ItemPointerData,
+        place: RecordPosition,
+        indexes: &Indexes,
+        index: usize,
+    ) -> Result<()> {
+        let (reason, complaint) = reason_for(indexes, index);
+        self.remove_and_keep(relation, row, place, reason, complaint)
+    }
+
+    /// Lets a row replace another one with the same key. False if the other row is already deleted. Guarded.
+    ///
+    /// # Safety
+    /// An open relation of the load, in which both rows are.
+    pub unsafe fn replace(
+        &mut self,
+        relation: pg_sys::Relation,
+        rivals: Rivals,
+        conflicts: &mut KeyConflicts,
+    ) -> Result<bool> {
+        let Rivals { row, other, is_own } = rivals;
+        let mut old = number_of(&other);
+        if is_own {
+            self.remove(relation, other, RemovalReason::Duplicate)?;
+            if self.process.rejects.has_room() || !self.process.progress.by_file.is_none() {
+                conflicts.supersede(old);
+            }
+            let Some(first) = conflicts.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
+                return Ok(true);
+            };
+            old = first;
+        } else {
+            // SAFETY: the relation is open, and this is the row that holds the key in one of its indexes.
+            if !holder::delete(unsafe { Relation::from_raw(relation) }, &other)? {
+                return Ok(false);
+            }
+            self.replaced += 1;
+        }
+        conflicts.replace(number_of(&row), old);
+        Ok(true)
+    }
+
+    /// Keeps the records of replaced rows of the load as rejects, when all are known, so that the file is read once.
+    /// Guarded.
+    pub fn keep_all_superseded(
+        &mut self,
+        number: usize,
+        indexes: &Indexes,
+        conflicts: &mut KeyConflicts,
+    ) -> Result<()> {
+        let (Some(rows), Some(arbiter)) = (conflicts.superseded.take(), indexes.arbiter()) else { return Ok(()) };
+        self.keep_superseded(number, rows, conflicts.memory, &complaint_of(indexes, arbiter))
+    }
+
+    /// Decides which rows of the groups are removed, and removes them. `number` is the relation's index in the load's
+    /// list. Guarded.
+    pub fn remove_conflicts(
         &mut self,
         relation: pg_sys::Relation,
         number: usize,
@@ -189,7 +157,7 @@ impl Leader {
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, conflicts.memory, keep == Keep::New)?;
         // SAFETY: `remove_conflicts`'s contract covers the relation.
-        let mut removal = unsafe { Removal::new(relation, self.builders) };
+        let mut removal = unsafe { Removal::new(Relation::from_raw(relation), self.workers.at_once) };
         let reasons: Vec<_> = (0..indexes.list.len()).map(|index| reason_for(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
@@ -212,7 +180,7 @@ impl Leader {
                 let (reason, complaint) = reason_at(&reasons, index);
                 if reason == RemovalReason::Duplicate && holder != 0 {
                     // SAFETY: the holder is a row of the open relation.
-                    unsafe { holder::check_visible(relation, &row_of(holder)) };
+                    unsafe { holder::check_visible(Relation::from_raw(relation), &row_of(holder))? };
                 }
                 let (position, behind) = if keep == Keep::New { (!position, !behind) } else { (position, behind) };
                 // SAFETY: the row is the load's.
@@ -363,7 +331,7 @@ impl Leader {
         reason: RemovalReason,
     ) -> Result<()> {
         // SAFETY: the row is the load's, in an open relation.
-        unsafe { removal::delete(relation, number_of(&row))? };
+        unsafe { removal::delete(Relation::from_raw(relation), number_of(&row))? };
         self.counts.loaded -= 1;
         self.count_removed(reason)
     }

@@ -18,10 +18,8 @@ use pg_bulk_format::tuple::Unfit;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::pulled::{fetch, next_of_join, next_of_query};
-use super::defaults::{Default, Defaults};
 use super::key_check;
 use super::process::{InBlock, Process, Pull};
-use super::projection::{self, Made};
 use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
@@ -31,6 +29,8 @@ use crate::pg::row_violation::{RowViolation, set_checking};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded::{self, Opaque, guarded};
 use crate::pg::{compat, original};
+use crate::program::defaults::{Default, Defaults};
+use crate::program::projection::{self, Made};
 
 /// Rows whose memory is reset together.
 const TOGETHER: u32 = 16;

@@ -17,23 +17,9 @@ use crate::pg::file_identity::Identity;
 use crate::pg::source::Descriptor;
 use crate::pg::stages::{STAGES, Stage, Stages};
 
-/// Keys of the objects in shared memory.
-pub const KEY_SHARED: u64 = 1;
-pub const KEY_COUNTERS: u64 = 2;
-pub const KEY_SPEC: u64 = 3;
-pub const KEY_QUEUES: u64 = 4;
-pub const KEY_REJECTS: u64 = 5;
-pub const KEY_USAGES: u64 = 6;
-pub const KEY_FIGURES: u64 = 7;
-pub const KEY_FILES: u64 = 8;
-pub const KEY_BY_FILE: u64 = 9;
-
 /// State that the processes of a load share.
 #[derive(Debug)]
-#[repr(C)]
 pub struct Shared {
-    /// The build of the leader's library.
-    pub build: u64,
     pub file: Identity,
     /// Descriptor of the leader's open file.
     pub leaders: Descriptor,
@@ -68,13 +54,12 @@ impl Shared {
     /// State for a file that one process reads in order. Guarded.
     pub fn alone() -> Shared {
         let place = RecordStart { eol: Eol::Nl, offset: 0, lines: 0 };
-        Shared::new(Identity::default(), Grid { base: 0, end: 0, len: 1 }, place, 0, 0)
+        Shared::new(Identity::default(), Grid { base: 0, end: 0, len: 1 }, place, 0)
     }
 
     /// State for a file that is read from `place` on, after `bad` bad records. Guarded.
-    pub fn new(file: Identity, grid: Grid, place: RecordStart, bad: u64, build: u64) -> Shared {
+    pub fn new(file: Identity, grid: Grid, place: RecordStart, bad: u64) -> Shared {
         Shared {
-            build,
             file,
             leaders: Descriptor::NONE,
             ring: Descriptor::NONE,

@@ -149,11 +149,11 @@ unsafe fn work_on_file(leader: *mut Leader) {
         };
         (*leader).outer = context.previous;
         pg_sys::error_context_stack = &raw mut context;
-        if (*leader).most_workers > 0 && (*process).rows.stream().files().is_some() {
+        if (*leader).workers.most > 0 && (*process).rows.stream().files().is_some() {
             // Each process reads the beginning of each file that it opens, so workers may start at once.
             start_workers(leader.cast());
             row_loop::run(process);
-        } else if (*leader).most_workers > 0 && (*process).join().is_some() {
+        } else if (*leader).workers.most > 0 && (*process).join().is_some() {
             // The plan asks for records. The process in which it asks for the second record starts the workers.
             (*process).quota.records = (*process).quota.skip + 1;
             (*process).quota.beginning =
@@ -161,7 +161,7 @@ unsafe fn work_on_file(leader: *mut Leader) {
             row_loop::run(process);
             (*process).quota.beginning = None;
             (*process).quota.records = u64::MAX;
-        } else if (*leader).most_workers > 0 {
+        } else if (*leader).workers.most > 0 {
             (*process).quota.records = (*process).quota.skip + 1;
             row_loop::run(process);
             point_plain!("load.first");
@@ -250,7 +250,7 @@ impl Leader {
             collectors: collectors.get_mut(index).map(std::mem::take).unwrap_or_default(),
         };
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
-        let (files, workers, builders) = (self.process.heaps.plan.files, self.workers, self.builders);
+        let (files, workers, builders) = (self.process.heaps.plan.files, self.workers.launched, self.workers.at_once);
         let (executor, stamp, phases) = (self.process.executor, self.process.heaps.stamp, self.process.progress.phases);
         let finalization = Finalization::new(executor, stamp, relations, options.indexes, phases, leader);
         // The number of workers does not depend on the number of new rows: they build the indexes of whole tables.
@@ -281,7 +281,7 @@ impl Leader {
         }
         let notes = std::mem::take(&mut counts.notes);
         *counts = std::mem::take(&mut self.counts);
-        counts.workers = self.workers;
+        counts.workers = self.workers.launched;
         counts.indexes = std::mem::take(&mut finalization.indexes);
         counts.notes.extend(notes);
         counts.notes.append(&mut self.notes);

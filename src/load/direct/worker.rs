@@ -6,51 +6,48 @@
 
 use std::ffi::CString;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU64;
 
 use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::defaults::Defaults;
 use super::executor;
-use super::failure;
 use super::index_keys::KeyPlan;
 use super::join::{self, Join, figures};
 use super::leaves;
-use super::nodes::Text;
 use super::origin::Traces;
 use super::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
-use super::projection::Projection;
-use super::rejects::{RejectTally, Rejects};
+use super::rejects::Rejects;
 use super::row_loop;
-use super::shared::{
-    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, KEY_USAGES,
-    Shared,
-};
-use super::spec::{Spec, condition_node};
-use super::wide::{QUEUE, Wide};
+use super::shared::Shared;
+use super::spec::{LoadTask, Spec, condition_node};
+use super::wide::Wide;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::definer::Allowed;
 use crate::load::options::{LoadOptions, Once};
-use crate::load::source::{self, Mapping};
+use crate::load::source;
 use crate::pg::attempt::attempt;
-use crate::pg::build_id::check_build;
 use crate::pg::chunks::Chunks;
 use crate::pg::context::copy_context;
-use crate::pg::file_chunks::{FileState, Listed};
+use crate::pg::failure;
+use crate::pg::file_chunks::Listed;
 use crate::pg::file_figures::ByFile;
 use crate::pg::files::FileList;
-use crate::pg::parallel::lookup;
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::row::{Rows, leaders_rows};
+use crate::pg::sent::Sent;
 use crate::pg::sequence::Sequence;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
+use crate::pg::team::{Exclusive, Worker};
 use crate::pg::unguarded::{self, Opaque};
-use crate::pg::usage::{self, WorkerUsage};
+use crate::program::Text;
+use crate::program::defaults::Defaults;
+use crate::program::mapping::Mapping;
+use crate::program::projection::Projection;
 
 /// Entry point, called by ParallelWorkerMain in a transaction with the leader's xid.
 ///
@@ -60,10 +57,11 @@ use crate::pg::usage::{self, WorkerUsage};
 pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
     // SAFETY: the server passes the arguments; nothing in this frame has a destructor.
     unsafe {
-        let process = prepare(segment, toc);
+        let state = prepare(segment, toc);
+        let process = &raw mut (*state).process;
         let error = attempt(work, process.cast());
         if error.is_null() {
-            finish(process, toc);
+            finish(state);
             return;
         }
         failure::recover();
@@ -75,17 +73,22 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
     }
 }
 
+/// A worker, and its state as a process of the load.
+struct State {
+    team: Worker<LoadTask>,
+    process: Process,
+}
+
 /// # Safety
 /// See [`pg_bulk_load_worker`].
 #[pg_guard]
-unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> *mut Process {
-    // SAFETY: this function's contract covers the argument. The process is dropped with the memory context.
-    unsafe {
-        point!("worker.begin");
-        usage::begin_usage();
-        let process = attach(segment, toc).or_raise();
-        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(process)
-    }
+unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> *mut State {
+    point!("worker.begin");
+    // SAFETY: this function's contract covers the arguments.
+    let team = unsafe { Worker::join(segment, toc) }.or_raise();
+    let process = attach(&team).or_raise();
+    // The state is dropped with the memory context.
+    PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(State { team, process })
 }
 
 /// # Safety
@@ -129,17 +132,18 @@ unsafe extern "C-unwind" fn work(process: Opaque) {
 }
 
 /// # Safety
-/// A valid process that is done, and the table of contents that it was attached to.
+/// The state of a worker that is done.
 #[pg_guard]
-unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_toc) {
+unsafe extern "C-unwind" fn finish(state: *mut State) {
     // SAFETY: this function's contract covers the argument.
-    let process = unsafe { &mut *process };
+    let State { team, process } = unsafe { &mut *state };
     point!("worker.end");
     process.wide.detach();
     process.rows.close().or_raise();
     if let Some(Pull::Join(join)) = process.pull.take() {
-        // SAFETY: the array has room for the figures of each worker.
-        unsafe { figures::report(&join, lookup(toc, KEY_FIGURES).cast(), process.number - 1) };
+        let figures = team.slice(team.task().figures).chunks_exact(join.measured.max(1)).nth(team.number - 1);
+        // SAFETY: the figures of this worker alone.
+        figures::report(&join, unsafe { &mut *Exclusive::pointer(figures.unwrap_or_default()) });
         join.end();
     }
     let target = process.executor.relation();
@@ -152,8 +156,7 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     }
     // SAFETY: opened in `attach`.
     unsafe { pg_sys::table_close(target, pg_sys::NoLock.cast_signed()) };
-    // SAFETY: the array has an element for each worker.
-    unsafe { usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(process.number - 1)) };
+    team.end();
 }
 
 /// Opens the leader's file, or the first file of its list. Guarded; memory as in [`source::open_rows`].
@@ -173,35 +176,23 @@ fn open(relation: pg_sys::Relation, options: &mut LoadOptions, mapping: &Mapping
     })
 }
 
-/// # Safety
-/// See [`pg_bulk_load_worker`]; a guarded frame.
-unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> Result<Process> {
-    // SAFETY: the leader has inserted these keys. The build number comes first in every build; all other shared state
-    // is read only after the builds are found equal.
-    let (shared, number, counters, queue, spec) = unsafe {
-        let shared = lookup(toc, KEY_SHARED).cast::<Shared>().cast_const();
-        check_build((*shared).build)?;
-        let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
-        let queue = lookup(toc, KEY_QUEUES).cast::<u8>().add(number * QUEUE).cast::<pg_sys::shm_mq>();
-        pg_sys::shm_mq_set_sender(queue, pg_sys::MyProc);
-        let queue = pg_sys::shm_mq_attach(queue, segment, std::ptr::null_mut());
-        let text = lookup(toc, KEY_SPEC).cast::<u8>();
-        let len = usize::try_from(text.cast::<u64>().read()).unwrap_or(0);
-        let spec = Spec::read(std::slice::from_raw_parts(text.add(8), len));
-        (shared, number + 1, lookup(toc, KEY_COUNTERS).cast::<AtomicU64>(), queue, spec)
-    };
+/// Makes the state of a process of the load. Guarded.
+fn attach(team: &Worker<LoadTask>) -> Result<Process> {
+    let task = team.task();
+    let (shared, queue) = (&task.shared, team.queue());
+    let spec = Spec::receive(&mut team.slice(task.spec));
     let damaged =
         || Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not read the shared memory of the leader of the load");
     let spec = spec.ok_or_else(damaged)?;
     // SAFETY: a jsonb, and an oid of a table that the leader has locked.
     let (mut options, relation) = unsafe {
-        let mut json = spec.options.clone();
-        let options = match spec.foreign {
+        let mut json = spec.input.options.clone();
+        let options = match spec.input.foreign {
             Some(foreign) => LoadOptions::of_foreign_table(foreign)?,
             None => {
                 // The leader has checked the options.
                 let json = pg_sys::Datum::from(json.as_mut_ptr());
-                LoadOptions::parse(spec.path.clone(), json, &Allowed::ALL, false)?
+                LoadOptions::parse(spec.input.path.clone(), json, &Allowed::ALL, false)?
             }
         };
         (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
@@ -209,20 +200,21 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     if spec.is_dry {
         options.adapt_to_check();
     }
-    if spec.is_copy {
+    if spec.input.is_copy {
         options.adapt_to_copy();
     }
-    options.copy.encoding = Some(spec.encoding);
-    let list = if spec.files.is_empty() { None } else { Some(FileList::read(&spec.files).ok_or_else(damaged)?) };
+    options.copy.encoding = Some(spec.input.encoding);
+    let list =
+        if spec.input.files.is_empty() { None } else { Some(FileList::read(&spec.input.files).ok_or_else(damaged)?) };
     let list = list.map(|list| Rc::new(list.made_of(&options.location)));
     if let Some(list) = &list {
         options.location = Location::Files(Rc::clone(list));
     }
     let mut mapping = Mapping {
-        fields: spec.fields.iter().map(|(attnum, _)| (*attnum != 0).then_some(*attnum)).collect(),
-        names: spec.fields.iter().map(|(_, name)| name.clone()).collect(),
+        fields: spec.input.fields.iter().map(|(attnum, _)| (*attnum != 0).then_some(*attnum)).collect(),
+        names: spec.input.fields.iter().map(|(_, name)| name.clone()).collect(),
         others: source::others(relation, &options)?,
-        function: spec.function,
+        function: spec.input.function,
         ..Mapping::default()
     };
     let nodes = spec.projection.as_ref().map(Text::nodes);
@@ -234,29 +226,28 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         join.joined().complete(&mut mapping);
         mapping.computed = text.sets.clone();
     }
-    // SAFETY: set above; the leader's memory outlives its workers.
-    let shared_state = unsafe { &*shared };
-    let mut rows = open(relation, &mut options, &mapping, shared_state)?;
+    let mut rows = open(relation, &mut options, &mapping, shared)?;
     rows.stream_mut().let_caller_switch();
     if list.is_none() {
         rows.take_names()?;
     }
     if options.once != Once::No {
-        rows.stream_mut().insist(shared_state.file)?;
+        rows.stream_mut().insist(shared.file)?;
     }
     // A worker without access to the shared ring has no chunks to load.
-    let ring = shared_state.ring;
+    let ring = shared.ring;
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
-    let place = pg_bulk_format::reader::RecordStart { eol: shared_state.eol(), offset: 0, lines: 0 };
+    let place = pg_bulk_format::reader::RecordStart { eol: shared.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     // SAFETY: guarded calls on an open relation, which the executor was set up for.
     let sees_the_same = unsafe {
+        let relation = Relation::from_raw(relation);
         leaves::pin_partitions(relation, executor.estate);
         let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
         leaves::are_leaves(relation, &known)
     };
-    let mut sequences = spec.sequences.iter();
+    let mut sequences = team.slice(task.sequences).iter();
     let mut defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
         Sequence::attach(sequences.next().ok_or_else(damaged)?)
     })?;
@@ -265,41 +256,44 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     }
     let mut rejects = Rejects::new(&options.copy, std::ptr::null_mut());
     if rejects.limit.is_some() {
-        // SAFETY: the leader has inserted the tallies if there is a limit.
-        rejects.tallies = unsafe { lookup(toc, KEY_REJECTS) }.cast::<RejectTally>();
+        rejects.tallies = team.slice(task.rejects).as_ptr();
     }
-    let files = if spec.key_files == 0 { None } else { Some(SharedFiles::attach(spec.key_files)?) };
-    let count = spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
-    let sorts = match spec.key_sorts {
+    let files = if spec.keys.files == 0 { None } else { Some(SharedFiles::attach(spec.keys.files)?) };
+    let count = spec.keys.list.iter().filter(|planned| planned.sort.is_some()).count();
+    let sorts = match spec.keys.sorts {
         0 => None,
-        handle => Some(SharedSorts::attach(handle, count, spec.key_participants)?),
+        handle => Some(SharedSorts::attach(handle, count, spec.keys.participants)?),
     };
     let plan = KeyPlan {
-        list: spec.keys,
-        memory: spec.key_memory,
-        sort_memory: spec.key_sort_memory,
-        packs: spec.key_packs,
+        list: spec.keys.list,
+        memory: spec.keys.memory,
+        sort_memory: spec.keys.sort_memory,
+        packs: spec.keys.packs,
         files,
         sorts,
-        participant: spec.earlier_workers + number,
+        participant: spec.keys.earlier_workers + team.number,
     };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
     // SAFETY: the leader's nodes are about this table, opened with the rows, or about this input row.
     let projection = nodes.map(|nodes| unsafe {
         if let Some(foreign) = options.foreign() {
-            return Projection::new(nodes, foreign, rows.columns(), options.copy.on_error, &executor);
+            return Projection::new(
+                nodes,
+                foreign,
+                rows.columns(),
+                options.copy.on_error,
+                (*executor.estate).es_query_cxt,
+            );
         }
         let inputs = source::input_descriptor(relation, &mapping);
         Projection::over(nodes, inputs, rows.columns(), options.copy.on_error, (*executor.estate).es_query_cxt)
     });
     let of_scan = |join: &Join| join.joined().projection(rows.columns(), options.copy.on_error);
     let projection = projection.or_else(|| join.as_ref().map(of_scan));
-    let by_file = match &list {
-        // SAFETY: as for the states of the files; the memory outlives this process's work.
-        Some(list) => unsafe { ByFile::new(lookup(toc, KEY_BY_FILE).cast(), list.files.len()) },
-        None => ByFile::NONE,
-    };
+    let by_file = team.slice(task.by_file);
+    // SAFETY: the memory outlives this process's work.
+    let by_file = unsafe { ByFile::new(by_file.as_ptr(), by_file.len()) };
     rows.stream_mut().count_by_file(by_file);
     let fields = join.as_ref().map_or(executor.econtext, |join| join.joined().fields());
     let stamp = Stamp { xmin, cid: spec.command, frozen: spec.frozen };
@@ -307,18 +301,17 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let tracer = Tracer::new(traces, spec.traits.len());
     let mut heaps = Heaps::new(spec.traits, stamp, plan, &executor, &rows);
     heaps.is_dry = spec.is_dry;
-    // SAFETY: the leader has inserted a counter for each relation, and they stay until this worker is done.
-    unsafe { heaps.count_in(counters) };
+    // SAFETY: there is a counter for each relation of the spec, and they stay until this worker is done.
+    unsafe { heaps.count_in(team.slice(task.counters).as_ptr()) };
     let chunks = match &list {
         Some(list) => {
-            // SAFETY: the leader has inserted the states if there is a list.
-            let states = unsafe { lookup(toc, KEY_FILES) }.cast::<FileState>();
+            let states = team.slice(task.states).as_ptr();
             Chunks::Listed(Box::new(Listed::new(list, states, defaults.takes_ids())))
         }
         None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
     };
     let process = Process {
-        number,
+        number: team.number,
         shared,
         executor,
         rows,

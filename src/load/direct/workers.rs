@@ -10,26 +10,22 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::join::figures;
 use super::leader::Leader;
 use super::rejects::{RejectTally, TooMuch};
-use super::shared::{
-    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, KEY_USAGES,
-    Shared,
-};
-use super::wide::QUEUE;
+use super::shared::Shared;
+use super::spec::LoadTask;
 use crate::error::{Error, Result};
 use crate::load::report::Counts;
-use crate::pg::build_id::build_id;
 use crate::pg::chunk_order::Grid;
 use crate::pg::chunks::Chunks;
 use crate::pg::file_chunks::{FileChunks, FileState, Listed};
-use crate::pg::file_figures::{ByFile, FileFigures};
-use crate::pg::parallel::Parallel;
+use crate::pg::file_figures::FileFigures;
 use crate::pg::points::point;
 use crate::pg::ring::{self, Ring};
+use crate::pg::sent::Sent;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
 use crate::pg::source::Descriptor;
-use crate::pg::usage::{self, WorkerUsage};
+use crate::pg::team::{Exclusive, Image, Team};
 
 impl Leader {
     /// Starts workers on the records after the first one.
@@ -49,105 +45,68 @@ impl Leader {
             None => Grid::from(place.offset, file.size),
         };
         let files = list.as_ref().map_or(0, |list| list.files.len());
-        let wanted = self.most_workers.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
+        let wanted = self.workers.most.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
         if wanted == 0 {
             return Ok(());
         }
-        if !self.shares_keys {
+        if !self.workers.share_keys {
             self.share_keys(wanted);
         }
-        self.spec.earlier_workers = self.workers;
-        let spec = self.spec.write();
-        let counters = self.spec.traits.len();
-        let mut parallel = Parallel::new(c"pg_bulk_load_worker", wanted);
-        parallel.estimate(size_of::<Shared>());
-        parallel.estimate(counters * size_of::<AtomicU64>());
-        parallel.estimate(spec.len() + 8);
-        parallel.estimate(wanted * QUEUE);
+        self.spec.keys.earlier_workers = self.workers.launched;
+        let mut spec = Vec::new();
+        self.spec.send(&mut spec);
         let has_limit = self.process.rejects.limit.is_some();
         let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
-        parallel.estimate(chunks * size_of::<RejectTally>());
-        parallel.estimate(wanted * size_of::<WorkerUsage>());
         let nodes = self.process.join().map_or(0, figures::nodes);
-        parallel.estimate(wanted * nodes * size_of::<pg_sys::Instrumentation>());
-        parallel.estimate(files * size_of::<FileState>());
-        parallel.estimate(files * size_of::<FileFigures>());
-        parallel.initialize();
-        let wanted = parallel.most_workers().min(wanted);
-        if wanted == 0 {
-            parallel.finish();
-            self.notes.push("no shared memory for workers; the load ran in one process".into());
-            return Ok(());
-        }
-        let mut descriptor = Descriptor::NONE;
-        if is_compressed {
-            // SAFETY: reads a setting.
-            let most = usize::try_from(unsafe { pg_sys::max_parallel_workers }).unwrap_or(0);
-            let processes = wanted.min(most) + 1;
-            let chunk_len = ring::fitting(processes, usize::try_from(grid.len).unwrap_or(0));
-            grid.len = chunk_len as u64;
-            match self.process.rows.stream_mut().source_mut().share(place.offset, processes, chunk_len) {
-                Some(shared) => descriptor = shared,
-                None => {
-                    parallel.finish();
-                    self.notes.push("no shared memory for the decompressed file; the load ran in one process".into());
-                    return Ok(());
-                }
+        // Only figures that are asked for are added up.
+        let options = self.spec.join.as_ref().map_or(0, |join| join.instrument);
+        let mut figure = pg_sys::Instrumentation::default();
+        // SAFETY: a guarded call that initializes a struct.
+        unsafe { pg_sys::InstrInit(&raw mut figure, options) };
+        let mut image = Image::new();
+        let spec = image.array(spec);
+        let sequences = image.array(self.process.recipe.defaults.sequences());
+        let counters = image.array(self.spec.traits.iter().map(|_| AtomicU64::new(0)));
+        let rejects = image.array((0..chunks).map(|_| RejectTally::new()));
+        let figures = image.array((0..wanted * nodes).map(|_| Exclusive::new(figure)));
+        let states = image.array((0..files).map(|_| FileState::new()));
+        let by_file = image.array((0..files).map(|_| FileFigures::default()));
+        let team = Team::prepare(image, wanted, |workers| {
+            if workers == 0 {
+                return Err("no shared memory for workers; the load ran in one process");
             }
-        }
-        let shared = parallel.insert(KEY_SHARED, size_of::<Shared>()).cast::<Shared>();
-        let counts = parallel.insert(KEY_COUNTERS, counters * size_of::<AtomicU64>()).cast::<AtomicU64>();
-        let text = parallel.insert(KEY_SPEC, spec.len() + 8);
-        let queues = parallel.insert(KEY_QUEUES, wanted * QUEUE);
-        let rejects = parallel.insert(KEY_REJECTS, chunks * size_of::<RejectTally>()).cast::<RejectTally>();
-        let bad = self.alone.bad.swap(0, Relaxed);
-        let usages = parallel.insert(KEY_USAGES, wanted * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
-        let figures = parallel.insert(KEY_FIGURES, wanted * nodes * size_of::<pg_sys::Instrumentation>());
-        let figures = figures.cast::<pg_sys::Instrumentation>();
-        let states = parallel.insert(KEY_FILES, files * size_of::<FileState>()).cast::<FileState>();
-        let by_file = parallel.insert(KEY_BY_FILE, files * size_of::<FileFigures>()).cast::<FileFigures>();
-        // SAFETY: memory of these sizes, aligned for any type.
-        let queues: Vec<_> = unsafe {
-            shared.write(Shared::new(file, grid, place, bad, build_id()));
-            ((*shared).leaders, (*shared).ring) = (leaders, descriptor);
-            (*shared).kept.store(self.alone.kept.load(Relaxed), Relaxed);
-            for i in 0..chunks {
-                rejects.add(i).write(RejectTally::new());
+            let mut ring = Descriptor::NONE;
+            if is_compressed {
+                // SAFETY: reads a setting.
+                let most = usize::try_from(unsafe { pg_sys::max_parallel_workers }).unwrap_or(0);
+                let processes = workers.min(most) + 1;
+                let chunk_len = ring::fitting(processes, usize::try_from(grid.len).unwrap_or(0));
+                grid.len = chunk_len as u64;
+                ring = (self.process.rows.stream_mut().source_mut().share(place.offset, processes, chunk_len))
+                    .ok_or("no shared memory for the decompressed file; the load ran in one process")?;
             }
-            for i in 0..files {
-                states.add(i).write(FileState::new());
-                by_file.add(i).write(FileFigures::default());
+            let mut shared = Shared::new(file, grid, place, self.alone.bad.swap(0, Relaxed));
+            (shared.leaders, shared.ring) = (leaders, ring);
+            shared.kept.store(self.alone.kept.load(Relaxed), Relaxed);
+            Ok(LoadTask { shared, spec, sequences, counters, rejects, figures, states, by_file })
+        });
+        let team = match team {
+            Ok(team) => self.workers.team.insert(team),
+            Err(note) => {
+                self.notes.push(note.into());
+                return Ok(());
             }
-            for i in 0..counters {
-                counts.add(i).write(AtomicU64::new(0));
-            }
-            for i in 0..wanted {
-                usages.add(i).write(WorkerUsage::default());
-            }
-            for i in 0..wanted * nodes {
-                // Only figures that are asked for are added up.
-                let options = self.spec.join.as_ref().map_or(0, |join| join.instrument);
-                pg_sys::InstrInit(figures.add(i), options);
-            }
-            text.cast::<u64>().write(spec.len() as u64);
-            std::ptr::copy_nonoverlapping(spec.as_ptr(), text.add(8), spec.len());
-            (0..wanted).map(|i| parallel.queue(queues.add(i * QUEUE), QUEUE)).collect()
         };
-        // SAFETY: written above; the memory stays until the workers are gone.
-        unsafe { self.process.hand_over(shared, if is_compressed { 0 } else { place.offset }) };
-        let launched = parallel.launch();
+        let task = team.task();
+        // SAFETY: the memory stays until the workers are gone.
+        unsafe { self.process.hand_over(&raw const task.shared, if is_compressed { 0 } else { place.offset }) };
+        let rejects = team.slice(task.rejects).as_ptr();
+        let states = team.slice(task.states).as_ptr();
+        let launched = team.launch();
         point!("load.launched");
-        // SAFETY: queues of launched workers.
-        unsafe { queues.iter().take(launched).enumerate().for_each(|(i, &queue)| parallel.belongs(queue, i)) };
-        self.parallel = Some(parallel);
-        self.counters = counts;
-        self.usages = usages;
-        // SAFETY: written above; the figures stay until they are added up.
-        self.by_file = unsafe { ByFile::new(by_file, files) };
-        self.figures = figures;
-        self.launched = launched;
-        self.workers += launched;
-        self.builders = self.builders.max(launched);
+        let queues = team.queues();
+        self.workers.launched += launched;
+        self.workers.at_once = self.workers.at_once.max(launched);
         // SAFETY: the load outlives its leader.
         unsafe { &mut *self.process.progress.phases }.show(|figures| figures.workers = launched);
         if launched < wanted {
@@ -162,39 +121,39 @@ impl Leader {
         };
         self.process.rows.stream_mut().let_caller_switch();
         self.process.rows.end_stream();
-        self.process.wide.set_queues(queues.into_iter().take(launched).collect());
+        self.process.wide.set_queues(queues);
         Ok(())
     }
 
     /// Prepares shared key runs for `workers` workers, of all files, before the first worker starts. Guarded.
     pub fn share_keys(&mut self, workers: usize) {
-        self.shares_keys = true;
-        if !self.spec.keys.is_empty() {
+        self.workers.share_keys = true;
+        if !self.spec.keys.list.is_empty() {
             match SharedFiles::create() {
                 Some(files) => {
-                    self.spec.key_files = files.handle();
+                    self.spec.keys.files = files.handle();
                     self.process.heaps.share_files(files);
                 }
-                None => self.spec.keys.clear(),
+                None => self.spec.keys.list.clear(),
             }
         }
-        let sorts = self.spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
+        let sorts = self.spec.keys.list.iter().filter(|planned| planned.sort.is_some()).count();
         if sorts > 0 {
             // The leader may get further rows after its first sort, and then takes part a second time.
-            self.spec.key_participants = workers + 2;
-            match SharedSorts::create(sorts, self.spec.key_participants) {
+            self.spec.keys.participants = workers + 2;
+            match SharedSorts::create(sorts, self.spec.keys.participants) {
                 Some(sorts) => {
-                    self.spec.key_sorts = sorts.handle();
+                    self.spec.keys.sorts = sorts.handle();
                     self.process.heaps.share_sorts(sorts);
                 }
-                None => self.spec.keys.retain(|planned| planned.sort.is_none()),
+                None => self.spec.keys.list.retain(|planned| planned.sort.is_none()),
             }
         }
     }
 
     /// Receives what workers still send, and waits for the workers.
     pub fn end(&mut self) -> Result<()> {
-        if self.parallel.is_some() {
+        if self.workers.team.is_some() {
             self.process.receive_all()?;
             // Pages of the leader still contain rows of workers.
             if self.is_last() {
@@ -203,26 +162,27 @@ impl Leader {
                 self.process.pause()?;
             }
             point!("load.received");
-            if let Some(parallel) = &self.parallel {
-                parallel.wait();
-            }
-            // SAFETY: an element for each worker, and the workers have ended.
-            let cpu = unsafe { usage::take_usages(self.usages, self.launched) };
-            self.counts.others.add(cpu);
-            if let Some(join) = self.process.join() {
-                // SAFETY: as for the CPU usage.
-                unsafe { figures::take(join, self.figures, self.launched) };
+            if let Some(team) = &mut self.workers.team {
+                self.counts.others.add(team.wait());
+                if let Some(join) = self.process.join() {
+                    // SAFETY: the workers have ended.
+                    let figures = unsafe { &mut *Exclusive::pointer(team.slice(team.task().figures)) };
+                    figures::take(join, figures, team.launched());
+                }
             }
             self.gather()?;
             // If the reject limit was exceeded, not all files were read to their end.
             self.note_whole_files();
-            let by_workers = std::mem::replace(&mut self.by_file, ByFile::NONE);
-            self.process.progress.by_file.all().zip(by_workers.all()).for_each(|(to, from)| to.add(from));
+            if let Some(team) = &self.workers.team {
+                let by_workers = team.slice(team.task().by_file);
+                self.process.progress.by_file.all().zip(by_workers).for_each(|(to, from)| to.add(from));
+            }
             self.too_much = self.find_too_much();
             self.process.rejects.tallies = std::ptr::null();
             self.process.shared = &raw const *self.alone;
-            if let Some(parallel) = self.parallel.take() {
-                parallel.finish();
+            self.workers.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
+            if let Some(team) = self.workers.team.take() {
+                team.finish();
             }
         } else {
             self.gather()?;
@@ -232,7 +192,7 @@ impl Leader {
 
     /// Notes the files that all processes have read to their end. Only while the workers' figures exist.
     pub fn note_whole_files(&self) {
-        if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.parallel) {
+        if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.workers.team) {
             let open = self.process.shared().first_open();
             self.process.progress.by_file.note_whole(listed.chunks().file_of(open));
         }
@@ -246,23 +206,21 @@ impl Leader {
 
     /// Prepares to read that record again. False without such a record, or if it was read again already. Guarded.
     pub fn look_again(&mut self) -> Result<bool> {
-        if self.looked_again {
+        if self.files.looked_again {
             return Ok(false);
         }
         let Some(TooMuch { ticket, place, before }) = self.too_much.or_else(|| self.find_too_much()) else {
             return Ok(false);
         };
-        self.looked_again = true;
+        self.files.looked_again = true;
         let process = &mut self.process;
         process.shared = &raw const *self.alone;
-        self.counters = std::ptr::null();
-        self.by_file = ByFile::NONE;
-        if let Some(parallel) = self.parallel.take() {
+        if let Some(team) = self.workers.team.take() {
             // SAFETY: raises nothing. A wait that timed out has left this process in the queue of a shared condition
             // variable.
             unsafe { pg_sys::ConditionVariableCancelSleep() };
             // A worker that raised its error is gone, and waiting for it would be an error.
-            parallel.destroy();
+            team.destroy();
         }
         process.rejects = process.rejects.again(before);
         self.alone.bad.store(0, Relaxed);
@@ -283,7 +241,7 @@ impl Leader {
         };
         self.counts.filtered += both(|s| &s.filtered);
         let mut bytes_read = both(|s| &s.bytes);
-        self.made += both(|s| &s.rows);
+        self.files.made += both(|s| &s.rows);
         let Counts { pages, stages, .. } = &mut self.counts;
         alone.sum_up(pages, stages);
         if !std::ptr::eq(shared, &raw const **alone) {
@@ -300,8 +258,6 @@ impl Leader {
             bytes_read = bytes_read.max(ahead).min(size);
         }
         self.counts.bytes_read += bytes_read;
-        self.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
-        self.counters = std::ptr::null();
         let bad = both(|s| &s.bad);
         self.process.tolerance.bad_rows = bad;
         // Rows with values set to NULL are in the table.
@@ -311,7 +267,7 @@ impl Leader {
         if !self.is_last() {
             return Ok(());
         }
-        let made = self.made;
+        let made = self.files.made;
         self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
         if self.process.heaps.is_dry {
             self.counts.loaded = made;

@@ -24,13 +24,15 @@ use super::insertion::{DEFAULT, EXPRESSION, Insertion, Reach};
 use super::translate::to_row;
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::Nodes;
 use crate::load::duplicate::Keep;
 use crate::load::wrapper::Wrapper;
-use crate::load::{obstacle, planned_insert, volatile};
+use crate::load::{obstacle, planned_insert};
 use crate::pg::compat;
+use crate::pg::relation::Relation;
 use crate::pg::sequence_default::SequenceDefault;
 use crate::pg::soft::OnError;
+use crate::program::Nodes;
+use crate::program::volatile;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
@@ -412,7 +414,7 @@ unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
         let mapping = insertion.mapping(foreign);
         // The constraints of its columns' domains are checked while the file is read.
         let mut found = Vec::new();
-        volatile::of_constraints(foreign, &mut found);
+        volatile::of_constraints(Relation::from_raw(foreign), &mut found);
         let has_defaults = (*(*foreign).rd_att).constr.as_ref().is_some_and(|constraints| constraints.num_defval > 0);
         pg_sys::table_close(foreign, NO_LOCK);
         if (Wrapper::get().or_raise().filters)(insertion.foreign).or_raise() {
@@ -450,13 +452,13 @@ unsafe fn of_target(insertion: &Insertion, leaves: bool) -> Answer<()> {
         pg_sys::table_close(foreign, NO_LOCK);
         let mut found = Vec::new();
         let relation = pg_sys::table_open(insertion.target, NO_LOCK);
-        found.extend(obstacle::of_named(relation, Keep::Error));
+        found.extend(obstacle::of_named(Relation::from_raw(relation), Keep::Error));
         // A negative answer needs no further locks.
         if leaves && found.is_empty() {
-            obstacle::of_free_leaves(relation, &mut found);
+            obstacle::of_free_leaves(Relation::from_raw(relation), &mut found);
         }
-        found.extend(volatile::obstacles(relation, Some(&mapping), std::ptr::null_mut()));
-        if obstacle::has_before_statement(relation) {
+        found.extend(volatile::obstacles(Relation::from_raw(relation), Some(&mapping), std::ptr::null_mut()));
+        if obstacle::has_before_statement(Relation::from_raw(relation)) {
             // The trigger may change settings that affect how fields are read, and the foreign table.
             found.push("The table has a BEFORE statement trigger.".into());
         }

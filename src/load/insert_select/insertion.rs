@@ -4,8 +4,8 @@ use std::ptr::null_mut;
 
 use pgrx::{PgList, pg_sys};
 
-use crate::load::direct::Nodes;
-use crate::load::source::Mapping;
+use crate::program::Nodes;
+use crate::program::mapping::Mapping;
 
 /// Values of `columns`: the attribute gets its default, or the value of an expression.
 pub const DEFAULT: i32 = 0;

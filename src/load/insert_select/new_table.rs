@@ -26,11 +26,11 @@ use super::node;
 use super::run::{self, LoadOutcome};
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::Nodes;
 use crate::load::wrapper::Wrapper;
 use crate::pg::compat;
 use crate::pg::refusal::refuse;
 use crate::pg::unguarded;
+use crate::program::Nodes;
 
 /// Installs the hook. Called once, when the library is loaded.
 pub fn register() {
@@ -114,7 +114,7 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
             }
         }
         let mut outcome = LoadOutcome::default();
-        replace(scan);
+        unguarded::guarded(|| Wrapper::get().and_then(|wrapper| (wrapper.replace)(scan)).or_raise());
         run::run(insertions, null(), None, null_mut(), &raw mut outcome);
         (*(*state).state).es_processed = outcome.rows;
         for node in [gather, scan.cast()] {
@@ -123,7 +123,7 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
             }
         }
         node::count_filtered(scan.cast(), &raw const outcome);
-        count(scan, &raw const outcome);
+        unguarded::guarded(|| (Wrapper::get().or_raise().count)(scan, outcome.bytes, outcome.rejected));
     }
 }
 
@@ -257,24 +257,6 @@ unsafe fn state_of(state: *mut pg_sys::PlanState) -> *mut pg_sys::ForeignScanSta
         let state = if is_gather { (*state).lefttree } else { state };
         state.cast()
     }
-}
-
-/// Marks the scan as replaced by the load.
-///
-/// # Safety
-/// The state of a scan that can be replaced.
-#[pg_guard]
-unsafe extern "C-unwind" fn replace(state: *mut pg_sys::ForeignScanState) {
-    // SAFETY: this function's contract covers the state.
-    unsafe { Wrapper::get().and_then(|wrapper| (wrapper.replace)(state)).or_raise() }
-}
-
-/// # Safety
-/// The state of a scan that was replaced.
-#[pg_guard]
-unsafe extern "C-unwind" fn count(state: *mut pg_sys::ForeignScanState, outcome: *const LoadOutcome) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (Wrapper::get().or_raise().count)(state, (*outcome).bytes, (*outcome).rejected) }
 }
 
 /// Can a load fill the new table?

@@ -3,18 +3,21 @@
 use std::ffi::CString;
 
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::insertion::{Insertion, Reach};
 use crate::error::{Error, OrRaise};
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::{Joined, Nodes, Statement};
-use crate::load::finish::finish;
+use crate::load::direct::{Joined, Statement};
 use crate::load::options::LoadOptions;
-use crate::load::source::{FurtherFile, Mapping};
+use crate::load::source::FurtherFile;
 use crate::load::target::{Target, TargetKind};
-use crate::load::{Load, Program, Request, Writer, direct, load_context, memory_context, source, summary, write};
+use crate::load::{Load, Program, Request, Writer, direct, memory_context, run_statement, source, summary};
 use crate::pg::copy_question;
+use crate::pg::relation::Relation;
+use crate::pg::unguarded::guarded;
+use crate::program::Nodes;
+use crate::program::mapping::Mapping;
 
 /// The result of the load.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,37 +48,24 @@ pub unsafe fn run(
     // SAFETY: this function's contract covers the insertions; the load is used by one step at a time.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let load = begin(insertions);
+        let load = guarded(|| begin(&*insertions));
         (*load).statement = statement;
-        set_joined(&mut (*load).program, joined, insertions);
+        guarded(|| set_joined(&mut (*load).program, joined, &*insertions));
         pg_sys::CurrentMemoryContext = (*load).memory;
-        open(&mut *load, insertions, plan);
-        (*outcome).exclusively = renew(&mut *load);
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(load_context),
-            arg: load.cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        write(load.cast());
-        pg_sys::error_context_stack = context.previous;
-        finish(&mut *load);
+        guarded(|| open(&mut *load, &*insertions, plan));
+        (*outcome).exclusively = guarded(|| renew(&mut *load));
+        run_statement(load);
         pg_sys::CurrentMemoryContext = caller;
-        end(load, outcome);
+        guarded(|| end(load, &mut *outcome));
     }
 }
 
 /// # Safety
-/// As [`run`].
-#[pg_guard]
-unsafe extern "C-unwind" fn set_joined(
-    program: &mut Program,
-    joined: *mut pg_sys::PlanState,
-    insertions: *const Vec<Insertion>,
-) {
-    // SAFETY: this function's contract covers both pointers; an insertion that joins has a plan.
+/// As [`run`]. Guarded.
+unsafe fn set_joined(program: &mut Program, joined: *mut pg_sys::PlanState, insertions: &[Insertion]) {
+    // SAFETY: an insertion that joins has a plan, by this function's contract.
     unsafe {
-        let reach = (*insertions).first().and_then(|insertion| insertion.joins);
+        let reach = insertions.first().and_then(|insertion| insertion.joins);
         program.joined = reach.and_then(|reach| Joined::new(joined, reach == Reach::Everywhere));
         if reach.is_some() && program.joined.is_none() {
             Error::new(Code::ERRCODE_INTERNAL_ERROR, "the plan reads no file").raise();
@@ -83,22 +73,16 @@ unsafe extern "C-unwind" fn set_joined(
     }
 }
 
-/// # Safety
-/// As [`run`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(insertions: *const Vec<Insertion>) -> *mut Load {
-    // SAFETY: this function's contract covers the insertions, of which there is at least one. The load is dropped with
-    // its memory context.
-    unsafe {
-        let none = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "there is nothing to insert");
-        let insertion = (*insertions).first().ok_or_else(none).or_raise();
-        let (options, path) = options_of(insertion);
-        let mut target = Target::open(insertion.target, &options).or_raise();
-        target.close();
-        let memory = memory_context();
-        let load = Load { writer: Writer::Direct, ..Load::new(Request::new(options, path), target, memory) };
-        PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
-    }
+/// Makes the load, which is dropped with its memory context. Guarded.
+fn begin(insertions: &[Insertion]) -> *mut Load {
+    let none = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "there is nothing to insert");
+    let insertion = insertions.first().ok_or_else(none).or_raise();
+    let (options, path) = options_of(insertion);
+    let mut target = Target::open(insertion.target, &options).or_raise();
+    target.close();
+    let memory = memory_context();
+    let load = Load { writer: Writer::Direct, ..Load::new(Request::new(options, path), target, memory) };
+    PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
 }
 
 /// The options of an insertion's foreign table, and the path of its file. Guarded.
@@ -128,12 +112,10 @@ unsafe fn mapping_of(insertion: &Insertion, plan: *const pg_sys::CustomScan) -> 
 }
 
 /// # Safety
-/// As [`run`], with a load that has begun and whose memory context is current.
-#[pg_guard]
-unsafe extern "C-unwind" fn open(load: &mut Load, insertions: *const Vec<Insertion>, plan: *const pg_sys::CustomScan) {
-    // SAFETY: this function's contract covers both pointers; guarded calls on a table that is locked.
+/// As [`run`], with a load that has begun and whose memory context is current. Guarded.
+unsafe fn open(load: &mut Load, insertions: &[Insertion], plan: *const pg_sys::CustomScan) {
+    // SAFETY: this function's contract covers the plan; guarded calls on a table that is locked.
     unsafe {
-        let insertions = &*insertions;
         load.target.reopen();
         let Some((first, others)) = insertions.split_first() else { return };
         (load.mapping, load.program.projection) = mapping_of(first, plan);
@@ -158,43 +140,33 @@ unsafe extern "C-unwind" fn open(load: &mut Load, insertions: *const Vec<Inserti
 /// Gives an empty table a new file, as a call of bulk_load does, if `pg_bulk.direct_insert` is `exclusive`.
 ///
 /// # Safety
-/// As [`run`], with a load whose table and file are open.
-#[pg_guard]
-unsafe extern "C-unwind" fn renew(load: &mut Load) -> bool {
-    // SAFETY: only the load and its statement refer to the table, or it
-    // is left alone.
+/// As [`run`], with a load whose table and file are open. Guarded.
+unsafe fn renew(load: &mut Load) -> bool {
+    // SAFETY: only the load and its statement refer to the table, or it is left alone.
     unsafe {
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
         guc::direct_insert() == DirectInsert::Exclusive
             && load.target.kind == TargetKind::Plain
             && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
-            && direct::renew(load.target.relation, 1 + i32::from(load.statement.is_some())).or_raise()
+            && direct::renew(Relation::from_raw(load.target.relation), 1 + i32::from(load.statement.is_some()))
+                .or_raise()
     }
 }
 
+/// Takes the result of the load, and deletes it. Guarded.
+///
 /// # Safety
 /// As [`run`], with a load that is done. The current memory context is not the load's.
-#[pg_guard]
-unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut LoadOutcome) {
-    // SAFETY: this function's contract covers both arguments; deleting the context drops the load.
+unsafe fn end(load: *mut Load, outcome: &mut LoadOutcome) {
+    // SAFETY: this function's contract covers the load, which is dropped with its context.
     unsafe {
-        {
-            let load = &mut *load;
-            let counts = &load.measures.counts;
-            *outcome = LoadOutcome {
-                rows: counts.loaded,
-                filtered: counts.filtered,
-                rejected: counts.rejected,
-                bytes: counts.bytes_read,
-                pages: counts.pages,
-                workers: counts.workers,
-                exclusively: (*outcome).exclusively,
-            };
-            load.measures.took = load.measures.began.elapsed();
-            if guc::log_timing() {
-                summary::log(load);
-            }
-        }
+        let counts = &(*load).measures.counts;
+        outcome.rows = counts.loaded;
+        outcome.filtered = counts.filtered;
+        outcome.rejected = counts.rejected;
+        outcome.bytes = counts.bytes_read;
+        outcome.pages = counts.pages;
+        outcome.workers = counts.workers;
         pg_sys::MemoryContextDelete((*load).memory);
     }
 }

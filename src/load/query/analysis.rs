@@ -8,17 +8,17 @@ mod over;
 use std::ffi::{CString, c_char};
 
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use self::over::{over, over_nothing, over_rows};
 use super::{Query, function};
 use crate::error::{Error, OrRaise};
-use crate::load::assignment::{assign, complain_at};
 use crate::load::options::LoadOptions;
-use crate::load::volatile::UserCall;
-use crate::load::{Program, source, volatile};
+use crate::load::{Program, source};
 use crate::pg::compat;
-use crate::pg::unguarded::{self as c, Opaque};
+use crate::pg::unguarded::{self as c, Opaque, guarded};
+use crate::program::assignment::{assign, complain_at};
+use crate::program::volatile::{self, UserCall};
 
 /// The state of a query's analysis.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ struct QueryAnalysis {
 pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions, program: &mut Program) {
     // SAFETY: this function's contract covers the relation; objects made here live as long as the analysis.
     unsafe {
-        let analysis = begin(relation, options);
+        let analysis = guarded(|| begin(relation, options));
         if analysis.is_null() {
             return;
         }
@@ -56,7 +56,7 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions, pro
         pg_sys::error_context_stack = &raw mut context;
         let select = only_select(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
         if select.is_null() {
-            refuse();
+            guarded(refuse);
         }
         // As transformInsertStmt (analyze.c), except for DEFAULT.
         let state = c::make_parsestate(std::ptr::null_mut());
@@ -65,40 +65,42 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions, pro
             0 => {
                 (*state).p_resolve_unknowns = false;
                 let query = c::transformStmt(state, select.cast());
-                take_columns(analysis, query);
+                guarded(|| (*analysis).take_columns(query));
                 coerce(analysis, state);
                 over(analysis, query)
             }
             1 => {
                 let kind = pg_sys::ParseExprKind::EXPR_KIND_VALUES_SINGLE;
-                take_values(analysis, c::transformExpressionList(state, row_of_values(select, 0), kind, false));
+                let row = c::transformExpressionList(state, row_of_values(select, 0), kind, false);
+                guarded(|| (*analysis).take_values(row));
                 coerce(analysis, state);
                 over_nothing(analysis, state)
             }
             count => {
                 for at in 0..count {
                     let kind = pg_sys::ParseExprKind::EXPR_KIND_VALUES;
-                    take_values(analysis, c::transformExpressionList(state, row_of_values(select, at), kind, false));
+                    let row = c::transformExpressionList(state, row_of_values(select, at), kind, false);
+                    guarded(|| (*analysis).take_values(row));
                     coerce(analysis, state);
-                    keep_row(analysis);
+                    guarded(|| (*analysis).keep_row());
                 }
                 over_rows(analysis, state)
             }
         };
         let rewritten = c::pg_rewrite_query(query);
-        look(analysis, rewritten);
+        // Views are expanded.
+        guarded(|| (*analysis).call = volatile::call_in(rewritten.cast()));
         let plans = c::pg_plan_queries(rewritten, text, 0, std::ptr::null_mut());
         pg_sys::error_context_stack = context.previous;
-        end(analysis, plans, options, program);
+        guarded(|| (*analysis).end(plans, options, program));
     }
 }
 
 /// Prepares the analysis; null if there is no query.
 ///
 /// # Safety
-/// As [`analyze`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, options: &LoadOptions) -> *mut QueryAnalysis {
+/// As [`analyze`]. Guarded.
+unsafe fn begin(relation: pg_sys::Relation, options: &LoadOptions) -> *mut QueryAnalysis {
     let Some(text) = options.query.clone() else { return std::ptr::null_mut() };
     let Some(mapping) = source::by_position(relation, options).or_raise() else { return std::ptr::null_mut() };
     let analysis = QueryAnalysis {
@@ -128,7 +130,7 @@ pub unsafe fn check(text: *const c_char) {
         };
         pg_sys::error_context_stack = &raw mut context;
         if only_select(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT)).is_null() {
-            refuse();
+            guarded(refuse);
         }
         pg_sys::error_context_stack = context.previous;
     }
@@ -192,7 +194,7 @@ unsafe fn coerce(analysis: *mut QueryAnalysis, state: *mut pg_sys::ParseState) {
                 let columns = &raw mut (*analysis).columns;
                 (*columns).as_mut_ptr().add(at)
             };
-            let (value, form) = (*place, column(analysis, at));
+            let (value, form) = (*place, (*analysis).column(at));
             let made = assign(state, value, (*form).atttypid, (*form).atttypmod);
             if made.is_null() {
                 complain_at(state, value, form);
@@ -203,28 +205,89 @@ unsafe fn coerce(analysis: *mut QueryAnalysis, state: *mut pg_sys::ParseState) {
     }
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn refuse() {
+/// Guarded.
+fn refuse() {
     Error::new(Code::ERRCODE_SYNTAX_ERROR, "query must be one SELECT, VALUES, TABLE or WITH").raise();
 }
 
-/// Stores the query's columns, and makes its rows come one by one.
-///
-/// # Safety
-/// A valid analysis, and an analyzed query.
-#[pg_guard]
-unsafe extern "C-unwind" fn take_columns(analysis: *mut QueryAnalysis, query: *mut pg_sys::Query) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe {
-        if (*query).hasModifyingCTE {
-            // The error of INSERT … WITH … (analyzeCTE, parse_cte.c).
-            let message = "WITH clause containing a data-modifying statement must be at the top level";
-            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
+impl QueryAnalysis {
+    /// Stores the query's columns, and makes its rows come one by one. Guarded.
+    ///
+    /// # Safety
+    /// An analyzed query.
+    unsafe fn take_columns(&mut self, query: *mut pg_sys::Query) {
+        // SAFETY: this function's contract covers the query.
+        unsafe {
+            if (*query).hasModifyingCTE {
+                // The error of INSERT … WITH … (analyzeCTE, parse_cte.c).
+                let message = "WITH clause containing a data-modifying statement must be at the top level";
+                Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
+            }
+            function::let_stream(query);
+            let entries = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
+            self.columns =
+                entries.iter_ptr().filter(|entry| !(**entry).resjunk).map(|entry| column_of(entry)).collect();
         }
-        function::let_stream(query);
-        let entries = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
-        (*analysis).columns =
-            entries.iter_ptr().filter(|entry| !(**entry).resjunk).map(|entry| column_of(entry)).collect();
+    }
+
+    /// Stores the columns of a row of VALUES. Guarded.
+    ///
+    /// # Safety
+    /// A list of analyzed expressions.
+    unsafe fn take_values(&mut self, row: *mut pg_sys::List) {
+        // SAFETY: this function's contract covers the list.
+        let columns: Vec<_> = unsafe { PgList::<pg_sys::Node>::from_pg(row) }.iter_ptr().collect();
+        if !self.rows.is_null() && columns.len() != self.columns.len() {
+            let message = "VALUES lists must all be the same length";
+            Error::new(Code::ERRCODE_SYNTAX_ERROR, message).raise();
+        }
+        self.columns = columns;
+    }
+
+    /// Keeps the columns as a row of VALUES. Guarded.
+    fn keep_row(&mut self) {
+        let mut row = PgList::<pg_sys::Node>::new();
+        self.columns.iter().for_each(|column| row.push(*column));
+        // SAFETY: a guarded call that makes a list.
+        self.rows = unsafe { pg_sys::lappend(self.rows, row.into_pg().cast()) };
+    }
+
+    /// The target's column for this column of the query. It lives as long as the relation is open. Raises nothing.
+    fn column(&self, at: usize) -> *const pg_sys::FormData_pg_attribute {
+        let attnum = self.attributes.get(at).copied().unwrap_or(1);
+        // SAFETY: an analysis has an open relation, in which `by_position` has found the attributes.
+        unsafe { compat::attribute((*self.relation).rd_att, usize::try_from(attnum - 1).unwrap_or(0)) }
+    }
+
+    /// Makes the load's query, and sets its columns. Guarded.
+    ///
+    /// # Safety
+    /// The plan.
+    unsafe fn end(&self, plans: *mut pg_sys::List, options: &mut LoadOptions, program: &mut Program) {
+        let no_plan = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan");
+        let no_lock = pg_sys::NoLock.cast_signed();
+        // SAFETY: this function's contract covers the plan; guarded calls on the open relation of the analysis.
+        let (plan, read, loaded) = unsafe {
+            let plan = PgList::<pg_sys::PlannedStmt>::from_pg(plans).get_ptr(0).ok_or_else(no_plan).or_raise();
+            let target = (*self.relation).rd_id;
+            let loaded = c::guard(|| c::find_all_inheritors(target, no_lock, std::ptr::null_mut()));
+            let read = PgList::<pg_sys::Oid>::from_pg((*plan).relationOids);
+            (plan, read, PgList::<pg_sys::Oid>::from_pg(loaded))
+        };
+        let read: Vec<pg_sys::Oid> = read.iter_oid().collect();
+        let count = self.columns.len();
+        // Attributes without a column get their defaults.
+        options.columns.names = Some(self.names.iter().take(count).cloned().collect());
+        let sets = self.attributes.iter().take(count).filter_map(|attnum| usize::try_from(attnum - 1).ok());
+        program.query = Some(Query {
+            text: self.text.clone(),
+            plan,
+            running: std::ptr::null_mut(),
+            is_active: false,
+            sets: sets.collect(),
+            call: self.call,
+            reads_target: loaded.iter_oid().any(|oid| read.contains(&oid)),
+        });
     }
 }
 
@@ -243,34 +306,6 @@ unsafe fn column_of(entry: *mut pg_sys::TargetEntry) -> *mut pg_sys::Node {
         let variable = pg_sys::makeVarFromTargetEntry(1, entry);
         (*variable).location = pg_sys::exprLocation(expression);
         variable.cast()
-    }
-}
-
-/// # Safety
-/// A valid analysis, and an analyzed row of VALUES.
-#[pg_guard]
-unsafe extern "C-unwind" fn take_values(analysis: *mut QueryAnalysis, row: *mut pg_sys::List) {
-    // SAFETY: this function's contract covers both arguments: a list of expressions.
-    unsafe {
-        let before = (*analysis).columns.len();
-        let columns: Vec<_> = PgList::<pg_sys::Node>::from_pg(row).iter_ptr().collect();
-        if !(*analysis).rows.is_null() && columns.len() != before {
-            let message = "VALUES lists must all be the same length";
-            Error::new(Code::ERRCODE_SYNTAX_ERROR, message).raise();
-        }
-        (*analysis).columns = columns;
-    }
-}
-
-/// # Safety
-/// A valid analysis with a row of VALUES.
-#[pg_guard]
-unsafe extern "C-unwind" fn keep_row(analysis: *mut QueryAnalysis) {
-    // SAFETY: this function's contract covers the argument; guarded calls that make lists.
-    unsafe {
-        let mut row = PgList::<pg_sys::Node>::new();
-        (*analysis).columns.iter().for_each(|column| row.push(*column));
-        (*analysis).rows = pg_sys::lappend((*analysis).rows, row.into_pg().cast());
     }
 }
 
@@ -297,63 +332,6 @@ unsafe fn complain_of_count(analysis: *const QueryAnalysis, state: *mut pg_sys::
             }
             c::errfinish(c"query.rs".as_ptr(), 0, c"complain_of_count".as_ptr());
         }
-    }
-}
-
-/// The target's column for this column of the query.
-///
-/// # Safety
-/// A valid analysis with this number of attributes, whose relation is open. Raises nothing.
-unsafe fn column(analysis: *const QueryAnalysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
-    // SAFETY: this function's contract covers the argument; `by_position` has found the attributes.
-    unsafe {
-        let QueryAnalysis { attributes, relation, .. } = &*analysis;
-        let attnum = attributes.get(at).copied().unwrap_or(1);
-        compat::attribute((**relation).rd_att, usize::try_from(attnum - 1).unwrap_or(0))
-    }
-}
-
-/// Inspects the rewritten query, in which views are expanded.
-///
-/// # Safety
-/// A valid analysis, and queries.
-#[pg_guard]
-unsafe extern "C-unwind" fn look(analysis: *mut QueryAnalysis, rewritten: *mut pg_sys::List) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*analysis).call = volatile::call_in(rewritten.cast()) }
-}
-
-/// # Safety
-/// A valid analysis, and the plan.
-#[pg_guard]
-unsafe extern "C-unwind" fn end(
-    analysis: *const QueryAnalysis,
-    plans: *mut pg_sys::List,
-    options: &mut LoadOptions,
-    program: &mut Program,
-) {
-    // SAFETY: this function's contract covers the analysis and the plan; guarded calls on its open relation.
-    unsafe {
-        let QueryAnalysis { relation, text, attributes, names, columns, call, .. } = &*analysis;
-        let no_plan = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan");
-        let plan = PgList::<pg_sys::PlannedStmt>::from_pg(plans).get_ptr(0).ok_or_else(no_plan).or_raise();
-        let no_lock = pg_sys::NoLock.cast_signed();
-        let target = (**relation).rd_id;
-        let loaded =
-            PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::find_all_inheritors(target, no_lock, std::ptr::null_mut())));
-        let read: Vec<pg_sys::Oid> = PgList::<pg_sys::Oid>::from_pg((*plan).relationOids).iter_oid().collect();
-        // Attributes without a column get their defaults.
-        options.columns.names = Some(names.iter().take(columns.len()).cloned().collect());
-        let sets = attributes.iter().take(columns.len()).filter_map(|attnum| usize::try_from(attnum - 1).ok());
-        program.query = Some(Query {
-            text: text.clone(),
-            plan,
-            running: std::ptr::null_mut(),
-            is_active: false,
-            sets: sets.collect(),
-            call: *call,
-            reads_target: loaded.iter_oid().any(|oid| read.contains(&oid)),
-        });
     }
 }
 

@@ -3,14 +3,13 @@
 use pgrx::pg_sys;
 
 use super::locator;
+use crate::pg::relation::Relation;
 
 /// Whether a page of the main fork is in a shared buffer. Works like PrefetchSharedBuffer (bufmgr.c), but does not ask
-/// the kernel to read a missing page, which takes longer than the rest. Guarded.
-///
-/// # Safety
-/// An open relation that is not temporary. Another process may change the result at any time.
-pub unsafe fn is_in_buffer(relation: pg_sys::Relation, block: u32) -> bool {
-    // SAFETY: this function's contract covers the relation; guarded calls. Tags are compared byte by byte, hence the
+/// the kernel to read a missing page, which takes longer than the rest. The relation is not temporary. Another process
+/// may change the result at any time. Guarded.
+pub fn is_in_buffer(relation: Relation<'_>, block: u32) -> bool {
+    // SAFETY: guarded calls. Tags are compared byte by byte, hence the
     // zeroes. NUM_BUFFER_PARTITIONS is the number of locks (BufMappingPartitionLock, buf_internals.h).
     unsafe {
         let mut tag: pg_sys::BufferTag = std::mem::zeroed();

@@ -17,31 +17,21 @@
 //! first, so that a full disk is an error here and not in the checkpoint that writes the pages. If the file system
 //! cannot allocate space, no pages are added here.
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::page_of;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result};
 use crate::pg::append::{ExtensionLock, Traits};
 use crate::pg::compat;
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::segment::RelationFile;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 
-/// Extends an open index by `wanted` pages or fewer, and puts them into `buffers`, pinned, locked for writing, and
-/// zeroed. Returns their number; 0 if that is not possible here. Guarded.
-///
-/// # Safety
-/// An open index, and room for `wanted` buffers.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn extend(index: pg_sys::Relation, buffers: *mut pg_sys::Buffer, wanted: usize) -> usize {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { pages_behind(index, std::slice::from_raw_parts_mut(buffers, wanted)).or_raise() }
-}
-
-/// # Safety
-/// An open index.
-unsafe fn pages_behind(index: pg_sys::Relation, buffers: &mut [pg_sys::Buffer]) -> Result<usize> {
+/// Extends an index by as many pages as `buffers` has room for, or fewer, and puts them there, pinned, locked for
+/// writing, and zeroed. Returns their number; 0 if that is not possible here. Guarded.
+pub fn extend(index: Relation<'static>, buffers: &mut [pg_sys::Buffer]) -> Result<usize> {
     // SAFETY: guarded calls on an open index.
     unsafe {
         let traits = Traits::of(index);
@@ -51,7 +41,7 @@ unsafe fn pages_behind(index: pg_sys::Relation, buffers: &mut [pg_sys::Buffer]) 
         }
         let file = RelationFile::new(index, traits.temporary)?;
         let lock = ExtensionLock::take(index);
-        let first = pg_sys::RelationGetNumberOfBlocksInFork(index, MAIN);
+        let first = pg_sys::RelationGetNumberOfBlocksInFork(index.as_ptr(), MAIN);
         // Only within a segment: otherwise the segment before would have to be completed first.
         let rest = pg_sys::RELSEG_SIZE - first % pg_sys::RELSEG_SIZE;
         let count = buffers.len().min(rest as usize);
@@ -64,7 +54,7 @@ unsafe fn pages_behind(index: pg_sys::Relation, buffers: &mut [pg_sys::Buffer]) 
         for (place, block) in buffers.iter_mut().zip(first..=last) {
             point!("leaf.extend");
             let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
-            let buffer = pg_sys::ReadBufferExtended(index, MAIN, block, mode, std::ptr::null_mut());
+            let buffer = pg_sys::ReadBufferExtended(index.as_ptr(), MAIN, block, mode, std::ptr::null_mut());
             // PageIsNew (bufpage.h). The page was not read; it can only be in memory after a failed extension.
             if (*page_of(buffer).cast::<pg_sys::PageHeaderData>()).pd_upper != 0 {
                 // ReadBuffer_common (bufmgr.c)
@@ -74,7 +64,7 @@ unsafe fn pages_behind(index: pg_sys::Relation, buffers: &mut [pg_sys::Buffer]) 
             }
             *place = buffer;
         }
-        compat::extend_to(index, last);
+        compat::extend_to(index.as_ptr(), last);
         point!("leaf.extended");
         drop(lock);
         Ok(count)

@@ -31,8 +31,10 @@ use pg_bulk_format::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
 use super::{LeafWriter, NOT_ORDINARY, add, aligned_size, free_space, fresh, page_of};
+use crate::error::OrRaise;
 use crate::pg::compat;
 use crate::pg::points::{point_plain, point_quiet};
+use crate::pg::relation::Relation;
 use crate::pg::unguarded as c;
 
 /// Maximum number of new leaves per step: these, the last leaf and its parent are the blocks of one record
@@ -169,8 +171,9 @@ impl LeafWriter {
         unsafe {
             while held.count < wanted {
                 if self.no_free_pages {
-                    let room = held.list.as_mut_ptr().add(held.count);
-                    held.count += fresh::extend(self.index, room, wanted - held.count);
+                    let index = Relation::from_raw(self.index);
+                    let room = held.list.get_unchecked_mut(held.count..wanted);
+                    held.count += c::guarded(|| fresh::extend(index, room).or_raise());
                 }
                 if held.count < wanted {
                     point_plain!("leaf.page");

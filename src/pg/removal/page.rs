@@ -7,6 +7,7 @@ use pgrx::pg_sys;
 
 use super::{BLCKSZ, block_of, number_of, row_of};
 use crate::pg::compat;
+use crate::pg::relation::Relation;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// XLOG_HEAP_DELETE, XLHL_KEYS_UPDATED (heapam_xlog.h)
@@ -212,13 +213,8 @@ impl Page {
 /// Log the deletion of a row (heap_delete, heapam.c). Returns the end of the record.
 ///
 /// # Safety
-/// A critical section, an open relation, and the page of the row.
-pub unsafe fn log(
-    relation: pg_sys::Relation,
-    row: u64,
-    page: &mut Page,
-    xid: pg_sys::TransactionId,
-) -> pg_sys::XLogRecPtr {
+/// A critical section, and the page of the row.
+pub unsafe fn log(relation: Relation<'_>, row: u64, page: &mut Page, xid: pg_sys::TransactionId) -> pg_sys::XLogRecPtr {
     // xl_heap_delete: xmax, the row's offset number, the bits that are set, flags.
     let [a, b, c, d] = xid.into_inner().to_ne_bytes();
     let [low, high] = (row as u16).to_ne_bytes();

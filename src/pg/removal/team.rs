@@ -15,8 +15,7 @@
 //! A checkpoint waits until none of the processes is between WAL and write. Each process pauses once to let it pass.
 //! After that the checkpoint waits for a moment when all are outside, or until the kept rows are done.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
+use std::ffi::CStr;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -25,17 +24,11 @@ use super::page::Deleter;
 use super::windows::Windows;
 use crate::error::{Error, OrRaise, Result};
 use crate::guc;
-use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
-use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::point;
-use crate::pg::usage::{self, Cpu, WorkerUsage};
-
-/// Keys of the shared memory.
-const KEY_TASK: u64 = 1;
-const KEY_ROWS: u64 = 2;
-const KEY_BOUNDS: u64 = 3;
-const KEY_USAGES: u64 = 4;
+use crate::pg::relation::Relation;
+use crate::pg::team::{Array, Exclusive, Image, Memory, Portions, Shareable, Task, Team, Worker};
+use crate::pg::usage::Cpu;
 
 /// Pages that justify a worker. To start one takes as long as the leader needs for half of them. Fewer pages where a
 /// test makes chunks small.
@@ -44,18 +37,24 @@ const WORTH_SMALL: usize = 32;
 /// Batches for each process. With many small ones, a process that is delayed delays the others less.
 const PARTS: usize = 16;
 
-/// The task in shared memory.
-#[repr(C)]
+/// The removal of rows from a heap.
 struct RemovalTask {
-    build: u64,
     relation: pg_sys::Oid,
     /// The heap's new file.
     file: compat::Locator,
     needs_wal: bool,
     deleter: Deleter,
-    parts: usize,
-    /// The next batch.
-    next: AtomicUsize,
+    rows: Array<Exclusive<u64>>,
+    /// The beginnings of the batches, which ascend, and the end of the last one.
+    bounds: Array<usize>,
+    batches: Portions,
+}
+
+// SAFETY: plain data.
+unsafe impl Shareable for RemovalTask {}
+// SAFETY: the worker is below.
+unsafe impl Task for RemovalTask {
+    const WORKER: &'static CStr = c"pg_bulk_removal_worker";
 }
 
 /// The number of workers that the pages of these ascending rows justify, at most `workers`.
@@ -73,7 +72,7 @@ pub fn worth(rows: &[u64], workers: usize) -> usize {
 /// # Safety
 /// As for [`Windows::new`], with the same relation; outside of parallel mode.
 pub unsafe fn mark(
-    relation: pg_sys::Relation,
+    relation: Relation<'_>,
     needs_wal: bool,
     windows: &mut Windows,
     rows: &mut [u64],
@@ -81,47 +80,27 @@ pub unsafe fn mark(
 ) -> Result<Cpu> {
     windows.deleter = windows.deleter.in_parallel();
     let bounds = bounds(rows, PARTS * (workers + 1));
-    // SAFETY: this function's contract covers the relation.
-    let (oid, file) = unsafe { ((*relation).rd_id, compat::locator(relation)) };
+    let mut image = Image::new();
     let task = RemovalTask {
-        build: build_id(),
-        relation: oid,
-        file,
+        relation: relation.oid(),
+        file: compat::locator(relation),
         needs_wal,
         deleter: windows.deleter,
-        parts: bounds.len().saturating_sub(1),
-        next: AtomicUsize::new(0),
+        rows: image.array(rows.iter().map(|&row| Exclusive::new(row))),
+        batches: Portions::new(bounds.len().saturating_sub(1)),
+        bounds: image.array(bounds),
     };
-    let mut parallel = Parallel::new(c"pg_bulk_removal_worker", workers);
-    parallel.estimate(size_of::<RemovalTask>());
-    parallel.estimate(size_of_val(rows));
-    parallel.estimate(size_of_val(bounds.as_slice()));
-    parallel.estimate(workers * size_of::<WorkerUsage>());
-    parallel.initialize();
-    let place = parallel.insert(KEY_TASK, size_of::<RemovalTask>()).cast::<RemovalTask>();
-    let shared = parallel.insert(KEY_ROWS, size_of_val(rows)).cast::<u64>();
-    let bounds_place = parallel.insert(KEY_BOUNDS, size_of_val(bounds.as_slice())).cast::<usize>();
-    let usages = parallel.insert(KEY_USAGES, workers * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
-    // SAFETY: memory of these sizes, with maximal alignment, that lasts until the workers are gone. Meanwhile each
-    // process writes only rows of its own batches.
-    unsafe {
-        place.write(task);
-        std::ptr::copy_nonoverlapping(rows.as_ptr(), shared, rows.len());
-        std::ptr::copy_nonoverlapping(bounds.as_ptr(), bounds_place, bounds.len());
-        for i in 0..workers {
-            usages.add(i).write(WorkerUsage::default());
-        }
-        let launched = if parallel.most_workers() > 0 { parallel.launch() } else { 0 };
-        point!("remove.together");
-        let task = &*place;
-        mark_parts(task, bounds_place, shared, windows)?;
-        parallel.wait();
-        point!("remove.joined");
-        let cpu = usage::take_usages(usages, launched);
-        std::ptr::copy_nonoverlapping(shared, rows.as_mut_ptr(), rows.len());
-        parallel.finish();
-        Ok(cpu)
-    }
+    let mut team = Team::new(image, workers, task);
+    team.launch();
+    point!("remove.together");
+    mark_batches(&team, windows)?;
+    let cpu = team.wait();
+    point!("remove.joined");
+    // SAFETY: the workers have ended.
+    let marked = unsafe { &*Exclusive::pointer(team.slice(team.task().rows)) };
+    rows.iter_mut().zip(marked).for_each(|(row, marked)| *row = *marked);
+    team.finish();
+    Ok(cpu)
 }
 
 /// The beginnings of about `parts` batches of equal size, each at a page boundary, and the end of the last one.
@@ -142,23 +121,16 @@ fn bounds(rows: &[u64], parts: usize) -> Vec<usize> {
 }
 
 /// Mark one batch after the other until none is left. Guarded, and interruptible.
-///
-/// # Safety
-/// A task, with its bounds and rows.
-unsafe fn mark_parts(task: &RemovalTask, bounds: *const usize, rows: *mut u64, windows: &mut Windows) -> Result<()> {
-    loop {
-        let part = task.next.fetch_add(1, Relaxed);
-        if part >= task.parts {
-            return Ok(());
-        }
-        // SAFETY: this function's contract covers them: there is one bound more than there are batches, and this
-        // process alone took the batch.
-        let rows = unsafe {
-            let (begin, end) = (*bounds.add(part), *bounds.add(part + 1));
-            std::slice::from_raw_parts_mut(rows.add(begin), end - begin)
-        };
-        windows.mark(rows)?;
+fn mark_batches(team: &Memory<RemovalTask>, windows: &mut Windows) -> Result<()> {
+    let task = team.task();
+    let (rows, bounds) = (team.slice(task.rows), team.slice(task.bounds));
+    while let Some(batch) = task.batches.take() {
+        let ends = bounds.get(batch).zip(bounds.get(batch + 1));
+        let rows = ends.and_then(|(&begin, &end)| rows.get(begin..end)).unwrap_or_default();
+        // SAFETY: this process alone has taken the batch, and the batches do not overlap.
+        windows.mark(unsafe { &mut *Exclusive::pointer(rows) })?;
     }
+    Ok(())
 }
 
 /// A worker of [`mark`]. ParallelWorkerMain calls it in a transaction that shares the leader's state.
@@ -166,35 +138,23 @@ unsafe fn mark_parts(task: &RemovalTask, bounds: *const usize, rows: *mut u64, w
 /// # Safety
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pg_bulk_removal_worker(_: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server passes a valid argument; nothing in this frame has a destructor.
-    unsafe { work(toc) }
-}
-
-/// # Safety
-/// As [`pg_bulk_removal_worker`].
 #[pg_guard]
-unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the leader has inserted these keys, and holds a lock on the relation that a worker may share. Shared
-    // memory may be read once the build ids agree; in every build it begins with the build id.
+pub unsafe extern "C-unwind" fn pg_bulk_removal_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
+    // SAFETY: the leader holds a lock on the relation that a worker may share.
     unsafe {
-        usage::begin_usage();
-        let task = lookup(toc, KEY_TASK).cast::<RemovalTask>().cast_const();
-        check_build((*task).build).or_raise();
-        let task = &*task;
+        let team = Worker::<RemovalTask>::join(segment, toc).or_raise();
+        let task = team.task();
         let lock = pg_sys::AccessShareLock.cast_signed();
-        let relation = pg_sys::table_open(task.relation, lock);
+        let relation = Relation::from_raw(pg_sys::table_open(task.relation, lock));
         if !compat::is_same_file(compat::locator(relation), task.file) {
             let message = "a worker of the load has another file of the table than its leader";
             Err::<(), _>(Error::new(Code::ERRCODE_INTERNAL_ERROR, message)).or_raise();
         }
         point!("remove.helper");
         let mut windows = Windows::new(relation, task.needs_wal, task.deleter).or_raise();
-        let (bounds, rows) = (lookup(toc, KEY_BOUNDS).cast::<usize>(), lookup(toc, KEY_ROWS).cast::<u64>());
-        mark_parts(task, bounds, rows, &mut windows).or_raise();
+        mark_batches(&team, &mut windows).or_raise();
         drop(windows);
-        pg_sys::table_close(relation, lock);
-        let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
-        usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(number));
+        pg_sys::table_close(relation.as_ptr(), lock);
+        team.end();
     }
 }

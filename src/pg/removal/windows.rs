@@ -10,6 +10,7 @@ use super::{BLCKSZ, block_of};
 use crate::error::Result;
 use crate::pg::compat;
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::section::{Redo, Section};
 use crate::pg::segment::{RelationFile, Segment, SegmentPages};
 
@@ -20,7 +21,7 @@ const GAP: u32 = 2;
 
 /// A heap's file, and the state of the process that marks rows in it.
 pub struct Windows {
-    relation: pg_sys::Relation,
+    relation: Relation<'static>,
     needs_wal: bool,
     pub deleter: Deleter,
     file: RelationFile,
@@ -31,12 +32,12 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Start with an open relation. Guarded.
+    /// Start with a relation. Guarded.
     ///
     /// # Safety
-    /// The relation stays open; its file is new in this transaction. No process reads its pages into buffers until a
+    /// The relation's file is new in this transaction. No process reads its pages into buffers until a
     /// window is done, and no other process marks rows of the same pages.
-    pub unsafe fn new(relation: pg_sys::Relation, needs_wal: bool, deleter: Deleter) -> Result<Windows> {
+    pub unsafe fn new(relation: Relation<'static>, needs_wal: bool, deleter: Deleter) -> Result<Windows> {
         let file = RelationFile::new(relation, false)?;
         Ok(Windows { relation, needs_wal, deleter, file, segment: None, pages: Vec::new(), redo: Redo::now() })
     }
@@ -89,8 +90,7 @@ impl Windows {
         for of_page in rows.chunk_by(|a, b| block_of(*a) == block_of(*b)) {
             let block = of_page.first().map_or(first, |&row| block_of(row));
             if let Some(place) = in_buffer.get_mut((block - first) as usize) {
-                // SAFETY: an open relation.
-                *place = unsafe { compat::is_in_buffer(self.relation, block) };
+                *place = compat::is_in_buffer(self.relation, block);
             }
         }
         point!("remove.looked");

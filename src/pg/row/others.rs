@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use super::queue::{Queued, What};
 use super::{RowArrays, Rows};
 use crate::pg::column::Taken;
-use crate::pg::line_parts::Given;
+use crate::pg::objects::Given;
 
 impl Rows {
     /// Queue the defaults of columns whose fields the record lacks, where a record may lack them.

@@ -3,13 +3,16 @@
 //! Decoding fills the queue and its strings under a guard. [`Rows::convert`] runs it in a plain frame, because input
 //! functions are user code and may raise any error (see `pg`). `soft` has the counterpart that survives bad values.
 
+pub mod received;
+pub mod refined;
+
 use std::ffi::c_char;
 
 use pgrx::pg_sys;
 
+use self::refined::refuse;
 use super::{Attention, RowArrays, Rows};
-use crate::pg::refined::refuse;
-use crate::pg::{received, unguarded};
+use crate::pg::unguarded;
 
 /// A conversion by the server.
 #[derive(Debug, Clone, Copy)]

@@ -11,6 +11,7 @@ use pg_bulk_format::reader::{Record, Value};
 
 use super::{Attention, Rows};
 use crate::error::{self, Result};
+use crate::pg::copy_errors;
 use crate::pg::encoding::{
     EncodingErrors, invalid_in_server_encoding, is_valid_in_server_encoding, verify_in_server_encoding,
 };
@@ -130,7 +131,7 @@ impl Rows {
         let trim = column.refinement.as_ref().map(|refinement| refinement.trim);
         let value = || trim.map_or_else(|| record.value(field), |trim| record.trimmed(field, trim));
         if column.default.is_null() && !column.ignored && value() == Value::Default {
-            return Err(error::unexpected_default(&column.display_name()));
+            return Err(copy_errors::unexpected_default(&column.display_name()));
         }
         Ok(())
     }
@@ -148,7 +149,7 @@ impl Rows {
             return self.check_fields();
         }
         match self.columns.get(..self.required).and_then(|columns| columns.get(self.reader().fields())) {
-            Some(column) => Err(error::missing_data(&column.display_name())),
+            Some(column) => Err(copy_errors::missing_data(&column.display_name())),
             None => Ok(()),
         }
     }

@@ -10,8 +10,9 @@ use pg_bulk_format::reader::{Event, ReadError, Reader, RecordStart, Settings};
 use pg_bulk_format::scan::Level;
 use pg_bulk_format::sniff::MOST_FIELDS;
 
-use crate::error::{Error, Result, out_of_memory, read_error};
+use crate::error::{Error, Result, out_of_memory};
 use crate::guc;
+use crate::pg::copy_errors::read_error;
 use crate::pg::encoding::{Encodings, Treatment, invalid_bytes};
 use crate::pg::source::Source;
 

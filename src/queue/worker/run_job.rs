@@ -13,13 +13,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::super::functions::VERSION_1;
 use super::super::job::Claimed;
 use super::Job;
 use crate::error::Error;
 use crate::load::definer::Allowed;
 use crate::load::options::given::Given;
 use crate::load::{self, JobNumber, Purpose};
+use crate::pg::function::version_1;
 use crate::pg::statement::{self, About, Checked};
 use crate::pg::user_code;
 
@@ -92,11 +92,7 @@ pub unsafe fn run(job: *mut Job) {
     }
 }
 
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_run_job() -> *const pg_sys::Pg_finfo_record {
-    &raw const VERSION_1
-}
+version_1!(pg_finfo_bulk_run_job);
 
 /// `bulk_run_job(job_id, path, target, options)`.
 ///

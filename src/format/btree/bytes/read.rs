@@ -1,9 +1,10 @@
 //! Reads keys from heap tuples.
 
-use super::shape::{ByteShape, Storage, StoredValue};
+use super::shape::{ByteShape, StoredValue};
 use super::store::Store;
 use crate::btree::MAX_KEYS;
 use crate::btree::entry::Tid;
+use crate::btree::form::Storage;
 use crate::btree::read::{AttributeStep, data, steps, tuples, varlena};
 use crate::page::PAGE_SIZE;
 use crate::tuple::{Attribute, TUPLE_HEADER};

@@ -23,6 +23,8 @@ use memchr::memchr;
 
 use super::collator::{self, Collator};
 use super::record::{MAX_KEY, common};
+use crate::btree::form::Storage;
+pub use crate::btree::form::StoredValue;
 use crate::btree::key::{EncodedColumn, KeyColumn, KeyKind, KeyShape};
 use crate::btree::tuple::store;
 use crate::btree::{MAX_KEYS, TUPLE_HEADER_WITH_NULLS};
@@ -58,15 +60,6 @@ pub struct ByteColumn {
     pub nullable: bool,
 }
 
-/// The stored value of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoredValue<'v> {
-    /// NULL
-    Null,
-    /// The bytes of a value of fixed width, or those of a varlena behind its header.
-    Bytes(&'v [u8]),
-}
-
 /// The encoding of a column.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnEncoding {
@@ -79,12 +72,6 @@ pub(super) struct ColumnEncoding {
     null: u8,
     /// The last column, if ascending: strings have no end.
     plain: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Storage {
-    Fixed(EncodedColumn),
-    Varlena { packable: bool, compressible: bool },
 }
 
 /// The shape of the keys of an index.

@@ -16,9 +16,9 @@
 use super::super::entry::Tid;
 use super::super::sink::{BlockSource, BuildError, Built, Options, Page, PageSink};
 use super::super::{
-    INDEX_SIZE_MASK, NO_BLOCK, P_FIRSTKEY, P_HIKEY, SPECIAL_START, TUPLE_HEADER, item_id, u16_at, u32_at,
+    INDEX_SIZE_MASK, NO_BLOCK, P_FIRSTKEY, P_HIKEY, SPECIAL_START, TUPLE_HEADER, item_id, put, u16_at, u32_at,
 };
-use super::{Level, Levels, lead_to, new_page, put};
+use super::{Level, Levels, lead_to, new_page};
 use crate::page::{LINE_POINTER, PAGE_HEADER};
 
 /// A part of a tree: leaves in order.

@@ -15,6 +15,7 @@ use crate::load::direct::strategy::IndexStrategy;
 use crate::load::duplicate::Keep;
 use crate::load::report::Why;
 use crate::pg::holder;
+use crate::pg::relation::Relation;
 use crate::pg::removal::row_of;
 
 /// Builds the indexes whose keys were collected.
@@ -79,7 +80,7 @@ pub(super) unsafe extern "C-unwind" fn build(
                 // keys.
                 if replaces
                     && let Clash::Taken { by, begins: true } | Clash::Takes { by, .. } = &clash
-                    && !holder::delete(relation, by)
+                    && !holder::delete(Relation::from_raw(relation), by).or_raise()
                 {
                     let message = "a row of the table was changed although the table was locked";
                     Err::<(), _>(Error::new(Code::ERRCODE_INTERNAL_ERROR, message)).or_raise();

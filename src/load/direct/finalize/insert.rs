@@ -3,12 +3,14 @@
 use pgrx::pg_sys;
 
 use super::WrittenTable;
+use crate::error::OrRaise;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::RecordPosition;
 use crate::load::direct::removed_rows::{self, Rivals};
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
-use crate::pg::unguarded as c;
+use crate::pg::relation::Relation;
+use crate::pg::unguarded::{self as c, guarded};
 
 /// Inserts the new rows into the indexes that are not built. Rows that an index does not accept are noted or removed.
 ///
@@ -36,7 +38,7 @@ pub(super) unsafe fn insert_checked(leader: *mut Leader, table: *mut WrittenTabl
                     c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
                 });
             }
-            removed_rows::keep_superseded(leader, number, indexes, conflicts);
+            guarded(|| (*leader).keep_all_superseded(number, &*indexes, &mut *conflicts).or_raise());
             (*indexes).insert_sorted(violating_row, std::ptr::null_mut(), slot);
             return;
         }
@@ -72,20 +74,21 @@ unsafe fn take_or_leave(leader: *mut Leader, table: *mut WrittenTable, place: *c
             if is_taken {
                 (*table).new.visit(&holder, (*table).other, || is_own = true);
                 if !is_own && keep == Keep::Old {
-                    holder::check_visible(relation, &raw const holder);
+                    let relation = Relation::from_raw(relation);
+                    c::guarded(|| holder::check_visible(relation, &holder).or_raise());
                 }
             }
             if is_taken && keep == Keep::Old {
-                return removed_rows::remove_row(leader, relation, &raw const row, place, indexes, arbiter);
+                return guarded(|| (*leader).remove_row(relation, row, *place, &*indexes, arbiter).or_raise());
             }
             if (*leader).process.rejects.keeps()
                 && let Some(index) = (*indexes).in_the_way(slot, &holder)
             {
-                return removed_rows::remove_row(leader, relation, &raw const row, place, indexes, index);
+                return guarded(|| (*leader).remove_row(relation, row, *place, &*indexes, index).or_raise());
             }
             // The conflicting row may have been changed in the meantime.
             let rivals = Rivals { row, other: holder, is_own };
-            if is_taken && !removed_rows::replace(leader, relation, &raw const rivals, conflicts) {
+            if is_taken && !guarded(|| (*leader).replace(relation, rivals, &mut *conflicts).or_raise()) {
                 continue;
             }
             c::list_free((*indexes).add(slot, &raw mut (*leader).violating_row));

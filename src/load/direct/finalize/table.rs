@@ -1,7 +1,5 @@
 //! A relation with new rows, open for the steps after the rows.
 
-use std::ffi::CStr;
-
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
@@ -18,7 +16,7 @@ use crate::load::direct::new_rows::NewRows;
 use crate::load::direct::strategy::IndexStrategy;
 use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
-use crate::pg::server_text::from_server;
+use crate::pg::relation::Relation;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::tuple_sort::LEAST_MEMORY;
 
@@ -46,38 +44,29 @@ pub(super) struct WrittenTable {
     pub(super) memory: pg_sys::MemoryContext,
 }
 
-/// Releases the indexes that are not built from collected keys.
-///
-/// # Safety
-/// See [`finalize_relation`](super::finalize_relation); the table was made by [`look`].
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const WrittenTable) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe {
-        let (written, indexes) = (&mut *written, &(*table).indexes.list);
-        for collector in written.collectors.iter_mut().filter(|collector| collector.holds_index()) {
-            let index = indexes.iter().find(|index| index.oid == collector.index);
-            if written.start > 0 || index.is_none_or(|index| index.strategy != IndexStrategy::Rebuild) {
+impl Written {
+    /// Releases the indexes that are not built from collected keys. Guarded.
+    pub(super) fn let_go(&mut self, indexes: &Indexes) {
+        for collector in self.collectors.iter_mut().filter(|collector| collector.holds_index()) {
+            let index = indexes.list.iter().find(|index| index.oid == collector.index);
+            if self.start > 0 || index.is_none_or(|index| index.strategy != IndexStrategy::Rebuild) {
                 collector.close();
             }
         }
     }
 }
 
-/// Notes why a key that an index does not accept is an error.
-///
-/// # Safety
-/// See [`finalize_relation`](super::finalize_relation); the table was made by [`look`].
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn excuse(finalization: *mut Finalization, table: *const WrittenTable) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let relation = (*table).new.relation;
-        if may_complain(relation) || may_refer(relation) {
-            let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-            let why = "are decoded for subscribers, where a duplicate key or an orphan would be an error";
-            (*finalization).notes.push(format!("Changes of table \"{name}\" {why}."));
+impl WrittenTable {
+    /// Why a key that an index does not accept is an error, if the table has such indexes or foreign keys. Guarded.
+    pub(super) fn excuse(&self) -> Option<String> {
+        // SAFETY: `look` was given an open relation, which stays open until `close`.
+        let relation = unsafe { Relation::from_raw(self.new.relation) };
+        if !(may_complain(relation) || may_refer(relation)) {
+            return None;
         }
+        let name = relation.name_text();
+        let why = "are decoded for subscribers, where a duplicate key or an orphan would be an error";
+        Some(format!("Changes of table \"{name}\" {why}."))
     }
 }
 
@@ -106,7 +95,7 @@ pub(super) unsafe extern "C-unwind" fn open(
         (**leader).held.check(written.index, written.start).or_raise();
         let relation = pg_sys::table_open(written.oid, NO_LOCK);
         if stamp.frozen {
-            freeze::set_visibility(relation, written.start);
+            freeze::set_visibility(Relation::from_raw(relation), written.start);
         }
         if (*(*executor.target).ri_RelationDesc).rd_id == written.oid {
             return executor.target;
@@ -162,8 +151,15 @@ pub(super) unsafe extern "C-unwind" fn look(
         let certain = written.collectors.iter().filter(|collector| builds && collector.has_all());
         let certain: Vec<pg_sys::Oid> = certain.map(|collector| collector.index).collect();
         let survival = survives.then_some(Survival { keeps, keep, arbiter, certain: &certain });
-        let rebuild =
-            Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected.clone(), patience);
+        let rebuild = Rebuild::new(
+            Relation::from_raw(relation),
+            written.traits,
+            written.start,
+            written.rows,
+            *option,
+            collected.clone(),
+            patience,
+        );
         let held = written.collectors.iter().filter(|collector| collector.holds_index());
         let mut rebuild = rebuild.holding(held.map(|collector| collector.index).collect());
         find_behind(relinfo, &mut rebuild, written, *files, *workers).or_raise();
@@ -284,7 +280,7 @@ pub(super) unsafe extern "C-unwind" fn close(finalization: *mut Finalization, ta
             let relation = table.new.relation;
             pg_sys::ExecDropSingleTupleTableSlot(table.slot);
             pg_sys::ExecDropSingleTupleTableSlot(table.other);
-            let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+            let name = Relation::from_raw(relation).name_text();
             table.rebuild.warn(&name, table.indexes.list.iter().map(|index| index.strategy));
             indexes.extend(table.indexes.reports());
             for note in table.rebuild.notes.drain(..) {

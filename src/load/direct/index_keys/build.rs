@@ -13,16 +13,17 @@ mod together;
 mod tuples;
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::rc::Rc;
 
-use pg_bulk_format::btree::build::{BuildError, Builder, Built, Options, Page, PageSink};
+use pg_bulk_format::btree::build::{BuildError, BuildFamily, Builder, Built, Options, Page, PageSink};
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
+use pg_bulk_format::btree::family::KeyFamily;
 use pg_bulk_format::btree::key::{KeyShape, KeyValue};
 use pg_bulk_format::btree::merge::{Merge, Run, Slice};
 use pg_bulk_format::btree::unique::Unique;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use self::range::{Between, Seen};
 use self::together::Together;
 pub use self::together::WORTH_WORKERS;
 use super::clash::{Clash, Clashes};
@@ -34,6 +35,7 @@ use crate::error::{Error, Result, out_of_memory};
 use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::unguarded::{self as c, guard};
 use crate::pg::violation;
@@ -69,9 +71,19 @@ pub unsafe fn build(
     // SAFETY: this function's contract covers both arguments.
     let built = unsafe {
         match &mut collector.keys {
-            Keys::Narrow(keys) => build_words(relation, index, keys, &mut others, sources, may_stay),
-            Keys::Wide(keys) => build_words(relation, index, keys, &mut others, sources, may_stay),
-            Keys::Bytes(keys) => bytes::build(relation, index, keys, &mut others, sources, may_stay),
+            Keys::Narrow(keys) => {
+                build_keys(relation, index, keys, &mut others, sources, may_stay, |keys, index, others, old| {
+                    together::build(relation, index, keys, others, old, sources)
+                })
+            }
+            Keys::Wide(keys) => {
+                build_keys(relation, index, keys, &mut others, sources, may_stay, |keys, index, others, old| {
+                    together::build(relation, index, keys, others, old, sources)
+                })
+            }
+            Keys::Bytes(keys) => {
+                build_keys(relation, index, keys, &mut others, sources, may_stay, |_, _, _, _| Ok(Together::NotWorth))
+            }
             Keys::Tuples(keys) => tuples::build(relation, index, keys, sources, may_stay),
         }
     }?;
@@ -80,40 +92,136 @@ pub unsafe fn build(
     Ok(built)
 }
 
+/// The collected keys of one process, in one of the families, from which the leader builds an index.
+trait BuildKeys: Sized {
+    type Family: BuildFamily;
+    type Memory<'s>: Run<Self::Family, Error = Infallible>
+    where
+        Self: 's;
+    type File: Run<Self::Family, Error = Error>;
+
+    fn shape(&self) -> &Shape<Self>;
+
+    /// The number of keys of all processes; `None` if this process could not collect its keys.
+    fn total(&self) -> Option<u64>;
+
+    /// The runs of this process in its file.
+    fn runs(&self) -> &Runs;
+
+    /// Takes over the runs of a worker. None if it could not collect its keys. Guarded.
+    fn take_over(&mut self, files: &SharedFiles, worker: usize, index: pg_sys::Oid) -> Result<Option<Runs>>;
+
+    /// Sorts the keys in memory. Guarded.
+    fn sort(&mut self) -> Result<()>;
+
+    /// The keys in memory, after [`Self::sort`].
+    fn memory(&self) -> Self::Memory<'_>;
+
+    /// Makes readers of the runs in files.
+    fn readers<'r>(&self, files: impl Iterator<Item = &'r Runs> + Clone) -> Vec<Self::File>;
+
+    /// Removes the keys in memory.
+    fn clear(&mut self);
+
+    /// Passes the columns of a key to `take`, in order.
+    fn decode(shape: &Shape<Self>, key: Key<'_, Self>, take: &mut dyn FnMut(usize, Value<'_>));
+}
+
+/// The value of a column of a key.
+enum Value<'v> {
+    Null,
+    Datum(u64),
+    /// The stored bytes, of a varlena those after its header.
+    Bytes(&'v [u8]),
+}
+
+type Shape<K> = <<K as BuildKeys>::Family as KeyFamily>::Shape;
+type Key<'k, K> = <<K as BuildKeys>::Family as KeyFamily>::Key<'k>;
+
+impl<W: Word> BuildKeys for Collected<W> {
+    type Family = Entry<W>;
+    type Memory<'s> = Slice<'s, Entry<W>>;
+    type File = RunReader<W>;
+
+    fn shape(&self) -> &KeyShape {
+        self.shape()
+    }
+
+    fn total(&self) -> Option<u64> {
+        (!self.given_up).then_some(self.total)
+    }
+
+    fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    fn take_over(&mut self, files: &SharedFiles, worker: usize, index: pg_sys::Oid) -> Result<Option<Runs>> {
+        self.take_over(files, worker, index)
+    }
+
+    fn sort(&mut self) -> Result<()> {
+        self.sort();
+        Ok(())
+    }
+
+    fn memory(&self) -> Slice<'_, Entry<W>> {
+        Slice::new(self.entries())
+    }
+
+    fn readers<'r>(&self, files: impl Iterator<Item = &'r Runs> + Clone) -> Vec<RunReader<W>> {
+        let block = self.block(files.clone().map(|runs| runs.list.len()).sum());
+        files.flat_map(|runs| runs.readers(block)).collect()
+    }
+
+    fn clear(&mut self) {
+        self.take_entries();
+    }
+
+    fn decode(shape: &KeyShape, key: W, take: &mut dyn FnMut(usize, Value<'_>)) {
+        for column in 0..shape.len() {
+            match shape.decode(key, column) {
+                KeyValue::Null => take(column, Value::Null),
+                KeyValue::Datum(datum) => take(column, Value::Datum(datum)),
+                KeyValue::Uuid(bytes) => take(column, Value::Bytes(&bytes)),
+            }
+        }
+    }
+}
+
+/// Builds an index from keys of one family. `together` may build it with the help of workers.
+///
 /// # Safety
 /// See [`build`].
-unsafe fn build_words<W: Word>(
+unsafe fn build_keys<K: BuildKeys>(
     relation: pg_sys::Relation,
     oid: pg_sys::Oid,
-    keys: &mut Collected<W>,
+    keys: &mut K,
     others: &mut Vec<Runs>,
     sources: Sources<'_>,
     may_stay: &mut MayStay<'_>,
+    together: impl FnOnce(&mut K, pg_sys::Relation, &[Runs], Option<Leaves>) -> Result<Together>,
 ) -> Result<bool> {
-    let take_over = |worker, files: &SharedFiles| keys.take_over(files, worker, oid);
-    if !all_runs(sources, others, take_over)? {
+    if !all_runs(sources, others, |worker, files| keys.take_over(files, worker, oid))? {
         return Ok(false);
     }
-    if keys.given_up {
-        return Ok(false);
-    }
-    check_total(keys.total, sources)?;
-    keys.sort();
+    let Some(total) = keys.total() else { return Ok(false) };
+    check_total(total, sources)?;
+    keys.sort()?;
     // SAFETY: this function's contract covers relation and index.
     let built = unsafe {
         renew(relation, oid, sources, &mut || (), |index, old, unfit| {
-            match together::build(relation, index, keys, others, old, sources)? {
+            match together(keys, index, others, old)? {
                 Together::Built(built) => return Ok(built),
                 // The partly written file is replaced.
                 Together::GivenUp => set_new_file(relation, index),
                 Together::NotWorth => (),
             }
-            let old = old.map(|old| old.reader(keys.shape().clone(), unfit));
-            write_pages(relation, index, keys, others, old, sources, may_stay)
+            let old = old.map(|old| old.reader(keys.shape().clone(), Rc::clone(&unfit)));
+            write_pages(relation, index, keys, others, old, sources, may_stay, &unfit)
         })?
     };
     if built {
-        keys.take_entries();
+        keys.clear();
     }
     Ok(built)
 }
@@ -148,12 +256,6 @@ pub(super) fn check_built(new: u64, total: u64) -> Result<()> {
     }
     let message = format!("{new} of {total} keys were put into an index");
     Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
-}
-
-/// The old index's entries that were among the merged runs.
-fn seen_of<W: Word>(runs: &[KeyRun<'_, W>]) -> Seen<W> {
-    let old = runs.iter().find_map(|run| if let KeyRun::Old(old) = run { Some(old.seen()) } else { None });
-    old.unwrap_or_default()
 }
 
 /// Gives an index a new file, and lets `write` fill it. False if that failed because something is `unfit`.
@@ -208,7 +310,7 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) 
     // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
         let persistence = (*(*relation).rd_rel).relpersistence;
-        compat::set_new_file(index, persistence);
+        compat::set_new_file(Relation::from_raw(index), persistence);
         point!("index.renewed");
         if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_UNLOGGED {
             make_init_fork(index);
@@ -216,17 +318,23 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) 
     }
 }
 
-/// The runs of all processes, in memory and in files.
-enum KeyRun<'e, W: Word> {
-    Memory(Slice<'e, Entry<W>>),
-    File(RunReader<W>),
-    Old(Between<W>),
+/// The runs of all processes, in memory and in files, and the entries of the old index.
+enum KeyRun<M, R, O> {
+    Memory(M),
+    File(R),
+    Old(O),
 }
 
-impl<W: Word> Run<Entry<W>> for KeyRun<'_, W> {
+impl<F, M, R, O> Run<F> for KeyRun<M, R, O>
+where
+    F: KeyFamily,
+    M: Run<F, Error = Infallible>,
+    R: Run<F, Error = Error>,
+    O: Run<F, Error = Error>,
+{
     type Error = Error;
 
-    fn block(&self) -> &[Entry<W>] {
+    fn block(&self) -> &[F] {
         match self {
             KeyRun::Memory(run) => run.block(),
             KeyRun::File(run) => run.block(),
@@ -251,90 +359,132 @@ impl PageSink for IndexFile {
     }
 }
 
-/// Merges the keys and writes the index.
+/// Merges the keys and writes the index. Sets `unfit` for a key that is too long, and for keys that the server would
+/// order differently.
 ///
 /// # Safety
 /// The index is open and has a new file.
-unsafe fn write_pages<W: Word>(
+#[allow(clippy::too_many_arguments, reason = "what a build is made of")]
+unsafe fn write_pages<K: BuildKeys>(
     relation: pg_sys::Relation,
     index: pg_sys::Relation,
-    keys: &Collected<W>,
+    keys: &K,
     others: &[Runs],
-    old: Option<LeafReader<Entry<W>>>,
+    old: Option<LeafReader<K::Family>>,
     sources: Sources<'_>,
     may_stay: &mut MayStay<'_>,
+    unfit: &Cell<bool>,
 ) -> Result<Built> {
     let shape = keys.shape();
-    let unfit = old.as_ref().map(LeafReader::unfit);
-    let mut runs: Vec<KeyRun<'_, W>> = vec![KeyRun::Memory(Slice::new(keys.entries()))];
-    let files = || std::iter::once(&keys.runs).chain(others);
-    let block = keys.block(files().map(|runs| runs.list.len()).sum());
-    runs.extend(files().flat_map(|runs| runs.readers(block)).map(KeyRun::File));
-    runs.extend(old.map(|old| KeyRun::Old(Between::new(old, None, None))));
-    let mut merge = Merge::new(runs);
+    let old_unfit = old.as_ref().map(LeafReader::unfit);
+    let mut runs = vec![KeyRun::Memory(keys.memory())];
+    runs.extend(keys.readers(std::iter::once(keys.runs()).chain(others)).into_iter().map(KeyRun::File));
+    runs.extend(old.map(KeyRun::Old));
+    let mut merge = Merge::<K::Family, _>::new(runs);
     // SAFETY: this function's contract covers the index.
     let (unique, nulls_equal, options) = unsafe {
         let form = &*(*index).rd_index;
         (form.indisunique, form.indnullsnotdistinct, options(index))
     };
-    let mut builder = Builder::new(shape, options);
-    let mut file = IndexFile::new(index)?;
+    let mut builder = Builder::<K::Family>::new(shape, options);
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::new(open)?;
     let mut unique_keys = unique.then(|| Unique::new(shape, nulls_equal));
     let mut clashes = Clashes::new(relation, index, sources);
-    let mut duplicate = |key: W, rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
-        // SAFETY: this function's contract covers the relations.
+    let failed = |error| {
+        unfit.set(unfit.get() || matches!(error, BuildError::TooLong { .. } | BuildError::Collation));
+        failed(error, &old_unfit)
+    };
+    let duplicate: &mut Duplicate<'_, K::Family> = &mut |key, rows, row| {
+        // SAFETY: this function's contract covers the relations; the index has an attribute for each column of a key, and
+        // there is a value for each.
         unsafe {
             if let Some(clash) = clashes.find(rows, row)
                 && !may_stay(clash, row)
             {
-                raise_duplicate(relation, index, shape, key)?;
+                // As _bt_check_unique does (nbtinsert.c).
+                let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
+                let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
+                K::decode(shape, key, &mut |column, value| {
+                    if let (Some(to), Some(null)) = (values.get_mut(column), nulls.get_mut(column)) {
+                        match value {
+                            Value::Null => *null = true,
+                            Value::Datum(datum) => *to = pg_sys::Datum::from(datum),
+                            Value::Bytes(bytes) => *to = datum(&*compat::attribute((*index).rd_att, column), bytes),
+                        }
+                    }
+                });
+                violation::raise_unique(relation, index, values.as_mut_ptr(), nulls.as_mut_ptr());
             }
         }
         rows.push(row);
         Ok(())
     };
-    feed(&mut merge, &mut unique_keys, &mut duplicate, &mut builder, &mut file, &unfit, || false)?;
-    let built = builder.finish(&mut file).map_err(|error| failed(error, &unfit))?;
-    check_built(built.entries.saturating_sub(seen_of(merge.runs()).count), keys.total)?;
+    feed(&mut merge, &mut unique_keys, duplicate, &mut builder, &mut file, &failed, || false)?;
+    let built = builder.finish(&mut file).map_err(failed)?;
+    let old = merge.runs().iter().find_map(|run| if let KeyRun::Old(old) = run { Some(old.entries()) } else { None });
+    check_built(built.entries.saturating_sub(old.unwrap_or(0)), keys.total().unwrap_or(0))?;
     file.finish()?;
     Ok(built)
 }
 
-/// Decides on equal keys of a unique index.
-type Duplicate<'a, W> = dyn FnMut(W, &mut Vec<Tid>, Tid) -> Result<()> + 'a;
+/// Makes the datum from an attribute's bytes; a varlena's bytes are those after its header. Guarded; allocates in the
+/// current memory context.
+fn datum(attribute: &pg_sys::FormData_pg_attribute, bytes: &[u8]) -> pg_sys::Datum {
+    if attribute.attbyval {
+        // fetch_att
+        return match *bytes {
+            [a] => pg_sys::Datum::from(i8::from_ne_bytes([a])),
+            [a, b] => pg_sys::Datum::from(i16::from_ne_bytes([a, b])),
+            [a, b, c, d] => pg_sys::Datum::from(i32::from_ne_bytes([a, b, c, d])),
+            _ => pg_sys::Datum::from(bytes.first_chunk().map_or(0, |bytes| i64::from_ne_bytes(*bytes))),
+        };
+    }
+    let header = if attribute.attlen == -1 { pg_sys::VARHDRSZ } else { 0 };
+    // SAFETY: a guarded call; the memory has room for header and bytes.
+    unsafe {
+        let place = pg_sys::palloc(header + bytes.len()).cast::<u8>();
+        if header > 0 {
+            pgrx::set_varsize_4b(place.cast(), i32::try_from(header + bytes.len()).unwrap_or(i32::MAX));
+        }
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.add(header), bytes.len());
+        pg_sys::Datum::from(place)
+    }
+}
 
-/// Passes merged entries to the builder, to their end or until `is_over`. Guarded, and interruptible.
-fn feed<W: Word>(
-    merge: &mut Merge<Entry<W>, KeyRun<'_, W>>,
-    unique: &mut Option<Unique<Entry<W>>>,
-    duplicate: &mut Duplicate<'_, W>,
-    builder: &mut Builder<W>,
+/// Decides on equal keys of a unique index.
+type Duplicate<'a, F> = dyn FnMut(<F as KeyFamily>::Key<'_>, &mut Vec<Tid>, Tid) -> Result<()> + 'a;
+
+/// Passes merged items to the builder, to their end or until `is_over`. Guarded, and interruptible.
+fn feed<F: BuildFamily, R: Run<F, Error = Error>>(
+    merge: &mut Merge<F, R>,
+    unique: &mut Option<Unique<F>>,
+    duplicate: &mut Duplicate<'_, F>,
+    builder: &mut Builder<F>,
     file: &mut IndexFile,
-    unfit: &Unfit,
+    failed: &dyn Fn(BuildError<Error>) -> Error,
     is_over: impl Fn() -> bool,
 ) -> Result<()> {
+    let mut push = |units: &[F]| builder.push(units, file).map_err(failed);
     while !is_over() {
-        let entries = merge.next()?;
-        if entries.is_empty() {
+        let units = merge.next()?;
+        if units.is_empty() {
             break;
         }
         match unique {
-            Some(unique) => unique.push(entries, &mut *duplicate, |rest| push(builder, rest, file, unfit))?,
-            None => push(builder, entries, file, unfit)?,
+            Some(unique) => unique.push(units, &mut *duplicate, &mut push)?,
+            None => push(units)?,
         }
     }
     match unique {
-        Some(unique) => unique.finish(|rest| push(builder, rest, file, unfit)),
+        Some(unique) => unique.finish(push),
         None => Ok(()),
     }
 }
 
 /// Set if the old entries of an index cannot be merged.
 type Unfit = Option<Rc<Cell<bool>>>;
-
-fn push<W: Word>(builder: &mut Builder<W>, entries: &[Entry<W>], file: &mut IndexFile, unfit: &Unfit) -> Result<()> {
-    builder.push(entries, file).map_err(|error| failed(error, unfit))
-}
 
 fn failed(error: BuildError<Error>, unfit: &Unfit) -> Error {
     match error {
@@ -354,36 +504,6 @@ fn failed(error: BuildError<Error>, unfit: &Unfit) -> Error {
     }
 }
 
-/// Raises the error for two rows with the same key, as _bt_check_unique does (nbtinsert.c).
-///
-/// # Safety
-/// The index is open and has keys of that shape. Guarded.
-unsafe fn raise_duplicate<W: Word>(
-    relation: pg_sys::Relation,
-    index: pg_sys::Relation,
-    shape: &KeyShape,
-    key: W,
-) -> Result<()> {
-    let mut uuids = [[0u8; 16]; pg_sys::INDEX_MAX_KEYS as usize];
-    let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
-    let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
-    for (column, ((value, null), uuid)) in
-        values.iter_mut().zip(&mut nulls).zip(&mut uuids).enumerate().take(shape.len())
-    {
-        match shape.decode(key, column) {
-            KeyValue::Null => *null = true,
-            KeyValue::Datum(datum) => *value = pg_sys::Datum::from(datum),
-            KeyValue::Uuid(bytes) => {
-                *uuid = bytes;
-                *value = pg_sys::Datum::from(uuid.as_ptr());
-            }
-        }
-    }
-    // SAFETY: this function's contract covers the index; there is a value for each of its keys.
-    unsafe { violation::raise_unique(relation, index, values.as_mut_ptr(), nulls.as_mut_ptr()) }
-    Ok(())
-}
-
 /// Makes the init fork for an index with a new main fork, as index_build does (index.c).
 ///
 /// # Safety
@@ -395,7 +515,7 @@ unsafe fn make_init_fork(index: pg_sys::Relation) {
             return;
         }
         pg_sys::smgrcreate(pg_sys::RelationGetSmgr(index), INIT, false);
-        compat::log_smgrcreate(index, INIT);
+        compat::log_smgrcreate(Relation::from_raw(index), INIT);
         if let Some(build_empty) = (*(*index).rd_indam).ambuildempty {
             guard(|| build_empty(index));
         }
@@ -413,7 +533,7 @@ unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
         return;
     }
     // SAFETY: this function's contract covers the argument.
-    unsafe { compat::set_index_statistics(index, built.pages, built.entries as f64) };
+    unsafe { compat::set_index_statistics(Relation::from_raw(index), built.pages, built.entries as f64) };
 }
 
 /// Sets the statistics of a table that has only the rows of the load.
@@ -425,7 +545,7 @@ unsafe fn set_table_statistics(relation: pg_sys::Relation, rows: u64) {
     unsafe {
         let main = pg_sys::ForkNumber::MAIN_FORKNUM;
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, main);
-        compat::set_table_statistics(relation, blocks, rows as f64);
+        compat::set_table_statistics(Relation::from_raw(relation), blocks, rows as f64);
     }
 }
 

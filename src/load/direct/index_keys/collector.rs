@@ -23,7 +23,7 @@ use super::runs::{GIVEN_UP, RunFileKind, Runs};
 use super::sources::file_name;
 use super::{IndexProperties, KeyForm, Planned};
 use crate::error::{Result, out_of_memory};
-use crate::pg::context::Elsewhere;
+use crate::pg::elsewhere::Elsewhere;
 use crate::pg::points::point_quiet;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::{SharedSort, SharedSorts};

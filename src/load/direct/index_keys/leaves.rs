@@ -21,6 +21,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::pg::compat;
+use crate::pg::relation::Relation;
 use crate::pg::unguarded::guard;
 
 /// Most leaves that are read to find the last entry of an index.
@@ -45,7 +46,7 @@ impl Leaves {
         // SAFETY: this function's contract covers the index.
         unsafe {
             Leaves {
-                file: compat::locator(index),
+                file: compat::locator(Relation::from_raw(index)),
                 first: compat::first_leaf(index).unwrap_or(NO_BLOCK),
                 permanent: (*(*index).rd_rel).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT,
                 pages: pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM),
@@ -58,7 +59,7 @@ impl Leaves {
         // SAFETY: a guarded call.
         let strategy = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) };
         let (file, next, permanent) = (self.file, self.first, self.permanent);
-        LeafReader { file, next, permanent, strategy, shape, unfit, count: 0, block: Vec::new() }
+        LeafReader { file, next, permanent, strategy, shape, unfit, count: 0, entries: 0, block: Vec::new() }
     }
 }
 
@@ -170,10 +171,16 @@ pub struct LeafReader<F: KeyFamily> {
     unfit: Rc<Cell<bool>>,
     /// Number of pages read, to detect a circular chain of leaves.
     count: u32,
+    entries: u64,
     block: Vec<F>,
 }
 
 impl<F: KeyFamily> LeafReader<F> {
+    /// Number of entries that were read.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
     /// Is set if the entries cannot be merged.
     pub fn unfit(&self) -> Rc<Cell<bool>> {
         Rc::clone(&self.unfit)
@@ -193,7 +200,7 @@ impl<F: KeyFamily> Run<F> for LeafReader<F> {
             pgrx::check_for_interrupts!();
             let page = read_page(self.file, self.next, self.strategy, self.permanent);
             let next = Leaf::new(&page).and_then(|leaf| {
-                F::read_leaf(&self.shape, &leaf, &mut self.block)?;
+                self.entries += F::read_leaf(&self.shape, &leaf, &mut self.block)?;
                 Ok(leaf.next())
             });
             self.count = self.count.saturating_add(1);

@@ -5,41 +5,35 @@ use pgrx::pg_sys;
 use crate::load::direct::new_files::Rebuild;
 use crate::load::direct::strategy::IndexStrategy;
 use crate::load::report::Why;
+use crate::pg::relation::{IndexForm, Relation};
 
-/// The strategy, and the reason. Guarded.
-///
-/// # Safety
-/// The index is open, and `info` is its info.
-pub(super) unsafe fn strategy(
-    index: pg_sys::Relation,
-    info: *const pg_sys::IndexInfo,
+/// The strategy, and the reason. `is_ready`: the index gets the keys of new rows. Guarded.
+pub(super) fn strategy(
+    index: Relation<'_>,
+    is_ready: bool,
     rebuild: &mut Rebuild,
     search: ConflictSearch<'_>,
     builds: bool,
 ) -> (IndexStrategy, Why) {
-    // SAFETY: this function's contract covers the argument; guarded calls.
-    unsafe {
-        let form = (*index).rd_index;
-        let constraint = if (*form).indisexclusion { Why::Exclusion } else { Why::Deferrable };
-        if !(*info).ii_ReadyForInserts {
-            (IndexStrategy::None, Why::Invalid)
-        } else if !(*form).indimmediate && search != ConflictSearch::None {
-            (IndexStrategy::InsertLate, constraint)
-        } else if ((*form).indisunique || (*form).indisexclusion) && search == ConflictSearch::Searched {
-            (IndexStrategy::InsertChecked, if (*form).indisexclusion { constraint } else { Why::OneByOne })
-        } else if !(*form).indimmediate || (*form).indisexclusion {
-            (IndexStrategy::InsertRows, constraint)
+    let Some(form) = index.index() else { return (IndexStrategy::None, Why::Invalid) };
+    let constraint = if form.is_exclusion { Why::Exclusion } else { Why::Deferrable };
+    if !is_ready {
+        (IndexStrategy::None, Why::Invalid)
+    } else if !form.is_immediate && search != ConflictSearch::None {
+        (IndexStrategy::InsertLate, constraint)
+    } else if (form.is_unique || form.is_exclusion) && search == ConflictSearch::Searched {
+        (IndexStrategy::InsertChecked, if form.is_exclusion { constraint } else { Why::OneByOne })
+    } else if !form.is_immediate || form.is_exclusion {
+        (IndexStrategy::InsertRows, constraint)
+    } else {
+        let certain = builds && search.may_build(index.oid(), form);
+        let (new_file, why) = if certain { rebuild.choose(index) } else { (None, rebuild.insertion(Why::OneByOne)) };
+        let inserted = if index.access_method() == pg_sys::BTREE_AM_OID {
+            IndexStrategy::InsertSorted(std::ptr::null_mut())
         } else {
-            let certain = builds && search.may_build(index);
-            let (new_file, why) =
-                if certain { rebuild.choose(index) } else { (None, rebuild.insertion(Why::OneByOne)) };
-            let inserted = if (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID {
-                IndexStrategy::InsertSorted(std::ptr::null_mut())
-            } else {
-                IndexStrategy::InsertRows
-            };
-            (new_file.unwrap_or(inserted), why)
-        }
+            IndexStrategy::InsertRows
+        };
+        (new_file.unwrap_or(inserted), why)
     }
 }
 
@@ -56,43 +50,24 @@ pub(super) enum ConflictSearch<'a> {
 
 impl ConflictSearch<'_> {
     /// May an index be built, whatever its keys are? A unique index only by pg_bulk.
-    ///
-    /// # Safety
-    /// The index is an open B-tree, or not unique.
-    unsafe fn may_build(self, index: pg_sys::Relation) -> bool {
-        // SAFETY: this function's contract covers the argument; an index has a type for each key.
-        unsafe {
-            let form = &*(*index).rd_index;
-            if !form.indisunique || self == ConflictSearch::None {
-                return true;
+    fn may_build(self, index: pg_sys::Oid, form: IndexForm) -> bool {
+        // The server would raise the first conflict as an error.
+        !form.is_unique
+            || match self {
+                ConflictSearch::None => true,
+                ConflictSearch::Sorted(certain) => certain.contains(&index),
+                ConflictSearch::Searched => false,
             }
-            // The server would raise the first conflict as an error.
-            match self {
-                ConflictSearch::Sorted(certain) => certain.contains(&form.indexrelid),
-                ConflictSearch::None | ConflictSearch::Searched => false,
-            }
-        }
     }
 }
 
 /// Are the index's keys unique at any time?
-///
-/// # Safety
-/// The index is open.
-pub(super) unsafe fn is_unique(index: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { (*(*index).rd_index).indimmediate && (*(*index).rd_index).indisunique }
+pub(super) fn is_unique(index: Relation<'_>) -> bool {
+    index.index().is_some_and(|form| form.is_immediate && form.is_unique)
 }
 
-/// Can conflicts in an index be found only by searching for each row? Guarded.
-///
-/// # Safety
-/// The index is open.
-pub(super) unsafe fn needs_checks(index: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let form = (*index).rd_index;
-        let is_btree = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID;
-        (*form).indimmediate && ((*form).indisexclusion || ((*form).indisunique && !is_btree))
-    }
+/// Can conflicts in an index be found only by searching for each row?
+pub(super) fn needs_checks(index: Relation<'_>) -> bool {
+    let is_btree = index.access_method() == pg_sys::BTREE_AM_OID;
+    index.index().is_some_and(|form| form.is_immediate && (form.is_exclusion || (form.is_unique && !is_btree)))
 }

@@ -2,13 +2,13 @@
 
 use pgrx::pg_sys;
 
-use super::super::key_conflicts::{self, Group, KeyConflicts};
+use super::super::key_conflicts::{Group, KeyConflicts};
 use super::super::strategy::IndexStrategy;
 use super::sorted::{IndexKey, Previous};
 use super::{Indexes, MOST_KEYS};
 use crate::pg::compat;
 use crate::pg::look::{self, Look};
-use crate::pg::unguarded as c;
+use crate::pg::unguarded::{self as c, guarded};
 
 impl Indexes {
     /// Adds a row.
@@ -74,13 +74,13 @@ impl Indexes {
                     let equal = same || (!by_bytes && previous.is_equal(&key, keys, per_tuple));
                     let group = if equal && !distinct {
                         let before = previous.row();
-                        key_conflicts::twin(conflicts, number, &raw const before, previous.group, row)
+                        guarded(|| (*conflicts).twin(number, &before, previous.group, &*row))
                     } else {
                         let holder = (*look).find(values, nulls);
                         if holder.ip_posid == 0 {
                             Group::NONE
                         } else {
-                            key_conflicts::taken(conflicts, number, row, &raw const holder)
+                            guarded(|| (*conflicts).taken(number, &*row, &holder, Group::NONE))
                         }
                     };
                     previous.set(tuple);

@@ -12,15 +12,17 @@ use std::time::Instant;
 use pgrx::pg_sys;
 
 use self::batch::Batch;
-use super::super::key_conflicts::{self, Group, KeyConflicts};
+use super::super::key_conflicts::{Group, KeyConflicts};
 use super::super::strategy::IndexStrategy;
 use super::super::violating_row::ViolatingRow;
 use super::{Index, Indexes, MOST_KEYS};
+use crate::error::OrRaise;
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
 use crate::pg::leaf::LeafWriter;
 use crate::pg::points::point_plain;
-use crate::pg::unguarded as c;
+use crate::pg::relation::Relation;
+use crate::pg::unguarded::{self as c, guarded};
 
 impl Indexes {
     /// Inserts the sorted or collected keys. Rows with conflicts are noted in `conflicts`; if it is null, they are
@@ -223,13 +225,13 @@ impl IndexInsertion {
             let row = &raw const (*tuple).t_tid;
             let group = if twin || (!fits && previous.is_equal(&key, keys, self.per_tuple)) {
                 let before = previous.row();
-                key_conflicts::twin(self.conflicts, self.number, &raw const before, previous.group, row)
+                guarded(|| (*self.conflicts).twin(self.number, &before, previous.group, &*row))
             } else if !fits {
                 let holder = key.holder(self.slot, self.per_tuple, self.replaces);
                 if holder.ip_posid == 0 {
                     Group::NONE
                 } else {
-                    key_conflicts::taken(self.conflicts, self.number, row, &raw const holder)
+                    guarded(|| (*self.conflicts).taken(self.number, &*row, &holder, Group::NONE))
                 }
             } else {
                 Group::NONE
@@ -281,7 +283,8 @@ impl IndexKey {
                 let key = (self.values.cast_const(), self.nulls.cast_const());
                 let found = holder::find(self.heap, *relation, *info, key, row, slot);
                 // A deleted row may have a newer version with the same key.
-                if found.ip_posid == 0 || !delete || holder::delete(self.heap, &raw const found) {
+                let heap = Relation::from_raw(self.heap);
+                if found.ip_posid == 0 || !delete || c::guarded(|| holder::delete(heap, &found).or_raise()) {
                     break found;
                 }
             };

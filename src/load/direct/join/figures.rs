@@ -18,43 +18,37 @@ pub fn nodes(join: &Join) -> usize {
     }
 }
 
-/// In a worker that is done: writes its figures to shared memory. Guarded.
-///
-/// # Safety
-/// `figures` has room for the leader's nodes for each of `worker` + 1 workers, and was initialized.
-pub unsafe fn report(join: &Join, figures: *mut pg_sys::Instrumentation, worker: usize) {
-    let count = join.measured;
+/// In a worker that is done: adds its figures to its own in shared memory. Guarded.
+pub fn report(join: &Join, figures: &mut [pg_sys::Instrumentation]) {
     // With another number of nodes, the nodes cannot be matched with the leader's.
-    if count == 0 || nodes(join) != count {
+    if join.measured == 0 || nodes(join) != join.measured {
         return;
     }
-    // SAFETY: this function's contract covers the room; guarded calls.
+    // SAFETY: guarded calls; the state has begun.
     unsafe {
-        for (i, node) in compat::nodes_of(join.joined.top).into_iter().enumerate() {
+        for (node, figure) in compat::nodes_of(join.joined.top).into_iter().zip(figures) {
             let own = (*node).instrument;
             if !own.is_null() {
                 pg_sys::InstrEndLoop(own);
-                pg_sys::InstrAggNode(figures.add(worker * count + i), own);
+                pg_sys::InstrAggNode(figure, own);
             }
         }
     }
 }
 
-/// In the leader: adds the figures that workers have written. Guarded.
-///
-/// # Safety
-/// `figures` has the figures of `workers` workers, which have ended.
-pub unsafe fn take(join: &Join, figures: *mut pg_sys::Instrumentation, workers: usize) {
+/// In the leader: adds the figures of this many workers. Guarded.
+pub fn take(join: &Join, figures: &mut [pg_sys::Instrumentation], workers: usize) {
     let count = nodes(join);
     if count == 0 {
         return;
     }
-    // SAFETY: this function's contract covers the figures; guarded calls.
-    unsafe {
-        for (i, node) in compat::nodes_of(join.joined.top).into_iter().enumerate() {
-            let own = (*node).instrument;
-            if !own.is_null() {
-                (0..workers).for_each(|worker| pg_sys::InstrAggNode(own, figures.add(worker * count + i)));
+    for figures in figures.chunks_exact_mut(count).take(workers) {
+        // SAFETY: guarded calls; the state has begun.
+        unsafe {
+            for (node, figure) in compat::nodes_of(join.joined.top).into_iter().zip(figures) {
+                if !(*node).instrument.is_null() {
+                    pg_sys::InstrAggNode((*node).instrument, figure);
+                }
             }
         }
     }

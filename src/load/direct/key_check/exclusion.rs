@@ -10,12 +10,12 @@ use pgrx::{pg_guard, pg_sys};
 
 use crate::load::direct::executor::Executor;
 use crate::load::direct::indexes::Indexes;
-use crate::load::direct::key_conflicts::{self, Bits, KeyConflicts};
+use crate::load::direct::key_conflicts::{Bits, Group, KeyConflicts};
 use crate::load::direct::strategy::IndexStrategy;
 use crate::pg::compat;
 use crate::pg::look::{self, Look};
 use crate::pg::removal::number_of;
-use crate::pg::unguarded as c;
+use crate::pg::unguarded::{self as c, guarded};
 
 /// The number after the last row.
 pub const END: u64 = u64::MAX;
@@ -165,7 +165,7 @@ impl Exclusion {
             let row = &raw const (*slot).tts_tid;
             let holder = self.look.find(values, nulls);
             if holder.ip_posid != 0 {
-                key_conflicts::taken(conflicts, self.index, row, &raw const holder);
+                guarded(|| (*conflicts).taken(self.index, &*row, &holder, Group::NONE));
             }
             // An index has at most INDEX_MAX_KEYS columns; the row's number is one more.
             let mut all = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize + 1];

@@ -14,20 +14,21 @@ use std::rc::Rc;
 use super::Leader;
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces, workers_for};
 use crate::error::Result;
-use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::{Earlier, ReadPosition, Traces};
 use crate::load::direct::process::{File, Quota};
-use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::options::LoadOptions;
-use crate::load::source::{self, FurtherFile, Mapping};
+use crate::load::source::{self, FurtherFile};
 use crate::pg::file_chunks::FileChunks;
 use crate::pg::hazard::Hazards;
 use crate::pg::progress::Figures;
 use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
 use crate::pg::stream::Header;
+use crate::program::Nodes;
+use crate::program::mapping::Mapping;
+use crate::program::projection::Projection;
 
 /// The files of a load.
 #[derive(Debug)]
@@ -42,6 +43,10 @@ pub struct Files {
     pub name: String,
     /// The record that was located last.
     pub target: ReadPosition,
+    /// Rows made of the files that are done.
+    pub made: u64,
+    /// The file was already read again, so the error is known. A file of a list cannot be read again a second time.
+    pub looked_again: bool,
 }
 
 impl Files {
@@ -54,6 +59,8 @@ impl Files {
             header: options.copy.header(),
             name: options.location.display().to_string(),
             target: ReadPosition::default(),
+            made: 0,
+            looked_again: false,
         }
     }
 }
@@ -107,26 +114,25 @@ impl Leader {
         rows.stream_mut().mark_splits(FileChunks::is_large);
         let traces = if self.process.tracer.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
-        self.most_workers = most_workers(&rows, &options, self.process.recipe.defaults.takes_ids()).min(workers);
-        self.launched = 0;
+        self.workers.most = most_workers(&rows, &options, self.process.recipe.defaults.takes_ids()).min(workers);
         self.too_much = None;
         (self.files.header, self.files.name) = (copy.header(), options.location.display().to_string());
-        self.spec.path = path;
-        self.spec.files = rows.stream().files().map_or_else(Vec::new, |list| list.write());
-        self.spec.foreign = options.foreign();
-        self.spec.encoding = rows.stream().encoding();
-        self.spec.fields = fields_of(&mapping);
+        self.spec.input.path = path;
+        self.spec.input.files = rows.stream().files().map_or_else(Vec::new, |list| list.write());
+        self.spec.input.foreign = options.foreign();
+        self.spec.input.encoding = rows.stream().encoding();
+        self.spec.input.fields = fields_of(&mapping);
         self.spec.projection = projection.map(Nodes::text);
         let projection = projection.zip(options.foreign()).map(|(nodes, foreign)| {
             // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
-            unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor) }
+            unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt) }
         });
         *self.alone = Shared::alone();
         self.process.shared = &raw const *self.alone;
         let counts = &self.counts;
         self.process.progress.before = Figures {
             bytes: counts.bytes_read,
-            rows: self.made,
+            rows: self.files.made,
             excluded: counts.filtered,
             rejected: counts.rejected,
             ..Figures::default()

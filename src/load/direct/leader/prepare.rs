@@ -6,10 +6,9 @@ use pg_bulk_format::tuple::Stamp;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
-use super::{Files as LoadFiles, Further, Leader};
+use super::{Files as LoadFiles, Further, Leader, Workers};
 use crate::error::{Error, Result};
 use crate::load::Load;
-use crate::load::direct::defaults::Defaults;
 use crate::load::direct::executor::Executor;
 use crate::load::direct::held::HeldRelations;
 use crate::load::direct::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
@@ -17,13 +16,11 @@ use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
-use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::Traces;
 use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
-use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
-use crate::load::direct::spec::Spec;
+use crate::load::direct::spec::{InputSpec, KeySpec, Spec};
 use crate::load::direct::statement::inserted_by;
 use crate::load::direct::violating_row::ViolatingRow;
 use crate::load::direct::wide::Wide;
@@ -39,8 +36,12 @@ use crate::pg::compat;
 use crate::pg::file_chunks::FileChunks;
 use crate::pg::file_figures::ByFile;
 use crate::pg::hazard::Hazards;
+use crate::pg::relation::Relation;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Tolerance};
+use crate::program::Nodes;
+use crate::program::defaults::Defaults;
+use crate::program::projection::Projection;
 
 impl Leader {
     pub(in super::super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -66,15 +67,18 @@ impl Leader {
             (xmin.into_inner(), command)
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.table.freeze };
-        // SAFETY: a guarded call on an open relation.
-        let relations = unsafe { leaves::lock_leaves(relation) };
-        // SAFETY: a guarded call on what the executor was set up for.
-        unsafe { leaves::pin_partitions(relation, executor.estate) };
+        // SAFETY: the target is open and locked.
+        let target = unsafe { Relation::from_raw(relation) };
+        let relations = leaves::lock_leaves(target);
+        // SAFETY: opened and locked by the call; a guarded call on what the executor was set up for.
+        let leaves: Vec<Relation<'_>> = unsafe {
+            leaves::pin_partitions(target, executor.estate);
+            relations.iter().map(|&leaf| Relation::from_raw(leaf)).collect()
+        };
         // A table without partitions was locked all the while. Triggers that the load's own statement triggers create
         // are for the next load.
         if !load.request.is_dry() && relations.iter().any(|&leaf| leaf != relation) {
-            // SAFETY: opened and locked above.
-            if let Some(obstacle) = unsafe { obstacle::of_open_leaves(&relations, options) }.into_iter().next() {
+            if let Some(obstacle) = obstacle::of_open_leaves(&leaves, options).into_iter().next() {
                 let message =
                     format!("partitions of table \"{}\" changed while the load began", load.target.display_name());
                 let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
@@ -86,21 +90,15 @@ impl Leader {
         if options.is_statement() {
             defaults.be_sparing();
         }
-        // SAFETY: open relations, in the process that may have made them.
-        let traits: Vec<(pg_sys::Oid, Traits)> =
-            unsafe { relations.iter().map(|&leaf| ((*leaf).rd_id, Traits::of(leaf))).collect() };
-        // SAFETY: guarded calls on open relations.
-        let blocks = |&leaf: &pg_sys::Relation| unsafe {
-            pg_sys::RelationGetNumberOfBlocksInFork(leaf, pg_sys::ForkNumber::MAIN_FORKNUM)
-        };
-        let starts: Vec<u32> = relations.iter().map(blocks).collect();
+        let traits: Vec<(pg_sys::Oid, Traits)> = leaves.iter().map(|&leaf| (leaf.oid(), Traits::of(leaf))).collect();
+        let starts: Vec<u32> = leaves.iter().map(|leaf| leaf.pages()).collect();
         let mut list = Vec::new();
         let traces = traces(&rows);
         // SAFETY: as above; closed, the locks stay.
         let (is_safe, complain, keys, held) = unsafe {
             let hazards = Hazards::new();
-            let safe = relations.iter().all(|&leaf| hazards.relation_is_safe(leaf))
-                && hazards.relation_is_safe(relation)
+            let safe = leaves.iter().all(|&leaf| hazards.relation_is_safe(leaf))
+                && hazards.relation_is_safe(target)
                 && hazards.is_safe(condition)
                 && is_safe_to_read(&hazards, rows.columns(), load.program.projection)
                 // An inlined expression does the same as its function, so the function's label counts.
@@ -114,8 +112,8 @@ impl Leader {
             // An expression that is not parallel safe may also write to the table.
             let collect = safe && !load.request.is_dry();
             let survives = options.copy.on_error == OnError::Table || load.arbiter.is_some();
-            let leaves = relations.iter().zip(&traits).zip(&starts).enumerate();
-            for (number, ((&leaf, &(_, traits)), &start)) in leaves.filter(|_| collect) {
+            let each = leaves.iter().zip(&traits).zip(&starts).enumerate();
+            for (number, ((&leaf, &(_, traits)), &start)) in each.filter(|_| collect) {
                 let empty = start == 0 && !traits.shared;
                 let builds = match options.indexes {
                     IndexesOption::Insert => false,
@@ -127,11 +125,10 @@ impl Leader {
                     true => Tuples::All,
                     false => Tuples::None,
                 };
-                plan(leaf, number, (builds, tuples), &hazards, &mut list);
+                plan(leaf.as_ptr(), number, (builds, tuples), &hazards, &mut list);
             }
             let keeps = options.copy.on_error == OnError::Table;
-            let complain =
-                relations.iter().any(|&leaf| leaves::may_complain(leaf) || (keeps && leaves::may_refer(leaf)));
+            let complain = leaves.iter().any(|&leaf| leaves::may_complain(leaf) || (keeps && leaves::may_refer(leaf)));
             let keys = (load.request.is_dry() && complain)
                 .then(|| KeyCheck::new(executor, &relations, options, load.arbiter, traces));
             let held = if load.request.is_dry() { HeldRelations::NONE } else { HeldRelations::hold(&relations) };
@@ -167,30 +164,33 @@ impl Leader {
             frozen: options.table.freeze,
             is_dry: load.request.is_dry(),
             traces: traces != Traces::Nothing,
-            path: load.request.path.clone(),
-            files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
-            // SAFETY: a jsonb.
-            options: unsafe { load.request.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
-            foreign: options.foreign(),
-            is_copy: options.is_copy(),
-            encoding: rows.stream().encoding(),
-            fields: fields_of(mapping),
-            function: mapping.function,
+            input: InputSpec {
+                path: load.request.path.clone(),
+                files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
+                // SAFETY: a jsonb.
+                options: unsafe { load.request.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
+                foreign: options.foreign(),
+                is_copy: options.is_copy(),
+                encoding: rows.stream().encoding(),
+                fields: fields_of(mapping),
+                function: mapping.function,
+            },
             inserted: inserted_by(load),
             // SAFETY: an expression, or null.
             condition: (!condition.is_null()).then(|| unsafe { node_string(condition) }),
             projection: load.program.projection.map(Nodes::text),
             join: load.program.joined.filter(|_| most_workers > 0).map(|joined| joined.text(mapping.computed.clone())),
             traits: traits.clone(),
-            sequences: defaults.sequences(),
-            keys: list.clone(),
-            key_memory: memory,
-            key_sort_memory: sort_memory,
-            key_packs: packs,
-            key_files: 0,
-            key_sorts: 0,
-            key_participants: 0,
-            earlier_workers: 0,
+            keys: KeySpec {
+                list: list.clone(),
+                memory,
+                sort_memory,
+                packs,
+                files: 0,
+                sorts: 0,
+                participants: 0,
+                earlier_workers: 0,
+            },
         };
         if !load.request.is_dry() && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
@@ -199,7 +199,7 @@ impl Leader {
         // input row.
         let projection = load.program.projection.map(|nodes| unsafe {
             if let Some(foreign) = options.foreign() {
-                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor);
+                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt);
             }
             let inputs = source::input_descriptor(relation, mapping);
             Projection::over(nodes, inputs, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt)
@@ -242,22 +242,10 @@ impl Leader {
             process,
             alone,
             spec,
-            parallel: None,
-            counters: std::ptr::null(),
-            gathered: Vec::new(),
-            usages: std::ptr::null_mut(),
-            by_file: ByFile::NONE,
-            figures: std::ptr::null_mut(),
+            workers: Workers { most: most_workers, ..Workers::default() },
             files: LoadFiles::new(options, mapping, further),
-            most_workers,
-            launched: 0,
-            workers: 0,
-            builders: 0,
-            shares_keys: false,
-            made: 0,
             notes: Vec::new(),
             too_much: None,
-            looked_again: false,
             outer: std::ptr::null_mut(),
             counts: Counts::default(),
             duplicates: options.duplicates.clone(),

@@ -5,10 +5,8 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use crate::guc;
-use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::Traces;
 use crate::load::options::LoadOptions;
-use crate::load::source::Mapping;
 use crate::pg::chunk_order::MOST_PROCESSES;
 use crate::pg::column::Column;
 use crate::pg::compat;
@@ -18,6 +16,8 @@ use crate::pg::files::Listed;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Verbosity};
+use crate::program::Nodes;
+use crate::program::mapping::Mapping;
 
 /// Is it parallel safe to make rows of these columns and of expressions over them? Guarded.
 ///

@@ -12,8 +12,9 @@ use super::find::{FileProperties, ReadPosition};
 use super::{Origins, RecordPosition, Traces};
 use crate::error::Result;
 use crate::load::options::LoadOptions;
-use crate::load::source::{self, Mapping};
+use crate::load::source;
 use crate::pg::file_identity::{Identity, changed};
+use crate::program::mapping::Mapping;
 
 /// The state to read an earlier file again.
 #[derive(Debug)]

@@ -11,7 +11,6 @@ use pgrx::pg_sys;
 
 use super::Process;
 use crate::error::Result;
-use crate::load::direct::projection::Projection;
 use crate::load::direct::shared::Shared;
 use crate::load::rejects::Complaint;
 use crate::pg::original;
@@ -20,6 +19,7 @@ use crate::pg::row::pump::RowOutcome;
 use crate::pg::soft::{Conversion, OnError};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded;
+use crate::program::projection::Projection;
 
 /// Number of ranges of tuple positions that justify a message to the leader.
 const SOME: usize = 500;

@@ -98,33 +98,21 @@ impl Process {
     /// The process [stores tuples](Process::stores_tuples), and this tuple's type has the target's columns.
     #[inline]
     pub unsafe fn store_tuple(&mut self, tuple: pg_sys::HeapTupleHeader) -> Result<(), Unfit> {
-        // SAFETY: this function's contract covers the tuple.
-        let (bytes, length) = unsafe { bytes_of(tuple) };
-        if length < TUPLE_HEADER {
-            return Err(Unfit::Apart);
-        }
-        // SAFETY: the header is there.
-        let has_null = unsafe { (*tuple).t_infomask } & pg_sys::HEAP_HASNULL as u16 != 0;
-        // SAFETY: the bitmap follows the header; only its bytes within the tuple are read.
-        let bit = |i: usize| unsafe { *bytes.add(TUPLE_HEADER + i / 8) } >> (i % 8) & 1;
+        // SAFETY: this function's contract covers the tuple, which has the size in its header.
+        let (bytes, infomask) = unsafe {
+            let length = pgrx::varsize_4b(tuple.cast());
+            (std::slice::from_raw_parts(tuple.cast::<u8>().cast_const(), length), (*tuple).t_infomask)
+        };
+        let has_null = infomask & pg_sys::HEAP_HASNULL as u16 != 0;
         // The error about a NULL is raised after the tuple is taken apart.
-        let is_null = |&i: &usize| TUPLE_HEADER + i / 8 >= length || bit(i) == 0;
+        let is_null = |&i: &usize| bytes.get(TUPLE_HEADER + i / 8).is_none_or(|bits| bits >> (i % 8) & 1 == 0);
         if has_null && self.recipe.not_null.iter().any(is_null) {
             return Err(Unfit::Apart);
         }
         let origin = self.tracer.origin(&mut self.rows);
         let Some(heap) = self.heaps.list.first_mut() else { return Err(Unfit::Apart) };
-        // SAFETY: the tuple has `length` bytes.
-        unsafe { heap.add_given_at_once(bytes, length, origin)? };
+        heap.add_given_at_once(bytes, origin)?;
         self.count_row();
         Ok(())
     }
-}
-
-/// # Safety
-/// A value of a composite type.
-#[inline]
-unsafe fn bytes_of(tuple: pg_sys::HeapTupleHeader) -> (*const u8, usize) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { (tuple.cast::<u8>().cast_const(), pgrx::varsize_4b(tuple.cast())) }
 }

@@ -6,13 +6,13 @@
 use super::{Process, Quota};
 use crate::error::Result;
 use crate::load::direct::origin::Traces;
-use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::pg::chunks::Chunks;
 use crate::pg::row::Rows;
 use crate::pg::row::RowsChange;
 use crate::pg::soft::Tolerance;
 use crate::pg::stages::Stages;
+use crate::program::projection::Projection;
 
 /// State that belongs to a file.
 #[derive(Debug)]

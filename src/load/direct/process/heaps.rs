@@ -17,7 +17,8 @@ use crate::load::direct::wide::Wide;
 use crate::load::{memory, obstacle};
 use crate::pg::append::Traits;
 use crate::pg::append_lock::AppendLock;
-use crate::pg::context::Elsewhere;
+use crate::pg::elsewhere::Elsewhere;
+use crate::pg::relation::Relation;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
 use crate::pg::shared_files::SharedFiles;
@@ -116,7 +117,7 @@ impl Heaps {
         // SAFETY: a guarded call; an open relation that is locked.
         let late = unsafe {
             (pg_sys::GetCurrentCommandId(false) > self.stamp.cid + 1)
-                .then(|| obstacle::of_late_leaf(relation))
+                .then(|| obstacle::of_late_leaf(Relation::from_raw(relation)))
                 .flatten()
         };
         if let Some(obstacle) = late {

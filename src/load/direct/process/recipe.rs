@@ -2,10 +2,10 @@
 
 use pgrx::pg_sys;
 
-use crate::load::direct::defaults::Defaults;
-use crate::load::direct::projection::Projection;
 use crate::pg::column::{Column, Taken};
 use crate::pg::row::Rows;
+use crate::program::defaults::Defaults;
+use crate::program::projection::Projection;
 
 /// The steps from a record's fields to a row.
 #[derive(Debug)]

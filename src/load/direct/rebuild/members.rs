@@ -14,6 +14,7 @@ use crate::load::direct::indexes::Index;
 use crate::load::direct::strategy::IndexStrategy;
 use crate::pg::compat;
 use crate::pg::hazard::Hazards;
+use crate::pg::relation::Relation;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
@@ -45,7 +46,9 @@ pub unsafe fn members(relation: pg_sys::Relation, list: &[Index]) -> Vec<Member>
             // For other indexes, reindex_index (index.c) would have to update pg_index at the end.
             let is_whole = form.indisvalid && form.indisready && form.indislive && !form.indcheckxmin;
             let method = (*(*index).rd_rel).relam;
-            if let Some(weight) = weight(method).filter(|_| is_whole && hazards.index_is_safe(index)) {
+            if let Some(weight) =
+                weight(method).filter(|_| is_whole && hazards.index_is_safe(Relation::from_raw(index)))
+            {
                 let is_btree = method == pg_sys::BTREE_AM_OID;
                 found.push(Member { number, cost: weight * width(index), is_btree });
             }

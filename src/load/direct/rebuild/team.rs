@@ -19,6 +19,7 @@
 //! one that is received first is raised. The workers are ended before any step that can be interrupted. Otherwise a
 //! second error could be raised, in the server's words, with a key that the user may not see.
 
+use std::ffi::CStr;
 use std::io::Write;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -31,24 +32,19 @@ use super::members::{Member, members};
 use super::{Build, is_about, may_see_keys, reword};
 use crate::error::{Error, OrRaise, Result};
 use crate::guc;
-use crate::load::direct::failure;
 use crate::load::direct::index_keys::set_new_file;
 use crate::load::direct::indexes::{Index, Indexes};
 use crate::load::direct::strategy::IndexStrategy;
 use crate::pg::attempt::attempt;
-use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
+use crate::pg::failure;
 use crate::pg::original::Original;
 use crate::pg::owner::as_owner;
-use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::{point, point_plain};
+use crate::pg::relation::Relation;
+use crate::pg::team::{Array, Image, Memory, Portions, Shareable, Task, Team, Worker};
 use crate::pg::unguarded::{self as c, Opaque, guard};
-use crate::pg::usage::{self, Cpu, WorkerUsage};
-
-/// Keys of the objects in shared memory.
-const KEY_TASK: u64 = 1;
-const KEY_PARTS: u64 = 2;
-const KEY_USAGES: u64 = 3;
+use crate::pg::usage::Cpu;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
@@ -62,20 +58,16 @@ const LEAST_BLOCKS: u32 = 128;
 /// Least maintenance_work_mem of each process, in kB (plan_create_index_workers, planner.c).
 const LEAST_MEMORY: i32 = 32 << 10;
 
-/// Parameters for the workers, in shared memory.
-#[repr(C)]
+/// The builds of several indexes.
 struct RebuildTask {
-    build: u64,
     relation: pg_sys::Oid,
     /// maintenance_work_mem of each process, as a setting.
     memory: [u8; 16],
-    parts: usize,
-    /// The next part.
-    next: AtomicU32,
+    builds: Array<IndexBuild>,
+    portions: Portions,
 }
 
 /// An index, and the results of its build, in shared memory.
-#[repr(C)]
 struct IndexBuild {
     index: pg_sys::Oid,
     /// 1 for the leader, more for workers; 0 until the index is built.
@@ -86,25 +78,36 @@ struct IndexBuild {
     took: AtomicU64,
 }
 
+// SAFETY: plain data.
+unsafe impl Shareable for IndexBuild {}
+// SAFETY: plain data.
+unsafe impl Shareable for RebuildTask {}
+// SAFETY: the worker is below.
+unsafe impl Task for RebuildTask {
+    const WORKER: &'static CStr = c"pg_bulk_team_worker";
+}
+
 /// The input of a process's builds.
-#[repr(C)]
 struct Work {
     heap: pg_sys::Relation,
-    task: *const RebuildTask,
-    parts: *const IndexBuild,
+    shared: *const Memory<RebuildTask>,
     builder: u32,
     /// The memory is divided with other processes.
     divides: bool,
 }
 
-/// The leader and its workers.
-struct Team {
-    parallel: Option<Parallel>,
+/// The leader's state.
+struct LeaderState {
+    team: Option<Team<RebuildTask>>,
     work: Work,
-    usages: *mut WorkerUsage,
-    launched: usize,
     members: Vec<Member>,
     builds: Vec<Build>,
+}
+
+/// A worker's state.
+struct WorkerState {
+    team: Worker<RebuildTask>,
+    work: Work,
 }
 
 /// Indexes of a relation that are built at the same time.
@@ -114,20 +117,20 @@ pub struct Together {
     /// Most workers.
     workers: usize,
     /// Null if no indexes are built at the same time; else in memory that lives as long as the indexes.
-    team: *mut Team,
+    state: *mut LeaderState,
     /// CPU usage of the workers.
     pub cpu: Cpu,
 }
 
 impl Together {
     pub fn new(relation: pg_sys::Relation, indexes: *mut Indexes, workers: usize) -> Together {
-        Together { relation, indexes, workers, team: std::ptr::null_mut(), cpu: Cpu::default() }
+        Together { relation, indexes, workers, state: std::ptr::null_mut(), cpu: Cpu::default() }
     }
 
     /// Is this index among those that are built at the same time?
     pub fn has(&self, number: usize) -> bool {
         // SAFETY: null, or valid as long as `self`.
-        unsafe { self.team.as_ref() }.is_some_and(|team| team.members.iter().any(|member| member.number == number))
+        unsafe { self.state.as_ref() }.is_some_and(|state| state.members.iter().any(|member| member.number == number))
     }
 
     /// Builds the indexes.
@@ -155,9 +158,9 @@ impl Together {
                 }
                 point_plain!("team.failed");
                 // The callers correct any other error, and recognize a worker's.
-                if is_about_keys((*this).team, error) {
+                if is_about_keys((*this).state, error) {
                     Original::restore(&raw mut original, error);
-                    reword_for_all((*this).team, error);
+                    reword_for_all((*this).state, error);
                 }
                 Original::pop(&raw mut original, &raw mut context);
                 c::ReThrowError(error);
@@ -175,15 +178,15 @@ unsafe extern "C-unwind" fn all(this: Opaque) {
     unsafe {
         let this = this.cast::<Together>();
         begin(this);
-        let team = (*this).team;
-        if team.is_null() {
+        let state = (*this).state;
+        if state.is_null() {
             return;
         }
         point_plain!("team.launched");
-        as_owner((*team).work.heap, build_parts, (&raw mut (*team).work).cast());
+        as_owner(Relation::from_raw((*state).work.heap), build_all, (&raw mut (*state).work).cast());
         point_plain!("team.waits");
-        if let Some(parallel) = &(*team).parallel {
-            parallel.wait_plainly();
+        if let Some(team) = &(*state).team {
+            team.wait_plainly();
         }
         end(this);
     }
@@ -197,8 +200,8 @@ unsafe extern "C-unwind" fn all(this: Opaque) {
 unsafe extern "C-unwind" fn stop(this: Opaque) {
     // SAFETY: this function's contract covers the argument. Shared memory is not read after an error.
     unsafe {
-        if let Some(parallel) = (*this.cast::<Together>()).team.as_mut().and_then(|team| team.parallel.take()) {
-            parallel.destroy();
+        if let Some(team) = (*this.cast::<Together>()).state.as_mut().and_then(|state| state.team.take()) {
+            team.destroy();
         }
     }
 }
@@ -239,23 +242,26 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
         pg_sys::LockRelationOid((*relation).rd_id, SHARE);
         indexes.iter().for_each(|index| renew(relation, index.oid));
         set_pending(&indexes);
+        let mut image = Image::new();
         let mut task = RebuildTask {
-            build: build_id(),
             relation: (*relation).rd_id,
             memory: [0; 16],
-            parts: indexes.len(),
-            next: AtomicU32::new(0),
+            builds: image.array(indexes.iter().map(|index| {
+                let [rows, entries, took] = [const { AtomicU64::new(0) }; 3];
+                IndexBuild { index: index.oid, builder: AtomicU32::new(0), rows, entries, took }
+            })),
+            portions: Portions::new(indexes.len()),
         };
         // The number has at most eleven digits.
         let _ = write!(&mut task.memory[..15], "{}", memory_each(wanted).max(1024));
-        let (parallel, work, usages) = share_out(relation, wanted, task, &indexes);
-        let team = Team { parallel: Some(parallel), work, usages, launched: 0, members, builds };
-        (*this).team = PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(team);
+        let work = Work { heap: relation, shared: std::ptr::null(), builder: 1, divides: false };
+        let state = LeaderState { team: Some(Team::new(image, wanted, task)), work, members, builds };
+        (*this).state = PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(state);
         // The error handler finds the workers from here on.
-        let team = &mut *(*this).team;
-        if let Some(parallel) = team.parallel.as_mut().filter(|parallel| parallel.most_workers() > 0) {
-            team.launched = parallel.launch();
-            team.work.divides = team.launched > 0;
+        let state = &mut *(*this).state;
+        if let Some(team) = &mut state.team {
+            state.work.divides = team.launch() > 0;
+            state.work.shared = &raw const **team;
         }
     }
 }
@@ -302,48 +308,20 @@ unsafe fn set_pending(indexes: &[&Index]) {
     unsafe { pg_sys::RestoreReindexState(state.as_mut_ptr().cast()) };
 }
 
-/// Makes the shared state for workers. Guarded.
-fn share_out(
-    relation: pg_sys::Relation,
-    wanted: usize,
-    task: RebuildTask,
-    indexes: &[&Index],
-) -> (Parallel, Work, *mut WorkerUsage) {
-    let mut parallel = Parallel::new(c"pg_bulk_team_worker", wanted);
-    parallel.estimate(size_of::<RebuildTask>());
-    parallel.estimate(indexes.len() * size_of::<IndexBuild>());
-    parallel.estimate(wanted * size_of::<WorkerUsage>());
-    parallel.initialize();
-    let place = parallel.insert(KEY_TASK, size_of::<RebuildTask>()).cast::<RebuildTask>();
-    let parts = parallel.insert(KEY_PARTS, indexes.len() * size_of::<IndexBuild>()).cast::<IndexBuild>();
-    let usages = parallel.insert(KEY_USAGES, wanted * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
-    // SAFETY: memory of these sizes, aligned for any type.
-    unsafe {
-        place.write(task);
-        for (i, index) in indexes.iter().enumerate() {
-            let [rows, entries, took] = [const { AtomicU64::new(0) }; 3];
-            parts.add(i).write(IndexBuild { index: index.oid, builder: AtomicU32::new(0), rows, entries, took });
-        }
-        for i in 0..wanted {
-            usages.add(i).write(WorkerUsage::default());
-        }
-    }
-    (parallel, Work { heap: relation, task: place, parts, builder: 1, divides: false }, usages)
-}
-
 /// Builds one index after the other until none is left.
 ///
 /// # Safety
 /// A plain frame, as the table's owner; a valid [`Work`].
-unsafe extern "C-unwind" fn build_parts(work: Opaque) {
+unsafe extern "C-unwind" fn build_all(work: Opaque) {
     // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
         let work = work.cast::<Work>();
+        let shared = &*(*work).shared;
         if (*work).divides {
             // Reset at the end of this function's nest level.
             c::set_config_option(
                 c"maintenance_work_mem".as_ptr(),
-                (*(*work).task).memory.as_ptr().cast(),
+                shared.task().memory.as_ptr().cast(),
                 pg_sys::GucContext::PGC_USERSET,
                 pg_sys::GucSource::PGC_S_SESSION,
                 pg_sys::GucAction::GUC_ACTION_SAVE,
@@ -352,12 +330,9 @@ unsafe extern "C-unwind" fn build_parts(work: Opaque) {
                 false,
             );
         }
-        loop {
-            let number = (*(*work).task).next.fetch_add(1, Relaxed) as usize;
-            if number >= (*(*work).task).parts {
-                return;
-            }
-            build_part(work, (*work).parts.add(number));
+        let builds = shared.slice(shared.task().builds);
+        while let Some(build) = shared.task().portions.take().and_then(|number| builds.get(number)) {
+            build_index(work, build);
         }
     }
 }
@@ -365,8 +340,8 @@ unsafe extern "C-unwind" fn build_parts(work: Opaque) {
 /// Builds an index in its new file.
 ///
 /// # Safety
-/// See [`build_parts`]; the part is this process's.
-unsafe fn build_part(work: *const Work, part: *const IndexBuild) {
+/// See [`build_all`]; the index is this process's to build.
+unsafe fn build_index(work: *const Work, index_build: &IndexBuild) {
     // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
         c::check_for_interrupts();
@@ -381,7 +356,7 @@ unsafe fn build_part(work: *const Work, part: *const IndexBuild) {
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         );
         pg_sys::CurrentMemoryContext = memory;
-        let index = c::index_open((*part).index, WORKERS_LOCK);
+        let index = c::index_open(index_build.index, WORKERS_LOCK);
         let info = c::BuildIndexInfo(index);
         let (mut rows, mut entries) = (0.0_f64, 0.0_f64);
         if let Some(build) = (*(*index).rd_indam).ambuild {
@@ -391,10 +366,10 @@ unsafe fn build_part(work: *const Work, part: *const IndexBuild) {
         c::index_close(index, WORKERS_LOCK);
         pg_sys::CurrentMemoryContext = outside;
         c::MemoryContextDelete(memory);
-        (*part).rows.store(rows.to_bits(), Relaxed);
-        (*part).entries.store(entries.to_bits(), Relaxed);
-        (*part).took.store(began.elapsed().as_micros() as u64, Relaxed);
-        (*part).builder.store((*work).builder, Release);
+        index_build.rows.store(rows.to_bits(), Relaxed);
+        index_build.entries.store(entries.to_bits(), Relaxed);
+        index_build.took.store(began.elapsed().as_micros() as u64, Relaxed);
+        index_build.builder.store((*work).builder, Release);
         point_plain!("team.built");
     }
 }
@@ -415,24 +390,24 @@ impl Together {
     unsafe fn end(&mut self) -> Result<()> {
         // SAFETY: this function's contract covers the argument; guarded calls. Shared memory stays until `finish`.
         unsafe {
-            let (relation, list, team) = (self.relation, &mut (*self.indexes).list, &mut *self.team);
-            self.cpu = usage::take_usages(team.usages, team.launched);
+            let (relation, list, state) = (self.relation, &mut (*self.indexes).list, &mut *self.state);
+            let Some(team) = &mut state.team else { return Ok(()) };
+            self.cpu = team.wait();
             let number = |bits: &AtomicU64| f64::from_bits(bits.load(Relaxed));
-            let mut built = Vec::with_capacity(team.members.len());
+            let mut built = Vec::with_capacity(state.members.len());
             let mut rows = 0.0_f64;
-            for (i, member) in team.members.iter().enumerate() {
-                let part = &*team.work.parts.add(i);
-                let builder = part.builder.load(Acquire);
+            for (member, build) in state.members.iter().zip(team.slice(team.task().builds)) {
+                let builder = build.builder.load(Acquire);
                 let Some(index) = list.get_mut(member.number).filter(|_| builder > 0) else {
                     return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "an index was not built"));
                 };
-                index.took += Duration::from_micros(part.took.load(Relaxed));
+                index.took += Duration::from_micros(build.took.load(Relaxed));
                 index.workers = usize::from(builder > 1);
-                built.push((part.index, number(&part.entries)));
-                rows = rows.max(number(&part.rows));
+                built.push((build.index, number(&build.entries)));
+                rows = rows.max(number(&build.rows));
             }
-            if let Some(parallel) = team.parallel.take() {
-                parallel.finish();
+            if let Some(team) = state.team.take() {
+                team.finish();
             }
             pg_sys::ResetReindexState(pg_sys::GetCurrentTransactionNestLevel());
             for (oid, entries) in built {
@@ -440,7 +415,7 @@ impl Together {
                 // As in index_update_stats (index.c): an index with a new, empty file needs no update.
                 if entries > 0.0 {
                     let pages = pg_sys::RelationGetNumberOfBlocksInFork(index, MAIN);
-                    compat::set_index_statistics(index, pages, entries);
+                    compat::set_index_statistics(Relation::from_raw(index), pages, entries);
                 } else {
                     pg_sys::CacheInvalidateRelcache(index);
                 }
@@ -448,7 +423,7 @@ impl Together {
             }
             if rows > 0.0 || (*(*relation).rd_rel).reltuples >= 0.0 {
                 let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN);
-                compat::set_table_statistics(relation, blocks, rows);
+                compat::set_table_statistics(Relation::from_raw(relation), blocks, rows);
             }
             pg_sys::CommandCounterIncrement();
             point!("team.done");
@@ -462,19 +437,19 @@ impl Together {
 /// # Safety
 /// The error was caught while the team built, or before it was made.
 #[pg_guard]
-unsafe extern "C-unwind" fn is_about_keys(team: *const Team, error: *const pg_sys::ErrorData) -> bool {
+unsafe extern "C-unwind" fn is_about_keys(state: *const LeaderState, error: *const pg_sys::ErrorData) -> bool {
     // SAFETY: this function's contract covers both arguments.
-    unsafe { team.as_ref().is_some_and(|team| team.builds.iter().any(|build| is_about(error, build))) }
+    unsafe { state.as_ref().is_some_and(|state| state.builds.iter().any(|build| is_about(error, build))) }
 }
 
 /// # Safety
 /// See [`is_about_keys`].
 #[pg_guard]
-unsafe extern "C-unwind" fn reword_for_all(team: *const Team, error: *mut pg_sys::ErrorData) {
+unsafe extern "C-unwind" fn reword_for_all(state: *const LeaderState, error: *mut pg_sys::ErrorData) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
-        if let Some(team) = team.as_ref() {
-            team.builds.iter().for_each(|build| reword(error, build));
+        if let Some(state) = state.as_ref() {
+            state.builds.iter().for_each(|build| reword(error, build));
         }
     }
 }
@@ -484,32 +459,36 @@ unsafe extern "C-unwind" fn reword_for_all(team: *const Team, error: *mut pg_sys
 /// # Safety
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pg_bulk_team_worker(_: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server passes the argument; nothing in this frame has a destructor.
+pub unsafe extern "C-unwind" fn pg_bulk_team_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
+    // SAFETY: the server passes the arguments; nothing in this frame has a destructor.
     unsafe {
-        let mut work = std::mem::MaybeUninit::<Work>::uninit();
-        join(toc, work.as_mut_ptr());
-        as_owner((*work.as_ptr()).heap, build_parts, work.as_mut_ptr().cast());
-        part(toc, work.as_ptr());
+        let mut state = std::mem::MaybeUninit::<WorkerState>::uninit();
+        let state = state.as_mut_ptr();
+        join(segment, toc, state);
+        as_owner(Relation::from_raw((*state).work.heap), build_all, (&raw mut (*state).work).cast());
+        leave(state);
     }
 }
 
 /// Begins a worker's work.
 ///
 /// # Safety
-/// `toc` is a worker's table of contents, and `work` can be written to.
+/// See [`pg_bulk_team_worker`]; `state` can be written to, and stays at its address.
 #[pg_guard]
-unsafe extern "C-unwind" fn join(toc: *mut pg_sys::shm_toc, work: *mut Work) {
-    // SAFETY: the leader has inserted these keys, and holds locks on the relations that a worker may share. The build
-    // number comes first in every build; all other shared state is read only after the builds are found equal.
+unsafe extern "C-unwind" fn join(
+    segment: *mut pg_sys::dsm_segment,
+    toc: *mut pg_sys::shm_toc,
+    state: *mut WorkerState,
+) {
+    // SAFETY: this function's contract covers all arguments; the leader holds locks on the relations that a worker may
+    // share.
     unsafe {
-        usage::begin_usage();
-        let task = lookup(toc, KEY_TASK).cast::<RebuildTask>().cast_const();
-        check_build((*task).build).or_raise();
-        let parts = lookup(toc, KEY_PARTS).cast::<IndexBuild>().cast_const();
-        let heap = pg_sys::table_open((*task).relation, WORKERS_LOCK);
-        let builder = u32::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 2;
-        work.write(Work { heap, task, parts, builder, divides: true });
+        let place = &raw mut (*state).team;
+        place.write(Worker::join(segment, toc).or_raise());
+        let team = &*place;
+        let heap = pg_sys::table_open(team.task().relation, WORKERS_LOCK);
+        let builder = u32::try_from(team.number).unwrap_or(0) + 1;
+        (&raw mut (*state).work).write(Work { heap, shared: &raw const **team, builder, divides: true });
         point!("team.worker");
     }
 }
@@ -517,13 +496,12 @@ unsafe extern "C-unwind" fn join(toc: *mut pg_sys::shm_toc, work: *mut Work) {
 /// Ends a worker's work.
 ///
 /// # Safety
-/// The arguments are those of [`join`], which has filled `work`.
+/// The state is that of [`join`].
 #[pg_guard]
-unsafe extern "C-unwind" fn part(toc: *mut pg_sys::shm_toc, work: *const Work) {
-    // SAFETY: this function's contract covers both arguments; the array has an element for each worker.
+unsafe extern "C-unwind" fn leave(state: *const WorkerState) {
+    // SAFETY: this function's contract covers the argument.
     unsafe {
-        pg_sys::table_close((*work).heap, WORKERS_LOCK);
-        let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
-        usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(number));
+        pg_sys::table_close((*state).work.heap, WORKERS_LOCK);
+        (*state).team.end();
     }
 }

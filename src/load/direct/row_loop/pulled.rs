@@ -6,12 +6,12 @@ use super::step;
 use crate::error::OrRaise;
 use crate::load::direct::join::{self, Join};
 use crate::load::direct::process::{Beginning, Process};
-use crate::load::direct::projection;
 use crate::load::query::{self, Query};
 use crate::pg::row::pump::RowOutcome;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded::{self, Opaque, guarded};
+use crate::program::projection;
 
 /// Makes the target's attributes of the query's next row, without defaults that are expressions. False at the end of
 /// the query or of the limit.

@@ -8,9 +8,10 @@ use pgrx::{pg_guard, pg_sys};
 use crate::error::OrRaise;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::leader::line::name_line;
-use crate::load::direct::{failure, row_loop};
+use crate::load::direct::row_loop;
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
+use crate::pg::failure;
 use crate::pg::original::Original;
 use crate::pg::session_state::SessionState;
 use crate::pg::unguarded::{Opaque, guarded};
@@ -59,7 +60,7 @@ pub(super) unsafe fn fail(
         state.restore();
         // A worker raises an error only if the error is the earliest in the file.
         let is_own = !Original::restore(original, error);
-        if is_own && !leader.is_null() && (*leader).parallel.is_some() && failure::is_about_a_row(error) {
+        if is_own && !leader.is_null() && (*leader).workers.team.is_some() && failure::is_about_a_row(error) {
             let earlier = attempt(wait_for_earlier, leader.cast());
             if !earlier.is_null() {
                 error = earlier;

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use pgrx::{pg_guard, pg_sys};
 
 use super::{Answer, no};
-use crate::load::volatile;
+use crate::program::volatile;
 
 /// Checks an expression over the rows of the file. Guarded.
 ///

@@ -21,9 +21,9 @@ use super::super::insertion::{DEFAULT, Insertion, Reach};
 use super::{Answer, no};
 use crate::error::OrRaise;
 use crate::load::direct::{self, Columns};
-use crate::load::volatile;
 use crate::load::wrapper::Wrapper;
 use crate::pg::unguarded;
+use crate::program::volatile;
 
 /// PROPARALLEL_SAFE (pg_proc.h)
 const SAFE: i8 = b's' as i8;

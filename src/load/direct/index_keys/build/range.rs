@@ -12,8 +12,8 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use pg_bulk_format::btree::build::{BlockSource, Builder, Options, TreePart};
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
@@ -23,7 +23,7 @@ use pg_bulk_format::btree::sort::is_ascending;
 use pg_bulk_format::btree::unique::Unique;
 use pgrx::PgSqlErrorCode as Code;
 
-use super::{KeyRun, failed, feed, seen_of};
+use super::{KeyRun, failed, feed};
 use crate::error::{Error, Result};
 use crate::load::direct::index_keys::leaves::{LeafReader, Leaves};
 use crate::load::direct::index_keys::runs::Runs;
@@ -210,10 +210,6 @@ impl<W: Word> Between<W> {
     pub fn new(reader: LeafReader<Entry<W>>, from: Option<W>, to: Option<W>) -> Between<W> {
         Between { reader, from, to, start: 0, end: 0, is_over: false, latest: None, seen: Seen::default() }
     }
-
-    pub fn seen(&self) -> Seen<W> {
-        self.seen
-    }
 }
 
 impl<W: Word> Run<Entry<W>> for Between<W> {
@@ -259,22 +255,29 @@ pub struct BuiltRange<W: Word> {
 }
 
 /// The parameters of all ranges of an index.
-pub struct Ranges<'a, W: Word> {
-    pub shape: &'a KeyShape,
+#[derive(Clone, Copy)]
+pub struct RangePlan {
     pub options: Options,
     /// None for an index that is not unique; else whether nulls are equal.
     pub unique: Option<bool>,
-    /// The runs of all processes, and the number of entries of each that are read at once.
-    pub runs: Vec<&'a Runs>,
+    /// Number of entries of each run that are read at once.
     pub block: usize,
-    /// The leader's entries in memory that are before the first bound.
-    pub memory: &'a [Entry<W>],
     pub old: Option<Leaves>,
     /// First block of the load's rows.
     pub start: u32,
+}
+
+/// The ranges of an index, as a process sees them.
+pub struct Ranges<'a, W: Word> {
+    pub plan: RangePlan,
+    pub shape: &'a KeyShape,
+    /// The runs of all processes.
+    pub runs: Vec<&'a Runs>,
+    /// The leader's entries in memory that are before the first bound.
+    pub memory: &'a [Entry<W>],
     pub bounds: &'a [Bound],
     /// Set when a process has given up.
-    pub over: &'a AtomicU32,
+    pub over: &'a AtomicBool,
 }
 
 impl<W: Word> Ranges<'_, W> {
@@ -282,40 +285,43 @@ impl<W: Word> Ranges<'_, W> {
     pub fn build(&self, range: usize, file: &mut IndexFile, blocks: &Extents) -> Result<Option<BuiltRange<W>>> {
         let before = range.checked_sub(1).and_then(|range| self.bounds.get(range));
         let (from, to) = (before.map(Bound::key::<W>), self.bounds.get(range).map(Bound::key::<W>));
-        let mut sources: Vec<KeyRun<'_, W>> = Vec::new();
+        let mut sources = Vec::new();
         if before.is_none() {
             sources.push(KeyRun::Memory(Slice::new(self.memory)));
         }
         for runs in &self.runs {
-            sources.extend(runs.between(from, to, self.block)?.into_iter().map(KeyRun::File));
+            sources.extend(runs.between(from, to, self.plan.block)?.into_iter().map(KeyRun::File));
         }
         let mut unfit = None;
-        if let Some(old) = self.old {
+        if let Some(old) = self.plan.old {
             let old = before.map_or(old, |bound| old.from(bound.leaf));
             let reader = old.reader(self.shape.clone(), Rc::default());
             unfit = Some(reader.unfit());
             sources.push(KeyRun::Old(Between::new(reader, from, to)));
         }
         let mut merge = Merge::new(sources);
-        let mut builder = Builder::part(self.shape, self.options, Box::new(blocks.clone()));
-        let mut unique = self.unique.map(|nulls_equal| Unique::new(self.shape, nulls_equal));
-        let over = || self.over.load(Relaxed) != 0;
+        let mut builder = Builder::part(self.shape, self.plan.options, Box::new(blocks.clone()));
+        let mut unique = self.plan.unique.map(|nulls_equal| Unique::new(self.shape, nulls_equal));
+        let over = || self.over.load(Relaxed);
         let mut duplicate = |_: W, rows: &mut Vec<Tid>, row: Tid| {
             // At least one of the two old rows is dead.
-            if row.block() < self.start && rows.iter().all(|row| row.block() < self.start) {
+            if row.block() < self.plan.start && rows.iter().all(|row| row.block() < self.plan.start) {
                 rows.push(row);
                 return Ok(());
             }
-            self.over.store(1, Relaxed);
+            self.over.store(true, Relaxed);
             Err(Error::new(Code::ERRCODE_UNIQUE_VIOLATION, "found a duplicate key"))
         };
-        let fed = feed(&mut merge, &mut unique, &mut duplicate, &mut builder, file, &unfit, over);
-        let part = fed.and_then(|()| builder.finish_part(file).map_err(|error| failed(error, &unfit)));
+        let failed = |error| failed(error, &unfit);
+        let fed = feed(&mut merge, &mut unique, &mut duplicate, &mut builder, file, &failed, over);
+        let part = fed.and_then(|()| builder.finish_part(file).map_err(failed));
         match part {
-            Err(_) if unfit.is_some_and(|unfit| unfit.get()) => self.over.store(1, Relaxed),
+            Err(_) if unfit.as_ref().is_some_and(|unfit| unfit.get()) => self.over.store(true, Relaxed),
             Err(_) if over() => (),
             part => {
-                let seen = seen_of(merge.runs());
+                let old =
+                    |run: &KeyRun<_, _, Between<W>>| if let KeyRun::Old(old) = run { Some(old.seen) } else { None };
+                let seen = merge.runs().iter().find_map(old).unwrap_or_default();
                 return part.map(|part| (!over()).then_some(BuiltRange { range, part, seen }));
             }
         }

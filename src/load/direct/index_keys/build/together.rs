@@ -17,18 +17,18 @@
 //! entries takes about as long as writing, so then two processes are enough.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
-use pg_bulk_format::btree::build::{BlockSource, Built, Options, Page, TreePart, join};
+use pg_bulk_format::btree::build::{BlockSource, Built, Page, TreePart, join};
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::{KeyShape, Width};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::range::{Bound, BuiltRange, Extents, Ranges, Seen, bounds, extent_size};
+use super::range::{Bound, BuiltRange, Extents, RangePlan, Ranges, Seen, bounds, extent_size};
 use super::{check_built, failed, options};
 use crate::error::{Error, OrRaise, Result, out_of_memory};
 use crate::guc;
@@ -38,18 +38,13 @@ use crate::load::direct::index_keys::runs::Runs;
 use crate::load::direct::index_keys::sources::{Help, Sources, file_name};
 use crate::load::direct::index_keys::{KeyForm, shape};
 use crate::pg::append::Traits;
-use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
-use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::point;
+use crate::pg::relation::Relation;
 use crate::pg::shared_files::SharedFiles;
-use crate::pg::usage::{self, WorkerUsage};
+use crate::pg::team::{Array, Image, Portions, Shareable, Task, Team, Worker};
 
-/// Keys of the objects in shared memory.
-const KEY_TASK: u64 = 1;
-const KEY_BOUNDS: u64 = 2;
-const KEY_USAGES: u64 = 3;
 /// Entries that justify starting a worker, whose start takes the time of half as many entries in the leader. Tests with
 /// small chunks use the smaller number.
 const WORTH: u64 = 400_000;
@@ -72,30 +67,33 @@ pub enum Together {
     GivenUp,
 }
 
-/// Parameters for the workers, in shared memory.
-#[repr(C)]
+/// The build of an index by ranges.
 struct BuildTask {
-    build: u64,
     relation: pg_sys::Oid,
     index: pg_sys::Oid,
     /// The index's new file, with properties that only the leader knows.
     file: compat::Locator,
     traits: Traits,
-    old: Option<Leaves>,
-    /// First block of the load's rows.
-    start: u32,
-    options: Options,
-    unique: Option<bool>,
+    plan: RangePlan,
     /// The files of the keys, and the number of processes that have left keys, with the leader.
     keys: u32,
     sources: usize,
-    block: usize,
-    bounds: usize,
-    /// The next range, the next extent, and whether a process has given up.
-    next: AtomicU32,
+    bounds: Array<Bound>,
+    ranges: Portions,
+    /// The next extent, and the size of each.
     extent: AtomicU32,
     extent_size: u32,
-    over: AtomicU32,
+    /// A process has given up.
+    over: AtomicBool,
+}
+
+// SAFETY: plain data.
+unsafe impl Shareable for Bound {}
+// SAFETY: plain data.
+unsafe impl Shareable for BuildTask {}
+// SAFETY: the worker is below.
+unsafe impl Task for BuildTask {
+    const WORKER: &'static CStr = c"pg_bulk_index_worker";
 }
 
 /// Builds an index in its new file, if workers are worth their start. Guarded, and interruptible.
@@ -130,71 +128,61 @@ pub unsafe fn build<W: Word>(
     let own = keys.entries().partition_point(|entry| entry.key() < first);
     let known = keys.lend(own, &files, oid)?;
     let pages = (keys.total as f64 + entries) / entries_of_page(keys.shape());
+    let mut image = Image::new();
     // SAFETY: this function's contract covers both arguments; guarded calls.
-    let (task, traits) = unsafe {
+    let task = unsafe {
         let form = &*(*index).rd_index;
-        let traits = Traits::of(index);
-        let task = BuildTask {
-            build: build_id(),
+        BuildTask {
             relation: (*relation).rd_id,
             index: oid,
-            file: compat::locator(index),
-            traits,
-            old,
-            // Only the leader knows the rows in `elsewhere`.
-            start: if sources.elsewhere.is_empty() { sources.start } else { 0 },
-            options: options(index),
-            unique: form.indisunique.then_some(form.indnullsnotdistinct),
+            file: compat::locator(Relation::from_raw(index)),
+            traits: Traits::of(Relation::from_raw(index)),
+            plan: RangePlan {
+                options: options(index),
+                unique: form.indisunique.then_some(form.indnullsnotdistinct),
+                block: keys.block(keys.runs.list.len() + others.iter().map(|runs| runs.list.len()).sum::<usize>()),
+                old,
+                // Only the leader knows the rows in `elsewhere`.
+                start: if sources.elsewhere.is_empty() { sources.start } else { 0 },
+            },
             keys: files.handle(),
             sources: sources.workers + 1,
-            block: keys.block(keys.runs.list.len() + others.iter().map(|runs| runs.list.len()).sum::<usize>()),
-            bounds: bounds.len(),
-            next: AtomicU32::new(1),
+            bounds: image.array(bounds.iter().copied()),
+            ranges: Portions::new(bounds.len() + 1),
             extent: AtomicU32::new(0),
             extent_size: extent_size(pages as u64, processes),
-            over: AtomicU32::new(0),
-        };
-        (task, traits)
+            over: AtomicBool::new(false),
+        }
     };
-    let (parallel, task, usages) = start(task, &bounds, sources.builders);
-    // SAFETY: made by `start`; the task stays until the workers are gone.
-    let task = unsafe { &*task };
-    let launched = parallel.launched();
+    let mut team = Team::new(image, bounds.len().min(sources.builders), task);
+    // The first range is the leader's.
+    let first = team.task().ranges.take();
+    let launched = team.launch();
+    let task = team.task();
     point!("index.together");
-    let mut file = IndexFile::part(index, traits)?;
-    // SAFETY: as above.
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::part(open, task.traits)?;
+    // SAFETY: the task stays until the workers are gone.
     let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
     let work = Ranges {
+        plan: task.plan,
         shape: keys.shape(),
-        options: task.options,
-        unique: task.unique,
         runs: std::iter::once(&keys.runs).chain(others).collect(),
-        block: task.block,
         memory: keys.entries().get(..own).unwrap_or_default(),
-        old,
-        start: task.start,
         bounds: &bounds,
         over: &task.over,
     };
-    let mut built_ranges = Vec::new();
-    let mut range = 0;
-    while let Some(built_range) = work.build(range, &mut file, &blocks)? {
-        built_ranges.push(built_range);
-        range = task.next.fetch_add(1, Relaxed) as usize;
-        if range > bounds.len() {
-            break;
-        }
-    }
+    let mut built_ranges = build_ranges(&work, first, &task.ranges, &mut file, &blocks)?;
     drop(work);
-    parallel.wait();
+    let cpu = team.wait();
     point!("index.joined");
-    // SAFETY: an element for each worker, and the workers have ended.
-    let cpu = unsafe { usage::take_usages(usages, launched) };
     help.set(Help { workers: launched, cpu });
-    let (given_up, options, size) = (task.over.load(Relaxed) != 0, task.options, task.extent_size);
+    let task = team.task();
+    let (given_up, options, size) = (task.over.load(Relaxed), task.plan.options, task.extent_size);
     // The upper levels use blocks that are left of earlier extents, then a new extent.
     let extent = AtomicU32::new(task.extent.load(Relaxed));
-    parallel.finish();
+    team.finish();
     // SAFETY: a local counter, which outlives the use of the remaining blocks.
     let mut left = Left { ranges: vec![blocks.left()], others: unsafe { Extents::new(&raw const extent, size) } };
     for worker in 1..=launched {
@@ -219,7 +207,7 @@ pub unsafe fn build<W: Word>(
     let parts = built_ranges.into_iter().map(|built_range| built_range.part).collect();
     left.ranges.sort_by_key(|range| range.start);
     let left = Remains(Rc::new(RefCell::new(left)));
-    let built = join::<W, _>(keys.shape(), options, parts, Box::new(left.clone()), &mut file);
+    let built = join(keys.shape(), options, parts, Box::new(left.clone()), &mut file);
     let built = built.map_err(|error| failed(error, &None))?;
     for range in left.unused(built.pages) {
         file.blank(range)?;
@@ -257,29 +245,22 @@ impl BlockSource for Remains {
     }
 }
 
-/// Starts at most `most` workers on the ranges after the first. Guarded.
-fn start(task: BuildTask, bounds: &[Bound], most: usize) -> (Parallel, *const BuildTask, *mut WorkerUsage) {
-    let wanted = bounds.len().min(most);
-    let mut parallel = Parallel::new(c"pg_bulk_index_worker", wanted);
-    parallel.estimate(size_of::<BuildTask>());
-    parallel.estimate(size_of_val(bounds));
-    parallel.estimate(wanted * size_of::<WorkerUsage>());
-    parallel.initialize();
-    let place = parallel.insert(KEY_TASK, size_of::<BuildTask>()).cast::<BuildTask>();
-    let bounds_place = parallel.insert(KEY_BOUNDS, size_of_val(bounds)).cast::<Bound>();
-    let usages = parallel.insert(KEY_USAGES, wanted * size_of::<WorkerUsage>()).cast::<WorkerUsage>();
-    // SAFETY: memory of these sizes, aligned for any type.
-    unsafe {
-        place.write(task);
-        std::ptr::copy_nonoverlapping(bounds.as_ptr(), bounds_place, bounds.len());
-        for i in 0..wanted {
-            usages.add(i).write(WorkerUsage::default());
-        }
+/// Builds ranges, until none is left or one was given up. Guarded, and interruptible.
+fn build_ranges<W: Word>(
+    work: &Ranges<'_, W>,
+    first: Option<usize>,
+    ranges: &Portions,
+    file: &mut IndexFile,
+    blocks: &Extents,
+) -> Result<Vec<BuiltRange<W>>> {
+    let mut built_ranges = Vec::new();
+    let mut next = first;
+    while let Some(range) = next {
+        let Some(built_range) = work.build(range, file, blocks)? else { break };
+        built_ranges.push(built_range);
+        next = ranges.take();
     }
-    if parallel.most_workers() > 0 {
-        parallel.launch();
-    }
-    (parallel, place, usages)
+    Ok(built_ranges)
 }
 
 /// Name of the file in which a worker leaves its ranges.
@@ -307,53 +288,37 @@ impl<W: Word> Collected<W> {
 /// # Safety
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pg_bulk_index_worker(_: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server passes the argument; nothing in this frame has a destructor.
-    unsafe { work(toc) }
-}
-
-/// # Safety
-/// See [`pg_bulk_index_worker`].
 #[pg_guard]
-unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the leader has inserted these keys, and holds locks on the relations that a worker may share. The build
-    // number comes first in every build; all other shared state is read only after the builds are found equal.
+pub unsafe extern "C-unwind" fn pg_bulk_index_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
+    // SAFETY: the leader holds locks on the relations that a worker may share.
     unsafe {
-        usage::begin_usage();
-        let task = lookup(toc, KEY_TASK).cast::<BuildTask>().cast_const();
-        check_build((*task).build).or_raise();
-        let bounds = std::slice::from_raw_parts(lookup(toc, KEY_BOUNDS).cast::<Bound>().cast_const(), (*task).bounds);
+        let team = Worker::<BuildTask>::join(segment, toc).or_raise();
         let lock = pg_sys::AccessShareLock.cast_signed();
-        let relation = pg_sys::table_open((*task).relation, lock);
-        let index = pg_sys::index_open((*task).index, lock);
+        let relation = pg_sys::table_open(team.task().relation, lock);
+        let index = pg_sys::index_open(team.task().index, lock);
         let keys = shape(relation, index).map(|shape| shape.keys);
         match keys {
             Some(KeyForm::Words(keys)) => match keys.width() {
-                Width::Narrow => build_ranges::<u64>(index, &*task, &keys, bounds),
-                Width::Wide => build_ranges::<u128>(index, &*task, &keys, bounds),
+                Width::Narrow => build_in_worker::<u64>(index, &team, &keys),
+                Width::Wide => build_in_worker::<u128>(index, &team, &keys),
             },
             _ => Err(damaged()),
         }
         .or_raise();
         pg_sys::index_close(index, lock);
         pg_sys::table_close(relation, lock);
-        let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
-        usage::end_usage(lookup(toc, KEY_USAGES).cast::<WorkerUsage>().add(number));
+        team.end();
     }
 }
 
 /// Builds ranges in a worker. Guarded, and interruptible.
 ///
 /// # Safety
-/// The index is the task's and open; the bounds are the task's.
-unsafe fn build_ranges<W: Word>(
-    index: pg_sys::Relation,
-    task: &BuildTask,
-    shape: &KeyShape,
-    bounds: &[Bound],
-) -> Result<()> {
+/// The index is the task's and open.
+unsafe fn build_in_worker<W: Word>(index: pg_sys::Relation, team: &Worker<BuildTask>, shape: &KeyShape) -> Result<()> {
+    let task = team.task();
     // SAFETY: this function's contract covers the index.
-    if !compat::is_same_file(unsafe { compat::locator(index) }, task.file) {
+    if !compat::is_same_file(unsafe { compat::locator(Relation::from_raw(index)) }, task.file) {
         return Err(damaged());
     }
     let files = SharedFiles::attach(task.keys)?;
@@ -362,37 +327,20 @@ unsafe fn build_ranges<W: Word>(
         let name = file_name(task.index, source);
         runs.push(Runs::open(&files, &name, size_of::<Entry<W>>())?.ok_or_else(damaged)?);
     }
-    let mut file = IndexFile::part(index, task.traits)?;
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::part(open, task.traits)?;
     // SAFETY: the counter is in shared memory that stays until this process is done.
     let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
-    let work = Ranges::<W> {
-        shape,
-        options: task.options,
-        unique: task.unique,
-        runs: runs.iter().collect(),
-        block: task.block,
-        memory: &[],
-        old: task.old,
-        start: task.start,
-        bounds,
-        over: &task.over,
-    };
+    let bounds = team.slice(task.bounds);
+    let work =
+        Ranges::<W> { plan: task.plan, shape, runs: runs.iter().collect(), memory: &[], bounds, over: &task.over };
     point!("index.helper");
-    let mut built_ranges = Vec::new();
-    loop {
-        let range = task.next.fetch_add(1, Relaxed) as usize;
-        if range > bounds.len() {
-            break;
-        }
-        let Some(built_range) = work.build(range, &mut file, &blocks)? else { break };
-        built_ranges.push(built_range);
-    }
+    let built_ranges = build_ranges(&work, task.ranges.take(), &task.ranges, &mut file, &blocks)?;
     drop(work);
     file.finish()?;
     runs.iter_mut().for_each(Runs::close);
-    // SAFETY: a variable of this process.
-    let number = usize::try_from(unsafe { pg_sys::ParallelWorkerNumber }).unwrap_or(0) + 1;
-    write_built(&files, &parts_name(task.index, number), blocks.left(), &built_ranges);
+    write_built(&files, &parts_name(task.index, team.number), blocks.left(), &built_ranges);
     files.release();
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::load::direct::index_keys::clash::Clash;
 use crate::load::direct::index_keys::sources::Sources;
 use crate::pg::index_file::IndexFile;
+use crate::pg::relation::Relation;
 use crate::pg::sorted_tuples::{Origin, SortedTuples};
 use crate::pg::tuple_sort::TupleSort;
 use crate::pg::violation;
@@ -72,7 +73,9 @@ unsafe fn write_pages(
         (options, SortedTuples::new(relation, index, origin, options.deduplicate, options.all_equal_image))
     };
     let mut builder = TupleBuilder::new(options);
-    let mut file = IndexFile::new(index)?;
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::new(open)?;
     let mut before = Tid::default();
     while tuples.advance() {
         for sorted in tuples.batch() {

@@ -6,7 +6,7 @@
 //!
 //! The fields of a record are the function's arguments, in order. Each is converted by the type of its argument, so a
 //! text is the raw field. An argument without a field gets its default. So the [input row](descriptor) has the
-//! arguments as its columns, and a [projection](super::direct::Nodes) makes the target's row of it, as for computed
+//! arguments as its columns, and a [projection](Nodes) makes the target's row of it, as for computed
 //! columns. The function returns a row of the target's type, or of as many columns as the target's rows take; NULL
 //! leaves the record out.
 //!
@@ -17,7 +17,7 @@ mod analysis;
 mod scan;
 mod signature;
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 use pg_bulk_format::convert::Session;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
@@ -25,10 +25,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 pub use self::analysis::analyze;
 pub use self::scan::{RowFilter, columns_of, function_of, is_parallel_safe, known, make};
 use self::signature::{Signature, own_type};
-pub use super::direct::Made;
-use super::direct::Nodes;
+use super::Nodes;
 use super::mapping::{self, Mapping};
-use super::options::LoadOptions;
 use super::volatile;
 use crate::error::{Error, Result};
 use crate::pg::column::Column;
@@ -43,7 +41,7 @@ const AGGREGATE: u8 = b'a';
 const WINDOW: u8 = b'w';
 
 /// Resolves a function by name, with argument types (regprocedure) or without (regproc). Guarded.
-fn resolve(name: &CStr) -> Result<pg_sys::Oid> {
+pub fn resolve(name: &CStr) -> Result<pg_sys::Oid> {
     let (input, kind) = if name.to_bytes().contains(&b'(') {
         (pg_sys::F_REGPROCEDUREIN, pg_sys::REGPROCEDUREOID)
     } else {
@@ -98,10 +96,10 @@ pub fn descriptor(function: pg_sys::Oid, relation: pg_sys::Relation) -> Result<p
 }
 
 /// Maps fields to arguments. The function sets all columns of the relation. Guarded.
-pub fn mapping(relation: pg_sys::Relation, options: &LoadOptions, function: pg_sys::Oid) -> Result<Mapping> {
+pub fn mapping(relation: pg_sys::Relation, columns: Option<&[CString]>, function: pg_sys::Oid) -> Result<Mapping> {
     // SAFETY: an open relation.
     let signature = Signature::of(function, unsafe { own_type(relation) })?;
-    let names = match &options.columns.names {
+    let names = match columns {
         None => signature.names,
         Some(columns) => {
             signature.check_fields(columns, function)?;
@@ -109,7 +107,7 @@ pub fn mapping(relation: pg_sys::Relation, options: &LoadOptions, function: pg_s
             {
                 return Err(mapping::twice(columns.get(at).map_or(c"", |name| name)));
             }
-            columns.clone()
+            columns.to_vec()
         }
     };
     Ok(Mapping {
@@ -155,7 +153,7 @@ fn display_name(function: pg_sys::Oid) -> String {
 }
 
 /// Raises unless the function can be a filter. Guarded.
-fn check(function: pg_sys::Oid) -> Result<()> {
+pub fn check(function: pg_sys::Oid) -> Result<()> {
     let why = with_row(function, |tuple| {
         // SAFETY: a pinned row.
         let form = unsafe { &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>() };

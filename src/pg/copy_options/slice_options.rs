@@ -8,9 +8,9 @@ use pg_bulk_format::fixed::{Slice, Trim};
 use pg_bulk_format::line::LINE_LIMIT;
 use pg_bulk_format::number::{Number, Order};
 
-use super::copy_options::{CopyOptions, RecordShape};
+use super::super::option_value::{invalid, text};
 use super::key_options::KeyDraft;
-use super::option_value::{invalid, text};
+use super::{CopyOptions, RecordShape};
 use crate::error::Result;
 
 /// The names of the options that a [`SliceDraft`] accepts.

@@ -11,15 +11,16 @@ use std::ffi::{CStr, c_char};
 use pg_bulk_format::reader::Value;
 use pg_bulk_format::refine::Form;
 use pg_bulk_format::template::Misfit;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::attempt::complaint;
-use super::column::Column;
-use super::encoding::{EncodingErrors, mend_in_server_encoding};
-use super::row::{Queued, RowArrays, Rows, What};
-use super::server_text::from_server;
-use super::unguarded::Opaque;
-use crate::error::{Error, OrRaise};
+use super::super::{RowArrays, Rows};
+use super::{Queued, What};
+use crate::error::Error;
+use crate::pg::attempt::complaint;
+use crate::pg::column::Column;
+use crate::pg::encoding::{EncodingErrors, mend_in_server_encoding};
+use crate::pg::server_text::from_server;
+use crate::pg::unguarded::{Opaque, guarded};
 
 impl Rows {
     /// Decode a row in which a column is refined or invalid bytes are replaced.
@@ -27,7 +28,7 @@ impl Rows {
     /// # Safety
     /// As for [`Rows::decode`].
     #[inline(never)]
-    pub(super) unsafe fn decode_refined(&mut self, wanted: &[usize], arrays: RowArrays) {
+    pub(in super::super) unsafe fn decode_refined(&mut self, wanted: &[usize], arrays: RowArrays) {
         let replaces = self.stream.invalid() == EncodingErrors::Replace;
         let is_dirty = replaces && self.stream.reader.is_dirty();
         for (at, &i) in wanted.iter().enumerate() {
@@ -94,7 +95,7 @@ impl Rows {
     ///
     /// # Safety
     /// As [`Rows::decode`].
-    pub(super) unsafe fn convert_text(&mut self, i: usize, start: usize, arrays: RowArrays) {
+    pub(in super::super) unsafe fn convert_text(&mut self, i: usize, start: usize, arrays: RowArrays) {
         let Rows { columns, strings, queue, arena, unescaped: made, .. } = self;
         let Some(column) = columns.get(i) else { return };
         let refinement = column.refinement.as_deref();
@@ -132,19 +133,13 @@ impl Rows {
     }
 }
 
-/// The error for a text that does not have its column's format, with the message of the type's input function.
-///
-/// # Safety
-/// A column of a type, and a string. Guarded.
-unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
+/// The error for a text that does not have its column's format, with the message of the type's input function. Guarded.
+fn refusal(column: &Column, shown: &CStr) -> Error {
     let form = column.refinement.as_ref().map_or(&Form::Own, |refinement| &refinement.form);
-    // SAFETY: this function's contract covers both arguments; guarded catalog lookups, which return a string.
-    let (name, shown, misfit) = unsafe {
-        let name = pg_sys::format_type_be(pg_sys::getBaseType(column.type_oid));
-        let shown = CStr::from_ptr(shown);
-        let misfit = form.write(shown.to_bytes(), &mut Vec::new());
-        (from_server(CStr::from_ptr(name)), from_server(shown), misfit)
-    };
+    let misfit = form.write(shown.to_bytes(), &mut Vec::new());
+    // SAFETY: guarded catalog lookups, which return a string.
+    let name = unsafe { CStr::from_ptr(pg_sys::format_type_be(pg_sys::getBaseType(column.type_oid))) };
+    let (name, shown) = (from_server(name), from_server(shown));
     let invalid = format!("invalid input syntax for type {name}: \"{shown}\"");
     match form {
         Form::Time(_) if misfit == Err(Misfit::Range) => {
@@ -161,11 +156,10 @@ unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
 /// Raise the error for a text that does not have its column's format. Never returns.
 ///
 /// # Safety
-/// As [`refusal`].
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn refuse(column: *const Column, shown: *const c_char) -> pg_sys::Datum {
-    // SAFETY: this function's contract covers both arguments.
-    Err(unsafe { refusal(&*column, shown) }).or_raise()
+/// A plain frame; a column of a type, and a string.
+pub(super) unsafe fn refuse(column: *const Column, shown: *const c_char) -> pg_sys::Datum {
+    // SAFETY: the same frame and arguments.
+    unsafe { guarded(|| refusal(&*column, CStr::from_ptr(shown)).raise()) }
 }
 
 struct Refused {
@@ -186,8 +180,8 @@ unsafe extern "C-unwind" fn complain(refused: Opaque) {
 /// Return the error for a text that does not have its column's format, in the current memory context. Guarded.
 ///
 /// # Safety
-/// As [`refusal`].
-pub(super) unsafe fn complaint_of(column: *const Column, shown: *const c_char) -> *mut pg_sys::ErrorData {
+/// As [`refuse`].
+pub unsafe fn complaint_of(column: *const Column, shown: *const c_char) -> *mut pg_sys::ErrorData {
     let mut refused = Refused { column, shown };
     // SAFETY: the function reads both and raises; no context callback runs for an error that stays in here.
     unsafe {

@@ -13,10 +13,10 @@ use pg_bulk_format::refine::{Form, Refinement};
 use pg_bulk_format::template::{BadTemplate, Template, TemplateType};
 use pgrx::pg_sys;
 
-use super::column::{Column, Taken};
-use super::copy_options::{CopyOptions, RecordShape};
-use super::option_value::{Caller, OptionValue, invalid, text};
+use super::super::column::{Column, Taken};
+use super::super::option_value::{Caller, OptionValue, invalid, text};
 use super::slice_options::trim;
+use super::{CopyOptions, RecordShape};
 use crate::error::{Error, Result};
 
 /// Options of a column, or of all columns, that are being collected.

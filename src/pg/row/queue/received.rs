@@ -13,13 +13,15 @@
 use std::ffi::c_char;
 
 use pg_bulk_format::convert::{Charset, Wire};
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::column::{Column, Taken};
-use super::encoding::{Encodings, Treatment};
-use super::row::{Attention, Queued, RowArrays, Rows, What};
-use super::unguarded;
-use crate::error::{self, Error, Result};
+use super::super::{Attention, RowArrays, Rows};
+use super::{Queued, What};
+use crate::error::{Error, Result};
+use crate::pg::column::{Column, Taken};
+use crate::pg::copy_errors;
+use crate::pg::encoding::{Encodings, Treatment};
+use crate::pg::unguarded;
 
 /// Make the fields of these columns binary. Guarded; memory as in [`Column::of_relation`].
 pub fn receive(columns: &mut [Column], encodings: &Encodings) {
@@ -47,7 +49,7 @@ impl Column {
 
 impl Rows {
     /// Set the reader's number of fields in a record.
-    pub(super) fn expect_fields(&mut self) {
+    pub(in super::super) fn expect_fields(&mut self) {
         if self.binary.is_some() {
             let fields = self.columns.iter().filter(|column| column.taken == Taken::Part).count();
             self.stream.reader.expect_fields(fields);
@@ -55,11 +57,11 @@ impl Rows {
     }
 
     /// Read the current record. An error is an error of this record. Guarded.
-    pub(super) fn read_fields(&mut self) -> Result<()> {
+    pub(in super::super) fn read_fields(&mut self) -> Result<()> {
         let Some(fields) = &mut self.binary else { return Ok(()) };
         let line = self.stream.reader.raw_line().unwrap_or_default();
         let wanted = self.stream.reader.dialect().record_length.unwrap_or(0);
-        fields.read(line, wanted).map_err(|count| error::field_count(count, wanted))?;
+        fields.read(line, wanted).map_err(|count| copy_errors::field_count(count, wanted))?;
         // SAFETY: reads a variable of this process.
         if unsafe { unguarded::pg_get_client_encoding() } != self.stream.encoding() {
             let message = "client_encoding changed while a file in BINARY mode was being read";
@@ -70,12 +72,12 @@ impl Rows {
 
     /// Return an error for the first field that is missing, if there is one.
     #[cold]
-    pub(super) fn check_fields(&mut self) -> Result<()> {
+    pub(in super::super) fn check_fields(&mut self) -> Result<()> {
         let Some((field, fault)) = self.binary.as_ref().and_then(|fields| fields.fault()) else { return Ok(()) };
         if let Some(column) = self.columns.get(field + 1) {
             self.attention = Attention { column: column.name.as_ptr(), value: std::ptr::null() };
         }
-        Err(error::bad_field(fault))
+        Err(copy_errors::bad_field(fault))
     }
 
     /// Decode the field of a column, or queue it. A field that the record lacks is skipped here: [`Self::check_fields`]
@@ -84,7 +86,7 @@ impl Rows {
     /// # Safety
     /// As [`Rows::decode`].
     #[inline]
-    pub(super) unsafe fn decode_field(&mut self, i: usize, arrays: RowArrays) {
+    pub(in super::super) unsafe fn decode_field(&mut self, i: usize, arrays: RowArrays) {
         let line = self.stream.reader.raw_line().unwrap_or_default();
         let (Some(fields), Some(column)) = (&self.binary, self.columns.get(i)) else { return };
         // The first column is the line.
@@ -127,15 +129,9 @@ pub(super) unsafe fn call(column: *mut Column, bytes: *mut c_char, len: usize) -
         let mut buffer = pg_sys::StringInfoData { data: bytes, len, maxlen: len + 1, cursor: 0 };
         let datum = unguarded::ReceiveFunctionCall(function, &raw mut buffer, typioparam, typmod);
         if buffer.cursor != buffer.len {
-            raise_left_over();
+            let message = "incorrect binary data format";
+            unguarded::guarded::<()>(|| Error::new(Code::ERRCODE_INVALID_BINARY_REPRESENTATION, message).raise());
         }
         datum
     }
-}
-
-/// Raise the error for a receive function that has not taken all bytes.
-#[cold]
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_left_over() {
-    Error::new(Code::ERRCODE_INVALID_BINARY_REPRESENTATION, "incorrect binary data format").raise()
 }

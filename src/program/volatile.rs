@@ -17,13 +17,13 @@ use std::ffi::{CStr, c_void};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::source::Mapping;
+use super::mapping::Mapping;
 use crate::pg::column::default_expression;
 use crate::pg::compat;
 use crate::pg::index_functions;
+use crate::pg::relation::{IndexForm, OpenRelation, Relation, attribute_name};
 use crate::pg::server_text::from_server;
 use crate::pg::type_parts::{TypeParts, domain_checks};
-use crate::pg::unguarded::{RelationGetPartitionQual, find_all_inheritors, guard};
 
 /// Volatile functions that read no state of the table. nextval is one of them: each caller gets another id.
 const HARMLESS: [u32; 6] = [
@@ -87,61 +87,36 @@ fn unsafe_call_of(function: pg_sys::Oid) -> Option<UserCall> {
 }
 
 /// Calls by the CHECK constraints and domains of a relation that rows are written to. Guarded.
-///
-/// # Safety
-/// An open relation.
-pub unsafe fn of_constraints(relation: pg_sys::Relation, found: &mut Vec<String>) {
-    // SAFETY: this function's contract covers the relation and its descriptor; guarded calls.
-    unsafe {
-        let descriptor = (*relation).rd_att;
-        if let Some(constraints) = (*descriptor).constr.as_ref() {
-            for i in 0..usize::from(constraints.num_check) {
-                let check = &*constraints.check.add(i);
-                if let Some(call) = call_in(pg_sys::stringToNode(check.ccbin).cast()) {
-                    let name = from_server(CStr::from_ptr(check.ccname));
-                    found.push(format!("The constraint \"{name}\" {call}."));
-                }
-            }
+pub fn of_constraints(relation: Relation<'_>, found: &mut Vec<String>) {
+    for (name, check) in relation.descriptor().checks() {
+        // SAFETY: an expression that was just parsed.
+        if let Some(call) = unsafe { call_in(check) } {
+            found.push(format!("The constraint \"{}\" {call}.", from_server(name)));
         }
-        for index in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
-            let attribute = &*compat::attribute(descriptor, index);
-            if attribute.attisdropped {
-                continue;
-            }
-            if let Some(call) = call_in_type(attribute.atttypid) {
-                let name = from_server(CStr::from_ptr(attribute.attname.data.as_ptr()));
-                let is_domain = pg_sys::get_typtype(attribute.atttypid).cast_unsigned() == pg_sys::TYPTYPE_DOMAIN;
-                found.push(format!("The {} of column \"{name}\" {call}.", if is_domain { "domain" } else { "type" }));
-            }
+    }
+    for attribute in relation.descriptor().attributes().filter(|attribute| !attribute.attisdropped) {
+        if let Some(call) = call_in_type(attribute.atttypid) {
+            let name = attribute_name(attribute);
+            // SAFETY: a guarded catalog lookup.
+            let kind = unsafe { pg_sys::get_typtype(attribute.atttypid) }.cast_unsigned();
+            let is_domain = kind == pg_sys::TYPTYPE_DOMAIN;
+            found.push(format!("The {} of column \"{name}\" {call}.", if is_domain { "domain" } else { "type" }));
         }
     }
 }
 
-/// Whether a constraint of the relation or of one of its partitions calls a function that keeps rows out. Guarded.
-///
-/// # Safety
-/// An open relation, whose partitions are locked.
-pub unsafe fn in_constraints(relation: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the relation; guarded calls; a list has `length` elements.
-    unsafe {
-        let calls = |relation| {
-            let mut found = Vec::new();
-            of_constraints(relation, &mut found);
-            !found.is_empty()
-        };
-        if (*(*relation).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
-            return calls(relation);
-        }
-        let no_lock = pg_sys::NoLock.cast_signed();
-        let list = guard(|| find_all_inheritors((*relation).rd_id, no_lock, std::ptr::null_mut()));
-        let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
-        (0..count).any(|at| {
-            let one = pg_sys::relation_open((*(*list).elements.add(at)).oid_value, no_lock);
-            let calls = calls(one);
-            pg_sys::relation_close(one, no_lock);
-            calls
-        })
+/// Whether a constraint of the relation or of one of its partitions calls a function that keeps rows out. The partitions
+/// are locked. Guarded.
+pub fn in_constraints(relation: Relation<'_>) -> bool {
+    let calls = |relation: Relation<'_>| {
+        let mut found = Vec::new();
+        of_constraints(relation, &mut found);
+        !found.is_empty()
+    };
+    if !relation.is_partitioned() {
+        return calls(relation);
     }
+    relation.with_descendants(pg_sys::NoLock).into_iter().any(|one| calls(OpenRelation::locked(one).get()))
 }
 
 /// A call by a domain in the type, at any depth, or by a function that makes a value of the type from a field. Guarded.
@@ -259,108 +234,81 @@ fn call_in_domain(domain: pg_sys::Oid) -> Option<UserCall> {
     domain_checks(domain).into_iter().find_map(|check| unsafe { call_in(check) })
 }
 
-/// Calls by generated columns and by indexes. The server does not allow volatile functions there. Guarded.
-///
-/// # Safety
-/// An open relation that rows are written to.
-pub unsafe fn of_computed(relation: pg_sys::Relation, found: &mut Vec<String>) {
-    // SAFETY: this function's contract covers the relation; guarded calls.
-    unsafe {
-        if let Some(constraints) = (*(*relation).rd_att).constr.as_ref()
-            && compat::has_generated(constraints)
-        {
-            for at in 0..usize::from(constraints.num_defval) {
-                let default = &*constraints.defval.add(at);
-                let attribute = usize::try_from(default.adnum - 1).unwrap_or(0);
-                let attribute = &*compat::attribute((*relation).rd_att, attribute);
-                if attribute.attgenerated == 0 {
-                    continue;
-                }
-                if let Some(call) = call_in(pg_sys::stringToNode(default.adbin).cast()) {
-                    let name = from_server(CStr::from_ptr(attribute.attname.data.as_ptr()));
-                    found.push(format!("The generated column \"{name}\" {call}."));
-                }
+/// Calls by generated columns and by indexes of a relation that rows are written to. The server does not allow volatile
+/// functions there. Guarded.
+pub fn of_computed(relation: Relation<'_>, found: &mut Vec<String>) {
+    let descriptor = relation.descriptor();
+    if descriptor.has_generated() {
+        for (attribute, expression) in descriptor.defaults().filter(|(attribute, _)| attribute.attgenerated != 0) {
+            // SAFETY: an expression that was just parsed.
+            if let Some(call) = unsafe { call_in(expression) } {
+                found.push(format!("The generated column \"{}\" {call}.", attribute_name(attribute)));
             }
         }
-        for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
-            // Null if the index is gone since the list was made (DROP INDEX CONCURRENTLY).
-            let index = pg_sys::try_relation_open(index, pg_sys::AccessShareLock.cast_signed());
-            if index.is_null() {
-                continue;
-            }
-            if let Some(call) = call_in_index(index) {
-                let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
-                found.push(format!("The index \"{name}\" {call}."));
-            }
-            pg_sys::relation_close(index, pg_sys::AccessShareLock.cast_signed());
+    }
+    for index in relation.indexes() {
+        // None if the index is gone since the list was made (DROP INDEX CONCURRENTLY).
+        let Some(index) = OpenRelation::find(index, pg_sys::AccessShareLock) else { continue };
+        let index = index.releasing(pg_sys::AccessShareLock);
+        if let Some(call) = call_in_index(index.get()) {
+            found.push(format!("The index \"{}\" {call}.", index.get().name_text()));
         }
     }
 }
 
 /// A call by the bound of a partition. The server evaluates it for rows that do not come through the parent. Guarded.
-///
-/// # Safety
-/// An open relation.
-pub unsafe fn of_bound(relation: pg_sys::Relation, found: &mut Vec<String>) {
-    // SAFETY: this function's contract covers the relation; guarded calls.
-    unsafe {
-        if (*(*relation).rd_rel).relispartition {
-            let bounds = guard(|| RelationGetPartitionQual(relation));
-            if let Some(call) = call_in(bounds.cast()) {
-                let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-                found.push(format!("The bound of partition \"{name}\" {call}."));
-            }
-        }
+pub fn of_bound(relation: Relation<'_>, found: &mut Vec<String>) {
+    // SAFETY: an expression or null.
+    if let Some(call) = unsafe { call_in(relation.partition_bound()) } {
+        found.push(format!("The bound of partition \"{}\" {call}.", relation.name_text()));
     }
 }
 
-/// # Safety
-/// An open index. Guarded.
-unsafe fn call_in_index(index: pg_sys::Relation) -> Option<UserCall> {
-    // SAFETY: this function's contract covers the index; guarded calls.
-    unsafe {
-        let nodes = [pg_sys::RelationGetIndexExpressions(index), pg_sys::RelationGetIndexPredicate(index)];
-        if let Some(call) = nodes.into_iter().find_map(|nodes| call_in(nodes.cast())) {
-            return Some(call);
-        }
-        let mut call = None;
-        // Index methods other than the server's own are refused elsewhere.
-        if (*(*index).rd_rel).relam.to_u32() < pg_sys::FirstUnpinnedObjectId {
-            index_functions::all(index, |function| {
-                // btree_gin has no labels. Only a superuser can make a function in C.
-                call = unsafe_call_of(function).filter(|_| !is_in_c(function));
-                call.is_none()
-            });
-            call = call.or_else(|| call_in_keys(index));
-        }
-        if call.is_none() && (*(*index).rd_index).indisexclusion {
-            let (mut operators, mut functions, mut strategies) = Default::default();
+/// A call by an index. Guarded.
+fn call_in_index(index: Relation<'_>) -> Option<UserCall> {
+    let form = index.index()?;
+    // SAFETY: guarded calls, which return copies of the index's expressions, or null.
+    let call = unsafe {
+        let nodes =
+            [pg_sys::RelationGetIndexExpressions(index.as_ptr()), pg_sys::RelationGetIndexPredicate(index.as_ptr())];
+        nodes.into_iter().find_map(|nodes| call_in(nodes.cast()))
+    };
+    if call.is_some() {
+        return call;
+    }
+    let mut call = None;
+    // Index methods other than the server's own are refused elsewhere.
+    if index.access_method().to_u32() < pg_sys::FirstUnpinnedObjectId {
+        index_functions::all(index, |function| {
+            // btree_gin has no labels. Only a superuser can make a function in C.
+            call = unsafe_call_of(function).filter(|_| !is_in_c(function));
+            call.is_none()
+        });
+        call = call.or_else(|| call_in_keys(index, form));
+    }
+    if call.is_none() && form.is_exclusion {
+        let (mut operators, mut functions, mut strategies) = Default::default();
+        // SAFETY: a guarded call, which returns arrays with an element for each key column.
+        call = unsafe {
+            let index = index.as_ptr();
             pg_sys::RelationGetExclusionInfo(index, &raw mut operators, &raw mut functions, &raw mut strategies);
-            let count = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
-            call = (0..count).find_map(|at| unsafe_call_of(*functions.add(at)));
-        }
-        call
+            (0..form.keys).find_map(|at| unsafe_call_of(*functions.add(at)))
+        };
     }
+    call
 }
 
-/// A call by the server's own operator classes, for the types of an index's keys.
-///
-/// # Safety
-/// An open index. Guarded.
-unsafe fn call_in_keys(index: pg_sys::Relation) -> Option<UserCall> {
-    // SAFETY: this function's contract covers the index, which has an attribute for each key column; guarded calls.
-    unsafe {
-        let is_gist = (*(*index).rd_rel).relam == pg_sys::GIST_AM_OID;
-        let form = &*(*index).rd_index;
-        let count = usize::try_from(form.indnkeyatts).unwrap_or(0);
-        // A hash index stores hashes, and GIN elements. Expressions, whose attnum is 0, are checked by themselves.
-        let columns = form.indkey.values.as_slice(count).iter().filter(|&&attnum| attnum > 0);
-        let columns = columns.map(|&attnum| pg_sys::get_atttype(form.indrelid, attnum));
-        let keys = (0..count).map(|at| (*compat::attribute((*index).rd_att, at)).atttypid);
-        columns.chain(keys).find_map(|type_oid| {
-            call_in_values(type_oid).or_else(|| if is_gist { call_in_difference(type_oid) } else { None })
-        })
-    }
+/// A call by the server's own operator classes, for the types of an index's keys. Guarded.
+fn call_in_keys(index: Relation<'_>, form: IndexForm) -> Option<UserCall> {
+    let is_gist = index.access_method() == pg_sys::GIST_AM_OID;
+    // A hash index stores hashes, and GIN elements. Expressions, whose attnum is 0, are checked by themselves.
+    let columns = index.key_columns().into_iter().filter(|&attnum| attnum > 0);
+    // SAFETY: a guarded catalog lookup.
+    let columns = columns.map(|attnum| unsafe { pg_sys::get_atttype(form.table, attnum) });
+    let keys = index.descriptor().attributes().take(form.keys).map(|key| key.atttypid);
+    columns.chain(keys).find_map(|type_oid| {
+        call_in_values(type_oid).or_else(|| if is_gist { call_in_difference(type_oid) } else { None })
+    })
 }
 
 /// A call by GiST indexes on ranges, which ask how far apart two bounds are. Guarded.
@@ -394,23 +342,17 @@ fn is_in_c(function: pg_sys::Oid) -> bool {
 }
 
 /// A call by the key of a partitioned table, which finds the partition of a row. Guarded.
-///
-/// # Safety
-/// An open partitioned table.
-pub unsafe fn of_partition_key(relation: pg_sys::Relation, found: &mut Vec<String>) {
-    // SAFETY: this function's contract covers the relation; guarded calls.
-    unsafe {
-        let mut call = call_in(compat::partition_expressions(relation).cast());
-        if call.is_none() {
-            compat::partition_functions(relation, |function| {
-                call = unsafe_call_of(function);
-                call.is_none()
-            });
-        }
-        if let Some(call) = call.or_else(|| compat::partition_types(relation).into_iter().find_map(call_in_values)) {
-            let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-            found.push(format!("The partition key of table \"{name}\" {call}."));
-        }
+pub fn of_partition_key(relation: Relation<'_>, found: &mut Vec<String>) {
+    // SAFETY: the expressions of an open table's key, or null.
+    let mut call = unsafe { call_in(compat::partition_expressions(relation).cast()) };
+    if call.is_none() {
+        compat::partition_functions(relation, |function| {
+            call = unsafe_call_of(function);
+            call.is_none()
+        });
+    }
+    if let Some(call) = call.or_else(|| compat::partition_types(relation).into_iter().find_map(call_in_values)) {
+        found.push(format!("The partition key of table \"{}\" {call}.", relation.name_text()));
     }
 }
 
@@ -418,34 +360,28 @@ pub unsafe fn of_partition_key(relation: pg_sys::Relation, found: &mut Vec<Strin
 /// every column may get its default. Guarded.
 ///
 /// # Safety
-/// An open relation; a list of expressions, or null.
+/// A list of expressions, or null.
 pub unsafe fn obstacles(
-    relation: pg_sys::Relation,
+    relation: Relation<'_>,
     mapping: Option<&Mapping>,
     conditions: *mut pg_sys::List,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    // SAFETY: this function's contract covers the arguments; attributes below natts exist, and names are
-    // NUL-terminated.
-    unsafe {
-        for index in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
-            let attribute = &*compat::attribute((*relation).rd_att, index);
-            let set = mapping.is_some_and(|mapping| mapping.attributes().any(|attnum| attnum == attribute.attnum));
-            if set || attribute.attisdropped || attribute.attgenerated != 0 {
-                continue;
-            }
-            let default = default_expression(relation, index);
-            if default.is_null() {
-                continue;
-            }
-            if let Some(call) = call_in((*default).expr.cast()) {
-                let name = from_server(CStr::from_ptr(attribute.attname.data.as_ptr()));
-                found.push(format!("The default of column \"{name}\" {call}."));
-            }
+    for (index, attribute) in relation.descriptor().attributes().enumerate() {
+        let set = mapping.is_some_and(|mapping| mapping.attributes().any(|attnum| attnum == attribute.attnum));
+        if set || attribute.attisdropped || attribute.attgenerated != 0 {
+            continue;
         }
-        if let Some(call) = call_in(conditions.cast()) {
-            found.push(format!("The condition {call}."));
+        // SAFETY: an expression's state, or null.
+        let Some(default) = (unsafe { default_expression(relation.as_ptr(), index).as_ref() }) else { continue };
+        // SAFETY: the expression of that state.
+        if let Some(call) = unsafe { call_in(default.expr.cast()) } {
+            found.push(format!("The default of column \"{}\" {call}.", attribute_name(attribute)));
         }
+    }
+    // SAFETY: this function's contract covers the conditions.
+    if let Some(call) = unsafe { call_in(conditions.cast()) } {
+        found.push(format!("The condition {call}."));
     }
     found
 }

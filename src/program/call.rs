@@ -2,7 +2,7 @@
 //!
 //! A function that returns `record` may return any row type, and one in C may be wrong. So the type of a value is
 //! checked before its columns are read, once for each type. If the row has exactly the target's columns, the value is a
-//! heap tuple without a header, and is stored without being taken apart ([`Call::natts`], [`super::process`]).
+//! heap tuple without a header, and is stored without being taken apart ([`Call::natts`]).
 
 use std::cell::Cell;
 use std::ffi::CStr;

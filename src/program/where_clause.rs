@@ -13,7 +13,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use crate::error::Error;
 use crate::pg::compat::{self, Rights};
 use crate::pg::server_text::from_server;
-use crate::pg::unguarded::{self as c, Opaque};
+use crate::pg::unguarded::{self as c, Opaque, guarded};
 
 const COPY: &[u8] = b"COPY t FROM STDIN WHERE ";
 
@@ -53,7 +53,7 @@ pub unsafe fn analyze(relation: pg_sys::Relation, statement: *const c_char) -> W
         pg_sys::error_context_stack = &raw mut context;
         let expression = only_clause(c::raw_parser(statement, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
         if expression.is_null() {
-            refuse();
+            guarded::<()>(|| Error::new(Code::ERRCODE_SYNTAX_ERROR, "where must be one expression").raise());
         }
         let state = c::make_parsestate(std::ptr::null_mut());
         (*state).p_sourcetext = statement;
@@ -108,11 +108,6 @@ pub unsafe fn only_clause(parsed: *mut pg_sys::List) -> *mut pg_sys::Node {
         }
         (*statement.cast::<pg_sys::CopyStmt>()).whereClause
     }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn refuse() {
-    Error::new(Code::ERRCODE_SYNTAX_ERROR, "where must be one expression").raise();
 }
 
 /// Raises if the clause reads a generated column, which is computed after the clause.

@@ -2,7 +2,7 @@
 //!
 //! An SQL function whose body is one SELECT of expressions is not called: its expressions over the arguments become the
 //! columns of the target, and its WHERE a condition of the projection, so no row is formed ([`body`]). The planner does
-//! so only with functions of one value. For any other function the call is the [row](super::super::direct::Nodes) that
+//! so only with functions of one value. For any other function the call is the [row](Nodes) that
 //! the columns are taken from.
 //!
 //! Either way each column is assigned as INSERT assigns it. Analysis runs in a plain frame, since it parses the body
@@ -12,20 +12,18 @@ mod body;
 
 use std::ffi::CStr;
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::body::Body;
 use super::signature::{Signature, arguments, own_type};
-use super::{check, display_name, no_filter, resolve};
+use super::{display_name, no_filter};
 use crate::error::{Error, OrRaise, Result};
-use crate::load::assignment::{assign, complain};
-use crate::load::direct::Nodes;
-use crate::load::expression::with_target;
-use crate::load::mapping;
-use crate::load::options::LoadOptions;
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
-use crate::pg::unguarded as c;
+use crate::pg::unguarded::{self as c, guarded};
+use crate::program::assignment::{assign, complain};
+use crate::program::mapping;
+use crate::program::{Nodes, with_target};
 
 /// A column of the function's row, and its target.
 #[derive(Debug, Clone, Copy)]
@@ -61,33 +59,17 @@ struct FilterAnalysis {
     targets: *mut pg_sys::List,
 }
 
-/// Makes the projection of a load, if its options name a filter, and finds the filter's OID.
-///
-/// # Safety
-/// A plain frame; an open relation. The contents of the projection live in the current memory context.
-pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions) -> Option<Nodes> {
-    // SAFETY: this function's contract covers the relation; parse trees live as long as the analysis.
-    unsafe {
-        let analysis = begin(relation, options);
-        if analysis.is_null() {
-            return None;
-        }
-        complete(analysis);
-        Some(nodes_of(analysis))
-    }
-}
-
-/// Makes the projection for a foreign table whose filter this function is.
+/// Makes the projection for a table whose filter this function is.
 ///
 /// # Safety
 /// A plain frame; an open relation, and a function that can be a filter. The contents of `nodes` live in the current
 /// memory context.
-pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
+pub unsafe fn analyze(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
-        let analysis = begin_table(relation, function);
+        let analysis = guarded(|| FilterAnalysis::of(relation, function).or_raise());
         complete(analysis);
-        *nodes = nodes_of(analysis);
+        *nodes = (*analysis).nodes();
     }
 }
 
@@ -110,63 +92,28 @@ unsafe fn complete(analysis: *mut FilterAnalysis) {
         (*analysis).quals = c::eval_const_expressions(std::ptr::null_mut(), quals.cast()).cast();
         for at in 0..(*analysis).places.len() {
             let place = *(*analysis).places.as_ptr().add(at);
-            let node = value(analysis, &raw const place);
+            let node = guarded(|| (*analysis).value(&place));
             // To the declared type (coerce_fn_result_column, functions.c), then as transformAssignedExpr
             // (parse_target.c).
             let made = assign(state, node, place.type_oid, place.typmod);
             if made.is_null() {
-                complain_of_body(analysis, node, &raw const place);
+                guarded(|| (*analysis).complain_of_body(node, &place));
             }
-            let form = target(analysis, &raw const place);
+            let form = (*analysis).target(&place);
             let assigned = assign(state, made, (*form).atttypid, (*form).atttypmod);
             if assigned.is_null() {
                 complain(made, form);
             }
             c::assign_expr_collations(state, assigned);
-            add(analysis, c::eval_const_expressions(std::ptr::null_mut(), assigned).cast(), place.to);
+            let node = c::eval_const_expressions(std::ptr::null_mut(), assigned);
+            guarded(|| (*analysis).targets = with_target((*analysis).targets, node.cast(), place.to));
         }
     }
 }
 
-/// # Safety
-/// A valid analysis that is complete. Raises nothing.
-unsafe fn nodes_of(analysis: *const FilterAnalysis) -> Nodes {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let FilterAnalysis { targets, quals, row, .. } = &*analysis;
-        Nodes { targets: *targets, quals: *quals, row: *row, filters: true }
-    }
-}
-
-/// Prepares the analysis; null if there is no filter.
-///
-/// # Safety
-/// As [`analyze`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(relation: pg_sys::Relation, options: &mut LoadOptions) -> *mut FilterAnalysis {
-    let Some(name) = options.filter.clone() else { return std::ptr::null_mut() };
-    let function = resolve(&name).or_raise();
-    // SAFETY: a guarded call. The lock keeps the function from being dropped, since workers look it up too.
-    unsafe {
-        pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
-    };
-    check(function).or_raise();
-    options.function = Some(function);
-    let analysis = FilterAnalysis::of(relation, function).or_raise();
-    pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
-}
-
-/// # Safety
-/// As [`analyze_table`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin_table(relation: pg_sys::Relation, function: pg_sys::Oid) -> *mut FilterAnalysis {
-    let analysis = FilterAnalysis::of(relation, function).or_raise();
-    pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
-}
-
 impl FilterAnalysis {
-    /// Analyzes the call of a function. Guarded.
-    fn of(relation: pg_sys::Relation, function: pg_sys::Oid) -> Result<FilterAnalysis> {
+    /// Analyzes the call of a function. The result lives as long as the current memory context. Guarded.
+    fn of(relation: pg_sys::Relation, function: pg_sys::Oid) -> Result<*mut FilterAnalysis> {
         // SAFETY: guarded calls on an open relation; the descriptor is the arguments'.
         unsafe {
             let descriptor = Signature::of(function, own_type(relation))?.descriptor();
@@ -193,7 +140,7 @@ impl FilterAnalysis {
             let places = places(relation, function, result, result_type)?;
             let live = if result.is_null() { (0..places.len()).collect() } else { live(result) };
             let width = if result.is_null() { places.len() } else { usize::try_from((*result).natts).unwrap_or(0) };
-            Ok(FilterAnalysis {
+            let analysis = FilterAnalysis {
                 relation,
                 descriptor,
                 call,
@@ -207,7 +154,46 @@ impl FilterAnalysis {
                 row: call.cast(),
                 quals: std::ptr::null_mut(),
                 targets: std::ptr::null_mut(),
-            })
+            };
+            Ok(pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis))
+        }
+    }
+
+    /// The nodes of a complete analysis. Raises nothing.
+    fn nodes(&self) -> Nodes {
+        Nodes { targets: self.targets, quals: self.quals, row: self.row, filters: true }
+    }
+
+    /// The value of a column: the body's expression, or the column of the row. Guarded.
+    fn value(&self, place: &MappedColumn) -> *mut pg_sys::Node {
+        if let Some(&node) = self.columns.get(place.from) {
+            return node;
+        }
+        let number = i16::try_from(place.from + 1).unwrap_or(i16::MAX);
+        let (varno, type_oid) = (pg_sys::OUTER_VAR as _, place.type_oid);
+        // SAFETY: a guarded call.
+        unsafe { pg_sys::makeVar(varno, number, type_oid, place.typmod, place.collation, 0) }.cast()
+    }
+
+    /// The target's column. It lives as long as the relation is open. Raises nothing.
+    fn target(&self, place: &MappedColumn) -> *const pg_sys::FormData_pg_attribute {
+        // SAFETY: an analysis has an open relation, in which `places` has found the attributes.
+        unsafe { compat::attribute((*self.relation).rd_att, usize::try_from(place.to - 1).unwrap_or(0)) }
+    }
+
+    /// Raises the error that the body no longer returns the declared type. Guarded.
+    ///
+    /// # Safety
+    /// The value of this column.
+    unsafe fn complain_of_body(&self, node: *mut pg_sys::Node, place: &MappedColumn) {
+        // SAFETY: this function's contract covers the node; guarded calls, and strings that they return.
+        unsafe {
+            let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
+            let declared = kind((*self.call).funcresulttype);
+            let (given, wanted, number) = (kind(pg_sys::exprType(node)), kind(place.type_oid), place.from + 1);
+            let message = format!("return type mismatch in function declared to return {declared}");
+            let detail = format!("Final statement returns {given} instead of {wanted} at column {number}.");
+            Error::new(Code::ERRCODE_INVALID_FUNCTION_DEFINITION, message).detail(detail).raise();
         }
     }
 }
@@ -261,61 +247,5 @@ unsafe fn live(descriptor: pg_sys::TupleDesc) -> Vec<usize> {
     unsafe {
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
         (0..natts).filter(|&i| !(*compat::attribute(descriptor, i)).attisdropped).collect()
-    }
-}
-
-/// The value of a column: the body's expression, or the column of the row.
-///
-/// # Safety
-/// A valid analysis, and one of its places.
-#[pg_guard]
-unsafe extern "C-unwind" fn value(analysis: *mut FilterAnalysis, place: *const MappedColumn) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers both arguments; a guarded call.
-    unsafe {
-        let (analysis, place) = (&*analysis, &*place);
-        if let Some(&node) = analysis.columns.get(place.from) {
-            return node;
-        }
-        let number = i16::try_from(place.from + 1).unwrap_or(i16::MAX);
-        pg_sys::makeVar(pg_sys::OUTER_VAR as _, number, place.type_oid, place.typmod, place.collation, 0).cast()
-    }
-}
-
-/// # Safety
-/// As [`value`]. The result lives as long as the relation is open. Raises nothing.
-unsafe fn target(analysis: *const FilterAnalysis, place: *const MappedColumn) -> *const pg_sys::FormData_pg_attribute {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe {
-        let attribute = usize::try_from((*place).to - 1).unwrap_or(0);
-        compat::attribute((*(*analysis).relation).rd_att, attribute)
-    }
-}
-
-/// # Safety
-/// A valid analysis, and an expression for that attribute.
-#[pg_guard]
-unsafe extern "C-unwind" fn add(analysis: *mut FilterAnalysis, node: *mut pg_sys::Expr, attnum: i16) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
-}
-
-/// Raises the error that the body no longer returns the declared type.
-///
-/// # Safety
-/// As [`value`], with the value.
-#[pg_guard]
-unsafe extern "C-unwind" fn complain_of_body(
-    analysis: *const FilterAnalysis,
-    node: *mut pg_sys::Node,
-    place: *const MappedColumn,
-) {
-    // SAFETY: this function's contract covers all arguments; guarded calls, and strings that they return.
-    unsafe {
-        let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
-        let declared = kind((*(*analysis).call).funcresulttype);
-        let (given, wanted, number) = (kind(pg_sys::exprType(node)), kind((*place).type_oid), (*place).from + 1);
-        let message = format!("return type mismatch in function declared to return {declared}");
-        let detail = format!("Final statement returns {given} instead of {wanted} at column {number}.");
-        Error::new(Code::ERRCODE_INVALID_FUNCTION_DEFINITION, message).detail(detail).raise();
     }
 }

@@ -3,18 +3,10 @@
 //! A column of a foreign table has them as column options. A function takes them in objects of its `columns`. They are
 //! collected along with those of other formats ([`super::slice_options`]), and [`keys`] checks them together.
 
-use super::copy_options::{CopyOptions, RecordShape};
-use super::option_value::{Caller, invalid};
+use super::super::column::MemberKey;
+use super::super::option_value::{Caller, invalid};
+use super::{CopyOptions, RecordShape};
 use crate::error::Result;
-
-/// The members of an object that a column takes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MemberKey {
-    /// The value of this key; the key is in the server's encoding.
-    Named(Vec<u8>),
-    /// All members that no column takes.
-    Rest,
-}
 
 /// Options of a column that are being collected.
 #[derive(Debug, Clone, Default)]

@@ -1,4 +1,4 @@
-//! The mapping from the fields of a file to the columns of the table.
+//! The columns of a table that the fields of a file are for.
 
 use std::ffi::{CStr, CString};
 
@@ -38,7 +38,7 @@ impl Mapping {
         mapping
     }
 
-    /// The position of an expression's input in the input row ([`input_descriptor`](super::source::input_descriptor)).
+    /// The position of an expression's input in the input row.
     pub fn input(&self, name: &CStr, relation: pg_sys::Relation) -> Option<usize> {
         let at = self.names.iter().position(|known| known.as_c_str() == name)?;
         if let Some(attnum) = self.fields.get(at)? {
@@ -47,7 +47,7 @@ impl Mapping {
         Some(natts(relation) + self.fields.iter().take(at).filter(|field| field.is_none()).count())
     }
 
-    pub(super) fn push(&mut self, name: CString, attnum: Option<i16>) {
+    pub fn push(&mut self, name: CString, attnum: Option<i16>) {
         self.names.push(name);
         self.fields.push(attnum);
     }
@@ -58,7 +58,7 @@ impl Mapping {
         self.fields.iter().copied().flatten().chain(others).chain(self.computed.iter().copied())
     }
 
-    pub(super) fn add(&mut self, name: CString, attnum: i16) -> Result<()> {
+    pub fn add(&mut self, name: CString, attnum: i16) -> Result<()> {
         if self.attributes().any(|a| a == attnum) {
             return Err(twice(&name));
         }
@@ -67,18 +67,19 @@ impl Mapping {
     }
 }
 
-pub(super) fn twice(name: &CStr) -> Error {
+/// Error for a column that is named twice.
+pub fn twice(name: &CStr) -> Error {
     let message = format!("column \"{}\" specified more than once", from_server(name));
     Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message)
 }
 
-pub(super) fn natts(relation: pg_sys::Relation) -> usize {
+pub fn natts(relation: pg_sys::Relation) -> usize {
     // SAFETY: an open relation.
     unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) }
 }
 
 /// Numbers and names of the attributes that a file can have fields for (`CopyGetAttnums`).
-pub(super) fn attributes(relation: pg_sys::Relation) -> impl Iterator<Item = (i16, CString)> {
+pub fn attributes(relation: pg_sys::Relation) -> impl Iterator<Item = (i16, CString)> {
     // SAFETY: an open relation, whose descriptor has natts attributes.
     let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
     (0..natts).filter_map(move |index| {

@@ -12,13 +12,14 @@ use std::ffi::CString;
 use pg_bulk_format::reader::{Reader, Value};
 use pgrx::PgSqlErrorCode as Code;
 
-use super::column::{Column, Taken};
-use super::encoding::verify_in_server_encoding;
-use super::row::{Rows, RowsChange};
-use super::server_text::from_server;
-use super::source::Location;
-use super::stream::{Advance, MOST_FIELDS, Stream};
-use crate::error::{self, Error, Result};
+use super::super::column::{Column, Taken};
+use super::super::encoding::verify_in_server_encoding;
+use super::super::server_text::from_server;
+use super::super::source::Location;
+use super::super::stream::{Advance, MOST_FIELDS, Stream};
+use super::{Rows, RowsChange};
+use crate::error::{Error, Result};
+use crate::pg::copy_errors;
 
 /// The first header of several files whose fields are matched by position.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ fn order(first: &Names, names: &Names) -> std::result::Result<Vec<usize>, usize>
 
 impl Rows {
     /// Handles a header line that was just read.
-    pub(super) fn take_header(&mut self) -> Result<()> {
+    pub fn take_header(&mut self) -> Result<()> {
         if self.known.is_some() {
             self.match_names()
         } else if self.match_header {
@@ -223,10 +224,10 @@ impl Rows {
         // A table without columns has lines without fields.
         let fields = if self.fields == 0 && reader.raw_line() == Some(&[]) { 0 } else { reader.fields() };
         if self.fields == 0 && fields > 0 {
-            return Err(error::extra_data());
+            return Err(copy_errors::extra_data());
         }
         if fields != self.fields {
-            return Err(error::header_fields(fields, self.fields));
+            return Err(copy_errors::header_fields(fields, self.fields));
         }
         for (i, column) in self.columns.iter().enumerate().take(self.fields) {
             self.unescaped.clear();
@@ -234,7 +235,7 @@ impl Rows {
                 Value::Null | Value::Default => {
                     let null = String::from_utf8_lossy(&reader.dialect().null).into_owned();
                     let got = format!("null value (\"{null}\")");
-                    return Err(error::header_mismatch(i + 1, &got, &column.display_name()));
+                    return Err(copy_errors::header_mismatch(i + 1, &got, &column.display_name()));
                 }
                 Value::Plain(name) => name,
                 Value::Escaped(raw) => {
@@ -244,7 +245,7 @@ impl Rows {
             };
             if name != column.called().as_bytes() {
                 let got = format!("\"{}\"", String::from_utf8_lossy(name));
-                return Err(error::header_mismatch(i + 1, &got, &column.display_name()));
+                return Err(copy_errors::header_mismatch(i + 1, &got, &column.display_name()));
             }
         }
         Ok(())

@@ -13,13 +13,12 @@ use pgrx::{PgList, pg_sys};
 
 use super::call::Call;
 use super::defaults::Defaults;
-use super::executor::Executor;
-use super::failure;
-use super::nodes::{Nodes, columns_of};
+use super::{Nodes, columns_of};
 use crate::error::OrRaise;
 use crate::pg::attempt::in_subtransaction;
 use crate::pg::column::Column;
 use crate::pg::expression;
+use crate::pg::failure;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::OnError;
 use crate::pg::unguarded::{self, Opaque, guarded};
@@ -87,7 +86,7 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Makes the projection for rows of `foreign`, with these columns. Guarded; allocates in the executor's memory.
+    /// Makes the projection for rows of `foreign`, with these columns. Guarded; allocates in `memory`.
     ///
     /// # Safety
     /// The nodes are about the columns of that relation.
@@ -96,12 +95,11 @@ impl Projection {
         foreign: pg_sys::Oid,
         columns: &[Column],
         on_error: OnError,
-        executor: &Executor,
+        memory: pg_sys::MemoryContext,
     ) -> Projection {
         // SAFETY: guarded calls on a relation that is locked; this function's contract covers the nodes.
         unsafe {
             let relation = pg_sys::table_open(foreign, pg_sys::NoLock.cast_signed());
-            let memory = (*executor.estate).es_query_cxt;
             let projection = Projection::over(nodes, (*relation).rd_att, columns, on_error, memory);
             pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
             projection

@@ -16,11 +16,9 @@ use std::ffi::CStr;
 use pg_bulk_format::convert::Session;
 use pgrx::pg_sys;
 
-use super::analysis;
 use super::signature::{Signature, own_type};
-use super::{check, resolve};
+use super::{analyze, check, resolve};
 use crate::error::Result;
-use crate::load::direct::{Made, Nodes, Projection, filter};
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::hazard::Hazards;
@@ -28,6 +26,8 @@ use crate::pg::role::as_role;
 use crate::pg::row::RowArrays;
 use crate::pg::soft::OnError;
 use crate::pg::unguarded as c;
+use crate::program::Nodes;
+use crate::program::projection::{Made, Projection, filter};
 
 /// A role that may look into every schema. Names are not secret, and calling a function that was found before requires
 /// no right to its schema.
@@ -138,7 +138,7 @@ impl RowFilter {
             check(function)?;
             let mut nodes = Nodes::NONE;
             let into = &raw mut nodes;
-            c::guard(|| analysis::analyze_table(relation, function, into));
+            c::guard(|| analyze(relation, function, into));
             let descriptor = super::descriptor(function, relation)?;
             let projection = Projection::over(nodes, descriptor, &[], on_error, memory);
             let econtext = pg_sys::CreateExprContext(estate);

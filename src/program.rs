@@ -1,12 +1,25 @@
-//! Nodes of a plan: the expressions that make a row of the target from a row of the file.
+//! What is done with a record between its fields and the table's row: conditions, expressions, filters.
 //!
-//! A Var of INDEX_VAR is a column of the foreign table. Workers read the nodes from nodeToString's text.
+//! [`Nodes`] are the expressions that make a row of the target from a row of the file. A Var of INDEX_VAR is a column of
+//! the input row, for an INSERT … SELECT of the foreign table. Workers read the nodes from nodeToString's text.
+
+pub mod assignment;
+mod call;
+pub mod defaults;
+pub mod filter;
+pub mod mapping;
+pub mod projection;
+mod row_value;
+pub mod volatile;
+pub mod where_clause;
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
 use pgrx::{PgList, pg_sys};
 
-use crate::load::source::Mapping;
+use self::mapping::Mapping;
+use crate::pg::compat;
+use crate::pg::sent::sent;
 
 /// Nodes of a plan.
 #[derive(Debug, Clone, Copy)]
@@ -58,13 +71,15 @@ impl Nodes {
     }
 }
 
-/// [`Nodes`] as text.
-#[derive(Debug, Clone)]
-pub struct Text {
-    pub targets: CString,
-    pub quals: CString,
-    pub row: CString,
-    pub filters: bool,
+sent! {
+    /// [`Nodes`] as text.
+    #[derive(Debug, Clone)]
+    pub struct Text {
+        pub targets: CString,
+        pub quals: CString,
+        pub row: CString,
+        pub filters: bool,
+    }
 }
 
 impl Text {
@@ -94,4 +109,29 @@ pub fn columns_of(nodes: *mut pg_sys::List) -> Vec<i16> {
         }
     }
     found
+}
+
+/// An attribute of the input row. Guarded.
+///
+/// # Safety
+/// The descriptor has this attribute.
+pub unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -> *mut pg_sys::Var {
+    // SAFETY: this function's contract covers the argument; a guarded call.
+    unsafe {
+        let form = &*compat::attribute(descriptor, attribute);
+        let number = i16::try_from(attribute + 1).unwrap_or(i16::MAX);
+        pg_sys::makeVar(pg_sys::INDEX_VAR as _, number, form.atttypid, form.atttypmod, form.attcollation, 0)
+    }
+}
+
+/// Appends a TargetEntry. Guarded.
+///
+/// # Safety
+/// A list of TargetEntries, or null, and an expression.
+pub unsafe fn with_target(targets: *mut pg_sys::List, node: *mut pg_sys::Expr, attnum: i16) -> *mut pg_sys::List {
+    // SAFETY: this function's contract covers them; guarded calls.
+    unsafe {
+        let entry = pg_sys::makeTargetEntry(node, attnum, std::ptr::null_mut(), false);
+        pg_sys::lappend(targets, entry.cast())
+    }
 }

@@ -1,0 +1,319 @@
+//! Handles of open relations and tuple descriptors.
+//!
+//! A [`Relation`] is an entry of the relation cache to which this process holds a reference as long as `'a`. The
+//! reference keeps the entry at its address. An invalidation message rebuilds the entry in place, so accessors copy what
+//! they return. The old tuple descriptor, if it has changed, is freed at the end of the transaction
+//! (RememberToFreeTupleDescAtEOX, relcache.c), and no relation stays open longer. So a [`TupleDesc`] and its attributes
+//! are valid as long as the relation's handle.
+//!
+//! This process also holds a lock of the relation, or a lock of the table of an index. So no other process changes its
+//! columns, constraints or triggers, and this process changes none of a relation that it has open. Whoever opens a
+//! relation takes the lock, or has it already ([`OpenRelation::locked`]).
+//!
+//! All accessors read memory, except those whose comment says that they are guarded. So plain frames may use them.
+
+use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use pgrx::{PgList, pg_sys};
+
+use super::compat::{attribute, has_generated, is_virtual};
+use super::server_text::from_server;
+use super::unguarded as c;
+
+const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
+
+/// A relation that is open as long as `'a`.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct Relation<'a>(NonNull<pg_sys::RelationData>, PhantomData<&'a pg_sys::RelationData>);
+
+impl<'a> Relation<'a> {
+    /// # Safety
+    /// The relation is not null. It stays open and locked as long as this handle, its copies and what they lend are used.
+    #[inline]
+    pub const unsafe fn from_raw(relation: pg_sys::Relation) -> Relation<'a> {
+        // SAFETY: this function's contract covers the argument.
+        Relation(unsafe { NonNull::new_unchecked(relation) }, PhantomData)
+    }
+
+    /// Returns the pointer for functions of the server.
+    #[inline]
+    pub const fn as_ptr(self) -> pg_sys::Relation {
+        self.0.as_ptr()
+    }
+
+    /// The entry of the relation cache. No reference to it outlives an accessor.
+    const fn entry(&self) -> &pg_sys::RelationData {
+        // SAFETY: the relation is open.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The relation's row of pg_class. No reference to it outlives an accessor.
+    const fn form(&self) -> &pg_sys::FormData_pg_class {
+        // SAFETY: an open relation has this row.
+        unsafe { &*self.entry().rd_rel }
+    }
+
+    pub const fn oid(self) -> pg_sys::Oid {
+        self.entry().rd_id
+    }
+
+    /// One of RELKIND_RELATION, …
+    pub const fn kind(self) -> u8 {
+        self.form().relkind.cast_unsigned()
+    }
+
+    pub const fn is_partitioned(self) -> bool {
+        self.kind() == pg_sys::RELKIND_PARTITIONED_TABLE
+    }
+
+    /// One of RELPERSISTENCE_PERMANENT, …
+    pub const fn persistence(self) -> u8 {
+        self.form().relpersistence.cast_unsigned()
+    }
+
+    pub const fn owner(self) -> pg_sys::Oid {
+        self.form().relowner
+    }
+
+    pub const fn toast_table(self) -> pg_sys::Oid {
+        self.form().reltoastrelid
+    }
+
+    pub const fn has_indexes(self) -> bool {
+        self.form().relhasindex
+    }
+
+    pub const fn access_method(self) -> pg_sys::Oid {
+        self.form().relam
+    }
+
+    /// Returns the name, in the server's encoding.
+    pub fn name(self) -> CString {
+        // SAFETY: a name is NUL-terminated.
+        unsafe { CStr::from_ptr(self.form().relname.data.as_ptr()) }.to_owned()
+    }
+
+    /// Returns the name as text. Guarded.
+    pub fn name_text(self) -> String {
+        from_server(&self.name())
+    }
+
+    pub fn descriptor(self) -> TupleDesc<'a> {
+        // SAFETY: an open relation has a descriptor, which is valid as long as the relation is open.
+        unsafe { TupleDesc::from_raw(self.entry().rd_att) }
+    }
+
+    /// Returns the OIDs of the indexes. Guarded.
+    pub fn indexes(self) -> Vec<pg_sys::Oid> {
+        // SAFETY: a guarded call on an open relation returns a list of OIDs, which this function owns.
+        unsafe { PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(self.as_ptr())).iter_oid().collect() }
+    }
+
+    /// The number of pages of the main fork. Guarded.
+    pub fn pages(self) -> u32 {
+        // SAFETY: a guarded call on an open relation.
+        unsafe { pg_sys::RelationGetNumberOfBlocksInFork(self.as_ptr(), pg_sys::ForkNumber::MAIN_FORKNUM) }
+    }
+
+    /// Returns the OIDs of the relation and of all its descendants, each of which gets this lock. Guarded.
+    pub fn with_descendants(self, lock: u32) -> Vec<pg_sys::Oid> {
+        let oid = self.oid();
+        // SAFETY: a guarded call, whose closure owns nothing; this function owns the list of OIDs.
+        unsafe {
+            let list = c::guard(|| c::find_all_inheritors(oid, lock.cast_signed(), std::ptr::null_mut()));
+            PgList::<pg_sys::Oid>::from_pg(list).iter_oid().collect()
+        }
+    }
+
+    /// Returns the partition constraint; null if the relation is no partition, or if there is none. Guarded.
+    pub fn partition_bound(self) -> *mut pg_sys::Node {
+        // SAFETY: the relation is open, and the closure owns nothing.
+        unsafe { c::guard(|| c::RelationGetPartitionQual(self.as_ptr())) }.cast()
+    }
+
+    /// What pg_index says of an index; None if the relation is no index.
+    pub fn index(self) -> Option<IndexForm> {
+        // SAFETY: an open relation's row of pg_index, or null. No reference to it outlives this function.
+        unsafe { self.entry().rd_index.as_ref() }.map(|form| IndexForm {
+            table: form.indrelid,
+            keys: usize::try_from(form.indnkeyatts).unwrap_or(0),
+            is_unique: form.indisunique,
+            is_exclusion: form.indisexclusion,
+            is_immediate: form.indimmediate,
+            is_valid: form.indisvalid,
+            is_usable: form.indisvalid && form.indisready && form.indislive,
+        })
+    }
+
+    /// Returns the numbers of the table's attributes in the keys of an index, 0 for an expression; empty if the relation
+    /// is no index.
+    pub fn key_columns(self) -> Vec<i16> {
+        // SAFETY: an open index has its row of pg_index, whose array has a number for each key.
+        self.index().map_or_else(Vec::new, |form| unsafe {
+            (*self.entry().rd_index).indkey.values.as_slice(form.keys).to_vec()
+        })
+    }
+}
+
+/// What pg_index says of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexForm {
+    pub table: pg_sys::Oid,
+    pub keys: usize,
+    pub is_unique: bool,
+    pub is_exclusion: bool,
+    pub is_immediate: bool,
+    pub is_valid: bool,
+    /// Valid, ready and live.
+    pub is_usable: bool,
+}
+
+/// A relation that is closed when this value is dropped. For guarded frames. After an error, the end of the transaction
+/// closes the relation.
+#[derive(Debug)]
+pub struct OpenRelation {
+    relation: Relation<'static>,
+    /// Released with the relation; NoLock if the transaction keeps the lock.
+    released: pg_sys::LOCKMODE,
+}
+
+impl OpenRelation {
+    /// Opens a relation of any kind, and keeps the lock. Guarded.
+    pub fn open(oid: pg_sys::Oid, lock: u32) -> OpenRelation {
+        // SAFETY: a guarded call, which returns an open relation. It is closed by Drop.
+        let relation = unsafe { Relation::from_raw(pg_sys::relation_open(oid, lock.cast_signed())) };
+        OpenRelation { relation, released: NO_LOCK }
+    }
+
+    /// Opens a relation of which this process has a lock. Guarded.
+    pub fn locked(oid: pg_sys::Oid) -> OpenRelation {
+        OpenRelation::open(oid, pg_sys::NoLock)
+    }
+
+    /// Opens a relation, and keeps the lock. None if the relation does not exist. Guarded.
+    pub fn find(oid: pg_sys::Oid, lock: u32) -> Option<OpenRelation> {
+        // SAFETY: a guarded call, which returns an open relation or null.
+        let relation = unsafe { pg_sys::try_relation_open(oid, lock.cast_signed()) };
+        // SAFETY: as above.
+        (!relation.is_null())
+            .then(|| OpenRelation { relation: unsafe { Relation::from_raw(relation) }, released: NO_LOCK })
+    }
+
+    /// Releases this lock with the relation.
+    pub fn releasing(mut self, lock: u32) -> OpenRelation {
+        self.released = lock.cast_signed();
+        self
+    }
+
+    /// Leaves the relation open.
+    pub fn keep(self) -> pg_sys::Relation {
+        std::mem::ManuallyDrop::new(self).relation.as_ptr()
+    }
+
+    pub fn get(&self) -> Relation<'_> {
+        self.relation
+    }
+}
+
+impl Drop for OpenRelation {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: a guarded call; opened by this value, whose handles have ended.
+            unsafe { pg_sys::relation_close(self.relation.as_ptr(), self.released) }
+        }
+    }
+}
+
+/// A tuple descriptor that is valid as long as `'a`.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct TupleDesc<'a>(NonNull<pg_sys::TupleDescData>, PhantomData<&'a pg_sys::TupleDescData>);
+
+impl<'a> TupleDesc<'a> {
+    /// # Safety
+    /// The descriptor is not null, and does not change as long as `'a`.
+    #[inline]
+    pub const unsafe fn from_raw(descriptor: pg_sys::TupleDesc) -> TupleDesc<'a> {
+        // SAFETY: this function's contract covers the argument.
+        TupleDesc(unsafe { NonNull::new_unchecked(descriptor) }, PhantomData)
+    }
+
+    /// Returns the pointer for functions of the server.
+    #[inline]
+    pub const fn as_ptr(self) -> pg_sys::TupleDesc {
+        self.0.as_ptr()
+    }
+
+    /// The number of attributes, including dropped ones.
+    pub fn len(self) -> usize {
+        // SAFETY: a valid descriptor.
+        usize::try_from(unsafe { (*self.as_ptr()).natts }).unwrap_or(0)
+    }
+
+    /// Returns the attribute with this index, from 0.
+    pub fn attribute(self, index: usize) -> Option<&'a pg_sys::FormData_pg_attribute> {
+        // SAFETY: a valid descriptor has this attribute, which changes no more.
+        (index < self.len()).then(|| unsafe { &*attribute(self.as_ptr(), index) })
+    }
+
+    /// Iterates over all attributes, including dropped ones.
+    pub fn attributes(self) -> impl ExactSizeIterator<Item = &'a pg_sys::FormData_pg_attribute> + Clone {
+        // SAFETY: as in `attribute`.
+        (0..self.len()).map(move |index| unsafe { &*attribute(self.as_ptr(), index) })
+    }
+
+    /// The CHECK constraints, defaults and missing values; None without any.
+    fn constraints(self) -> Option<&'a pg_sys::TupleConstr> {
+        // SAFETY: a valid descriptor has these, or null; they change no more.
+        unsafe { (*self.as_ptr()).constr.as_ref() }
+    }
+
+    /// Whether there are generated columns of any kind.
+    pub fn has_generated(self) -> bool {
+        self.constraints().is_some_and(has_generated)
+    }
+
+    /// Whether a virtual column has a NOT NULL constraint. Only ExecConstraints can check it, since the stored row has
+    /// NULL.
+    pub fn has_virtual_not_null(self) -> bool {
+        self.attributes().any(|one| one.attnotnull && is_virtual(one))
+    }
+
+    /// Parses the CHECK constraints, each with its name. Guarded.
+    pub fn checks(self) -> impl Iterator<Item = (&'a CStr, *mut pg_sys::Node)> {
+        let all = self.constraints();
+        let count = all.map_or(0, |all| usize::from(all.num_check));
+        all.into_iter().flat_map(move |all| {
+            // SAFETY: a valid descriptor has this many constraints, each with two strings; a guarded call.
+            (0..count).map(move |i| unsafe {
+                let check = &*all.check.add(i);
+                (CStr::from_ptr(check.ccname), pg_sys::stringToNode(check.ccbin).cast())
+            })
+        })
+    }
+
+    /// Parses the defaults and the expressions of generated columns, each with its attribute. Guarded.
+    pub fn defaults(self) -> impl Iterator<Item = (&'a pg_sys::FormData_pg_attribute, *mut pg_sys::Node)> {
+        let all = self.constraints();
+        let count = all.map_or(0, |all| usize::from(all.num_defval));
+        all.into_iter().flat_map(move |all| {
+            (0..count).filter_map(move |i| {
+                // SAFETY: a valid descriptor has this many defaults, which are strings; a guarded call.
+                let (number, expression) = unsafe {
+                    let default = &*all.defval.add(i);
+                    (default.adnum, pg_sys::stringToNode(default.adbin).cast())
+                };
+                Some((self.attribute(usize::try_from(number - 1).ok()?)?, expression))
+            })
+        })
+    }
+}
+
+/// Returns the name of an attribute as text. Guarded.
+pub fn attribute_name(attribute: &pg_sys::FormData_pg_attribute) -> String {
+    // SAFETY: a name is NUL-terminated.
+    from_server(unsafe { CStr::from_ptr(attribute.attname.data.as_ptr()) })
+}
