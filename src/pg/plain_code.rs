@@ -75,10 +75,10 @@ fn index_is_plain(index: Relation<'_>) -> bool {
     };
     index.key_columns().into_iter().all(column_is_plain)
         && index_functions::all(index, function_is_plain)
-        // SAFETY: an open index has its row of pg_index.
-        && [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred]
-            .into_iter()
-            .all(|stored| unsafe { stored_is_plain(INDEXES, (*index.as_ptr()).rd_indextuple, stored) })
+        && [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred].into_iter().all(|stored| {
+            // SAFETY: an open index has its row of pg_index.
+            unsafe { stored_is_plain(INDEXES, (*index.as_ptr()).rd_indextuple, stored) }
+        })
 }
 
 /// Are the types and defaults of a table plain? Guarded.

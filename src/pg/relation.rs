@@ -197,9 +197,11 @@ impl OpenRelation {
     pub fn find(oid: pg_sys::Oid, lock: u32) -> Option<OpenRelation> {
         // SAFETY: a guarded call, which returns an open relation or null.
         let relation = unsafe { pg_sys::try_relation_open(oid, lock.cast_signed()) };
-        // SAFETY: as above.
-        (!relation.is_null())
-            .then(|| OpenRelation { relation: unsafe { Relation::from_raw(relation) }, released: NO_LOCK })
+        if relation.is_null() {
+            return None;
+        }
+        // SAFETY: it is not null, so the call has opened it.
+        Some(OpenRelation { relation: unsafe { Relation::from_raw(relation) }, released: NO_LOCK })
     }
 
     /// Releases this lock with the relation.

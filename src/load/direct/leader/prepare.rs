@@ -77,13 +77,14 @@ impl Leader {
         };
         // A table without partitions was locked all the while. Triggers that the load's own statement triggers create
         // are for the next load.
-        if !load.request.is_dry() && relations.iter().any(|&leaf| leaf != relation) {
-            if let Some(obstacle) = obstacle::of_open_leaves(&leaves, options).into_iter().next() {
-                let message =
-                    format!("partitions of table \"{}\" changed while the load began", load.target.display_name());
-                let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
-                return Err(error.detail(obstacle).hint("Load it again."));
-            }
+        if !load.request.is_dry()
+            && relations.iter().any(|&leaf| leaf != relation)
+            && let Some(obstacle) = obstacle::of_open_leaves(&leaves, options).into_iter().next()
+        {
+            let message =
+                format!("partitions of table \"{}\" changed while the load began", load.target.display_name());
+            let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+            return Err(error.detail(obstacle).hint("Load it again."));
         }
         let expressions = source::defaults(relation, mapping);
         let mut defaults = Defaults::new(&expressions, |default| default.open())?;
