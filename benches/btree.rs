@@ -15,7 +15,6 @@ use std::time::Instant;
 
 use pg_bulk_bench::random::Random;
 use pg_bulk_format::btree::build::{Builder, Options, Page, PageSink};
-use pg_bulk_format::btree::bytes;
 use pg_bulk_format::btree::bytes::record::{Record, Records, append};
 use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, StoredValue};
 use pg_bulk_format::btree::bytes::store::Store;
