@@ -372,10 +372,10 @@ impl PageBatch {
     /// Returns the number of its tuples, which another part of the record needs.
     pub fn wal_data(&self, page: usize, out: &mut Vec<u8>) -> u16 {
         let start = out.len();
-        // The logged bytes of a tuple with their padding are fewer than its header and line pointer on the page.
+        // A tuple takes fewer bytes in WAL, padding included, than it and its line pointer take on the page.
         out.reserve(PAGE_SIZE);
         let mut at = 0;
-        // SAFETY: PAGE_SIZE bytes are reserved, see above; a tuple has more bytes than its header.
+        // SAFETY: PAGE_SIZE bytes are reserved, see above; `add` takes no tuple shorter than its header.
         unsafe {
             let to = out.as_mut_ptr().add(start);
             for (_, tuple) in self.tuples(page) {

@@ -276,7 +276,7 @@ pub fn force(name: &CStr, value: &CStr) {
 /// Holds cancel requests back until [`serve_cancels`]: they are not meant for the current work of this process.
 /// Guarded.
 pub fn hold_cancels() {
-    // SAFETY: a variable of this process.
+    // SAFETY: a variable that only the server's own thread uses; no signal handler writes it.
     unsafe { pg_sys::QueryCancelHoldoffCount += 1 }
 }
 

@@ -123,9 +123,12 @@ fn serialization_failure(what: &str) -> Error {
 
 /// Deletes a row of the table that has a key. Returns false if it was deleted or updated meanwhile. Waits for
 /// transactions that have locked the row. Guarded.
-pub fn delete(heap: Relation<'_>, row: &pg_sys::ItemPointerData) -> Result<bool> {
+///
+/// # Safety
+/// The relation is a heap that is locked for writing; the row was found in it.
+pub unsafe fn delete(heap: Relation<'_>, row: &pg_sys::ItemPointerData) -> Result<bool> {
     check_visible(heap, row)?;
-    // SAFETY: guarded calls on an open relation and a copy of the TID.
+    // SAFETY: this function's contract covers heap and row; guarded calls, with a copy of the TID.
     unsafe {
         let mut row = *row;
         let mut failure = pg_sys::TM_FailureData::default();

@@ -104,7 +104,8 @@ impl Removal {
         for &row in rows.iter().filter(|&&row| row != 0) {
             pgrx::check_for_interrupts!();
             left += 1;
-            delete(relation, row)?;
+            // SAFETY: `put`'s contract covers the row.
+            unsafe { delete(relation, row)? };
         }
         // SAFETY: a guarded call on an open relation.
         (left..rows.len()).for_each(|_| unsafe { pg_sys::pgstat_count_heap_delete(relation.as_ptr()) });
@@ -136,11 +137,14 @@ impl Removal {
 }
 
 /// Delete a row that this transaction has inserted with heap_delete. Guarded.
-pub fn delete(relation: Relation<'_>, row: u64) -> Result<()> {
+///
+/// # Safety
+/// The relation is a heap that is locked for writing; the row is in it.
+pub unsafe fn delete(relation: Relation<'_>, row: u64) -> Result<()> {
     // No other transaction can have touched a row of this open one. An earlier command has inserted the row, or it would
     // not exist yet. One command deletes all rows, since each pair of inserting and deleting command is kept in memory
     // to the end of the transaction.
-    // SAFETY: guarded calls on an open relation; the other arguments are local variables.
+    // SAFETY: this function's contract covers heap and row; guarded calls, with local variables.
     unsafe {
         let mut row = row_of(row);
         let mut failure = pg_sys::TM_FailureData::default();

@@ -230,7 +230,8 @@ impl Ring {
             return Err(Error::from_raw_os_error(error));
         }
         let map = Map::new(&shared)?;
-        // SAFETY: no other process uses it yet.
+        // SAFETY: Map::new has mapped at least HEAD bytes, page-aligned, and a header is no longer; no other thread or
+        // process uses them yet.
         unsafe {
             map.at.cast::<Head>().write(Head {
                 size: size as u64,

@@ -28,7 +28,7 @@ use pgrx::pg_sys;
 use super::build_id::{build_id, check_build};
 use super::unguarded;
 use super::usage::{Cpu, WorkerUsage};
-use crate::error::Result;
+use crate::error::{OrRaise, Result, out_of_memory};
 
 /// Keys of the objects in shared memory.
 const KEY_MEMORY: u64 = 1;
@@ -137,10 +137,14 @@ impl Image {
         Image { id: u64::from(std::process::id()) << 32 | number, bytes: Vec::new() }
     }
 
-    /// Adds an array.
+    /// Adds an array. Guarded.
     pub fn array<E: Shareable>(&mut self, elements: impl IntoIterator<Item = E>) -> Array<E> {
         const { assert!(align_of::<E>() <= MOST_ALIGN && !std::mem::needs_drop::<E>()) };
+        let elements = elements.into_iter();
         let start = self.bytes.len().next_multiple_of(MOST_ALIGN);
+        // There may be millions: memory that is not there is an error of the load, and does not abort the process.
+        let bytes = elements.size_hint().0.saturating_mul(size_of::<E>()).saturating_add(MOST_ALIGN);
+        self.bytes.try_reserve(bytes).map_err(|_| out_of_memory()).or_raise();
         self.bytes.resize(start, MaybeUninit::zeroed());
         let mut len = 0;
         for element in elements {
@@ -166,14 +170,6 @@ struct Head<T> {
 #[derive(Debug)]
 pub struct Memory<T>(*const Head<T>);
 
-impl<T> Clone for Memory<T> {
-    fn clone(&self) -> Memory<T> {
-        *self
-    }
-}
-
-impl<T> Copy for Memory<T> {}
-
 impl<T: Shareable> Memory<T> {
     /// Bytes of memory for a task with these arrays.
     pub fn size(image: &Image) -> usize {
@@ -184,7 +180,7 @@ impl<T: Shareable> Memory<T> {
     /// Write a task.
     ///
     /// # Safety
-    /// The memory has the size, is aligned for any type, and stays as long as the result and its copies are used. No
+    /// The memory has the size, is aligned for any type, and stays as long as the result is used. No
     /// other process reads it yet.
     pub unsafe fn write(place: *mut c_void, image: &Image, task: T) -> Memory<T> {
         let head = place.cast::<Head<T>>();
@@ -199,8 +195,7 @@ impl<T: Shareable> Memory<T> {
     /// The task that another process has written. Fails if that runs another build.
     ///
     /// # Safety
-    /// [`Memory::write`] has written a task of this type; the memory stays as long as the result and its copies are
-    /// used.
+    /// [`Memory::write`] has written a task of this type; the memory stays as long as the result is used.
     pub unsafe fn read(place: *mut c_void) -> Result<Memory<T>> {
         // SAFETY: the build id comes first in every build, and the rest is read only after the builds are found equal.
         check_build(unsafe { place.cast::<u64>().read() })?;

@@ -392,8 +392,9 @@ pub unsafe fn obstacles(
 /// An expression, or a query; or a list of such. Guarded.
 pub unsafe fn call_in(node: *mut pg_sys::Node) -> Option<UserCall> {
     let mut call: Option<UserCall> = None;
-    // SAFETY: this function's contract covers the expression; a guarded call. The result outlives the walk.
-    unsafe { walk(node, (&raw mut call).cast()) };
+    // SAFETY: this function's contract covers the expression. The result outlives the walk, whose error comes back as a
+    // panic.
+    unsafe { crate::pg::unguarded::guard(|| walk(node, (&raw mut call).cast())) };
     call
 }
 

@@ -201,7 +201,7 @@ impl Queue {
                 error_hint = NULL, error_context = NULL
             WHERE job_id IN (SELECT job_id FROM @.bulk_queue
                 WHERE job_id = $1 AND owner = $2 AND status = 'queued' FOR UPDATE SKIP LOCKED)
-            RETURNING path, target, target_schema::text, target_name::text, options, settings, attempt,
+            RETURNING path::text, target, target_schema::text, target_name::text, options::jsonb, settings::text[], attempt,
                 max_attempts - (attempt - attempts_before), attempt - attempts_before";
         let outcome = self.run(statement, &[Argument::bigint(id), Argument::oid(owner)], Access::Write)?;
         if outcome.rows.is_empty() {
@@ -209,7 +209,7 @@ impl Queue {
         }
         notify(id, "running");
         let value = |column| outcome.first(column);
-        // SAFETY: the columns are of these types.
+        // SAFETY: the statement casts what is read as text, jsonb or text[].
         unsafe {
             Ok(Some(Claimed {
                 id,

@@ -194,7 +194,7 @@ impl Participant {
     }
 
     fn advance_slowly(&mut self, rows: &mut Rows, skip: &mut u64) -> Result<bool> {
-        let Some(memory) = self.shared else { return Ok(false) };
+        let Some(memory) = &self.shared else { return Ok(false) };
         let shared = memory.task();
         loop {
             match &mut self.step {
@@ -254,7 +254,7 @@ impl Participant {
                     if !chunks.next(rows, order, self.number, &mut stages, |_| Ok(()), |_, _| ())? {
                         self.step = ScanStep::Over;
                     }
-                    self.report(rows);
+                    report(shared, self.number, &mut self.reported, rows);
                     if matches!(self.step, ScanStep::Chunks(_)) && rows.advance()? {
                         return Ok(true);
                     }
@@ -284,13 +284,8 @@ impl Participant {
 
     /// Reports this worker's bytes and rows to the leader.
     pub fn report(&mut self, rows: &Rows) {
-        let now = (rows.stream().bytes_read(), rows.count());
-        if let Some(shared) = self.shared()
-            && self.number != 0
-        {
-            shared.bytes.fetch_add(now.0.saturating_sub(self.reported.0), Relaxed);
-            shared.rows.fetch_add(now.1.saturating_sub(self.reported.1), Relaxed);
-            self.reported = now;
+        if let Some(memory) = &self.shared {
+            report(memory.task(), self.number, &mut self.reported, rows);
         }
     }
 
@@ -305,5 +300,15 @@ impl Participant {
         if !self.announces_end {
             self.shared = None;
         }
+    }
+}
+
+/// Adds a worker's bytes and rows since its last report.
+fn report(shared: &Shared, number: usize, reported: &mut (u64, u64), rows: &Rows) {
+    let now = (rows.stream().bytes_read(), rows.count());
+    if number != 0 {
+        shared.bytes.fetch_add(now.0.saturating_sub(reported.0), Relaxed);
+        shared.rows.fetch_add(now.1.saturating_sub(reported.1), Relaxed);
+        *reported = now;
     }
 }

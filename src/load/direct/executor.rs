@@ -155,7 +155,10 @@ unsafe fn node<T>(tag: pg_sys::NodeTag) -> *mut T {
 }
 
 /// Frees the executor state. Guarded.
-pub fn tear_down(executor: &Executor) {
+///
+/// # Safety
+/// Neither this state nor a copy of it is used any more.
+pub unsafe fn tear_down(executor: &Executor) {
     // SAFETY: guarded calls on what `set_up` made, in the order of CopyFrom.
     unsafe {
         if !executor.routing.is_null() {

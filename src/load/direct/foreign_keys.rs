@@ -115,15 +115,21 @@ impl ForeignKeys {
         unsafe { self.triggers.as_ref() }.map_or(0, |triggers| usize::try_from(triggers.numtriggers).unwrap_or(0))
     }
 
-    /// Trigger `number`, below `count`.
-    fn trigger(&self, number: usize) -> *mut pg_sys::Trigger {
+    /// A trigger by its number.
+    ///
+    /// # Safety
+    /// The number is below `count`.
+    unsafe fn trigger(&self, number: usize) -> *mut pg_sys::Trigger {
         // SAFETY: this function's contract covers the number.
         unsafe { (*self.triggers).triggers.add(number) }
     }
 
     /// Does the trigger fire AFTER INSERT for each row, in this session? (TriggerEnabled, trigger.c.)
-    fn fires(&self, number: usize) -> bool {
-        // SAFETY: the number is below `count`; reads a setting.
+    ///
+    /// # Safety
+    /// The number is below `count`.
+    unsafe fn fires(&self, number: usize) -> bool {
+        // SAFETY: this function's contract covers the number; reads a setting.
         unsafe {
             let trigger = &*self.trigger(number);
             let replica = pg_sys::SessionReplicationRole == pg_sys::SESSION_REPLICATION_ROLE_REPLICA.cast_signed();

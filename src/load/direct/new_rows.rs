@@ -56,14 +56,14 @@ impl NewRows {
     /// Calls `visit` with one of the rows in the slot.
     ///
     /// # Safety
-    /// See [`NewRows::for_each`].
+    /// See [`NewRows::for_each`]; `row` is a row of the relation.
     pub unsafe fn visit(
         &self,
         row: &pg_sys::ItemPointerData,
         slot: *mut pg_sys::TupleTableSlot,
         mut visit: impl FnMut(),
     ) {
-        // SAFETY: this function's contract covers frame, relation and slot.
+        // SAFETY: this function's contract covers frame, relation and slot, and the row, whose block the relation has.
         unsafe { self.visit_page(block_of(row), Some(row.ip_posid), std::ptr::null_mut(), slot, &mut visit) };
     }
 

@@ -86,7 +86,10 @@ fn complaint_of(indexes: &Indexes, index: usize) -> Complaint {
 
 impl Leader {
     /// Removes a row because of a conflict in an index. Guarded.
-    pub fn remove_row(
+    ///
+    /// # Safety
+    /// An open relation of the load, in which the row is.
+    pub unsafe fn remove_row(
         &mut self,
         relation: pg_sys::Relation,
         row: pg_sys::ItemPointerData,
@@ -121,7 +124,7 @@ impl Leader {
             old = first;
         } else {
             // SAFETY: the relation is open, and this is the row that holds the key in one of its indexes.
-            if !holder::delete(unsafe { Relation::from_raw(relation) }, &other)? {
+            if !unsafe { holder::delete(Relation::from_raw(relation), &other)? } {
                 return Ok(false);
             }
             self.replaced += 1;
@@ -144,7 +147,10 @@ impl Leader {
 
     /// Decides which rows of the groups are removed, and removes them. `number` is the relation's index in the load's
     /// list. Guarded.
-    pub fn remove_conflicts(
+    ///
+    /// # Safety
+    /// An open relation of the load, in which the rows of the groups are.
+    pub unsafe fn remove_conflicts(
         &mut self,
         relation: pg_sys::Relation,
         number: usize,
@@ -156,7 +162,7 @@ impl Leader {
         // Of equal keys, the first row stays, or the last one.
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, conflicts.memory, keep == Keep::New)?;
-        // SAFETY: `remove_conflicts`'s contract covers the relation.
+        // SAFETY: this function's contract covers the relation.
         let mut removal = unsafe { Removal::new(Relation::from_raw(relation), self.workers.at_once) };
         let reasons: Vec<_> = (0..indexes.list.len()).map(|index| reason_for(indexes, index)).collect();
         let mut next = sort.take();

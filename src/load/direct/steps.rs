@@ -263,7 +263,8 @@ impl Leader {
         self.process.rows.close()?;
         finalization.close_files();
         self.held.close();
-        executor::tear_down(&self.process.executor);
+        // SAFETY: the load has no row left, and finalize has ended.
+        unsafe { executor::tear_down(&self.process.executor) };
         if let Some(files) = self.process.heaps.plan.files.take() {
             files.release();
         }

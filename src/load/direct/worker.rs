@@ -147,7 +147,8 @@ unsafe extern "C-unwind" fn finish(state: *mut State) {
         join.end();
     }
     let target = process.executor.relation();
-    executor::tear_down(&process.executor);
+    // SAFETY: the worker has no row left.
+    unsafe { executor::tear_down(&process.executor) };
     if let Some(files) = process.heaps.plan.files.take() {
         files.release();
     }

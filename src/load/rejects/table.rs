@@ -12,6 +12,7 @@ use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_sys};
 use super::spool::{self, About, Spool};
 use super::{Complaint, Reject};
 use crate::error::{Error, Result};
+use crate::pg::compat;
 use crate::pg::own_table::Columns;
 
 /// Most rows of one insertion.
@@ -64,14 +65,21 @@ pub fn write(spool: &mut Spool) -> Result<u64> {
         return Ok(0);
     }
     let about = spool.about.clone();
-    // SAFETY: guarded calls; an error ends the (sub)transaction, which puts the user back.
+    // SAFETY: guarded calls on a table whose types are checked; an error ends the (sub)transaction, which puts the user
+    // back.
     unsafe {
         let relid = pg_sys::get_relname_relid(NAME.as_ptr(), about.schema);
         if relid == pg_sys::InvalidOid {
             return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, "table \"bulk_reject\" does not exist"));
         }
         let relation = pg_sys::table_open(relid, pg_sys::RowExclusiveLock.cast_signed());
-        if usize::try_from((*(*relation).rd_att).natts) != Ok(COLUMNS) {
+        let descriptor = (*relation).rd_att;
+        let has_type = |(i, &wanted): (usize, &pg_sys::Oid)| {
+            let column = &*compat::attribute(descriptor, i);
+            column.atttypid == wanted && !column.attisdropped
+        };
+        let fits = usize::try_from((*descriptor).natts) == Ok(COLUMNS) && TYPES.iter().enumerate().all(has_type);
+        if !fits || (*(*relation).rd_rel).relam != pg_sys::HEAP_TABLE_AM_OID {
             let message = "table \"bulk_reject\" was changed after the extension was created";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }

@@ -51,8 +51,8 @@ unsafe extern "C-unwind" {
 /// The state of a plan; called from a guarded frame.
 pub unsafe fn nodes_of(top: *mut pg_sys::PlanState) -> Vec<*mut pg_sys::PlanState> {
     let mut nodes = Vec::new();
-    // SAFETY: this function's contract covers the state; the list outlives the walk.
-    unsafe { add_nodes(top, (&raw mut nodes).cast()) };
+    // SAFETY: this function's contract covers the state; the list outlives the walk. An error comes back as a panic.
+    unsafe { crate::pg::unguarded::guard(|| add_nodes(top, (&raw mut nodes).cast())) };
     nodes
 }
 

@@ -229,8 +229,13 @@ impl Validator {
 
     /// Free its memory. After an error, the parent context frees it. Guarded.
     pub fn close(self) {
-        // SAFETY: this value owns the context, and nothing in it is used later.
-        unsafe { pg_sys::MemoryContextDelete(self.memory) };
+        // SAFETY: this value owns the context, which is current after an error in `accepts`; nothing in it is used later.
+        unsafe {
+            if pg_sys::CurrentMemoryContext == self.memory {
+                pg_sys::MemoryContextSwitchTo((*self.memory).parent);
+            }
+            pg_sys::MemoryContextDelete(self.memory);
+        }
     }
 
     /// Does the server accept the value for this type?

@@ -32,7 +32,7 @@ const LAST_DELAY: f64 = 300.0;
 /// Records the failure: T3.
 ///
 /// # Safety
-/// The job of this process, and the error that was caught.
+/// The job of this process, and the error that was caught, in a memory context that outlives the transaction.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::ErrorData) {
     // SAFETY: this function's contract covers both arguments; guarded calls. As PostgresMain (postgres.c) after an

@@ -39,12 +39,12 @@ impl Batch {
         }
     }
 
-    /// Frees the memory, which must not be used any more.
+    /// Frees the memory.
     ///
     /// # Safety
-    /// The frame is plain.
-    pub unsafe fn free(&mut self) {
-        // SAFETY: allocated by `new`.
+    /// The frame is plain, and the memory context of `new` still lives.
+    pub unsafe fn free(self) {
+        // SAFETY: allocated by `new` in a context that still lives; this value is consumed.
         unsafe {
             c::pfree(self.bytes.cast());
             c::pfree(self.tuples.cast());
