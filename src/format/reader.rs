@@ -170,7 +170,7 @@ struct Policy {
     glances: bool,
 }
 
-/// Rest of what comes before the first record of a stream.
+/// The bytes before the first record of a stream that are still to be read: byte order mark, preamble, header.
 #[derive(Debug, Default)]
 struct Opening {
     bom_pending: bool,

@@ -20,7 +20,7 @@ use super::unguarded::{self as c, Opaque};
 
 const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
 
-/// Whether the code of an index may run as its owner, who is its table's, for the current user. Guarded.
+/// Whether the code of an index may run as its owner, for the current user. The table has the same owner. Guarded.
 pub fn may_run(index: Relation<'_>) -> bool {
     // SAFETY: guarded calls.
     let has_rights = unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), index.owner()) };

@@ -139,7 +139,8 @@ unsafe fn compare(column: &mut Compared, value: pg_sys::Datum, null: bool) -> i3
         }
         (false, false) => {
             let support = &raw mut column.support;
-            // SAFETY: PrepareSortSupportFromOrderingOp has set it.
+            // SAFETY: OrderCheck::new has prepared the support for the column's type; column.value is a copy of an earlier
+            // row's value. This function's contract covers frame and value.
             let order =
                 unsafe { (*support).comparator }.map_or(0, |compare| unsafe { compare(column.value, value, support) });
             if column.support.ssup_reverse { 0_i32.saturating_sub(order) } else { order }

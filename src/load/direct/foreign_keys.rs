@@ -281,10 +281,11 @@ impl ForeignKeys {
     /// parents for a query.
     ///
     /// # Safety
-    /// See [`ForeignKeys::find`]; the same holds for `beside`.
+    /// As [`ForeignKeys::find`]; the keys were prepared as tracked and are not freed; `beside` returns a live tuplestore or
+    /// nothing, and owns nothing that has a destructor.
     pub unsafe fn look(&mut self, mut beside: impl FnMut(&KeyQuery) -> Beside, mut missing: impl FnMut(usize, u64)) {
         for (number, key) in self.list.iter_mut().enumerate() {
-            // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
+            // SAFETY: this function's contract covers frame, sorts and rows; nothing in the frame has a destructor.
             unsafe {
                 let rows = beside(&key.query);
                 let look = |key: &ForeignKey, keys, found| key.query.look(key.numbered, keys, rows, found);

@@ -40,7 +40,7 @@ pub struct LoadTask {
     pub by_file: Array<FileFigures>,
 }
 
-// SAFETY: atomic values, plain data, and what is made to be shared; the descriptors are names.
+// SAFETY: atomic values, plain data, and types made to be shared; the descriptors are names.
 unsafe impl Shareable for LoadTask {}
 // SAFETY: the worker is in `super::worker`.
 unsafe impl Task for LoadTask {

@@ -90,8 +90,8 @@ impl Leader {
             shared.kept.store(self.alone.kept.load(Relaxed), Relaxed);
             Ok(LoadTask { shared, spec, sequences, counters, rejects, figures, states, by_file })
         });
-        let team = match team {
-            Ok(team) => self.workers.team.insert(team),
+        let mut team = match team {
+            Ok(team) => team,
             Err(note) => {
                 self.notes.push(note.into());
                 return Ok(());
@@ -105,6 +105,7 @@ impl Leader {
         let launched = team.launch();
         point!("load.launched");
         let queues = team.queues();
+        self.workers.team = Some(team);
         self.workers.launched += launched;
         self.workers.at_once = self.workers.at_once.max(launched);
         // SAFETY: the load outlives its leader.

@@ -101,6 +101,9 @@ impl Process {
         // SAFETY: this function's contract covers the tuple, which has the size in its header.
         let (bytes, infomask) = unsafe {
             let length = pgrx::varsize_4b(tuple.cast());
+            if length < TUPLE_HEADER {
+                return Err(Unfit::Apart);
+            }
             (std::slice::from_raw_parts(tuple.cast::<u8>().cast_const(), length), (*tuple).t_infomask)
         };
         let has_null = infomask & pg_sys::HEAP_HASNULL as u16 != 0;

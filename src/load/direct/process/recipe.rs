@@ -29,8 +29,8 @@ impl Recipe {
         Recipe { wanted: Vec::new(), projection, fields, defaults, not_null: Vec::new(), unset_not_null: Vec::new() }
     }
 
-    /// Adapts to the columns of a file, and lets it decode rows of the projection, or of a target with so many
-    /// attributes.
+    /// Adapts to the columns of a file, and lets it decode rows of the projection, or of a target with this
+    /// number of attributes.
     pub(super) fn adapt(&mut self, rows: &mut Rows, attributes: usize) {
         if let Some(projection) = &mut self.projection {
             projection.fit(rows.columns());
