@@ -64,7 +64,7 @@ pub mod target;
 mod trigger_condition;
 pub mod wrapper;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
@@ -87,8 +87,12 @@ use crate::error::OrRaise;
 use crate::guc;
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
+use crate::pg::lookup::now;
+use crate::pg::role::current_user;
+use crate::pg::jsonb::Jsonb;
 use crate::pg::row::Rows;
 use crate::pg::soft;
+use crate::pg::sql_value::SqlValue;
 use crate::pg::statement::{self, About, Checked};
 use crate::pg::unguarded::{self, Opaque, guarded};
 use crate::pg::usage::Usage;
@@ -132,7 +136,7 @@ pub struct Request {
     /// The arguments, which workers read again: the path, or a name for the input in its place; and a copy of the
     /// jsonb. An INSERT has no jsonb.
     pub path: CString,
-    pub json: Option<pg_sys::Datum>,
+    pub json: Option<Jsonb>,
     /// The names of further files of an INSERT.
     also: Vec<String>,
     purpose: Purpose,
@@ -201,11 +205,11 @@ pub enum Writer {
 }
 
 impl Writer {
-    fn name(self) -> &'static str {
+    fn name(self) -> &'static CStr {
         match self {
-            Writer::Buffered => "buffered",
-            Writer::Direct => "direct",
-            Writer::None => "none",
+            Writer::Buffered => c"buffered",
+            Writer::Direct => c"direct",
+            Writer::None => c"none",
         }
     }
 }
@@ -423,8 +427,7 @@ impl Request {
             also: Vec::new(),
             purpose: Purpose::Call,
             schema: pg_sys::InvalidOid,
-            // SAFETY: does not raise.
-            owner: unsafe { pg_sys::GetUserId() },
+            owner: current_user(),
             where_statement: None,
             truncate_statement: None,
             analyze_statement: None,
@@ -450,8 +453,7 @@ impl Measures {
             phases: Phases::begin(),
             began: Instant::now(),
             took: Duration::ZERO,
-            // SAFETY: does not raise.
-            started: unsafe { pg_sys::GetCurrentTimestamp() },
+            started: now(),
             usage: Usage::now(),
         }
     }
@@ -479,8 +481,8 @@ impl Load {
         }
     }
 
-    /// The row of the result. Guarded; allocates in the current memory context.
-    fn result(&self) -> [Option<pg_sys::Datum>; report::COLUMNS] {
+    /// The row of the result. Guarded.
+    fn result(&self) -> [SqlValue<'static>; report::COLUMNS] {
         report::row(self.id, &self.measures.counts, self.measures.took, self.writer.name())
     }
 }

@@ -26,7 +26,7 @@ use crate::pg::copy_options::slice_options::{SliceDraft, slices};
 use crate::pg::copy_options::{CopyOptions, Draft, RecordShape};
 use crate::pg::directory::file_of;
 use crate::pg::encoding::EncodingErrors;
-use crate::pg::jsonb::{self, Json};
+use crate::pg::jsonb::{Json, Jsonb};
 use crate::pg::option_value::{Caller, OptionValue, invalid, text};
 use crate::pg::server_text::from_server;
 use crate::pg::soft::{OnError, Verbosity};
@@ -287,17 +287,8 @@ impl Objects {
 impl LoadOptions {
     /// Parses the arguments of a load and checks that the options are `allowed`. Error hints list a job's options only
     /// for a caller that `enqueues`. Guarded.
-    ///
-    /// # Safety
-    /// `options` is a datum of type jsonb.
-    pub unsafe fn parse(
-        path: CString,
-        options: pg_sys::Datum,
-        allowed: &Allowed,
-        enqueues: bool,
-    ) -> Result<LoadOptions> {
-        // SAFETY: this function's contract covers the datum.
-        let Some(members) = (unsafe { jsonb::members(options) }) else {
+    pub fn parse(path: CString, options: &Jsonb, allowed: &Allowed, enqueues: bool) -> Result<LoadOptions> {
+        let Some(members) = options.members() else {
             return Err(invalid("options must be a JSON object"));
         };
         let (mut given, mut objects, mut settings) = (Vec::new(), Objects::default(), Vec::new());

@@ -4,7 +4,7 @@
 //! report, and back. No function returns an error, since errors are made of such text. Invalid bytes in a string are
 //! replaced. A character that the server's encoding lacks raises the server's own error.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 use pgrx::pg_sys;
 
@@ -25,4 +25,13 @@ pub fn to_server(text: &str) -> CString {
     let len = c_int::try_from(text.as_bytes().len()).unwrap_or(0);
     // SAFETY: as in `from_server`.
     unsafe { CStr::from_ptr(pg_sys::pg_any_to_server(text.as_ptr(), len, UTF8)) }.to_owned()
+}
+
+/// A copy of a string of the server; None for null.
+///
+/// # Safety
+/// The string is NUL-terminated, or null.
+pub unsafe fn copied(string: *const c_char) -> Option<CString> {
+    // SAFETY: the string is NUL-terminated if it is not null.
+    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_owned())
 }
