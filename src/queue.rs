@@ -42,11 +42,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::launcher::init;
 use crate::error::{Error, Result};
-use crate::pg::lock::ObjectLock;
-use crate::pg::lookup::{owner_of, relation_named, schema_name};
-use crate::pg::role::{as_role, current_user};
-use crate::pg::spi::{self, Access, StatementResult};
-use crate::pg::sql_value::SqlValue;
+use crate::server::lock::ObjectLock;
+use crate::server::lookup::{owner_of, relation_named, schema_name};
+use crate::server::role::{as_role, current_user};
+use crate::server::spi::{self, Access, StatementResult};
+use crate::server::sql_value::SqlValue;
 
 /// The extension's name.
 const EXTENSION: &CStr = c"pg_bulk";

@@ -8,8 +8,8 @@ use super::definer::Allowed;
 use super::options::given::Given;
 use super::{Load, Purpose, begin, perform};
 use crate::error::OrRaise;
-use crate::pg::function::{Call, missing, version_1};
-use crate::pg::source::Bytes;
+use crate::input::source::Bytes;
+use crate::server::function::{Call, missing, version_1};
 
 version_1!(pg_finfo_bulk_load);
 

@@ -28,12 +28,12 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::option_name::{ColumnOption, OptionName, Reach};
 use crate::error::{Error, Result};
-use crate::pg::compat;
-use crate::pg::function::Call;
-use crate::pg::lookup::{argument_types, function_named};
-use crate::pg::option_value::{Caller, OptionValue, invalid};
-use crate::pg::role::{current_user, role_name};
-use crate::pg::server_text::from_server;
+use crate::server::compat;
+use crate::server::function::Call;
+use crate::server::lookup::{argument_types, function_named};
+use crate::server::option_value::{Caller, OptionValue, invalid};
+use crate::server::role::{current_user, role_name};
+use crate::server::server_text::from_server;
 
 /// The options that a call may have.
 #[derive(Debug)]

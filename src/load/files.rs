@@ -15,13 +15,13 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::report::quoted;
-use crate::pg::encoding::shown;
-use crate::pg::file_figures::{ByFile, FileFigures};
-use crate::pg::files::FileList;
-use crate::pg::jsonb::Jsonb;
-use crate::pg::sql_value::SqlValue;
-use crate::pg::server_text::{from_server, to_server};
-use crate::pg::source::Location;
+use crate::input::encoding::shown;
+use crate::input::file_figures::{ByFile, FileFigures};
+use crate::input::files::FileList;
+use crate::input::source::Location;
+use crate::server::jsonb::Jsonb;
+use crate::server::server_text::{from_server, to_server};
+use crate::server::sql_value::SqlValue;
 
 /// Most objects of single files.
 const MOST: usize = 10_000;

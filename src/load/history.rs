@@ -13,12 +13,12 @@ use pgrx::pg_sys;
 use super::report::{COLUMNS, Counts, row};
 use super::{Load, files, rejects};
 use crate::error::{OrRaise, Result};
-use crate::pg::database::cluster;
-use crate::pg::function::{Call, sql_function};
-use crate::pg::lookup::{now, qualified};
-use crate::pg::own_table::{Columns, OwnTable};
-use crate::pg::role::{current_user, has_privileges_of, owner_here, stored_role_name};
-use crate::pg::sql_value::SqlValue;
+use crate::server::database::cluster;
+use crate::server::function::{Call, sql_function};
+use crate::server::lookup::{now, qualified};
+use crate::server::own_table::{Columns, OwnTable};
+use crate::server::role::{current_user, has_privileges_of, owner_here, stored_role_name};
+use crate::server::sql_value::SqlValue;
 
 const TABLE: &CStr = c"bulk_loads";
 const WIDTH: usize = 6 + COLUMNS - 1 + 7;
@@ -117,7 +117,8 @@ pub fn record_failed(schema: pg_sys::Oid, load: &Failed) {
     let owner_name = stored_role_name(owner);
     let took = Duration::from_micros(u64::try_from(now - load.started).unwrap_or(0));
     let counts = Counts { rejected: load.rejected, ..Counts::default() };
-    let [id, loaded, rejected, duplicate, filtered, _, seconds, _, _, indexes, notes] = row(load.id, &counts, took, c"");
+    let [id, loaded, rejected, duplicate, filtered, _, seconds, _, _, indexes, notes] =
+        row(load.id, &counts, took, c"");
     add(
         schema,
         &[

@@ -3,11 +3,11 @@
 use std::ffi::CStr;
 use std::time::Duration;
 
-use crate::pg::jsonb::Jsonb;
-use crate::pg::server_text::to_server;
-use crate::pg::sql_value::SqlValue;
-use crate::pg::stages::Stages;
-use crate::pg::usage::Cpu;
+use crate::server::jsonb::Jsonb;
+use crate::server::server_text::to_server;
+use crate::server::sql_value::SqlValue;
+use crate::server::stages::Stages;
+use crate::server::usage::Cpu;
 
 /// Figures that a writer counted.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -17,13 +17,13 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Queue;
 use crate::error::{Error, Result};
-use crate::pg::database::{cluster, database};
-use crate::pg::function::{Call, sql_function};
-use crate::pg::lookup::{relation_named, relation_names};
-use crate::pg::role::{existing_role_name, owner_here};
-use crate::pg::server_text::from_server;
-use crate::pg::spi::{Access, StatementResult};
-use crate::pg::sql_value::SqlValue;
+use crate::server::database::{cluster, database};
+use crate::server::function::{Call, sql_function};
+use crate::server::lookup::{relation_named, relation_names};
+use crate::server::role::{existing_role_name, owner_here};
+use crate::server::server_text::from_server;
+use crate::server::spi::{Access, StatementResult};
+use crate::server::sql_value::SqlValue;
 
 /// Error of a job that was queued when its database was copied.
 const COPIED: &CStr = c"the job belongs to the database that this one was copied from";

@@ -14,12 +14,12 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, pg_sys};
 use super::Queue;
 use super::functions::unknown;
 use crate::error::{Error, Result};
-use crate::pg::background;
-use crate::pg::function::{Call, sql_function};
-use crate::pg::lock::{Mode, Until};
-use crate::pg::role::current_user;
-use crate::pg::server_text::{from_server, to_server};
-use crate::pg::sql_value::SqlValue;
+use crate::server::background;
+use crate::server::function::{Call, sql_function};
+use crate::server::lock::{Mode, Until};
+use crate::server::role::current_user;
+use crate::server::server_text::{from_server, to_server};
+use crate::server::sql_value::SqlValue;
 
 /// Milliseconds between two polls: at first, and at most.
 const FIRST_PAUSE: i64 = 1;

@@ -32,14 +32,14 @@ use super::job::{Claimed, Figures};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
 use crate::load::{Load, settings};
-use crate::pg::attempt::attempt_logged;
-use crate::pg::background::{self, begin_transaction, in_transaction};
-use crate::pg::lock::{Mode, ObjectLock, Until};
-use crate::pg::lookup::{now, relation_names};
-use crate::pg::points::point;
-use crate::pg::server_text::from_server;
-use crate::pg::unguarded::{self as c, Opaque};
-use crate::pg::user_code;
+use crate::server::attempt::attempt_logged;
+use crate::server::background::{self, begin_transaction, in_transaction};
+use crate::server::lock::{Mode, ObjectLock, Until};
+use crate::server::lookup::{now, relation_names};
+use crate::server::points::point;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{self as c, Opaque};
+use crate::server::user_code;
 
 /// How often a lock is tried that another session may hold for a moment, and the milliseconds in between.
 pub const TRIES: u32 = 200;
@@ -264,8 +264,7 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
 
 /// Raises unless the OID is still that of the intended table, or the row comes from another database.
 fn check_target(job: &Claimed) -> crate::error::Result<()> {
-    let is_same =
-        relation_names(job.target).is_some_and(|(schema, name)| schema == job.schema && name == job.name);
+    let is_same = relation_names(job.target).is_some_and(|(schema, name)| schema == job.schema && name == job.name);
     if is_same {
         return Ok(());
     }

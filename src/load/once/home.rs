@@ -18,12 +18,12 @@ use super::{
     CLUSTER, DATABASE, HOME, LoadedTable, MADE_BY, OWNER, OWNER_NAME, TABLE, TABLE_COLUMNS, TARGET, TARGET_NAME,
 };
 use crate::error::Result;
-use crate::pg::database::{cluster, database};
-use crate::pg::lock::{Mode, ObjectLock, Until};
-use crate::pg::lookup::relation_named;
-use crate::pg::own_table::{OwnTable, Row};
-use crate::pg::role::owner_here;
-use crate::pg::sql_value::SqlValue;
+use crate::server::database::{cluster, database};
+use crate::server::lock::{Mode, ObjectLock, Until};
+use crate::server::lookup::relation_named;
+use crate::server::own_table::{OwnTable, Row};
+use crate::server::role::owner_here;
+use crate::server::sql_value::SqlValue;
 
 /// The current transaction's id. Guarded.
 pub fn transaction() -> pg_sys::TransactionId {

@@ -19,11 +19,11 @@ use crate::error::Error;
 use crate::load::definer::Allowed;
 use crate::load::options::given::Given;
 use crate::load::{self, JobNumber, Purpose};
-use crate::pg::function::version_1;
-use crate::pg::lookup::{function_named, qualified, schema_name};
-use crate::pg::server_text::copied;
-use crate::pg::statement::{self, About, Checked};
-use crate::pg::user_code;
+use crate::server::function::version_1;
+use crate::server::lookup::{function_named, qualified, schema_name};
+use crate::server::server_text::copied;
+use crate::server::statement::{self, About, Checked};
+use crate::server::user_code;
 
 const NAME: &CStr = c"bulk_run_job";
 
@@ -121,7 +121,14 @@ extern "C-unwind" fn begin() -> *mut Job {
         let Job { claimed, queue, load, .. } = &mut *job;
         let number = JobNumber { id: claimed.id, attempt: claimed.attempt };
         let given = Given::Path(&claimed.path);
-        *load = load::begin(given, claimed.target, claimed.options.clone(), &Allowed::ALL, queue.schema, Purpose::Job(number));
+        *load = load::begin(
+            given,
+            claimed.target,
+            claimed.options.clone(),
+            &Allowed::ALL,
+            queue.schema,
+            Purpose::Job(number),
+        );
         pg_sys::MemoryContextSwitchTo(caller);
     }
     job

@@ -29,15 +29,15 @@ use pgrx::pg_sys;
 use super::super::Queue;
 use super::{TRIES, take};
 use crate::error::Result;
-use crate::pg::background;
-use crate::pg::database::database;
-use crate::pg::lock::{Mode, Until};
-use crate::pg::points::point;
-use crate::pg::role::{as_role, current_user};
-use crate::pg::shared_words::SharedWords;
-use crate::pg::spi::{self, Access};
-use crate::pg::sql_value::SqlValue;
-use crate::pg::user_code;
+use crate::server::background;
+use crate::server::database::database;
+use crate::server::lock::{Mode, Until};
+use crate::server::points::point;
+use crate::server::role::{as_role, current_user};
+use crate::server::shared_words::SharedWords;
+use crate::server::spi::{self, Access};
+use crate::server::sql_value::SqlValue;
+use crate::server::user_code;
 
 /// Most workers with a shared word. Workers beyond that start as usual, and leave after their job.
 const PLACES: usize = 256;
@@ -212,7 +212,8 @@ impl Queue {
             (SELECT string_agg(concat_ws(' ', setdatabase, setrole, xmin), ',' ORDER BY setdatabase, setrole)
                 FROM pg_catalog.pg_db_role_setting WHERE setdatabase IN (0, $2) AND setrole IN (0, $1)))";
         let arguments = [SqlValue::oid(role), SqlValue::oid(database())];
-        let outcome = as_role(current_user(), || spi::execute(statement.as_bytes(), &arguments, Access::ReadLatest, &[]))?;
+        let outcome =
+            as_role(current_user(), || spi::execute(statement.as_bytes(), &arguments, Access::ReadLatest, &[]))?;
         Ok(outcome.first(0).into_text().to_string_lossy().into_owned())
     }
 }
