@@ -31,7 +31,8 @@ use super::wide::Wide;
 use crate::error::Result;
 use crate::load::query::Query;
 use crate::pg::chunks::Chunks;
-use crate::pg::compat;
+use crate::pg::compat::is_virtual;
+use crate::pg::relation::Relation;
 use crate::pg::row::Rows;
 use crate::pg::soft::Tolerance;
 use crate::pg::unguarded::Opaque;
@@ -108,7 +109,8 @@ impl Process {
         if self.executor.routing.is_null() {
             let relation = self.executor.relation();
             self.heaps.open(relation, &self.tracer)?;
-            self.recipe.not_null = not_null(relation);
+            // SAFETY: the executor has the relation open.
+            self.recipe.not_null = not_null(unsafe { Relation::from_raw(relation) });
         }
         self.begin_file();
         Ok(self)
@@ -168,12 +170,7 @@ impl Process {
 }
 
 /// Attributes that must not be NULL, without virtual ones, which ExecConstraints checks.
-fn not_null(relation: pg_sys::Relation) -> Vec<usize> {
-    // SAFETY: an open relation; its descriptor has natts attributes.
-    unsafe {
-        let descriptor = (*relation).rd_att;
-        let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-        let attribute = |i| &*compat::attribute(descriptor, i);
-        (0..natts).filter(|&i| attribute(i).attnotnull && !compat::is_virtual(attribute(i))).collect()
-    }
+fn not_null(relation: Relation<'_>) -> Vec<usize> {
+    let all = relation.descriptor().attributes().enumerate();
+    all.filter(|(_, one)| one.attnotnull && !is_virtual(one)).map(|(i, _)| i).collect()
 }
