@@ -288,12 +288,11 @@ impl Rows {
                 parts.lay_out(&self.layout.columns, self.stream.reader.dialect(), self.stream.encodings());
             }
             self.expect_fields();
-            self.count_required();
-            return;
+        } else {
+            self.layout.fields = fields.len();
+            fields.extend(others);
+            self.layout.columns = fields;
         }
-        self.layout.fields = fields.len();
-        fields.extend(others);
-        self.layout.columns = fields;
         self.count_required();
     }
 

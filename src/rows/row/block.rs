@@ -93,9 +93,8 @@ impl Rows {
     /// # Safety
     /// The arrays are those that [`Rows::decoded`] returned, and this is called once a row.
     pub unsafe fn make_datums(&mut self, arrays: RowArrays) -> Result<()> {
-        let Some(block) = &mut self.values.block else { return Ok(()) };
-        // SAFETY: this function's contract covers the argument; a datum is a usize.
-        unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.ok_or_else(error::out_of_memory)
+        // SAFETY: `has_made_datums` has this contract.
+        if unsafe { self.has_made_datums(arrays) } { Ok(()) } else { Err(error::out_of_memory()) }
     }
 
     /// Convert like [`Rows::make_datums`], but raise nothing: false if memory is short.
