@@ -107,10 +107,9 @@ impl Process {
     /// Makes the process ready for the rows of its file. Guarded.
     pub fn ready(mut self) -> Result<Process> {
         if self.executor.routing.is_null() {
-            let relation = self.executor.relation();
-            self.heaps.open(relation, &self.tracer)?;
+            self.heaps.open(self.executor.relation(), &self.tracer)?;
             // SAFETY: the executor has the relation open.
-            self.recipe.not_null = not_null(unsafe { Relation::from_raw(relation) });
+            self.recipe.not_null = not_null(unsafe { Relation::from_raw(self.executor.relation()) });
         }
         self.begin_file();
         Ok(self)
