@@ -62,7 +62,7 @@ pub mod target;
 mod trigger_condition;
 pub mod wrapper;
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
@@ -203,11 +203,11 @@ pub enum Writer {
 }
 
 impl Writer {
-    fn name(self) -> &'static CStr {
+    fn name(self) -> &'static str {
         match self {
-            Writer::Buffered => c"buffered",
-            Writer::Direct => c"direct",
-            Writer::None => c"none",
+            Writer::Buffered => "buffered",
+            Writer::Direct => "direct",
+            Writer::None => "none",
         }
     }
 }

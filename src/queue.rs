@@ -13,7 +13,6 @@
 //!   `failure`: records a failed job.
 //! * `job`: the row of a job; all statements on it are there.
 //! * `home`: distinguishes rows of this database from copied ones.
-//! * `local`: keeps the queue from being replicated.
 //! * `launcher`: with a preloaded library, visits all databases when the server starts.
 //!
 //! **Exactly once.** A worker holds its job's lock ([`Queue::job_lock`]) from before it claims the row until the load
@@ -31,7 +30,6 @@ mod functions;
 mod home;
 mod job;
 mod launcher;
-mod local;
 mod wait;
 mod wake;
 mod worker;

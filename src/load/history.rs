@@ -117,8 +117,7 @@ pub fn record_failed(schema: pg_sys::Oid, load: &Failed) {
     let owner_name = stored_role_name(owner);
     let took = Duration::from_micros(u64::try_from(now - load.started).unwrap_or(0));
     let counts = Counts { rejected: load.rejected, ..Counts::default() };
-    let [id, loaded, rejected, duplicate, filtered, _, seconds, _, _, indexes, notes] =
-        row(load.id, &counts, took, c"");
+    let [id, loaded, rejected, duplicate, filtered, _, seconds, _, _, indexes, notes] = row(load.id, &counts, took, "");
     add(
         schema,
         &[

@@ -1,6 +1,5 @@
 //! The result of a load: counts, indexes and notes, as a row.
 
-use std::ffi::CStr;
 use std::time::Duration;
 
 use crate::server::jsonb::Jsonb;
@@ -100,7 +99,7 @@ impl Why {
 pub const COLUMNS: usize = 11;
 
 /// The row of the result. Guarded.
-pub fn row(id: i64, counts: &Counts, took: Duration, writer: &'static CStr) -> [SqlValue<'static>; COLUMNS] {
+pub fn row(id: i64, counts: &Counts, took: Duration, writer: &str) -> [SqlValue<'static>; COLUMNS] {
     let objects: Vec<_> = counts.indexes.iter().map(IndexReport::json).collect();
     let indexes = Jsonb::parse(&to_server(&format!("[{}]", objects.join(", "))));
     let notes: Vec<_> = counts.notes.iter().map(|note| to_server(note)).collect();
@@ -112,7 +111,7 @@ pub fn row(id: i64, counts: &Counts, took: Duration, writer: &'static CStr) -> [
         SqlValue::count(counts.filtered),
         SqlValue::count(counts.bytes_read),
         SqlValue::double(took.as_secs_f64()),
-        SqlValue::text(writer),
+        SqlValue::text(to_server(writer)),
         SqlValue::integer(i32::try_from(counts.workers).unwrap_or(i32::MAX)),
         SqlValue::owned_jsonb(indexes),
         SqlValue::texts(notes),

@@ -25,7 +25,9 @@ use crate::error::{OrRaise, Result};
 use crate::guc;
 use crate::load::{history, once};
 use crate::server::background::{self, Handle, Worker, in_transaction};
+use crate::server::database::database;
 use crate::server::lock::{Mode, ObjectLock};
+use crate::server::lookup::{relation_name, schema_of};
 use crate::server::points::point;
 use crate::server::role::{NoSession, cannot_connect, role_name};
 

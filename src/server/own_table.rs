@@ -158,12 +158,13 @@ impl OwnTable {
             return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
         }
         let relation = OpenRelation::open(oid, lock);
-        let attributes = relation.get().descriptor().attributes();
-        let number = attributes.len();
+        let number = relation.get().descriptor().len();
+        let mut attributes = relation.get().descriptor().attributes().zip(columns.types);
         let fits = is_made(oid)
             && relation.get().access_method() == pg_sys::HEAP_TABLE_AM_OID
             && (columns.oldest..=columns.types.len()).contains(&number)
-            && attributes.zip(columns.types).all(|(one, &wanted)| one.atttypid == wanted && !one.attisdropped);
+            && attributes.all(|(one, &wanted)| one.atttypid == wanted && !one.attisdropped);
+        drop(attributes);
         if !fits {
             let message = format!("table \"{shown}\" does not have the definition that pg_bulk expects");
             let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);

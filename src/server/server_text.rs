@@ -8,6 +8,8 @@ use std::ffi::{CStr, CString, c_char, c_int};
 
 use pgrx::pg_sys;
 
+use super::unguarded as c;
+
 const UTF8: c_int = pg_sys::pg_enc::PG_UTF8 as c_int;
 
 /// Convert a string in the server's encoding to text. Guarded.
@@ -34,4 +36,11 @@ pub fn to_server(text: &str) -> CString {
 pub unsafe fn copied(string: *const c_char) -> Option<CString> {
     // SAFETY: the string is NUL-terminated if it is not null.
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_owned())
+}
+
+/// Whether a string is valid in the server's encoding.
+pub fn is_valid_in_server_encoding(value: &[u8]) -> bool {
+    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
+    // SAFETY: the functions only read the bytes, and raise nothing.
+    unsafe { c::pg_encoding_verifymbstr(c::GetDatabaseEncoding(), value.as_ptr().cast(), len) == len }
 }

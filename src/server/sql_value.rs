@@ -10,8 +10,8 @@ use std::ffi::{CStr, CString, c_char};
 use pgrx::{FromDatum, IntoDatum, PgSqlErrorCode as Code, pg_sys};
 
 use super::jsonb::Jsonb;
+use super::server_text::is_valid_in_server_encoding;
 use crate::error::{Error, Result};
-use crate::input::encoding::is_valid_in_server_encoding;
 
 /// A value, or NULL. Text is in the server's encoding.
 #[derive(Debug, Clone)]
