@@ -14,6 +14,7 @@ use crate::error::{self, Result};
 use crate::input::encoding::{EncodingErrors, invalid_in_server_encoding, verify_in_server_encoding};
 use crate::input::stream::Advance;
 use crate::server::copy_errors;
+use crate::server::server_text::is_valid_in_server_encoding;
 use crate::server::stages::Stage;
 
 /// Records of more bytes than this get a memory check first.
