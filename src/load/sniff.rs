@@ -22,7 +22,7 @@ use crate::server::jsonb::Jsonb;
 use crate::server::option_value::{Caller, OptionValue, invalid, text};
 use crate::server::server_text::to_server;
 use crate::server::sql_value::SqlValue;
-use pg_bulk_format::dialect::{Eol, Format};
+use pg_bulk_text::dialect::{Eol, Format};
 
 /// Option names besides those that describe the file.
 const NAMES: &[&str] = &["program", "server", "sample", "table"];

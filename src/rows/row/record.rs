@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use pg_bulk_format::reader::{Record, Value};
+use pg_bulk_text::reader::{Record, Value};
 
 use super::{Attention, Rows};
 use crate::error::{self, Result};
