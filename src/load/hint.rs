@@ -50,7 +50,7 @@ pub unsafe fn add(load: &Load, error: *mut pg_sys::ErrorData) {
         }
         let mut task = Task { load, error };
         // An error of the search must not replace the error of the load.
-        let other = attempt(find, (&raw mut task).cast());
+        let other = attempt(|| find((&raw mut task).cast()));
         if !other.is_null() {
             unguarded::LWLockReleaseAll();
             unguarded::FreeErrorData(other);

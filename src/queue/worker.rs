@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_job_main(job: pg_sys::Datum) {
     unsafe {
         let mut job = begin(job.value() as i64);
         while !job.is_null() {
-            let error = attempt_logged(work, job.cast());
+            let error = attempt_logged(|| work(job.cast()));
             if !error.is_null() {
                 record_failure(job, error);
                 return;

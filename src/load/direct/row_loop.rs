@@ -111,7 +111,7 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
         loop {
             // Errors are copied to this context.
             pg_sys::CurrentMemoryContext = (*(*process).executor.econtext).ecxt_per_tuple_memory;
-            let error = attempt(rows, (&raw mut run).cast());
+            let error = attempt(|| rows((&raw mut run).cast()));
             if error.is_null() {
                 pg_sys::error_context_stack = callback.previous;
                 return;

@@ -11,8 +11,18 @@ use super::{CheckedTable, PER_BLOCK};
 use crate::error::Result;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::RecordPosition;
-use crate::load::phase::{Phase, enter};
+use crate::load::phase::Phase;
 use crate::pg::number_sort::NumberSort;
+use crate::pg::unguarded as c;
+
+impl Leader {
+    /// Decides on all rows of a dry run. Guarded, and outside of parallel mode.
+    pub fn decide_keys(&mut self) -> Result<()> {
+        // SAFETY: the closure is plain.
+        unsafe { c::guard(|| decide(self)) };
+        Ok(())
+    }
+}
 
 /// Decides on all rows.
 ///
@@ -24,8 +34,7 @@ pub unsafe fn decide(leader: *mut Leader) {
         let Some(check) = (*leader).process.keys.as_ref() else { return };
         let check = &raw const *check;
         let caller = pg_sys::CurrentMemoryContext;
-        let phases = (*leader).process.progress.phases;
-        enter(phases, Phase::Indexes);
+        c::guarded(|| (*leader).enter(Phase::Indexes));
         end_trails(leader);
         let (tables, count) = ((*check).tables.as_ptr(), (*check).tables.len());
         for i in 0..count {
@@ -36,7 +45,7 @@ pub unsafe fn decide(leader: *mut Leader) {
                 verdict::decide(leader, table);
             }
         }
-        enter(phases, Phase::ForeignKeys);
+        c::guarded(|| (*leader).enter(Phase::ForeignKeys));
         references::decide(leader);
         pg_sys::CurrentMemoryContext = caller;
         for i in 0..count {
