@@ -32,19 +32,19 @@ use pgrx::pg_sys;
 
 use self::table::WrittenTable;
 use super::executor::Executor;
-use super::index_keys::Collector;
 use super::indexes::Index;
 use super::leader::Leader;
 use super::rebuild;
-use super::strategy::IndexStrategy;
 use crate::error::Result;
+use crate::heap::append::Traits;
+use crate::index::index_keys::Collector;
+use crate::index::strategy::IndexStrategy;
 use crate::load::options::IndexesOption;
 use crate::load::phase::Phase;
 use crate::load::report::IndexReport;
-use crate::pg::append::Traits;
-use crate::pg::relation::{OpenRelation, Relation};
-use crate::pg::shared_files::SharedFiles;
-use crate::pg::unguarded::{self as c, guard};
+use crate::server::relation::{OpenRelation, Relation};
+use crate::server::shared_files::SharedFiles;
+use crate::server::unguarded::{self as c, guard};
 
 /// The steps of CopyFrom before the first row. Guarded.
 pub fn before_rows(executor: Executor) {

@@ -25,10 +25,10 @@ use super::new_rows::NewRows;
 use super::origin::RecordPosition;
 use super::removed_rows::RemovalReason;
 use crate::error::Result;
-use crate::pg::memory_context::MemoryContext;
-use crate::pg::number_sort::NumberSort;
-use crate::pg::removal::number_of;
-use crate::pg::unguarded::{guard, guarded};
+use crate::heap::removal::number_of;
+use crate::index::number_sort::NumberSort;
+use crate::server::memory_context::MemoryContext;
+use crate::server::unguarded::{guard, guarded};
 
 /// Deletes the current orphans of a relation of the load, and returns how many there were.
 ///

@@ -8,8 +8,8 @@ use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::RecordPosition;
 use crate::load::direct::removed_rows::Rivals;
 use crate::load::duplicate::Keep;
-use crate::pg::holder;
-use crate::pg::unguarded::{self as c, guard, guarded};
+use crate::server::holder;
+use crate::server::unguarded::{self as c, guard, guarded};
 
 impl WrittenTable {
     /// Inserts the new rows into the indexes that are not built. Rows that an index does not accept are noted or removed.

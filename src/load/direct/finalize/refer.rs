@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::orphans::hunt;
 use crate::load::phase::Phase;
-use crate::pg::unguarded::guard;
+use crate::server::unguarded::guard;
 
 impl Finalization {
     /// Checks the foreign keys that were put off, and queues the remaining triggers. The indexes of all relations contain

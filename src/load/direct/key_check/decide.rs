@@ -9,11 +9,11 @@ use super::exclusion::Exclusion;
 use super::offer::Offer;
 use super::{CheckedTable, PER_BLOCK};
 use crate::error::Result;
+use crate::index::number_sort::NumberSort;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::RecordPosition;
 use crate::load::phase::Phase;
-use crate::pg::number_sort::NumberSort;
-use crate::pg::unguarded as c;
+use crate::server::unguarded as c;
 
 impl Leader {
     /// Decides on all rows of a dry run. Guarded, and outside of parallel mode.
