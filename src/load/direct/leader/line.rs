@@ -49,7 +49,7 @@ impl Leader {
         let (line, relation, file) = self.violating_row.line.as_ref()?;
         let mut text = b"COPY ".to_vec();
         text.extend(relation.as_bytes());
-        let what = if self.process.rows.is_query { "row" } else { "line" };
+        let what = if self.process.rows.context.is_query { "row" } else { "line" };
         text.extend(format!(", {what} {line}").bytes());
         for more in [file, context].into_iter().filter(|more| !more.is_empty()) {
             text.push(b'\n');
@@ -79,6 +79,6 @@ impl Leader {
             process.tracer.origins.find(&mut target, &source, &mut process.rows, place)?;
             process.rows.reader().line_number()
         };
-        Ok(Some((line, process.rows.relation_name.clone(), process.rows.described.clone())))
+        Ok(Some((line, process.rows.context.relation_name.clone(), process.rows.context.described.clone())))
     }
 }
