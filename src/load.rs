@@ -248,7 +248,7 @@ pub unsafe fn perform(load: *mut Load) {
             // The error is completed without the LWLocks of the load's shared memory.
             unguarded::LWLockReleaseAll();
             rejects::add_first((*load).spool, error);
-            hint::add(&*load, error);
+            hint::add(&*load, &mut *error);
             unguarded::ReThrowError(error);
         }
         query::leave(query::of(&mut (*load).program));

@@ -60,6 +60,7 @@ pub mod stages;
 pub mod statement;
 pub mod team;
 pub mod tuple_layout;
+pub mod tuplestore;
 pub mod unguarded;
 pub mod usage;
 pub mod user_code;

@@ -8,7 +8,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::definer::Allowed;
 use super::options::given::Given;
-use super::{Load, Purpose, begin, perform, report};
+use super::{Load, Purpose, begin, perform};
 use crate::error::{Error, OrRaise};
 use crate::input::source::Bytes;
 use crate::server::function::version_1;
@@ -107,11 +107,11 @@ unsafe extern "C-unwind" fn begin_guarded(
 unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCallInfo) {
     // SAFETY: this function's contract covers both arguments; deleting the context drops the load.
     unsafe {
-        {
-            let load = &*load;
-            let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-            report::put_row(&mut *result, load.result());
-        }
+        let row = (*load).result();
+        let mut nulls = row.map(|value| value.is_none());
+        let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
+        let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+        pg_sys::tuplestore_putvalues((*result).setResult, (*result).setDesc, values.as_mut_ptr(), nulls.as_mut_ptr());
         pg_sys::MemoryContextDelete((*load).memory);
     }
 }

@@ -117,17 +117,6 @@ pub fn row(id: i64, counts: &Counts, took: Duration, writer: &str) -> [Option<pg
     ]
 }
 
-/// Stores the row in the result. Guarded.
-///
-/// # Safety
-/// The result of a function whose row type is that of `bulk_load`, materialized.
-pub unsafe fn put_row(result: &mut pg_sys::ReturnSetInfo, row: [Option<pg_sys::Datum>; COLUMNS]) {
-    let mut nulls = row.map(|value| value.is_none());
-    let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
-    // SAFETY: this function's contract covers the result; a guarded call.
-    unsafe { pg_sys::tuplestore_putvalues(result.setResult, result.setDesc, values.as_mut_ptr(), nulls.as_mut_ptr()) }
-}
-
 /// Text as a datum. Guarded.
 fn text(text: &str) -> pg_sys::Datum {
     // SAFETY: a guarded call that copies the string.

@@ -29,6 +29,11 @@ impl MemoryContext {
         MemoryContext(unsafe { (*estate).es_query_cxt })
     }
 
+    /// Returns the pointer for functions of the server.
+    pub const fn as_ptr(self) -> pg_sys::MemoryContext {
+        self.0
+    }
+
     /// Makes a child of this context. Guarded.
     pub fn child(self, name: &'static CStr) -> MemoryContext {
         let (min, init, max) =
@@ -43,8 +48,8 @@ impl MemoryContext {
     /// the context of its catcher.
     #[must_use]
     pub fn enter(self) -> Entered {
-        // SAFETY: a context that exists; a variable of this backend.
-        Entered(MemoryContext(unsafe { std::mem::replace(&mut *(&raw mut pg_sys::CurrentMemoryContext), self.0) }))
+        // SAFETY: both contexts exist.
+        Entered(MemoryContext(unsafe { pg_sys::MemoryContextSwitchTo(self.0) }))
     }
 
     /// Deletes the context with its children. Guarded.

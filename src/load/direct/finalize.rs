@@ -231,8 +231,7 @@ impl Finalization {
         if !table.keys.are_none() {
             leader.enter(Phase::ForeignKeys);
         }
-        // SAFETY: the keys of all rows were collected; the closure owns nothing.
-        if !unsafe { guard(|| table.keys.check()) } {
+        if !table.keys.check()? {
             table.keys.give_back();
             self.queue_triggers(&table);
         }

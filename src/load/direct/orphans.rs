@@ -28,7 +28,7 @@ use crate::error::Result;
 use crate::heap::removal::number_of;
 use crate::index::number_sort::NumberSort;
 use crate::server::memory_context::MemoryContext;
-use crate::server::unguarded::{guard, guarded};
+use crate::server::unguarded::guarded;
 
 /// Deletes the current orphans of a relation of the load, and returns how many there were.
 ///
@@ -50,8 +50,8 @@ pub fn hunt(leader: &mut Leader, rows: &NewRows, keys: &mut ForeignKeys, number:
             let row = number_of(&(*slot).tts_tid);
             keys.add(slot, |key| guarded(|| put(key, row)));
         });
-        guard(|| keys.find(|key, row| guarded(|| put(key, row))));
     }
+    keys.find(put)?;
     let count = orphans.map_or(Ok(0), |orphans| leader.remove_orphans(orphans, rows, keys, number, memory / 3))?;
     drop(entered);
     // SAFETY: the sorts in the context have ended.
@@ -69,8 +69,7 @@ impl Leader {
         memory: i32,
     ) -> Result<u64> {
         let relation = rows.relation();
-        // SAFETY: the keys are of this relation.
-        let complaints = unsafe { keys.complaints(relation.as_ptr()) };
+        let complaints = keys.complaints(relation);
         let mut sort = self.in_file_order(number, orphans, memory, false)?;
         let mut removal = self.removal(relation, number)?;
         let (mut count, mut last) = (0, None);

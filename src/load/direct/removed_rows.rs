@@ -317,7 +317,7 @@ impl Leader {
     /// Starts the removal of rows from an open relation, whose index in the load's list is `number`.
     pub fn removal(&self, relation: Relation<'static>, number: usize) -> Result<Removal> {
         if self.spec.traits.get(number).is_none_or(|&(oid, _)| oid != relation.oid()) {
-            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not find a relation of the load"));
+            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not find the position of a row of the load"));
         }
         Ok(Removal::new(relation, self.workers.at_once))
     }

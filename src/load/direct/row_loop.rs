@@ -18,7 +18,6 @@ use pg_bulk_format::tuple::Unfit;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::pulled::{fetch, next_of_join, next_of_query};
-use super::key_check;
 use super::process::{InBlock, Process, Pull};
 use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
@@ -278,7 +277,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
                 guarded(|| (*process).store(relinfo, arrays).or_raise());
             } else {
                 let table = guarded(|| (*process).take(relinfo, slot).or_raise());
-                key_check::add(table, slot);
+                (*table).add(slot);
             }
             clear(e.slot, per_tuple);
         }

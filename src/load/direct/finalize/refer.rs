@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::orphans::hunt;
 use crate::load::phase::Phase;
-use crate::server::unguarded::guard;
 
 impl Finalization {
     /// Checks the foreign keys that were put off, and queues the remaining triggers. The indexes of all relations contain
@@ -22,8 +21,7 @@ impl Finalization {
                 // SAFETY: the slot has a row of the table; the closure is plain.
                 unsafe { table.new.for_each(|slot| table.keys.add(slot, |_| ())) };
             }
-            // SAFETY: the keys of all rows were collected; the closure owns nothing.
-            if !unsafe { guard(|| table.keys.check()) } {
+            if !table.keys.check()? {
                 taken += hunt(leader, &table.new, &mut table.keys, table.number, table.sort_memory)?;
             }
         }

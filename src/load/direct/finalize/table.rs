@@ -20,7 +20,7 @@ use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
 use crate::server::memory_context::MemoryContext;
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::result_relation::ResultRelation;
+use crate::server::result_relation::{ResultRelation, new_result_relation};
 use crate::server::shared_files::SharedFiles;
 
 /// One of the relations, open.
@@ -92,8 +92,7 @@ impl Finalization {
                 return Ok(ResultRelation::from_raw(relinfo));
             }
             let _memory = MemoryContext::of_query(executor.estate).enter();
-            let relinfo = pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
-            (*relinfo).type_ = pg_sys::NodeTag::T_ResultRelInfo;
+            let relinfo = new_result_relation();
             pg_sys::InitResultRelInfo(relinfo, relation, 0, executor.target, (*executor.estate).es_instrument);
             Ok(ResultRelation::from_raw(relinfo))
         }
@@ -134,9 +133,7 @@ impl Finalization {
         self.patience = rebuild.patience;
         // If a replacing row were removed as an orphan, the replaced row would not come back.
         let refers = survives && keeps && keep != Keep::New && !indexes.are_late();
-        // SAFETY: as above.
-        let mut keys =
-            unsafe { ForeignKeys::new(relinfo.as_ptr(), written.rows, refers, pg_sys::RowShareLock.cast_signed()) };
+        let mut keys = ForeignKeys::new(relinfo, written.rows, refers, pg_sys::RowShareLock);
         let refers = refers && !keys.are_none();
         // All sorts together get what the held keys leave of maintenance_work_mem.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
