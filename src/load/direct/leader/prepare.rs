@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use pg_bulk_format::tuple::Stamp;
+use pg_bulk_storage::tuple::Stamp;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
@@ -53,9 +53,8 @@ impl Leader {
         rows.stream_mut().mark_splits(FileChunks::is_large);
         let more = std::mem::take(&mut load.more);
         let is_dry = load.request.is_dry();
-        // SAFETY: guarded calls; an open and locked target; a jsonb, which is detoasted and then begins with a four-byte header
-        // with its length; an expression, whose text is a string.
-        let (target, xmin, command, json, condition_text) = unsafe {
+        // SAFETY: guarded calls; an open and locked target; an expression, whose text is a string.
+        let (target, xmin, command, condition_text) = unsafe {
             // A dry run writes nothing and needs no transaction id.
             let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
             let command = pg_sys::GetCurrentCommandId(!is_dry);
@@ -65,18 +64,8 @@ impl Leader {
                 // load.
                 pg_sys::CommandCounterIncrement();
             }
-            let bytes = |json: pg_sys::Datum| {
-                let varlena = pg_sys::pg_detoast_datum(json.cast_mut_ptr());
-                std::slice::from_raw_parts(varlena.cast::<u8>(), pgrx::varsize_4b(varlena)).to_vec()
-            };
             let text = || CStr::from_ptr(pg_sys::nodeToString(condition.cast())).to_owned();
-            (
-                Relation::from_raw(relation),
-                xmin.into_inner(),
-                command,
-                load.request.json.map_or_else(Vec::new, bytes),
-                (!condition.is_null()).then(text),
-            )
+            (Relation::from_raw(relation), xmin.into_inner(), command, (!condition.is_null()).then(text))
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.table.freeze };
         let relations = leaves::lock_leaves(target);
@@ -176,7 +165,7 @@ impl Leader {
             input: InputSpec {
                 path: load.request.path.clone(),
                 files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
-                options: json,
+                options: load.request.json.as_ref().map_or_else(Vec::new, |json| json.bytes().to_vec()),
                 foreign: options.foreign(),
                 is_copy: options.is_copy(),
                 encoding: rows.stream().encoding(),
