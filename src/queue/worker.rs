@@ -37,7 +37,7 @@ use crate::server::lock::{Mode, ObjectLock, Until};
 use crate::server::lookup::{now, relation_names};
 use crate::server::points::point;
 use crate::server::server_text::from_server;
-use crate::server::unguarded::{self as c, Opaque, guarded};
+use crate::server::unguarded::{self as c, guarded};
 use crate::server::user_code;
 
 /// How often a lock is tried that another session may hold for a moment, and the milliseconds in between.
@@ -72,7 +72,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_job_main(job: pg_sys::Datum) {
         let job = guarded(|| begin(id).map_or(std::ptr::null_mut(), |job| Box::into_raw(Box::new(job))));
         let Some(job) = job.as_mut() else { return };
         loop {
-            let error = attempt_logged(work, (&raw mut *job).cast());
+            let error = attempt_logged(|| work(job));
             if let Some(error) = error.as_ref() {
                 guarded(|| record_failure(job, error));
                 return;
@@ -194,10 +194,9 @@ pub fn take(lock: &ObjectLock, tries: u32) -> bool {
 ///
 /// # Safety
 /// A plain frame, and the job of this process.
-unsafe extern "C-unwind" fn work(job: Opaque) {
-    // SAFETY: nothing else uses the job, which outlives this frame. Its load lives as long as the transaction.
+unsafe fn work(job: &mut Job) {
+    // SAFETY: the frame is plain. The job's load lives as long as the transaction.
     unsafe {
-        let job = &mut *job.cast::<Job>();
         guarded(|| begin_load(job).or_raise());
         run_job::run(job);
         pg_sys::CurrentMemoryContext = pg_sys::TopTransactionContext;

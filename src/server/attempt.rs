@@ -12,16 +12,16 @@ use std::ffi::c_int;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::pg_sys;
 
-use super::unguarded::{self, Opaque};
+use super::unguarded;
 
-/// Runs `body(argument)`. Returns null on success, else the error, allocated in the caller's memory context.
+/// Runs `body`. Returns null on success, else the error, allocated in the caller's memory context.
 ///
 /// # Safety
 /// The caller is a plain frame. So is `body`: it owns nothing that has a destructor, and no panic leaves it.
-pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
+pub unsafe fn attempt(body: impl FnOnce()) -> *mut pg_sys::ErrorData {
     // SAFETY: the body is plain code; an error was just caught.
     unsafe {
-        if returns(|| body(argument)) {
+        if returns(body) {
             return std::ptr::null_mut();
         }
         let error = unguarded::CopyErrorData();
@@ -30,15 +30,15 @@ pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaqu
     }
 }
 
-/// Runs `body(argument)` in a process of its own, and writes an error to the server log. The caller does not raise the
+/// Runs `body` in a process of its own, and writes an error to the server log. The caller does not raise the
 /// error again but must abort the transaction.
 ///
 /// # Safety
 /// As [`attempt`].
-pub unsafe fn attempt_logged(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
+pub unsafe fn attempt_logged(body: impl FnOnce()) -> *mut pg_sys::ErrorData {
     // SAFETY: the body is plain code; an error was just caught.
     unsafe {
-        if returns(|| body(argument)) {
+        if returns(body) {
             return std::ptr::null_mut();
         }
         unguarded::EmitErrorReport();

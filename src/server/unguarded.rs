@@ -97,7 +97,6 @@ unsafe extern "C-unwind" {
     pub fn FreeErrorData(edata: *mut pg_sys::ErrorData);
     /// mcxt.c. Raises nothing but out of memory.
     pub fn MemoryContextAlloc(context: pg_sys::MemoryContext, size: usize) -> *mut c_void;
-    pub fn MemoryContextAllocHuge(context: pg_sys::MemoryContext, size: usize) -> *mut c_void;
     /// bufmgr.c. Raises nothing.
     pub fn UnlockBuffers();
     /// xloginsert.c. Raises nothing.
