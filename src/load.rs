@@ -218,8 +218,7 @@ impl Writer {
 /// # Safety
 /// A plain frame; a load that has begun in the same transaction, and an active snapshot.
 pub unsafe fn perform(load: *mut Load) {
-    // SAFETY: this function's contract covers the load, which is used by one step at a time; its strings live as long
-    // as it.
+    // SAFETY: the frame is plain. One step at a time uses the load; its strings live as long as it.
     unsafe {
         pg_sys::CurrentMemoryContext = (*load).memory;
         if let Some(truncate) = &(*load).request.truncate_statement {
@@ -247,7 +246,13 @@ pub unsafe fn perform(load: *mut Load) {
             arg: load.cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        let error = attempt(|| read_rows(load.cast()));
+        let error = attempt(|| {
+            if (*load).request.options.copy.by_name() {
+                guarded(|| read_header(&mut *load));
+            }
+            query::start(query::of(&mut (*load).program));
+            write(load);
+        });
         if !error.is_null() {
             // The error is completed without the LWLocks of the load's shared memory.
             unguarded::LWLockReleaseAll();
@@ -271,7 +276,7 @@ pub unsafe fn perform(load: *mut Load) {
 /// # Safety
 /// A plain frame; a load whose relation and rows are open. Its memory context is current.
 pub unsafe fn run_statement(load: *mut Load) {
-    // SAFETY: this function's contract covers the load, which is used by one step at a time.
+    // SAFETY: the frame is plain. One step at a time uses the load.
     unsafe {
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -279,7 +284,7 @@ pub unsafe fn run_statement(load: *mut Load) {
             arg: load.cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        write(load.cast());
+        write(load);
         pg_sys::error_context_stack = context.previous;
         guarded(|| {
             finish(&mut *load);
@@ -291,36 +296,26 @@ pub unsafe fn run_statement(load: *mut Load) {
     }
 }
 
-/// Makes the load's program.
+/// Makes the load's program, and its projection, if its options name a filter, whose OID it finds.
 ///
 /// # Safety
 /// A plain frame; a load whose relation is open. Its memory context is current.
 unsafe fn analyze(load: *mut Load) {
-    // SAFETY: this function's contract covers the load; parse trees live as long as its memory.
+    // SAFETY: the frame is plain, and owns nothing; parse trees live as long as the load's memory.
     unsafe {
-        let relation = (*load).target.relation;
+        let relation = guarded(|| (*load).target.reopen().as_ptr());
         if let Some(text) = &(*load).request.where_statement {
             (*load).program.where_clause = where_clause::analyze(relation, text.as_ptr());
         }
         let computed = expression::analyze(relation, &(*load).request.options);
-        let filtered = analyze_filter(relation, &mut (*load).request.options);
+        guarded(|| find_filter(&mut (*load).request.options));
+        let filtered = (*load).request.options.function.map(|function| {
+            let mut nodes = Nodes::NONE;
+            filter::analyze(relation, function, &raw mut nodes);
+            nodes
+        });
         (*load).program.projection = filtered.or(computed);
         query::analyze(relation, &mut (*load).request.options, &mut (*load).program);
-    }
-}
-
-/// Makes the projection of a load, if its options name a filter, and finds the filter's OID.
-///
-/// # Safety
-/// A plain frame; an open relation. The contents of the projection live in the current memory context.
-unsafe fn analyze_filter(relation: pg_sys::Relation, options: &mut LoadOptions) -> Option<Nodes> {
-    // SAFETY: this function's contract covers the relation; nothing here has a destructor.
-    unsafe {
-        guarded(|| find_filter(options));
-        let function = options.function?;
-        let mut nodes = Nodes::NONE;
-        filter::analyze(relation, function, &raw mut nodes);
-        Some(nodes)
     }
 }
 
@@ -336,30 +331,13 @@ fn find_filter(options: &mut LoadOptions) {
     options.function = Some(function);
 }
 
-/// Reads the header, if the load maps columns by name, and writes the rows.
-///
-/// # Safety
-/// As [`perform`], with a load that is prepared.
-unsafe extern "C-unwind" fn read_rows(load: Opaque) {
-    // SAFETY: this function's contract covers the load.
-    unsafe {
-        let this = load.cast::<Load>();
-        if (*this).request.options.copy.by_name() {
-            guarded(|| read_header(&mut *this));
-        }
-        query::start(query::of(&mut (*this).program));
-        write(load);
-    }
-}
-
 /// Writes the rows with the load's writer.
 ///
 /// # Safety
 /// As [`perform`], with a load that is prepared.
-unsafe extern "C-unwind" fn write(load: Opaque) {
-    // SAFETY: this function's contract covers the load.
+unsafe fn write(load: *mut Load) {
+    // SAFETY: the load is prepared; the frame is plain.
     unsafe {
-        let load = load.cast::<Load>();
         match (*load).writer {
             Writer::Buffered => buffered::load(load),
             Writer::Direct => direct::load(load),
@@ -479,17 +457,13 @@ impl Load {
         }
     }
 
+    /// The fate of the files of a failed load, without the file that the error is about. Allocates nothing.
+    pub fn fate(&self) -> Option<Fate> {
+        self.measures.files.as_ref().map(Files::fate)
+    }
+
     /// The row of the result. Guarded.
     fn result(&self) -> [SqlValue<'static>; report::COLUMNS] {
         report::row(self.id, &self.measures.counts, self.measures.took, self.writer.name())
     }
-}
-
-/// The fate of the files of a failed load, without the file that the error is about. Allocates nothing.
-///
-/// # Safety
-/// A load that still exists, or null.
-pub unsafe fn fate(load: *const Load) -> Option<Fate> {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { load.as_ref() }?.measures.files.as_ref().map(Files::fate)
 }

@@ -80,7 +80,7 @@ fn insert(load: &Load, feed: &Feed) -> *const c_char {
     for attribute in attributes {
         // SAFETY: an attribute of the open relation; guarded.
         let name = unsafe {
-            let form = compat::attribute((*load.target.relation).rd_att, attribute);
+            let form = compat::attribute(load.target.relation().or_raise().descriptor().as_ptr(), attribute);
             CStr::from_ptr(pg_sys::quote_identifier((*form).attname.data.as_ptr()))
         };
         let separator: &[u8] = if list.is_empty() { b"" } else { b", " };

@@ -30,7 +30,9 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin_call(fcinfo, Purpose::Check, false);
         pg_sys::CurrentMemoryContext = (*load).memory;
-        guarded(|| (*load).target.reopen());
+        guarded(|| {
+            (*load).target.reopen();
+        });
         analyze(load);
         guarded(|| prepare(&mut *load));
         let mut context = pg_sys::ErrorContextCallback {

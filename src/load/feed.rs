@@ -85,7 +85,7 @@ impl Feed {
         // SAFETY: this function's contract covers the load; guarded calls.
         unsafe {
             let (memory, this) = ((*load).memory, &*load);
-            let relation = this.target.relation;
+            let relation = this.target.relation()?.as_ptr();
             let (mut qual, mut defaults) = (std::ptr::null_mut(), Vec::new());
             if !this.program.where_clause.conditions.is_null() {
                 qual = pg_sys::ExecInitQual(this.program.where_clause.conditions, std::ptr::null_mut());

@@ -30,10 +30,12 @@ use crate::server::unguarded::nextval_internal;
 ///
 /// Guarded; the load's memory context is current.
 pub(super) fn prepare(load: &mut Load) {
-    let relation = load.target.reopen();
+    let relation = load.target.reopen().as_ptr();
     let mapping = source::by_position(relation, &load.request.options).or_raise();
     let by = caller(load);
-    load.target.check_copy(mapping.as_ref(), load.program.where_clause.rights, &load.request.options.location, &by);
+    load.target
+        .check_copy(mapping.as_ref(), load.program.where_clause.rights, &load.request.options.location, &by)
+        .or_raise();
     // SAFETY: the target is open and locked.
     let target = unsafe { Relation::from_raw(relation) };
     load.target.obstacles = obstacle::of_target(target, load.request.options.duplicates.keep);
@@ -124,7 +126,7 @@ fn caller(load: &Load) -> CString {
 /// Adds a reason against the direct writer, as the first one, if the server would insert into the table by another plan
 /// than a plain one. Fails if that plan cannot do what the options demand. Guarded.
 fn ask_planner(load: &mut Load) -> Result<()> {
-    let relation = load.target.reopen();
+    let relation = load.target.reopen().as_ptr();
     let keep = load.request.options.duplicates.keep;
     // SAFETY: the relation is open and locked.
     let (why, counts) = unsafe {
@@ -163,8 +165,7 @@ fn choose_writer(load: &mut Load) -> Result<Writer> {
     }
     if load.request.options.writer != WriterOption::Buffered && obstacles.is_empty() {
         if load.request.options.table.freeze {
-            // SAFETY: the target is open.
-            direct::check_freeze(unsafe { Relation::from_raw(load.target.relation) })?;
+            direct::check_freeze(load.target.relation()?)?;
         }
         return Ok(Writer::Direct);
     }
@@ -202,11 +203,13 @@ pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
 pub(super) fn read_header(load: &mut Load) {
     let Some(rows) = &mut load.rows else { return };
     load.reading = true;
-    let mut mapping = source::by_name(load.target.relation, &load.request.options, rows).or_raise();
+    let mut mapping = source::by_name(load.target.reopen().as_ptr(), &load.request.options, rows).or_raise();
     load.reading = false;
     load.measures.counts.notes.append(&mut mapping.notes);
     let by = caller(load);
-    load.target.check_copy(Some(&mapping), load.program.where_clause.rights, &load.request.options.location, &by);
+    load.target
+        .check_copy(Some(&mapping), load.program.where_clause.rights, &load.request.options.location, &by)
+        .or_raise();
     load.mapping = mapping;
     if let Some(files) = &load.measures.files {
         // The records that were read for the header are read again.

@@ -16,8 +16,9 @@ use crate::input::source::Location;
 use crate::program::copy_question::{self, Insertion};
 use crate::program::mapping::Mapping;
 use crate::server::compat::{self, Rights};
+use crate::server::lookup::{self, relation_name, schema_name, schema_of};
+use crate::server::relation::{OpenRelation, Relation};
 use crate::server::server_text::from_server;
-use crate::server::unguarded::{find_all_inheritors, guard};
 
 /// The kind of relation that a target is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,8 @@ pub enum TargetKind {
 /// The target of a load, open and locked.
 #[derive(Debug)]
 pub struct Target {
-    /// Null while a command of pg_bulk requires that it is closed.
-    pub relation: pg_sys::Relation,
+    /// None while a command of pg_bulk requires that it is closed. The load has opened it, and closes it.
+    relation: Option<Relation<'static>>,
     pub relid: pg_sys::Oid,
     pub kind: TargetKind,
     /// Schema and name, quoted.
@@ -80,11 +81,9 @@ pub fn check_location(location: &Location) -> Result<()> {
 
 /// Raises the error that the table to be created already exists. Guarded.
 pub fn raise_exists(relid: pg_sys::Oid) {
-    // SAFETY: a guarded catalog lookup; null if there is no table, which is reported elsewhere.
-    let name = unsafe { pg_sys::get_rel_name(relid) };
-    if !name.is_null() {
-        // SAFETY: a string of the server.
-        let name = from_server(unsafe { CStr::from_ptr(name) });
+    // A missing table is reported elsewhere.
+    if let Some(name) = relation_name(relid) {
+        let name = from_server(&name);
         Error::new(Code::ERRCODE_DUPLICATE_TABLE, format!("relation \"{name}\" already exists")).raise();
     }
 }
@@ -98,49 +97,50 @@ impl Target {
             LockOption::Online => pg_sys::RowExclusiveLock,
             LockOption::Share => pg_sys::ShareRowExclusiveLock,
         };
-        // SAFETY: a guarded call; the lock is kept to the end of the transaction.
-        let relation = unsafe { pg_sys::try_relation_open(relid, lock.cast_signed()) };
-        if relation.is_null() {
+        let missing = || {
             let message = format!("relation with OID {} does not exist", relid.to_u32());
-            return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
-        }
+            Error::new(Code::ERRCODE_UNDEFINED_TABLE, message)
+        };
+        let opened = OpenRelation::find(relid, lock).ok_or_else(missing)?;
         // The lock of an INSERT, in addition to any stronger lock: the executor requires it. SAFETY: a guarded call.
         unsafe { pg_sys::LockRelationOid(relid, pg_sys::RowExclusiveLock.cast_signed()) };
-        let kind = kind(relation)?;
+        let kind = kind(opened.get())?;
         if kind == TargetKind::Partitioned && options.table.lock == LockOption::Share {
-            // At once, so that no lock is upgraded later, when the indexes of a partition are rebuilt. SAFETY: a
-            // guarded call; the locks are kept.
-            unsafe { guard(|| find_all_inheritors(relid, lock.cast_signed(), std::ptr::null_mut())) };
+            // At once, so that no lock is upgraded later, when the indexes of a partition are rebuilt.
+            opened.get().with_descendants(lock);
         }
-        Ok(Target { relation, relid, kind, name: qualified(relation), obstacles: Vec::new() })
+        let name = qualified(opened.get());
+        // SAFETY: the relation stays open until `close`.
+        let relation = unsafe { Relation::from_raw(opened.keep()) };
+        Ok(Target { relation: Some(relation), relid, kind, name, obstacles: Vec::new() })
     }
 
     /// Makes the target of a plain or partitioned table that is open and locked. Guarded.
     ///
     /// # Safety
-    /// Such a table.
-    pub unsafe fn of_open(relation: pg_sys::Relation) -> Result<Target> {
-        // SAFETY: this function's contract covers the argument.
-        let relid = unsafe { (*relation).rd_id };
-        Ok(Target { relation, relid, kind: kind(relation)?, name: qualified(relation), obstacles: Vec::new() })
+    /// The load closes the table; nothing else uses it then.
+    pub unsafe fn of_open(relation: Relation<'static>) -> Result<Target> {
+        let (relid, kind, name) = (relation.oid(), kind(relation)?, qualified(relation));
+        Ok(Target { relation: Some(relation), relid, kind, name, obstacles: Vec::new() })
+    }
+
+    /// The relation, or an error while it is closed.
+    pub fn relation(&self) -> Result<Relation<'_>> {
+        self.relation.ok_or_else(|| Error::new(Code::ERRCODE_INTERNAL_ERROR, "the table of the load is not open"))
     }
 
     /// Closes it, and keeps the lock. Guarded.
     pub fn close(&mut self) {
-        let relation = std::mem::replace(&mut self.relation, std::ptr::null_mut());
-        if !relation.is_null() {
-            // SAFETY: a relation that this load has opened.
-            unsafe { pg_sys::relation_close(relation, pg_sys::NoLock.cast_signed()) }
+        if let Some(relation) = self.relation.take() {
+            // SAFETY: a guarded call on a relation that this load has opened. No handle of it is left.
+            unsafe { pg_sys::relation_close(relation.as_ptr(), pg_sys::NoLock.cast_signed()) }
         }
     }
 
     /// Opens it again under the lock that is held, unless it is open. Guarded.
-    pub fn reopen(&mut self) -> pg_sys::Relation {
-        if self.relation.is_null() {
-            // SAFETY: a guarded call; the lock is held.
-            self.relation = unsafe { pg_sys::relation_open(self.relid, pg_sys::NoLock.cast_signed()) };
-        }
-        self.relation
+    pub fn reopen(&mut self) -> Relation<'_> {
+        // SAFETY: the relation stays open until `close`.
+        *self.relation.get_or_insert_with(|| unsafe { Relation::from_raw(OpenRelation::locked(self.relid).keep()) })
     }
 
     /// Raises if rows cannot be checked: the result of an INSERT into a view or a foreign table is unknown beforehand.
@@ -157,36 +157,35 @@ impl Target {
         if keep != Keep::New {
             return;
         }
-        // SAFETY: an open relation; guarded calls.
+        // SAFETY: guarded calls; the relation exists, since it is locked.
         unsafe {
             let result =
                 pg_sys::pg_class_aclcheck(self.relid, pg_sys::GetUserId(), pg_sys::ACL_DELETE as pg_sys::AclMode);
             if result != pg_sys::AclResult::ACLCHECK_OK {
-                let form = (*self.relation).rd_rel;
-                let object = pg_sys::get_relkind_objtype((*form).relkind);
-                pg_sys::aclcheck_error(result, object, (*form).relname.data.as_ptr());
+                let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(self.relid));
+                pg_sys::aclcheck_error(result, object, pg_sys::get_rel_name(self.relid));
             }
         }
     }
 
     /// The name without the schema, for messages. Guarded.
     pub fn display_name(&self) -> String {
-        relation_name(self.relation)
+        from_server(&relation_name(self.relid).unwrap_or_default())
     }
 
     /// Raises unless the current user may INSERT into the columns that the file has fields for, and SELECT those that
     /// `where` reads. Without a mapping: into any column. Guarded.
     pub fn check_insert(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<()> {
-        // SAFETY: the relation is open.
-        unsafe { self.insertion(mapping, rights).check() };
+        // SAFETY: the insertion is of an open relation.
+        unsafe { self.insertion(mapping, rights)?.check() };
         self.check_policies();
         Ok(())
     }
 
     /// Checks as [`check_insert`](Target::check_insert), and calls the hooks of other libraries as a COPY from this
     /// location does. They see the text `by`. Guarded.
-    pub fn check_copy(&self, mapping: Option<&Mapping>, rights: Rights, location: &Location, by: &CStr) {
-        let insertion = self.insertion(mapping, rights);
+    pub fn check_copy(&self, mapping: Option<&Mapping>, rights: Rights, location: &Location, by: &CStr) -> Result<()> {
+        let insertion = self.insertion(mapping, rights)?;
         // SAFETY: the relation is open and locked.
         unsafe {
             match mapping {
@@ -195,10 +194,11 @@ impl Target {
             }
         }
         self.check_policies();
+        Ok(())
     }
 
     /// The range table entry that an INSERT would check. Guarded.
-    fn insertion(&self, mapping: Option<&Mapping>, rights: Rights) -> Insertion {
+    fn insertion(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<Insertion> {
         let mut inserted: *mut pg_sys::Bitmapset = std::ptr::null_mut();
         for attnum in mapping.into_iter().flat_map(Mapping::attributes) {
             // SAFETY: a guarded call on a set made here.
@@ -206,7 +206,7 @@ impl Target {
                 pg_sys::bms_add_member(inserted, i32::from(attnum) - pg_sys::FirstLowInvalidHeapAttributeNumber)
             };
         }
-        Insertion { relation: self.relation, columns: inserted, rights }
+        Ok(Insertion { relation: self.relation()?.as_ptr(), columns: inserted, rights })
     }
 
     /// Raises if row_security is off and a policy applies. Guarded.
@@ -217,18 +217,8 @@ impl Target {
 }
 
 /// Schema and name, quoted. Guarded.
-fn qualified(relation: pg_sys::Relation) -> CString {
-    // SAFETY: an open relation; guarded catalog lookups, and strings that they return.
-    unsafe {
-        let form = (*relation).rd_rel;
-        let schema = pg_sys::get_namespace_name((*form).relnamespace);
-        CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, (*form).relname.data.as_ptr())).to_owned()
-    }
-}
-
-fn relation_name(relation: pg_sys::Relation) -> String {
-    // SAFETY: an open relation's name.
-    from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) })
+fn qualified(relation: Relation) -> CString {
+    lookup::qualified(&schema_name(schema_of(relation.oid())).unwrap_or_default(), &relation.name())
 }
 
 /// Raises unless the user may take a lock that blocks other sessions.
@@ -256,13 +246,10 @@ fn check_lock_rights(relid: pg_sys::Oid, options: &LoadOptions) {
 }
 
 /// The kind of relation; raises CopyFrom's errors (copyfrom.c) if it cannot take rows.
-fn kind(relation: pg_sys::Relation) -> Result<TargetKind> {
-    // SAFETY: an open relation.
-    let (relkind, other_session) = unsafe {
-        let form = (*relation).rd_rel;
-        let temporary = (*form).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
-        ((*form).relkind.cast_unsigned(), temporary && !(*relation).rd_islocaltemp)
-    };
+fn kind(relation: Relation) -> Result<TargetKind> {
+    let is_temporary = relation.persistence() == pg_sys::RELPERSISTENCE_TEMP;
+    let other_session = is_temporary && !relation.is_own_temporary();
+    let relkind = relation.kind();
     let what = match relkind {
         _ if other_session => {
             let message = "cannot access temporary tables of other sessions";
@@ -275,6 +262,6 @@ fn kind(relation: pg_sys::Relation) -> Result<TargetKind> {
         pg_sys::RELKIND_SEQUENCE => "sequence",
         _ => "non-table relation",
     };
-    let message = format!("cannot copy to {what} \"{}\"", relation_name(relation));
+    let message = format!("cannot copy to {what} \"{}\"", relation.name_text());
     Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, message))
 }

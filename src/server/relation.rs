@@ -74,6 +74,11 @@ impl<'a> Relation<'a> {
         self.form().relpersistence.cast_unsigned()
     }
 
+    /// Whether it is a temporary relation of this session.
+    pub const fn is_own_temporary(self) -> bool {
+        self.entry().rd_islocaltemp
+    }
+
     pub const fn owner(self) -> pg_sys::Oid {
         self.form().relowner
     }

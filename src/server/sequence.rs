@@ -118,7 +118,7 @@ impl Sequence {
             && unsafe { pg_sys::pg_class_aclcheck(oid, pg_sys::GetUserId(), rights) } != pg_sys::AclResult::ACLCHECK_OK;
         // SAFETY: guarded calls; the relation is open.
         unsafe {
-            if !(*relation.as_ptr()).rd_islocaltemp {
+            if !relation.is_own_temporary() {
                 pg_sys::PreventCommandIfReadOnly(c"nextval()".as_ptr());
             }
             if compat::needs_wal(relation) {

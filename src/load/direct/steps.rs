@@ -90,7 +90,12 @@ fn prepare(load: &mut Load) -> Result<Leader> {
 /// Makes the executor state of a load. Guarded.
 fn set_up(load: &Load) -> Executor {
     let instrument = load.statement.map_or(0, |statement| statement.instrument());
-    executor::set_up(load.target.relation, &inserted_by(load), load.program.where_clause.conditions.cast(), instrument)
+    executor::set_up(
+        load.target.relation().or_raise().as_ptr(),
+        &inserted_by(load),
+        load.program.where_clause.conditions.cast(),
+        instrument,
+    )
 }
 
 /// Loads the rows of all files.

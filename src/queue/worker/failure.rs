@@ -15,7 +15,7 @@ use super::{Job, take};
 use crate::error::{Error, OrRaise};
 use crate::load::history;
 use crate::load::rejects::table::write_spooled;
-use crate::load::{self, Fate};
+use crate::load::{Fate, Load};
 use crate::server::attempt::in_subtransaction;
 use crate::server::background::{self, in_transaction};
 use crate::server::points::point;
@@ -33,7 +33,7 @@ const LAST_DELAY: f64 = 300.0;
 pub fn record_failure(job: &Job, error: &pg_sys::ErrorData) {
     // Before the abort frees the load. Allocates nothing: the error may be a lack of memory, which the abort ends.
     // SAFETY: null, or the load of this transaction, which the abort frees.
-    let mut files = unsafe { load::fate(job.load) };
+    let mut files = unsafe { job.load.as_ref() }.and_then(Load::fate);
     // SAFETY: guarded calls. As PostgresMain (postgres.c) after an error, for the state that a load can leave behind;
     // from here on cancel requests are not served.
     unsafe {

@@ -14,6 +14,7 @@ use crate::load::target::{Target, TargetKind};
 use crate::load::{Load, Request, Writer, memory_context, obstacle, run_statement, source};
 use crate::program::where_clause::WhereClause;
 use crate::server::jsonb::Jsonb;
+use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, Opaque, guarded};
 use crate::takeover::insert_select::eligibility::{Answer, no};
 
@@ -37,7 +38,7 @@ pub unsafe fn begin(
         if matches!(options.location, Location::Client(_)) {
             options.location = Location::Client(mapping.fields.len());
         }
-        let Ok(target) = Target::of_open(relation) else { return no("The target is not a table.") };
+        let Ok(target) = Target::of_open(Relation::from_raw(relation)) else { return no("The target is not a table.") };
         target.check_insert(Some(&mapping), clause.rights).or_raise();
         let locked = eligibility::of_rows(relation, &options, &clause, &mapping)?;
         let memory = memory_context();

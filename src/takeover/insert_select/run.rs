@@ -16,7 +16,6 @@ use crate::load::{Load, Program, Request, Writer, direct, memory_context, run_st
 use crate::program::Nodes;
 use crate::program::copy_question;
 use crate::program::mapping::Mapping;
-use crate::server::relation::Relation;
 use crate::server::unguarded::guarded;
 
 /// The result of the load.
@@ -131,26 +130,20 @@ unsafe fn open(load: &mut Load, insertions: &[Insertion], plan: *const pg_sys::C
         for insertion in insertions {
             copy_question::may_read(&options_of(insertion).0.location);
         }
-        load.rows =
-            Some(source::open_rows(load.target.relation, &load.request.options, Some(&load.mapping)).or_raise());
+        load.rows = Some(
+            source::open_rows(load.target.reopen().as_ptr(), &load.request.options, Some(&load.mapping)).or_raise(),
+        );
         load.begin_rows();
     }
 }
 
-/// Gives an empty table a new file, as a call of bulk_load does, if `pg_bulk.direct_insert` is `exclusive`.
-///
-/// # Safety
-/// As [`run`], with a load whose table and file are open. Guarded.
-unsafe fn renew(load: &mut Load) -> bool {
-    // SAFETY: only the load and its statement refer to the table, or it is left alone.
-    unsafe {
-        let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
-        guc::direct_insert() == DirectInsert::Exclusive
-            && load.target.kind == TargetKind::Plain
-            && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
-            && direct::renew(Relation::from_raw(load.target.relation), 1 + i32::from(load.statement.is_some()))
-                .or_raise()
-    }
+/// Gives an empty table a new file, as a call of bulk_load does, if `pg_bulk.direct_insert` is `exclusive`. Guarded.
+fn renew(load: &mut Load) -> bool {
+    let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
+    guc::direct_insert() == DirectInsert::Exclusive
+        && load.target.kind == TargetKind::Plain
+        && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
+        && direct::renew(load.target.relation().or_raise(), 1 + i32::from(load.statement.is_some())).or_raise()
 }
 
 /// Takes the result of the load, and deletes it. Guarded.

@@ -45,7 +45,7 @@ use crate::server::relation::Relation;
 
 impl Leader {
     pub fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
-        let relation = load.target.relation;
+        let relation = load.target.relation()?.as_ptr();
         let condition = load.program.where_clause.conditions.cast::<pg_sys::Node>();
         let (options, mapping) = (&load.request.options, &load.mapping);
         let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
