@@ -28,6 +28,7 @@ use crate::program::volatile;
 use crate::program::where_clause::{only_clause, statement, within_option};
 use crate::program::{Nodes, variable, with_target};
 use crate::server::compat;
+use crate::server::relation::Relation;
 use crate::server::server_text::from_server;
 use crate::server::unguarded::{self as c, guarded};
 
@@ -49,7 +50,7 @@ struct ExpressionAnalysis {
 pub unsafe fn analyze(relation: pg_sys::Relation, options: &LoadOptions) -> Option<Nodes> {
     // SAFETY: this function's contract covers the relation; parse trees live as long as the analysis.
     unsafe {
-        let analysis = guarded(|| begin(relation, options));
+        let analysis = guarded(|| begin(Relation::from_raw(relation), options));
         if analysis.is_null() {
             return None;
         }
@@ -91,7 +92,7 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &LoadOptions) -> Opti
 ///
 /// # Safety
 /// As [`analyze`]. Guarded.
-unsafe fn begin(relation: pg_sys::Relation, options: &LoadOptions) -> *mut ExpressionAnalysis {
+unsafe fn begin(relation: Relation, options: &LoadOptions) -> *mut ExpressionAnalysis {
     if options.columns.computed.is_empty() {
         return std::ptr::null_mut();
     }
@@ -110,7 +111,7 @@ unsafe fn begin(relation: pg_sys::Relation, options: &LoadOptions) -> *mut Expre
     // SAFETY: a valid descriptor.
     let attributes = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
     let named = vec![Cell::new(false); attributes];
-    let analysis = ExpressionAnalysis { relation, descriptor, mapping, statements, targets, named };
+    let analysis = ExpressionAnalysis { relation: relation.as_ptr(), descriptor, mapping, statements, targets, named };
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 

@@ -85,11 +85,12 @@ impl Feed {
         // SAFETY: this function's contract covers the load; guarded calls.
         unsafe {
             let (memory, this) = ((*load).memory, &*load);
-            let relation = this.target.relation()?.as_ptr();
+            let target = this.target.relation()?;
+            let relation = target.as_ptr();
             let (mut qual, mut defaults) = (std::ptr::null_mut(), Vec::new());
             if !this.program.where_clause.conditions.is_null() {
                 qual = pg_sys::ExecInitQual(this.program.where_clause.conditions, std::ptr::null_mut());
-                defaults = source::defaults(relation, &this.mapping);
+                defaults = source::defaults(target, &this.mapping);
             }
             let slot = pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsVirtual);
             for attribute in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
@@ -98,7 +99,7 @@ impl Feed {
                 *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
             }
             let projection = this.program.projection.zip(this.rows.as_ref()).map(|(nodes, rows)| {
-                let inputs = source::input_descriptor(relation, &this.mapping);
+                let inputs = source::input_descriptor(target, &this.mapping);
                 Projection::over(nodes, inputs, rows.columns(), this.request.options.copy.on_error, memory)
             });
             let own = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };

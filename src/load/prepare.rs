@@ -30,8 +30,10 @@ use crate::server::unguarded::nextval_internal;
 ///
 /// Guarded; the load's memory context is current.
 pub(super) fn prepare(load: &mut Load) {
-    let relation = load.target.reopen().as_ptr();
-    let mapping = source::by_position(relation, &load.request.options).or_raise();
+    load.target.reopen();
+    let target = load.target.relation().or_raise();
+    let relation = target.as_ptr();
+    let mapping = source::by_position(target, &load.request.options).or_raise();
     let by = caller(load);
     load.target
         .check_copy(mapping.as_ref(), load.program.where_clause.rights, &load.request.options.location, &by)
@@ -91,7 +93,8 @@ pub(super) fn prepare(load: &mut Load) {
         };
         load.spool = Spool::open(about, load.request.attempt().is_some());
     }
-    load.rows = Some(source::open_rows(relation, &load.request.options, mapping.as_ref()).or_raise());
+    load.rows =
+        Some(source::open_rows(load.target.relation().or_raise(), &load.request.options, mapping.as_ref()).or_raise());
     load.mapping = mapping.unwrap_or_default();
     once::check_opened(load).or_raise();
     if let Some(list) = load.rows.as_ref().and_then(|rows| rows.stream().files()) {
@@ -203,7 +206,7 @@ pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
 pub(super) fn read_header(load: &mut Load) {
     let Some(rows) = &mut load.rows else { return };
     load.reading = true;
-    let mut mapping = source::by_name(load.target.reopen().as_ptr(), &load.request.options, rows).or_raise();
+    let mut mapping = source::by_name(load.target.relation().or_raise(), &load.request.options, rows).or_raise();
     load.reading = false;
     load.measures.counts.notes.append(&mut mapping.notes);
     let by = caller(load);

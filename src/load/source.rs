@@ -18,13 +18,14 @@ use crate::input::source::Location;
 use crate::input::stream::Header;
 use crate::program::Nodes;
 use crate::program::filter;
-use crate::program::mapping::{Mapping, attributes, natts, twice};
+use crate::program::mapping::{Mapping, attributes, twice};
 use crate::rows::column::{self, Column, Taken, default_expression};
 use crate::rows::copy_options::attribute_number;
 use crate::rows::objects;
 use crate::rows::row::Rows;
 use crate::rows::soft::OnError;
 use crate::server::option_value::HeaderOption;
+use crate::server::relation::{OpenRelation, Relation};
 use crate::server::server_text::from_server;
 
 /// A further file that an INSERT reads.
@@ -36,27 +37,27 @@ pub struct FurtherFile {
     pub projection: Option<Nodes>,
 }
 
-fn relid(relation: pg_sys::Relation) -> pg_sys::Oid {
-    // SAFETY: an open relation.
-    unsafe { (*relation).rd_id }
-}
-
 /// The input row of expressions: the target's columns, then a text for each field that is for none of them; or a
 /// filter's arguments. Guarded; allocates in the current memory context.
-pub fn input_descriptor(relation: pg_sys::Relation, mapping: &Mapping) -> pg_sys::TupleDesc {
+pub fn input_descriptor(relation: Relation, mapping: &Mapping) -> pg_sys::TupleDesc {
     if let Some(function) = mapping.function {
-        return filter::descriptor(function, relation).or_raise();
+        return filter::descriptor(function, relation.as_ptr()).or_raise();
     }
     let number = |n: usize| pg_sys::AttrNumber::try_from(n).unwrap_or(pg_sys::AttrNumber::MAX);
     let fields = mapping.fields.iter().zip(&mapping.names);
     let texts: Vec<&CString> = fields.filter(|(field, _)| field.is_none()).map(|(_, name)| name).collect();
-    let natts = natts(relation);
+    let natts = relation.descriptor().len();
     // SAFETY: guarded calls on a descriptor made here, with attributes that it has; names are copied.
     unsafe {
         let count = i32::try_from(natts + texts.len()).unwrap_or(i32::MAX);
         let descriptor = pg_sys::CreateTemplateTupleDesc(count);
         for attribute in 1..=natts {
-            pg_sys::TupleDescCopyEntry(descriptor, number(attribute), (*relation).rd_att, number(attribute));
+            pg_sys::TupleDescCopyEntry(
+                descriptor,
+                number(attribute),
+                relation.descriptor().as_ptr(),
+                number(attribute),
+            );
         }
         for (at, name) in texts.into_iter().enumerate() {
             let attribute = number(natts + at + 1);
@@ -67,10 +68,10 @@ pub fn input_descriptor(relation: pg_sys::Relation, mapping: &Mapping) -> pg_sys
 }
 
 /// The columns that no field is for. Guarded.
-pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(i16, Taken)>> {
+pub fn others(relation: Relation, options: &LoadOptions) -> Result<Vec<(i16, Taken)>> {
     let mut mapping = Mapping::default();
     for (name, taken) in &options.columns.others {
-        let attnum = attribute_number(relid(relation), name)?;
+        let attnum = attribute_number(relation.oid(), name)?;
         mapping.add(name.clone(), attnum)?;
         mapping.others.push((attnum, *taken));
         mapping.fields.clear();
@@ -79,37 +80,37 @@ pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(
 }
 
 /// The mapping that does not depend on the file; None if the header decides. Guarded.
-pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Option<Mapping>> {
+pub fn by_position(relation: Relation, options: &LoadOptions) -> Result<Option<Mapping>> {
     if options.copy.by_name() {
         others(relation, options)?;
         return Ok(None);
     }
     if let Some(function) = options.function {
-        return filter::mapping(relation, options.columns.names.as_deref(), function).map(Some);
+        return filter::mapping(relation.as_ptr(), options.columns.names.as_deref(), function).map(Some);
     }
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     let most = usize::try_from(pg_sys::MaxTupleAttributeNumber).unwrap_or(0);
     for (name, _) in &options.columns.computed {
-        let attnum = attribute_number(relid(relation), name)?;
+        let attnum = attribute_number(relation.oid(), name)?;
         mapping.add(name.clone(), attnum)?;
         mapping.computed.push(attnum);
         (mapping.fields, mapping.names) = (Vec::new(), Vec::new());
     }
     match &options.columns.names {
         None => {
-            for (attnum, name) in attributes(relation) {
+            for (attnum, name) in attributes(relation.as_ptr()) {
                 if mapping.attributes().all(|other| other != attnum) {
                     mapping.push(name, Some(attnum));
                 }
             }
         }
         Some(names) => {
-            let room = most.saturating_sub(natts(relation));
+            let room = most.saturating_sub(relation.descriptor().len());
             for name in names {
                 if mapping.fields.iter().filter(|field| field.is_none()).count() > room {
                     break;
                 }
-                match attribute_number(relid(relation), name) {
+                match attribute_number(relation.oid(), name) {
                     // The name may be an input of expressions, which are analyzed later.
                     Err(error)
                         if error.sqlstate() == Code::ERRCODE_UNDEFINED_COLUMN
@@ -126,7 +127,7 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
             }
         }
     }
-    if natts(relation) + mapping.fields.iter().filter(|field| field.is_none()).count() > most {
+    if relation.descriptor().len() + mapping.fields.iter().filter(|field| field.is_none()).count() > most {
         let message = format!("target lists can have at most {most} entries");
         return Err(Error::new(Code::ERRCODE_TOO_MANY_COLUMNS, message));
     }
@@ -146,12 +147,11 @@ fn as_identifier(name: &CStr) -> CString {
 /// Opens the file. Without a mapping, the rows have no columns until [`by_name`] has read the header. Errors about
 /// columns come first, as in BeginCopyFrom (copyfrom.c): before a program starts, or a FIFO gets a reader. Guarded; the
 /// current memory context must outlive the rows.
-pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Option<&Mapping>) -> Result<Rows> {
+pub fn open_rows(relation: Relation, options: &LoadOptions, mapping: Option<&Mapping>) -> Result<Rows> {
     if let (Some(foreign), Some(mapping)) = (options.foreign(), mapping) {
         return foreign_rows(foreign, options, mapping);
     }
-    // SAFETY: an open relation's name.
-    let name = unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) }.to_owned();
+    let name = relation.name();
     let header = match mapping {
         Some(_) => options.copy.header(),
         None => Header { fields: true, ..options.copy.header() },
@@ -201,14 +201,10 @@ pub fn foreign_columns(
     options: &LoadOptions,
     mapping: &Mapping,
 ) -> Result<(CString, Vec<Column>)> {
-    let lock = pg_sys::AccessShareLock.cast_signed();
-    // SAFETY: a guarded call; the lock is kept.
-    let relation = unsafe { pg_sys::table_open(foreign, lock) };
-    // SAFETY: an open relation's name.
-    let name = unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) }.to_owned();
-    let mut columns = Wrapper::get()?.columns_of(relation, &options.copy)?;
-    // SAFETY: opened above.
-    unsafe { pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()) };
+    let relation = OpenRelation::open(foreign, pg_sys::AccessShareLock);
+    let name = relation.get().name();
+    let mut columns = Wrapper::get()?.columns_of(relation.get().as_ptr(), &options.copy)?;
+    drop(relation);
     for (column, field) in columns.iter_mut().zip(&mapping.fields) {
         // The set of rows that are rejected must not depend on the columns that are read.
         let is_wanted = |wanted: &Vec<i16>| {
@@ -225,16 +221,11 @@ pub fn foreign_columns(
 }
 
 /// The columns of the file. With `defaults`, a column without a field gets its default.
-fn columns(
-    relation: pg_sys::Relation,
-    options: &LoadOptions,
-    mapping: &Mapping,
-    defaults: bool,
-) -> Result<Vec<Column>> {
+fn columns(relation: Relation, options: &LoadOptions, mapping: &Mapping, defaults: bool) -> Result<Vec<Column>> {
     let encodings = Encodings::new(options.copy.encoding)?;
     let session = column::session(encodings.charset());
     if let Some(function) = mapping.function {
-        let mut columns = filter::columns(function, relation, mapping, &session)?;
+        let mut columns = filter::columns(function, relation.as_ptr(), mapping, &session)?;
         // Options apply to fields only.
         let others = columns.split_off(mapping.names.len().min(columns.len()));
         for (column, slice) in columns.iter_mut().zip(&options.columns.slices) {
@@ -255,8 +246,8 @@ fn columns(
     let inputs = (!options.columns.computed.is_empty()).then(|| input_descriptor(relation, mapping));
     let mut columns: Vec<Column> = fields
         .map(|(attnum, name)| match attnum.map(|a| usize::try_from(a - 1)) {
-            Some(Ok(attribute)) => Column::of_attribute(relation, attribute, &session, with_default),
-            _ => match inputs.zip(mapping.input(name, relation)) {
+            Some(Ok(attribute)) => Column::of_attribute(relation.as_ptr(), attribute, &session, with_default),
+            _ => match inputs.zip(mapping.input(name, relation.as_ptr())) {
                 // SAFETY: an attribute of the descriptor.
                 Some((descriptor, attribute)) => unsafe { Column::of_descriptor(descriptor, attribute, &session) },
                 None => Column::ignored(name.clone()),
@@ -273,15 +264,16 @@ fn columns(
     objects::check_rest(&columns)?;
     for (attnum, taken) in &mapping.others {
         if let Ok(attribute) = usize::try_from(attnum - 1) {
-            columns.push(Column { taken: *taken, ..Column::of_attribute(relation, attribute, &session, false) });
+            columns
+                .push(Column { taken: *taken, ..Column::of_attribute(relation.as_ptr(), attribute, &session, false) });
         }
     }
-    options.copy.force(relid(relation), &mut columns)?;
+    options.copy.force(relation.oid(), &mut columns)?;
     Ok(columns)
 }
 
 /// Reads the header of rows that were opened without a mapping. Guarded; memory as in [`open_rows`].
-pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Rows) -> Result<Mapping> {
+pub fn by_name(relation: Relation, options: &LoadOptions, rows: &mut Rows) -> Result<Mapping> {
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     let count = rows.stream().files().map(|list| list.files.len());
     // Counts the files that have each field.
@@ -327,8 +319,8 @@ pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Row
 }
 
 /// Adds the names of a file's header to the mapping, after those of earlier files.
-fn add_names(relation: pg_sys::Relation, mapping: &mut Mapping, header: Vec<Option<Vec<u8>>>) -> Result<()> {
-    let attributes: Vec<_> = attributes(relation).collect();
+fn add_names(relation: Relation, mapping: &mut Mapping, header: Vec<Option<Vec<u8>>>) -> Result<()> {
+    let attributes: Vec<_> = attributes(relation.as_ptr()).collect();
     let earlier = mapping.names.len();
     for (i, name) in header.into_iter().enumerate() {
         let known = name.as_ref().and_then(|name| mapping.names.iter().position(|known| known.as_bytes() == name));
@@ -346,7 +338,7 @@ fn add_names(relation: pg_sys::Relation, mapping: &mut Mapping, header: Vec<Opti
         match attributes.iter().find(is_it) {
             Some((attnum, _)) => mapping.add(name, *attnum)?,
             None => {
-                let why = if is_generated(relid(relation), &name) { "generated column" } else { "field" };
+                let why = if is_generated(relation.oid(), &name) { "generated column" } else { "field" };
                 mapping.notes.push(format!("{why} \"{}\" of the file is ignored", from_server(&name)));
                 mapping.push(name, None);
             }
@@ -365,12 +357,12 @@ fn is_generated(relid: pg_sys::Oid, name: &CStr) -> bool {
 
 /// Attributes that no field sets and that have a default: their indexes, and the initialized expressions. Serial and
 /// identity columns appear as their nextval. Guarded; allocates in the current memory context.
-pub fn defaults(relation: pg_sys::Relation, mapping: &Mapping) -> Vec<(usize, *mut pg_sys::ExprState)> {
-    attributes(relation)
+pub fn defaults(relation: Relation, mapping: &Mapping) -> Vec<(usize, *mut pg_sys::ExprState)> {
+    attributes(relation.as_ptr())
         .filter(|(attnum, _)| mapping.attributes().all(|a| a != *attnum))
         .filter_map(|(attnum, _)| {
             let attribute = usize::try_from(attnum - 1).ok()?;
-            let expression = default_expression(relation, attribute);
+            let expression = default_expression(relation.as_ptr(), attribute);
             (!expression.is_null()).then_some((attribute, expression))
         })
         .collect()

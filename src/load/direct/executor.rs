@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use crate::rows::row::RowArrays;
 use crate::server::compat;
 use crate::server::expression;
-use crate::server::relation::TupleDesc;
+use crate::server::relation::{Relation, TupleDesc};
 use crate::server::unguarded;
 
 /// Executor state of a load's target.
@@ -43,9 +43,9 @@ impl Executor {
     }
 
     /// The target.
-    pub fn relation(&self) -> pg_sys::Relation {
-        // SAFETY: the state has a result relation, which is open as long as the state is.
-        unsafe { (*self.target).ri_RelationDesc }
+    pub fn relation(&self) -> Relation<'_> {
+        // SAFETY: the state has a result relation, which is open as long as the load uses it.
+        unsafe { Relation::from_raw((*self.target).ri_RelationDesc) }
     }
 
     /// Does no row need a step of the executor?

@@ -107,9 +107,9 @@ impl Process {
     /// Makes the process ready for the rows of its file. Guarded.
     pub fn ready(mut self) -> Result<Process> {
         if self.executor.routing.is_null() {
-            self.heaps.open(self.executor.relation(), &self.tracer)?;
+            self.heaps.open(self.executor.relation().as_ptr(), &self.tracer)?;
             // SAFETY: the executor has the relation open.
-            self.recipe.not_null = not_null(unsafe { Relation::from_raw(self.executor.relation()) });
+            self.recipe.not_null = not_null(self.executor.relation());
         }
         self.begin_file();
         Ok(self)

@@ -147,7 +147,7 @@ unsafe extern "C-unwind" fn finish(state: *mut State) {
         figures::report(&join, unsafe { &mut *Exclusive::pointer(figures.unwrap_or_default()) });
         join.end();
     }
-    let target = process.executor.relation();
+    let target = process.executor.relation().as_ptr();
     // SAFETY: the worker has no row left.
     unsafe { executor::tear_down(&process.executor) };
     if let Some(files) = process.heaps.plan.files.take() {
@@ -162,7 +162,7 @@ unsafe extern "C-unwind" fn finish(state: *mut State) {
 }
 
 /// Opens the leader's file, or the first file of its list. Guarded; memory as in [`source::open_rows`].
-fn open(relation: pg_sys::Relation, options: &mut LoadOptions, mapping: &Mapping, shared: &Shared) -> Result<Rows> {
+fn open(relation: Relation, options: &mut LoadOptions, mapping: &Mapping, shared: &Shared) -> Result<Rows> {
     if matches!(options.location, Location::Files(_)) {
         return source::open_rows(relation, options, Some(mapping));
     }
@@ -199,7 +199,8 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
                 LoadOptions::parse(spec.input.path.clone(), &json, &Allowed::ALL, false)?
             }
         };
-        (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
+        let relation = pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed());
+        (options, Relation::from_raw(relation))
     };
     if spec.is_dry {
         options.adapt_to_check();
@@ -243,10 +244,9 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
     let place = pg_bulk_text::reader::RecordStart { eol: shared.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
-    let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
+    let executor = executor::set_up(relation.as_ptr(), &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     // SAFETY: guarded calls on an open relation, which the executor was set up for.
     let sees_the_same = unsafe {
-        let relation = Relation::from_raw(relation);
         leaves::pin_partitions(relation, executor.estate);
         let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
         leaves::are_leaves(relation, &known)

@@ -18,6 +18,7 @@ use crate::load::{Program, source};
 use crate::program::assignment::{assign, complain_at};
 use crate::program::volatile::{self, UserCall};
 use crate::server::compat;
+use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, Opaque, guarded};
 
 /// The state of a query's analysis.
@@ -43,7 +44,7 @@ struct QueryAnalysis {
 pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions, program: &mut Program) {
     // SAFETY: this function's contract covers the relation; objects made here live as long as the analysis.
     unsafe {
-        let analysis = guarded(|| begin(relation, options));
+        let analysis = guarded(|| begin(Relation::from_raw(relation), options));
         if analysis.is_null() {
             return;
         }
@@ -100,11 +101,11 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions, pro
 ///
 /// # Safety
 /// As [`analyze`]. Guarded.
-unsafe fn begin(relation: pg_sys::Relation, options: &LoadOptions) -> *mut QueryAnalysis {
+unsafe fn begin(relation: Relation, options: &LoadOptions) -> *mut QueryAnalysis {
     let Some(text) = options.query.clone() else { return std::ptr::null_mut() };
     let Some(mapping) = source::by_position(relation, options).or_raise() else { return std::ptr::null_mut() };
     let analysis = QueryAnalysis {
-        relation,
+        relation: relation.as_ptr(),
         text,
         attributes: mapping.fields.into_iter().flatten().collect(),
         names: mapping.names,

@@ -32,7 +32,7 @@ pub unsafe fn begin(
     // context.
     unsafe {
         let (mut options, json) = options::of_statement(statement)?;
-        let Ok(Some(mapping)) = source::by_position(relation, &options) else {
+        let Ok(Some(mapping)) = source::by_position(Relation::from_raw(relation), &options) else {
             return no("The list of columns is invalid.");
         };
         if matches!(options.location, Location::Client(_)) {
@@ -43,7 +43,7 @@ pub unsafe fn begin(
         let locked = eligibility::of_rows(relation, &options, &clause, &mapping)?;
         let memory = memory_context();
         let caller = pg_sys::MemoryContextSwitchTo(memory);
-        let rows = source::open_rows(relation, &options, Some(&mapping));
+        let rows = source::open_rows(Relation::from_raw(relation), &options, Some(&mapping));
         let Ok(rows) = rows else {
             // Core raises the error.
             pg_sys::MemoryContextSwitchTo(caller);

@@ -131,7 +131,7 @@ unsafe fn open(load: &mut Load, insertions: &[Insertion], plan: *const pg_sys::C
             copy_question::may_read(&options_of(insertion).0.location);
         }
         load.rows = Some(
-            source::open_rows(load.target.reopen().as_ptr(), &load.request.options, Some(&load.mapping)).or_raise(),
+            source::open_rows(load.target.relation().or_raise(), &load.request.options, Some(&load.mapping)).or_raise(),
         );
         load.begin_rows();
     }

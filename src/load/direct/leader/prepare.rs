@@ -45,7 +45,8 @@ use crate::server::relation::Relation;
 
 impl Leader {
     pub fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
-        let relation = load.target.relation()?.as_ptr();
+        let target = load.target.relation()?;
+        let relation = target.as_ptr();
         let condition = load.program.where_clause.conditions.cast::<pg_sys::Node>();
         let (options, mapping) = (&load.request.options, &load.mapping);
         let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
@@ -85,7 +86,7 @@ impl Leader {
             let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
             return Err(error.detail(obstacle).hint("Load it again."));
         }
-        let expressions = source::defaults(relation, mapping);
+        let expressions = source::defaults(target, mapping);
         let mut defaults = Defaults::new(&expressions, |default| default.open())?;
         if options.is_statement() {
             defaults.be_sparing();
@@ -197,7 +198,7 @@ impl Leader {
             if let Some(foreign) = options.foreign() {
                 return Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt);
             }
-            let inputs = source::input_descriptor(relation, mapping);
+            let inputs = source::input_descriptor(target, mapping);
             Projection::over(nodes, inputs, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt)
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);

@@ -6,8 +6,6 @@
 
 use std::ffi::CString;
 
-use pgrx::pg_sys;
-
 use super::find::{FileProperties, ReadPosition};
 use super::{Origins, RecordPosition, Traces};
 use crate::error::Result;
@@ -15,6 +13,7 @@ use crate::input::file_identity::{Identity, changed};
 use crate::load::options::LoadOptions;
 use crate::load::source;
 use crate::program::mapping::Mapping;
+use crate::server::relation::Relation;
 
 /// The state to read an earlier file again.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ pub struct Earlier {
 
 impl Earlier {
     /// The line of a record, and the file's name in messages. Guarded.
-    pub fn line_of(&mut self, place: RecordPosition, target: pg_sys::Relation) -> Result<(u64, CString)> {
+    pub fn line_of(&mut self, place: RecordPosition, target: Relation) -> Result<(u64, CString)> {
         if self.traces == Traces::Lines {
             return Ok((place.position + place.behind, self.described.clone()));
         }
