@@ -1,8 +1,15 @@
 //! Index access: functions whose signature differs between versions.
 
+use pg_bulk_format::btree::build::Page;
+use pg_bulk_format::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
 use super::Locator;
+use crate::pg::locked_page::{ExclusivePage, LockedPage};
+use crate::pg::relation::Relation;
+use crate::pg::unguarded as c;
+
+const WRITE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
 
 /// `ExecInsertIndexTuples` for a new row: returns the indexes whose constraints are to be checked later.
 ///
@@ -124,50 +131,44 @@ pub unsafe fn first_leaf(index: pg_sys::Relation) -> Option<u32> {
     }
 }
 
-/// Returns the last page of a level, pinned and locked for reading. Raises an error if the level does not exist.
+/// Returns the last page of a level, locked for reading. Raises an error if the level does not exist.
 ///
 /// # Safety
-/// A plain frame; an open B-tree that has entries.
-pub unsafe fn last_of_level(index: pg_sys::Relation, level: u32) -> pg_sys::Buffer {
-    use crate::pg::unguarded as c;
-    // SAFETY: passed on.
+/// A plain frame; a B-tree that has entries.
+pub unsafe fn last_of_level(index: Relation<'_>, level: u32) -> LockedPage {
+    let index = index.as_ptr();
+    // SAFETY: a plain frame, and an open relation. The page is returned pinned and locked.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        return c::_bt_get_endpoint(index, level, true, std::ptr::null_mut());
+        let buffer = c::_bt_get_endpoint(index, level, true, std::ptr::null_mut());
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        return c::_bt_get_endpoint(index, level, true);
+        let buffer = c::_bt_get_endpoint(index, level, true);
+        LockedPage::from_buffer(buffer)
     }
 }
 
-/// Returns an unused page of an index, pinned, locked for writing, and empty.
+/// Returns an unused page of an index, locked for writing, and empty.
 ///
 /// # Safety
-/// A plain frame; an open B-tree and its heap.
-pub unsafe fn new_index_page(index: pg_sys::Relation, heap: pg_sys::Relation) -> pg_sys::Buffer {
-    use crate::pg::unguarded as c;
-    // SAFETY: passed on. P_NEW, BT_WRITE (nbtree.h).
+/// A plain frame; a B-tree and its heap.
+pub unsafe fn new_index_page(index: Relation<'_>, heap: Relation<'_>) -> ExclusivePage {
+    // SAFETY: a plain frame, and open relations. P_NEW, BT_WRITE (nbtree.h). The page is returned pinned and locked.
     unsafe {
         #[cfg(feature = "pg15")]
-        let (_, buffer) =
-            (heap, c::_bt_getbuf(index, pg_sys::InvalidBlockNumber, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed()));
+        let (_, buffer) = (heap, c::_bt_getbuf(index.as_ptr(), pg_sys::InvalidBlockNumber, WRITE));
         #[cfg(not(feature = "pg15"))]
-        let buffer = c::_bt_allocbuf(index, heap);
-        buffer
+        let buffer = c::_bt_allocbuf(index.as_ptr(), heap.as_ptr());
+        ExclusivePage::from_buffer(buffer)
     }
 }
 
-/// Extends the main fork of a relation to end with `block`, which is written as zeroes. Guarded.
-///
-/// # Safety
-/// An open relation whose extension lock is held; its file ends before `block`.
-pub unsafe fn extend_to(relation: pg_sys::Relation, block: u32) {
-    /// Aligned for direct I/O (PG_IO_ALIGN_SIZE, from 16 on).
-    #[repr(C, align(4096))]
-    struct Zeroes([u8; pg_sys::BLCKSZ as usize]);
-    let mut zeroes = Zeroes([0; pg_sys::BLCKSZ as usize]);
-    // SAFETY: this function's contract covers the relation; the page is only read.
+/// Extends the main fork of a relation, whose extension lock is held, to end with `block`, which is written as zeroes.
+/// Guarded.
+pub fn extend_to(relation: Relation<'_>, block: u32) {
+    let mut zeroes = Page([0; PAGE_SIZE]);
+    // SAFETY: guarded calls on an open relation; the page is only read.
     unsafe {
-        let smgr = pg_sys::RelationGetSmgr(relation);
+        let smgr = pg_sys::RelationGetSmgr(relation.as_ptr());
         pg_sys::smgrextend(smgr, pg_sys::ForkNumber::MAIN_FORKNUM, block, zeroes.0.as_mut_ptr().cast(), false);
     }
 }
@@ -188,29 +189,24 @@ pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
     }
 }
 
-/// `_bt_search` for a leaf to write to: returns its buffer, or 0.
+/// `_bt_search` for a leaf to write to; None if the index is empty.
 ///
 /// # Safety
-/// A plain frame; an open B-tree and its heap, and a scan key from `_bt_mkscankey`.
-pub unsafe fn leaf_to_write(
-    index: pg_sys::Relation,
-    heap: pg_sys::Relation,
-    key: crate::pg::unguarded::Opaque,
-) -> pg_sys::Buffer {
-    use crate::pg::unguarded as c;
-    const WRITE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
-    let mut buffer = 0;
-    // SAFETY: passed on; the stack of parents is freed unused.
+/// A plain frame; a B-tree and its heap, and a scan key from `_bt_mkscankey`.
+pub unsafe fn leaf_to_write(index: Relation<'_>, heap: Relation<'_>, key: c::Opaque) -> Option<ExclusivePage> {
+    let (index, mut buffer) = (index.as_ptr(), 0);
+    // SAFETY: a plain frame, and open relations; the stack of parents is freed unused. The page is returned pinned and
+    // locked.
     unsafe {
         #[cfg(feature = "pg15")]
         let (_, stack) = (heap, c::_bt_search(index, key, &raw mut buffer, WRITE, std::ptr::null_mut()));
         #[cfg(feature = "pg16")]
-        let stack = c::_bt_search(index, heap, key, &raw mut buffer, WRITE, std::ptr::null_mut());
+        let stack = c::_bt_search(index, heap.as_ptr(), key, &raw mut buffer, WRITE, std::ptr::null_mut());
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        let stack = c::_bt_search(index, heap, key, &raw mut buffer, WRITE);
+        let stack = c::_bt_search(index, heap.as_ptr(), key, &raw mut buffer, WRITE);
         if !stack.is_null() {
             c::_bt_freestack(stack);
         }
+        (buffer != 0).then(|| ExclusivePage::from_buffer(buffer))
     }
-    buffer
 }
