@@ -1,0 +1,303 @@
+//! Adds whole leaves behind the last leaf of a B-tree that other transactions use.
+//!
+//! Growing keys, such as sequence numbers and timestamps, belong behind all keys of an index. They need no search and
+//! no page split: their leaves are built beforehand, and linked behind the last leaf in one step.
+//!
+//! ```text
+//!   parent, the last one of level 1     │ ... last │ + new + new + new
+//!                                                     ▲
+//!   last leaf, new leaves           ... ── last ──── new ── new ── new
+//!                                          + tuples that fit, + a high key
+//! ```
+//!
+//! The new pages are allocated first, so that no process waits for that. Then the last leaf and its parent are locked,
+//! in the order of _bt_split and _bt_insert_parent (nbtinsert.c). One WAL record holds all pages in full. So a crash
+//! leaves neither unreachable leaves nor an incomplete split. Redo restores the pages in the order of the record: first
+//! the new leaves, then the old last leaf, which links to them, then the parent. A reader on a standby meanwhile
+//! reaches them from the left, as after a split.
+//!
+//! This module never splits the parent, or a leaf that is alone on its level. Tuples are then inserted by
+//! `index_insert`, until it has split these pages and updated the fast root.
+//!
+//! The tricky point is that nothing is locked while the leaves are built. The properties of the last leaf and its
+//! parent at that time only determine how much space there is. Once both are locked, they must still be the last pages
+//! with the same free space, and the first new tuple must belong behind the last tuple there. For a unique index the
+//! keys alone decide this: if all new keys are greater, no row of the index has one of them. A process that is about to
+//! insert one of them waits for the last leaf's lock, and then finds the new tuple.
+
+use std::ptr::null_mut;
+
+use pg_bulk_format::btree::extension::{Extension, lead_to};
+use pg_bulk_format::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START};
+use pg_bulk_format::page::PAGE_SIZE;
+use pgrx::pg_sys;
+
+use super::{LINE_POINTER, LeafWriter, NOT_ORDINARY, fresh};
+use crate::error::OrRaise;
+use crate::server::compat;
+use crate::server::index_tuple::IndexTuple;
+use crate::server::locked_page::{ExclusivePage, LockedPage};
+use crate::server::points::{point_plain, point_quiet};
+use crate::server::section::{Critical, critical};
+use crate::server::unguarded as c;
+
+/// Maximum number of new leaves per step: these, the last leaf and its parent are the blocks of one record
+/// (XLR_MAX_BLOCK_ID, xlogrecord.h).
+pub const MOST_PAGES: usize = pg_sys::XLR_MAX_BLOCK_ID as usize + 1 - 2;
+/// XLOG_FPI (pg_control.h)
+const FULL_PAGES: u8 = 0xB0;
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+/// Maximum length of a high key or downlink.
+const LONGEST_LINK: usize = 128;
+
+/// Bytes of a tuple, with its alignment.
+#[repr(align(8))]
+struct Link([u8; LONGEST_LINK]);
+
+/// Writes the high key between an item and the new leaves. Returns its length, or None if it is not possible.
+pub type Border<'a> = dyn Fn(&Extension, &[u8], &mut [u8]) -> Option<usize> + 'a;
+
+/// State of the end of an index without locks: the last leaf, its parent, and their free space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexEnd {
+    leaf: u32,
+    /// Bytes for tuples and line pointers.
+    pub room: usize,
+    parent: u32,
+    pub parent_room: usize,
+    /// Deduplication is allowed according to the metapage, which is also correct after pg_upgrade from a version before
+    /// 13.
+    pub may_deduplicate: bool,
+}
+
+impl LeafWriter {
+    /// Returns the state of the index's end, if a tuple belongs there and leaves can be added. Allocates in the current
+    /// memory context.
+    ///
+    /// # Safety
+    /// As [`LeafWriter::put`].
+    pub unsafe fn end(&mut self, tuple: pg_sys::IndexTuple) -> Option<IndexEnd> {
+        // SAFETY: a plain frame and a tuple of the index, by this function's contract.
+        unsafe {
+            if !self.is_supported() {
+                return None;
+            }
+            let tuple = IndexTuple::from_raw(tuple);
+            self.search_for(tuple, &mut super::Keys::new());
+            let page = compat::leaf_to_write(self.index, self.heap, self.key.as_ptr().cast())?;
+            let (leaf, room) = (page.block(), self.room_behind(&page, tuple));
+            page.release();
+            let room = room?;
+            // The leaf is not the root, so it has a parent level.
+            let page = compat::last_of_level(self.index, 1);
+            let (parent, parent_room) = (page.block(), room_for_links(&page, leaf));
+            page.release();
+            let may_deduplicate = self.key().allequalimage;
+            Some(IndexEnd { leaf, room, parent, parent_room: parent_room?, may_deduplicate })
+        }
+    }
+
+    /// Adds `leaves` at the end, and `tuples` to the current last leaf, which has room for them. `border` writes the
+    /// high key between that leaf's last item and the new leaves. All tuples are in the index's order, beginning with
+    /// `first`. Returns false without a change if the end has changed or does not allow it.
+    ///
+    /// # Safety
+    /// As [`LeafWriter::put`]; `leaves` has at most [`MOST_PAGES`] leaf pages, made for this index; `border` raises
+    /// nothing.
+    pub unsafe fn grow(
+        &mut self,
+        end: &IndexEnd,
+        first: pg_sys::IndexTuple,
+        tuples: &[pg_sys::IndexTuple],
+        leaves: &mut Extension,
+        border: &Border<'_>,
+    ) -> bool {
+        let (index, count) = (self.index, leaves.len());
+        // SAFETY: a plain frame and tuples of the index, by this function's contract. An error leaves pages pinned and
+        // locked until the abort; a page without tuples is empty then.
+        unsafe {
+            let (first, tuples) = (IndexTuple::from_raw(first), IndexTuple::list(tuples));
+            let (mut pages, mut blocks) = ([const { None }; MOST_PAGES], [NO_BLOCK; MOST_PAGES]);
+            let (Some(pages), Some(blocks), true) = (pages.get_mut(..count), blocks.get_mut(..count), count > 0) else {
+                return false;
+            };
+            if self.needs_wal {
+                c::XLogEnsureRecordSpace(pg_sys::XLR_MAX_BLOCK_ID as i32, 0);
+            }
+            self.get_pages(pages);
+            for (place, page) in blocks.iter_mut().zip(pages.iter().flatten()) {
+                *place = page.block();
+            }
+            leaves.place(blocks, end.leaf);
+            self.search_for(first, &mut super::Keys::new());
+            let mut leaf = ExclusivePage::read(index, end.leaf);
+            let parent = ExclusivePage::read(index, end.parent);
+            let mut key = Link([0; LONGEST_LINK]);
+            let is_same = self.room_behind(&leaf, first) == Some(end.room)
+                && room_for_links(&parent, end.leaf) == Some(end.parent_room);
+            let length = if is_same { border(leaves, last_item(&mut leaf, tuples), &mut key.0) } else { None };
+            let length = length.filter(|&length| fits(end, tuples, length, leaves));
+            let mut changed = End { pages, leaf, parent };
+            let Some(key) = length.and_then(|length| key.0.get_mut(..length)) else {
+                changed.release();
+                for &block in blocks.iter() {
+                    c::RecordFreeIndexPage(index.as_ptr(), block);
+                }
+                return false;
+            };
+            c::CheckForSerializableConflictIn(index.as_ptr(), null_mut(), end.leaf);
+            point_quiet!("leaf.grow");
+            critical(|critical| {
+                changed.write(tuples, key, leaves);
+                if self.needs_wal {
+                    changed.log(critical);
+                }
+            });
+            point_quiet!("leaf.grown");
+            // A transaction that has read up to the end has also read the range of the new pages.
+            for &block in blocks.iter() {
+                c::PredicateLockPageSplit(index.as_ptr(), end.leaf, block);
+            }
+            changed.release();
+            self.wake_wal_writer();
+            true
+        }
+    }
+
+    /// Allocates pages, locked and zeroed. An error leaves them like this, as an error in _bt_split does, and VACUUM
+    /// finds them.
+    ///
+    /// # Safety
+    /// A plain frame.
+    unsafe fn get_pages(&mut self, pages: &mut [Option<ExclusivePage>]) {
+        let mut count = 0;
+        while let Some(room @ [first, ..]) = pages.get_mut(count..) {
+            // SAFETY: a plain frame, and open relations.
+            unsafe {
+                if self.no_free_pages {
+                    let added = c::guarded(|| fresh::extend(self.index, room).or_raise());
+                    count += added;
+                    if added > 0 {
+                        continue;
+                    }
+                }
+                point_plain!("leaf.page");
+                let end = c::RelationGetNumberOfBlocksInFork(self.index.as_ptr(), MAIN);
+                let page = first.insert(compat::new_index_page(self.index, self.heap));
+                page.bytes().fill(0);
+                self.no_free_pages = page.block() >= end;
+                count += 1;
+            }
+        }
+    }
+
+    /// Returns the free space of a leaf, if it is the last one and a tuple, that of the scan key, belongs behind all its
+    /// tuples.
+    ///
+    /// # Safety
+    /// A plain frame.
+    unsafe fn room_behind(&mut self, page: &LockedPage, tuple: IndexTuple<'_>) -> Option<usize> {
+        let Opaque { prev, flags, .. } = last_of_level(page, BTP_LEAF)?;
+        let last = page.count();
+        // If the leaf is alone on its level, it may be the fast root (btm_fastroot), which a split must update.
+        if flags & BTP_ROOT != 0 || prev == NO_BLOCK || last == 0 {
+            return None;
+        }
+        // Dead rows count, too.
+        self.key().scantid = if self.unique { null_mut() } else { tuple.row() };
+        // SAFETY: a plain frame, and the number of a tuple of the leaf.
+        let is_behind = unsafe { self.compare(page, last) } > 0;
+        self.key().scantid = tuple.row();
+        is_behind.then(|| page.free_space())
+    }
+}
+
+/// Whether the free space suffices for the tuples, a high key of that length, and the downlinks to the leaves.
+fn fits(end: &IndexEnd, tuples: &[IndexTuple<'_>], high_key: usize, leaves: &Extension) -> bool {
+    let size = |bytes: usize| bytes.next_multiple_of(8) + LINE_POINTER;
+    let tuples_size: usize = tuples.iter().map(|tuple| size(tuple.size())).sum();
+    let links_size: usize = size(high_key) + leaves.links().map(|link| size(link.len())).sum::<usize>();
+    tuples_size + size(high_key) <= end.room && links_size <= end.parent_room
+}
+
+/// The pages of a step: new leaves, the last leaf, its parent.
+struct End<'a> {
+    pages: &'a mut [Option<ExclusivePage>],
+    leaf: ExclusivePage,
+    parent: ExclusivePage,
+}
+
+impl End<'_> {
+    /// Changes the pages, whose free space was checked. Raises nothing but a PANIC.
+    fn write(&mut self, tuples: &[IndexTuple<'_>], key: &mut [u8], leaves: &Extension) {
+        let End { pages, leaf, parent } = self;
+        let first = pages.iter().flatten().next().map_or(NO_BLOCK, |page| page.block());
+        for tuple in tuples {
+            leaf.add(tuple.bytes(), leaf.count() + 1);
+        }
+        leaf.add(key, 1);
+        // btpo_next
+        leaf.bytes()[SPECIAL_START + 4..SPECIAL_START + 8].copy_from_slice(&first.to_ne_bytes());
+        leaf.mark_dirty();
+        lead_to(key, first);
+        parent.add(key, parent.count() + 1);
+        for link in leaves.links() {
+            parent.add(link, parent.count() + 1);
+        }
+        parent.mark_dirty();
+        for (page, bytes) in pages.iter_mut().flatten().zip(leaves.pages()) {
+            *page.bytes() = *bytes;
+            page.mark_dirty();
+        }
+    }
+
+    /// Logs all pages in full.
+    fn log(&mut self, _: &Critical) {
+        let End { pages, leaf, parent } = self;
+        let all = || pages.iter_mut().flatten().chain([leaf, parent]);
+        let flags = (pg_sys::REGBUF_FORCE_IMAGE | pg_sys::REGBUF_STANDARD) as u8;
+        // SAFETY: pages that are locked for writing and marked dirty, in a critical section.
+        unsafe {
+            c::XLogBeginInsert();
+            for (id, page) in (0u8..).zip(all()) {
+                c::XLogRegisterBuffer(id, page.buffer(), flags);
+            }
+            let at = c::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, FULL_PAGES);
+            all().for_each(|page| page.set_lsn(at));
+        }
+    }
+
+    /// Releases all pages.
+    fn release(self) {
+        for page in self.pages.iter_mut().filter_map(Option::take).chain([self.leaf, self.parent]) {
+            page.release();
+        }
+    }
+}
+
+/// The special space of a page, if that is the last one of the leaf level (`leaf` is BTP_LEAF) or of the level above
+/// (`leaf` is 0), and is not left to `index_insert`.
+fn last_of_level(page: &LockedPage, leaf: u16) -> Option<Opaque> {
+    let opaque = Opaque::of(&page.get(SPECIAL_START)?);
+    let is_level = opaque.level == u32::from(leaf == 0) && opaque.flags & BTP_LEAF == leaf;
+    let is_last = is_level && opaque.flags & NOT_ORDINARY == 0 && opaque.next == NO_BLOCK;
+    (page.special() == SPECIAL_START && is_last).then_some(opaque)
+}
+
+/// Returns the free space of a page, if it is the last one above the leaves and its last downlink leads to this leaf.
+fn room_for_links(page: &LockedPage, leaf: u32) -> Option<usize> {
+    last_of_level(page, 0)?;
+    let (at, _) = page.item(page.count())?;
+    // A downlink begins with the halves of the block number, high one first.
+    let [high, low] = [page.get(at)?, page.get(at + 2)?].map(u16::from_ne_bytes);
+    (u32::from(high) << 16 | u32::from(low) == leaf).then(|| page.free_space())
+}
+
+/// Returns the last item of a leaf once it has these tuples, too.
+fn last_item<'a>(leaf: &'a mut ExclusivePage, tuples: &[IndexTuple<'a>]) -> &'a [u8] {
+    if let Some(last) = tuples.last() {
+        return last.bytes();
+    }
+    let item = leaf.item(leaf.count());
+    item.and_then(|(at, length)| leaf.bytes().get(at..at + length)).unwrap_or_default()
+}

@@ -1,0 +1,212 @@
+//! Index access: functions whose signature differs between versions.
+
+use pg_bulk_format::btree::build::Page;
+use pg_bulk_format::page::PAGE_SIZE;
+use pgrx::pg_sys;
+
+use super::Locator;
+use crate::server::locked_page::{ExclusivePage, LockedPage};
+use crate::server::relation::Relation;
+use crate::server::unguarded as c;
+
+const WRITE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
+
+/// `ExecInsertIndexTuples` for a new row: returns the indexes whose constraints are to be checked later.
+///
+/// # Safety
+/// A plain frame; a result relation with its indexes open, and a slot with a row that has a TID.
+pub unsafe fn insert_index_tuples(
+    relinfo: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+    estate: *mut pg_sys::EState,
+) -> *mut pg_sys::List {
+    use std::ptr::null_mut;
+
+    use crate::server::unguarded::ExecInsertIndexTuples;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut());
+        #[cfg(not(feature = "pg15"))]
+        return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut(), false);
+    }
+}
+
+/// `ExecCheckIndexConstraints` for a new row without a TID, over all its indexes. Returns false if it conflicts with
+/// another row.
+///
+/// # Safety
+/// A plain frame; a result relation with its indexes open, and a slot with a row.
+pub unsafe fn check_index_constraints(
+    relinfo: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+    estate: *mut pg_sys::EState,
+    conflict: pg_sys::ItemPointer,
+) -> bool {
+    use std::ptr::null_mut;
+
+    use crate::server::unguarded::ExecCheckIndexConstraints;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return ExecCheckIndexConstraints(relinfo, slot, estate, conflict, null_mut());
+        #[cfg(feature = "pg18")]
+        {
+            // ItemPointerSetInvalid (itemptr.h): the new row has no TID to be excluded.
+            let mut own = crate::server::holder::NOBODY;
+            ExecCheckIndexConstraints(relinfo, slot, estate, conflict, &raw mut own, null_mut())
+        }
+    }
+}
+
+/// `index_beginscan` for keys only.
+///
+/// # Safety
+/// A plain frame; an open heap, one of its indexes, and a snapshot that lives as long as the scan.
+pub unsafe fn index_beginscan(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: std::ffi::c_int,
+) -> pg_sys::IndexScanDesc {
+    use crate::server::unguarded::index_beginscan;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return index_beginscan(heap, index, snapshot, keys, 0);
+        #[cfg(feature = "pg18")]
+        return index_beginscan(heap, index, snapshot, std::ptr::null_mut(), keys, 0);
+    }
+}
+
+/// `reindex_index` without a statement of the user.
+///
+/// # Safety
+/// A plain frame outside of parallel mode; the caller may lock the index exclusively.
+pub unsafe fn reindex_index(index: pg_sys::Oid, persistence: std::ffi::c_char) {
+    use crate::server::unguarded::reindex_index;
+    let params = pg_sys::ReindexParams::default();
+    // SAFETY: passed on; the parameters are only read.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        reindex_index(index, false, persistence, (&raw const params).cast_mut());
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        reindex_index(std::ptr::null(), index, false, persistence, &raw const params);
+    }
+}
+
+/// Reads a block of a relation's main fork by its locator (`ReadBufferWithoutRelcache`).
+///
+/// # Safety
+/// A file of a relation that is not temporary, and has the block; a guarded frame.
+pub unsafe fn read_block(
+    file: Locator,
+    block: u32,
+    strategy: pg_sys::BufferAccessStrategy,
+    permanent: bool,
+) -> pg_sys::Buffer {
+    const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+    let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
+    // SAFETY: passed on.
+    unsafe { pg_sys::ReadBufferWithoutRelcache(file, MAIN, block, normal, strategy, permanent) }
+}
+
+/// Returns the first leaf of a B-tree (`_bt_get_endpoint`); None if the index is empty.
+///
+/// # Safety
+/// An open B-tree; a guarded frame.
+pub unsafe fn first_leaf(index: pg_sys::Relation) -> Option<u32> {
+    use crate::server::unguarded as c;
+    // SAFETY: passed on; the page is returned pinned and locked.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false, std::ptr::null_mut()));
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false));
+        (buffer != 0).then(|| {
+            let block = pg_sys::BufferGetBlockNumber(buffer);
+            pg_sys::UnlockReleaseBuffer(buffer);
+            block
+        })
+    }
+}
+
+/// Returns the last page of a level, locked for reading. Raises an error if the level does not exist.
+///
+/// # Safety
+/// A plain frame; a B-tree that has entries.
+pub unsafe fn last_of_level(index: Relation<'_>, level: u32) -> LockedPage {
+    let index = index.as_ptr();
+    // SAFETY: a plain frame, and an open relation. The page is returned pinned and locked.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        let buffer = c::_bt_get_endpoint(index, level, true, std::ptr::null_mut());
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        let buffer = c::_bt_get_endpoint(index, level, true);
+        LockedPage::from_buffer(buffer)
+    }
+}
+
+/// Returns an unused page of an index, locked for writing, and empty.
+///
+/// # Safety
+/// A plain frame; a B-tree and its heap.
+pub unsafe fn new_index_page(index: Relation<'_>, heap: Relation<'_>) -> ExclusivePage {
+    // SAFETY: a plain frame, and open relations. P_NEW, BT_WRITE (nbtree.h). The page is returned pinned and locked.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let (_, buffer) = (heap, c::_bt_getbuf(index.as_ptr(), pg_sys::InvalidBlockNumber, WRITE));
+        #[cfg(not(feature = "pg15"))]
+        let buffer = c::_bt_allocbuf(index.as_ptr(), heap.as_ptr());
+        ExclusivePage::from_buffer(buffer)
+    }
+}
+
+/// Extends the main fork of a relation, whose extension lock is held, to end with `block`, which is written as zeroes.
+/// Guarded.
+pub fn extend_to(relation: Relation<'_>, block: u32) {
+    let mut zeroes = Page([0; PAGE_SIZE]);
+    // SAFETY: guarded calls on an open relation; the page is only read.
+    unsafe {
+        let smgr = pg_sys::RelationGetSmgr(relation.as_ptr());
+        pg_sys::smgrextend(smgr, pg_sys::ForkNumber::MAIN_FORKNUM, block, zeroes.0.as_mut_ptr().cast(), false);
+    }
+}
+
+/// `reindex_relation` without a statement of the user.
+///
+/// # Safety
+/// A table that is locked exclusively; a guarded frame outside of parallel mode.
+pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
+    use crate::server::unguarded::reindex_relation;
+    let params = pg_sys::ReindexParams::default();
+    // SAFETY: passed on; the parameters are only read.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        reindex_relation(relid, flags, (&raw const params).cast_mut());
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        reindex_relation(std::ptr::null(), relid, flags, &raw const params);
+    }
+}
+
+/// `_bt_search` for a leaf to write to; None if the index is empty.
+///
+/// # Safety
+/// A plain frame; a B-tree and its heap, and a scan key from `_bt_mkscankey`.
+pub unsafe fn leaf_to_write(index: Relation<'_>, heap: Relation<'_>, key: c::Opaque) -> Option<ExclusivePage> {
+    let (index, mut buffer) = (index.as_ptr(), 0);
+    // SAFETY: a plain frame, and open relations; the stack of parents is freed unused. The page is returned pinned and
+    // locked.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let (_, stack) = (heap, c::_bt_search(index, key, &raw mut buffer, WRITE, std::ptr::null_mut()));
+        #[cfg(feature = "pg16")]
+        let stack = c::_bt_search(index, heap.as_ptr(), key, &raw mut buffer, WRITE, std::ptr::null_mut());
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        let stack = c::_bt_search(index, heap.as_ptr(), key, &raw mut buffer, WRITE);
+        if !stack.is_null() {
+            c::_bt_freestack(stack);
+        }
+        (buffer != 0).then(|| ExclusivePage::from_buffer(buffer))
+    }
+}
