@@ -37,6 +37,16 @@ impl LockedPage {
         LockedPage { buffer, page: unsafe { NonNull::new_unchecked(pg_sys::BufferGetPage(buffer).cast()) } }
     }
 
+    /// Reads and locks a page of the main fork. Guarded.
+    pub fn read(relation: Relation<'_>, block: u32) -> LockedPage {
+        // SAFETY: guarded calls on an open relation. The buffer is pinned, then locked.
+        unsafe {
+            let buffer = pg_sys::ReadBuffer(relation.as_ptr(), block);
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+            LockedPage::from_buffer(buffer)
+        }
+    }
+
     pub fn block(&self) -> u32 {
         // SAFETY: the buffer is pinned; raises nothing.
         unsafe { c::BufferGetBlockNumber(self.buffer) }
@@ -53,6 +63,12 @@ impl LockedPage {
     pub fn get<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         // SAFETY: the bytes are within the page, which is pinned and locked.
         (at <= PAGE_SIZE.checked_sub(N)?).then(|| unsafe { self.page.add(at).cast().read() })
+    }
+
+    /// Copies the page.
+    pub fn copy(&self) -> [u8; PAGE_SIZE] {
+        // SAFETY: the page is pinned and locked.
+        unsafe { self.page.cast().read() }
     }
 
     #[inline]

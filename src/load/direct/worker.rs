@@ -172,7 +172,7 @@ fn open(relation: pg_sys::Relation, options: &mut LoadOptions, mapping: &Mapping
         let rows = source::open_rows(relation, options, Some(mapping));
         options.location = location.clone();
         let mut rows = rows?;
-        rows.described = described.clone();
+        rows.context.described = described.clone();
         Ok(rows)
     })
 }

@@ -1,5 +1,7 @@
 //! Index access: functions whose signature differs between versions.
 
+use std::ptr::null_mut;
+
 use pg_bulk_format::btree::build::Page;
 use pg_bulk_format::page::PAGE_SIZE;
 use pgrx::pg_sys;
@@ -20,15 +22,12 @@ pub unsafe fn insert_index_tuples(
     slot: *mut pg_sys::TupleTableSlot,
     estate: *mut pg_sys::EState,
 ) -> *mut pg_sys::List {
-    use std::ptr::null_mut;
-
-    use crate::server::unguarded::ExecInsertIndexTuples;
-    // SAFETY: passed on.
+    // SAFETY: valid arguments, by this function's contract.
     unsafe {
         #[cfg(feature = "pg15")]
-        return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut());
+        return c::ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut());
         #[cfg(not(feature = "pg15"))]
-        return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut(), false);
+        return c::ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut(), false);
     }
 }
 
@@ -43,18 +42,15 @@ pub unsafe fn check_index_constraints(
     estate: *mut pg_sys::EState,
     conflict: pg_sys::ItemPointer,
 ) -> bool {
-    use std::ptr::null_mut;
-
-    use crate::server::unguarded::ExecCheckIndexConstraints;
-    // SAFETY: passed on.
+    // SAFETY: valid arguments, by this function's contract.
     unsafe {
         #[cfg(not(feature = "pg18"))]
-        return ExecCheckIndexConstraints(relinfo, slot, estate, conflict, null_mut());
+        return c::ExecCheckIndexConstraints(relinfo, slot, estate, conflict, null_mut());
         #[cfg(feature = "pg18")]
         {
             // ItemPointerSetInvalid (itemptr.h): the new row has no TID to be excluded.
             let mut own = crate::server::holder::NOBODY;
-            ExecCheckIndexConstraints(relinfo, slot, estate, conflict, &raw mut own, null_mut())
+            c::ExecCheckIndexConstraints(relinfo, slot, estate, conflict, &raw mut own, null_mut())
         }
     }
 }
@@ -69,13 +65,12 @@ pub unsafe fn index_beginscan(
     snapshot: pg_sys::Snapshot,
     keys: std::ffi::c_int,
 ) -> pg_sys::IndexScanDesc {
-    use crate::server::unguarded::index_beginscan;
-    // SAFETY: passed on.
+    // SAFETY: open relations and a live snapshot, by this function's contract.
     unsafe {
         #[cfg(not(feature = "pg18"))]
-        return index_beginscan(heap, index, snapshot, keys, 0);
+        return c::index_beginscan(heap, index, snapshot, keys, 0);
         #[cfg(feature = "pg18")]
-        return index_beginscan(heap, index, snapshot, std::ptr::null_mut(), keys, 0);
+        return c::index_beginscan(heap, index, snapshot, null_mut(), keys, 0);
     }
 }
 
@@ -95,55 +90,60 @@ pub unsafe fn reindex_index(index: pg_sys::Oid, persistence: std::ffi::c_char) {
     }
 }
 
-/// Reads a block of a relation's main fork by its locator (`ReadBufferWithoutRelcache`).
+/// Copies a block of a main fork, found by its locator (`ReadBufferWithoutRelcache`). Guarded.
 ///
 /// # Safety
-/// A file of a relation that is not temporary, and has the block; a guarded frame.
+/// A relation that is not temporary, and has the block; a strategy, or null.
 pub unsafe fn read_block(
     file: Locator,
     block: u32,
     strategy: pg_sys::BufferAccessStrategy,
     permanent: bool,
-) -> pg_sys::Buffer {
-    const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
-    let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
-    // SAFETY: passed on.
-    unsafe { pg_sys::ReadBufferWithoutRelcache(file, MAIN, block, normal, strategy, permanent) }
+) -> [u8; PAGE_SIZE] {
+    let (fork, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ReadBufferMode::RBM_NORMAL);
+    // SAFETY: guarded calls, for such a file. The buffer is pinned, then locked.
+    let page = unsafe {
+        let buffer = pg_sys::ReadBufferWithoutRelcache(file, fork, block, mode, strategy, permanent);
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+        LockedPage::from_buffer(buffer)
+    };
+    let bytes = page.copy();
+    page.release();
+    bytes
 }
 
-/// Returns the first leaf of a B-tree (`_bt_get_endpoint`); None if the index is empty.
-///
-/// # Safety
-/// An open B-tree; a guarded frame.
-pub unsafe fn first_leaf(index: pg_sys::Relation) -> Option<u32> {
-    use crate::server::unguarded as c;
-    // SAFETY: passed on; the page is returned pinned and locked.
-    unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false, std::ptr::null_mut()));
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false));
-        (buffer != 0).then(|| {
-            let block = pg_sys::BufferGetBlockNumber(buffer);
-            pg_sys::UnlockReleaseBuffer(buffer);
-            block
-        })
+/// Returns the first leaf of a B-tree (`_bt_get_endpoint`); None if the index is empty, or no B-tree. Guarded.
+pub fn first_leaf(index: Relation<'_>) -> Option<u32> {
+    if index.access_method() != pg_sys::BTREE_AM_OID {
+        return None;
     }
+    // SAFETY: an open B-tree, and closures that own nothing; the page is returned pinned and locked.
+    let page = unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        let buffer = c::guard(|| c::_bt_get_endpoint(index.as_ptr(), 0, false, null_mut()));
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        let buffer = c::guard(|| c::_bt_get_endpoint(index.as_ptr(), 0, false));
+        (buffer != 0).then(|| LockedPage::from_buffer(buffer))?
+    };
+    let block = page.block();
+    page.release();
+    Some(block)
 }
 
-/// Returns the last page of a level, locked for reading. Raises an error if the level does not exist.
+/// Returns the last page of a level, locked for reading; None if the index is empty. Raises an error if only the level
+/// does not exist.
 ///
 /// # Safety
-/// A plain frame; a B-tree that has entries.
-pub unsafe fn last_of_level(index: Relation<'_>, level: u32) -> LockedPage {
+/// A plain frame, and a B-tree.
+pub unsafe fn last_of_level(index: Relation<'_>, level: u32) -> Option<LockedPage> {
     let index = index.as_ptr();
     // SAFETY: a plain frame, and an open relation. The page is returned pinned and locked.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        let buffer = c::_bt_get_endpoint(index, level, true, std::ptr::null_mut());
+        let buffer = c::_bt_get_endpoint(index, level, true, null_mut());
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
         let buffer = c::_bt_get_endpoint(index, level, true);
-        LockedPage::from_buffer(buffer)
+        (buffer != 0).then(|| LockedPage::from_buffer(buffer))
     }
 }
 
@@ -199,9 +199,9 @@ pub unsafe fn leaf_to_write(index: Relation<'_>, heap: Relation<'_>, key: c::Opa
     // locked.
     unsafe {
         #[cfg(feature = "pg15")]
-        let (_, stack) = (heap, c::_bt_search(index, key, &raw mut buffer, WRITE, std::ptr::null_mut()));
+        let (_, stack) = (heap, c::_bt_search(index, key, &raw mut buffer, WRITE, null_mut()));
         #[cfg(feature = "pg16")]
-        let stack = c::_bt_search(index, heap.as_ptr(), key, &raw mut buffer, WRITE, std::ptr::null_mut());
+        let stack = c::_bt_search(index, heap.as_ptr(), key, &raw mut buffer, WRITE, null_mut());
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
         let stack = c::_bt_search(index, heap.as_ptr(), key, &raw mut buffer, WRITE);
         if !stack.is_null() {

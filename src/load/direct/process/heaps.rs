@@ -69,7 +69,7 @@ impl Heaps {
             counters: std::ptr::null(),
             // SAFETY: the executor's own structures.
             memory: unsafe { (*executor.estate).es_query_cxt },
-            elsewhere: rows.elsewhere.clone(),
+            elsewhere: rows.context.elsewhere.clone(),
             list: Vec::new(),
             by_oid: HashMap::new(),
             bytes: 0,
