@@ -54,8 +54,8 @@ impl Section {
     }
 
     /// Run `work` as a critical section.
-    pub fn critically(&self, work: impl FnOnce(&Critical)) {
-        critical(work);
+    pub fn critically(&self, work: impl FnOnce()) {
+        critical(|_| work());
     }
 }
 

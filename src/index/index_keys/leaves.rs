@@ -139,3 +139,58 @@ pub fn can_read(index: Relation<'_>) -> bool {
     page.release();
     Metapage::new(&bytes).is_some()
 }
+
+/// Reader of the entries of a leaf level. Guarded.
+#[derive(Debug)]
+pub struct LeafReader<F: KeyFamily> {
+    file: compat::Locator,
+    next: u32,
+    permanent: bool,
+    strategy: pg_sys::BufferAccessStrategy,
+    shape: F::Shape,
+    /// Set if an item is not a key of this shape.
+    unfit: Rc<Cell<bool>>,
+    /// Number of pages read, to detect a circular chain of leaves.
+    count: u32,
+    entries: u64,
+    block: Vec<F>,
+}
+
+impl<F: KeyFamily> LeafReader<F> {
+    /// Number of entries that were read.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Is set if the entries cannot be merged.
+    pub fn unfit(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.unfit)
+    }
+}
+
+impl<F: KeyFamily> Run<F> for LeafReader<F> {
+    type Error = Error;
+
+    fn block(&self) -> &[F] {
+        &self.block
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.block.clear();
+        while self.next != NO_BLOCK && self.block.len() < F::LEAF_BLOCK {
+            pgrx::check_for_interrupts!();
+            let page = read_page(self.file, self.next, self.strategy, self.permanent);
+            let next = Leaf::new(&page).and_then(|leaf| {
+                self.entries += F::read_leaf(&self.shape, &leaf, &mut self.block)?;
+                Ok(leaf.next())
+            });
+            self.count = self.count.saturating_add(1);
+            let Some(next) = next.ok().filter(|_| self.count < u32::MAX) else {
+                self.unfit.set(true);
+                return Err(Error::new(Code::ERRCODE_INDEX_CORRUPTED, "an index cannot be merged"));
+            };
+            self.next = next;
+        }
+        Ok(())
+    }
+}

@@ -29,7 +29,6 @@ use std::ptr::null_mut;
 
 use pg_bulk_format::btree::extension::{Extension, lead_to};
 use pg_bulk_format::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START};
-use pg_bulk_format::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
 use super::{LINE_POINTER, LeafWriter, NOT_ORDINARY, fresh};
@@ -117,8 +116,11 @@ impl LeafWriter {
         // locked until the abort; a page without tuples is empty then.
         unsafe {
             let (first, tuples) = (IndexTuple::from_raw(first), IndexTuple::list(tuples));
-            let (mut pages, mut blocks) = ([const { None }; MOST_PAGES], [NO_BLOCK; MOST_PAGES]);
-            let (Some(pages), Some(blocks), true) = (pages.get_mut(..count), blocks.get_mut(..count), count > 0) else {
+            // New leaves, the last leaf, its parent.
+            let (mut held, mut blocks) = ([const { None }; MOST_PAGES + 2], [NO_BLOCK; MOST_PAGES]);
+            let (Some((pages, [leaf, parent, ..])), Some(blocks), true) =
+                (held.split_at_mut_checked(count), blocks.get_mut(..count), count > 0)
+            else {
                 return false;
             };
             if self.needs_wal {
@@ -130,16 +132,15 @@ impl LeafWriter {
             }
             leaves.place(blocks, end.leaf);
             self.search_for(first, &mut super::Keys::new());
-            let mut leaf = ExclusivePage::read(index, end.leaf);
-            let parent = ExclusivePage::read(index, end.parent);
+            let leaf = leaf.insert(ExclusivePage::read(index, end.leaf));
+            let parent = parent.insert(ExclusivePage::read(index, end.parent));
             let mut key = Link([0; LONGEST_LINK]);
-            let is_same = self.room_behind(&leaf, first) == Some(end.room)
-                && room_for_links(&parent, end.leaf) == Some(end.parent_room);
-            let length = if is_same { border(leaves, last_item(&mut leaf, tuples), &mut key.0) } else { None };
+            let is_same = self.room_behind(leaf, first) == Some(end.room)
+                && room_for_links(parent, end.leaf) == Some(end.parent_room);
+            let length = if is_same { border(leaves, last_item(leaf, tuples), &mut key.0) } else { None };
             let length = length.filter(|&length| fits(end, tuples, length, leaves));
-            let mut changed = End { pages, leaf, parent };
             let Some(key) = length.and_then(|length| key.0.get_mut(..length)) else {
-                changed.release();
+                release(held);
                 for &block in blocks.iter() {
                     c::RecordFreeIndexPage(index.as_ptr(), block);
                 }
@@ -148,9 +149,9 @@ impl LeafWriter {
             c::CheckForSerializableConflictIn(index.as_ptr(), null_mut(), end.leaf);
             point_quiet!("leaf.grow");
             critical(|critical| {
-                changed.write(tuples, key, leaves);
+                write_end(pages, leaf, parent, tuples, key, leaves);
                 if self.needs_wal {
-                    changed.log(critical);
+                    log(critical, pages, leaf, parent);
                 }
             });
             point_quiet!("leaf.grown");
@@ -158,7 +159,7 @@ impl LeafWriter {
             for &block in blocks.iter() {
                 c::PredicateLockPageSplit(index.as_ptr(), end.leaf, block);
             }
-            changed.release();
+            release(held);
             self.wake_wal_writer();
             true
         }
@@ -171,22 +172,21 @@ impl LeafWriter {
     /// A plain frame.
     unsafe fn get_pages(&mut self, pages: &mut [Option<ExclusivePage>]) {
         let mut count = 0;
-        while let Some(room @ [first, ..]) = pages.get_mut(count..) {
+        while count < pages.len() {
             // SAFETY: a plain frame, and open relations.
             unsafe {
                 if self.no_free_pages {
-                    let added = c::guarded(|| fresh::extend(self.index, room).or_raise());
-                    count += added;
-                    if added > 0 {
-                        continue;
-                    }
+                    let room = pages.get_unchecked_mut(count..);
+                    count += c::guarded(|| fresh::extend(self.index, room).or_raise());
                 }
-                point_plain!("leaf.page");
-                let end = c::RelationGetNumberOfBlocksInFork(self.index.as_ptr(), MAIN);
-                let page = first.insert(compat::new_index_page(self.index, self.heap));
-                page.bytes().fill(0);
-                self.no_free_pages = page.block() >= end;
-                count += 1;
+                if let Some(place) = pages.get_mut(count) {
+                    point_plain!("leaf.page");
+                    let end = c::RelationGetNumberOfBlocksInFork(self.index.as_ptr(), MAIN);
+                    let page = place.insert(compat::new_index_page(self.index, self.heap));
+                    page.bytes().fill(0);
+                    self.no_free_pages = page.block() >= end;
+                    count += 1;
+                }
             }
         }
     }
@@ -220,59 +220,51 @@ fn fits(end: &IndexEnd, tuples: &[IndexTuple<'_>], high_key: usize, leaves: &Ext
     tuples_size + size(high_key) <= end.room && links_size <= end.parent_room
 }
 
-/// The pages of a step: new leaves, the last leaf, its parent.
-struct End<'a> {
-    pages: &'a mut [Option<ExclusivePage>],
-    leaf: ExclusivePage,
-    parent: ExclusivePage,
+/// Changes the pages, whose free space was checked: new leaves, the last leaf, its parent. Raises nothing but a PANIC.
+fn write_end(
+    new: &mut [Option<ExclusivePage>],
+    leaf: &mut ExclusivePage,
+    parent: &mut ExclusivePage,
+    tuples: &[IndexTuple<'_>],
+    key: &mut [u8],
+    leaves: &Extension,
+) {
+    let first = new.iter().flatten().next().map_or(NO_BLOCK, |page| page.block());
+    for tuple in tuples {
+        leaf.add(tuple.bytes(), leaf.count() + 1);
+    }
+    leaf.add(key, 1);
+    // btpo_next
+    leaf.bytes()[SPECIAL_START + 4..SPECIAL_START + 8].copy_from_slice(&first.to_ne_bytes());
+    leaf.mark_dirty();
+    lead_to(key, first);
+    parent.add(key, parent.count() + 1);
+    for link in leaves.links() {
+        parent.add(link, parent.count() + 1);
+    }
+    parent.mark_dirty();
+    for (page, bytes) in new.iter_mut().flatten().zip(leaves.pages()) {
+        *page.bytes() = *bytes;
+        page.mark_dirty();
+    }
 }
 
-impl End<'_> {
-    /// Changes the pages, whose free space was checked. Raises nothing but a PANIC.
-    fn write(&mut self, tuples: &[IndexTuple<'_>], key: &mut [u8], leaves: &Extension) {
-        let End { pages, leaf, parent } = self;
-        let first = pages.iter().flatten().next().map_or(NO_BLOCK, |page| page.block());
-        for tuple in tuples {
-            leaf.add(tuple.bytes(), leaf.count() + 1);
+/// Logs pages, which are marked dirty, in full.
+fn log(_: &Critical, new: &mut [Option<ExclusivePage>], leaf: &mut ExclusivePage, parent: &mut ExclusivePage) {
+    let flags = (pg_sys::REGBUF_FORCE_IMAGE | pg_sys::REGBUF_STANDARD) as u8;
+    // SAFETY: pages that are locked for writing, in a critical section.
+    let at = unsafe {
+        c::XLogBeginInsert();
+        for (id, page) in (0u8..).zip(new.iter().flatten().chain([&*leaf, &*parent])) {
+            c::XLogRegisterBuffer(id, page.buffer(), flags);
         }
-        leaf.add(key, 1);
-        // btpo_next
-        leaf.bytes()[SPECIAL_START + 4..SPECIAL_START + 8].copy_from_slice(&first.to_ne_bytes());
-        leaf.mark_dirty();
-        lead_to(key, first);
-        parent.add(key, parent.count() + 1);
-        for link in leaves.links() {
-            parent.add(link, parent.count() + 1);
-        }
-        parent.mark_dirty();
-        for (page, bytes) in pages.iter_mut().flatten().zip(leaves.pages()) {
-            *page.bytes() = *bytes;
-            page.mark_dirty();
-        }
-    }
+        c::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, FULL_PAGES)
+    };
+    new.iter_mut().flatten().chain([leaf, parent]).for_each(|page| page.set_lsn(at));
+}
 
-    /// Logs all pages in full.
-    fn log(&mut self, _: &Critical) {
-        let End { pages, leaf, parent } = self;
-        let all = || pages.iter_mut().flatten().chain([leaf, parent]);
-        let flags = (pg_sys::REGBUF_FORCE_IMAGE | pg_sys::REGBUF_STANDARD) as u8;
-        // SAFETY: pages that are locked for writing and marked dirty, in a critical section.
-        unsafe {
-            c::XLogBeginInsert();
-            for (id, page) in (0u8..).zip(all()) {
-                c::XLogRegisterBuffer(id, page.buffer(), flags);
-            }
-            let at = c::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, FULL_PAGES);
-            all().for_each(|page| page.set_lsn(at));
-        }
-    }
-
-    /// Releases all pages.
-    fn release(self) {
-        for page in self.pages.iter_mut().filter_map(Option::take).chain([self.leaf, self.parent]) {
-            page.release();
-        }
-    }
+fn release<const N: usize>(pages: [Option<ExclusivePage>; N]) {
+    pages.into_iter().flatten().for_each(ExclusivePage::release);
 }
 
 /// The special space of a page, if that is the last one of the leaf level (`leaf` is BTP_LEAF) or of the level above
