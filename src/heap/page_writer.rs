@@ -23,33 +23,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use pgrx::pg_sys;
+use pg_bulk_format::page::Page;
 
 use super::segment::WRITE;
 use crate::input::decompressor::{reserve, without_signals};
 
-const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
-
-/// A page, aligned for direct I/O.
-#[repr(C, align(4096))]
-pub struct AlignedPage(pub [u8; BLCKSZ]);
-
-/// Pages as bytes.
-pub fn bytes_of(pages: &[AlignedPage]) -> &[u8] {
-    // SAFETY: pages are arrays of bytes, one after the other.
-    unsafe { std::slice::from_raw_parts(pages.as_ptr().cast::<u8>(), size_of_val(pages)) }
-}
-
 /// The first `count` pages, to be written from this byte of a file on.
 pub struct Batch {
-    pub pages: Vec<AlignedPage>,
+    pub pages: Vec<Page>,
     pub count: usize,
     pub file: Arc<File>,
     pub offset: u64,
 }
 
 /// The pages of a batch, and the outcome of the write.
-pub type Done = (Vec<AlignedPage>, Result<()>);
+pub type Done = (Vec<Page>, Result<()>);
 
 /// The thread, and the channels to it.
 pub struct PageWriter {
@@ -112,7 +100,7 @@ fn work(batches: &Receiver<Batch>, done: &SyncSender<Done>) {
         return;
     }
     while let Ok(Batch { pages, count, file, offset }) = batches.recv() {
-        let bytes = pages.get(..count).map(bytes_of).ok_or_else(failed);
+        let bytes = pages.get(..count).map(Page::bytes_of).ok_or_else(failed);
         let outcome = bytes.and_then(|bytes| write(&file, bytes, offset));
         // The descriptor must not outlive the batch.
         drop(file);

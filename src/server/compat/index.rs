@@ -49,7 +49,10 @@ pub unsafe fn check_index_constraints(
         #[cfg(feature = "pg18")]
         {
             // ItemPointerSetInvalid (itemptr.h): the new row has no TID to be excluded.
-            let mut own = crate::server::holder::NOBODY;
+            let mut own = pg_sys::ItemPointerData {
+                ip_blkid: pg_sys::BlockIdData { bi_hi: u16::MAX, bi_lo: u16::MAX },
+                ip_posid: 0,
+            };
             c::ExecCheckIndexConstraints(relinfo, slot, estate, conflict, &raw mut own, null_mut())
         }
     }
