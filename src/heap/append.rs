@@ -25,7 +25,7 @@
 //!   that it fills. It is as small as COPY's WAL and can be decoded. It holds no page image, which wal_compression
 //!   would have to compress.
 
-use pg_bulk_format::page::{PAGE_SIZE, Page, PageBatch};
+use pg_bulk_storage::page::{PAGE_SIZE, Page, PageBatch};
 use pgrx::pg_sys;
 
 use super::append_lock::AppendLock;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use pg_bulk_format::page::Page;
+use pg_bulk_storage::page::Page;
 
 use super::segment::WRITE;
 use crate::input::decompressor::{reserve, without_signals};

@@ -23,7 +23,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pg_bulk_format::page::Page;
+use pg_bulk_storage::page::Page;
 use pgrx::pg_sys;
 
 use crate::error::{Result, out_of_memory};

@@ -11,7 +11,7 @@ use std::mem::offset_of;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use pg_bulk_format::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE, item_id};
+use pg_bulk_storage::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE, item_id};
 use pgrx::pg_sys::{self, PageHeaderData};
 
 use super::relation::Relation;

@@ -5,8 +5,8 @@
 
 use std::mem::offset_of;
 
-use pg_bulk_format::page::{PAGE_HEADER, PAGE_SIZE, Page};
-use pg_bulk_format::tuple::{MAX_ALIGN, T_CTID, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER};
+use pg_bulk_storage::page::{PAGE_HEADER, PAGE_SIZE, Page};
+use pg_bulk_storage::tuple::{MAX_ALIGN, T_CTID, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER};
 use pgrx::pg_sys;
 
 use super::{block_of, number_of, row_of};

@@ -3,7 +3,7 @@
 //! The tricky point is the pages in a window that have no rows to mark. They are read with the others but must not be
 //! written: a buffer or another process may write a newer version meanwhile.
 
-use pg_bulk_format::page::Page;
+use pg_bulk_storage::page::Page;
 
 use super::block_of;
 use super::page::{Deleter, Mark, is_plain};

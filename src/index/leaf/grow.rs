@@ -27,8 +27,8 @@
 
 use std::ptr::null_mut;
 
-use pg_bulk_format::btree::extension::{Extension, lead_to};
-use pg_bulk_format::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START};
+use pg_bulk_storage::btree::extension::{Extension, lead_to};
+use pg_bulk_storage::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START};
 use pgrx::pg_sys;
 
 use super::{LINE_POINTER, LeafWriter, NOT_ORDINARY, fresh};

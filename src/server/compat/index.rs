@@ -2,8 +2,8 @@
 
 use std::ptr::null_mut;
 
-use pg_bulk_format::btree::build::Page;
-use pg_bulk_format::page::PAGE_SIZE;
+use pg_bulk_storage::btree::build::Page;
+use pg_bulk_storage::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
 use super::Locator;

@@ -1,6 +1,6 @@
 //! Files of relations, and WAL records about them.
 
-use pg_bulk_format::page::Page;
+use pg_bulk_storage::page::Page;
 use pgrx::pg_sys;
 
 use super::version::MAJOR;
