@@ -88,14 +88,6 @@ impl RelationFile {
         Ok(segments)
     }
 
-    /// Allocate the space of `count` pages from block `first` on, all in the segment of this descriptor. Guarded.
-    pub fn reserve(&self, file: &File, first: u32, count: usize) -> Result<()> {
-        self.check_end(first, count)?;
-        // A file system that cannot allocate space is written to without it.
-        let outcome = allocate(file, Self::offset_of(first), count * BLCKSZ);
-        outcome.map(|_| ()).map_err(|error| self.extend_error(&error))
-    }
-
     /// Raise the error that mdextend (md.c) raises beyond the last block.
     fn check_end(&self, first: u32, count: usize) -> Result<()> {
         if u64::from(first) + count as u64 > u64::from(MAX_BLOCK) + 1 {
@@ -112,24 +104,9 @@ impl RelationFile {
         Ok(Segment { number, file: Rc::new(self.open(number, 0)?) })
     }
 
-    /// Duplicate a descriptor for the segment of a block, for this caller alone; the segment is created if it does not
-    /// exist. None if there is no descriptor left. Guarded.
-    pub fn own_descriptor(&self, block: u32) -> Result<Option<File>> {
-        let file = self.open(block / SEGMENT, libc::O_CREAT)?;
-        Ok(if point_errno!("index.descriptor").is_some() { None } else { file.try_clone().ok() })
-    }
-
     /// Offset of a block in its segment, in bytes.
-    pub fn offset_of(block: u32) -> u64 {
+    fn offset_of(block: u32) -> u64 {
         u64::from(block % SEGMENT) * BLCKSZ as u64
-    }
-
-    /// Request a sync of a block's segment after a write through this descriptor. Raises nothing.
-    pub fn was_written(&self, file: &File, block: u32, section: &Section) {
-        if !self.temporary {
-            // As in `write`.
-            section.critically(|| self.request_sync(file, block / SEGMENT));
-        }
     }
 
     fn open(&self, segment: u32, flags: i32) -> Result<TransientFile> {
@@ -300,7 +277,7 @@ fn allocate(file: &File, offset: u64, len: usize) -> io::Result<bool> {
 /// the size of a huge page is rare, or a virtual machine has returned it to its host. Writes of 2 MB were measured to
 /// take ten times as long as smaller ones. With fault points the size is smaller, so that a write in the middle of a
 /// batch can fail.
-pub const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 10 };
+const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 10 };
 
 /// Write all bytes, and none twice: another process may already have changed the pages below the end of the file.
 /// Returns the number of bytes written.

@@ -84,7 +84,7 @@ pub unsafe fn index_beginscan(
 pub unsafe fn reindex_index(index: pg_sys::Oid, persistence: std::ffi::c_char) {
     use crate::server::unguarded::reindex_index;
     let params = pg_sys::ReindexParams::default();
-    // SAFETY: passed on; the parameters are only read.
+    // SAFETY: the caller may lock the index; the frame is plain. The parameters are only read.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         reindex_index(index, false, persistence, (&raw const params).cast_mut());
@@ -183,7 +183,7 @@ pub fn extend_to(relation: Relation<'_>, block: u32) {
 pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
     use crate::server::unguarded::reindex_relation;
     let params = pg_sys::ReindexParams::default();
-    // SAFETY: passed on; the parameters are only read.
+    // SAFETY: the table is locked exclusively. The parameters are only read.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         reindex_relation(relid, flags, (&raw const params).cast_mut());
