@@ -61,6 +61,7 @@ mod line_parts;
 pub mod lock;
 pub mod look;
 pub mod lz4_frames;
+pub mod node;
 pub mod number_sort;
 pub mod objects;
 pub mod option_value;

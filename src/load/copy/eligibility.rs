@@ -16,6 +16,7 @@ use crate::load::options::LoadOptions;
 use crate::load::{direct, duplicate::Keep, obstacle, planned_insert};
 use crate::pg::column::default_expression;
 use crate::pg::compat;
+use crate::pg::node::Node;
 use crate::pg::relation::Relation;
 use crate::pg::source::is_allowed;
 use crate::program::mapping::Mapping;
@@ -118,7 +119,7 @@ pub unsafe fn of_rows(
         // A field may request its column's default.
         let set = options.copy.dialect.default.is_none().then_some(mapping);
         let mut found = volatile::obstacles(Relation::from_raw(relation), set, clause.conditions);
-        if takes_ids(clause.conditions.cast(), std::ptr::null_mut()) {
+        if Node::from_raw(clause.conditions.cast()).is_some_and(takes_ids) {
             found.push("The condition calls nextval.".into());
         }
         if share_sequence(relation, mapping) {

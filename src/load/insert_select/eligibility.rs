@@ -28,6 +28,7 @@ use crate::load::duplicate::Keep;
 use crate::load::wrapper::Wrapper;
 use crate::load::{obstacle, planned_insert};
 use crate::pg::compat;
+use crate::pg::node::Node;
 use crate::pg::relation::Relation;
 use crate::pg::sequence_default::SequenceDefault;
 use crate::pg::soft::OnError;
@@ -67,7 +68,7 @@ pub unsafe fn check(
         for part in &parts {
             let ForeignInput { foreign, place, .. } = *part;
             let columns = of_columns(part.targets, target, Some((place, foreign)))?;
-            of_expression(part.quals.cast(), place, foreign)?;
+            Node::from_raw(part.quals.cast()).map_or(Ok(()), |quals| of_expression(quals, place, foreign))?;
             insertions.push(Insertion {
                 target,
                 foreign,
@@ -131,8 +132,8 @@ unsafe fn of_defaults(parts: &[ForeignInput], insertions: &mut [Insertion]) -> A
             // SAFETY: a target list with an entry for each attribute.
             unsafe {
                 let entry = PgList::<pg_sys::TargetEntry>::from_pg(part.targets).get_ptr(i);
-                let expression = entry.map_or(std::ptr::null_mut(), |entry| (*entry).expr);
-                of_expression(expression.cast(), part.place, part.foreign)?;
+                let expression = entry.and_then(|entry| Node::from_raw((*entry).expr.cast()));
+                expression.map_or(Ok(()), |expression| of_expression(expression, part.place, part.foreign))?;
             }
             insertion.columns.iter_mut().skip(i).take(1).for_each(|column| *column = EXPRESSION);
         }
@@ -309,7 +310,7 @@ impl Sequences {
     pub unsafe fn add(&mut self, default: *mut pg_sys::Node) {
         // SAFETY: this function's contract covers the default; guarded calls.
         unsafe {
-            if takes_ids(default, std::ptr::null_mut()) {
+            if Node::from_raw(default).is_some_and(takes_ids) {
                 self.0.push(SequenceDefault::recognise(default).map(|default| default.sequence()));
             }
         }
@@ -357,15 +358,16 @@ unsafe fn of_column(
         } else {
             pg_sys::equal(expression.cast(), pg_sys::expression_planner(default.cast()).cast())
         };
-        if asks_for_last_id(expression.cast(), std::ptr::null_mut()) {
+        let Some(node) = Node::from_raw(expression.cast()) else { return no("The target list is not as expected.") };
+        if asks_for_last_id(node) {
             return no("An expression calls currval or lastval.");
         }
         if is_default {
             return Ok(DEFAULT);
         }
         match only {
-            Some((place, foreign)) => of_expression(expression.cast(), place, foreign)?,
-            None if takes_ids(expression.cast(), std::ptr::null_mut()) => {
+            Some((place, foreign)) => of_expression(node, place, foreign)?,
+            None if takes_ids(node) => {
                 return no("An expression calls nextval.");
             }
             None => (),

@@ -28,6 +28,7 @@ use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
 use crate::load::wrapper::Wrapper;
 use crate::pg::compat;
+use crate::pg::node::Node;
 use crate::pg::refusal::refuse;
 use crate::pg::unguarded;
 use crate::program::Nodes;
@@ -189,13 +190,14 @@ unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
             _ => return no("The SELECT reads another table."),
         };
         let quals = (*scan).scan.plan.qual;
-        of_expression(quals.cast(), place, foreign)?;
+        Node::from_raw(quals.cast()).map_or(Ok(()), |quals| of_expression(quals, place, foreign))?;
         let mut columns = Vec::new();
         for entry in PgList::<pg_sys::TargetEntry>::from_pg((*scan).scan.plan.targetlist).iter_ptr() {
             if (*entry).resjunk {
                 return no("The target list is not as expected.");
             }
-            of_expression((*entry).expr.cast(), place, foreign)?;
+            let expression = Node::from_raw((*entry).expr.cast());
+            expression.map_or(Ok(()), |expression| of_expression(expression, place, foreign))?;
             // A relabeled value is stored unchanged.
             let value = without_relabels((*entry).expr.cast());
             columns.push(match (*value).type_ {
