@@ -9,12 +9,12 @@ use super::options::TableOptions;
 use super::order::{self, Ordered};
 use super::private::Wanted;
 use crate::error::OrRaise;
-use crate::pg::chunk::is_searchable;
-use crate::pg::compat;
-use crate::pg::copy_options::RecordShape;
-use crate::pg::hazard::Hazards;
-use crate::pg::soft::OnError;
-use crate::pg::source::Location;
+use crate::input::chunk::is_searchable;
+use crate::input::source::Location;
+use crate::rows::copy_options::RecordShape;
+use crate::rows::hazard::Hazards;
+use crate::rows::soft::OnError;
+use crate::server::compat;
 
 /// # Safety
 /// Called by the planner.

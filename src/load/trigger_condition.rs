@@ -3,8 +3,8 @@
 
 use pgrx::pg_sys;
 
-use crate::pg::node::Node;
-use crate::pg::type_parts::TypeParts;
+use crate::rows::type_parts::TypeParts;
+use crate::server::node::Node;
 
 /// PROVOLATILE_IMMUTABLE (pg_proc.h)
 const IMMUTABLE: u8 = b'i';
