@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::input::source::Location;
 use crate::rows::column::Column;
 use crate::rows::copy_options::CopyOptions;
+use crate::server::node::Node;
 
 /// Callbacks of the foreign data wrapper about its tables.
 #[derive(Debug)]
@@ -41,12 +42,9 @@ impl Wrapper {
     }
 
     /// Is this one of its tables?
-    ///
-    /// # Safety
-    /// A RelOptInfo of the planner.
-    pub unsafe fn has(&self, rel: *const pg_sys::RelOptInfo) -> bool {
-        // SAFETY: this function's contract covers the argument.
-        unsafe { (self.owns)((*rel).fdwroutine) }
+    pub fn has(&self, rel: Node<'_, pg_sys::RelOptInfo>) -> bool {
+        // SAFETY: a relation of the planner has routines, or null.
+        unsafe { (self.owns)(rel.fdwroutine) }
     }
 
     /// A table's file, and its format. Guarded.

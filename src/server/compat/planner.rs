@@ -4,6 +4,8 @@ use std::ffi::c_void;
 
 use pgrx::pg_sys;
 
+use crate::server::node::Node;
+
 /// A function that replaces a node.
 pub type Mutator = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> *mut pg_sys::Node;
 
@@ -30,38 +32,31 @@ pub unsafe fn expression_tree_mutator(
 }
 
 /// Whether a plan node prunes its children at run time.
-///
-/// # Safety
-/// A plan node of this type.
-pub unsafe fn prunes_at_run_time(append: *const pg_sys::Append) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        #[cfg(feature = "pg18")]
-        return (*append).part_prune_index >= 0;
-        #[cfg(not(feature = "pg18"))]
-        !(*append).part_prune_info.is_null()
-    }
+pub fn prunes_at_run_time(append: &pg_sys::Append) -> bool {
+    #[cfg(feature = "pg18")]
+    return append.part_prune_index >= 0;
+    #[cfg(not(feature = "pg18"))]
+    !append.part_prune_info.is_null()
 }
 
 /// Translates a node about an inheritance parent or partitioned table to one of its children
-/// (`adjust_appendrel_attrs_multilevel`). Returns the node itself if the relation is no child.
-///
-/// # Safety
-/// Planner pointers of the current planning; called from a guarded frame.
-pub unsafe fn adjust_to_child(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    node: *mut pg_sys::Node,
-) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers the pointers; a child relation has a link to its parent.
+/// (`adjust_appendrel_attrs_multilevel`). Returns the node itself if the relation is no child. Guarded.
+pub fn adjust_to_child<'a>(
+    root: Node<'a, pg_sys::PlannerInfo>,
+    rel: Node<'a, pg_sys::RelOptInfo>,
+    node: Node<'a>,
+) -> Node<'a> {
+    if rel.reloptkind != pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL {
+        return node;
+    }
+    // SAFETY: a guarded call on the planner's structures; a child relation has a link to its parent. It returns a copy.
     unsafe {
-        if node.is_null() || (*rel).reloptkind != pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL {
-            return node;
-        }
+        let (root, old) = (root.as_ptr(), node.as_ptr());
         #[cfg(feature = "pg15")]
-        return pg_sys::adjust_appendrel_attrs_multilevel(root, node, (*rel).relids, (*rel).top_parent_relids);
+        let copy = pg_sys::adjust_appendrel_attrs_multilevel(root, old, rel.relids, rel.top_parent_relids);
         #[cfg(not(feature = "pg15"))]
-        pg_sys::adjust_appendrel_attrs_multilevel(root, node, rel, (*rel).top_parent)
+        let copy = pg_sys::adjust_appendrel_attrs_multilevel(root, old, rel.as_ptr(), rel.top_parent);
+        Node::from_raw(copy).unwrap_or(node)
     }
 }
 
