@@ -7,8 +7,8 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use pg_bulk_format::convert::Charset;
-use pg_bulk_format::verify::mend_utf8;
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::verify::mend_utf8;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};

@@ -8,7 +8,7 @@ pub mod given;
 
 use std::ffi::CString;
 
-use pg_bulk_format::fixed::Slice;
+use pg_bulk_text::fixed::Slice;
 use pgrx::pg_sys;
 
 use self::given::InPlace;

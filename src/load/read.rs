@@ -9,7 +9,7 @@
 
 use std::ffi::{CStr, CString};
 
-use pg_bulk_format::fixed::Slice;
+use pg_bulk_text::fixed::Slice;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 

@@ -22,7 +22,7 @@ use crate::server::function::version_1;
 use crate::server::jsonb;
 use crate::server::option_value::{Caller, OptionValue, invalid, text};
 use crate::server::server_text::to_server;
-use pg_bulk_format::dialect::{Eol, Format};
+use pg_bulk_text::dialect::{Eol, Format};
 
 /// Option names besides those that describe the file.
 const NAMES: &[&str] = &["program", "server", "sample", "table"];

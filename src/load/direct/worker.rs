@@ -7,7 +7,7 @@
 use std::ffi::CString;
 use std::rc::Rc;
 
-use pg_bulk_format::tuple::Stamp;
+use pg_bulk_storage::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -172,7 +172,7 @@ fn open(relation: pg_sys::Relation, options: &mut LoadOptions, mapping: &Mapping
         let rows = source::open_rows(relation, options, Some(mapping));
         options.location = location.clone();
         let mut rows = rows?;
-        rows.described = described.clone();
+        rows.context.described = described.clone();
         Ok(rows)
     })
 }
@@ -238,7 +238,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     // A worker without access to the shared ring has no chunks to load.
     let ring = shared.ring;
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
-    let place = pg_bulk_format::reader::RecordStart { eol: shared.eol(), offset: 0, lines: 0 };
+    let place = pg_bulk_text::reader::RecordStart { eol: shared.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     // SAFETY: guarded calls on an open relation, which the executor was set up for.

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use pg_bulk_format::tuple::Stamp;
+use pg_bulk_storage::tuple::Stamp;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
