@@ -42,8 +42,7 @@ pub use self::index::{
 pub use self::partition_key::{partition_expressions, partition_functions, partition_types};
 pub use self::planned::{nodes_of, statement_for_workers};
 pub use self::planner::{
-    adjust_to_child, canonical_pathkey, expression_tree_mutator, is_constant, known_eclass, ordering_of,
-    prunes_at_run_time,
+    adjust_to_child, canonical_pathkey, is_constant, known_eclass, ordering_of, prunes_at_run_time,
 };
 pub use self::rights::{
     Rights, check_insert_rights, check_server_usage, forgo_insert_rights, insert_into, may_use_schema, owns_relation,
@@ -344,5 +343,30 @@ pub unsafe fn check_valid_result_rel(target: *mut pg_sys::ResultRelInfo) {
             let none = pg_sys::OnConflictAction::ONCONFLICT_NONE;
             pg_sys::CheckValidResultRel(target, insert, none, std::ptr::null_mut());
         }
+    }
+}
+
+/// A function that replaces a node.
+pub type Mutator = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut std::ffi::c_void) -> *mut pg_sys::Node;
+
+/// `expression_tree_mutator`
+///
+/// # Safety
+/// A node, and the context of the mutator; called from a guarded frame.
+pub unsafe fn expression_tree_mutator(
+    node: *mut pg_sys::Node,
+    mutator: Mutator,
+    context: *mut std::ffi::c_void,
+) -> *mut pg_sys::Node {
+    // SAFETY: passed on. Up to 15 the mutator is declared without arguments, but called with them.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        {
+            type Undeclared = unsafe extern "C-unwind" fn() -> *mut pg_sys::Node;
+            let mutator = std::mem::transmute::<Mutator, Undeclared>(mutator);
+            pg_sys::expression_tree_mutator(node, Some(mutator), context)
+        }
+        #[cfg(not(feature = "pg15"))]
+        pg_sys::expression_tree_mutator_impl(node, Some(mutator), context)
     }
 }

@@ -31,7 +31,6 @@ mod insertion;
 mod new_table;
 mod node;
 mod run;
-mod scans;
 mod translate;
 
 use std::ptr::null_mut;
@@ -43,6 +42,7 @@ use pgrx::{pg_guard, pg_sys};
 use self::insertion::Insertion;
 use crate::load::direct;
 use crate::load::planned_insert::{self, OUR_UPPER_PATHS_HOOK};
+use crate::load::wrapper::Wrapper;
 use crate::server::node::Node;
 use crate::server::server_text::to_server;
 
@@ -106,7 +106,7 @@ unsafe extern "C-unwind" fn take_over(
     let (Some(root), Some(input), Some(output)) = structures else { return };
     let paths = output.pathlist();
     let Some(path) = paths.of::<pg_sys::ModifyTablePath>().get(0).filter(|_| paths.len() == 1) else { return };
-    let scans = scans::below(path.subpath());
+    let scans = scans(path.subpath());
     if scans.is_empty() {
         return;
     }
@@ -114,6 +114,14 @@ unsafe extern "C-unwind" fn take_over(
         Ok(insertions) => add(output, path, &insertions),
         Err(why) => scans.into_iter().for_each(|scan| explain(scan, &why)),
     }
+}
+
+/// The scans of the wrapper's foreign tables anywhere below a path.
+fn scans(path: Node<'_, pg_sys::Path>) -> Vec<Node<'_, pg_sys::ForeignPath>> {
+    let is_ours = |path: &Node<'_, pg_sys::ForeignPath>| Wrapper::get().is_ok_and(|wrapper| wrapper.has(path.rel()));
+    let mut found: Vec<_> = path.as_a().filter(is_ours).into_iter().collect();
+    path.below().into_iter().for_each(|path| found.extend(scans(path)));
+    found
 }
 
 /// Gives the scan's EXPLAIN the reason. Guarded.

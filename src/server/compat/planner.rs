@@ -1,35 +1,8 @@
 //! Planner functions whose signature differs between versions.
 
-use std::ffi::c_void;
-
 use pgrx::pg_sys;
 
 use crate::server::node::Node;
-
-/// A function that replaces a node.
-pub type Mutator = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> *mut pg_sys::Node;
-
-/// `expression_tree_mutator`
-///
-/// # Safety
-/// A node, and the context of the mutator; called from a guarded frame.
-pub unsafe fn expression_tree_mutator(
-    node: *mut pg_sys::Node,
-    mutator: Mutator,
-    context: *mut c_void,
-) -> *mut pg_sys::Node {
-    // SAFETY: passed on. Up to 15 the mutator is declared without arguments, but called with them.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        {
-            type Undeclared = unsafe extern "C-unwind" fn() -> *mut pg_sys::Node;
-            let mutator = std::mem::transmute::<Mutator, Undeclared>(mutator);
-            pg_sys::expression_tree_mutator(node, Some(mutator), context)
-        }
-        #[cfg(not(feature = "pg15"))]
-        pg_sys::expression_tree_mutator_impl(node, Some(mutator), context)
-    }
-}
 
 /// Whether a plan node prunes its children at run time.
 pub fn prunes_at_run_time(append: &pg_sys::Append) -> bool {

@@ -173,7 +173,7 @@ struct State {
     /// The plan that joins the file's rows; else null.
     joined: *mut pg_sys::PlanState,
     /// The open foreign tables, so that this session does not change them meanwhile.
-    foreign: *mut Vec<OpenRelation>,
+    foreign: *mut Vec<pg_sys::Relation>,
     is_done: bool,
     /// Set when execution begins.
     statement: Option<Statement>,
@@ -218,8 +218,8 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *m
                 Err(why) => answer = Err(why),
             }
         }
-        let foreign = insertions.iter().map(|insertion| OpenRelation::locked(insertion.foreign));
-        let foreign: Vec<OpenRelation> = foreign.collect();
+        let foreign = insertions.iter().map(|insertion| OpenRelation::locked(insertion.foreign).keep());
+        let foreign: Vec<pg_sys::Relation> = foreign.collect();
         let mut memory = PgMemoryContexts::For((*estate).es_query_cxt);
         (*state).foreign = memory.leak_and_drop_on_delete(foreign);
         (*state).insertions = memory.leak_and_drop_on_delete(insertions);
@@ -307,7 +307,7 @@ unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
             pg_sys::ExecEndNode(state.joined);
         }
         if let Some(foreign) = state.foreign.as_mut() {
-            foreign.clear();
+            foreign.drain(..).for_each(|relation| pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()));
         }
     }
 }
