@@ -326,13 +326,6 @@ pub fn mend_in_server_encoding(string: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Whether a string is valid in the server's encoding.
-pub fn is_valid_in_server_encoding(value: &[u8]) -> bool {
-    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
-    // SAFETY: the functions only read the bytes, and raise nothing.
-    unsafe { unguarded::pg_encoding_verifymbstr(unguarded::GetDatabaseEncoding(), value.as_ptr().cast(), len) == len }
-}
-
 /// Returns the name of a file as text. File names are bytes: if they are invalid in the server's encoding, question
 /// marks replace all but ASCII. Guarded.
 pub fn shown(path: &CStr) -> String {
