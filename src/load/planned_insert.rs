@@ -181,7 +181,7 @@ fn ask(relation: Relation<'_>) -> Answer {
         let caller = pg_sys::MemoryContextSwitchTo(memory);
         let mut question = Question { text: text.as_ptr(), queries: std::ptr::null_mut(), plan: std::ptr::null_mut() };
         let was_asking = ASKING.swap(true, Relaxed);
-        let error = in_subtransaction(plan, (&raw mut question).cast());
+        let error = in_subtransaction(|| plan((&raw mut question).cast()));
         ASKING.store(was_asking, Relaxed);
         let answer = match error.as_ref() {
             Some(error) => {

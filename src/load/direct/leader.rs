@@ -18,6 +18,7 @@ use super::shared::Shared;
 use super::spec::{LoadTask, Spec};
 use crate::index::violating_row::ViolatingRow;
 use crate::load::duplicate::Duplicates;
+use crate::load::phase::Phases;
 use crate::load::report::Counts;
 use crate::server::team::Team;
 
@@ -65,6 +66,12 @@ pub struct Workers {
 }
 
 impl Leader {
+    /// The phases of the load.
+    pub fn phases(&mut self) -> &mut Phases {
+        // SAFETY: the load outlives its leader.
+        unsafe { &mut *self.process.progress.phases }
+    }
+
     /// Appended rows of a relation, by all processes.
     pub fn total(&self, index: usize) -> u64 {
         self.process.heaps.rows_of(index) + self.by_workers(index)

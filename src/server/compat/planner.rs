@@ -45,7 +45,7 @@ pub unsafe fn known_eclass(
     collation: pg_sys::Oid,
     relids: pg_sys::Relids,
 ) -> *mut pg_sys::EquivalenceClass {
-    // SAFETY: passed on.
+    // SAFETY: a guarded call on the planner's structs, which exist as long as it plans.
     unsafe {
         #[cfg(feature = "pg15")]
         return pg_sys::get_eclass_for_sort_expr(
@@ -65,26 +65,17 @@ pub unsafe fn known_eclass(
 }
 
 /// Whether all members of the class equal a constant, so that sorting by it is redundant (`EC_MUST_BE_REDUNDANT`).
-///
-/// # Safety
-/// A valid class.
-pub unsafe fn is_constant(class: *const pg_sys::EquivalenceClass) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        return (*class).ec_has_const && !(*class).ec_below_outer_join;
-        #[cfg(not(feature = "pg15"))]
-        (*class).ec_has_const
-    }
+pub fn is_constant(class: &pg_sys::EquivalenceClass) -> bool {
+    #[cfg(feature = "pg15")]
+    return class.ec_has_const && !class.ec_below_outer_join;
+    #[cfg(not(feature = "pg15"))]
+    class.ec_has_const
 }
 
 /// Returns the sort order of an ordering operator (`get_ordering_op_properties`): operator family, input type of the
 /// family, and the B-tree strategy "less" or "greater". CompareType has the same numbers. `None` if the operator does
-/// not order.
-///
-/// # Safety
-/// A guarded frame.
-pub unsafe fn ordering_of(operator: pg_sys::Oid) -> Option<(pg_sys::Oid, pg_sys::Oid, i16)> {
+/// not order. Guarded.
+pub fn ordering_of(operator: pg_sys::Oid) -> Option<(pg_sys::Oid, pg_sys::Oid, i16)> {
     let (mut family, mut input) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
     let mut strategy = 0;
     // SAFETY: a guarded catalog lookup.
@@ -106,6 +97,6 @@ pub unsafe fn canonical_pathkey(
     strategy: i16,
     nulls_first: bool,
 ) -> *mut pg_sys::PathKey {
-    // SAFETY: passed on. The strategy is an int up to 17, and an enum with equal values from 18 on.
+    // SAFETY: a guarded call on the planner's structs. The strategy is an int up to 17, and an enum with equal values from 18 on.
     unsafe { pg_sys::make_canonical_pathkey(root, class, family, strategy as _, nulls_first) }
 }
