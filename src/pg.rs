@@ -50,6 +50,7 @@ pub mod file_identity;
 pub mod file_switch;
 pub mod files;
 pub mod function;
+pub mod handle;
 pub mod hazard;
 pub mod holder;
 pub mod icu_collator;
@@ -71,6 +72,7 @@ pub mod page_writer;
 mod parts;
 pub mod pattern;
 pub mod plain_code;
+pub mod planner;
 pub mod points;
 pub mod progress;
 #[cfg(feature = "points")]

@@ -1,0 +1,134 @@
+//! The planner's data about a query and its relations, as callbacks receive it.
+
+use pgrx::pg_sys;
+
+use super::compat;
+use super::handle::Handle;
+
+/// The planner's data about a query.
+pub type Planner<'a> = Handle<'a, pg_sys::PlannerInfo>;
+
+/// The planner's data about a relation.
+pub type PlannedRelation<'a> = Handle<'a, pg_sys::RelOptInfo>;
+
+/// The order of a path's rows: pathkeys of the current planning, or none.
+#[derive(Debug, Clone, Copy)]
+pub struct PathOrder(*mut pg_sys::List);
+
+impl PathOrder {
+    pub const NONE: PathOrder = PathOrder(std::ptr::null_mut());
+
+    /// # Safety
+    /// A list of pathkeys of the current planning, or null.
+    pub const unsafe fn from_raw(pathkeys: *mut pg_sys::List) -> PathOrder {
+        PathOrder(pathkeys)
+    }
+}
+
+/// The cost of a path, and its number of rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Estimate {
+    pub rows: f64,
+    pub startup: f64,
+    pub total: f64,
+}
+
+impl<'a> Planner<'a> {
+    pub const fn query(self) -> Handle<'a, pg_sys::Query> {
+        // SAFETY: the planner has a query.
+        unsafe { Handle::from_raw(self.get().parse) }
+    }
+
+    /// The range table entry of a base relation.
+    pub fn entry(self, index: pg_sys::Index) -> Option<pg_sys::RangeTblEntry> {
+        let root = self.get();
+        let size = usize::try_from(root.simple_rel_array_size).unwrap_or(0);
+        let index = usize::try_from(index).ok().filter(|&index| index < size)?;
+        // SAFETY: the array has an element for each relation, which may be null.
+        unsafe { (*root.simple_rte_array.add(index)).as_ref().copied() }
+    }
+
+    /// Forbids parallel plans of the query. A subquery that was planned before may still have workers.
+    pub fn forbid_workers(self) {
+        // SAFETY: the planner has global data; a relation's array is as long as it says; nothing else uses them.
+        unsafe {
+            (*(*self.as_ptr()).glob).parallelModeOK = false;
+            let mut level = self.as_ptr();
+            while let Some(root) = level.as_ref() {
+                for at in 1..usize::try_from(root.simple_rel_array_size).unwrap_or(0) {
+                    if let Some(rel) = (*root.simple_rel_array.add(at)).as_mut() {
+                        rel.consider_parallel = false;
+                    }
+                }
+                level = root.parent_root;
+            }
+        }
+    }
+
+    /// The cost of one call of a function. Guarded.
+    pub fn function_cost(self, function: pg_sys::Oid) -> f64 {
+        let mut cost = pg_sys::QualCost::default();
+        // SAFETY: a guarded call.
+        unsafe { pg_sys::add_function_cost(self.as_ptr(), function, std::ptr::null_mut(), &raw mut cost) };
+        cost.per_tuple
+    }
+
+    /// Invalidates the plan when the function is replaced. Guarded.
+    pub fn depend(self, function: pg_sys::Oid) {
+        // SAFETY: a guarded call.
+        unsafe { pg_sys::record_plan_function_dependency(self.as_ptr(), function) };
+    }
+}
+
+impl PlannedRelation<'_> {
+    /// The expressions that the relation returns, with their width and cost.
+    pub const fn target(self) -> pg_sys::PathTarget {
+        // SAFETY: a relation has a target.
+        unsafe { *self.get().reltarget }
+    }
+
+    /// Sets the number of rows, before and after the conditions, and the number of pages. Guarded.
+    pub fn set_size(self, root: Planner<'_>, tuples: f64, pages: u32) {
+        // SAFETY: guarded calls on the relation's conditions; nothing else uses it.
+        unsafe {
+            let rel = self.as_ptr();
+            (*rel).tuples = pg_sys::clamp_row_est(tuples);
+            (*rel).pages = pages;
+            let (none, join) = (std::ptr::null_mut(), pg_sys::JoinType::JOIN_INNER);
+            let share = pg_sys::clauselist_selectivity(root.as_ptr(), (*rel).baserestrictinfo, 0, join, none);
+            (*rel).rows = pg_sys::clamp_row_est((*rel).tuples * share);
+        }
+    }
+
+    /// The number of workers for a parallel scan of the relation. Guarded.
+    pub fn workers(self) -> i32 {
+        // SAFETY: a guarded call, and a setting.
+        unsafe {
+            let most = pg_sys::max_parallel_workers_per_gather;
+            pg_sys::compute_parallel_worker(self.as_ptr(), f64::from(self.get().pages), -1.0, most)
+        }
+    }
+
+    /// Adds a path for a scan by one process. `is_safe`: a worker may run all of it. Guarded.
+    pub fn add_scan(self, root: Planner<'_>, cost: Estimate, order: PathOrder, is_safe: bool) {
+        // SAFETY: guarded calls on a path that was just made.
+        unsafe {
+            let path = compat::create_foreignscan_path(root, self, cost);
+            (*path).path.parallel_safe &= is_safe;
+            (*path).path.pathkeys = order.0;
+            pg_sys::add_path(self.as_ptr(), path.cast());
+        }
+    }
+
+    /// Adds a path for a scan by several processes. Guarded.
+    pub fn add_parallel_scan(self, root: Planner<'_>, cost: Estimate, order: PathOrder, workers: i32) {
+        // SAFETY: as in `add_scan`.
+        unsafe {
+            let path = compat::create_foreignscan_path(root, self, cost);
+            (*path).path.pathkeys = order.0;
+            (*path).path.parallel_aware = true;
+            (*path).path.parallel_workers = workers;
+            pg_sys::add_partial_path(self.as_ptr(), path.cast());
+        }
+    }
+}
