@@ -1,7 +1,7 @@
 //! Errors, and the only place that passes them to `ereport`.
 //!
 //! Code below the callbacks returns `Result<_, Error>`; a callback raises it. An error has no CONTEXT lines: the
-//! callbacks push an error context callback, as COPY does, and the server calls it (`pg::context`).
+//! callbacks push an error context callback, as COPY does, and the server calls it (`rows::context`).
 
 use std::backtrace::Backtrace;
 use std::env;

@@ -4,7 +4,7 @@
 //! `explain` and `analyze` serve these commands. `order` is the order that `sorted_by` declares, `parallel` a scan by
 //! several processes, `aggregate` a scan that returns aggregates only. `servers` has the checks of servers with a
 //! directory, `filter` the function that makes the rows, and `filter_option` its name. `private` is the data that a
-//! plan passes to its execution, `import` makes tables of a directory's files. The callbacks are short; `pg::row` and
+//! plan passes to its execution, `import` makes tables of a directory's files. The callbacks are short; `rows::row` and
 //! the pure crate read the file.
 
 mod aggregate;
@@ -29,10 +29,10 @@ use self::options::TableOptions;
 use self::scan::Scan;
 pub use self::servers::{end_statement, init};
 use crate::error::{OrRaise, Result};
-use crate::pg::column::Column;
-use crate::pg::copy_options::CopyOptions;
-use crate::pg::option_value::stored;
-use crate::pg::source::Location;
+use crate::input::source::Location;
+use crate::rows::column::Column;
+use crate::rows::copy_options::CopyOptions;
+use crate::server::option_value::stored;
 
 /// A callback that only this wrapper's routines have.
 static BEGIN: pg_sys::BeginForeignScan_function = Some(scan::open::begin_foreign_scan);

@@ -28,11 +28,16 @@
 mod error;
 mod fdw;
 mod guc;
+mod heap;
+mod index;
+mod input;
 mod load;
-mod pg;
 mod process_utility;
 mod program;
 mod queue;
+mod rows;
+mod server;
+mod takeover;
 
 use pgrx::prelude::*;
 
@@ -62,7 +67,7 @@ pub extern "C-unwind" fn _PG_init() {
         replace: fdw::replace,
         count: fdw::count,
     });
-    load::insert_select::init();
+    takeover::insert_select::init();
     process_utility::init();
     queue::init();
 }

@@ -30,10 +30,9 @@ mod begin;
 mod buffered;
 mod call;
 mod check;
-pub mod copy;
 mod create;
 pub mod definer;
-mod direct;
+pub mod direct;
 pub mod duplicate;
 mod engine;
 mod expression;
@@ -42,9 +41,8 @@ mod files;
 mod finish;
 mod hint;
 pub mod history;
-pub mod insert_select;
 mod memory;
-mod obstacle;
+pub mod obstacle;
 pub mod once;
 mod option_name;
 pub mod options;
@@ -59,7 +57,7 @@ pub mod scan;
 pub mod settings;
 mod sniff;
 pub mod source;
-mod summary;
+pub mod summary;
 pub mod target;
 mod trigger_condition;
 pub mod wrapper;
@@ -85,17 +83,17 @@ use self::source::FurtherFile;
 use self::target::Target;
 use crate::error::OrRaise;
 use crate::guc;
-use crate::pg::attempt::attempt;
-use crate::pg::context::copy_context;
-use crate::pg::row::Rows;
-use crate::pg::soft;
-use crate::pg::statement::{self, About, Checked};
-use crate::pg::unguarded::{self, Opaque, guarded};
-use crate::pg::usage::Usage;
 use crate::program::Nodes;
 use crate::program::filter;
 use crate::program::mapping::Mapping;
 use crate::program::where_clause::{self, WhereClause};
+use crate::rows::context::copy_context;
+use crate::rows::row::Rows;
+use crate::rows::soft;
+use crate::server::attempt::attempt;
+use crate::server::statement::{self, About, Checked};
+use crate::server::unguarded::{self, Opaque, guarded};
+use crate::server::usage::Usage;
 
 /// A load.
 #[derive(Debug)]
@@ -134,16 +132,16 @@ pub struct Request {
     pub path: CString,
     pub json: Option<pg_sys::Datum>,
     /// The names of further files of an INSERT.
-    also: Vec<String>,
-    purpose: Purpose,
+    pub also: Vec<String>,
+    pub purpose: Purpose,
     /// The extension's schema.
     pub schema: pg_sys::Oid,
     /// The calling role. A trigger may have changed the current user later.
-    owner: pg_sys::Oid,
+    pub owner: pg_sys::Oid,
     /// `where`, as a statement to parse.
-    where_statement: Option<CString>,
-    truncate_statement: Option<CString>,
-    analyze_statement: Option<CString>,
+    pub where_statement: Option<CString>,
+    pub truncate_statement: Option<CString>,
+    pub analyze_statement: Option<CString>,
 }
 
 /// The expressions and plans that make the rows of the file's records.
@@ -268,7 +266,7 @@ pub unsafe fn perform(load: *mut Load) {
 ///
 /// # Safety
 /// A plain frame; a load whose relation and rows are open. Its memory context is current.
-unsafe fn run_statement(load: *mut Load) {
+pub unsafe fn run_statement(load: *mut Load) {
     // SAFETY: this function's contract covers the load, which is used by one step at a time.
     unsafe {
         let mut context = pg_sys::ErrorContextCallback {
@@ -391,7 +389,7 @@ unsafe extern "C-unwind" fn load_context(load: Opaque) {
 }
 
 /// Makes the memory context of a load. Guarded.
-fn memory_context() -> pg_sys::MemoryContext {
+pub fn memory_context() -> pg_sys::MemoryContext {
     // SAFETY: a guarded call.
     unsafe {
         pg_sys::AllocSetContextCreateExtended(
@@ -415,7 +413,7 @@ impl Purpose {
 
 impl Request {
     /// The request of the current user. Guarded.
-    fn new(options: LoadOptions, path: CString) -> Request {
+    pub fn new(options: LoadOptions, path: CString) -> Request {
         Request {
             options,
             path,
@@ -459,7 +457,7 @@ impl Measures {
 
 impl Load {
     /// Makes a load before anything else than its request is known. Guarded.
-    fn new(request: Request, target: Target, memory: pg_sys::MemoryContext) -> Load {
+    pub fn new(request: Request, target: Target, memory: pg_sys::MemoryContext) -> Load {
         Load {
             id: request.purpose.job().map_or(0, |job| job.id),
             request,

@@ -1,4 +1,4 @@
-//! ProcessUtility_hook of this library. It runs a COPY as a load ([`load::copy`](crate::load::copy)), and checks
+//! ProcessUtility_hook of this library. It runs a COPY as a load ([`takeover::copy`](crate::takeover::copy)), and checks
 //! foreign tables of servers with a directory after the statement that has created them (`fdw::servers`).
 //!
 //! A COPY by which pg_bulk asks the hooks of other libraries ([`copy_question`]) also comes here.
@@ -12,9 +12,9 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-use crate::pg::copy_question;
-use crate::pg::unguarded as c;
-use crate::{fdw, load};
+use crate::program::copy_question;
+use crate::server::unguarded as c;
+use crate::{fdw, takeover};
 
 /// The hook that was installed before.
 static PREVIOUS: OnceLock<pg_sys::ProcessUtility_hook_type> = OnceLock::new();
@@ -54,7 +54,7 @@ unsafe extern "C-unwind" fn hook(
             copy_question::answer();
             return;
         }
-        if is_asked || !load::copy::take(statement, query, environment, completion, previous.is_some()) {
+        if is_asked || !takeover::copy::take(statement, query, environment, completion, previous.is_some()) {
             match previous {
                 Some(hook) => hook(planned, query, read_only, context, params, environment, receiver, completion),
                 None => c::standard_ProcessUtility(

@@ -5,6 +5,7 @@
 
 pub mod assignment;
 mod call;
+pub mod copy_question;
 pub mod defaults;
 pub mod filter;
 pub mod mapping;
@@ -18,8 +19,8 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use pgrx::{PgList, pg_sys};
 
 use self::mapping::Mapping;
-use crate::pg::compat;
-use crate::pg::sent::sent;
+use crate::server::compat;
+use crate::server::sent::sent;
 
 /// Nodes of a plan.
 #[derive(Debug, Clone, Copy)]

@@ -42,9 +42,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::launcher::init;
 use crate::error::{Error, Result};
-use crate::pg::lock::ObjectLock;
-use crate::pg::role::as_role;
-use crate::pg::spi::{self, Access, Argument, StatementResult};
+use crate::server::lock::ObjectLock;
+use crate::server::role::as_role;
+use crate::server::spi::{self, Access, Argument, StatementResult};
 
 /// The extension's name.
 const EXTENSION: &CStr = c"pg_bulk";

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// The modules of the extension that do not depend on a server.
-#[path = "../../src/pg"]
+#[path = "../../src/server"]
 #[allow(dead_code)]
 mod pg {
     pub mod compression;
@@ -36,9 +36,9 @@ mod guc {
     }
 }
 
-use pg::compression::Compression;
-use pg::decompressor::Input;
-use pg::decompressor::members::{self, bytes_ahead};
+use input::compression::Compression;
+use input::decompressor::Input;
+use input::decompressor::members::{self, bytes_ahead};
 
 /// Limit of decompressed bytes: a short input may expand to many.
 const MOST: u64 = 4 << 20;

@@ -1,4 +1,4 @@
--- The test points of src/pg/points.rs, controlled from SQL. pg_test/run loads this into the database of the isolation specs. A
+-- The test points of src/server/points.rs, controlled from SQL. pg_test/run loads this into the database of the isolation specs. A
 -- program's working directory is the data directory.
 CREATE SCHEMA points;
 

@@ -16,7 +16,7 @@ Points - stop, fail or kill the processes of a server at named places
 
 =head1 DESCRIPTION
 
-src/pg/points.rs lists the commands. All functions here work on files in
+src/server/points.rs lists the commands. All functions here work on files in
 the data directory, so the server may be down, or not answering.
 
 pg_test/run runs a test that uses this module on a server whose library

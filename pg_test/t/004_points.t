@@ -1,5 +1,5 @@
 
-# Wait points and fault points behave as src/pg/points.rs describes, at points on the way of a
+# Wait points and fault points behave as src/server/points.rs describes, at points on the way of a
 # scan. Other tests rely on them.
 
 use strict;

@@ -1,8 +1,8 @@
 
 # Random fields, which native decoders read as the types' input functions do: the
 # inputs of perl/Values.pm, spliced and changed inside the server
-# (src/pg/decoding_trial.rs), millions of them. And random binary fields, which are
-# read as receive functions read them (src/pg/receiving_trial.rs).
+# (src/rows/decoding_trial.rs), millions of them. And random binary fields, which are
+# read as receive functions read them (src/rows/receiving_trial.rs).
 #
 # PG_BULK_SECONDS sets the duration, PG_BULK_SEED the seed.
 

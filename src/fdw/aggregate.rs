@@ -34,7 +34,7 @@ use super::options::TableOptions;
 use super::private::Wanted;
 use crate::error::OrRaise;
 use crate::guc;
-use crate::pg::compat;
+use crate::server::compat;
 
 /// The aggregates of a scan, as a plan carries them.
 #[derive(Debug, Clone, PartialEq, Eq)]

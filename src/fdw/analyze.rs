@@ -16,19 +16,19 @@ use super::filter;
 use super::options::TableOptions;
 use super::scan::open::open_rows;
 use crate::error::{OrRaise, Result};
-use crate::pg::compat;
-use crate::pg::context::copy_context;
-use crate::pg::copy_question;
-use crate::pg::owner::as_owner;
-use crate::pg::plain_code::table_is_plain;
-use crate::pg::relation::Relation;
-use crate::pg::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
-use crate::pg::row::{RowArrays, Rows};
-use crate::pg::server_text::from_server;
-use crate::pg::soft::{OnError, Verbosity};
-use crate::pg::unguarded::{Opaque, guarded};
+use crate::program::copy_question;
 use crate::program::filter::RowFilter;
 use crate::program::projection::Made;
+use crate::rows::context::copy_context;
+use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
+use crate::rows::row::{RowArrays, Rows};
+use crate::rows::soft::{OnError, Verbosity};
+use crate::server::compat;
+use crate::server::owner::as_owner;
+use crate::server::plain_code::table_is_plain;
+use crate::server::relation::Relation;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{Opaque, guarded};
 
 /// # Safety
 /// Called by ANALYZE.

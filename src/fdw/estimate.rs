@@ -12,8 +12,8 @@ use pgrx::pg_sys;
 
 use super::options::TableOptions;
 use crate::error::Result;
-use crate::pg::source::{Location, Source};
-use crate::pg::stream::{Header, Stream};
+use crate::input::source::{Location, Source};
+use crate::input::stream::{Header, Stream};
 
 /// Bytes of each sample.
 const SAMPLE: usize = 64 * 1024;

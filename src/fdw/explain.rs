@@ -9,10 +9,10 @@ use super::options::TableOptions;
 use super::private::{order_of, others};
 use super::scan::Scan;
 use crate::error::OrRaise;
-use crate::pg::refusal::refusal;
-use crate::pg::server_text::from_server;
-use crate::pg::soft::OnError;
-use crate::pg::source::Location;
+use crate::input::source::Location;
+use crate::rows::soft::OnError;
+use crate::server::refusal::refusal;
+use crate::server::server_text::from_server;
 
 fn text(label: &std::ffi::CStr, value: &str, es: *mut pg_sys::ExplainState) {
     let value = CString::new(value).unwrap_or_default();

@@ -12,10 +12,10 @@ use pgrx::pg_sys;
 
 use super::options::TableOptions;
 use crate::error::Result;
-use crate::pg::copy_options::RecordShape;
-use crate::pg::row::{RowArrays, Rows};
 use crate::program::filter::{self, RowFilter};
 use crate::program::projection::Made;
+use crate::rows::copy_options::RecordShape;
+use crate::rows::row::{RowArrays, Rows};
 
 /// The function, for the planner. None if there is no filter, or if the execution will fail to find the function.
 /// Guarded.

@@ -7,13 +7,13 @@ use pg_bulk_format::convert::Session;
 use pgrx::pg_sys;
 
 use crate::error::Result;
-use crate::pg::column::Column;
-use crate::pg::compat;
-use crate::pg::copy_options::{CopyOptions, RecordShape};
-use crate::pg::objects;
-use crate::pg::option_value::{invalid, stored};
-use crate::pg::server_text::from_server;
 use crate::program::filter;
+use crate::rows::column::Column;
+use crate::rows::copy_options::{CopyOptions, RecordShape};
+use crate::rows::objects;
+use crate::server::compat;
+use crate::server::option_value::{invalid, stored};
+use crate::server::server_text::from_server;
 
 /// The stored option.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! IMPORT FOREIGN SCHEMA: a foreign table for each file of a directory.
 //!
-//! The name of the schema is a directory, a pattern, or a file; `pg::files` expands it, and `pg::sniff` inspects each
+//! The name of the schema is a directory, a pattern, or a file; `input::files` expands it, and `rows::sniff` inspects each
 //! file. Core receives statements, and runs them as if the user had typed them. So the validator checks the right to
 //! name a file once more. It is checked here before any file is inspected.
 //!
@@ -15,13 +15,13 @@ use pgrx::{PgList, PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys
 
 use super::servers::role_missing;
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::copy_question;
-use crate::pg::directory::{Below, check_usage, directory_of, reads_all};
-use crate::pg::encoding::{Encodings, invalid_in_server_encoding, shown};
-use crate::pg::option_value::{Caller, OptionValue, stored};
-use crate::pg::server_text::from_server;
-use crate::pg::sniff::{self, Request, identifier, table_name};
-use crate::pg::source::Location;
+use crate::input::directory::{Below, check_usage, directory_of, reads_all};
+use crate::input::encoding::{Encodings, invalid_in_server_encoding, shown};
+use crate::input::source::Location;
+use crate::program::copy_question;
+use crate::rows::sniff::{self, Request, identifier, table_name};
+use crate::server::option_value::{Caller, OptionValue, stored};
+use crate::server::server_text::from_server;
 
 /// The options besides those that describe a file.
 const NAMES: &[&str] = &["filename", "sample"];

@@ -12,10 +12,10 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 
 use super::scan::Scan;
-use crate::pg::compat;
-use crate::pg::handle::{Argument, Handle};
-use crate::pg::relation::Relation;
-use crate::pg::row::RowArrays;
+use crate::server::compat;
+use crate::server::handle::{Argument, Handle};
+use crate::server::relation::Relation;
+use crate::rows::row::RowArrays;
 
 /// A node of this wrapper that is valid, and that nothing else uses, as long as `'a`.
 #[derive(Debug)]

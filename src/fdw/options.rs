@@ -14,16 +14,16 @@ use super::filter_option::Filter;
 use super::order;
 use super::servers::{self, role_missing};
 use crate::error::{Error, Result};
-use crate::pg::column::{self, Column, Taken};
-use crate::pg::copy_options::field_options::FieldDraft;
-use crate::pg::copy_options::key_options::keys;
-use crate::pg::copy_options::slice_options::{SliceDraft, slices};
-use crate::pg::copy_options::{self, CopyOptions, Draft};
-use crate::pg::directory::{Below, DIRECTORY, check_owner, directory_of, reads_all};
-use crate::pg::encoding::Encodings;
-use crate::pg::objects;
-use crate::pg::option_value::{Caller, OptionValue, invalid, stored, text};
-use crate::pg::source::Location;
+use crate::input::directory::{Below, DIRECTORY, check_owner, directory_of, reads_all};
+use crate::input::encoding::Encodings;
+use crate::input::source::Location;
+use crate::rows::column::{self, Column, Taken};
+use crate::rows::copy_options::field_options::FieldDraft;
+use crate::rows::copy_options::key_options::keys;
+use crate::rows::copy_options::slice_options::{SliceDraft, slices};
+use crate::rows::copy_options::{self, CopyOptions, Draft};
+use crate::rows::objects;
+use crate::server::option_value::{Caller, OptionValue, invalid, stored, text};
 
 const COLUMN_OPTIONS: &[&str] = &[
     "force_not_null",

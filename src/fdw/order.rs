@@ -30,9 +30,9 @@ use pgrx::{PgList, PgSqlErrorCode as Code, PgTryBuilder, pg_sys};
 
 pub use self::check::{IN_ORDER, OrderCheck, follows};
 use crate::error::{Error, Result};
-use crate::pg::compat;
-use crate::pg::copy_options::attribute_number;
-use crate::pg::option_value::invalid;
+use crate::rows::copy_options::attribute_number;
+use crate::server::compat;
+use crate::server::option_value::invalid;
 
 /// A column in the option. Its pointers live in the memory context in which the option was read.
 #[derive(Debug)]

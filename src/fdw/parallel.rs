@@ -7,7 +7,7 @@
 //!
 //! Only a process that reads the file from its start finds the line ends, checks the header, and knows where the first
 //! row begins. That is the process that requests a row first, leader or worker. So an error there is raised with COPY's
-//! context, and no row is lost if the leader does not take part. The rest is read as in a load (`pg::chunk_order`).
+//! context, and no row is lost if the leader does not take part. The rest is read as in a load (`input::chunk_order`).
 //!
 //! **No process waits for one that may be waiting itself.** A row goes to the plan node above, which may request the
 //! next one late or never: its queue is full, it builds a hash table, or there is a LIMIT. So a process that holds an
@@ -37,11 +37,11 @@ use super::aggregate;
 use super::scan::Scan;
 use super::scan::open::open_in_worker;
 use crate::error::OrRaise;
-use crate::pg::file_chunks::FileChunks;
-use crate::pg::files::FileList;
-use crate::pg::points::point;
-use crate::pg::team::{Memory, at_detach};
-use crate::pg::worker_errors;
+use crate::input::files::FileList;
+use crate::rows::file_chunks::FileChunks;
+use crate::server::points::point;
+use crate::server::team::{Memory, at_detach};
+use crate::server::worker_errors;
 
 /// # Safety
 /// Called by the executor.

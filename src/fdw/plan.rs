@@ -9,14 +9,14 @@ use super::options::TableOptions;
 use super::order::{self, Ordered};
 use super::private::Wanted;
 use crate::error::Result;
-use crate::pg::chunk::is_searchable;
-use crate::pg::copy_options::RecordShape;
-use crate::pg::handle::Handle;
-use crate::pg::hazard::Hazards;
-use crate::pg::planner::{Estimate, PathOrder, PlannedRelation, Planner};
-use crate::pg::relation::OpenRelation;
-use crate::pg::soft::OnError;
-use crate::pg::source::Location;
+use crate::input::chunk::is_searchable;
+use crate::input::source::Location;
+use crate::rows::copy_options::RecordShape;
+use crate::rows::hazard::Hazards;
+use crate::rows::soft::OnError;
+use crate::server::handle::Handle;
+use crate::server::planner::{Estimate, PathOrder, PlannedRelation, Planner};
+use crate::server::relation::OpenRelation;
 
 /// GetForeignRelSize.
 pub fn size(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) -> Result<()> {
@@ -50,8 +50,7 @@ pub fn paths(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) ->
     // SAFETY: settings.
     let (per_row, per_operator, per_page) =
         unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost, pg_sys::seq_page_cost) };
-    let per_tuple =
-        per_row + 3.0 * per_operator + known.baserestrictcost.per_tuple + filter::cost(&options, root);
+    let per_tuple = per_row + 3.0 * per_operator + known.baserestrictcost.per_tuple + filter::cost(&options, root);
     let read = known.baserestrictcost.startup + per_page * f64::from(known.pages);
     let workers = if known.consider_parallel && known.lateral_relids.is_null() && has_chunks(&options) {
         rel.workers()

@@ -17,12 +17,12 @@ use super::order::OrderCheck;
 use super::parallel::participant::Participant;
 use super::private::Wanted;
 use crate::error::Result;
-use crate::pg::column::Column;
-use crate::pg::progress::Progress;
-use crate::pg::row::pump::{Begin, Policy, Pump, Sink};
-use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::OnError;
 use crate::program::filter::RowFilter;
+use crate::rows::column::Column;
+use crate::rows::row::pump::{Begin, Policy, Pump, Sink};
+use crate::rows::row::{RowArrays, Rows};
+use crate::rows::soft::OnError;
+use crate::server::progress::Progress;
 
 /// The state of a scan.
 #[derive(Debug)]

@@ -29,9 +29,9 @@ use std::sync::OnceLock;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::directory::{Below, DIRECTORY, check_usage, directory_of, is_ours, reads_all};
-use crate::pg::option_value::{stored, text};
-use crate::pg::server_text::from_server;
+use crate::input::directory::{Below, DIRECTORY, check_usage, directory_of, is_ours, reads_all};
+use crate::server::option_value::{stored, text};
+use crate::server::server_text::from_server;
 
 /// A source option of a table, and the role that has set it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -14,8 +14,8 @@ use super::options::{LoadOptions, Truncate};
 use super::target::{self, Target};
 use super::{Load, Purpose, Request, engine, memory_context};
 use crate::error::{Error, OrRaise};
-use crate::pg::relation::Relation;
 use crate::program::where_clause;
+use crate::server::relation::Relation;
 
 /// Checks options and rights and locks the table. `schema` is the extension's; `allowed` are the permitted options.
 /// Guarded.

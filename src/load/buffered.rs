@@ -28,11 +28,11 @@ use super::duplicate::conflict_clause;
 use super::feed::Feed;
 use super::rejects::Spool;
 use crate::error::OrRaise;
-use crate::pg::compat;
-use crate::pg::row::pump::{Policy, Pump};
-use crate::pg::soft::OnError;
-use crate::pg::statement::{self, About, Checked};
-use crate::pg::unguarded::guarded;
+use crate::rows::row::pump::{Policy, Pump};
+use crate::rows::soft::OnError;
+use crate::server::compat;
+use crate::server::statement::{self, About, Checked};
+use crate::server::unguarded::guarded;
 
 /// Loads through an INSERT.
 ///

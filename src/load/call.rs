@@ -10,8 +10,8 @@ use super::definer::Allowed;
 use super::options::given::Given;
 use super::{Load, Purpose, begin, perform, report};
 use crate::error::{Error, OrRaise};
-use crate::pg::function::version_1;
-use crate::pg::source::Bytes;
+use crate::input::source::Bytes;
+use crate::server::function::version_1;
 
 version_1!(pg_finfo_bulk_load);
 

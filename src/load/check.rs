@@ -10,8 +10,8 @@ use super::prepare::{prepare, read_header};
 use super::{Load, Purpose, analyze, direct, load_context};
 use crate::error::OrRaise;
 use crate::load::rejects::table::{text, values};
-use crate::pg::function::version_1;
-use crate::pg::unguarded::guarded;
+use crate::server::function::version_1;
+use crate::server::unguarded::guarded;
 
 /// Columns of the result whose values are pointers.
 const BY_REFERENCE: [usize; 8] = [2, 3, 4, 5, 6, 7, 8, 10];

@@ -18,9 +18,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::definer::{self, Allowed, executable};
 use super::options::{given, value};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::function::version_1;
-use crate::pg::jsonb;
-use crate::pg::option_value::{Caller, text};
+use crate::server::function::version_1;
+use crate::server::jsonb;
+use crate::server::option_value::{Caller, text};
 
 version_1!(pg_finfo_bulk_load_named);
 

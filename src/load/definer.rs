@@ -28,11 +28,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::option_name::{ColumnOption, OptionName, Reach};
 use crate::error::{Error, Result};
-use crate::pg::compat;
-use crate::pg::option_value::{Caller, OptionValue, invalid};
-use crate::pg::role::role_name;
-use crate::pg::server_text::from_server;
-use crate::pg::spi;
+use crate::server::compat;
+use crate::server::option_value::{Caller, OptionValue, invalid};
+use crate::server::role::role_name;
+use crate::server::server_text::from_server;
+use crate::server::spi;
 
 /// The options that a call may have.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use std::ffi::{CStr, CString};
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
-use crate::pg::server_text::from_server;
-use crate::pg::soft::Limit;
-use crate::pg::unguarded::{get_partition_ancestors, guard};
+use crate::rows::soft::Limit;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{get_partition_ancestors, guard};
 
 /// Action for rows with equal keys: an error, or the row to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

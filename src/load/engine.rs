@@ -14,9 +14,9 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use super::planned_insert::{self, Answer};
 use crate::error::{Error, Result};
-use crate::pg::compat;
-use crate::pg::relation::Relation;
-use crate::pg::server_text::from_server;
+use crate::server::compat;
+use crate::server::relation::Relation;
+use crate::server::server_text::from_server;
 
 /// An extension that owns tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

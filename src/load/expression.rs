@@ -22,14 +22,14 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::options::LoadOptions;
 use super::source;
 use crate::error::{Error, OrRaise};
-use crate::pg::compat;
-use crate::pg::server_text::from_server;
-use crate::pg::unguarded::{self as c, guarded};
 use crate::program::assignment::{assign, complain};
 use crate::program::mapping::Mapping;
 use crate::program::volatile;
 use crate::program::where_clause::{only_clause, statement, within_option};
 use crate::program::{Nodes, variable, with_target};
+use crate::server::compat;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{self as c, guarded};
 
 /// The names that expressions may use, and the projection made so far.
 struct ExpressionAnalysis {

@@ -17,13 +17,13 @@ use super::query::Query;
 use super::rejects::{Complaint, Reject};
 use super::{Load, query, source};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::file_figures::{ByFile, FileFigures};
-use crate::pg::progress::Figures;
-use crate::pg::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
-use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::Verbosity;
-use crate::pg::unguarded::{self, Opaque, guarded};
+use crate::input::file_figures::{ByFile, FileFigures};
 use crate::program::projection::{Made, Projection, compute_read, filter};
+use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
+use crate::rows::row::{RowArrays, Rows};
+use crate::rows::soft::Verbosity;
+use crate::server::progress::Figures;
+use crate::server::unguarded::{self, Opaque, guarded};
 
 /// A load's rows for an INSERT.
 #[derive(Debug)]

@@ -15,11 +15,11 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::report::quoted;
-use crate::pg::encoding::shown;
-use crate::pg::file_figures::{ByFile, FileFigures};
-use crate::pg::files::FileList;
-use crate::pg::server_text::{from_server, to_server};
-use crate::pg::source::Location;
+use crate::input::encoding::shown;
+use crate::input::file_figures::{ByFile, FileFigures};
+use crate::input::files::FileList;
+use crate::input::source::Location;
+use crate::server::server_text::{from_server, to_server};
 
 /// Most objects of single files.
 const MOST: usize = 10_000;

@@ -20,15 +20,15 @@ use super::options::WriterOption;
 use super::target::TargetKind;
 use super::{Load, Writer};
 use crate::error::Result;
-use crate::pg::attempt::attempt;
-use crate::pg::copy_options::{CopyOptions, RecordShape};
-use crate::pg::encoding::Encodings;
-use crate::pg::option_value::{Caller, HeaderOption, OptionValue};
-use crate::pg::server_text::to_server;
-use crate::pg::sniff::{self, Request, Sniffed};
-use crate::pg::soft::OnError;
-use crate::pg::source::Location;
-use crate::pg::unguarded::{self, Opaque, get_partition_ancestors, guard};
+use crate::input::encoding::Encodings;
+use crate::input::source::Location;
+use crate::rows::copy_options::{CopyOptions, RecordShape};
+use crate::rows::sniff::{self, Request, Sniffed};
+use crate::rows::soft::OnError;
+use crate::server::attempt::attempt;
+use crate::server::option_value::{Caller, HeaderOption, OptionValue};
+use crate::server::server_text::to_server;
+use crate::server::unguarded::{self, Opaque, get_partition_ancestors, guard};
 
 /// Bytes of the file that are read for a HINT.
 const SAMPLE: u64 = 64 * 1024;
@@ -163,7 +163,7 @@ unsafe fn is_about_first_record(load: &Load, error: &pg_sys::ErrorData) -> Optio
     if !is_there || memchr::memmem::find(context, described.to_bytes()).is_none() {
         return None;
     }
-    // The CONTEXT of `pg::context`, whose words may be translated: "COPY t, line 1".
+    // The CONTEXT of `rows::context`, whose words may be translated: "COPY t, line 1".
     let rest = context.strip_prefix(b"COPY ")?.strip_prefix(relation)?;
     let digits: Vec<u8> = rest
         .iter()

@@ -13,10 +13,10 @@ use pgrx::{IntoDatum, pg_guard, pg_sys};
 use super::report::{COLUMNS, Counts, row};
 use super::{Load, files, rejects};
 use crate::error::{OrRaise, Result};
-use crate::pg::database::cluster;
-use crate::pg::function::version_1;
-use crate::pg::own_table::{Columns, OwnTable};
-use crate::pg::role::{owner_here, stored_role_name};
+use crate::server::database::cluster;
+use crate::server::function::version_1;
+use crate::server::own_table::{Columns, OwnTable};
+use crate::server::role::{owner_here, stored_role_name};
 
 const TABLE: &CStr = c"bulk_loads";
 const WIDTH: usize = 6 + COLUMNS - 1 + 7;

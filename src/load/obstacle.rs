@@ -14,10 +14,10 @@ use pgrx::pg_sys;
 use super::duplicate::Keep;
 use super::options::LoadOptions;
 use super::{engine, trigger_condition};
-use crate::pg::append::Traits;
-use crate::pg::relation::{OpenRelation, Relation};
-use crate::pg::server_text::from_server;
+use crate::heap::append::Traits;
 use crate::program::volatile;
+use crate::server::relation::{OpenRelation, Relation};
+use crate::server::server_text::from_server;
 
 /// All reasons against the direct writer for a table, one sentence each. Locks its leaf relations. Guarded.
 pub fn of_target(relation: Relation<'_>, keep: Keep) -> Vec<String> {

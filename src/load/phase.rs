@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_guard;
 
-use crate::pg::progress::{Figures, Progress};
+use crate::server::progress::{Figures, Progress};
 
 /// A phase of a load. `pg_stat_get_progress_info` shows its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,10 +24,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pgrx::{PgList, pg_sys};
 
-use crate::pg::attempt::in_subtransaction;
-use crate::pg::compat;
-use crate::pg::server_text::from_server;
-use crate::pg::unguarded::{self as c, Opaque};
+use crate::server::attempt::in_subtransaction;
+use crate::server::compat;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{self as c, Opaque};
 
 /// How the server inserts into a table.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,13 +18,13 @@ use super::rejects::spool::About;
 use super::target::TargetKind;
 use super::{Load, Writer, direct, engine, expression, obstacle, once, planned_insert, source};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::progress::{Figures, Progress, SourceKind};
-use crate::pg::relation::Relation;
-use crate::pg::server_text::to_server;
-use crate::pg::soft::{Limit, OnError};
-use crate::pg::source::Location;
-use crate::pg::unguarded::nextval_internal;
+use crate::input::source::Location;
 use crate::program::{filter, volatile};
+use crate::rows::soft::{Limit, OnError};
+use crate::server::progress::{Figures, Progress, SourceKind};
+use crate::server::relation::Relation;
+use crate::server::server_text::to_server;
+use crate::server::unguarded::nextval_internal;
 
 /// Prepares the first row. The file is opened last: a caller without the INSERT privilege learns nothing of it.
 ///
@@ -216,7 +216,7 @@ pub(super) fn read_header(load: &mut Load) {
 
 impl Load {
     /// Reports the open file to the progress view. Guarded.
-    pub(super) fn begin_rows(&mut self) {
+    pub fn begin_rows(&mut self) {
         let size = self.rows.as_ref().and_then(|rows| rows.stream().file_size());
         let more = self.more.iter().map(|source| source.options.location.size()).sum::<Option<u64>>();
         let size = size.zip(more).map(|(size, more)| size + more);

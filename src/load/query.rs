@@ -30,9 +30,9 @@ pub use self::analysis::{analyze, check};
 use super::Program;
 use super::options::LoadOptions;
 use crate::error::Error;
-use crate::pg::row::RowArrays;
-use crate::pg::unguarded as c;
 use crate::program::volatile::UserCall;
+use crate::rows::row::RowArrays;
+use crate::server::unguarded as c;
 
 /// A planned query.
 #[derive(Debug)]

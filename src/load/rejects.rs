@@ -24,8 +24,8 @@ use pgrx::pg_sys;
 pub use self::detail::add_first;
 pub use self::spool::Spool;
 use crate::error::Error;
-use crate::pg::row::Rows;
-use crate::pg::server_text::to_server;
+use crate::rows::row::Rows;
+use crate::server::server_text::to_server;
 
 /// Most bytes that are kept of a record or a value.
 const MOST_BYTES: usize = 1 << 20;

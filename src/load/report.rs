@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use pgrx::{IntoDatum, pg_sys};
 
-use crate::pg::server_text::to_server;
-use crate::pg::stages::Stages;
-use crate::pg::usage::Cpu;
+use crate::server::server_text::to_server;
+use crate::server::stages::Stages;
+use crate::server::usage::Cpu;
 
 /// Figures that a writer counted.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -16,10 +16,10 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::feed::{self, Feed};
 use super::planned_insert::OUR_PATHLIST_HOOK;
 use crate::error::Error;
-use crate::pg::compat;
-use crate::pg::custom_scan::{Methods, NO_CALLBACKS};
-use crate::pg::function::version_1;
-use crate::pg::unguarded;
+use crate::server::compat;
+use crate::server::custom_scan::{Methods, NO_CALLBACKS};
+use crate::server::function::version_1;
+use crate::server::unguarded;
 
 const NAME: &CStr = c"bulk_rows";
 

@@ -8,8 +8,8 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use crate::error::Result;
-use crate::pg::jsonb::{self, Json};
-use crate::pg::option_value::{invalid, text};
+use crate::server::jsonb::{self, Json};
+use crate::server::option_value::{invalid, text};
 
 /// Name of the option.
 pub const SETTINGS: &str = "settings";

@@ -1,6 +1,6 @@
 //! `bulk_sniff`: detects the format of a file and returns it as a row.
 //!
-//! `pg::sniff` does the detection. This module has the arguments, the rights, which are those of a load, and the result
+//! `rows::sniff` does the detection. This module has the arguments, the rights, which are those of a load, and the result
 //! row, whose statements and options are ready for use.
 
 use std::ffi::{CStr, CString};
@@ -13,15 +13,15 @@ use super::rejects::table::text as datum;
 use super::target::check_location;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::copy_question;
-use crate::pg::directory::file_of;
-use crate::pg::encoding::shown;
-use crate::pg::function::version_1;
-use crate::pg::jsonb;
-use crate::pg::option_value::{Caller, OptionValue, invalid, text};
-use crate::pg::server_text::to_server;
-use crate::pg::sniff::{self, Request, Sniffed, ValuePosition, identifier, table_name};
-use crate::pg::source::Location;
+use crate::input::directory::file_of;
+use crate::input::encoding::shown;
+use crate::input::source::Location;
+use crate::program::copy_question;
+use crate::rows::sniff::{self, Request, Sniffed, ValuePosition, identifier, table_name};
+use crate::server::function::version_1;
+use crate::server::jsonb;
+use crate::server::option_value::{Caller, OptionValue, invalid, text};
+use crate::server::server_text::to_server;
 use pg_bulk_format::dialect::{Eol, Format};
 
 /// Option names besides those that describe the file.

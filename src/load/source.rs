@@ -12,20 +12,20 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::options::LoadOptions;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::column::{self, Column, Taken, default_expression};
-use crate::pg::copy_options::attribute_number;
-use crate::pg::encoding::Encodings;
-use crate::pg::file_identity::changed;
-use crate::pg::objects;
-use crate::pg::option_value::HeaderOption;
-use crate::pg::row::Rows;
-use crate::pg::server_text::from_server;
-use crate::pg::soft::OnError;
-use crate::pg::source::Location;
-use crate::pg::stream::Header;
+use crate::input::encoding::Encodings;
+use crate::input::file_identity::changed;
+use crate::input::source::Location;
+use crate::input::stream::Header;
 use crate::program::Nodes;
 use crate::program::filter;
 use crate::program::mapping::{Mapping, attributes, natts, twice};
+use crate::rows::column::{self, Column, Taken, default_expression};
+use crate::rows::copy_options::attribute_number;
+use crate::rows::objects;
+use crate::rows::row::Rows;
+use crate::rows::soft::OnError;
+use crate::server::option_value::HeaderOption;
+use crate::server::server_text::from_server;
 
 /// A further file that an INSERT reads.
 #[derive(Debug)]

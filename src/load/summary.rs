@@ -10,10 +10,10 @@ use pgrx::pg_sys;
 
 use super::{Load, Writer};
 use crate::guc;
-use crate::pg::server_text::{from_server, to_server};
-use crate::pg::source::Location;
-use crate::pg::stages::Stage;
-use crate::pg::unguarded as c;
+use crate::input::source::Location;
+use crate::server::server_text::{from_server, to_server};
+use crate::server::stages::Stage;
+use crate::server::unguarded as c;
 
 /// Writes the message. Guarded.
 pub fn log(load: &mut Load) {

@@ -11,13 +11,13 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::duplicate::Keep;
 use super::options::{LoadOptions, LockOption, Truncate};
 use crate::error::{Error, Result};
-use crate::pg::compat::{self, Rights};
-use crate::pg::copy_question::{self, Insertion};
-use crate::pg::directory::check_usage;
-use crate::pg::server_text::from_server;
-use crate::pg::source::Location;
-use crate::pg::unguarded::{find_all_inheritors, guard};
+use crate::input::directory::check_usage;
+use crate::input::source::Location;
+use crate::program::copy_question::{self, Insertion};
 use crate::program::mapping::Mapping;
+use crate::server::compat::{self, Rights};
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{find_all_inheritors, guard};
 
 /// The kind of relation that a target is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

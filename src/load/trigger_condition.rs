@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use pgrx::{pg_guard, pg_sys};
 
-use crate::pg::type_parts::TypeParts;
+use crate::rows::type_parts::TypeParts;
 
 /// PROVOLATILE_IMMUTABLE (pg_proc.h)
 const IMMUTABLE: u8 = b'i';

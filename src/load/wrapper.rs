@@ -8,9 +8,9 @@ use std::sync::OnceLock;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
-use crate::pg::column::Column;
-use crate::pg::copy_options::CopyOptions;
-use crate::pg::source::Location;
+use crate::input::source::Location;
+use crate::rows::column::Column;
+use crate::rows::copy_options::CopyOptions;
 
 /// Callbacks of the foreign data wrapper about its tables.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use std::ffi::CStr;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::Error;
-use crate::pg::server_text::from_server;
-use crate::pg::unguarded as c;
+use crate::server::server_text::from_server;
+use crate::server::unguarded as c;
 
 /// Coerces an expression to a type as an assignment does; null if there is no assignment cast.
 ///

@@ -11,11 +11,11 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use super::row_value::RowValue;
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::compat;
-use crate::pg::expression;
-use crate::pg::row::RowArrays;
-use crate::pg::server_text::from_server;
-use crate::pg::unguarded::{self, guarded};
+use crate::rows::row::RowArrays;
+use crate::server::compat;
+use crate::server::expression;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{self, guarded};
 
 /// A call that is ready to run.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use pg_bulk_format::id_range::{IdRange, Position, Rule};
 use pgrx::pg_sys;
 
 use crate::error::Result;
-use crate::pg::expression;
-use crate::pg::row::RowArrays;
-use crate::pg::sequence::{Parameters, Sequence};
-use crate::pg::sequence_default::SequenceDefault;
+use crate::rows::row::RowArrays;
+use crate::server::expression;
+use crate::server::sequence::{Parameters, Sequence};
+use crate::server::sequence_default::SequenceDefault;
 
 /// Most ids taken at a time when the number of rows is unknown.
 const AHEAD: u64 = 4096;

@@ -29,9 +29,9 @@ use super::Nodes;
 use super::mapping::{self, Mapping};
 use super::volatile;
 use crate::error::{Error, Result};
-use crate::pg::column::Column;
-use crate::pg::compat;
-use crate::pg::server_text::from_server;
+use crate::rows::column::Column;
+use crate::server::compat;
+use crate::server::server_text::from_server;
 
 /// SQLlanguageId (pg_language.h)
 const SQL_LANGUAGE: u32 = 14;

@@ -5,9 +5,9 @@ use std::ffi::{CStr, CString};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
-use crate::pg::column::Taken;
-use crate::pg::compat;
-use crate::pg::server_text::from_server;
+use crate::rows::column::Taken;
+use crate::server::compat;
+use crate::server::server_text::from_server;
 
 /// Which column each field of the file belongs to.
 #[derive(Debug, Clone, Default)]

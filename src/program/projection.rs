@@ -15,13 +15,13 @@ use super::call::Call;
 use super::defaults::Defaults;
 use super::{Nodes, columns_of};
 use crate::error::OrRaise;
-use crate::pg::attempt::in_subtransaction;
-use crate::pg::column::Column;
-use crate::pg::expression;
-use crate::pg::failure;
-use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::OnError;
-use crate::pg::unguarded::{self, Opaque, guarded};
+use crate::rows::column::Column;
+use crate::rows::row::{RowArrays, Rows};
+use crate::rows::soft::OnError;
+use crate::server::attempt::in_subtransaction;
+use crate::server::expression;
+use crate::server::failure;
+use crate::server::unguarded::{self, Opaque, guarded};
 
 /// Source of an attribute's value. Both are counted from 0.
 #[derive(Debug, Clone, Copy)]

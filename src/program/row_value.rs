@@ -9,10 +9,10 @@
 use pg_bulk_format::tuple::{ColumnForm, FormBuffer, Layout, TUPLE_HEADER};
 use pgrx::{PgList, pg_sys};
 
-use crate::pg::expression;
-use crate::pg::row::RowArrays;
-use crate::pg::tuple_layout::attributes;
-use crate::pg::unguarded;
+use crate::rows::row::RowArrays;
+use crate::server::expression;
+use crate::server::tuple_layout::attributes;
+use crate::server::unguarded;
 
 /// A call that is ready to run.
 #[derive(Debug)]

@@ -18,12 +18,12 @@ use std::ffi::{CStr, c_void};
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::mapping::Mapping;
-use crate::pg::column::default_expression;
-use crate::pg::compat;
-use crate::pg::index_functions;
-use crate::pg::relation::{IndexForm, OpenRelation, Relation, attribute_name};
-use crate::pg::server_text::from_server;
-use crate::pg::type_parts::{TypeParts, domain_checks};
+use crate::rows::column::default_expression;
+use crate::rows::type_parts::{TypeParts, domain_checks};
+use crate::server::compat;
+use crate::server::index_functions;
+use crate::server::relation::{IndexForm, OpenRelation, Relation, attribute_name};
+use crate::server::server_text::from_server;
 
 /// Volatile functions that read no state of the table. nextval is one of them: each caller gets another id.
 const HARMLESS: [u32; 6] = [
@@ -394,7 +394,7 @@ pub unsafe fn call_in(node: *mut pg_sys::Node) -> Option<UserCall> {
     let mut call: Option<UserCall> = None;
     // SAFETY: this function's contract covers the expression. The result outlives the walk, whose error comes back as a
     // panic.
-    unsafe { crate::pg::unguarded::guard(|| walk(node, (&raw mut call).cast())) };
+    unsafe { crate::server::unguarded::guard(|| walk(node, (&raw mut call).cast())) };
     call
 }
 

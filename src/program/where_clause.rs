@@ -11,9 +11,9 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::Error;
-use crate::pg::compat::{self, Rights};
-use crate::pg::server_text::from_server;
-use crate::pg::unguarded::{self as c, Opaque, guarded};
+use crate::server::compat::{self, Rights};
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{self as c, Opaque, guarded};
 
 const COPY: &[u8] = b"COPY t FROM STDIN WHERE ";
 

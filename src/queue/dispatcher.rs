@@ -24,10 +24,10 @@ use super::worker::succession::{WorkerWord, WorkerWords};
 use crate::error::{OrRaise, Result};
 use crate::guc;
 use crate::load::{history, once};
-use crate::pg::background::{self, Handle, Worker, in_transaction};
-use crate::pg::lock::{Mode, ObjectLock};
-use crate::pg::points::point;
-use crate::pg::role::{NoSession, cannot_connect, role_name};
+use crate::server::background::{self, Handle, Worker, in_transaction};
+use crate::server::lock::{Mode, ObjectLock};
+use crate::server::points::point;
+use crate::server::role::{NoSession, cannot_connect, role_name};
 
 /// Time that it stays without work.
 const LINGER: Duration = Duration::from_secs(1);

@@ -11,20 +11,20 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::Queue;
 use super::job::New;
 use crate::error::{Error, OrRaise, Result};
+use crate::input::encoding::invalid_in_server_encoding;
 use crate::load;
 use crate::load::definer::{self, Allowed};
 use crate::load::options::given::Given;
 use crate::load::options::{LoadOptions, LockOption, Truncate};
 use crate::load::settings;
 use crate::load::target::check_location;
-use crate::pg::background;
-use crate::pg::copy_question;
-use crate::pg::encoding::invalid_in_server_encoding;
-use crate::pg::function::version_1;
-use crate::pg::lock::{Mode, Until};
-use crate::pg::points::point;
-use crate::pg::role::{NoSession, cannot_connect, role_name};
-use crate::pg::unguarded;
+use crate::program::copy_question;
+use crate::server::background;
+use crate::server::function::version_1;
+use crate::server::lock::{Mode, Until};
+use crate::server::points::point;
+use crate::server::role::{NoSession, cannot_connect, role_name};
+use crate::server::unguarded;
 
 /// How often bulk_cancel retries while another session changes the job, and the milliseconds in between.
 const TRIES: u32 = 500;

@@ -18,11 +18,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::Queue;
 use super::functions::argument;
 use crate::error::{Error, Result};
-use crate::pg::database::{cluster, database};
-use crate::pg::function::version_1;
-use crate::pg::role::owner_here;
-use crate::pg::server_text::from_server;
-use crate::pg::spi::{Access, Argument, StatementResult};
+use crate::server::database::{cluster, database};
+use crate::server::function::version_1;
+use crate::server::role::owner_here;
+use crate::server::server_text::from_server;
+use crate::server::spi::{Access, Argument, StatementResult};
 
 /// Error of a job that was queued when its database was copied.
 const COPIED: &CStr = c"the job belongs to the database that this one was copied from";

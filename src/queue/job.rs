@@ -19,11 +19,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Queue;
 use crate::error::{Error, Result};
-use crate::pg::database::{cluster, database};
-use crate::pg::lock::{Mode, Until};
-use crate::pg::role::stored_role_name;
-use crate::pg::spi::{Access, Argument, ResultValue, StatementResult, value};
-use crate::pg::unguarded;
+use crate::server::database::{cluster, database};
+use crate::server::lock::{Mode, Until};
+use crate::server::role::stored_role_name;
+use crate::server::spi::{Access, Argument, ResultValue, StatementResult, value};
+use crate::server::unguarded;
 
 /// A job fails after this many ends of its process without a crash of the server.
 const MOST_ENDS: i32 = 10;
@@ -132,7 +132,7 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(sqlstate: &CStr, message: &str) -> Failure {
-        let message = crate::pg::server_text::to_server(message);
+        let message = crate::server::server_text::to_server(message);
         Failure { sqlstate: sqlstate.to_owned(), message, ..Failure::default() }
     }
 }

@@ -11,9 +11,9 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::launcher_lock;
 use super::wake::{NO_LINGERING, dispatcher, may_start};
-use crate::pg::background::{self, Worker, in_transaction};
-use crate::pg::database::databases;
-use crate::pg::lock::{Mode, Until};
+use crate::server::background::{self, Worker, in_transaction};
+use crate::server::database::databases;
+use crate::server::lock::{Mode, Until};
 
 /// Milliseconds between two checks of a dispatcher, and the number of checks until it is taken to have work.
 const LOOK_EVERY: i64 = 20;

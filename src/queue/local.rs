@@ -7,13 +7,13 @@
 //!
 //! The trigger is enabled as REPLICA, so it costs other sessions nothing. But it may be enabled in another mode
 //! (`pg_restore --disable-triggers` ends with ENABLE TRIGGER ALL), so it checks the session itself. The extension's own
-//! statements do not count as applied changes, whatever the session's role: see `pg::role`.
+//! statements do not count as applied changes, whatever the session's role: see `server::role`.
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::Error;
-use crate::pg::function::version_1;
-use crate::pg::role::applies_changes;
+use crate::server::function::version_1;
+use crate::server::role::applies_changes;
 
 version_1!(pg_finfo_bulk_keep_local);
 

@@ -14,9 +14,9 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::Queue;
 use super::functions::{argument, queue_of, required, unknown};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::background;
-use crate::pg::lock::{Mode, Until};
-use crate::pg::server_text::{from_server, to_server};
+use crate::server::background;
+use crate::server::lock::{Mode, Until};
+use crate::server::server_text::{from_server, to_server};
 
 /// Milliseconds between two polls: at first, and at most.
 const FIRST_PAUSE: i64 = 1;

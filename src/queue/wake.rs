@@ -8,7 +8,7 @@
 //! and then *gate*, in this order. A transaction that waited for *gate* meanwhile finds no dispatcher, and starts
 //! another one.
 //!
-//! A dispatcher that is started before a commit ([`crate::pg::commit`]) waits for the end of that transaction, and only
+//! A dispatcher that is started before a commit ([`crate::server::commit`]) waits for the end of that transaction, and only
 //! then tries to get *life*. If several sessions start dispatchers at once, one of these gets *life*. It may have
 //! looked before the other transactions were visible. So each of the others, whose own transaction is visible, wakes it
 //! and exits. If a dispatcher is killed after it was found alive, the postmaster restarts it a few seconds later.
@@ -20,9 +20,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::{Queue, launcher_lock};
 use crate::error::Error;
-use crate::pg::background::{self, Worker};
-use crate::pg::commit::{self, Plan};
-use crate::pg::lock::{Mode, Until};
+use crate::server::background::{self, Worker};
+use crate::server::commit::{self, Plan};
+use crate::server::lock::{Mode, Until};
 
 /// Seconds until the postmaster restarts a dispatcher that failed.
 const RESTART_AFTER: i32 = 5;

@@ -32,13 +32,13 @@ use super::job::{Claimed, Figures};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
 use crate::load::{Load, settings};
-use crate::pg::attempt::attempt_logged;
-use crate::pg::background::{self, begin_transaction, in_transaction};
-use crate::pg::lock::{Mode, ObjectLock, Until};
-use crate::pg::points::point;
-use crate::pg::server_text::from_server;
-use crate::pg::unguarded::{self as c, Opaque};
-use crate::pg::user_code;
+use crate::server::attempt::attempt_logged;
+use crate::server::background::{self, begin_transaction, in_transaction};
+use crate::server::lock::{Mode, ObjectLock, Until};
+use crate::server::points::point;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{self as c, Opaque};
+use crate::server::user_code;
 
 /// How often a lock is tried that another session may hold for a moment, and the milliseconds in between.
 pub const TRIES: u32 = 200;

@@ -27,9 +27,9 @@ use pgrx::prelude::*;
 mod heapam;
 mod input;
 mod receive;
-#[path = "../../../src/pg/trial_input.rs"]
+#[path = "../../../src/rows/trial_input.rs"]
 mod trial_input;
-#[path = "../../../src/pg/compat/version.rs"]
+#[path = "../../../src/server/compat/version.rs"]
 #[allow(dead_code, reason = "what it says of other things than decoders")]
 mod version;
 

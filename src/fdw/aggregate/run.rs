@@ -10,11 +10,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use crate::error::{Error, OrRaise};
 use crate::fdw::scan::Scan;
 use crate::fdw::scan::step;
-use crate::pg::context::copy_context;
-use crate::pg::points::point_plain;
-use crate::pg::row::pump::RowOutcome;
-use crate::pg::row::{RowArrays, Rows};
-use crate::pg::unguarded::{self, guarded};
+use crate::rows::context::copy_context;
+use crate::rows::row::pump::RowOutcome;
+use crate::rows::row::{RowArrays, Rows};
+use crate::server::points::point_plain;
+use crate::server::unguarded::{self, guarded};
 
 /// Reads on to the next row that must be handled by itself, or to the end.
 ///

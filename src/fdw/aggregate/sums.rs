@@ -6,8 +6,8 @@ use pgrx::pg_sys;
 
 use super::Aggregates;
 use super::accumulator::{Accumulator, AggregateKind};
-use crate::pg::compat;
-use crate::pg::row::RowArrays;
+use crate::rows::row::RowArrays;
+use crate::server::compat;
 
 /// The running aggregates of a scan.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Ordered;
 use crate::error::Error;
-use crate::pg::compat;
-use crate::pg::row::RowArrays;
-use crate::pg::unguarded;
+use crate::rows::row::RowArrays;
+use crate::server::compat;
+use crate::server::unguarded;
 
 /// The declared order of a scan's rows, and the last row.
 #[derive(Debug)]

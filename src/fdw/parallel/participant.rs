@@ -10,17 +10,17 @@ use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader::RecordStart;
 
 use crate::error::Result;
-use crate::pg::changed::Changed;
-use crate::pg::chunk_order::{ChunkOrder, Grid};
-use crate::pg::chunks::Chunks;
-use crate::pg::file_chunks::{FileChunks, FileState, Listed};
-use crate::pg::file_identity::{Identity, changed};
-use crate::pg::files::FileList;
-use crate::pg::points::point;
-use crate::pg::row::Rows;
-use crate::pg::source::Descriptor;
-use crate::pg::stages::Stages;
-use crate::pg::team::{Array, Image, Memory, Shareable};
+use crate::input::chunk_order::{ChunkOrder, Grid};
+use crate::input::file_identity::{Identity, changed};
+use crate::input::files::FileList;
+use crate::input::source::Descriptor;
+use crate::rows::chunks::Chunks;
+use crate::rows::file_chunks::{FileChunks, FileState, Listed};
+use crate::rows::row::Rows;
+use crate::server::changed::Changed;
+use crate::server::points::point;
+use crate::server::stages::Stages;
+use crate::server::team::{Array, Image, Memory, Shareable};
 
 /// No process has arrived yet.
 const NEW: u32 = 0;

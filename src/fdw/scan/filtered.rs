@@ -7,12 +7,12 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::Scan;
 use crate::error::{Error, OrRaise};
 use crate::fdw::filter::call;
-use crate::pg::row::pump::Policy;
-use crate::pg::row::{RowArrays, Rows};
-use crate::pg::server_text::from_server;
-use crate::pg::soft::Verbosity;
 use crate::program::filter::RowFilter;
 use crate::program::projection::Made;
+use crate::rows::row::pump::Policy;
+use crate::rows::row::{RowArrays, Rows};
+use crate::rows::soft::Verbosity;
+use crate::server::server_text::from_server;
 
 /// Makes the table's row from the record whose fields were converted. False if the filter leaves it out.
 ///

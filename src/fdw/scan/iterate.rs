@@ -17,11 +17,11 @@ use super::{Scan, filtered, slot_arrays};
 use crate::error::{Error, OrRaise};
 use crate::fdw::aggregate::run;
 use crate::fdw::order::{self, IN_ORDER};
-use crate::pg::context::copy_context;
-use crate::pg::points::point_plain;
-use crate::pg::row::Rows;
-use crate::pg::row::pump::{Pump, RowOutcome};
-use crate::pg::unguarded::{self, guarded};
+use crate::rows::context::copy_context;
+use crate::rows::row::Rows;
+use crate::rows::row::pump::{Pump, RowOutcome};
+use crate::server::points::point_plain;
+use crate::server::unguarded::{self, guarded};
 
 /// # Safety
 /// Called by the executor, in the per-tuple memory context.

@@ -18,15 +18,15 @@ use crate::fdw::filter;
 use crate::fdw::options::TableOptions;
 use crate::fdw::order::OrderCheck;
 use crate::fdw::private::{Wanted, order_of};
-use crate::pg::compat;
-use crate::pg::copy_question;
-use crate::pg::file_identity::Identity;
-use crate::pg::files::FileList;
-use crate::pg::option_value::HeaderOption;
-use crate::pg::progress::Progress;
-use crate::pg::row::pump::{Policy, Pump};
-use crate::pg::row::{Rows, leaders_rows};
-use crate::pg::source::{Descriptor, Location};
+use crate::input::file_identity::Identity;
+use crate::input::files::FileList;
+use crate::input::source::{Descriptor, Location};
+use crate::program::copy_question;
+use crate::rows::row::pump::{Policy, Pump};
+use crate::rows::row::{Rows, leaders_rows};
+use crate::server::compat;
+use crate::server::option_value::HeaderOption;
+use crate::server::progress::Progress;
 
 /// Opens a table's file and prepares its columns. Guarded; the current memory context must outlive the rows.
 pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<Rows> {

@@ -9,9 +9,9 @@ use pgrx::pg_guard;
 
 use super::Scan;
 use crate::error::OrRaise;
-use crate::pg::row::Rows;
-use crate::pg::row::pump::{Pump, RowOutcome};
-use crate::pg::unguarded::guarded;
+use crate::rows::row::Rows;
+use crate::rows::row::pump::{Pump, RowOutcome};
+use crate::server::unguarded::guarded;
 
 impl Scan {
     /// Goes to the next row and decodes the first columns. Guarded.

@@ -11,12 +11,12 @@
 
 use pgrx::pg_sys;
 
-use super::leaves::may_refer;
 use crate::error::Result;
-use crate::pg::compat;
-use crate::pg::owner::{along_safe_path, may_run};
-use crate::pg::relation::{OpenRelation, Relation};
-use crate::pg::unguarded::guard;
+use crate::heap::leaves::may_refer;
+use crate::server::compat;
+use crate::server::owner::{along_safe_path, may_run};
+use crate::server::relation::{OpenRelation, Relation};
+use crate::server::unguarded::guard;
 
 /// A smaller file (in bytes) does not justify locking other sessions out.
 pub const WORTH_EXCLUSIVE: u64 = 1 << 20;

@@ -3,11 +3,11 @@
 
 use pgrx::pg_sys;
 
-use crate::pg::compat;
-use crate::pg::expression;
-use crate::pg::relation::TupleDesc;
-use crate::pg::row::RowArrays;
-use crate::pg::unguarded;
+use crate::rows::row::RowArrays;
+use crate::server::compat;
+use crate::server::expression;
+use crate::server::relation::TupleDesc;
+use crate::server::unguarded;
 
 /// Executor state of a load's target.
 #[derive(Debug, Clone, Copy)]

@@ -34,18 +34,18 @@ use self::collected::build;
 use self::insert::insert_checked;
 use self::table::{WrittenTable, close, look, open};
 use super::executor::Executor;
-use super::index_keys::Collector;
 use super::leader::Leader;
 use super::new_files::PATIENCE;
 use super::rebuild;
-use super::strategy::IndexStrategy;
 use crate::error::OrRaise;
+use crate::heap::append::Traits;
+use crate::index::index_keys::Collector;
+use crate::index::strategy::IndexStrategy;
 use crate::load::options::IndexesOption;
 use crate::load::phase::{Phase, Phases, enter};
 use crate::load::report::IndexReport;
-use crate::pg::append::Traits;
-use crate::pg::shared_files::SharedFiles;
-use crate::pg::unguarded::{self as c, guarded};
+use crate::server::shared_files::SharedFiles;
+use crate::server::unguarded::{self as c, guarded};
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 

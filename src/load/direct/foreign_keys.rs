@@ -28,11 +28,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::key::ForeignKey;
 use super::key_query::{Beside, KeyQuery, sort_operator};
+use crate::heap::removal::number_of;
 use crate::load::rejects::Complaint;
-use crate::pg::compat;
-use crate::pg::original::gettext;
-use crate::pg::removal::number_of;
-use crate::pg::unguarded::{self as c, guard};
+use crate::server::compat;
+use crate::server::original::gettext;
+use crate::server::unguarded::{self as c, guard};
 
 /// Fewer rows than this are left to the server's checks.
 const FEWEST_ROWS: u64 = 1000;

@@ -17,16 +17,16 @@ use pg_bulk_format::tuple::{
 };
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::index_keys::Collector;
 use super::origin::{Origin, Trail};
 use crate::error::{Error, Result};
+use crate::heap::append::{Appended, Appender, Traits};
+use crate::heap::append_lock::AppendLock;
+use crate::index::index_keys::Collector;
 use crate::load::memory;
-use crate::pg::append::{Appended, Appender, Traits};
-use crate::pg::append_lock::AppendLock;
-use crate::pg::relation::Relation;
-use crate::pg::row::RowArrays;
-use crate::pg::stages::{Stage, Stages, Watch};
-use crate::pg::tuple_layout::attributes;
+use crate::rows::row::RowArrays;
+use crate::server::relation::Relation;
+use crate::server::stages::{Stage, Stages, Watch};
+use crate::server::tuple_layout::attributes;
 
 /// Fewer pages than this are inserted through shared buffers.
 const SMALL: usize = 64;

@@ -29,12 +29,12 @@
 
 use std::ffi::CStr;
 
-use crate::pg::relation;
+use crate::server::relation;
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
-use crate::pg::compat;
-use crate::pg::server_text::from_server;
+use crate::server::compat;
+use crate::server::server_text::from_server;
 
 /// The relations of a load, held open.
 #[derive(Debug)]

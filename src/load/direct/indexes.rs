@@ -27,15 +27,15 @@ use pgrx::pg_sys;
 
 use self::choice::{ConflictSearch, is_unique, needs_checks, strategy};
 use super::new_files::Rebuild;
-use super::strategy::IndexStrategy;
-use super::violating_row::ViolatingRow;
+use crate::index::strategy::IndexStrategy;
+use crate::index::violating_row::ViolatingRow;
 use crate::load::duplicate::{self, Keep};
 use crate::load::report::{IndexReport, Why};
-use crate::pg::compat;
-use crate::pg::holder;
-use crate::pg::relation::Relation;
-use crate::pg::server_text::from_server;
-use crate::pg::unguarded as c;
+use crate::server::compat;
+use crate::server::holder;
+use crate::server::relation::Relation;
+use crate::server::server_text::from_server;
+use crate::server::unguarded as c;
 
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 

@@ -27,14 +27,14 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::leaf::{Columns, Fetch, Leaf};
 use crate::error::{Error, Result};
-use crate::pg::column::Column;
-use crate::pg::compat;
-use crate::pg::row::RowArrays;
-use crate::pg::sent::sent;
-use crate::pg::soft::OnError;
-use crate::pg::unguarded::{self, Opaque};
 use crate::program::mapping::Mapping;
 use crate::program::projection::Projection;
+use crate::rows::column::Column;
+use crate::rows::row::RowArrays;
+use crate::rows::soft::OnError;
+use crate::server::compat;
+use crate::server::sent::sent;
+use crate::server::unguarded::{self, Opaque};
 
 /// A plan that is ready to run.
 #[derive(Debug, Clone, Copy)]

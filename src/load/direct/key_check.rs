@@ -29,16 +29,16 @@ use self::offer::Offer;
 use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::indexes::Indexes;
-use super::key_conflicts::{Bits, KeyConflicts};
 use super::origin::{Origin, Origins, Traces, Trail};
-use super::strategy::IndexStrategy;
 use crate::error::Result;
+use crate::heap::removal::{number_of, row_of};
+use crate::index::key_conflicts::{Bits, KeyConflicts};
+use crate::index::number_sort::NumberSort;
+use crate::index::strategy::IndexStrategy;
+use crate::index::tuple_sort::LEAST_MEMORY;
 use crate::load::duplicate::Keep;
 use crate::load::options::{LoadOptions, Truncate};
-use crate::pg::number_sort::NumberSort;
-use crate::pg::removal::{number_of, row_of};
-use crate::pg::tuple_sort::LEAST_MEMORY;
-use crate::pg::unguarded as c;
+use crate::server::unguarded as c;
 
 /// Rows of a pseudo block; each needs an offset number.
 const PER_BLOCK: u64 = 1 << 15;

@@ -8,9 +8,9 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use crate::pg::compat;
-use crate::pg::statement::{self, About};
-use crate::pg::unguarded as c;
+use crate::server::compat;
+use crate::server::statement::{self, About};
+use crate::server::unguarded as c;
 
 /// Name of the keys in the query.
 const KEYS: &CStr = c"pg_bulk_keys";

@@ -16,10 +16,10 @@ use super::process::Process;
 use super::rejects::TooMuch;
 use super::shared::Shared;
 use super::spec::{LoadTask, Spec};
-use super::violating_row::ViolatingRow;
+use crate::index::violating_row::ViolatingRow;
 use crate::load::duplicate::Duplicates;
 use crate::load::report::Counts;
-use crate::pg::team::Team;
+use crate::server::team::Team;
 
 /// The state of a load.
 #[derive(Debug)]

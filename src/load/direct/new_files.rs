@@ -23,14 +23,14 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-use super::index_keys::can_read;
-use super::leaves::may_refer;
-use super::strategy::IndexStrategy;
+use crate::heap::append::Traits;
+use crate::heap::leaves::may_refer;
+use crate::index::index_keys::can_read;
+use crate::index::strategy::IndexStrategy;
 use crate::load::options::IndexesOption;
 use crate::load::report::Why;
-use crate::pg::append::Traits;
-use crate::pg::owner::may_run;
-use crate::pg::relation::Relation;
+use crate::server::owner::may_run;
+use crate::server::relation::Relation;
 
 /// A new file and its catalog entry take as long as inserting some thousand keys.
 const FEWEST_ROWS: u64 = 10_000;

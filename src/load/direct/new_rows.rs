@@ -14,8 +14,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::heap::block_of;
 use crate::error::Error;
-use crate::pg::relation::Relation;
-use crate::pg::unguarded as c;
+use crate::server::relation::Relation;
+use crate::server::unguarded as c;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 

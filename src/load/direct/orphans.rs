@@ -28,10 +28,10 @@ use super::new_rows::NewRows;
 use super::origin::RecordPosition;
 use super::removed_rows::RemovalReason;
 use crate::error::{OrRaise, Result};
-use crate::pg::number_sort::NumberSort;
-use crate::pg::relation::Relation;
-use crate::pg::removal::{Removal, number_of};
-use crate::pg::unguarded::{self as c, guarded};
+use crate::heap::removal::{Removal, number_of};
+use crate::index::number_sort::NumberSort;
+use crate::server::relation::Relation;
+use crate::server::unguarded::{self as c, guarded};
 
 /// New rows of a relation, and the foreign keys that are checked for them.
 #[derive(Debug)]

@@ -30,11 +30,11 @@ use super::shared::Shared;
 use super::wide::Wide;
 use crate::error::Result;
 use crate::load::query::Query;
-use crate::pg::chunks::Chunks;
-use crate::pg::compat;
-use crate::pg::row::Rows;
-use crate::pg::soft::Tolerance;
-use crate::pg::unguarded::Opaque;
+use crate::rows::chunks::Chunks;
+use crate::rows::row::Rows;
+use crate::rows::soft::Tolerance;
+use crate::server::compat;
+use crate::server::unguarded::Opaque;
 
 /// One process of a load.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl Process {
     /// Prepares to read the file in order from a position in a chunk on, storing nothing.
     ///
     /// An error may have stopped any expression in the middle, so all expressions are made anew
-    /// ([`expression`](crate::pg::expression)). `inserted` is as for the executor. Guarded.
+    /// ([`expression`](crate::server::expression)). `inserted` is as for the executor. Guarded.
     pub fn look_again(&mut self, ticket: u64, place: RecordStart, inserted: &[i16]) -> Result<()> {
         // SAFETY: the executor's own memory, which stays.
         let old = unsafe { pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt) };

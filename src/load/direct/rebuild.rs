@@ -15,16 +15,16 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::team::Together;
 use super::indexes::{Index, Indexes};
-use super::strategy::IndexStrategy;
-use crate::pg::attempt::attempt;
-use crate::pg::compat;
-use crate::pg::failure::forget_worker;
-use crate::pg::original::gettext;
-use crate::pg::owner::along_safe_path;
-use crate::pg::points::point_plain;
-use crate::pg::relation::Relation;
-use crate::pg::unguarded::{self as c, Opaque};
-use crate::pg::usage::Cpu;
+use crate::index::strategy::IndexStrategy;
+use crate::server::attempt::attempt;
+use crate::server::compat;
+use crate::server::failure::forget_worker;
+use crate::server::original::gettext;
+use crate::server::owner::along_safe_path;
+use crate::server::points::point_plain;
+use crate::server::relation::Relation;
+use crate::server::unguarded::{self as c, Opaque};
+use crate::server::usage::Cpu;
 
 /// Data for the errors of a build.
 #[derive(Debug)]

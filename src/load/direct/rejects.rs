@@ -22,9 +22,9 @@ use super::wide::{Received, Wide};
 use crate::error::{Error, Result};
 use crate::guc;
 use crate::load::rejects::Spool;
-use crate::pg::copy_options::CopyOptions;
-use crate::pg::soft::{self, Limit, OnError};
-use crate::pg::team::Shareable;
+use crate::rows::copy_options::CopyOptions;
+use crate::rows::soft::{self, Limit, OnError};
+use crate::server::team::Shareable;
 
 /// Counts of a chunk, shared by all processes.
 #[derive(Debug)]

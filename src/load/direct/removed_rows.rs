@@ -26,17 +26,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::indexes::Indexes;
-use super::key_conflicts::{Bits, KeyConflicts};
 use super::leader::Leader;
 use super::origin::{FileProperties, RecordPosition, Traces, file_of};
 use crate::error::{Error, OrRaise, Result};
+use crate::heap::removal::{self, Removal, number_of, row_of};
+use crate::index::key_conflicts::{Bits, KeyConflicts};
+use crate::index::number_sort::NumberSort;
 use crate::load::duplicate::Keep;
 use crate::load::rejects::{Complaint, Reject};
-use crate::pg::holder;
-use crate::pg::number_sort::NumberSort;
-use crate::pg::original::gettext;
-use crate::pg::relation::Relation;
-use crate::pg::removal::{self, Removal, number_of, row_of};
+use crate::server::holder;
+use crate::server::original::gettext;
+use crate::server::relation::Relation;
 
 /// The server's error for a conflicting row (_bt_check_unique, nbtinsert.c; check_exclusion_or_unique_constraint,
 /// execIndexing.c).

@@ -22,15 +22,15 @@ use super::key_check;
 use super::process::{InBlock, Process, Pull};
 use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
-use crate::pg::attempt::attempt;
-use crate::pg::row::pump::RowOutcome;
-use crate::pg::row::{RowArrays, Rows};
-use crate::pg::row_violation::{RowViolation, set_checking};
-use crate::pg::stages::Stage;
-use crate::pg::unguarded::{self, Opaque, guarded};
-use crate::pg::{compat, original};
 use crate::program::defaults::{Default, Defaults};
 use crate::program::projection::{self, Made};
+use crate::rows::row::pump::RowOutcome;
+use crate::rows::row::{RowArrays, Rows};
+use crate::server::attempt::attempt;
+use crate::server::row_violation::{RowViolation, set_checking};
+use crate::server::stages::Stage;
+use crate::server::unguarded::{self, Opaque, guarded};
+use crate::server::{compat, original};
 
 /// Rows whose memory is reset together.
 const TOGETHER: u32 = 16;

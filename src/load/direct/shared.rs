@@ -11,11 +11,11 @@ use std::time::Duration;
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader::RecordStart;
 
-use crate::pg::append_lock::AppendLock;
-use crate::pg::chunk_order::{ChunkOrder, Grid};
-use crate::pg::file_identity::Identity;
-use crate::pg::source::Descriptor;
-use crate::pg::stages::{STAGES, Stage, Stages};
+use crate::heap::append_lock::AppendLock;
+use crate::input::chunk_order::{ChunkOrder, Grid};
+use crate::input::file_identity::Identity;
+use crate::input::source::Descriptor;
+use crate::server::stages::{STAGES, Stage, Stages};
 
 /// State that the processes of a load share.
 #[derive(Debug)]

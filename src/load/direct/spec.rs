@@ -9,18 +9,18 @@ use std::sync::atomic::AtomicU64;
 
 use pgrx::pg_sys;
 
-use super::index_keys::Planned;
 use super::join;
 use super::rejects::RejectTally;
 use super::shared::Shared;
 use super::wide::QUEUE;
-use crate::pg::append::Traits;
-use crate::pg::file_chunks::FileState;
-use crate::pg::file_figures::FileFigures;
-use crate::pg::sent::sent;
-use crate::pg::sequence::Parameters;
-use crate::pg::team::{Array, Exclusive, Shareable, Task};
+use crate::heap::append::Traits;
+use crate::index::index_keys::Planned;
+use crate::input::file_figures::FileFigures;
 use crate::program::Text;
+use crate::rows::file_chunks::FileState;
+use crate::server::sent::sent;
+use crate::server::sequence::Parameters;
+use crate::server::team::{Array, Exclusive, Shareable, Task};
 
 /// The task of a load's workers.
 #[derive(Debug)]

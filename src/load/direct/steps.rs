@@ -31,13 +31,13 @@ use crate::load::Load;
 use crate::load::options::LoadOptions;
 use crate::load::query;
 use crate::load::report::Counts;
-use crate::pg::attempt::attempt;
-use crate::pg::context::copy_context;
-use crate::pg::original::Original;
-use crate::pg::points::{point, point_plain};
-use crate::pg::session_state::SessionState;
-use crate::pg::soft::OnError;
-use crate::pg::unguarded::{self, Opaque, guarded};
+use crate::rows::context::copy_context;
+use crate::rows::soft::OnError;
+use crate::server::attempt::attempt;
+use crate::server::original::Original;
+use crate::server::points::{point, point_plain};
+use crate::server::session_state::SessionState;
+use crate::server::unguarded::{self, Opaque, guarded};
 
 /// Loads a file.
 ///

@@ -17,10 +17,10 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::heap::Heap;
 use super::origin::{self, Origin, TidRange};
 use crate::error::{Error, Result};
-use crate::pg::append_lock::AppendLock;
-use crate::pg::points::point;
-use crate::pg::row::RowArrays;
-use crate::pg::toast::Toaster;
+use crate::heap::append_lock::AppendLock;
+use crate::heap::toast::Toaster;
+use crate::rows::row::RowArrays;
+use crate::server::points::point;
 
 /// Size of a worker's queue in bytes.
 pub const QUEUE: usize = 1 << 20;

@@ -13,19 +13,19 @@ use super::rejects::{RejectTally, TooMuch};
 use super::shared::Shared;
 use super::spec::LoadTask;
 use crate::error::{Error, Result};
+use crate::index::shared_sorts::SharedSorts;
+use crate::input::chunk_order::Grid;
+use crate::input::file_figures::FileFigures;
+use crate::input::ring::{self, Ring};
+use crate::input::source::Descriptor;
 use crate::load::report::Counts;
-use crate::pg::chunk_order::Grid;
-use crate::pg::chunks::Chunks;
-use crate::pg::file_chunks::{FileChunks, FileState, Listed};
-use crate::pg::file_figures::FileFigures;
-use crate::pg::points::point;
-use crate::pg::ring::{self, Ring};
-use crate::pg::sent::Sent;
-use crate::pg::shared_files::SharedFiles;
-use crate::pg::shared_sorts::SharedSorts;
-use crate::pg::soft::OnError;
-use crate::pg::source::Descriptor;
-use crate::pg::team::{Exclusive, Image, Team};
+use crate::rows::chunks::Chunks;
+use crate::rows::file_chunks::{FileChunks, FileState, Listed};
+use crate::rows::soft::OnError;
+use crate::server::points::point;
+use crate::server::sent::Sent;
+use crate::server::shared_files::SharedFiles;
+use crate::server::team::{Exclusive, Image, Team};
 
 impl Leader {
     /// Starts workers on the records after the first one.

@@ -17,10 +17,10 @@ use super::{
     number, oid, text, value,
 };
 use crate::error::Result;
-use crate::pg::database::{cluster, database};
-use crate::pg::lock::{Mode, ObjectLock, Until};
-use crate::pg::own_table::{OwnTable, made_by};
-use crate::pg::role::owner_here;
+use crate::server::database::{cluster, database};
+use crate::server::lock::{Mode, ObjectLock, Until};
+use crate::server::own_table::{OwnTable, made_by};
+use crate::server::role::owner_here;
 
 /// The current transaction's id, as a value. Guarded.
 pub fn transaction() -> pg_sys::Datum {

@@ -16,9 +16,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::{LoadOptions, Once};
 use crate::error::{Error, Result};
-use crate::pg::option_value::{invalid, text};
-use crate::pg::soft::OnError;
-use crate::pg::source::{Bytes, LargeObject, Location};
+use crate::input::source::{Bytes, LargeObject, Location};
+use crate::rows::soft::OnError;
+use crate::server::option_value::{invalid, text};
 
 /// The options that replace the path.
 pub const NAMES: [&str; 2] = ["query", "large_object"];

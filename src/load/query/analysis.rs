@@ -15,10 +15,10 @@ use super::{Query, function};
 use crate::error::{Error, OrRaise};
 use crate::load::options::LoadOptions;
 use crate::load::{Program, source};
-use crate::pg::compat;
-use crate::pg::unguarded::{self as c, Opaque, guarded};
 use crate::program::assignment::{assign, complain_at};
 use crate::program::volatile::{self, UserCall};
+use crate::server::compat;
+use crate::server::unguarded::{self as c, Opaque, guarded};
 
 /// The state of a query's analysis.
 #[derive(Debug)]

@@ -13,7 +13,7 @@
 
 use pgrx::{PgList, pg_sys};
 
-use crate::pg::compat;
+use crate::server::compat;
 
 /// SQL functions (pg_language.dat)
 const SQL: u32 = 14;

@@ -6,9 +6,9 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::{Reject, Spool};
 use crate::error::OrRaise;
-use crate::pg::attempt::attempt;
-use crate::pg::context::displayed;
-use crate::pg::unguarded::{self, Opaque};
+use crate::rows::context::displayed;
+use crate::server::attempt::attempt;
+use crate::server::unguarded::{self, Opaque};
 
 /// Most rejects in a DETAIL.
 const SHOWN: usize = 3;

@@ -12,8 +12,8 @@ use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_sys};
 use super::spool::{self, About, Spool};
 use super::{Complaint, Reject};
 use crate::error::{Error, Result};
-use crate::pg::compat;
-use crate::pg::own_table::Columns;
+use crate::server::compat;
+use crate::server::own_table::Columns;
 
 /// Most rows of one insertion.
 const BATCH: usize = 500;

@@ -18,12 +18,12 @@ use self::body::Body;
 use super::signature::{Signature, arguments, own_type};
 use super::{display_name, no_filter};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::compat;
-use crate::pg::server_text::from_server;
-use crate::pg::unguarded::{self as c, guarded};
 use crate::program::assignment::{assign, complain};
 use crate::program::mapping;
 use crate::program::{Nodes, with_target};
+use crate::server::compat;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{self as c, guarded};
 
 /// A column of the function's row, and its target.
 #[derive(Debug, Clone, Copy)]

@@ -19,15 +19,15 @@ use pgrx::pg_sys;
 use super::signature::{Signature, own_type};
 use super::{analyze, check, resolve};
 use crate::error::Result;
-use crate::pg::column::Column;
-use crate::pg::compat;
-use crate::pg::hazard::Hazards;
-use crate::pg::role::as_role;
-use crate::pg::row::RowArrays;
-use crate::pg::soft::OnError;
-use crate::pg::unguarded as c;
 use crate::program::Nodes;
 use crate::program::projection::{Made, Projection, filter};
+use crate::rows::column::Column;
+use crate::rows::hazard::Hazards;
+use crate::rows::row::RowArrays;
+use crate::rows::soft::OnError;
+use crate::server::compat;
+use crate::server::role::as_role;
+use crate::server::unguarded as c;
 
 /// A role that may look into every schema. Names are not secret, and calling a function that was found before requires
 /// no right to its schema.

@@ -13,11 +13,11 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use super::{display_name, text_of, with_row};
 use crate::error::{Error, Result};
-use crate::pg::column::{Column, Taken};
-use crate::pg::compat;
-use crate::pg::option_value::invalid;
-use crate::pg::server_text::from_server;
 use crate::program::variable;
+use crate::rows::column::{Column, Taken};
+use crate::server::compat;
+use crate::server::option_value::invalid;
+use crate::server::server_text::from_server;
 
 /// The arguments that fields are for.
 #[derive(Debug)]

@@ -16,11 +16,11 @@ use crate::error::{Error, OrRaise};
 use crate::load::history;
 use crate::load::rejects::table::write_spooled;
 use crate::load::{self, Fate};
-use crate::pg::attempt::in_subtransaction;
-use crate::pg::background::{self, in_transaction};
-use crate::pg::points::point;
-use crate::pg::server_text::from_server;
-use crate::pg::unguarded::{self as c, Opaque, guard};
+use crate::server::attempt::in_subtransaction;
+use crate::server::background::{self, in_transaction};
+use crate::server::points::point;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{self as c, Opaque, guard};
 
 /// How often the job's lock is tried: a job whose failure is not recorded runs again.
 const TRIES: u32 = 2_000;

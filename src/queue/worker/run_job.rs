@@ -19,9 +19,9 @@ use crate::error::Error;
 use crate::load::definer::Allowed;
 use crate::load::options::given::Given;
 use crate::load::{self, JobNumber, Purpose};
-use crate::pg::function::version_1;
-use crate::pg::statement::{self, About, Checked};
-use crate::pg::user_code;
+use crate::server::function::version_1;
+use crate::server::statement::{self, About, Checked};
+use crate::server::user_code;
 
 const NAME: &CStr = c"bulk_run_job";
 

@@ -29,14 +29,14 @@ use pgrx::pg_sys;
 use super::super::Queue;
 use super::{TRIES, take};
 use crate::error::Result;
-use crate::pg::background;
-use crate::pg::database::database;
-use crate::pg::lock::{Mode, Until};
-use crate::pg::points::point;
-use crate::pg::role::as_role;
-use crate::pg::shared_words::SharedWords;
-use crate::pg::spi::{self, Access, Argument};
-use crate::pg::user_code;
+use crate::server::background;
+use crate::server::database::database;
+use crate::server::lock::{Mode, Until};
+use crate::server::points::point;
+use crate::server::role::as_role;
+use crate::server::shared_words::SharedWords;
+use crate::server::spi::{self, Access, Argument};
+use crate::server::user_code;
 
 /// Most workers with a shared word. Workers beyond that start as usual, and leave after their job.
 const PLACES: usize = 256;

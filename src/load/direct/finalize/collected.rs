@@ -9,14 +9,14 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard};
 use super::table::{WrittenTable, left_beside};
 use super::{Finalization, Written};
 use crate::error::{Error, OrRaise};
-use crate::load::direct::index_keys::{self, Clash, Collector, Help, Sources};
-use crate::load::direct::key_conflicts::Group;
-use crate::load::direct::strategy::IndexStrategy;
+use crate::heap::removal::row_of;
+use crate::index::index_keys::{self, Clash, Collector, Help, Sources};
+use crate::index::key_conflicts::Group;
+use crate::index::strategy::IndexStrategy;
 use crate::load::duplicate::Keep;
 use crate::load::report::Why;
-use crate::pg::holder;
-use crate::pg::relation::Relation;
-use crate::pg::removal::row_of;
+use crate::server::holder;
+use crate::server::relation::Relation;
 
 /// Builds the indexes whose keys were collected.
 ///

@@ -8,9 +8,9 @@ use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::RecordPosition;
 use crate::load::direct::removed_rows::{self, Rivals};
 use crate::load::duplicate::Keep;
-use crate::pg::holder;
-use crate::pg::relation::Relation;
-use crate::pg::unguarded::{self as c, guarded};
+use crate::server::holder;
+use crate::server::relation::Relation;
+use crate::server::unguarded::{self as c, guarded};
 
 /// Inserts the new rows into the indexes that are not built. Rows that an index does not accept are noted or removed.
 ///

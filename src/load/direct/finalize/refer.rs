@@ -6,7 +6,7 @@ use super::{Finalization, WrittenTable, check_serializable, close};
 use crate::load::direct::executor::Executor;
 use crate::load::direct::orphans::{self, Hunt};
 use crate::load::phase::{Phase, enter};
-use crate::pg::unguarded as c;
+use crate::server::unguarded as c;
 
 /// Checks the foreign keys that were put off, and queues the remaining triggers.
 ///

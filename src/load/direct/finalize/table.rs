@@ -5,20 +5,20 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::{Finalization, NO_LOCK, Written};
 use crate::error::{OrRaise, Result};
+use crate::heap::freeze;
+use crate::heap::leaves::{may_complain, may_refer};
+use crate::index::index_keys::{Collector, KeyStream, Sources};
+use crate::index::key_conflicts::KeyConflicts;
+use crate::index::strategy::IndexStrategy;
+use crate::index::tuple_sort::LEAST_MEMORY;
 use crate::load::direct::foreign_keys::ForeignKeys;
-use crate::load::direct::freeze;
-use crate::load::direct::index_keys::{Collector, KeyStream, Sources};
 use crate::load::direct::indexes::{Indexes, Survival};
-use crate::load::direct::key_conflicts::KeyConflicts;
-use crate::load::direct::leaves::{may_complain, may_refer};
 use crate::load::direct::new_files::Rebuild;
 use crate::load::direct::new_rows::NewRows;
-use crate::load::direct::strategy::IndexStrategy;
 use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
-use crate::pg::relation::Relation;
-use crate::pg::shared_files::SharedFiles;
-use crate::pg::tuple_sort::LEAST_MEMORY;
+use crate::server::relation::Relation;
+use crate::server::shared_files::SharedFiles;
 
 /// One of the relations, open.
 #[derive(Debug)]

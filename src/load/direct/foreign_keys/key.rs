@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 
 use crate::load::direct::key_query::KeyQuery;
-use crate::pg::unguarded as c;
+use crate::server::unguarded as c;
 
 /// A foreign key whose new values are collected.
 #[derive(Debug)]

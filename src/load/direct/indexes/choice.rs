@@ -2,10 +2,10 @@
 
 use pgrx::pg_sys;
 
+use crate::index::strategy::IndexStrategy;
 use crate::load::direct::new_files::Rebuild;
-use crate::load::direct::strategy::IndexStrategy;
 use crate::load::report::Why;
-use crate::pg::relation::{IndexForm, Relation};
+use crate::server::relation::{IndexForm, Relation};
 
 /// The strategy, and the reason. `is_ready`: the index gets the keys of new rows. Guarded.
 pub(super) fn strategy(

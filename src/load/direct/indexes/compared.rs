@@ -2,13 +2,13 @@
 
 use pgrx::pg_sys;
 
-use super::super::key_conflicts::{Group, KeyConflicts};
-use super::super::strategy::IndexStrategy;
 use super::sorted::{IndexKey, Previous};
 use super::{Indexes, MOST_KEYS};
-use crate::pg::compat;
-use crate::pg::look::{self, Look};
-use crate::pg::unguarded::{self as c, guarded};
+use crate::index::key_conflicts::{Group, KeyConflicts};
+use crate::index::strategy::IndexStrategy;
+use crate::server::compat;
+use crate::server::look::{self, Look};
+use crate::server::unguarded::{self as c, guarded};
 
 impl Indexes {
     /// Adds a row.

@@ -1,6 +1,6 @@
 //! Inserts sorted keys into a B-tree.
 //!
-//! Most keys are inserted many at once ([`crate::pg::leaf`]), the rest one by one.
+//! Most keys are inserted many at once ([`crate::index::leaf`]), the rest one by one.
 //!
 //! Equal keys of the load are adjacent, so a duplicate within the load is found by comparing with the key before. Only
 //! existing keys of the index need a search.
@@ -12,17 +12,17 @@ use std::time::Instant;
 use pgrx::pg_sys;
 
 use self::batch::Batch;
-use super::super::key_conflicts::{Group, KeyConflicts};
-use super::super::strategy::IndexStrategy;
-use super::super::violating_row::ViolatingRow;
 use super::{Index, Indexes, MOST_KEYS};
 use crate::error::OrRaise;
+use crate::index::key_conflicts::{Group, KeyConflicts};
+use crate::index::leaf::LeafWriter;
+use crate::index::strategy::IndexStrategy;
+use crate::index::violating_row::ViolatingRow;
 use crate::load::duplicate::Keep;
-use crate::pg::holder;
-use crate::pg::leaf::LeafWriter;
-use crate::pg::points::point_plain;
-use crate::pg::relation::Relation;
-use crate::pg::unguarded::{self as c, guarded};
+use crate::server::holder;
+use crate::server::points::point_plain;
+use crate::server::relation::Relation;
+use crate::server::unguarded::{self as c, guarded};
 
 impl Indexes {
     /// Inserts the sorted or collected keys. Rows with conflicts are noted in `conflicts`; if it is null, they are

@@ -5,7 +5,7 @@
 use pgrx::pg_sys;
 
 use super::Join;
-use crate::pg::compat;
+use crate::server::compat;
 
 /// Number of measured nodes. Guarded.
 pub fn nodes(join: &Join) -> usize {

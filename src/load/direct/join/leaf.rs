@@ -9,8 +9,8 @@ use std::ptr::null_mut;
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::Error;
-use crate::pg::custom_scan::{Methods, NO_CALLBACKS};
-use crate::pg::unguarded::{self, Opaque};
+use crate::server::custom_scan::{Methods, NO_CALLBACKS};
+use crate::server::unguarded::{self, Opaque};
 
 const NAME: &CStr = c"Foreign Rows";
 

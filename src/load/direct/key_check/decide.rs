@@ -9,10 +9,10 @@ use super::exclusion::Exclusion;
 use super::offer::Offer;
 use super::{CheckedTable, PER_BLOCK};
 use crate::error::Result;
+use crate::index::number_sort::NumberSort;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::RecordPosition;
 use crate::load::phase::{Phase, enter};
-use crate::pg::number_sort::NumberSort;
 
 /// Decides on all rows.
 ///

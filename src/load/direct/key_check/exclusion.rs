@@ -8,14 +8,14 @@ use std::collections::HashMap;
 
 use pgrx::{pg_guard, pg_sys};
 
+use crate::heap::removal::number_of;
+use crate::index::key_conflicts::{Bits, Group, KeyConflicts};
+use crate::index::strategy::IndexStrategy;
 use crate::load::direct::executor::Executor;
 use crate::load::direct::indexes::Indexes;
-use crate::load::direct::key_conflicts::{Bits, Group, KeyConflicts};
-use crate::load::direct::strategy::IndexStrategy;
-use crate::pg::compat;
-use crate::pg::look::{self, Look};
-use crate::pg::removal::number_of;
-use crate::pg::unguarded::{self as c, guarded};
+use crate::server::compat;
+use crate::server::look::{self, Look};
+use crate::server::unguarded::{self as c, guarded};
 
 /// The number after the last row.
 pub const END: u64 = u64::MAX;

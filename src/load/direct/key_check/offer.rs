@@ -4,8 +4,8 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::CheckedTable;
 use crate::load::direct::key_query::Beside;
-use crate::pg::compat;
-use crate::pg::unguarded as c;
+use crate::server::compat;
+use crate::server::unguarded as c;
 
 /// The referenced columns of a relation's new rows.
 #[derive(Debug)]

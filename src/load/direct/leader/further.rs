@@ -14,21 +14,21 @@ use std::rc::Rc;
 use super::Leader;
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces, workers_for};
 use crate::error::Result;
+use crate::input::source::Location;
+use crate::input::stream::Header;
 use crate::load::direct::origin::{Earlier, ReadPosition, Traces};
 use crate::load::direct::process::{File, Quota};
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::options::LoadOptions;
 use crate::load::source::{self, FurtherFile};
-use crate::pg::file_chunks::FileChunks;
-use crate::pg::hazard::Hazards;
-use crate::pg::progress::Figures;
-use crate::pg::soft::Tolerance;
-use crate::pg::source::Location;
-use crate::pg::stream::Header;
 use crate::program::Nodes;
 use crate::program::mapping::Mapping;
 use crate::program::projection::Projection;
+use crate::rows::file_chunks::FileChunks;
+use crate::rows::hazard::Hazards;
+use crate::rows::soft::Tolerance;
+use crate::server::progress::Figures;
 
 /// The files of a load.
 #[derive(Debug)]

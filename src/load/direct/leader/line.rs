@@ -9,12 +9,12 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::Leader;
 use crate::error::{OrRaise, Result};
+use crate::index::violating_row::ViolatingRow;
 use crate::load::direct::heap::block_of;
 use crate::load::direct::origin::{ReadPosition, Traces};
-use crate::load::direct::violating_row::ViolatingRow;
-use crate::pg::attempt::attempt;
-use crate::pg::failure;
-use crate::pg::unguarded::{self, Opaque};
+use crate::server::attempt::attempt;
+use crate::server::failure;
+use crate::server::unguarded::{self, Opaque};
 
 /// Adds the line of the row to the context of an error about a key.
 ///

@@ -5,19 +5,19 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use crate::guc;
+use crate::input::chunk_order::MOST_PROCESSES;
+use crate::input::files::Listed;
 use crate::load::direct::origin::Traces;
 use crate::load::options::LoadOptions;
-use crate::pg::chunk_order::MOST_PROCESSES;
-use crate::pg::column::Column;
-use crate::pg::compat;
-use crate::pg::copy_options::CopyOptions;
-use crate::pg::file_chunks::FileChunks;
-use crate::pg::files::Listed;
-use crate::pg::hazard::Hazards;
-use crate::pg::row::Rows;
-use crate::pg::soft::{OnError, Verbosity};
 use crate::program::Nodes;
 use crate::program::mapping::Mapping;
+use crate::rows::column::Column;
+use crate::rows::copy_options::CopyOptions;
+use crate::rows::file_chunks::FileChunks;
+use crate::rows::hazard::Hazards;
+use crate::rows::row::Rows;
+use crate::rows::soft::{OnError, Verbosity};
+use crate::server::compat;
 
 /// Is it parallel safe to make rows of these columns and of expressions over them? Guarded.
 ///

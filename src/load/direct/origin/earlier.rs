@@ -11,9 +11,9 @@ use pgrx::pg_sys;
 use super::find::{FileProperties, ReadPosition};
 use super::{Origins, RecordPosition, Traces};
 use crate::error::Result;
+use crate::input::file_identity::{Identity, changed};
 use crate::load::options::LoadOptions;
 use crate::load::source;
-use crate::pg::file_identity::{Identity, changed};
 use crate::program::mapping::Mapping;
 
 /// The state to read an earlier file again.

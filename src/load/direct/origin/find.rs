@@ -5,9 +5,9 @@ use pg_bulk_format::reader;
 
 use super::{Origins, RecordPosition, file_of, in_file};
 use crate::error::{Error, Result};
-use crate::pg::file_identity::changed;
-use crate::pg::row::Rows;
-use crate::pg::stream::{Advance, Header};
+use crate::input::file_identity::changed;
+use crate::input::stream::{Advance, Header};
+use crate::rows::row::Rows;
 
 /// Position of the reader while records are looked up.
 #[derive(Debug, Default)]

@@ -13,13 +13,13 @@ use super::Process;
 use crate::error::Result;
 use crate::load::direct::shared::Shared;
 use crate::load::rejects::Complaint;
-use crate::pg::original;
-use crate::pg::row::RowArrays;
-use crate::pg::row::pump::RowOutcome;
-use crate::pg::soft::{Conversion, OnError};
-use crate::pg::stages::Stage;
-use crate::pg::unguarded;
 use crate::program::projection::Projection;
+use crate::rows::row::RowArrays;
+use crate::rows::row::pump::RowOutcome;
+use crate::rows::soft::{Conversion, OnError};
+use crate::server::original;
+use crate::server::stages::Stage;
+use crate::server::unguarded;
 
 /// Number of ranges of tuple positions that justify a message to the leader.
 const SOME: usize = 500;

@@ -12,8 +12,8 @@ use pgrx::pg_sys;
 
 use super::Process;
 use super::advance::ROUND;
-use crate::pg::row::RowArrays;
-use crate::pg::unguarded;
+use crate::rows::row::RowArrays;
+use crate::server::unguarded;
 
 /// Result of [`Process::advance_in_block`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use super::{Process, Quota};
 use crate::error::Result;
 use crate::load::direct::origin::Traces;
 use crate::load::direct::rejects::Rejects;
-use crate::pg::chunks::Chunks;
-use crate::pg::row::Rows;
-use crate::pg::row::RowsChange;
-use crate::pg::soft::Tolerance;
-use crate::pg::stages::Stages;
 use crate::program::projection::Projection;
+use crate::rows::chunks::Chunks;
+use crate::rows::row::Rows;
+use crate::rows::row::RowsChange;
+use crate::rows::soft::Tolerance;
+use crate::server::stages::Stages;
 
 /// State that belongs to a file.
 #[derive(Debug)]

@@ -9,20 +9,20 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::trace::Tracer;
 use crate::error::{Error, Result};
+use crate::heap::append::Traits;
+use crate::heap::append_lock::AppendLock;
+use crate::index::index_keys::{Collector, KeyPlan};
+use crate::index::shared_sorts::SharedSorts;
 use crate::load::direct::executor::Executor;
 use crate::load::direct::heap::{Added, Appends, Heap};
-use crate::load::direct::index_keys::{Collector, KeyPlan};
 use crate::load::direct::origin::{Origin, Traces};
 use crate::load::direct::wide::Wide;
 use crate::load::{memory, obstacle};
-use crate::pg::append::Traits;
-use crate::pg::append_lock::AppendLock;
-use crate::pg::elsewhere::Elsewhere;
-use crate::pg::relation::Relation;
-use crate::pg::row::{RowArrays, Rows};
-use crate::pg::server_text::from_server;
-use crate::pg::shared_files::SharedFiles;
-use crate::pg::shared_sorts::SharedSorts;
+use crate::rows::row::{RowArrays, Rows};
+use crate::server::elsewhere::Elsewhere;
+use crate::server::relation::Relation;
+use crate::server::server_text::from_server;
+use crate::server::shared_files::SharedFiles;
 
 /// The heaps of a process.
 #[derive(Debug)]

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::advance::ROUND;
+use crate::input::file_figures::ByFile;
 use crate::load::direct::shared::Shared;
 use crate::load::phase::Phases;
-use crate::pg::chunks::Chunks;
-use crate::pg::file_figures::ByFile;
-use crate::pg::progress::Figures;
-use crate::pg::row::Rows;
-use crate::pg::stages::Stages;
+use crate::rows::chunks::Chunks;
+use crate::rows::row::Rows;
+use crate::server::progress::Figures;
+use crate::server::stages::Stages;
 
 /// The counts of a process.
 #[derive(Debug)]

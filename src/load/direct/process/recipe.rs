@@ -2,10 +2,10 @@
 
 use pgrx::pg_sys;
 
-use crate::pg::column::{Column, Taken};
-use crate::pg::row::Rows;
 use crate::program::defaults::Defaults;
 use crate::program::projection::Projection;
+use crate::rows::column::{Column, Taken};
+use crate::rows::row::Rows;
 
 /// The steps from a record's fields to a row.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use pgrx::pg_sys;
 use super::Process;
 use crate::error::{Error, Result};
 use crate::load::rejects::{Complaint, Reject};
-use crate::pg::row::Attention;
-use crate::pg::soft::{OnError, Verbosity};
+use crate::rows::row::Attention;
+use crate::rows::soft::{OnError, Verbosity};
 
 impl Process {
     /// Rejects the current record because of an error about it. Fails if the error is not a record's own, or with

@@ -7,9 +7,9 @@ use super::Process;
 use crate::error::Result;
 use crate::load::direct::key_check::CheckedTable;
 use crate::load::direct::wide::Received;
-use crate::pg::chunks::Chunks;
-use crate::pg::row::RowArrays;
-use crate::pg::stages::{Stage, Stages};
+use crate::rows::chunks::Chunks;
+use crate::rows::row::RowArrays;
+use crate::server::stages::{Stage, Stages};
 
 /// Milliseconds after which a waiting leader shows the progress of the other processes.
 const SHOW: std::ffi::c_long = 500;

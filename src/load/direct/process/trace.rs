@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::load::direct::heap::Heap;
 use crate::load::direct::origin::{ANCHOR_EVERY, Origin, Origins, Traces, Trail, in_file};
 use crate::load::direct::wide::{Received, Wide};
-use crate::pg::row::Rows;
+use crate::rows::row::Rows;
 
 /// Traces the rows of a process to their records.
 #[derive(Debug)]

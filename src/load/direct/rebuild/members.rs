@@ -10,11 +10,11 @@
 
 use pgrx::pg_sys;
 
+use crate::index::strategy::IndexStrategy;
 use crate::load::direct::indexes::Index;
-use crate::load::direct::strategy::IndexStrategy;
-use crate::pg::compat;
-use crate::pg::hazard::Hazards;
-use crate::pg::relation::Relation;
+use crate::rows::hazard::Hazards;
+use crate::server::compat;
+use crate::server::relation::Relation;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 

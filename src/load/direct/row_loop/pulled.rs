@@ -7,11 +7,11 @@ use crate::error::OrRaise;
 use crate::load::direct::join::{self, Join};
 use crate::load::direct::process::{Beginning, Process};
 use crate::load::query::{self, Query};
-use crate::pg::row::pump::RowOutcome;
-use crate::pg::row::{RowArrays, Rows};
-use crate::pg::stages::Stage;
-use crate::pg::unguarded::{self, Opaque, guarded};
 use crate::program::projection;
+use crate::rows::row::pump::RowOutcome;
+use crate::rows::row::{RowArrays, Rows};
+use crate::server::stages::Stage;
+use crate::server::unguarded::{self, Opaque, guarded};
 
 /// Makes the target's attributes of the query's next row, without defaults that are expressions. False at the end of
 /// the query or of the limit.

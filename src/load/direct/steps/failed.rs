@@ -9,12 +9,12 @@ use crate::error::OrRaise;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::leader::line::name_line;
 use crate::load::direct::row_loop;
-use crate::pg::attempt::attempt;
-use crate::pg::context::copy_context;
-use crate::pg::failure;
-use crate::pg::original::Original;
-use crate::pg::session_state::SessionState;
-use crate::pg::unguarded::{Opaque, guarded};
+use crate::rows::context::copy_context;
+use crate::server::attempt::attempt;
+use crate::server::failure;
+use crate::server::original::Original;
+use crate::server::session_state::SessionState;
+use crate::server::unguarded::{Opaque, guarded};
 
 /// Raises the error of the record that exceeded `reject_limit`, if there is such a record.
 ///

@@ -4,7 +4,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::super::function;
 use super::QueryAnalysis;
-use crate::pg::compat;
+use crate::server::compat;
 
 /// A query of all the target's attributes over this query.
 ///

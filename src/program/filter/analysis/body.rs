@@ -14,9 +14,9 @@ use pgrx::{PgList, pg_guard, pg_sys};
 use super::super::signature::{argument, is_row};
 use super::super::{FUNCTION, SQL_LANGUAGE, text_of, with_row};
 use super::{FilterAnalysis, MappedColumn};
-use crate::pg::compat;
-use crate::pg::unguarded::{self as c, Opaque};
 use crate::program::variable;
+use crate::server::compat;
+use crate::server::unguarded::{self as c, Opaque};
 
 /// PROVOLATILE_ (pg_proc.h)
 const IMMUTABLE: u8 = b'i';

@@ -3,11 +3,11 @@
 use pg_bulk_format::btree::extension::Extension;
 use pgrx::pg_sys;
 
-use crate::load::direct::index_keys::{KeyStream, Room, border, leaves_of, next_tuple, next_tuples, take_growth};
+use crate::index::index_keys::{KeyStream, Room, border, leaves_of, next_tuple, next_tuples, take_growth};
+use crate::index::leaf::LeafWriter;
 use crate::load::direct::indexes::IndexStrategy;
-use crate::pg::leaf::LeafWriter;
-use crate::pg::points::point_plain;
-use crate::pg::unguarded as c;
+use crate::server::points::point_plain;
+use crate::server::unguarded as c;
 
 /// Most tuples of a batch, ...
 const TUPLES: usize = 1024;

@@ -12,7 +12,7 @@ use crate::load::direct::key_query::{Beside, KeyQuery};
 use crate::load::direct::leader::Leader;
 use crate::load::direct::removed_rows::RemovalReason;
 use crate::load::rejects::Complaint;
-use crate::pg::unguarded as c;
+use crate::server::unguarded as c;
 
 /// Finds the rows of all tables that violate a foreign key.
 ///

@@ -12,12 +12,12 @@ use super::super::CheckedTable;
 use super::super::exclusion::{self, END, Exclusion};
 use super::leave_out;
 use crate::error::OrRaise;
-use crate::load::direct::key_conflicts::Bits;
+use crate::index::key_conflicts::Bits;
+use crate::index::number_sort::NumberSort;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::removed_rows::reason_for;
 use crate::load::duplicate::Keep;
-use crate::pg::number_sort::NumberSort;
-use crate::pg::unguarded as c;
+use crate::server::unguarded as c;
 
 /// A key of a row: index, group of equal keys, and the table's row that has it, or 0.
 type Claim = (usize, u64, u64);

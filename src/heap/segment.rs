@@ -1,0 +1,340 @@
+//! Segments of a relation's file, opened to write pages past the end or in place.
+//!
+//! Opening and allocating may fail and raise, so both come before the WAL. Writing raises nothing and returns its
+//! error.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use crate::error::{Error, Result};
+use crate::server::compat;
+use crate::server::points::{point_errno, point_quiet};
+use crate::server::relation::Relation;
+use crate::server::section::Section;
+
+const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
+const SEGMENT: u32 = pg_sys::RELSEG_SIZE;
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+/// MaxBlockNumber
+const MAX_BLOCK: u32 = 0xffff_fffe;
+
+/// The main fork of a relation, in segments.
+#[derive(Debug)]
+pub struct RelationFile {
+    relation: Relation<'static>,
+    path: CString,
+    temporary: bool,
+}
+
+impl RelationFile {
+    /// The main fork of an open relation. Guarded.
+    pub fn new(relation: Relation<'static>, temporary: bool) -> Result<RelationFile> {
+        let path = compat::relation_path(relation).ok_or_else(|| {
+            let message = "pages can be written only to relations of the magnetic disk storage manager";
+            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+        })?;
+        Ok(RelationFile { relation, path, temporary })
+    }
+
+    /// Its path, for messages.
+    pub fn display(&self) -> std::borrow::Cow<'_, str> {
+        self.path.to_string_lossy()
+    }
+
+    /// Open the segments for `count` pages from block `first` on, and allocate their space. Guarded.
+    pub fn open_segments(&self, first: u32, count: usize) -> Result<OpenSegments> {
+        let mut segments = OpenSegments::default();
+        self.check_end(first, count)?;
+        let mut done = 0;
+        let mut reserved = true;
+        while done < count {
+            // Within MAX_BLOCK, checked above.
+            let block = first + done as u32;
+            let (segment, within) = (block / SEGMENT, block % SEGMENT);
+            let pages = (count - done).min((SEGMENT - within) as usize);
+            let fd = self.open(segment, libc::O_CREAT)?;
+            let segment_pages =
+                SegmentPages { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
+            let (offset, len) = (segment_pages.offset, (pages * BLCKSZ) as i64);
+            segments.list.push(segment_pages);
+            reserved &= allocate(fd, offset, len).map_err(|e| self.extend_error(&e))?;
+            done += pages;
+        }
+        segments.reserved = reserved;
+        Ok(segments)
+    }
+
+    /// Allocate the space of `count` pages from block `first` on, all in the segment of this descriptor. Guarded.
+    pub fn reserve(&self, file: &File, first: u32, count: usize) -> Result<()> {
+        self.check_end(first, count)?;
+        let offset = i64::from(first % SEGMENT) * BLCKSZ as i64;
+        // A file system that cannot allocate space is written to without it.
+        let outcome = allocate(file.as_raw_fd(), offset, (count * BLCKSZ) as i64);
+        outcome.map(|_| ()).map_err(|error| self.extend_error(&error))
+    }
+
+    /// Raise the error that mdextend (md.c) raises beyond the last block.
+    fn check_end(&self, first: u32, count: usize) -> Result<()> {
+        if u64::from(first) + count as u64 > u64::from(MAX_BLOCK) + 1 {
+            let path = self.path.to_string_lossy();
+            let message = format!("cannot extend file \"{path}\" beyond {MAX_BLOCK} blocks");
+            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        Ok(())
+    }
+
+    /// Open the segment of an existing block. Guarded.
+    pub fn open_segment(&self, block: u32) -> Result<Segment> {
+        let number = block / SEGMENT;
+        Ok(Segment { number, fd: self.open(number, 0)? })
+    }
+
+    /// Duplicate a descriptor for the segment of a block, for this caller alone; the segment is created if it does not
+    /// exist. None if there is no descriptor left. Guarded.
+    pub fn own_descriptor(&self, block: u32) -> Result<Option<File>> {
+        let number = block / SEGMENT;
+        let segment = Segment { number, fd: self.open(number, libc::O_CREAT)? };
+        // SAFETY: a system call on an open descriptor; only this function has the result.
+        unsafe {
+            let fd = match point_errno!("index.descriptor") {
+                Some(_) => -1,
+                None => libc::fcntl(segment.fd, libc::F_DUPFD_CLOEXEC, 0),
+            };
+            Ok((fd >= 0).then(|| File::from_raw_fd(fd)))
+        }
+    }
+
+    /// Offset of a block in its segment, in bytes.
+    pub fn offset_of(block: u32) -> u64 {
+        u64::from(block % SEGMENT) * BLCKSZ as u64
+    }
+
+    /// Request a sync of a block's segment after a write through this descriptor. Raises nothing.
+    pub fn was_written(&self, file: &File, block: u32, section: &Section) {
+        if !self.temporary {
+            let segment_pages =
+                SegmentPages { fd: file.as_raw_fd(), segment: block / SEGMENT, first: 0, count: 0, offset: 0 };
+            // As in `write`.
+            section.critically(|| self.request_sync(&segment_pages));
+        }
+    }
+
+    fn open(&self, segment: u32, flags: i32) -> Result<RawFd> {
+        let path = self.segment_path(segment);
+        // SAFETY: a guarded call with a valid string.
+        let fd = unsafe { pg_sys::OpenTransientFile(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | flags) };
+        if fd < 0 {
+            let error = std::io::Error::last_os_error();
+            let path = path.to_string_lossy();
+            return Err(Error::file_access(&format!("could not open file \"{path}\""), &error));
+        }
+        Ok(fd)
+    }
+
+    /// Write these pages, and request a sync of each segment after its write. Raises nothing. Returns the
+    /// number of pages written, and the error.
+    pub fn write(&self, segments: &[SegmentPages], pages: &[u8], section: &Section) -> (usize, Result<()>) {
+        let mut written = 0;
+        for (number, segment_pages) in segments.iter().enumerate() {
+            let bytes = pages.get(segment_pages.first * BLCKSZ..(segment_pages.first + segment_pages.count) * BLCKSZ);
+            let (bytes_written, result) = write_all(segment_pages.fd, bytes.unwrap_or_default(), segment_pages.offset);
+            written += bytes_written / BLCKSZ;
+            point_quiet!("append.written");
+            // One request for all pages of a segment, or for those written before an error.
+            let is_last = segments.get(number + 1).is_none_or(|next| next.segment != segment_pages.segment);
+            if !self.temporary && (is_last || result.is_err()) {
+                // In a critical section, no memory is allocated to compact a full request queue; the request is refused
+                // instead.
+                section.critically(|| self.request_sync(segment_pages));
+            }
+            point_quiet!("append.registered");
+            if let Err(error) = result {
+                return (written, Err(self.extend_error(&error)));
+            }
+        }
+        (written, Ok(()))
+    }
+
+    /// Extend segments to their full length, before a later one is written to. The server takes a shorter segment for
+    /// the last one, now and in recovery. Added bytes read as zeroes. Guarded.
+    pub fn complete_segments(&self, segments: Range<u32>) -> Result<()> {
+        for segment in segments {
+            let fd = self.open(segment, libc::O_CREAT)?;
+            let segment_pages = SegmentPages { fd, segment, first: 0, count: 0, offset: 0 };
+            let segments = OpenSegments { list: vec![segment_pages], reserved: false };
+            let whole = i64::from(SEGMENT) * BLCKSZ as i64;
+            // SAFETY: system calls on an open descriptor. No segment is longer, so ftruncate cuts nothing off even if
+            // another process writes meanwhile.
+            let extended = unsafe {
+                let mut status: libc::stat = std::mem::zeroed();
+                libc::fstat(fd, &raw mut status) == 0 && (status.st_size >= whole || libc::ftruncate(fd, whole) == 0)
+            };
+            if !extended {
+                return Err(self.extend_error(&std::io::Error::last_os_error()));
+            }
+            if !self.temporary {
+                segments.list.iter().for_each(|segment_pages| self.request_sync(segment_pages));
+            }
+        }
+        Ok(())
+    }
+
+    /// The segment of a block.
+    pub fn segment_of(block: u32) -> u32 {
+        block / SEGMENT
+    }
+
+    fn segment_path(&self, segment: u32) -> CString {
+        if segment == 0 {
+            return self.path.clone();
+        }
+        let number = format!(".{segment}");
+        CString::new([self.path.as_bytes(), number.as_bytes()].concat()).unwrap_or_default()
+    }
+
+    /// The error of mdextend (md.c).
+    pub fn extend_error(&self, error: &std::io::Error) -> Error {
+        let path = self.path.to_string_lossy();
+        Error::file_access(&format!("could not extend file \"{path}\""), error).hint("Check free disk space.")
+    }
+
+    /// Request a sync as register_dirty_segment (md.c) does.
+    fn request_sync(&self, segment_pages: &SegmentPages) {
+        // Raises nothing unless asked to retry. A failed sync here stops the server, as in core, for the kernel may have
+        // dropped the data.
+        let forwarded = compat::request_sync(self.relation, MAIN, segment_pages.segment);
+        // SAFETY: a setting; the descriptor is open.
+        if !forwarded && unsafe { pg_sys::enableFsync && libc::fsync(segment_pages.fd) < 0 } {
+            let message =
+                format!("could not fsync file \"{}\"", self.segment_path(segment_pages.segment).to_string_lossy());
+            let error = Error::file_access(&message, &std::io::Error::last_os_error());
+            error.raise_panic();
+        }
+    }
+}
+
+/// An open segment, closed when it is dropped.
+#[derive(Debug)]
+pub struct Segment {
+    number: u32,
+    fd: RawFd,
+}
+
+impl Segment {
+    pub fn has(&self, block: u32) -> bool {
+        block / SEGMENT == self.number
+    }
+
+    /// `count` pages, from this block of the segment on; they are the pages of a batch from `first` on.
+    pub fn segment_pages(&self, block: u32, first: usize, count: usize) -> SegmentPages {
+        let offset = i64::from(block % SEGMENT) * BLCKSZ as i64;
+        SegmentPages { fd: self.fd, segment: self.number, first, count, offset }
+    }
+
+    /// Read pages from a block of this segment on. Returns the number of pages that exist.
+    pub fn read(&self, block: u32, pages: &mut [u8]) -> usize {
+        let offset = self.segment_pages(block, 0, 0).offset;
+        let mut done = 0;
+        while let Some(rest) = pages.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            // SAFETY: a system call on an open descriptor, with a buffer of this length.
+            let n = unsafe { libc::pread(self.fd, rest.as_mut_ptr().cast(), rest.len(), offset + done as i64) };
+            match usize::try_from(n) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => (),
+                Err(_) => break,
+            }
+        }
+        done / BLCKSZ
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: a transient file that this transaction opened.
+        unsafe { pg_sys::CloseTransientFile(self.fd) };
+    }
+}
+
+/// The pages of a batch that lie in one segment.
+#[derive(Debug)]
+pub struct SegmentPages {
+    pub fd: RawFd,
+    pub segment: u32,
+    /// The first page, as an index in the batch.
+    pub first: usize,
+    pub count: usize,
+    /// Offset in the segment, in bytes.
+    pub offset: i64,
+}
+
+/// Open segments, closed when this is dropped.
+#[derive(Debug, Default)]
+pub struct OpenSegments {
+    pub list: Vec<SegmentPages>,
+    /// The file system has allocated the space; not every file system can.
+    pub reserved: bool,
+}
+
+impl Drop for OpenSegments {
+    fn drop(&mut self) {
+        for segment_pages in &self.list {
+            // SAFETY: a transient file that this transaction opened; an error of close() would not matter here.
+            unsafe { pg_sys::CloseTransientFile(segment_pages.fd) };
+        }
+    }
+}
+
+/// Allocate space without moving the end of the file. False if the file system cannot, and the file is written to
+/// without it.
+fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<bool> {
+    loop {
+        // SAFETY: a system call on an open descriptor.
+        let result = unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset, len) };
+        let error = match point_errno!("append.allocate") {
+            Some(errno) => std::io::Error::from_raw_os_error(errno),
+            None if result == 0 => return Ok(true),
+            None => std::io::Error::last_os_error(),
+        };
+        match error.raw_os_error() {
+            Some(libc::EINTR) => (),
+            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => return Ok(false),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Bytes of one write. The page cache allocates memory for all bytes of a write, contiguously if it can. Free memory of
+/// the size of a huge page is rare, or a virtual machine has returned it to its host. Writes of 2 MB were measured to
+/// take ten times as long as smaller ones. With fault points the size is smaller, so that a write in the middle of a
+/// batch can fail.
+pub const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 10 };
+
+/// Write all bytes, and none twice: another process may already have changed the pages below the end of the file.
+/// Returns the number of bytes written.
+fn write_all(fd: RawFd, bytes: &[u8], offset: i64) -> (usize, std::io::Result<()>) {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        let len = rest.len().min(WRITE);
+        if let Some(errno) = point_errno!("append.write") {
+            return (done, Err(std::io::Error::from_raw_os_error(errno)));
+        }
+        // SAFETY: a system call on an open descriptor with readable bytes.
+        let n: isize = unsafe { libc::pwrite(fd, rest.as_ptr().cast(), len, offset + done as i64) };
+        match usize::try_from(n) {
+            Ok(0) => return (done, Err(std::io::Error::from_raw_os_error(libc::ENOSPC))),
+            Ok(n) => done += n,
+            Err(_) => {
+                let error = std::io::Error::last_os_error();
+                if error.kind() != std::io::ErrorKind::Interrupted {
+                    return (done, Err(error));
+                }
+            }
+        }
+    }
+    (done, Ok(()))
+}

@@ -1,0 +1,366 @@
+//! Writes the file of an index that is new in this transaction, page by page.
+//!
+//! Pages arrive nearly in order. A page of an upper level arrives when it is full, long after its position among the
+//! leaf pages was passed. As in nbtsort.c, a passed position is first filled with zeroes. No process reads the index
+//! meanwhile.
+//!
+//! If several processes write parts of the file, each has blocks of its own, and reaches them as its pages arrive. One
+//! process finally writes zeroes to the blocks that were not used. Pages may be missing only within a segment: earlier
+//! segments are completed first, because crash recovery does not look beyond an incomplete segment.
+//!
+//! WAL contains full pages, as for any index build. It is not flushed: nothing refers to the file after a crash unless
+//! the transaction commits. But as for a heap ([`crate::heap::append`]), no checkpoint may come between the WAL of a page and
+//! its write, and each segment must be synced after it was written.
+//!
+//! If one process writes a file of more than one batch, a thread ([`crate::heap::page_writer`]) writes a batch while the next
+//! one is built. Checkpoints are not delayed meanwhile, because building a batch may take long: it may read rows of the
+//! table. If a checkpoint begins during a write, the batch is logged and written again afterwards. That checkpoint may
+//! have ended before the thread finished. After a crash or in a backup, some pages would then be neither in the file
+//! nor in the WAL behind the redo point. Late pages wait until the thread is idle, since its batch may contain the
+//! zeroes for their positions.
+
+use std::ffi::c_char;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pgrx::pg_sys;
+
+use crate::error::{Result, out_of_memory};
+use crate::heap::append::Traits;
+use crate::heap::page_writer::{AlignedPage, Batch, PageWriter, bytes_of};
+use crate::heap::segment::RelationFile;
+use crate::server::compat;
+use crate::server::points::{point, point_errno, point_quiet};
+use crate::server::relation::Relation;
+use crate::server::section::{Redo, Section};
+
+const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+/// Pages per write: 1 MB, in WAL records with as many pages as possible. Each batch opens the file, allocates its
+/// space, requests a sync and wakes the WAL writer. With batches of one record, this took a tenth of a build. A batch
+/// must still be in the processor's cache when it is logged and written. With test points, batches are smaller: a small
+/// index then has several batches of more than one record, with late pages between them.
+pub const BATCH: usize = if cfg!(feature = "points") { 40 } else { 4 * pg_sys::XLR_MAX_BLOCK_ID as usize };
+
+/// Maximum number of late pages that are kept. One batch of leaves produces one or two.
+const MOST_LATE: usize = 32;
+
+/// The file of an index.
+pub struct IndexFile {
+    relation: Relation<'static>,
+    file: RelationFile,
+    needs_wal: bool,
+    /// Buffer for the next pages, from block `first` on. It grows to the largest batch so far. `count` pages are in
+    /// use; `present` marks those that have arrived.
+    batch: Vec<AlignedPage>,
+    present: [bool; BATCH],
+    first: u32,
+    count: usize,
+    /// Blocks between two pages belong to other processes.
+    is_part: bool,
+    /// With `is_part`: number of segments that are known to be complete.
+    complete: u32,
+    /// Pages that arrived after their position was passed.
+    late: Vec<(u32, AlignedPage)>,
+    behind: Behind,
+}
+
+/// The writer of batches.
+#[cfg_attr(
+    not(feature = "points"),
+    expect(clippy::large_enum_variant, reason = "one an index; a box is memory to run out of")
+)]
+enum Behind {
+    /// This thread, until the first batch is full.
+    NotYet,
+    /// This thread.
+    Never,
+    Thread(WriteBehind),
+}
+
+/// State of the writer thread.
+struct WriteBehind {
+    writer: PageWriter,
+    /// The open segment: its number and descriptor.
+    file: Option<(u32, Arc<File>)>,
+    /// The batch that is being written: its first block, its number of pages, which of them are present, and the redo
+    /// point when they were logged.
+    first: u32,
+    count: usize,
+    present: [bool; BATCH],
+    redo: Redo,
+    /// Buffer for the next batch.
+    spare: Vec<AlignedPage>,
+}
+
+impl IndexFile {
+    /// Creates a writer for an open relation whose file is new in this transaction, and empty. Guarded.
+    pub fn new(relation: Relation<'static>) -> Result<IndexFile> {
+        Self::with_traits(relation, Traits::of(relation), false)
+    }
+
+    /// Creates one of several writers to such a file, each with its own blocks. The leader determines the traits.
+    /// Guarded.
+    pub fn part(relation: Relation<'static>, traits: Traits) -> Result<IndexFile> {
+        Self::with_traits(relation, traits, true)
+    }
+
+    fn with_traits(relation: Relation<'static>, traits: Traits, is_part: bool) -> Result<IndexFile> {
+        Ok(IndexFile {
+            relation,
+            file: RelationFile::new(relation, traits.temporary)?,
+            needs_wal: traits.needs_wal,
+            batch: Vec::new(),
+            present: [false; BATCH],
+            first: 0,
+            count: 0,
+            is_part,
+            complete: 0,
+            late: Vec::new(),
+            behind: if is_part { Behind::Never } else { Behind::NotYet },
+        })
+    }
+
+    /// Writes a page to its block, or keeps it for the next batch. Guarded, and interruptible.
+    pub fn put(&mut self, block: u32, page: &[u8; BLCKSZ]) -> Result<()> {
+        if self.is_part {
+            if block != self.first + self.count as u32 || self.count >= BATCH {
+                self.flush()?;
+                self.first = block;
+            }
+        } else if block < self.first {
+            self.late.try_reserve(1).map_err(|_| out_of_memory())?;
+            self.late.push((block, AlignedPage(*page)));
+            return if self.late.len() < MOST_LATE { Ok(()) } else { self.write_late() };
+        }
+        while (block - self.first) as usize >= BATCH {
+            self.make_room(BATCH)?;
+            self.count = BATCH;
+            self.flush()?;
+        }
+        let at = (block - self.first) as usize;
+        self.make_room(at + 1)?;
+        if let (Some(place), Some(present)) = (self.batch.get_mut(at), self.present.get_mut(at)) {
+            place.0 = *page;
+            *present = true;
+            self.count = self.count.max(at + 1);
+        }
+        Ok(())
+    }
+
+    /// Writes zeroes to unused blocks. Guarded, and interruptible.
+    pub fn blank(&mut self, blocks: Range<u32>) -> Result<()> {
+        self.flush()?;
+        for first in blocks.clone().step_by(BATCH) {
+            let count = ((blocks.end - first) as usize).min(BATCH);
+            self.make_room(count)?;
+            let (Some(pages), Some(present)) = (self.batch.get_mut(..count), self.present.get_mut(..count)) else {
+                break;
+            };
+            pages.iter_mut().for_each(|page| page.0.fill(0));
+            present.fill(false);
+            write(self.relation, &self.file, self.needs_wal, first, pages, present)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all remaining pages. Guarded.
+    pub fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        self.write_late()
+    }
+
+    /// Writes the late pages. Guarded, and interruptible.
+    fn write_late(&mut self) -> Result<()> {
+        self.catch_up()?;
+        for (block, page) in &mut self.late {
+            write(self.relation, &self.file, self.needs_wal, *block, std::slice::from_mut(page), &[true])?;
+        }
+        self.late.clear();
+        Ok(())
+    }
+
+    /// Waits until the thread has written its batch. Guarded.
+    fn catch_up(&mut self) -> Result<()> {
+        match &mut self.behind {
+            Behind::Thread(behind) => behind.catch_up(self.relation, &self.file, self.needs_wal),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands the batch to the thread, which is started for the first full batch. Returns false if no thread is
+    /// available. The thread is idle. Guarded.
+    fn write_behind(&mut self) -> Result<bool> {
+        if matches!(self.behind, Behind::NotYet) && self.count == BATCH {
+            // The build also works without a thread, if there is no memory for one.
+            self.behind = PageWriter::start().map_or(Behind::Never, |writer| Behind::Thread(WriteBehind::new(writer)));
+        }
+        let Behind::Thread(behind) = &mut self.behind else { return Ok(false) };
+        let segment = RelationFile::segment_of(self.first);
+        if RelationFile::segment_of(self.first + self.count as u32 - 1) != segment {
+            return Ok(false);
+        }
+        // Without a free descriptor for the thread, this process writes.
+        let Some(file) = behind.file_of(&self.file, self.first)? else { return Ok(false) };
+        // Reserve space before logging: with a full disk, recovery could not write the pages, and the server could not
+        // start.
+        self.file.reserve(&file, self.first, self.count)?;
+        point!("index.write");
+        let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get(..self.count)) else {
+            return Ok(false);
+        };
+        behind.redo = Redo::now();
+        {
+            let _section = Section::begin(false);
+            log(self.relation, self.needs_wal, self.first, pages, present);
+        }
+        (behind.first, behind.count, behind.present) = (self.first, self.count, self.present);
+        let pages = std::mem::replace(&mut self.batch, std::mem::take(&mut behind.spare));
+        let batch = Batch { pages, count: self.count, file, offset: RelationFile::offset_of(self.first) };
+        behind.writer.hand_over(batch).map_err(|error| self.file.extend_error(&error))?;
+        point!("index.handed");
+        Ok(true)
+    }
+
+    /// Makes room for `count` pages in a batch.
+    fn make_room(&mut self, count: usize) -> Result<()> {
+        if let Some(more) = count.checked_sub(self.batch.len()) {
+            self.batch.try_reserve(more).map_err(|_| out_of_memory())?;
+            self.batch.resize_with(count, || AlignedPage([0; BLCKSZ]));
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get_mut(..self.count))
+        else {
+            return Ok(());
+        };
+        if pages.is_empty() {
+            return Ok(());
+        }
+        for (page, _) in pages.iter_mut().zip(&*present).filter(|(_, present)| !**present) {
+            page.0.fill(0);
+        }
+        let segment = RelationFile::segment_of(self.first + self.count as u32 - 1);
+        if self.is_part && self.complete < segment {
+            // Other processes may not have written their blocks there yet.
+            self.file.complete_segments(self.complete..segment)?;
+            self.complete = segment;
+        }
+        self.write_late()?;
+        pgrx::check_for_interrupts!();
+        if !self.write_behind()? {
+            let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get(..self.count))
+            else {
+                return Ok(());
+            };
+            write(self.relation, &self.file, self.needs_wal, self.first, pages, present)?;
+        }
+        self.present.fill(false);
+        self.first += self.count as u32;
+        self.count = 0;
+        Ok(())
+    }
+}
+
+impl WriteBehind {
+    fn new(writer: PageWriter) -> WriteBehind {
+        WriteBehind {
+            writer,
+            file: None,
+            first: 0,
+            count: 0,
+            present: [false; BATCH],
+            redo: Redo::now(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Returns a descriptor for the segment of a block. None if no descriptor is free. Guarded.
+    fn file_of(&mut self, relation: &RelationFile, block: u32) -> Result<Option<Arc<File>>> {
+        let wanted = RelationFile::segment_of(block);
+        match &self.file {
+            Some((segment, file)) if *segment == wanted => Ok(Some(Arc::clone(file))),
+            _ => {
+                self.file = relation.own_descriptor(block)?.map(|file| (wanted, Arc::new(file)));
+                Ok(self.file.as_ref().map(|(_, file)| Arc::clone(file)))
+            }
+        }
+    }
+
+    /// Waits for the thread's batch and requests its sync. Logs and writes it again if a checkpoint has begun since it
+    /// was logged. Guarded.
+    fn catch_up(&mut self, relation: Relation<'_>, file: &RelationFile, needs_wal: bool) -> Result<()> {
+        let Some((pages, outcome)) = self.writer.take() else { return Ok(()) };
+        self.spare = pages;
+        let outcome = match point_errno!("index.written") {
+            Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
+            None => outcome,
+        };
+        if let Some((_, descriptor)) = &self.file {
+            // Also after a partial write. A checkpoint that begins later needs only the pages in the file.
+            file.was_written(descriptor, self.first, &Section::begin(false));
+        }
+        outcome.map_err(|error| file.extend_error(&error))?;
+        if needs_wal && self.redo.is_past() {
+            point!("index.again");
+            let present = self.present.get(..self.count).unwrap_or_default();
+            let pages = self.spare.get_mut(..self.count).unwrap_or_default();
+            write(relation, file, needs_wal, self.first, pages, present)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for WriteBehind {
+    fn drop(&mut self) {
+        // After an error, the thread must not write when the transaction removes the file. After a FATAL error, which
+        // drops nothing, the exit of the process ends the thread, which can only write to its open descriptor.
+        let _ = self.writer.take();
+    }
+}
+
+/// Logs the `present` pages, and sets their checksums. Guarded.
+fn log(relation: Relation<'_>, needs_wal: bool, first: u32, pages: &mut [AlignedPage], present: &[bool]) {
+    let mut blocks: Vec<u32> = Vec::with_capacity(pages.len());
+    let mut logged: Vec<*mut c_char> = Vec::with_capacity(pages.len());
+    for ((block, page), _) in (first..).zip(&mut *pages).zip(present).filter(|(_, present)| **present) {
+        blocks.push(block);
+        logged.push(page.0.as_mut_ptr().cast());
+    }
+    if needs_wal && !blocks.is_empty() {
+        // SAFETY: guarded calls on pages of this struct, one for each block number; the relation is open.
+        unsafe {
+            compat::log_newpages(relation, MAIN, &mut blocks, &mut logged);
+            // The commit need not wait for WAL that the WAL writer has flushed before.
+            pg_sys::XLogSetAsyncXactLSN(pg_sys::XactLastRecEnd);
+        }
+    }
+    point_quiet!("index.logged");
+    for (&block, &page) in blocks.iter().zip(&logged) {
+        // SAFETY: a page of this process.
+        unsafe { pg_sys::PageSetChecksumInplace(page, block) };
+    }
+}
+
+/// Writes pages; those that are `present` are logged. Guarded.
+fn write(
+    relation: Relation<'_>,
+    file: &RelationFile,
+    needs_wal: bool,
+    first: u32,
+    pages: &mut [AlignedPage],
+    present: &[bool],
+) -> Result<()> {
+    pgrx::check_for_interrupts!();
+    let segments = file.open_segments(first, pages.len())?;
+    point!("index.write");
+    let section = Section::begin(needs_wal);
+    log(relation, needs_wal, first, pages, present);
+    let (_, outcome) = file.write(&segments.list, bytes_of(pages), &section);
+    drop(section);
+    drop(segments);
+    outcome
+}

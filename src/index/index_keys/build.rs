@@ -1,0 +1,576 @@
+//! Builds an index from the collected keys.
+//!
+//! It also does the steps of reindex_index and index_build (index.c) around a build: a new file, its init fork,
+//! statistics. Steps for other cases are left out: the index is valid, its table has no other writer, and no
+//! user-defined function is called.
+//!
+//! An index that has entries can be merged with the new keys. In a unique index, equal keys are then no conflict if an
+//! entry's row is dead, so the heap is checked.
+
+mod bytes;
+mod range;
+mod together;
+mod tuples;
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use pg_bulk_format::btree::build::{BuildError, BuildFamily, Builder, Built, Options, Page, PageSink};
+use pg_bulk_format::btree::entry::{Entry, Tid, Word};
+use pg_bulk_format::btree::family::KeyFamily;
+use pg_bulk_format::btree::key::{KeyShape, KeyValue};
+use pg_bulk_format::btree::merge::{Merge, Run, Slice};
+use pg_bulk_format::btree::unique::Unique;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use self::together::Together;
+pub use self::together::WORTH_WORKERS;
+use super::clash::{Clash, Clashes};
+use super::collector::{Collected, Collector, Keys};
+use super::leaves::{LeafReader, Leaves};
+use super::runs::{RunReader, Runs};
+use super::sources::Sources;
+use crate::error::{Error, Result, out_of_memory};
+use crate::index::index_file::IndexFile;
+use crate::server::compat;
+use crate::server::points::point;
+use crate::server::relation::Relation;
+use crate::server::shared_files::SharedFiles;
+use crate::server::unguarded::{self as c, guard};
+use crate::server::violation;
+
+const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
+const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
+const INIT: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::INIT_FORKNUM;
+
+/// The position of a row in the form of index entries.
+pub fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
+    Tid::new(u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
+}
+
+/// Decides whether a row may stay in the index in spite of a key conflict; otherwise the conflict is an error.
+pub type MayStay<'a> = dyn FnMut(Clash<'_>, Tid) -> bool + 'a;
+
+/// Builds an index of a relation from its keys.
+///
+/// False if the keys could not be collected, or the old entries could not be read: then the server must build it.
+/// Guarded.
+///
+/// # Safety
+/// The relation is open and has no other writer. The index is one of its planned indexes, closed and locked
+/// exclusively.
+pub unsafe fn build(
+    relation: pg_sys::Relation,
+    collector: &mut Collector,
+    sources: Sources<'_>,
+    may_stay: &mut MayStay<'_>,
+) -> Result<bool> {
+    let index = collector.index;
+    let mut others = Vec::new();
+    // SAFETY: this function's contract covers both arguments.
+    let built = unsafe {
+        match &mut collector.keys {
+            Keys::Narrow(keys) => {
+                build_keys(relation, index, keys, &mut others, sources, may_stay, |keys, index, others, old| {
+                    together::build(relation, index, keys, others, old, sources)
+                })
+            }
+            Keys::Wide(keys) => {
+                build_keys(relation, index, keys, &mut others, sources, may_stay, |keys, index, others, old| {
+                    together::build(relation, index, keys, others, old, sources)
+                })
+            }
+            Keys::Bytes(keys) => {
+                build_keys(relation, index, keys, &mut others, sources, may_stay, |_, _, _, _| Ok(Together::NotWorth))
+            }
+            Keys::Tuples(keys) => tuples::build(relation, index, keys, sources, may_stay),
+        }
+    }?;
+    collector.close();
+    others.iter_mut().for_each(Runs::close);
+    Ok(built)
+}
+
+/// The collected keys of one process, in one of the families, from which the leader builds an index.
+trait BuildKeys: Sized {
+    type Family: BuildFamily;
+    type Memory<'s>: Run<Self::Family, Error = Infallible>
+    where
+        Self: 's;
+    type File: Run<Self::Family, Error = Error>;
+
+    fn shape(&self) -> &Shape<Self>;
+
+    /// The number of keys of all processes; `None` if this process could not collect its keys.
+    fn total(&self) -> Option<u64>;
+
+    /// The runs of this process in its file.
+    fn runs(&self) -> &Runs;
+
+    /// Takes over the runs of a worker. None if it could not collect its keys. Guarded.
+    fn take_over(&mut self, files: &SharedFiles, worker: usize, index: pg_sys::Oid) -> Result<Option<Runs>>;
+
+    /// Sorts the keys in memory. Guarded.
+    fn sort(&mut self) -> Result<()>;
+
+    /// The keys in memory, after [`Self::sort`].
+    fn memory(&self) -> Self::Memory<'_>;
+
+    /// Makes readers of the runs in files.
+    fn readers<'r>(&self, files: impl Iterator<Item = &'r Runs> + Clone) -> Vec<Self::File>;
+
+    /// Removes the keys in memory.
+    fn clear(&mut self);
+
+    /// Passes the columns of a key to `take`, in order.
+    fn decode(shape: &Shape<Self>, key: Key<'_, Self>, take: &mut dyn FnMut(usize, Value<'_>));
+}
+
+/// The value of a column of a key.
+enum Value<'v> {
+    Null,
+    Datum(u64),
+    /// The stored bytes, of a varlena those after its header.
+    Bytes(&'v [u8]),
+}
+
+type Shape<K> = <<K as BuildKeys>::Family as KeyFamily>::Shape;
+type Key<'k, K> = <<K as BuildKeys>::Family as KeyFamily>::Key<'k>;
+
+impl<W: Word> BuildKeys for Collected<W> {
+    type Family = Entry<W>;
+    type Memory<'s> = Slice<'s, Entry<W>>;
+    type File = RunReader<W>;
+
+    fn shape(&self) -> &KeyShape {
+        self.shape()
+    }
+
+    fn total(&self) -> Option<u64> {
+        (!self.given_up).then_some(self.total)
+    }
+
+    fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    fn take_over(&mut self, files: &SharedFiles, worker: usize, index: pg_sys::Oid) -> Result<Option<Runs>> {
+        self.take_over(files, worker, index)
+    }
+
+    fn sort(&mut self) -> Result<()> {
+        self.sort();
+        Ok(())
+    }
+
+    fn memory(&self) -> Slice<'_, Entry<W>> {
+        Slice::new(self.entries())
+    }
+
+    fn readers<'r>(&self, files: impl Iterator<Item = &'r Runs> + Clone) -> Vec<RunReader<W>> {
+        let block = self.block(files.clone().map(|runs| runs.list.len()).sum());
+        files.flat_map(|runs| runs.readers(block)).collect()
+    }
+
+    fn clear(&mut self) {
+        self.take_entries();
+    }
+
+    fn decode(shape: &KeyShape, key: W, take: &mut dyn FnMut(usize, Value<'_>)) {
+        for column in 0..shape.len() {
+            match shape.decode(key, column) {
+                KeyValue::Null => take(column, Value::Null),
+                KeyValue::Datum(datum) => take(column, Value::Datum(datum)),
+                KeyValue::Uuid(bytes) => take(column, Value::Bytes(&bytes)),
+            }
+        }
+    }
+}
+
+/// Builds an index from keys of one family. `together` may build it with the help of workers.
+///
+/// # Safety
+/// See [`build`].
+unsafe fn build_keys<K: BuildKeys>(
+    relation: pg_sys::Relation,
+    oid: pg_sys::Oid,
+    keys: &mut K,
+    others: &mut Vec<Runs>,
+    sources: Sources<'_>,
+    may_stay: &mut MayStay<'_>,
+    together: impl FnOnce(&mut K, pg_sys::Relation, &[Runs], Option<Leaves>) -> Result<Together>,
+) -> Result<bool> {
+    if !all_runs(sources, others, |worker, files| keys.take_over(files, worker, oid))? {
+        return Ok(false);
+    }
+    let Some(total) = keys.total() else { return Ok(false) };
+    check_total(total, sources)?;
+    keys.sort()?;
+    // SAFETY: this function's contract covers relation and index.
+    let built = unsafe {
+        renew(relation, oid, sources, &mut || (), |index, old, unfit| {
+            match together(keys, index, others, old)? {
+                Together::Built(built) => return Ok(built),
+                // The partly written file is replaced.
+                Together::GivenUp => set_new_file(relation, index),
+                Together::NotWorth => (),
+            }
+            let old = old.map(|old| old.reader(keys.shape().clone(), Rc::clone(&unfit)));
+            write_pages(relation, index, keys, others, old, sources, may_stay, &unfit)
+        })?
+    };
+    if built {
+        keys.clear();
+    }
+    Ok(built)
+}
+
+/// Takes over the runs of all workers. False if one of them could not collect its keys. Guarded.
+pub(super) fn all_runs(
+    sources: Sources<'_>,
+    others: &mut Vec<Runs>,
+    mut take_over: impl FnMut(usize, &SharedFiles) -> Result<Option<Runs>>,
+) -> Result<bool> {
+    for worker in 1..=sources.workers {
+        let Some(files) = sources.files else { return Ok(false) };
+        let Some(runs) = take_over(worker, &files)? else { return Ok(false) };
+        others.push(runs);
+    }
+    Ok(true)
+}
+
+/// Checks that there is a key of each row.
+pub(super) fn check_total(total: u64, sources: Sources<'_>) -> Result<()> {
+    if total == sources.rows {
+        return Ok(());
+    }
+    let message = format!("{total} keys were collected of {} rows", sources.rows);
+    Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
+}
+
+/// Checks that an index has a new entry for each collected key.
+pub(super) fn check_built(new: u64, total: u64) -> Result<()> {
+    if new == total {
+        return Ok(());
+    }
+    let message = format!("{new} of {total} keys were put into an index");
+    Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
+}
+
+/// Gives an index a new file, and lets `write` fill it. False if that failed because something is `unfit`.
+///
+/// `opened` is called when the index is open, so that other references to it can be closed. Guarded.
+///
+/// # Safety
+/// See [`build`].
+unsafe fn renew(
+    relation: pg_sys::Relation,
+    oid: pg_sys::Oid,
+    sources: Sources<'_>,
+    opened: &mut dyn FnMut(),
+    write: impl FnOnce(pg_sys::Relation, Option<Leaves>, Rc<Cell<bool>>) -> Result<Built>,
+) -> Result<bool> {
+    // SAFETY: this function's contract covers relation and index; guarded calls.
+    unsafe {
+        let index = pg_sys::index_open(oid, EXCLUSIVE);
+        opened();
+        pg_sys::CheckTableNotInUse(index, c"REINDEX INDEX".as_ptr());
+        if !sources.merge && compat::first_leaf(index).is_some() {
+            // A function that is declared as not doing so has put rows into the table during the load.
+            pg_sys::index_close(index, NO_LOCK);
+            return Ok(false);
+        }
+        guard(|| c::TransferPredicateLocksToHeapRelation(index));
+        let old = sources.merge.then(|| Leaves::of(index));
+        set_new_file(relation, index);
+        let unfit = Rc::new(Cell::new(false));
+        let built = write(index, old, Rc::clone(&unfit));
+        if built.is_err() && unfit.get() {
+            pg_sys::index_close(index, NO_LOCK);
+            return Ok(false);
+        }
+        let built = built?;
+        set_statistics(index, built);
+        if !sources.merge {
+            set_table_statistics(relation, sources.rows);
+        }
+        pg_sys::index_close(index, NO_LOCK);
+        pg_sys::CommandCounterIncrement();
+        point!("index.built");
+    }
+    Ok(true)
+}
+
+/// Gives an open index a new, empty file. Guarded.
+///
+/// # Safety
+/// The relation is open and has no other writer. The index is one of its indexes, open and locked exclusively.
+pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) {
+    // SAFETY: this function's contract covers both arguments; guarded calls.
+    unsafe {
+        let persistence = (*(*relation).rd_rel).relpersistence;
+        compat::set_new_file(Relation::from_raw(index), persistence);
+        point!("index.renewed");
+        if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_UNLOGGED {
+            make_init_fork(index);
+        }
+    }
+}
+
+/// The runs of all processes, in memory and in files, and the entries of the old index.
+enum KeyRun<M, R, O> {
+    Memory(M),
+    File(R),
+    Old(O),
+}
+
+impl<F, M, R, O> Run<F> for KeyRun<M, R, O>
+where
+    F: KeyFamily,
+    M: Run<F, Error = Infallible>,
+    R: Run<F, Error = Error>,
+    O: Run<F, Error = Error>,
+{
+    type Error = Error;
+
+    fn block(&self) -> &[F] {
+        match self {
+            KeyRun::Memory(run) => run.block(),
+            KeyRun::File(run) => run.block(),
+            KeyRun::Old(run) => run.block(),
+        }
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        match self {
+            KeyRun::Memory(run) => run.advance().map_err(|never| match never {}),
+            KeyRun::File(run) => run.advance(),
+            KeyRun::Old(run) => run.advance(),
+        }
+    }
+}
+
+impl PageSink for IndexFile {
+    type Error = Error;
+
+    fn page(&mut self, block: u32, page: &mut Page) -> Result<()> {
+        self.put(block, &page.0)
+    }
+}
+
+/// Merges the keys and writes the index. Sets `unfit` for a key that is too long, and for keys that the server would
+/// order differently.
+///
+/// # Safety
+/// The index is open and has a new file.
+#[allow(clippy::too_many_arguments, reason = "what a build is made of")]
+unsafe fn write_pages<K: BuildKeys>(
+    relation: pg_sys::Relation,
+    index: pg_sys::Relation,
+    keys: &K,
+    others: &[Runs],
+    old: Option<LeafReader<K::Family>>,
+    sources: Sources<'_>,
+    may_stay: &mut MayStay<'_>,
+    unfit: &Cell<bool>,
+) -> Result<Built> {
+    let shape = keys.shape();
+    let old_unfit = old.as_ref().map(LeafReader::unfit);
+    let mut runs = vec![KeyRun::Memory(keys.memory())];
+    runs.extend(keys.readers(std::iter::once(keys.runs()).chain(others)).into_iter().map(KeyRun::File));
+    runs.extend(old.map(KeyRun::Old));
+    let mut merge = Merge::<K::Family, _>::new(runs);
+    // SAFETY: this function's contract covers the index.
+    let (unique, nulls_equal, options) = unsafe {
+        let form = &*(*index).rd_index;
+        (form.indisunique, form.indnullsnotdistinct, options(index))
+    };
+    let mut builder = Builder::<K::Family>::new(shape, options);
+    // SAFETY: the index is open.
+    let open = unsafe { Relation::from_raw(index) };
+    let mut file = IndexFile::new(open)?;
+    let mut unique_keys = unique.then(|| Unique::new(shape, nulls_equal));
+    let mut clashes = Clashes::new(relation, index, sources);
+    let failed = |error| {
+        unfit.set(unfit.get() || matches!(error, BuildError::TooLong { .. } | BuildError::Collation));
+        failed(error, &old_unfit)
+    };
+    let duplicate: &mut Duplicate<'_, K::Family> = &mut |key, rows, row| {
+        // SAFETY: this function's contract covers the relations; the index has an attribute for each column of a key, and
+        // there is a value for each.
+        unsafe {
+            if let Some(clash) = clashes.find(rows, row)
+                && !may_stay(clash, row)
+            {
+                // As _bt_check_unique does (nbtinsert.c).
+                let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
+                let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
+                K::decode(shape, key, &mut |column, value| {
+                    if let (Some(to), Some(null)) = (values.get_mut(column), nulls.get_mut(column)) {
+                        match value {
+                            Value::Null => *null = true,
+                            Value::Datum(datum) => *to = pg_sys::Datum::from(datum),
+                            Value::Bytes(bytes) => *to = datum(&*compat::attribute((*index).rd_att, column), bytes),
+                        }
+                    }
+                });
+                violation::raise_unique(relation, index, values.as_mut_ptr(), nulls.as_mut_ptr());
+            }
+        }
+        rows.push(row);
+        Ok(())
+    };
+    feed(&mut merge, &mut unique_keys, duplicate, &mut builder, &mut file, &failed, || false)?;
+    let built = builder.finish(&mut file).map_err(failed)?;
+    let old = merge.runs().iter().find_map(|run| if let KeyRun::Old(old) = run { Some(old.entries()) } else { None });
+    check_built(built.entries.saturating_sub(old.unwrap_or(0)), keys.total().unwrap_or(0))?;
+    file.finish()?;
+    Ok(built)
+}
+
+/// Makes the datum from an attribute's bytes; a varlena's bytes are those after its header. Guarded; allocates in the
+/// current memory context.
+fn datum(attribute: &pg_sys::FormData_pg_attribute, bytes: &[u8]) -> pg_sys::Datum {
+    if attribute.attbyval {
+        // fetch_att
+        return match *bytes {
+            [a] => pg_sys::Datum::from(i8::from_ne_bytes([a])),
+            [a, b] => pg_sys::Datum::from(i16::from_ne_bytes([a, b])),
+            [a, b, c, d] => pg_sys::Datum::from(i32::from_ne_bytes([a, b, c, d])),
+            _ => pg_sys::Datum::from(bytes.first_chunk().map_or(0, |bytes| i64::from_ne_bytes(*bytes))),
+        };
+    }
+    let header = if attribute.attlen == -1 { pg_sys::VARHDRSZ } else { 0 };
+    // SAFETY: a guarded call; the memory has room for header and bytes.
+    unsafe {
+        let place = pg_sys::palloc(header + bytes.len()).cast::<u8>();
+        if header > 0 {
+            pgrx::set_varsize_4b(place.cast(), i32::try_from(header + bytes.len()).unwrap_or(i32::MAX));
+        }
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.add(header), bytes.len());
+        pg_sys::Datum::from(place)
+    }
+}
+
+/// Decides on equal keys of a unique index.
+type Duplicate<'a, F> = dyn FnMut(<F as KeyFamily>::Key<'_>, &mut Vec<Tid>, Tid) -> Result<()> + 'a;
+
+/// Passes merged items to the builder, to their end or until `is_over`. Guarded, and interruptible.
+fn feed<F: BuildFamily, R: Run<F, Error = Error>>(
+    merge: &mut Merge<F, R>,
+    unique: &mut Option<Unique<F>>,
+    duplicate: &mut Duplicate<'_, F>,
+    builder: &mut Builder<F>,
+    file: &mut IndexFile,
+    failed: &dyn Fn(BuildError<Error>) -> Error,
+    is_over: impl Fn() -> bool,
+) -> Result<()> {
+    let mut push = |units: &[F]| builder.push(units, file).map_err(failed);
+    while !is_over() {
+        let units = merge.next()?;
+        if units.is_empty() {
+            break;
+        }
+        match unique {
+            Some(unique) => unique.push(units, &mut *duplicate, &mut push)?,
+            None => push(units)?,
+        }
+    }
+    match unique {
+        Some(unique) => unique.finish(push),
+        None => Ok(()),
+    }
+}
+
+/// Set if the old entries of an index cannot be merged.
+type Unfit = Option<Rc<Cell<bool>>>;
+
+fn failed(error: BuildError<Error>, unfit: &Unfit) -> Error {
+    match error {
+        BuildError::Sink(error) => error,
+        BuildError::Order => {
+            // The old entries are not in order: the new keys were sorted here.
+            if let Some(unfit) = unfit {
+                unfit.set(true);
+            }
+            Error::new(Code::ERRCODE_INDEX_CORRUPTED, "keys of an index are not in order")
+        }
+        // Then the server builds the index and raises its own error.
+        BuildError::TooLong { .. } => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "a key of an index is too long"),
+        BuildError::Collation => Error::new(Code::ERRCODE_INTERNAL_ERROR, "sort keys of an index are not in its order"),
+        BuildError::Memory => out_of_memory(),
+        BuildError::Full => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "an index cannot have more pages"),
+    }
+}
+
+/// Makes the init fork for an index with a new main fork, as index_build does (index.c).
+///
+/// # Safety
+/// The index is open and unlogged. Guarded.
+unsafe fn make_init_fork(index: pg_sys::Relation) {
+    // SAFETY: this function's contract covers the index; guarded calls.
+    unsafe {
+        if pg_sys::smgrexists(pg_sys::RelationGetSmgr(index), INIT) {
+            return;
+        }
+        pg_sys::smgrcreate(pg_sys::RelationGetSmgr(index), INIT, false);
+        compat::log_smgrcreate(Relation::from_raw(index), INIT);
+        if let Some(build_empty) = (*(*index).rd_indam).ambuildempty {
+            guard(|| build_empty(index));
+        }
+    }
+}
+
+/// Sets the statistics of an index as index_update_stats does (index.c).
+///
+/// An index with an empty new file keeps its statistics, since its table may be empty.
+///
+/// # Safety
+/// The index is open. Guarded.
+unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
+    if built.entries == 0 {
+        return;
+    }
+    // SAFETY: this function's contract covers the argument.
+    unsafe { compat::set_index_statistics(Relation::from_raw(index), built.pages, built.entries as f64) };
+}
+
+/// Sets the statistics of a table that has only the rows of the load.
+///
+/// # Safety
+/// The table is open. Guarded.
+unsafe fn set_table_statistics(relation: pg_sys::Relation, rows: u64) {
+    // SAFETY: this function's contract covers the argument; guarded calls.
+    unsafe {
+        let main = pg_sys::ForkNumber::MAIN_FORKNUM;
+        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, main);
+        compat::set_table_statistics(Relation::from_raw(relation), blocks, rows as f64);
+    }
+}
+
+/// BTOptions (nbtree.h)
+#[repr(C)]
+struct BTOptions {
+    varlena_header: i32,
+    fillfactor: i32,
+    vacuum_cleanup_index_scale_factor: f64,
+    deduplicate_items: bool,
+}
+
+/// # Safety
+/// The index is an open B-tree. Guarded.
+pub(super) unsafe fn options(index: pg_sys::Relation) -> Options {
+    // SAFETY: this function's contract covers the index; a B-tree's options are BTOptions.
+    unsafe {
+        let stored = (*index).rd_options.cast::<BTOptions>();
+        let (fillfactor, deduplicate) = if stored.is_null() {
+            (Options::default().fillfactor, true)
+        } else {
+            (usize::try_from((*stored).fillfactor).unwrap_or(100), (*stored).deduplicate_items)
+        };
+        let all_equal_image = guard(|| c::_bt_allequalimage(index, false));
+        let deduplicate = deduplicate && all_equal_image && !(*(*index).rd_index).indisunique;
+        Options { fillfactor, deduplicate, all_equal_image }
+    }
+}

@@ -1,0 +1,215 @@
+//! The leaf level of an existing index, as one more sorted run.
+//!
+//! It is read through shared buffers, because the newest pages may not be in the file yet. It is read by the old file's
+//! name, since the index has a new file by then. The index is locked, so no other session uses it.
+//!
+//! All entries are kept, including those of dead rows and items that are marked as dead: snapshots on a standby may
+//! still see their rows.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use pg_bulk_format::btree::descend::{Metapage, child_at};
+use pg_bulk_format::btree::entry::{Entry, Word};
+use pg_bulk_format::btree::family::KeyFamily;
+use pg_bulk_format::btree::key::KeyShape;
+use pg_bulk_format::btree::leaf::Leaf;
+use pg_bulk_format::btree::merge::Run;
+use pg_bulk_format::btree::{DEFAULT_FILLFACTOR, METAPAGE, NO_BLOCK};
+use pg_bulk_format::page::{LINE_POINTER, PAGE_SIZE};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use crate::error::{Error, Result};
+use crate::server::compat;
+use crate::server::relation::Relation;
+use crate::server::unguarded::guard;
+
+/// Most leaves that are read to find the last entry of an index.
+const MOST_EMPTY: u32 = 16;
+
+/// The beginning of the leaf level of an index.
+#[derive(Debug, Clone, Copy)]
+pub struct Leaves {
+    file: compat::Locator,
+    first: u32,
+    permanent: bool,
+    /// Pages of the whole index.
+    pages: u32,
+}
+
+impl Leaves {
+    /// The leaf level of an open index that is locked exclusively and not temporary. Guarded.
+    ///
+    /// # Safety
+    /// The index is a B-tree.
+    pub unsafe fn of(index: pg_sys::Relation) -> Leaves {
+        // SAFETY: this function's contract covers the index.
+        unsafe {
+            Leaves {
+                file: compat::locator(Relation::from_raw(index)),
+                first: compat::first_leaf(index).unwrap_or(NO_BLOCK),
+                permanent: (*(*index).rd_rel).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT,
+                pages: pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM),
+            }
+        }
+    }
+
+    /// Makes a reader of the leaf level.
+    pub fn reader<F: KeyFamily>(&self, shape: F::Shape, unfit: Rc<Cell<bool>>) -> LeafReader<F> {
+        // SAFETY: a guarded call.
+        let strategy = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) };
+        let (file, next, permanent) = (self.file, self.first, self.permanent);
+        LeafReader { file, next, permanent, strategy, shape, unfit, count: 0, entries: 0, block: Vec::new() }
+    }
+}
+
+impl Leaves {
+    /// The leaf level from another leaf on.
+    pub fn from(self, first: u32) -> Leaves {
+        Leaves { first, ..self }
+    }
+
+    /// Estimated number of entries, if keys of this shape are distinct.
+    pub fn entries(&self, shape: &KeyShape) -> f64 {
+        f64::from(self.pages) * entries_of_page(shape)
+    }
+
+    /// A position to divide the index at: the leaf after this part of it, and a key on the leaf that is greater than
+    /// all keys before. None if the leaf has no two keys, or a page is damaged. Guarded.
+    pub fn divide<W: Word>(&self, shape: &KeyShape, part: f64) -> Option<(u32, W)> {
+        // SAFETY: a guarded call.
+        let strategy = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) };
+        let page = |block| read_page(self.file, block, strategy, self.permanent);
+        let Metapage { root, mut level, .. } = Metapage::new(&page(METAPAGE))?;
+        let (mut block, mut part) = (root, part);
+        while level > 0 {
+            (block, part) = child_at(&page(block), level, part)?;
+            level -= 1;
+        }
+        let mut entries: Vec<Entry<W>> = Vec::new();
+        Leaf::new(&page(block)).and_then(|leaf| Entry::read_leaf(shape, &leaf, &mut entries)).ok()?;
+        let first = entries.first()?.key();
+        let other = entries.iter().find(|entry| entry.key() > first)?;
+        Some((block, other.key()))
+    }
+}
+
+/// About the number of entries on a leaf.
+pub fn entries_of_page(shape: &KeyShape) -> f64 {
+    (PAGE_SIZE * DEFAULT_FILLFACTOR / 100 / (shape.tuple_size() + LINE_POINTER)) as f64
+}
+
+/// A copy of a page. Guarded.
+fn read_page(
+    file: compat::Locator,
+    block: u32,
+    strategy: pg_sys::BufferAccessStrategy,
+    permanent: bool,
+) -> [u8; PAGE_SIZE] {
+    let mut page = [0u8; PAGE_SIZE];
+    // SAFETY: guarded calls; a page has `PAGE_SIZE` bytes.
+    unsafe {
+        let buffer = compat::read_block(file, block, strategy, permanent);
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+        std::ptr::copy_nonoverlapping(pg_sys::BufferGetPage(buffer).cast::<u8>(), page.as_mut_ptr(), PAGE_SIZE);
+        pg_sys::UnlockReleaseBuffer(buffer);
+    }
+    page
+}
+
+/// The last entry of an index; None without an entry, or for a version whose leaves are not supported. Guarded.
+///
+/// From the end, it goes back over a few empty leaves, which VACUUM may leave.
+///
+/// # Safety
+/// The index is an open B-tree, and no other session changes its pages.
+pub unsafe fn last_entry<W: Word>(index: pg_sys::Relation, shape: &KeyShape) -> Option<Entry<W>> {
+    // SAFETY: this function's contract covers the index; guarded calls. The page is pinned and locked.
+    unsafe {
+        let mut buffer = if can_read(index) { guard(|| compat::last_of_level(index, 0)) } else { 0 };
+        let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);
+        while buffer != 0 {
+            let page = *pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>();
+            pg_sys::UnlockReleaseBuffer(std::mem::take(&mut buffer));
+            let leaf = Leaf::new(&page).ok()?;
+            Entry::read_leaf(shape, &leaf, &mut entries).ok()?;
+            looked += 1;
+            if entries.is_empty() && leaf.prev() != NO_BLOCK && looked < MOST_EMPTY {
+                buffer = pg_sys::ReadBuffer(index, leaf.prev());
+                pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+            }
+        }
+        entries.last().copied()
+    }
+}
+
+/// Is the index of a version whose leaves are supported here? After pg_upgrade from a version before 12, equal keys may
+/// be in any order. Guarded.
+///
+/// # Safety
+/// The index is an open B-tree.
+pub unsafe fn can_read(index: pg_sys::Relation) -> bool {
+    // SAFETY: this function's contract covers the index; guarded calls. The page is read under a pin and a lock.
+    unsafe {
+        let buffer = pg_sys::ReadBuffer(index, METAPAGE);
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+        let fits = Metapage::new(&*pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>()).is_some();
+        pg_sys::UnlockReleaseBuffer(buffer);
+        fits
+    }
+}
+
+/// Reader of the entries of a leaf level. Guarded.
+#[derive(Debug)]
+pub struct LeafReader<F: KeyFamily> {
+    file: compat::Locator,
+    next: u32,
+    permanent: bool,
+    strategy: pg_sys::BufferAccessStrategy,
+    shape: F::Shape,
+    /// Set if an item is not a key of this shape.
+    unfit: Rc<Cell<bool>>,
+    /// Number of pages read, to detect a circular chain of leaves.
+    count: u32,
+    entries: u64,
+    block: Vec<F>,
+}
+
+impl<F: KeyFamily> LeafReader<F> {
+    /// Number of entries that were read.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Is set if the entries cannot be merged.
+    pub fn unfit(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.unfit)
+    }
+}
+
+impl<F: KeyFamily> Run<F> for LeafReader<F> {
+    type Error = Error;
+
+    fn block(&self) -> &[F] {
+        &self.block
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.block.clear();
+        while self.next != NO_BLOCK && self.block.len() < F::LEAF_BLOCK {
+            pgrx::check_for_interrupts!();
+            let page = read_page(self.file, self.next, self.strategy, self.permanent);
+            let next = Leaf::new(&page).and_then(|leaf| {
+                self.entries += F::read_leaf(&self.shape, &leaf, &mut self.block)?;
+                Ok(leaf.next())
+            });
+            self.count = self.count.saturating_add(1);
+            let Some(next) = next.ok().filter(|_| self.count < u32::MAX) else {
+                self.unfit.set(true);
+                return Err(Error::new(Code::ERRCODE_INDEX_CORRUPTED, "an index cannot be merged"));
+            };
+            self.next = next;
+        }
+        Ok(())
+    }
+}

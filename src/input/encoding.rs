@@ -1,0 +1,350 @@
+//! Verifies a file's bytes, or converts them to the server's encoding.
+//!
+//! The rules are those of COPY (BeginCopyFrom, CopyConvertBuf). The file's encoding is the value of the option, or else
+//! client_encoding. Bytes are only verified if both encodings are equal or one of them is SQL_ASCII. All other files
+//! are converted before line ends are searched: in client-only encodings (SJIS, BIG5, GB18030 …) the second byte of a
+//! character may look like a delimiter.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use pg_bulk_format::convert::Charset;
+use pg_bulk_format::verify::mend_utf8;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use crate::error::{Error, Result};
+use crate::server::attempt::complaint;
+use crate::server::compat;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{self, Opaque};
+
+const UTF8: c_int = pg_sys::pg_enc::PG_UTF8 as c_int;
+const SQL_ASCII: c_int = pg_sys::pg_enc::PG_SQL_ASCII as c_int;
+
+/// A conversion must receive at least this many bytes before it may report them as invalid
+/// (`MAX_CONVERSION_INPUT_LENGTH`).
+const CONVERSION_INPUT: usize = pg_sys::MAX_CONVERSION_INPUT_LENGTH as usize;
+/// A conversion produces at most this many bytes from one (`MAX_CONVERSION_GROWTH`).
+const CONVERSION_GROWTH: usize = pg_sys::MAX_CONVERSION_GROWTH as usize;
+
+/// Encodings of a file and of the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Encodings {
+    file: c_int,
+    server: c_int,
+    conversion: Option<pg_sys::Oid>,
+    /// Treats a byte order mark as data.
+    keeps_bom: bool,
+    /// Parts of a record are verified or converted one by one, when they are used.
+    by_part: bool,
+}
+
+/// Treatment of the file's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Treatment {
+    /// The reader verifies UTF-8.
+    Utf8,
+    /// The server verifies ([`Encodings::valid_up_to`]).
+    Verify,
+    /// The server converts ([`Encodings::convert`]).
+    Convert,
+    /// No verification and no conversion.
+    Nothing,
+}
+
+/// Action for bytes that are not valid in the file's encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EncodingErrors {
+    /// Fails with an error.
+    Stop,
+    /// Replaces them by U+FFFD, or by a question mark where the server's encoding lacks that character.
+    Replace,
+    /// Rejects the record.
+    Reject,
+}
+
+/// Returns the encoding with this name, if it exists.
+pub fn encoding_by_name(name: &str) -> Option<c_int> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a guarded call with a valid string.
+    let encoding = unsafe { compat::char_to_encoding(name.as_ptr()) };
+    (encoding >= 0).then_some(encoding)
+}
+
+/// Whether a byte search for a string in the server's encoding finds only the string. In UTF-8 no character begins
+/// within another. In other multi-byte encodings the end of one character and the beginning of the next may look like a
+/// third one.
+pub fn is_found(string: &[u8]) -> bool {
+    // SAFETY: guarded calls without arguments.
+    let (server, longest) = unsafe { (pg_sys::GetDatabaseEncoding(), pg_sys::pg_database_encoding_max_length()) };
+    string.is_ascii() || longest == 1 || server == UTF8
+}
+
+fn name_of(encoding: c_int) -> String {
+    // SAFETY: the table lookup accepts every number; an unknown one has an empty name.
+    unsafe { CStr::from_ptr(compat::encoding_to_char(encoding)) }.to_string_lossy().into_owned()
+}
+
+impl Encodings {
+    /// Returns the encodings for a file in `encoding`, or in the client's encoding. Guarded.
+    pub fn new(encoding: Option<c_int>) -> Result<Encodings> {
+        // SAFETY: guarded calls whose arguments are always valid.
+        let (file, server) =
+            unsafe { (encoding.unwrap_or_else(|| pg_sys::pg_get_client_encoding()), pg_sys::GetDatabaseEncoding()) };
+        if file == server || file == SQL_ASCII || server == SQL_ASCII {
+            return Ok(Encodings { file, server, conversion: None, keeps_bom: false, by_part: false });
+        }
+        // SAFETY: a guarded catalog lookup.
+        let conversion = unsafe { pg_sys::FindDefaultConversionProc(file, server) };
+        if conversion == pg_sys::InvalidOid {
+            let (from, to) = (name_of(file), name_of(server));
+            let message = format!("default conversion function for encoding \"{from}\" to \"{to}\" does not exist");
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
+        }
+        Ok(Encodings { file, server, conversion: Some(conversion), keeps_bom: false, by_part: false })
+    }
+
+    /// Whether invalid bytes can be replaced. If only the database has SQL_ASCII, they cannot: no bytes are invalid
+    /// there.
+    pub fn are_mended(&self) -> bool {
+        self.server != SQL_ASCII || self.file == SQL_ASCII
+    }
+
+    /// Returns the treatment of all bytes of the file.
+    pub fn treatment(&self) -> Treatment {
+        if self.by_part { Treatment::Nothing } else { self.conversion() }
+    }
+
+    /// Returns the treatment of bytes of the file that are used.
+    pub fn conversion(&self) -> Treatment {
+        match self.conversion {
+            Some(_) => Treatment::Convert,
+            None if self.file == UTF8 => Treatment::Utf8,
+            None => Treatment::Verify,
+        }
+    }
+
+    /// Whether no byte of a multi-byte character equals a single-byte character. This holds for all encodings that a
+    /// database can have (`PG_VALID_BE_ENCODING`).
+    pub fn is_safe(&self) -> bool {
+        self.file <= pg_sys::pg_enc::PG_KOI8U as c_int
+    }
+
+    /// Returns the file's encoding.
+    pub fn of_file(&self) -> c_int {
+        self.file
+    }
+
+    /// Whether the file has the server's encoding.
+    pub fn are_servers(&self) -> bool {
+        self.file == self.server
+    }
+
+    /// Returns the name of the file's encoding, if it differs from the server's.
+    pub fn foreign_name(&self) -> Option<String> {
+        (self.file != self.server).then(|| name_of(self.file))
+    }
+
+    /// Returns the name of the server's encoding.
+    pub fn server_name() -> String {
+        // SAFETY: a guarded call without arguments.
+        name_of(unsafe { pg_sys::GetDatabaseEncoding() })
+    }
+
+    /// Treats a byte order mark as data, as COPY does.
+    pub fn keeping_bom(self, keeps_bom: bool) -> Encodings {
+        Encodings { keeps_bom, ..self }
+    }
+
+    /// Verifies or converts the parts of a record, not the whole file ([`crate::rows::parts`]).
+    pub fn by_part(self, by_part: bool) -> Encodings {
+        Encodings { by_part, ..self }
+    }
+
+    /// Whether a byte order mark at the start of the file is skipped.
+    pub fn has_bom(&self) -> bool {
+        self.file == UTF8 && !self.keeps_bom
+    }
+
+    /// Returns the maximum length of a character of the file in bytes.
+    pub fn max_char(&self) -> usize {
+        // SAFETY: a table lookup.
+        usize::try_from(unsafe { pg_sys::pg_encoding_max_length(self.file) }).unwrap_or(1)
+    }
+
+    /// Returns the server's character set for decoders. Unverified bytes may be invalid UTF-8: then decoders may rely
+    /// on ASCII only, and input functions count all other characters.
+    pub fn charset(&self) -> Charset {
+        // SAFETY: a table lookup.
+        let max_char = unsafe { pg_sys::pg_database_encoding_max_length() };
+        match self.server {
+            UTF8 if self.file == UTF8 || self.conversion.is_some() => Charset::Utf8,
+            UTF8 => Charset::MultiByte,
+            _ if max_char == 1 => Charset::SingleByte,
+            _ => Charset::MultiByte,
+        }
+    }
+
+    /// Returns the length of the longest valid prefix.
+    pub fn valid_up_to(&self, bytes: &[u8]) -> usize {
+        let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the bytes are valid; the function only reads them.
+        let valid = unsafe { pg_sys::pg_encoding_verifymbstr(self.file, bytes.as_ptr().cast(), len) };
+        usize::try_from(valid).unwrap_or(0)
+    }
+
+    /// Converts the complete and valid characters at the start of `raw`, and appends them to `out`. Returns the number
+    /// of bytes used up. Guarded.
+    pub fn convert(&self, raw: &[u8], out: &mut Vec<u8>) -> usize {
+        self.run_conversion(raw, out, true)
+    }
+
+    /// Whether bytes of which nothing could be converted are invalid, even if more bytes follow.
+    pub fn is_hopeless(raw: &[u8], at_end: bool) -> bool {
+        !raw.is_empty() && (at_end || raw.len() >= CONVERSION_INPUT)
+    }
+
+    /// Returns the replacement for invalid bytes, in the server's encoding.
+    pub fn replacement(&self) -> &'static [u8] {
+        if self.server == UTF8 { "\u{fffd}".as_bytes() } else { b"?" }
+    }
+
+    /// Returns how many bytes at the start of unconvertible ones the [`Encodings::replacement`] replaces: a character
+    /// that the server's encoding lacks, or one byte.
+    pub fn hopeless_len(&self, raw: &[u8]) -> usize {
+        let is_whole = |&len: &usize| raw.get(..len).is_some_and(|character| self.valid_up_to(character) == len);
+        (1..=self.max_char()).find(is_whole).unwrap_or(raw.len().min(1))
+    }
+
+    fn run_conversion(&self, raw: &[u8], out: &mut Vec<u8>, no_error: bool) -> usize {
+        let Some(procedure) = self.conversion else { return 0 };
+        // Converts a limited number of bytes: the result has at most four times as many.
+        let raw = raw.get(..64 * 1024).unwrap_or(raw);
+        let mut converted = vec![0u8; raw.len() * CONVERSION_GROWTH + 1];
+        let (Ok(len), Ok(room)) = (c_int::try_from(raw.len()), c_int::try_from(converted.len())) else { return 0 };
+        // SAFETY: a guarded call; source and destination have these lengths; the destination has at least
+        // MAX_CONVERSION_GROWTH times the source plus the NUL.
+        let used = unsafe {
+            pg_sys::pg_do_encoding_conversion_buf(
+                procedure,
+                self.file,
+                self.server,
+                raw.as_ptr().cast_mut(),
+                len,
+                converted.as_mut_ptr(),
+                room,
+                no_error,
+            )
+        };
+        let end = memchr::memchr(0, &converted).unwrap_or(0);
+        out.extend_from_slice(converted.get(..end).unwrap_or_default());
+        usize::try_from(used).unwrap_or(0)
+    }
+
+    /// Raises the server's error about `bytes`, which start with the invalid ones. Guarded.
+    pub fn raise(&self, bytes: &[u8]) -> Error {
+        if self.conversion.is_none() {
+            let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
+            // SAFETY: a guarded call that raises; the bytes are valid.
+            unsafe { pg_sys::report_invalid_encoding(self.file, bytes.as_ptr().cast(), len) };
+        }
+        self.run_conversion(bytes, &mut Vec::new(), false);
+        Error::new(Code::ERRCODE_INTERNAL_ERROR, "encoding conversion failed without error")
+    }
+}
+
+/// Bytes for an error message.
+struct Invalid {
+    encoding: c_int,
+    bytes: *const c_char,
+    len: c_int,
+}
+
+/// # Safety
+/// A plain frame, and valid bytes.
+unsafe extern "C-unwind" fn complain(invalid: Opaque) {
+    // SAFETY: this function's contract covers the argument.
+    unsafe {
+        let Invalid { encoding, bytes, len } = invalid.cast::<Invalid>().read();
+        unguarded::report_invalid_encoding(encoding, bytes, len);
+    }
+}
+
+/// Returns the server's error about bytes that begin with an invalid character, as an error of a record. Guarded.
+pub fn invalid_bytes(encoding: c_int, bytes: &[u8]) -> Error {
+    let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
+    let mut invalid = Invalid { encoding, bytes: bytes.as_ptr().cast(), len };
+    // SAFETY: the function reads the bytes and raises; the context of this error is never read.
+    unsafe {
+        let context = pg_sys::error_context_stack;
+        pg_sys::error_context_stack = std::ptr::null_mut();
+        let error = complaint(complain, (&raw mut invalid).cast());
+        pg_sys::error_context_stack = context;
+        match error.as_ref() {
+            Some(error) => Error::new(error.sqlerrcode.into(), from_server(CStr::from_ptr(error.message))),
+            None => Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence"),
+        }
+        .about_record()
+    }
+}
+
+/// Returns the error about `value` in the server's encoding; None if it is valid. Guarded.
+pub fn invalid_in_server_encoding(value: &[u8]) -> Option<Error> {
+    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
+    // SAFETY: guarded calls that only read the bytes.
+    let (encoding, valid) = unsafe {
+        let encoding = pg_sys::GetDatabaseEncoding();
+        (encoding, pg_sys::pg_encoding_verifymbstr(encoding, value.as_ptr().cast(), len))
+    };
+    let rest = value.get(usize::try_from(valid).unwrap_or(0)..).unwrap_or_default();
+    (!rest.is_empty()).then(|| invalid_bytes(encoding, rest))
+}
+
+/// Replaces invalid bytes behind `start`, so that the string is valid in the server's encoding. Raises nothing.
+pub fn mend_in_server_encoding(string: &mut Vec<u8>, start: usize) {
+    // SAFETY: the function only reads, and raises nothing.
+    let encoding = unsafe { unguarded::GetDatabaseEncoding() };
+    if encoding == UTF8 {
+        let mended = string.get(start..).map(|bytes| {
+            let mut mended = Vec::with_capacity(bytes.len() + 16);
+            mend_utf8(bytes, &mut mended);
+            mended
+        });
+        string.truncate(start);
+        string.extend(mended.unwrap_or_default());
+        return;
+    }
+    let mut at = start;
+    while let Some(rest) = string.get_mut(at..).filter(|rest| !rest.is_empty()) {
+        let len = c_int::try_from(rest.len()).unwrap_or(c_int::MAX);
+        // SAFETY: as above; the bytes are valid.
+        let valid = unsafe { unguarded::pg_encoding_verifymbstr(encoding, rest.as_ptr().cast(), len) };
+        let valid = usize::try_from(valid).unwrap_or(0);
+        if let Some(invalid) = rest.get_mut(valid) {
+            *invalid = b'?';
+        }
+        at += valid + 1;
+    }
+}
+
+/// Whether a string is valid in the server's encoding.
+pub fn is_valid_in_server_encoding(value: &[u8]) -> bool {
+    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
+    // SAFETY: the functions only read the bytes, and raise nothing.
+    unsafe { unguarded::pg_encoding_verifymbstr(unguarded::GetDatabaseEncoding(), value.as_ptr().cast(), len) == len }
+}
+
+/// Returns the name of a file as text. File names are bytes: if they are invalid in the server's encoding, question
+/// marks replace all but ASCII. Guarded.
+pub fn shown(path: &CStr) -> String {
+    if invalid_in_server_encoding(path.to_bytes()).is_none() {
+        return from_server(path);
+    }
+    path.to_bytes().iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' }).collect()
+}
+
+/// Raises an error unless `value` is valid in the server's encoding (`pg_verifymbstr`). Guarded.
+pub fn verify_in_server_encoding(value: &[u8]) {
+    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
+    // SAFETY: a guarded call; the bytes are valid.
+    unsafe { pg_sys::pg_verifymbstr(value.as_ptr().cast::<c_char>(), len, false) };
+}

@@ -1,0 +1,92 @@
+//! Reads an open descriptor, or bytes of the database, without blocking uninterruptibly.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::rc::Rc;
+
+use pgrx::{check_for_interrupts, pg_sys};
+
+use super::supply::Supply;
+use crate::error::{Error, Result};
+use crate::server::points::{point, point_errno};
+
+/// An open descriptor.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    /// -1 once it is closed.
+    pub fd: c_int,
+    /// Reads wait for readiness.
+    pub waits: bool,
+    pub at_end: Rc<Cell<bool>>,
+    /// If set, there is no descriptor, and these are the bytes.
+    pub supply: Option<Supply>,
+}
+
+impl Handle {
+    pub fn new(fd: c_int, waits: bool) -> Handle {
+        Handle { fd, waits, at_end: Rc::default(), supply: None }
+    }
+
+    pub fn of_supply(supply: Supply) -> Handle {
+        Handle { supply: Some(supply), ..Handle::new(-1, false) }
+    }
+
+    pub fn file(&self) -> ManuallyDrop<File> {
+        // SAFETY: the descriptor is open. The server closes it: the File is never dropped.
+        ManuallyDrop::new(unsafe { File::from_raw_fd(self.fd) })
+    }
+
+    /// Read the next bytes; none at the end. Guarded, and interruptible.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if let Some(supply) = &self.supply {
+            let count = supply.read(buffer)?;
+            self.at_end.set(self.at_end.get() || (count == 0 && !buffer.is_empty()));
+            return Ok(count);
+        }
+        loop {
+            check_for_interrupts!();
+            if self.waits {
+                self.wait()?;
+            }
+            point!("source.ready");
+            let read = match point_errno!("source.read") {
+                Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
+                None => (&*self.file()).read(buffer),
+            };
+            match read {
+                Ok(n) => {
+                    if n == 0 {
+                        self.at_end.set(true);
+                    }
+                    return Ok(n);
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => (),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.waits = true,
+                Err(e) => return Err(Error::file_access("could not read from COPY file", &e)),
+            }
+        }
+    }
+
+    /// Wait until a read would return bytes or the end.
+    fn wait(&self) -> Result<()> {
+        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_SOCKET_READABLE | pg_sys::WL_EXIT_ON_PM_DEATH;
+        loop {
+            // SAFETY: guarded calls on this process's latch and an open descriptor.
+            let happened = unsafe {
+                pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as c_int, self.fd, -1, pg_sys::PG_WAIT_EXTENSION)
+            };
+            if happened.cast_unsigned() & pg_sys::WL_LATCH_SET != 0 {
+                // SAFETY: as above.
+                unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
+                check_for_interrupts!();
+            }
+            if happened.cast_unsigned() & pg_sys::WL_SOCKET_READABLE != 0 {
+                return Ok(());
+            }
+        }
+    }
+}

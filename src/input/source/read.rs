@@ -1,0 +1,195 @@
+//! Reads a source: the next bytes, or bytes at a given offset.
+
+use std::io::{ErrorKind, Read};
+use std::sync::atomic::Ordering::Relaxed;
+
+use pgrx::{PgSqlErrorCode as Code, check_for_interrupts};
+
+use super::Source;
+use super::decoding::{Decoding, Here, SAMPLE};
+use crate::error::{Error, Result, out_of_memory};
+use crate::input::compression::{Compression, MOST_MEMORY, SIGNATURE_BYTES, is_truncated, lacks_memory, wants_memory};
+use crate::input::decompressor::{Decompressor, Got};
+use crate::input::file_identity::changed;
+use crate::server::points::{point, point_errno};
+
+impl Source {
+    /// Read the next bytes; none at the end. Guarded, and interruptible.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            match &mut self.decoding {
+                Decoding::Plain => {
+                    let most = match self.end {
+                        Some(end) => self.left_before(end)?.min(buffer.len()),
+                        None => buffer.len(),
+                    };
+                    let n = self.from.read(buffer.get_mut(..most).unwrap_or_default())?;
+                    self.bytes_read += n as u64;
+                    return Ok(n);
+                }
+                Decoding::Client(client) => {
+                    let n = client.read(buffer)?;
+                    self.bytes_read += n as u64;
+                    return Ok(n);
+                }
+                Decoding::Undetected => {
+                    let mut first = Vec::new();
+                    // A writer may wait for the result of its bytes, so read no more than the compression check needs.
+                    while Compression::may_begin(&first) {
+                        let mut more = [0; SIGNATURE_BYTES];
+                        let n = self.from.read(more.get_mut(first.len()..).unwrap_or_default())?;
+                        if n == 0 {
+                            break;
+                        }
+                        let from = first.len();
+                        first.extend_from_slice(more.get(from..from + n).unwrap_or_default());
+                    }
+                    self.decoding = match self.compressed.of(&first) {
+                        Some(compression) => self.here(compression, first)?,
+                        None => Decoding::Uncompressed(first, 0),
+                    };
+                }
+                Decoding::Uncompressed(first, delivered) => {
+                    let left = first.get(*delivered..).unwrap_or_default();
+                    let n = left.len().min(buffer.len());
+                    buffer.iter_mut().zip(left).for_each(|(to, from)| *to = *from);
+                    *delivered += n;
+                    self.bytes_read += n as u64;
+                    if n == 0 && !buffer.is_empty() {
+                        if self.from.at_end.get() {
+                            // Bytes of another writer that may come are not part of the data.
+                            return Ok(0);
+                        }
+                        self.decoding = Decoding::Plain;
+                        continue;
+                    }
+                    return Ok(n);
+                }
+                Decoding::New(compression) => {
+                    let compression = *compression;
+                    let ahead = self.file_size.is_some() && !self.stays_close;
+                    let thread = ahead.then(|| Decompressor::start(self.file().try_clone()?, compression));
+                    self.decoding = match thread {
+                        Some(Ok(decompressor)) => Decoding::Ahead(compression, decompressor),
+                        // Without a thread it only takes longer.
+                        _ => self.here(compression, Vec::new())?,
+                    };
+                }
+                Decoding::Ahead(compression, decompressor) => {
+                    check_for_interrupts!();
+                    point!("source.ready");
+                    let got = match point_errno!("source.read") {
+                        Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
+                        None => decompressor.read(buffer),
+                    };
+                    self.bytes_read = decompressor.consumed();
+                    match got {
+                        Ok(Got::Bytes(n)) => return Ok(n),
+                        Ok(Got::End) => return Ok(0),
+                        Ok(Got::NotYet) => (),
+                        Err(error) => {
+                            let compression = *compression;
+                            return Err(self.undecodable(compression, &error));
+                        }
+                    }
+                }
+                Decoding::Shared(_) => return Ok(0),
+                Decoding::Here(compression, here) => {
+                    let read = here.decoder.read(buffer);
+                    self.bytes_read = here.consumed.load(Relaxed);
+                    let failed = here.failed.borrow_mut().take();
+                    return match (read, failed) {
+                        (Ok(n), _) => Ok(n),
+                        (Err(_), Some(error)) => Err(error),
+                        (Err(error), None) => {
+                            let compression = *compression;
+                            Err(self.undecodable(compression, &error))
+                        }
+                    };
+                }
+            }
+        }
+    }
+
+    /// Bytes left before the offset `end`. An error if the file has grown in the middle of a line since.
+    fn left_before(&self, end: u64) -> Result<usize> {
+        use std::io::Seek;
+        use std::os::unix::fs::FileExt;
+        let failed = |e| Error::file_access("could not read from COPY file", &e);
+        let file = self.file();
+        let left = end.saturating_sub((&*file).stream_position().map_err(failed)?);
+        if left == 0 && file.metadata().map_err(failed)?.len() > end {
+            let mut last = [b'\n'];
+            if end > 0 {
+                file.read_exact_at(&mut last, end - 1).map_err(failed)?;
+            }
+            if !matches!(last, [b'\n' | b'\r']) {
+                return Err(changed(&self.name));
+            }
+        }
+        Ok(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    /// Decompress in the reading process; `first` are bytes that were read already.
+    fn here(&self, compression: Compression, first: Vec<u8>) -> Result<Decoding> {
+        let most = if self.stays_close { SAMPLE } else { u64::MAX };
+        let here = Here::begin(compression, self.from.clone(), first, most);
+        here.map(|here| Decoding::Here(compression, here)).map_err(|error| self.undecodable(compression, &error))
+    }
+
+    /// The error for compressed bytes that cannot be decompressed, with the position.
+    fn undecodable(&self, compression: Compression, error: &std::io::Error) -> Error {
+        if error.raw_os_error().is_some() {
+            return Error::file_access("could not read from COPY file", error);
+        }
+        if lacks_memory(error) {
+            return out_of_memory();
+        }
+        let (kind, at) = (compression.name(), self.bytes_read);
+        let what = match &self.from.supply {
+            Some(_) => self.name.clone(),
+            None if self.pipe.is_null() => format!("file \"{}\"", self.name),
+            None => format!("program \"{}\"", self.name),
+        };
+        if wants_memory(error) {
+            let message = format!("{kind} data of {what} need too much memory to be decompressed");
+            return Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
+                .detail(format!("The window of a decompressor is limited to {} MB.", MOST_MEMORY >> 20))
+                .hint("Compress the data with a smaller window or dictionary.");
+        }
+        let (message, detail) = if is_truncated(error) {
+            (format!("{kind} data of {what} end too early"), format!("The data end at byte {at}."))
+        } else {
+            (format!("invalid {kind} data in {what}"), format!("Near byte {at}: {error}."))
+        };
+        Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message).detail(detail)
+    }
+
+    /// Fill `buffer` with the bytes at `offset` of a regular file. Guarded, and interruptible.
+    pub fn read_exactly(&mut self, mut buffer: &mut [u8], mut offset: u64) -> Result<()> {
+        use std::os::unix::fs::FileExt;
+        if let Decoding::Shared(ring) = &self.decoding {
+            check_for_interrupts!();
+            ring.read(buffer, offset);
+            // Only the leader reports them.
+            if ring.leads() {
+                self.bytes_read = ring.consumed();
+            }
+            return Ok(());
+        }
+        self.bytes_read += buffer.len() as u64;
+        while !buffer.is_empty() {
+            check_for_interrupts!();
+            match self.file().read_at(buffer, offset) {
+                Ok(0) => return Err(changed(&self.name)),
+                Ok(n) => {
+                    buffer = buffer.get_mut(n..).unwrap_or_default();
+                    offset += n as u64;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => (),
+                Err(e) => return Err(Error::file_access("could not read from COPY file", &e)),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,219 @@
+//! The columns of a file: the attribute of each field, and its conversion to a datum.
+
+use std::ffi::{CStr, CString};
+
+use pg_bulk_format::convert::{Charset, Decoder, Session, Wire};
+use pg_bulk_format::fixed::Slice;
+use pg_bulk_format::refine::Refinement;
+use pgrx::pg_sys;
+
+use crate::server::compat;
+use crate::server::expression;
+
+/// The members of an object that a column takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberKey {
+    /// The value of this key; the key is in the server's encoding.
+    Named(Vec<u8>),
+    /// All members that no column takes.
+    Rest,
+}
+
+/// Origin of a column's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// A field of the record.
+    Field,
+    /// A part of the record, which is one field ([`super::line_parts`]).
+    Part,
+    /// The file's path.
+    FileName,
+    /// The line number of the record.
+    LineNumber,
+    /// The attribute's default: the file has no field for it.
+    Default,
+    /// NULL.
+    Null,
+}
+
+impl Taken {
+    /// Returns the origin for a column that is not in the file, by its name in an option.
+    pub fn by_name(name: &str) -> Option<Taken> {
+        match name {
+            "filename" => Some(Taken::FileName),
+            "line_number" => Some(Taken::LineNumber),
+            _ => None,
+        }
+    }
+}
+
+/// The function of a type that converts fields.
+#[derive(Debug, Clone)]
+pub struct InputFunction {
+    pub function: pg_sys::FmgrInfo,
+    pub typioparam: pg_sys::Oid,
+    pub typmod: i32,
+    /// The function also runs for NULL (domains).
+    pub wants_null: bool,
+    /// It is the type's receive function: fields are binary ([`super::row::received`]).
+    pub is_receive: bool,
+}
+
+/// One field of a record and its attribute.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// Index of the attribute in the tuple descriptor, from 0.
+    pub attribute: usize,
+    /// Records have the field, but it belongs to no attribute.
+    pub ignored: bool,
+    pub taken: Taken,
+    /// Position in a record of fixed length.
+    pub slice: Option<Slice>,
+    /// Changes of the field's text before its conversion.
+    pub refinement: Option<Box<Refinement>>,
+    /// Key in a JSON object, unless it is the column's name.
+    pub key: Option<MemberKey>,
+    pub name: CString,
+    /// Name in the file's header, unless it is the column's name.
+    pub header_name: Option<CString>,
+    /// The native decoder of binary fields, if there is one.
+    pub wire: Option<Wire>,
+    /// The native decoder, if there is one.
+    pub decoder: Option<Decoder>,
+    /// `force_not_null`
+    pub force_not_null: bool,
+    /// `force_null`
+    pub force_null: bool,
+    /// The attribute's default expression, if fields may hold the DEFAULT marker; else null.
+    pub default: *mut pg_sys::ExprState,
+    pub input: InputFunction,
+    pub type_oid: pg_sys::Oid,
+}
+
+/// Returns the session settings that decoders depend on. Guarded.
+pub fn session(charset: Charset) -> Session {
+    // SAFETY: reads two settings of this backend; the name belongs to a loaded time zone.
+    let (utc, interval_sql_standard) = unsafe {
+        let zone = pg_sys::session_timezone;
+        let name = if zone.is_null() { std::ptr::null() } else { pg_sys::pg_get_timezone_name(zone) };
+        let utc = !name.is_null() && {
+            let name = CStr::from_ptr(name).to_bytes();
+            name == b"UTC" || name == b"GMT" || name == b"Etc/UTC"
+        };
+        (utc, pg_sys::IntervalStyle == pg_sys::INTSTYLE_SQL_STANDARD.cast_signed())
+    };
+    Session { charset, zone_letters: compat::ZONE_LETTERS, utc, interval_sql_standard }
+}
+
+impl Column {
+    /// Returns the columns of a relation's file: its attributes in order, without dropped and generated ones, as in
+    /// CopyGetAttnums. `defaults` prepares their default expressions. Guarded; allocates in the current memory context,
+    /// which must outlive the columns.
+    pub fn of_relation(relation: pg_sys::Relation, session: &Session, defaults: bool) -> Vec<Column> {
+        // SAFETY: an open relation; its descriptor has natts attributes.
+        let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
+        let mut columns = Vec::with_capacity(natts);
+        for attribute in 0..natts {
+            // SAFETY: attribute < natts.
+            let form = unsafe { &*compat::attribute((*relation).rd_att, attribute) };
+            if form.attisdropped || form.attgenerated != 0 {
+                continue;
+            }
+            columns.push(Column::of_attribute(relation, attribute, session, defaults));
+        }
+        columns
+    }
+
+    /// Returns the column of one attribute. Otherwise as [`Column::of_relation`].
+    pub fn of_attribute(relation: pg_sys::Relation, attribute: usize, session: &Session, default: bool) -> Column {
+        // SAFETY: the relation is open and has the attribute.
+        let column = unsafe { Column::of_descriptor((*relation).rd_att, attribute, session) };
+        if default { Column { default: default_expression(relation, attribute), ..column } } else { column }
+    }
+
+    /// Returns the column of one attribute of a tuple descriptor, without a default.
+    ///
+    /// # Safety
+    /// A valid descriptor that has the attribute. Guarded; memory as in [`Column::of_relation`].
+    pub unsafe fn of_descriptor(descriptor: pg_sys::TupleDesc, attribute: usize, session: &Session) -> Column {
+        // SAFETY: this function's contract covers the argument.
+        let form = unsafe { &*compat::attribute(descriptor, attribute) };
+        // SAFETY: guarded catalog lookups that fill local variables.
+        let input = unsafe {
+            let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+            pg_sys::getTypeInputInfo(form.atttypid, &raw mut function, &raw mut typioparam);
+            let mut input = pg_sys::FmgrInfo::default();
+            pg_sys::fmgr_info(function, &raw mut input);
+            let wants_null = !input.fn_strict;
+            InputFunction { function: input, typioparam, typmod: form.atttypmod, wants_null, is_receive: false }
+        };
+        // SAFETY: a name is NUL-terminated.
+        let name = unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned();
+        Column {
+            attribute,
+            ignored: false,
+            decoder: Decoder::for_type(form.atttypid.to_u32(), form.atttypmod, session),
+            input,
+            type_oid: form.atttypid,
+            ..Column::ignored(name)
+        }
+    }
+
+    /// Drops the data that functions cached between calls: see [`expression::anew`]. Guarded; allocates in the current
+    /// memory context.
+    pub fn renew(&mut self) {
+        self.input.function.fn_extra = std::ptr::null_mut();
+        // SAFETY: made by `default_expression`.
+        self.default = unsafe { expression::anew(self.default) };
+    }
+
+    /// Creates a column for a field that no attribute takes.
+    pub fn ignored(name: CString) -> Column {
+        Column {
+            attribute: usize::MAX,
+            ignored: true,
+            taken: Taken::Field,
+            slice: None,
+            refinement: None,
+            key: None,
+            name,
+            header_name: None,
+            wire: None,
+            decoder: None,
+            force_not_null: false,
+            force_null: false,
+            default: std::ptr::null_mut(),
+            input: InputFunction {
+                function: pg_sys::FmgrInfo::default(),
+                typioparam: pg_sys::InvalidOid,
+                typmod: -1,
+                wants_null: false,
+                is_receive: false,
+            },
+            type_oid: pg_sys::InvalidOid,
+        }
+    }
+
+    /// Returns the name in a header.
+    pub fn called(&self) -> &CString {
+        self.header_name.as_ref().unwrap_or(&self.name)
+    }
+
+    /// Returns the column's name as text.
+    pub fn display_name(&self) -> std::borrow::Cow<'_, str> {
+        self.name.to_string_lossy()
+    }
+}
+
+/// Prepares the attribute's default for execution, as BeginCopyFrom does; null if it has none. Guarded.
+pub fn default_expression(relation: pg_sys::Relation, attribute: usize) -> *mut pg_sys::ExprState {
+    let Ok(attnum) = i32::try_from(attribute + 1) else { return std::ptr::null_mut() };
+    // SAFETY: guarded calls; the attribute exists.
+    unsafe {
+        let expression = pg_sys::build_column_default(relation, attnum).cast::<pg_sys::Expr>();
+        if expression.is_null() {
+            return std::ptr::null_mut();
+        }
+        pg_sys::ExecInitExpr(pg_sys::expression_planner(expression), std::ptr::null_mut())
+    }
+}

@@ -1,0 +1,280 @@
+//! JSON lines: conversion of an object's members to the text for each column.
+//!
+//! For the reader such a line is one field, which belongs to no column. A column's value is a part of the line, as in
+//! records of fixed length ([`super::line_parts`]). The pure crate finds it in the line ([`json_object`]). This module
+//! converts it to the text that the column's type reads. A string loses its quotes and escapes. An array becomes an
+//! array literal if the type is an array. All other values remain as they are, and so does every value for json and
+//! jsonb.
+//!
+//! The tricky point is a line that the pure crate cannot decide about. Then the server's parser checks the line,
+//! including escapes, as `json_populate_record` does. Its error is an error of the record. Without an error the line is
+//! valid, and is parsed once more.
+
+use std::ffi::{CStr, c_char};
+
+use pg_bulk_format::json_array::{self, Element};
+use pg_bulk_format::json_object::{self, Object, ValueKind};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::column::{Column, MemberKey, Taken};
+use crate::error::{self, Error, Result};
+use crate::input::encoding::Encodings;
+use crate::server::attempt::complaint;
+use crate::server::copy_errors;
+use crate::server::server_text::from_server;
+use crate::server::unguarded::{self, Opaque};
+
+/// Value of a column in a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given<'a> {
+    Value(&'a [u8]),
+    Null,
+    /// The record has no value: the column gets its default.
+    Missing,
+}
+
+const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
+
+/// The members of a line that a column takes.
+#[derive(Debug, Clone, Copy)]
+enum Take {
+    /// None.
+    Nothing,
+    /// The value of a key.
+    Value(usize, Form),
+    /// The members that no other column takes.
+    Rest,
+}
+
+/// The kind of text that a column's type reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Json,
+    Array(Element),
+}
+
+/// The keys of the columns, and the members of the current line.
+#[derive(Debug, Default)]
+pub struct Objects {
+    object: Object,
+    /// For each column, in the order of [`super::row::Rows::columns`].
+    takes: Vec<Take>,
+    /// A value that differs from its text in the line.
+    text: Vec<u8>,
+}
+
+/// Whether a type, or the base type of a domain, is json or jsonb. Guarded.
+fn is_json(type_oid: pg_sys::Oid) -> bool {
+    // SAFETY: a guarded catalog lookup.
+    let base = unsafe { pg_sys::getBaseType(type_oid) };
+    base == pg_sys::JSONOID || base == pg_sys::JSONBOID
+}
+
+/// Returns the kind of text that a type reads. Guarded.
+fn form_of(type_oid: pg_sys::Oid) -> Form {
+    if is_json(type_oid) {
+        return Form::Json;
+    }
+    // SAFETY: guarded catalog lookups that fill local variables.
+    unsafe {
+        let element = pg_sys::get_element_type(pg_sys::getBaseType(type_oid));
+        if element == pg_sys::InvalidOid {
+            return Form::Text;
+        }
+        let (mut length, mut by_value, mut align, mut delimiter) = (0, false, 0, 0);
+        let (mut typioparam, mut function) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+        pg_sys::get_type_io_data(
+            element,
+            pg_sys::IOFuncSelector::IOFunc_input,
+            &raw mut length,
+            &raw mut by_value,
+            &raw mut align,
+            &raw mut delimiter,
+            &raw mut typioparam,
+            &raw mut function,
+        );
+        Form::Array(Element { delimiter: delimiter as u8, json: is_json(element) })
+    }
+}
+
+/// Fails if a column with the option `rest` is not of type json or jsonb. Guarded.
+pub fn check_rest(columns: &[Column]) -> Result<()> {
+    match columns.iter().find(|column| column.key == Some(MemberKey::Rest) && !is_json(column.type_oid)) {
+        Some(column) => {
+            let message =
+                format!("column \"{}\" with the option rest must be of type json or jsonb", column.display_name());
+            Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message))
+        }
+        None => Ok(()),
+    }
+}
+
+impl Objects {
+    /// Sets the columns whose values are taken from lines. Guarded.
+    pub fn lay_out(&mut self, columns: &[Column], encodings: &Encodings) {
+        let key = |column: &'_ Column| match (&column.key, column.taken) {
+            (Some(MemberKey::Named(key)), Taken::Part) => Some(key.clone()),
+            (None, Taken::Part) => Some(column.name.as_bytes().to_vec()),
+            _ => None,
+        };
+        let keys: Vec<Option<Vec<u8>>> = columns.iter().map(key).collect();
+        let rest = columns.iter().any(|column| column.key == Some(MemberKey::Rest));
+        let named: Vec<&[u8]> = keys.iter().flatten().map(Vec::as_slice).collect();
+        self.object = Object::new(&named, rest, encodings.charset());
+        let take = |(column, key): (&Column, &Option<Vec<u8>>)| {
+            if column.taken == Taken::Part && column.key == Some(MemberKey::Rest) {
+                return Take::Rest;
+            }
+            let key = key.as_ref().and_then(|key| self.object.key(key));
+            // A column that is ignored has no type.
+            let form = |column: &Column| if column.ignored { Form::Text } else { form_of(column.type_oid) };
+            key.map_or(Take::Nothing, |key| Take::Value(key, form(column)))
+        };
+        self.takes = columns.iter().zip(&keys).map(take).collect();
+    }
+
+    /// Parses a line. An error concerns this record. Guarded.
+    #[inline]
+    pub fn read(&mut self, line: &[u8]) -> Result<()> {
+        match self.object.read(line) {
+            Some(()) => Ok(()),
+            None => self.ask(line),
+        }
+    }
+
+    #[cold]
+    fn ask(&mut self, line: &[u8]) -> Result<()> {
+        if self.object.lacks_memory() {
+            return Err(error::out_of_memory());
+        }
+        check(line)?;
+        let what = match line.trim_ascii_start().first() {
+            Some(b'{') => match self.object.read_known(line, &mut encode) {
+                Some(()) => return Ok(()),
+                None if self.object.lacks_memory() => return Err(error::out_of_memory()),
+                None => "an object that could not be read",
+            },
+            Some(b'[') => "an array",
+            Some(b'"') => "a string",
+            Some(b't' | b'f') => "a Boolean value",
+            Some(b'n') => "null",
+            _ => "a number",
+        };
+        Err(copy_errors::no_object().detail(format!("It is {what}.")))
+    }
+
+    /// Returns the value of a column in the line that was parsed last.
+    #[inline]
+    pub fn value<'a>(&'a mut self, column: usize, line: &'a [u8]) -> Given<'a> {
+        let (key, form) = match self.takes.get(column) {
+            Some(Take::Value(key, form)) => (*key, *form),
+            Some(Take::Rest) => {
+                self.text.clear();
+                self.object.write_others(line, &mut self.text);
+                return Given::Value(&self.text);
+            }
+            _ => return Given::Null,
+        };
+        let (kind, raw) = self.object.value(key, line);
+        let inside = |raw: &'a [u8]| raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+        match (kind, form) {
+            (ValueKind::Missing, _) => Given::Missing,
+            (ValueKind::Null, _) => Given::Null,
+            (ValueKind::Text, Form::Text | Form::Array(_)) => Given::Value(inside(raw)),
+            (ValueKind::Escaped, Form::Text | Form::Array(_)) => {
+                self.text.clear();
+                json_object::unescape(inside(raw), &mut self.text, &mut encode);
+                Given::Value(&self.text)
+            }
+            (ValueKind::Array, Form::Array(element)) => {
+                self.text.clear();
+                match json_array::write(raw, element, &mut self.text, &mut encode) {
+                    Some(()) => Given::Value(&self.text),
+                    None => Given::Value(raw),
+                }
+            }
+            // An empty object would look like an empty array.
+            (ValueKind::Object, Form::Array(_)) if json_object::is_blank(inside(raw)) => Given::Value(b"\"{}\""),
+            _ => Given::Value(raw),
+        }
+    }
+
+    /// Frees the memory of a large value.
+    pub fn shrink(&mut self, most: usize) {
+        if self.text.capacity() > most {
+            self.text = Vec::new();
+        }
+    }
+}
+
+/// Appends a character in the server's encoding, which contains it. Guarded.
+fn encode(code: u32, out: &mut Vec<u8>) {
+    // SAFETY: a guarded call without arguments.
+    if code < 0x80 || unsafe { pg_sys::GetDatabaseEncoding() } == UTF8 {
+        return json_object::encode_utf8(code, out);
+    }
+    let mut string = [0u8; pg_sys::MAX_UNICODE_EQUIVALENT_STRING as usize + 1];
+    // SAFETY: a guarded call; the buffer has the length that it requires, with a NUL at the end.
+    unsafe { pg_sys::pg_unicode_to_server(code, string.as_mut_ptr()) };
+    out.extend_from_slice(string.split(|byte| *byte == 0).next().unwrap_or_default());
+}
+
+/// Parses JSON, including escapes, with a server function that does little else, in all versions.
+///
+/// # Safety
+/// A plain frame, and a datum of type json, which may be invalid JSON.
+unsafe extern "C-unwind" fn parse(json: Opaque) {
+    // SAFETY: this function's contract covers the datum.
+    unsafe {
+        let json = json.cast::<pg_sys::Datum>().read();
+        unguarded::DirectFunctionCall1Coll(Some(unguarded::json_strip_nulls), pg_sys::InvalidOid, json);
+    }
+}
+
+/// Fails with the server's error if a line is not valid JSON. Guarded.
+fn check(line: &[u8]) -> Result<()> {
+    // SAFETY: guarded calls. The parser reads a string and allocates in a memory context of its own; the context of its
+    // error is never read.
+    unsafe {
+        let memory = pg_sys::AllocSetContextCreateExtended(
+            pg_sys::CurrentMemoryContext,
+            c"line of JSON".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        let old = pg_sys::MemoryContextSwitchTo(memory);
+        let length = i32::try_from(line.len()).unwrap_or(i32::MAX);
+        let mut json = pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(line.as_ptr().cast(), length));
+        let context = pg_sys::error_context_stack;
+        pg_sys::error_context_stack = std::ptr::null_mut();
+        let error = complaint(parse, (&raw mut json).cast());
+        pg_sys::error_context_stack = context;
+        pg_sys::MemoryContextSwitchTo(old);
+        let said = error.as_ref().map(|error| said(error));
+        pg_sys::MemoryContextDelete(memory);
+        said.map_or(Ok(()), Err)
+    }
+}
+
+/// Converts a caught error. Guarded.
+///
+/// # Safety
+/// The error's strings are valid.
+unsafe fn said(error: &pg_sys::ErrorData) -> Error {
+    // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
+    const CLASS: i32 = (1 << 12) - 1;
+    // SAFETY: this function's contract covers the strings.
+    let text = |string: *const c_char| (!string.is_null()).then(|| from_server(unsafe { CStr::from_ptr(string) }));
+    let mut own = Error::new(error.sqlerrcode.into(), text(error.message).unwrap_or_default());
+    if let Some(detail) = text(error.detail) {
+        own = own.detail(detail);
+    }
+    if let Some(hint) = text(error.hint) {
+        own = own.hint(hint);
+    }
+    // A lack of stack or memory is not the record's fault: the next record would fail as well.
+    let is_about_it = error.sqlerrcode & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS;
+    if is_about_it { own.about_record() } else { own }
+}

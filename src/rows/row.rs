@@ -1,0 +1,450 @@
+//! Turns records into datums, one row at a time.
+//!
+//! A row is made in two steps. [`Rows::decode`], in a guarded frame, fills the values that native decoders can convert
+//! and queues the others. [`Rows::convert`], in a plain frame, runs the queue: input functions and default expressions.
+//! It works in the order of the file, so that the first bad column is the one that COPY would name. Decoders never
+//! raise, so errors occur in the queue's order.
+//!
+//! Values made by native decoders live in the row's arena, until the next row.
+//!
+//! This file has the row: its state, the step to the next row, and the decoding of fields. `record` finds and checks
+//! the record, `others` fills columns without a field, `queue` runs the queue, and `block` decodes many rows together
+//! where that is possible. The loop over the rows is in [`pump`].
+
+mod block;
+mod header;
+mod leaders;
+mod others;
+pub mod pump;
+mod queue;
+mod record;
+mod session;
+
+use std::ffi::{CString, c_char};
+
+use pg_bulk_format::arena::Arena;
+use pg_bulk_format::binary::Fields;
+use pg_bulk_format::block::Block;
+use pg_bulk_format::reader::{Reader, Value};
+use pgrx::pg_sys;
+
+use self::header::FirstHeader;
+pub use self::leaders::leaders_rows;
+pub use self::queue::{Queued, What};
+pub use self::queue::{received, refined};
+use self::record::LARGE;
+use self::session::SessionMark;
+use super::column::{Column, Taken};
+use super::line_parts::LineParts;
+use crate::error::Result;
+use crate::input::encoding::EncodingErrors;
+use crate::input::stream::{Header, Stream};
+use crate::server::copy_errors;
+use crate::server::elsewhere::Elsewhere;
+
+/// Capacity in bytes that a buffer keeps from row to row. A larger buffer is shrunk to it.
+const KEPT: usize = 1 << 20;
+
+/// The part of a message's CONTEXT after the line number.
+#[derive(Debug)]
+pub struct Attention {
+    /// Name of the column that is being converted, or null.
+    pub column: *const c_char,
+    /// Its value, null for NULL.
+    pub value: *const c_char,
+}
+
+impl Attention {
+    pub const NONE: Attention = Attention { column: std::ptr::null(), value: std::ptr::null() };
+}
+
+/// Values and null flags of a row, one for each attribute of the tuple descriptor.
+#[derive(Debug, Clone, Copy)]
+pub struct RowArrays {
+    pub values: *mut pg_sys::Datum,
+    pub nulls: *mut bool,
+}
+
+impl RowArrays {
+    /// # Safety
+    /// `attribute` is one of the descriptor's.
+    #[inline(always)]
+    pub unsafe fn set(self, attribute: usize, value: Option<pg_sys::Datum>) {
+        // SAFETY: this function's contract covers the index.
+        unsafe {
+            *self.nulls.add(attribute) = value.is_none();
+            *self.values.add(attribute) = value.unwrap_or(pg_sys::Datum::from(0usize));
+        }
+    }
+
+    /// # Safety
+    /// Both have at least `attributes` elements, and they do not overlap.
+    pub unsafe fn copy_from(self, other: RowArrays, attributes: usize) {
+        // SAFETY: this function's contract covers the argument.
+        unsafe {
+            std::ptr::copy_nonoverlapping(other.values, self.values, attributes);
+            std::ptr::copy_nonoverlapping(other.nulls, self.nulls, attributes);
+        }
+    }
+}
+
+/// A change since rows were last decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowsChange {
+    /// The fields belong to other columns.
+    Columns,
+    /// The records come from another file.
+    File,
+}
+
+/// The rows of one file, or of several files in order.
+#[derive(Debug)]
+pub struct Rows {
+    pub stream: Stream,
+    /// The columns of the fields, in order, and then those without a field.
+    pub columns: Vec<Column>,
+    /// Number of fields.
+    pub fields: usize,
+    /// Number of fields that a record must have. If `fills`, fields missing at its end get their defaults.
+    required: usize,
+    fills: bool,
+    /// For records that are one field: finds the values in the line.
+    parts: Option<LineParts>,
+    /// For the binary format: finds the fields in a record.
+    pub binary: Option<Fields>,
+    /// Records are checked before values are made of them: for DEFAULT markers, or for the fields in their lines.
+    is_checked: bool,
+    /// Texts of some columns are refined, or invalid bytes replaced, before conversion.
+    is_refined: bool,
+    /// The columns that the header of each file may name.
+    pub known: Option<Vec<Column>>,
+    /// The first file's header, for several files whose fields are matched by position.
+    first_header: Option<FirstHeader>,
+    /// Name of the file that is open, if a column needs it.
+    pub file_name: Vec<u8>,
+    /// Set when the columns or the file have changed.
+    pub change: Option<RowsChange>,
+    pub arena: Arena,
+    /// The rows around the current one, if they are decoded together.
+    block: Option<Block>,
+    /// The current row in the block.
+    decoded: Option<RowArrays>,
+    /// A value with its escapes removed.
+    pub unescaped: Vec<u8>,
+    /// NUL-terminated inputs of the queue.
+    pub strings: Vec<u8>,
+    pub queue: Vec<Queued>,
+    /// The column and value for messages.
+    pub attention: Attention,
+    /// Set while a message concerns rows other than the current one.
+    pub elsewhere: Elsewhere,
+    /// Messages show the line only while its values are converted. Later they show its number, because a message about
+    /// a converted row may reach a user without the privilege to read the whole line.
+    pub is_discreet: bool,
+    /// A query makes the rows: no file is read, and messages give the row's number.
+    pub is_query: bool,
+    /// The current work concerns no line, so messages name none.
+    pub is_quiet: bool,
+    /// Values of the current line are being converted.
+    pub is_converting: bool,
+    pub relation_name: CString,
+    /// The CONTEXT line that names the source.
+    pub described: CString,
+    /// The header must name the columns.
+    pub match_header: bool,
+    /// The DEFAULT marker.
+    pub default: Option<CString>,
+    /// The settings for which the decoders were made.
+    session_mark: SessionMark,
+    rows: u64,
+}
+
+impl Rows {
+    pub fn new(
+        stream: Stream,
+        columns: Vec<Column>,
+        relation_name: CString,
+        described: CString,
+        match_header: bool,
+    ) -> Rows {
+        let default = stream.reader.dialect().default.clone();
+        let parts = LineParts::new(stream.reader.dialect());
+        let is_binary = stream.reader.dialect().is_binary();
+        let mut rows = Rows {
+            stream,
+            columns: Vec::new(),
+            fields: 0,
+            required: 0,
+            fills: false,
+            is_checked: default.is_some() || parts.is_some() || is_binary,
+            is_refined: false,
+            parts,
+            binary: is_binary.then(Fields::default),
+            known: None,
+            first_header: None,
+            file_name: Vec::new(),
+            change: None,
+            arena: Arena::new(),
+            block: None,
+            decoded: None,
+            unescaped: Vec::new(),
+            strings: Vec::new(),
+            queue: Vec::new(),
+            attention: Attention::NONE,
+            elsewhere: Elsewhere::default(),
+            is_discreet: false,
+            is_query: false,
+            is_quiet: false,
+            is_converting: true,
+            relation_name,
+            described,
+            match_header,
+            default: default.map(|marker| CString::new(marker).unwrap_or_default()),
+            session_mark: SessionMark::now(),
+            rows: 0,
+        };
+        rows.set_columns(columns);
+        rows.name_file();
+        rows
+    }
+
+    pub fn reader(&self) -> &Reader {
+        &self.stream.reader
+    }
+
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    pub fn stream_mut(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+
+    /// Drop all remaining input, until a chunk begins.
+    pub fn end_stream(&mut self) {
+        let _ = self.stream.reader.chunk_space(0);
+        self.attention = Attention::NONE;
+    }
+
+    /// Count another row of the query.
+    pub fn count_row_of_query(&mut self) {
+        self.rows += 1;
+        self.stream.reader.set_line_number(self.rows);
+    }
+
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Call [`Column::renew`] for all columns, also for those that headers are compared with and copied from. Guarded;
+    /// allocates in the current memory context.
+    pub fn renew_columns(&mut self) {
+        let first = self.first_header.as_mut().map(|first| &mut first.columns);
+        let others = self.known.iter_mut().chain(first).flatten();
+        self.columns.iter_mut().chain(others).for_each(Column::renew);
+    }
+
+    /// Indexes of the columns that belong to an attribute.
+    pub fn all(&self) -> Vec<usize> {
+        self.indexes(|_| true)
+    }
+
+    /// Indexes of some of the columns that belong to an attribute.
+    pub fn indexes(&self, is_wanted: impl Fn(&Column) -> bool) -> Vec<usize> {
+        let columns = self.columns.iter().enumerate();
+        columns.filter_map(|(i, column)| (!column.ignored && is_wanted(column)).then_some(i)).collect()
+    }
+
+    /// Set the columns of the fields, once the header is known.
+    pub fn set_columns(&mut self, columns: Vec<Column>) {
+        self.is_refined = self.stream.invalid() == EncodingErrors::Replace
+            || columns.iter().any(|column| column.refinement.is_some());
+        let (mut fields, others): (Vec<_>, Vec<_>) = columns.into_iter().partition(|c| c.taken == Taken::Field);
+        if self.parts.is_some() || self.binary.is_some() {
+            let line = Column::ignored(CString::default());
+            let of_line = fields.into_iter().map(|column| Column { taken: Taken::Part, ..column });
+            self.columns = std::iter::once(line).chain(of_line).chain(others).collect();
+            self.fields = 1;
+            if let Some(parts) = &mut self.parts {
+                parts.lay_out(&self.columns, self.stream.reader.dialect(), self.stream.encodings());
+            }
+            self.expect_fields();
+            self.count_required();
+            return;
+        }
+        self.fields = fields.len();
+        fields.extend(others);
+        self.columns = fields;
+        self.count_required();
+    }
+
+    /// Let fields that are missing at the end of a record get the defaults of their columns, if these have defaults.
+    pub fn fill_missing(&mut self) {
+        self.fills = true;
+        self.count_required();
+    }
+
+    fn count_required(&mut self) {
+        let fields = self.columns.get(..self.fields).unwrap_or_default();
+        let needs = |column: &Column| !self.fills || column.default.is_null();
+        self.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);
+    }
+
+    /// Number of rows so far.
+    pub fn count(&self) -> u64 {
+        self.rows
+    }
+
+    /// Go to the next row; false at the end. Checks all that COPY checks before it converts the first field. Guarded.
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool> {
+        self.decoded = None;
+        self.attention = Attention::NONE;
+        let timed = self.stream.stages.is_on();
+        if !(if timed { self.find_record_timed()? } else { self.find_record()? }) {
+            return Ok(false);
+        }
+        self.rows += 1;
+        self.decoded = if timed { self.row_of_block_timed() } else { self.row_of_block() };
+        if self.decoded.is_some() {
+            return Ok(true);
+        }
+        if self.reader().record_len() > LARGE {
+            self.check_memory()?;
+        }
+        if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
+            self.check_escapes(false)?;
+        }
+        let fields = self.reader().fields();
+        if self.is_checked {
+            self.check_record(fields)?;
+        }
+        if fields > self.fields && (self.fields > 0 || self.reader().raw_line() != Some(&[])) {
+            return Err(copy_errors::extra_data());
+        }
+        Ok(true)
+    }
+
+    /// Free the values of the row before.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.arena.reset();
+        for buffer in [&mut self.strings, &mut self.unescaped] {
+            buffer.clear();
+            if buffer.capacity() > KEPT {
+                buffer.shrink_to(KEPT);
+            }
+        }
+        if let Some(parts) = &mut self.parts {
+            parts.shrink(KEPT);
+        }
+    }
+
+    /// Decode the columns at `wanted` (ascending indexes into the columns) of the current row with native decoders, and
+    /// queue the others. Guarded, but nothing in it raises.
+    ///
+    /// # Safety
+    /// `arrays` are as long as the descriptor the columns were made from, and no column at `wanted` is an ignored one
+    /// (see [`Rows::all`]).
+    #[inline]
+    pub unsafe fn decode(&mut self, wanted: &[usize], arrays: RowArrays) {
+        self.queue.clear();
+        self.strings.clear();
+        if self.is_refined {
+            // SAFETY: `decode_refined` has this contract.
+            return unsafe { self.decode_refined(wanted, arrays) };
+        }
+        let reader = &self.stream.reader;
+        let record = reader.record();
+        let fields = reader.fields();
+        for (at, &i) in wanted.iter().enumerate() {
+            if i >= fields {
+                self.fill(wanted.get(at..).unwrap_or_default());
+                break;
+            }
+            let Some(column) = self.columns.get(i) else { break };
+            let mut value = record.value(i);
+            let mut force_null = column.force_null;
+            if column.force_not_null && value == Value::Null {
+                value = Value::Plain(&reader.dialect().null);
+                // As in COPY, if a column has both.
+                force_null = false;
+            }
+            // The queue's inputs are concatenated in `strings`. A value without escapes is copied there only if it is
+            // queued.
+            let start = self.strings.len();
+            let bytes = match value {
+                Value::Plain(bytes) => bytes,
+                Value::Escaped(raw) => {
+                    reader.unescape(raw, &mut self.strings);
+                    self.strings.get(start..).unwrap_or_default()
+                }
+                Value::Null => {
+                    // SAFETY: this function's contract covers the arrays.
+                    unsafe { arrays.set(column.attribute, None) };
+                    if column.input.wants_null {
+                        self.queue.push(Queued { column: i, what: What::Null });
+                    }
+                    continue;
+                }
+                Value::Default => {
+                    self.queue.push(Queued { column: i, what: What::Default });
+                    continue;
+                }
+            };
+            if force_null && bytes == reader.dialect().null {
+                self.strings.truncate(start);
+                // SAFETY: this function's contract covers the arrays.
+                unsafe { arrays.set(column.attribute, None) };
+                if column.input.wants_null {
+                    self.queue.push(Queued { column: i, what: What::Null });
+                }
+                continue;
+            }
+            if let Some(decoder) = &column.decoder
+                && let Some(datum) = decoder.decode(bytes, &mut self.arena)
+            {
+                self.strings.truncate(start);
+                // SAFETY: this function's contract covers the arrays; the server is a 64-bit one, so a datum is a
+                // usize.
+                unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+                continue;
+            }
+            if let Value::Plain(bytes) = value {
+                self.strings.reserve(bytes.len() + 1);
+                self.strings.extend_from_slice(bytes);
+            }
+            self.strings.push(0);
+            self.queue.push(Queued { column: i, what: What::Input(start) });
+        }
+        if self.fields < self.columns.len() {
+            // SAFETY: as above.
+            unsafe { self.take_others(wanted, arrays) };
+        }
+    }
+
+    /// Go back to the start of the same file, or open a new stream with `open`. Guarded.
+    pub fn restart(&mut self, header: Header, open: impl FnOnce(usize) -> Result<Stream>) -> Result<()> {
+        let columns = self.columns.len();
+        if !self.stream.restart(header, columns)? {
+            self.stream.close()?;
+            self.stream = open(columns)?;
+            self.expect_fields();
+        }
+        self.rows = 0;
+        self.queue.clear();
+        self.attention = Attention::NONE;
+        if self.stream.files().is_some() {
+            self.name_file();
+            self.note_change(RowsChange::File);
+        }
+        // The reader counts its batches from 0 again.
+        self.forget_block();
+        Ok(())
+    }
+
+    /// Close the source. Guarded.
+    pub fn close(&mut self) -> Result<()> {
+        self.stream.close()
+    }
+}

@@ -1,0 +1,234 @@
+//! The pump: the only loop that turns the records of a file into rows.
+//!
+//! ```text
+//!   advance ─► error filter ─► skip ─► Sink::begin ─► decode ─► bad values ─► Sink::finish ─► caller (plain frame)
+//!      ▲            │            │          │                       │              │
+//!      └────────────┴────────────┴──────────┴───────────────────────┴──────────────┘
+//! ```
+//!
+//! A [`Pump`] has a [`Policy`] and a [`Sink`]. The policy decides which records become rows, and which of their columns
+//! are converted. The sink takes the rows: a tuplestore, a sample, a slot. Its type is known at compile time, so a row
+//! costs no indirect call.
+//!
+//! [`Pump::next`] runs in a guard, and takes many records in one. It returns with each row that the sink does not
+//! finish by itself. The caller is a plain frame. It runs the queue of the row ([`Rows::convert`]) if there is one, and
+//! then raises the error about missing fields ([`Rows::check_missing`]) if the row is [`RowOutcome::Short`].
+
+use pgrx::pg_sys;
+
+use super::{RowArrays, Rows};
+use crate::error::{Error, Result};
+use crate::rows::column::Column;
+use crate::rows::copy_options::CopyOptions;
+use crate::rows::soft::{Conversion, OnError, Tolerance};
+
+/// Result of a step to the next row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum RowOutcome {
+    /// There is no row.
+    End,
+    /// A row. Its queue may have to be run.
+    Row,
+    /// A row that lacks fields. The caller converts the fields that exist, then raises the error.
+    Short,
+}
+
+/// Continuation of a record after [`Sink::begin`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// The record is to be decoded.
+    Decode,
+    /// The sink needs no more of the record.
+    Done,
+    /// The sink has a complete row for the caller.
+    Row,
+}
+
+/// Decides which records become rows.
+#[derive(Debug)]
+pub struct Policy {
+    /// The error filter.
+    pub tolerance: Tolerance,
+    /// Records still to skip.
+    pub skip_left: u64,
+    /// Rows still to make, if there is a limit.
+    pub limit_left: Option<u64>,
+    /// Indexes of the columns to convert.
+    wanted: Vec<usize>,
+}
+
+impl Policy {
+    /// The policy of these options, at the start of the file.
+    pub fn of(copy: &CopyOptions) -> Policy {
+        Policy { tolerance: copy.tolerance(), skip_left: copy.skip, limit_left: copy.limit, wanted: Vec::new() }
+    }
+
+    /// Convert these columns. Columns without an attribute are left out.
+    pub fn want(&mut self, rows: &Rows, is_wanted: impl Fn(&Column) -> bool) {
+        self.wanted = rows.indexes(is_wanted);
+    }
+
+    /// Indexes of the columns to convert.
+    pub fn wanted(&self) -> &[usize] {
+        &self.wanted
+    }
+
+    /// Does a bad value stop the reader, and is there no limit? Then rows can be decoded together.
+    pub fn is_plain(&self) -> bool {
+        self.tolerance.on_error == OnError::Stop && self.limit_left.is_none()
+    }
+
+    /// Count a row towards the limit.
+    #[inline]
+    pub fn count_row(&mut self) {
+        if let Some(left) = &mut self.limit_left {
+            *left -= 1;
+        }
+    }
+
+    /// A row that was counted does not count: the caller leaves it out.
+    pub fn uncount_row(&mut self) {
+        if let Some(left) = &mut self.limit_left {
+            *left += 1;
+        }
+    }
+
+    /// Begin again at the start of the file.
+    pub fn restart(&mut self, copy: &CopyOptions) {
+        *self = Policy { wanted: std::mem::take(&mut self.wanted), ..Policy::of(copy) };
+    }
+
+    /// Count a record to be skipped; false if none is left to skip.
+    #[inline]
+    fn skips(&mut self) -> bool {
+        let skips = self.skip_left > 0;
+        self.skip_left -= u64::from(skips);
+        skips
+    }
+}
+
+/// Takes the rows of a pump. All functions are called in a guard.
+///
+/// # Safety
+/// Until [`Sink::fit`] is called with other rows, the arrays have an element for each attribute of the rows' columns.
+/// The context is valid, and its per-tuple memory is for one row.
+pub unsafe trait Sink {
+    /// The arrays that fields are decoded into.
+    fn arrays(&mut self) -> RowArrays;
+
+    /// For default expressions and input functions.
+    fn econtext(&self) -> *mut pg_sys::ExprContext;
+
+    /// Go to the next record; false at the end.
+    #[inline]
+    fn advance(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
+        rows.advance()
+    }
+
+    /// Adapt to other columns, or to another file.
+    fn fit(&mut self, rows: &mut Rows, policy: &mut Policy) {
+        policy.want(rows, |_| true);
+    }
+
+    /// Take a record that is not skipped. Its values may be decoded already ([`Rows::decoded`]).
+    fn begin(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<Begin>;
+
+    /// Reject the current record, because of an error that is survived.
+    fn reject(&mut self, rows: &mut Rows, policy: &mut Policy, error: &Error) -> Result<()> {
+        rows.leave_out_record(&mut policy.tolerance, error)
+    }
+
+    /// The error filter has rejected the record because of a bad value.
+    fn note_bad_value(&mut self, _rows: &mut Rows, _policy: &mut Policy) -> Result<()> {
+        Ok(())
+    }
+
+    /// Are records that lack fields rejected?
+    fn rejects_short(&self) -> bool {
+        false
+    }
+
+    /// Take a decoded row, whose queue may have to be run. True if the caller must complete the row.
+    fn finish(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<bool>;
+}
+
+/// Turns records into rows, for one sink.
+#[derive(Debug)]
+pub struct Pump<S> {
+    pub policy: Policy,
+    pub sink: S,
+}
+
+impl<S: Sink> Pump<S> {
+    /// Make rows until one needs a step outside of the guard. Guarded.
+    ///
+    /// # Safety
+    /// The sink has been [fitted](Sink::fit) to these rows.
+    #[inline]
+    pub unsafe fn next(&mut self, rows: &mut Rows) -> Result<RowOutcome> {
+        let Pump { policy, sink } = self;
+        loop {
+            if policy.limit_left == Some(0) {
+                return Ok(RowOutcome::End);
+            }
+            match sink.advance(rows, policy) {
+                Ok(true) => (),
+                Ok(false) => return Ok(RowOutcome::End),
+                Err(error) if policy.tolerance.survives(&error) => {
+                    pgrx::check_for_interrupts!();
+                    if !policy.skips() {
+                        sink.reject(rows, policy, &error)?;
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            if rows.take_change().is_some() {
+                sink.fit(rows, policy);
+            }
+            if policy.skips() {
+                continue;
+            }
+            match sink.begin(rows, policy)? {
+                Begin::Decode => (),
+                Begin::Done => continue,
+                Begin::Row => return Ok(RowOutcome::Row),
+            }
+            rows.reset();
+            let (arrays, econtext) = (sink.arrays(), sink.econtext());
+            // SAFETY: the contract of the trait covers arrays and context, and `Policy::want` leaves out the columns
+            // without an attribute; guarded calls.
+            unsafe {
+                rows.decode(&policy.wanted, arrays);
+                if policy.tolerance.on_error != OnError::Stop && rows.has_queue() {
+                    let memory = (*econtext).ecxt_per_tuple_memory;
+                    let old = pg_sys::MemoryContextSwitchTo(memory);
+                    let outcome = rows.convert_softly(&mut policy.tolerance, arrays, econtext);
+                    pg_sys::MemoryContextSwitchTo(old);
+                    match outcome? {
+                        Conversion::Good => rows.clear_queue(),
+                        Conversion::Raises => return Ok(RowOutcome::Row),
+                        Conversion::LeftOut => {
+                            sink.note_bad_value(rows, policy)?;
+                            pgrx::check_for_interrupts!();
+                            pg_sys::MemoryContextReset(memory);
+                            continue;
+                        }
+                    }
+                }
+            }
+            let is_short = rows.is_short();
+            if is_short
+                && sink.rejects_short()
+                && let Err(error) = rows.check_missing()
+            {
+                sink.reject(rows, policy, &error)?;
+                continue;
+            }
+            if sink.finish(rows, policy)? {
+                return Ok(if is_short { RowOutcome::Short } else { RowOutcome::Row });
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Finds the record of a row, and checks it.
+//!
+//! COPY reports some errors of a record before it converts any field, and a missing field after it has converted the
+//! others. [`Rows::advance`] makes the first checks here, in COPY's order. [`Rows::check_missing`] makes the last one,
+//! after the caller has converted a row that [`Rows::is_short`]. Most records need none of the checks, so rare cases
+//! are in cold functions.
+
+use std::time::Instant;
+
+use pg_bulk_format::reader::{Record, Value};
+
+use super::{Attention, Rows};
+use crate::error::{self, Result};
+use crate::input::encoding::{
+    EncodingErrors, invalid_in_server_encoding, is_valid_in_server_encoding, verify_in_server_encoding,
+};
+use crate::input::stream::Advance;
+use crate::server::copy_errors;
+use crate::server::stages::Stage;
+
+/// Records of more bytes than this get a memory check first.
+pub(super) const LARGE: usize = 4 << 20;
+
+impl Rows {
+    /// Go to the next record; false at the end.
+    #[inline]
+    pub(super) fn find_record(&mut self) -> Result<bool> {
+        loop {
+            match self.stream.advance()? {
+                Advance::Record if self.parts.is_some() && self.is_no_record() => (),
+                Advance::Record => return Ok(true),
+                Advance::Header => self.take_header()?,
+                Advance::End => match self.stream.next_file() {
+                    Some(next) => self.switch_to_file(next)?,
+                    None => return Ok(false),
+                },
+            }
+        }
+    }
+
+    /// Go to the next record, and add the time of work for many records to the stages.
+    #[cold]
+    pub(super) fn find_record_timed(&mut self) -> Result<bool> {
+        if self.stream.reader.has_next() {
+            return self.find_record();
+        }
+        let read = self.stream.stages.of(Stage::Read);
+        let begin = Instant::now();
+        let more = self.find_record();
+        let spent = begin.elapsed();
+        let stages = &mut self.stream.stages;
+        // The time of reading is already counted in `Read`.
+        let read = stages.of(Stage::Read) - read;
+        stages.add(Stage::Scan, spent.saturating_sub(read));
+        more
+    }
+
+    /// Is the current line skipped, and no record?
+    pub fn is_no_record(&self) -> bool {
+        let line = self.stream.reader.raw_line().unwrap_or_default();
+        self.parts.as_ref().is_some_and(|parts| parts.skips(line))
+    }
+
+    /// The current line, if it can be shown in a message.
+    pub fn line(&self) -> Option<&[u8]> {
+        if self.binary.is_some() {
+            return None;
+        }
+        let line = self.reader().raw_line()?;
+        let is_valid = self.parts.is_none() && !self.reader().is_dirty();
+        (is_valid || is_valid_in_server_encoding(line)).then_some(line)
+    }
+
+    /// Check that memory for a large record's values, about as large as the record, is available: a failed allocation
+    /// later would end the process.
+    #[cold]
+    pub(super) fn check_memory(&self) -> Result<()> {
+        let wanted = self.reader().record_len().saturating_mul(3);
+        Vec::<u8>::new().try_reserve_exact(wanted).map_err(|_| error::out_of_memory())
+    }
+
+    /// Check octal and hexadecimal escapes in text format, which may make an invalid character. All fields are checked,
+    /// wanted or not, but not if the table has no columns. COPY looks for a DEFAULT marker in a field before it goes to
+    /// the next one (CopyReadAttributesText); a header has no markers.
+    #[cold]
+    pub fn check_escapes(&mut self, is_header: bool) -> Result<()> {
+        let invalid = self.stream.invalid();
+        if self.fields == 0 || invalid == EncodingErrors::Replace {
+            return Ok(());
+        }
+        let reader = &self.stream.reader;
+        for i in 0..reader.fields() {
+            if self.default.is_some() && !is_header {
+                self.check_default(&reader.record(), i)?;
+            }
+            if let Value::Escaped(raw) = reader.value(i) {
+                self.unescaped.clear();
+                if reader.unescape(raw, &mut self.unescaped) {
+                    if invalid == EncodingErrors::Reject {
+                        invalid_in_server_encoding(&self.unescaped).map_or(Ok(()), Err)?;
+                    } else {
+                        verify_in_server_encoding(&self.unescaped);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_record(&mut self, fields: usize) -> Result<()> {
+        if self.binary.is_some() {
+            return self.read_fields();
+        }
+        let Some(parts) = &mut self.parts else { return self.check_defaults(fields) };
+        let line = self.stream.reader.raw_line().unwrap_or_default();
+        parts.read(line, self.stream.encodings(), &self.columns, self.stream.invalid())
+    }
+
+    #[cold]
+    fn check_defaults(&self, fields: usize) -> Result<()> {
+        let record = self.reader().record();
+        (0..fields.min(self.fields)).try_for_each(|field| self.check_default(&record, field))
+    }
+
+    /// Check that a field is not the DEFAULT marker while its column has no default. A field beyond the columns is
+    /// another error.
+    fn check_default(&self, record: &Record<'_>, field: usize) -> Result<()> {
+        let Some(column) = self.columns.get(..self.fields).and_then(|columns| columns.get(field)) else {
+            return Ok(());
+        };
+        let trim = column.refinement.as_ref().map(|refinement| refinement.trim);
+        let value = || trim.map_or_else(|| record.value(field), |trim| record.trimmed(field, trim));
+        if column.default.is_null() && !column.ignored && value() == Value::Default {
+            return Err(copy_errors::unexpected_default(&column.display_name()));
+        }
+        Ok(())
+    }
+
+    /// Does the record lack fields? Then COPY converts those that exist and raises an error.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.reader().fields() < self.required
+    }
+
+    /// Return an error for the first missing field, if there is one.
+    pub fn check_missing(&mut self) -> Result<()> {
+        self.attention = Attention::NONE;
+        if self.binary.is_some() {
+            return self.check_fields();
+        }
+        match self.columns.get(..self.required).and_then(|columns| columns.get(self.reader().fields())) {
+            Some(column) => Err(copy_errors::missing_data(&column.display_name())),
+            None => Ok(()),
+        }
+    }
+
+    /// Skip valid rows behind the current one whose values are not needed, and return their number.
+    pub fn pass_by(&mut self) -> u64 {
+        if self.fields == 0 || self.parts.is_some() || self.binary.is_some() {
+            return 0;
+        }
+        let count = self.stream.reader.pass_by(self.fields);
+        self.rows += count;
+        count
+    }
+}

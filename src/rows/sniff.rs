@@ -1,0 +1,212 @@
+//! Finds the dialect, header, columns and types of a file from a sample of it.
+//!
+//! ```text
+//!   first bytes ─► dialect, width, header      (pg_bulk_format::sniff: guesses)
+//!   records     ─► Evidence of each column     (Validator: the server accepts or rejects each value)
+//!   elsewhere   ─► more records, where the beginning of one is certain
+//! ```
+//!
+//! Options of the caller override guesses. The sample has a limited number of bytes. A smaller file is read to its end,
+//! and then the result holds for each of its rows ([`Sniffed::complete`]). If there are several files, the first one
+//! with a record determines the dialect, and all are sampled. If headers have the same names in another order, fields
+//! are matched by name, as in loads (`rows::row::header`).
+//!
+//! This is not a load. An invalid line is COPY's error, but a line with more or fewer fields than others only leads to
+//! a note.
+
+mod evidence;
+mod feed;
+mod finding;
+mod proposal;
+mod request;
+mod sample;
+
+use std::ffi::{CStr, CString};
+
+use pg_bulk_format::dialect::{Dialect, Eol, Format};
+use pg_bulk_format::sniff::dialect::GivenOptions;
+use pgrx::PgSqlErrorCode as Code;
+
+use self::evidence::Validator;
+pub use self::evidence::{Evidence, RuledOut, ValuePosition};
+use self::feed::Feed;
+pub use self::proposal::{identifier, table_name};
+use self::request::Amount;
+pub use self::request::Request;
+use super::column;
+use super::copy_options;
+use crate::error::{Error, Result};
+use crate::input::encoding::Encodings;
+use crate::input::files::FileList;
+use crate::input::source::{Location, Source};
+use crate::server::compat;
+use crate::server::option_value::{HeaderOption, OptionValue};
+
+/// Options that describe a file, in the order of the result.
+pub const NAMES: &[&str] = &["format", "delimiter", "quote", "escape", "null", "header", "encoding", "compression"];
+
+/// Smallest number of bytes that are read of one of several files.
+const FEWEST: u64 = 64 * 1024;
+
+/// The result.
+#[derive(Debug)]
+pub struct Sniffed {
+    /// Options for loads and foreign tables that read the file.
+    pub options: Vec<(String, Vec<u8>)>,
+    pub format: Format,
+    pub delimiter: u8,
+    /// None if quotes are ordinary characters.
+    pub quote: Option<u8>,
+    pub escape: Option<u8>,
+    pub header: bool,
+    pub eol: Option<Eol>,
+    pub compression: Option<&'static str>,
+    pub records: u64,
+    /// Records that have another number of fields.
+    pub odd_records: u64,
+    /// Each record was read.
+    pub complete: bool,
+    pub columns: Vec<SniffedColumn>,
+    /// The names of the files, if there are several.
+    pub files: Vec<CString>,
+    pub notes: Vec<String>,
+    /// Notes about differences between the foreign table and the table.
+    pub foreign_notes: Vec<String>,
+}
+
+impl Sniffed {
+    /// The file in which a type was ruled out, if there are several.
+    pub fn file_of(&self, ruled: &RuledOut) -> Option<&CStr> {
+        self.files.get(ruled.file).map(CString::as_c_str)
+    }
+}
+
+/// A column of a file.
+#[derive(Debug)]
+pub struct SniffedColumn {
+    pub name: Vec<u8>,
+    pub evidence: Evidence,
+}
+
+impl SniffedColumn {
+    pub fn type_name(&self) -> &'static str {
+        self.evidence.column_type().map_or("text", |one| one.name())
+    }
+
+    /// The type in a foreign table, which other users read later, under settings of their own.
+    pub fn foreign_type_name(&self) -> &'static str {
+        self.evidence.lasting_type().map_or("text", |one| one.name())
+    }
+}
+
+/// Sniff the file at a location. The caller has checked the privilege to read it. Guarded, and interruptible.
+pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
+    // Invalid options are reported before a file is opened.
+    let draft = request.draft()?;
+    let csv_only = request.bytes_of("quote").is_some() || request.bytes_of("escape").is_some();
+    let mut known = draft.clone();
+    if request.bytes_of("format").is_none() {
+        known.set("format", &OptionValue::Text(b"csv".to_vec()))?;
+    }
+    let known = known.finish()?;
+    if known.shape() == copy_options::RecordShape::Json {
+        let message = "format \"json\" is not sniffed";
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+    }
+    if known.shape() != copy_options::RecordShape::Delimited {
+        let format = if known.dialect.is_binary() { "binary" } else { "fixed" };
+        let message = format!("format \"{format}\" is not sniffed");
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+            .hint("Such a file does not say where its columns are."));
+    }
+    if !known.dialect.is_copys() {
+        let message = "delimiters of more than one byte, or behind the last field, and quote \"none\" are not sniffed";
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+    }
+    let given = GivenOptions {
+        format: match request.bytes_of("format") {
+            Some(b"csv") => Some(Format::Csv),
+            Some(_) => Some(Format::Text),
+            None if csv_only => Some(Format::Csv),
+            None => None,
+        },
+        delimiter: request.one_byte("delimiter"),
+        quote: request.one_byte("quote"),
+        escape: request.one_byte("escape"),
+        null: request.bytes_of("null").map(<[u8]>::to_vec),
+        end_marker: compat::end_marker(),
+    };
+    let encodings = Encodings::new(known.encoding)?;
+    let files = location.files()?;
+    let list: Vec<Location> = match &files {
+        Some(list) => list.files.iter().map(|file| list.location(file)).collect(),
+        None => vec![location.clone()],
+    };
+    let mut sniffer = Sniffer {
+        known: None,
+        given,
+        header_option: request.bytes_of("header").is_some().then_some(known.header),
+        validator: Validator::new(&column::session(encodings.charset())),
+        columns: Vec::new(),
+        records: 0,
+        complete: true,
+        eol: None,
+        odd: None,
+        odd_records: 0,
+        notes: Vec::new(),
+        encoding: None,
+        several: list.len() > 1,
+    };
+    let mut compression = None;
+    for (number, file) in list.iter().enumerate() {
+        let source = Source::open(file, known.compressed)?;
+        let size = files.as_deref().map(FileList::size).or(source.file_size());
+        let budget = match request.amount {
+            Amount::All => u64::MAX,
+            // A file that is small enough is read whole.
+            Amount::Bytes(bytes) if size.is_some_and(|size| size <= bytes) && source.size().is_some() => u64::MAX,
+            Amount::Bytes(bytes) if sniffer.several => (bytes / list.len() as u64).max(FEWEST.min(bytes)),
+            Amount::Bytes(bytes) => bytes,
+        };
+        let mut feed = Feed::new(source, encodings, budget);
+        // When an error is raised, the server closes the files.
+        sniffer.take_file(&mut feed, number, budget)?;
+        compression = compression.or(feed.source().compression());
+        // The meaning of bytes that are not ASCII must be the same in another session, so the encoding becomes an
+        // option.
+        if feed.has_others() && sniffer.encoding.is_none() {
+            sniffer.encoding = encodings.foreign_name();
+        }
+        feed.close()?;
+    }
+    let files = if sniffer.several { list.iter().map(|file| file.name().to_owned()).collect() } else { Vec::new() };
+    sniffer.finish(request, draft, compression, files)
+}
+
+/// The findings of the first file, for all files.
+#[derive(Debug, Clone)]
+struct FileFindings {
+    dialect: Dialect,
+    header_lines: u64,
+    /// The last header line has the names of the columns.
+    has_names: bool,
+    names: Option<Vec<Option<Vec<u8>>>>,
+}
+
+struct Sniffer {
+    known: Option<FileFindings>,
+    given: GivenOptions,
+    header_option: Option<HeaderOption>,
+    validator: Validator,
+    columns: Vec<Evidence>,
+    records: u64,
+    complete: bool,
+    eol: Option<Eol>,
+    /// The first record with another number of fields: its file, its position, that number.
+    odd: Option<(usize, ValuePosition, usize)>,
+    odd_records: u64,
+    notes: Vec<String>,
+    /// The encoding for the result: the session's, in which the characters were read.
+    encoding: Option<String>,
+    several: bool,
+}

@@ -1,0 +1,272 @@
+//! Finds the type of a column from its values.
+//!
+//! A type stays a candidate as long as each value has its syntax and the server accepts the value. The type's native
+//! decoder is asked first, then its input function, under the settings of the session. So a load of the same values
+//! accepts every type that is left in the end. For each other type, the first value that ruled it out is kept with its
+//! position.
+
+use std::ffi::CString;
+
+use pg_bulk_format::arena::Arena;
+use pg_bulk_format::convert::{Decoder, Session};
+use pg_bulk_format::sniff::shape::{Day, Type, Types, ValueShape};
+use pgrx::pg_sys;
+
+use crate::error::Result;
+use crate::rows::context::displayed;
+use crate::server::compat::{self, Soft};
+
+/// Position of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValuePosition {
+    Line(u64),
+    /// The number of the line is unknown.
+    Offset(u64),
+}
+
+/// The value that ruled out a type for a column.
+#[derive(Debug, Clone)]
+pub struct RuledOut {
+    pub of: Type,
+    /// Index of the file, if there are several.
+    pub file: usize,
+    pub place: ValuePosition,
+    pub value: CString,
+}
+
+/// The types whose values have a date.
+const DATES: &[Type] = &[Type::Date, Type::Timestamp, Type::Timestamptz];
+
+/// The values of a column that were read so far.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    left: Types,
+    /// Types whose syntax some value has.
+    spoken_for: Types,
+    proven: Types,
+    /// Some date can be read in two ways; some other date shows which one is meant.
+    has_either: bool,
+    order_proven: bool,
+    /// Some date depends on the session's settings.
+    has_local_dates: bool,
+    /// The letters of false and of true occurred.
+    letters: [bool; 2],
+    values: u64,
+    pub has_nulls: bool,
+    /// Empty values in quotes, which `force_null` makes NULL.
+    empty_quotes: bool,
+    ruled_out: Vec<RuledOut>,
+}
+
+impl Default for Evidence {
+    fn default() -> Evidence {
+        Evidence {
+            left: Types::ALL,
+            spoken_for: Types::NONE,
+            proven: Types::NONE,
+            has_either: false,
+            order_proven: false,
+            has_local_dates: false,
+            letters: [false; 2],
+            values: 0,
+            has_nulls: false,
+            empty_quotes: false,
+            ruled_out: Vec::new(),
+        }
+    }
+}
+
+impl Evidence {
+    /// The narrowest type that is left; None for text.
+    pub fn column_type(&self) -> Option<Type> {
+        let mut types = self.left.and(self.proven);
+        if self.has_either && !self.order_proven {
+            types = DATES.iter().fold(types, |types, &date| types.without(date));
+        }
+        if self.values == 0 { None } else { types.iter().next() }
+    }
+
+    /// The type under settings that are unknown. A column of dates that depend on the session's settings is text then.
+    pub fn lasting_type(&self) -> Option<Type> {
+        self.column_type().filter(|&one| !(self.has_local_dates && DATES.contains(&one)))
+    }
+
+    /// Does the column need `force_null`? It has empty values in quotes, and is not text.
+    pub fn wants_force_null(&self) -> bool {
+        self.empty_quotes && self.column_type().is_some()
+    }
+
+    /// May the column have NULLs?
+    pub fn is_nullable(&self) -> bool {
+        self.has_nulls || self.values == 0 || self.wants_force_null()
+    }
+
+    /// Are all values dates, of which some can be read in two ways, while none shows which one is meant?
+    pub fn is_ambiguous(&self) -> bool {
+        self.has_either && !self.order_proven && !self.left.and(Types::of(DATES)).is_empty()
+    }
+
+    /// The types that were ruled out although some value has their syntax.
+    pub fn ruled_out(&self) -> impl Iterator<Item = &RuledOut> {
+        self.ruled_out.iter().filter(|ruled| self.spoken_for.has(ruled.of))
+    }
+
+    pub fn take_null(&mut self) {
+        self.has_nulls = true;
+    }
+
+    pub fn take_empty_quotes(&mut self) {
+        self.empty_quotes = true;
+    }
+
+    /// Add a value that is not NULL. Guarded.
+    pub fn take(
+        &mut self,
+        validator: &mut Validator,
+        value: &[u8],
+        file: usize,
+        place: impl Fn() -> ValuePosition,
+    ) -> Result<()> {
+        self.values += 1;
+        let shape = ValueShape::of(value);
+        self.spoken_for = self.spoken_for.or(shape.types);
+        self.proven = self.proven.or(shape.proves);
+        match shape.day {
+            Some(Day::Either) => self.has_either = true,
+            Some(Day::Ordered) => self.order_proven = true,
+            Some(Day::Iso | Day::Same) | None => (),
+        }
+        self.has_local_dates |= shape.day.is_some_and(|day| day != Day::Iso);
+        if let Some(seen) = shape.letter.and_then(|letter| self.letters.get_mut(usize::from(letter))) {
+            *seen = true;
+        }
+        if self.letters == [true; 2] {
+            self.proven = self.proven.or(Types::of(&[Type::Boolean]));
+        }
+        if self.left.is_empty() {
+            return Ok(());
+        }
+        let mut kept = self.left.and(shape.types);
+        for one in kept.iter() {
+            // A value that jsonb accepts is valid json.
+            let is_known = one == Type::Json && kept.has(Type::Jsonb);
+            if !is_known && !validator.accepts(one, value)? {
+                kept = kept.without(one);
+            }
+        }
+        if kept != self.left {
+            for one in self.left.iter().filter(|&one| !kept.has(one)) {
+                self.ruled_out.push(RuledOut { of: one, file, place: place(), value: displayed(value) });
+            }
+            self.left = kept;
+        }
+        Ok(())
+    }
+}
+
+/// A type's functions.
+#[derive(Debug)]
+struct TypeFunctions {
+    oid: pg_sys::Oid,
+    decoder: Option<Decoder>,
+    input: pg_sys::FmgrInfo,
+    typioparam: pg_sys::Oid,
+}
+
+/// Checks whether a value is valid for a type.
+#[derive(Debug)]
+pub struct Validator {
+    known: Vec<TypeFunctions>,
+    arena: Arena,
+    string: Vec<u8>,
+    memory: pg_sys::MemoryContext,
+}
+
+fn oid_of(one: Type) -> pg_sys::Oid {
+    match one {
+        Type::Boolean => pg_sys::BOOLOID,
+        Type::Integer => pg_sys::INT4OID,
+        Type::Bigint => pg_sys::INT8OID,
+        Type::Numeric => pg_sys::NUMERICOID,
+        Type::Double => pg_sys::FLOAT8OID,
+        Type::Date => pg_sys::DATEOID,
+        Type::Timestamp => pg_sys::TIMESTAMPOID,
+        Type::Timestamptz => pg_sys::TIMESTAMPTZOID,
+        Type::Time => pg_sys::TIMEOID,
+        Type::Uuid => pg_sys::UUIDOID,
+        Type::Jsonb => pg_sys::JSONBOID,
+        Type::Json => pg_sys::JSONOID,
+    }
+}
+
+impl Validator {
+    /// Guarded. Input functions allocate in a memory context below the current one.
+    pub fn new(session: &Session) -> Validator {
+        let known = Type::ALL.into_iter().map(|one| {
+            let oid = oid_of(one);
+            // SAFETY: guarded catalog lookups that fill their arguments.
+            let (input, typioparam) = unsafe {
+                let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+                pg_sys::getTypeInputInfo(oid, &raw mut function, &raw mut typioparam);
+                let mut input = pg_sys::FmgrInfo::default();
+                pg_sys::fmgr_info(function, &raw mut input);
+                (input, typioparam)
+            };
+            TypeFunctions { oid, decoder: Decoder::for_type(oid.to_u32(), -1, session), input, typioparam }
+        });
+        // SAFETY: a guarded call.
+        let memory = unsafe {
+            pg_sys::AllocSetContextCreateExtended(
+                pg_sys::CurrentMemoryContext,
+                c"bulk_sniff values".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            )
+        };
+        Validator { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory }
+    }
+
+    /// Free its memory. After an error, the parent context frees it. Guarded.
+    pub fn close(self) {
+        // SAFETY: this value owns the context, which is current after an error in `accepts`; nothing in it is used later.
+        unsafe {
+            if pg_sys::CurrentMemoryContext == self.memory {
+                pg_sys::MemoryContextSwitchTo((*self.memory).parent);
+            }
+            pg_sys::MemoryContextDelete(self.memory);
+        }
+    }
+
+    /// Does the server accept the value for this type?
+    fn accepts(&mut self, one: Type, value: &[u8]) -> Result<bool> {
+        let Some(known) = self.known.get_mut(one as usize) else { return Ok(false) };
+        self.arena.reset();
+        if known.decoder.is_some_and(|decoder| decoder.decode(value, &mut self.arena).is_some()) {
+            return Ok(true);
+        }
+        self.string.clear();
+        self.string.extend_from_slice(value);
+        self.string.push(0);
+        let string = self.string.as_mut_ptr().cast();
+        // SAFETY: the type's own function, and a NUL-terminated string. Nothing in the context, which this value owns,
+        // is used later.
+        unsafe {
+            let old = pg_sys::MemoryContextSwitchTo(self.memory);
+            let input = &raw mut known.input;
+            let said = compat::input_function_call_soft(input, string, known.typioparam, -1, known.oid, false)?;
+            let is_good = match said {
+                Soft::Good(_) => true,
+                Soft::Bad(_) => false,
+                // Raise the server's error.
+                Soft::Raises => {
+                    pg_sys::InputFunctionCall(input, string, known.typioparam, -1);
+                    false
+                }
+            };
+            pg_sys::MemoryContextSwitchTo(old);
+            pg_sys::MemoryContextReset(self.memory);
+            Ok(is_good)
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Makes the result of `bulk_sniff` after the sample has been read.
+//!
+//! Options that the caller gave are kept, and those that were found are added. COPY's own checks decide whether they
+//! can be combined.
+
+use std::ffi::CString;
+
+use pg_bulk_format::sniff::header::names;
+
+use super::evidence::ValuePosition;
+use super::proposal::{LONGEST, clip};
+use super::request::Request;
+use super::{NAMES, Sniffed, SniffedColumn, Sniffer};
+use crate::error::Result;
+use crate::input::encoding::shown;
+use crate::rows::copy_options::Draft;
+use crate::server::option_value::OptionValue;
+use crate::server::server_text::from_server;
+
+impl Sniffer {
+    pub(super) fn finish(
+        mut self,
+        request: &Request,
+        mut draft: Draft,
+        compression: Option<&'static str>,
+        files: Vec<CString>,
+    ) -> Result<Sniffed> {
+        let Some(known) = self.known.take() else { return self.nothing(request, draft, compression, files) };
+        self.validator.close();
+        let d = &known.dialect;
+        let mut options = request.given.clone();
+        let mut propose = |name: &str, value: Vec<u8>| -> Result<()> {
+            if request.bytes_of(name).is_none() {
+                draft.set(name, &OptionValue::Text(value.clone()))?;
+                options.push((name.to_owned(), value));
+            }
+            Ok(())
+        };
+        propose("format", if d.is_csv() { b"csv".to_vec() } else { b"text".to_vec() })?;
+        propose("delimiter", vec![d.delimiter])?;
+        if d.is_csv() && d.quote != b'"' {
+            propose("quote", vec![d.quote])?;
+        }
+        if d.is_csv() && d.escape != d.quote {
+            propose("escape", vec![d.escape])?;
+        }
+        let header = match known.header_lines {
+            0 => "false".to_owned(),
+            1 => "true".to_owned(),
+            lines => lines.to_string(),
+        };
+        propose("header", header.into_bytes())?;
+        if let Some(encoding) = &self.encoding {
+            propose("encoding", encoding.clone().into_bytes())?;
+        }
+        let place = |name: &str| NAMES.iter().position(|known| *known == name);
+        options.sort_by_key(|(name, _)| place(name));
+        // COPY's own check that the options can be combined.
+        draft.finish()?;
+        let names = names(known.names.as_deref(), self.columns.len(), LONGEST, clip);
+        let columns: Vec<_> =
+            names.into_iter().zip(self.columns).map(|(name, evidence)| SniffedColumn { name, evidence }).collect();
+        let is_real = |character: u8| character >= b' ';
+        if d.is_csv() && !is_real(d.quote) {
+            self.notes.push(
+                "fields have no quotes: the option quote is a character that does not occur in the file".to_owned(),
+            );
+        }
+        for column in columns.iter().filter(|column| column.evidence.wants_force_null()) {
+            let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
+            self.notes.push(format!("column \"{name}\": empty values in quotes are NULL (force_null)"));
+        }
+        for column in columns.iter().filter(|column| column.evidence.is_ambiguous()) {
+            let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
+            self.notes
+                .push(format!("column \"{name}\": it is not certain whether dates have the day or the month first"));
+        }
+        let mut foreign_notes = Vec::new();
+        for column in columns.iter().filter(|column| column.type_name() != column.foreign_type_name()) {
+            let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
+            let kind = column.type_name();
+            foreign_notes.push(format!(
+                "column \"{name}\": the type {kind} depends on the DateStyle of this session, so the type in a foreign table is text"
+            ));
+        }
+        if let Some((file, place, fields)) = self.odd {
+            let line = match place {
+                ValuePosition::Line(line) => format!("line {line}"),
+                ValuePosition::Offset(offset) => format!("the line at byte {offset}"),
+            };
+            let of = files.get(file).map(|file| format!(" of file \"{}\"", shown(file))).unwrap_or_default();
+            let (all, expected) = (self.odd_records, columns.len());
+            self.notes.push(format!(
+                "{line}{of} has {fields} fields instead of {expected} (such lines: {all}); a load fails there"
+            ));
+        }
+        Ok(Sniffed {
+            options,
+            format: d.format,
+            delimiter: d.delimiter,
+            quote: Some(d.quote).filter(|&quote| d.is_csv() && is_real(quote)),
+            escape: Some(d.escape).filter(|&escape| d.is_csv() && is_real(escape)),
+            header: known.has_names,
+            eol: self.eol,
+            compression,
+            records: self.records,
+            odd_records: self.odd_records,
+            complete: self.complete,
+            columns,
+            files,
+            notes: self.notes,
+            foreign_notes,
+        })
+    }
+
+    /// The result for a file without a byte.
+    fn nothing(
+        mut self,
+        request: &Request,
+        draft: Draft,
+        compression: Option<&'static str>,
+        files: Vec<CString>,
+    ) -> Result<Sniffed> {
+        self.validator.close();
+        let dialect = draft.finish()?.dialect;
+        self.notes.push("there is no data".to_owned());
+        Ok(Sniffed {
+            options: request.given.clone(),
+            format: dialect.format,
+            delimiter: dialect.delimiter,
+            quote: Some(dialect.quote).filter(|_| dialect.is_csv()),
+            escape: Some(dialect.escape).filter(|_| dialect.is_csv()),
+            header: false,
+            eol: None,
+            compression,
+            records: 0,
+            odd_records: 0,
+            complete: true,
+            columns: Vec::new(),
+            files,
+            notes: self.notes,
+            foreign_notes: Vec::new(),
+        })
+    }
+}

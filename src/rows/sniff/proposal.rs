@@ -1,0 +1,125 @@
+//! The result of `bulk_sniff` as statements and as options.
+
+use std::ffi::{CStr, CString, OsStr, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use pgrx::pg_sys;
+
+use super::{Sniffed, SniffedColumn};
+
+/// Endings of file names for compression, and those for formats, which come before them.
+const COMPRESSED: &[&[u8]] = &[b"gz", b"zst", b"zstd", b"lz4", b"bz2", b"xz"];
+const FORMATS: &[&[u8]] =
+    &[b"csv", b"tsv", b"tab", b"psv", b"txt", b"text", b"tbl", b"dat", b"data", b"json", b"jsonl", b"ndjson", b"log"];
+
+/// Length of a name cut to at most `most` bytes of whole characters.
+pub fn clip(name: &[u8], most: usize) -> usize {
+    if name.len() <= most {
+        return name.len();
+    }
+    let limit = |n: usize| c_int::try_from(n).unwrap_or(c_int::MAX);
+    // SAFETY: bytes and their number; the function only reads them.
+    let kept = unsafe { pg_sys::pg_mbcliplen(name.as_ptr().cast(), limit(name.len()), limit(most)) };
+    usize::try_from(kept).unwrap_or(0)
+}
+
+/// Bytes of the longest identifier.
+pub const LONGEST: usize = pg_sys::NAMEDATALEN as usize - 1;
+
+fn c_string(bytes: &[u8]) -> CString {
+    CString::new(bytes).unwrap_or_default()
+}
+
+/// A name quoted for SQL if necessary. Guarded.
+pub fn identifier(name: &[u8]) -> Vec<u8> {
+    let name = c_string(name);
+    // SAFETY: a guarded call that returns the string or a copy.
+    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) }.to_bytes().to_vec()
+}
+
+/// A string literal for SQL. Guarded.
+fn literal(value: &[u8]) -> Vec<u8> {
+    let value = c_string(value);
+    // SAFETY: a guarded call that returns a copy.
+    unsafe { CStr::from_ptr(pg_sys::quote_literal_cstr(value.as_ptr())) }.to_bytes().to_vec()
+}
+
+/// A table name for this file: the file's name without directories and endings.
+pub fn table_name(path: &CStr) -> Vec<u8> {
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let mut name = path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+    for endings in [COMPRESSED, FORMATS] {
+        let dot = name.iter().rposition(|&b| b == b'.').filter(|&dot| dot > 0);
+        let ending = dot.map(|dot| name.get(dot + 1..).unwrap_or_default().to_ascii_lowercase());
+        if let (Some(dot), Some(ending)) = (dot, ending)
+            && endings.contains(&ending.as_slice())
+        {
+            name.truncate(dot);
+        }
+    }
+    // If the name is a pattern, use that of the directory.
+    if name.is_empty() || name.iter().any(|b| matches!(b, b'*' | b'?' | b'[')) {
+        let parent = path.parent().and_then(Path::file_name).map(|name| name.as_bytes().to_vec());
+        name = parent.filter(|name| !name.iter().any(|b| matches!(b, b'*' | b'?' | b'['))).unwrap_or_default();
+    }
+    if name.is_empty() {
+        name = b"new_table".to_vec();
+    }
+    // File names are bytes, and may be invalid in the server's encoding.
+    if crate::input::encoding::invalid_in_server_encoding(&name).is_some() {
+        name = b"new_table".to_vec();
+    }
+    name.truncate(clip(&name, LONGEST));
+    name
+}
+
+impl SniffedColumn {
+    fn definition(&self, foreign: bool) -> Vec<u8> {
+        let mut out = identifier(&self.name);
+        out.push(b' ');
+        out.extend_from_slice(if foreign { self.foreign_type_name() } else { self.type_name() }.as_bytes());
+        if foreign && self.evidence.wants_force_null() {
+            out.extend_from_slice(b" OPTIONS (force_null 'true')");
+        }
+        out
+    }
+}
+
+impl Sniffed {
+    fn columns_sql(&self, foreign: bool) -> Vec<u8> {
+        let columns: Vec<_> =
+            self.columns.iter().map(|column| [b"    ".as_slice(), &column.definition(foreign)].concat()).collect();
+        if columns.is_empty() {
+            b"()".to_vec()
+        } else {
+            [b"(\n".as_slice(), &columns.join(b",\n".as_slice()), b"\n)"].concat()
+        }
+    }
+
+    /// `CREATE TABLE`; `name` is already quoted. Guarded.
+    pub fn create_table(&self, name: &[u8]) -> Vec<u8> {
+        [b"CREATE TABLE ".as_slice(), name, b" ", &self.columns_sql(false)].concat()
+    }
+
+    /// `CREATE FOREIGN TABLE` on a server; the options are `source`, then those of the file. Guarded.
+    pub fn create_foreign_table(&self, name: &[u8], server: &CStr, source: (&str, &CStr)) -> Vec<u8> {
+        let mut options = vec![[source.0.as_bytes(), b" ", &literal(source.1.to_bytes())].concat()];
+        for (name, value) in &self.options {
+            options.push([name.as_bytes(), b" ", &literal(value)].concat());
+        }
+        let server = identifier(server.to_bytes());
+        [
+            b"CREATE FOREIGN TABLE ".as_slice(),
+            name,
+            b" ",
+            &self.columns_sql(true),
+            b"\nSERVER ",
+            &server,
+            b"\nOPTIONS (",
+            &options.join(b", ".as_slice()),
+            b")",
+        ]
+        .concat()
+    }
+}

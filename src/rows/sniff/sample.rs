@@ -1,0 +1,242 @@
+//! Reads the sample of a file: dialect and header from the first bytes, then records, up to the budget.
+//!
+//! Of a larger file, part of the budget is for positions in its middle. The tricky point is the beginning of a record
+//! there: if it is not certain, the position is skipped, and a note says so.
+
+use pg_bulk_format::dialect::Dialect;
+use pg_bulk_format::reader::{Reader, Value as Field};
+use pg_bulk_format::sniff::dialect::dialect;
+use pg_bulk_format::sniff::header::{self, Header};
+use pg_bulk_format::sniff::place::first_record;
+use pg_bulk_format::sniff::preamble::preamble;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::evidence::{Evidence, ValuePosition};
+use super::feed::{Feed, FeedStep};
+use super::{FileFindings, Sniffer};
+use crate::error::{Error, Result};
+use crate::input::encoding::verify_in_server_encoding;
+use crate::server::option_value::HeaderOption;
+
+/// Bytes that determine the dialect.
+const FIRST: usize = 256 * 1024;
+/// Number of samples from the middle of a file, and bytes of each.
+const PLACES: u64 = 8;
+const PIECE: u64 = 128 * 1024;
+
+impl Sniffer {
+    pub(super) fn take_file(&mut self, feed: &mut Feed, file: usize, budget: u64) -> Result<()> {
+        let middle = feed.source().size().filter(|&size| {
+            budget != u64::MAX && !self.several && feed.has_offsets() && size > budget && budget > 2 * PLACES * PIECE
+        });
+        // The budget of the middle is not spent on the start.
+        let known = match self.known.clone() {
+            Some(known) => known,
+            None => match self.begin(feed)? {
+                Some(known) => known,
+                None => return Ok(()),
+            },
+        };
+        let mut reader = feed.reader(&known.dialect, known.header_lines);
+        let mut order: Vec<usize> = Vec::new();
+        let mut headers = 0;
+        let start_budget = middle.map_or(u64::MAX, |_| budget - PLACES * PIECE);
+        loop {
+            match feed.advance(&mut reader)? {
+                FeedStep::Header => {
+                    headers += 1;
+                    // The last header line is next to the data.
+                    if headers < known.header_lines || !known.has_names {
+                        continue;
+                    }
+                    let names = header::fields(&reader);
+                    if names.len() > pg_sys::MaxHeapAttributeNumber as usize {
+                        return Err(too_many(reader.line_number(), names.len()));
+                    }
+                    names.iter().flatten().for_each(|name| verify_in_server_encoding(name));
+                    match self.known.as_ref().and_then(|known| known.names.as_ref()) {
+                        Some(first) => order = order_of(first, &names),
+                        None => self.name(names),
+                    }
+                }
+                FeedStep::Record => {
+                    if self.eol.is_none() {
+                        self.eol = reader.place_behind().map(|place| place.eol);
+                    }
+                    self.take_record(&reader, file, &order, None)?;
+                    if start_budget != u64::MAX && reader.record_offset() > start_budget {
+                        self.complete = false;
+                        break;
+                    }
+                }
+                FeedStep::End => break,
+                FeedStep::Enough => {
+                    self.complete = false;
+                    break;
+                }
+            }
+        }
+        if self.columns.is_empty() && !feed.is_whole() {
+            let message = "no record ends within the sample";
+            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
+                .hint("Allow more bytes with the option \"sample\"."));
+        }
+        if let Some(size) = middle.filter(|_| !self.complete) {
+            self.take_middle(feed, &known, file, start_budget, size)?;
+        }
+        Ok(())
+    }
+
+    /// Find the dialect and the header, from the first file that is not empty. None if this one is empty.
+    fn begin(&mut self, feed: &mut Feed) -> Result<Option<FileFindings>> {
+        let sample = feed.first(FIRST)?.to_vec();
+        let whole = feed.is_whole();
+        if sample.is_empty() {
+            return Ok(None);
+        }
+        let dialect = dialect(&sample, whole, &self.given);
+        let (header_lines, has_names) = match self.header_option {
+            Some(HeaderOption::Lines(lines)) => (lines, lines > 0),
+            Some(HeaderOption::Match) => (1, true),
+            None => {
+                // Several files have no preamble each.
+                let ahead = if self.several { 0 } else { preamble(&sample, whole, &dialect) };
+                self.find_header(&sample, whole, &dialect, ahead)
+            }
+        };
+        let known = FileFindings { dialect, header_lines, has_names, names: None };
+        self.known = Some(known.clone());
+        Ok(Some(known))
+    }
+
+    /// The number of lines in front of the data, and whether the last one has names.
+    fn find_header(&mut self, sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> (u64, bool) {
+        match ahead {
+            0 => (),
+            1 => self.notes.push("line 1 is in front of the table".to_owned()),
+            _ => self.notes.push(format!("lines 1 to {ahead} are in front of the table")),
+        }
+        let line = ahead + 1;
+        let has_names = match header::header(sample, whole, dialect, ahead) {
+            Header::Column(column) => {
+                let field = column + 1;
+                self.notes.push(format!("header: field {field} of line {line} is not like the values below it"));
+                true
+            }
+            Header::Words => {
+                self.notes.push(format!("header: the fields of line {line} are names that columns often have"));
+                true
+            }
+            Header::None => false,
+        };
+        (ahead as u64 + u64::from(has_names), has_names)
+    }
+
+    fn name(&mut self, names: Vec<Option<Vec<u8>>>) {
+        if let Some(known) = &mut self.known {
+            if self.columns.len() < names.len() && self.records == 0 {
+                self.columns.resize_with(names.len(), Evidence::default);
+            }
+            known.names = Some(names);
+        }
+    }
+
+    fn take_record(&mut self, reader: &Reader, file: usize, order: &[usize], offset: Option<u64>) -> Result<()> {
+        if self.records.is_multiple_of(1024) {
+            pgrx::check_for_interrupts!();
+        }
+        let fields = reader.fields();
+        if fields > pg_sys::MaxHeapAttributeNumber as usize {
+            return Err(too_many(reader.line_number(), fields));
+        }
+        if self.columns.is_empty() {
+            self.columns.resize_with(fields, Evidence::default);
+        }
+        let place = || {
+            offset.map_or_else(
+                || ValuePosition::Line(reader.line_number()),
+                |_| ValuePosition::Offset(reader.record_offset()),
+            )
+        };
+        if fields != self.columns.len() {
+            self.odd_records += 1;
+            if self.odd.is_none() {
+                self.odd = Some((file, place(), fields));
+            }
+            return Ok(());
+        }
+        self.records += 1;
+        let is_csv = reader.dialect().is_csv();
+        let can_force = is_csv && reader.dialect().null.is_empty();
+        let mut unescaped = Vec::new();
+        let record = reader.record();
+        for field in 0..fields {
+            let column = order.get(field).copied().unwrap_or(field);
+            let Some(evidence) = self.columns.get_mut(column) else { continue };
+            let value = match record.value(field) {
+                Field::Null | Field::Default => {
+                    evidence.take_null();
+                    continue;
+                }
+                Field::Plain(value) => value,
+                Field::Escaped(raw) => {
+                    unescaped.clear();
+                    if reader.unescape(raw, &mut unescaped) {
+                        verify_in_server_encoding(&unescaped);
+                    }
+                    &unescaped
+                }
+            };
+            if can_force && value.is_empty() {
+                evidence.take_empty_quotes();
+            } else {
+                evidence.take(&mut self.validator, value, file, place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Read samples from the middle of a file, and from its end.
+    fn take_middle(&mut self, feed: &mut Feed, known: &FileFindings, file: usize, start: u64, size: u64) -> Result<()> {
+        let Some(eol) = self.eol else { return Ok(()) };
+        let (width, behind) = (self.columns.len(), size - start);
+        let mut passed = 0;
+        for place in 0..PLACES {
+            // The last sample ends with the file.
+            let offset = start + behind / PLACES * place + behind % PLACES + (behind / PLACES).saturating_sub(PIECE);
+            let bytes = feed.sample_at(offset, usize::try_from(PIECE).unwrap_or(0))?;
+            let Some(first) = first_record(&bytes, &known.dialect, eol, width) else {
+                passed += 1;
+                continue;
+            };
+            let bytes = bytes.get(first..).unwrap_or_default();
+            let offset = offset + first as u64;
+            feed.each_record(bytes, &known.dialect, eol, offset, |reader| {
+                self.take_record(reader, file, &[], Some(offset))
+            })?;
+        }
+        if passed > 0 {
+            let message = format!(
+                "{passed} of {PLACES} places in the file were not sampled: it is not certain where a record begins there"
+            );
+            self.notes.push(message);
+        }
+        Ok(())
+    }
+}
+
+/// The column of each field, if a header has the names of the first one in another order; else an empty list.
+fn order_of(first: &[Option<Vec<u8>>], names: &[Option<Vec<u8>>]) -> Vec<usize> {
+    if first == names || first.len() != names.len() {
+        return Vec::new();
+    }
+    let place = |name: &Option<Vec<u8>>| first.iter().position(|known| known == name && name.is_some());
+    let places: Option<Vec<usize>> = names.iter().map(place).collect();
+    places.filter(|places| (0..first.len()).all(|i| places.contains(&i))).unwrap_or_default()
+}
+
+fn too_many(line: u64, fields: usize) -> Error {
+    let most = pg_sys::MaxHeapAttributeNumber;
+    Error::new(Code::ERRCODE_TOO_MANY_COLUMNS, format!("tables can have at most {most} columns"))
+        .detail(format!("Line {line} has {fields} fields."))
+}

@@ -1,0 +1,67 @@
+//! Wrappers of PostgreSQL's C functions, on which the rest of the extension is built.
+//!
+//! Rules of this folder:
+//!
+//! * **Two kinds of frames.** A *guarded* function has `#[pg_guard]`, or is called by one that has. It may own Rust
+//!   values: an `ereport` in C code becomes a panic, unwinds the function, and is raised again at the guard. A *plain*
+//!   function is an `extern "C-unwind"` callback, or is called by one outside any guard. C code that it calls may
+//!   `longjmp` over it, so it owns nothing that has a destructor. Plain functions call C functions through
+//!   [`unguarded`].
+//! * User-defined code (input functions, default expressions, quals) is called from plain frames: its errors keep all
+//!   their fields, and a row costs no `sigsetjmp`.
+//! * After an error, nothing here depends on `Drop`: descriptors belong to the server's lists, and memory is freed by
+//!   callbacks of memory contexts. The exception is a thread that writes ([`page_writer`]): `Drop` waits for it after
+//!   an ERROR, which unwinds. A FATAL error does not unwind; the exit of the process then ends the thread. The thread
+//!   has a descriptor of its own, creates no file, and uses no memory of the server.
+//! * All code that depends on the server version is in [`compat`].
+
+pub mod attempt;
+pub mod background;
+pub mod build_id;
+pub mod changed;
+pub mod commit;
+pub mod compat;
+pub mod copy_errors;
+pub mod custom_scan;
+pub mod database;
+pub mod elsewhere;
+pub mod expression;
+pub mod failure;
+pub mod function;
+pub mod handle;
+pub mod holder;
+pub mod icu_collator;
+pub mod index_functions;
+pub mod jsonb;
+pub mod lock;
+pub mod look;
+pub mod option_value;
+pub mod original;
+pub mod own_table;
+pub mod owner;
+pub mod plain_code;
+pub mod planner;
+pub mod points;
+pub mod progress;
+pub mod refusal;
+pub mod relation;
+pub mod role;
+pub mod row_violation;
+pub mod section;
+pub mod sent;
+pub mod sequence;
+pub mod sequence_default;
+pub mod server_text;
+pub mod session_state;
+pub mod shared_files;
+pub mod shared_words;
+pub mod spi;
+pub mod stages;
+pub mod statement;
+pub mod team;
+pub mod tuple_layout;
+pub mod unguarded;
+pub mod usage;
+pub mod user_code;
+pub mod violation;
+pub mod worker_errors;

@@ -1,0 +1,139 @@
+//! Foreign scans of joins and upper relations: their paths, the relations below them, and rights to functions.
+
+use pgrx::pg_sys;
+
+use crate::server::handle::Handle;
+use crate::server::planner::{Estimate, PlannedRelation, Planner};
+use crate::server::relation::Relation;
+
+/// `create_foreignscan_path` for a base relation without pathkeys, outer path or private data. Guarded.
+pub fn create_foreignscan_path(
+    root: Planner<'_>,
+    rel: PlannedRelation<'_>,
+    cost: Estimate,
+) -> *mut pg_sys::ForeignPath {
+    let (none, lateral) = (std::ptr::null_mut(), rel.get().lateral_relids);
+    // SAFETY: a guarded call with the planner's own structures.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return pg_sys::create_foreignscan_path(
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            cost.startup,
+            cost.total,
+            none,
+            lateral,
+            none.cast(),
+            none,
+        );
+        #[cfg(feature = "pg17")]
+        return pg_sys::create_foreignscan_path(
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            cost.startup,
+            cost.total,
+            none,
+            lateral,
+            none.cast(),
+            none,
+            none,
+        );
+        #[cfg(feature = "pg18")]
+        return pg_sys::create_foreignscan_path(
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            0,
+            cost.startup,
+            cost.total,
+            none,
+            lateral,
+            none.cast(),
+            none,
+            none,
+        );
+    }
+}
+
+/// `create_foreign_upper_path` with the relation's own target, and without pathkeys, outer path or private data. Guarded.
+pub fn create_foreign_upper_path(
+    root: Planner<'_>,
+    rel: PlannedRelation<'_>,
+    cost: Estimate,
+) -> *mut pg_sys::ForeignPath {
+    let none = std::ptr::null_mut();
+    // SAFETY: a guarded call with the planner's own structures.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return pg_sys::create_foreign_upper_path(
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            cost.startup,
+            cost.total,
+            none,
+            none.cast(),
+            none,
+        );
+        #[cfg(feature = "pg17")]
+        return pg_sys::create_foreign_upper_path(
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            cost.startup,
+            cost.total,
+            none,
+            none.cast(),
+            none,
+            none,
+        );
+        #[cfg(feature = "pg18")]
+        return pg_sys::create_foreign_upper_path(
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            0,
+            cost.startup,
+            cost.total,
+            none,
+            none.cast(),
+            none,
+            none,
+        );
+    }
+}
+
+/// Returns a relation of the range table; it stays open until the executor ends. Guarded.
+///
+/// # Safety
+/// A range table index that has a relation.
+pub unsafe fn range_table_relation<'a>(estate: Handle<'a, pg_sys::EState>, index: pg_sys::Index) -> Relation<'a> {
+    // SAFETY: a guarded call, which opens the relation of the index.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+        let relation = pg_sys::ExecGetRangeTableRelation(estate.as_ptr(), index);
+        #[cfg(feature = "pg18")]
+        let relation = pg_sys::ExecGetRangeTableRelation(estate.as_ptr(), index, false);
+        Relation::from_raw(relation)
+    }
+}
+
+/// Whether the current user may call the function. Guarded.
+pub fn may_execute(function: pg_sys::Oid) -> pg_sys::AclResult::Type {
+    let mode = pg_sys::AclMode::from(pg_sys::ACL_EXECUTE);
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return pg_sys::pg_proc_aclcheck(function, pg_sys::GetUserId(), mode);
+        #[cfg(not(feature = "pg15"))]
+        return pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, pg_sys::GetUserId(), mode);
+    }
+}

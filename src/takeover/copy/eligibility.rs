@@ -1,0 +1,161 @@
+//! The eligibility check of COPY: can the direct writer replace core's COPY?
+//!
+//! A negative answer is a sentence, for a DEBUG1 message.
+
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use pgrx::pg_sys;
+
+use crate::guc;
+use crate::input::source::is_allowed;
+use crate::load::options::LoadOptions;
+use crate::load::{direct, duplicate::Keep, obstacle, planned_insert};
+use crate::program::mapping::Mapping;
+use crate::program::volatile;
+use crate::program::where_clause::WhereClause;
+use crate::rows::column::default_expression;
+use crate::server::compat;
+use crate::server::relation::Relation;
+use crate::takeover::insert_select::eligibility::expression::takes_ids;
+use crate::takeover::insert_select::eligibility::{Answer, Sequences, no};
+
+/// Checks made before the table is opened. `watched`: another library's hook would miss the statement. Guarded.
+///
+/// # Safety
+/// A COPY FROM, as parsed.
+pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answer<()> {
+    // SAFETY: this function's contract covers the statement; guarded calls, and variables of this process.
+    unsafe {
+        if watched {
+            return no("A library that was loaded earlier has a hook on statements.");
+        }
+        if statement.relation.is_null() || !statement.query.is_null() {
+            return no("The statement has no target table.");
+        }
+        if pg_sys::XactReadOnly || pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress() {
+            return no("The transaction is read-only.");
+        }
+        if pg_sys::IsBinaryUpgrade {
+            return no("The cluster is being upgraded.");
+        }
+        if statement.filename.is_null() {
+            if pg_sys::whereToSendOutput != pg_sys::CommandDest::DestRemote {
+                return no("The session has no client.");
+            }
+            return Ok(());
+        }
+        let role = if statement.is_program {
+            pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM
+        } else {
+            pg_sys::ROLE_PG_READ_SERVER_FILES
+        };
+        if !pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()) {
+            return no("The current user lacks the privilege to read the file or to run the program.");
+        }
+        if !statement.is_program {
+            let path = OsStr::from_bytes(CStr::from_ptr(statement.filename).to_bytes());
+            match std::fs::metadata(path) {
+                Ok(meta) if meta.is_file() && meta.len() < guc::copy_min_size() as u64 => {
+                    return no("The file is smaller than pg_bulk.copy_min_size.");
+                }
+                // The FIFO is not opened at all: its writer would get a reader that disappears.
+                Ok(meta) if meta.file_type().is_fifo() && !is_allowed(Path::new(path)) => {
+                    return no("The file is not below an allowed directory.");
+                }
+                Ok(meta) if meta.is_file() || meta.file_type().is_fifo() => (),
+                _ => return no("The file does not exist, or is neither a regular file nor a FIFO."),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks of the table itself. They need no rights, and evaluate no user code. Guarded.
+///
+/// # Safety
+/// A relation, open and locked.
+pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Answer<()> {
+    // SAFETY: this function's contract covers the relation; guarded calls.
+    unsafe {
+        let form = &*(*relation).rd_rel;
+        let kind = form.relkind.cast_unsigned();
+        if kind != pg_sys::RELKIND_RELATION && kind != pg_sys::RELKIND_PARTITIONED_TABLE {
+            return no("The target is not a table.");
+        }
+        if form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP && !(*relation).rd_islocaltemp {
+            return no("The table is a temporary table of another session.");
+        }
+        let mut found = obstacle::of_named(Relation::from_raw(relation), Keep::Error);
+        if obstacle::has_before_statement(Relation::from_raw(relation)) {
+            // The trigger may change settings that affect how fields are read.
+            found.push("The table has a BEFORE statement trigger.".into());
+        }
+        if found.is_empty() {
+            found.extend(planned_insert::obstacle(relation));
+        }
+        if found.is_empty() && options.table.freeze && direct::check_freeze(Relation::from_raw(relation)).is_err() {
+            found.push("The table does not meet the conditions of FREEZE.".into());
+        }
+        found.into_iter().next().map_or(Ok(()), Err)
+    }
+}
+
+/// Checks of the rows that go into the table. Returns the leaves that it has locked. Guarded.
+///
+/// # Safety
+/// The table, open and locked, columns that belong to it, and the condition.
+pub unsafe fn of_rows(
+    relation: pg_sys::Relation,
+    options: &LoadOptions,
+    clause: &WhereClause,
+    mapping: &Mapping,
+) -> Answer<Vec<pg_sys::Oid>> {
+    // SAFETY: this function's contract covers all arguments; guarded calls on an open relation.
+    unsafe {
+        // A field may request its column's default.
+        let set = options.copy.dialect.default.is_none().then_some(mapping);
+        let mut found = volatile::obstacles(Relation::from_raw(relation), set, clause.conditions);
+        if takes_ids(clause.conditions.cast(), std::ptr::null_mut()) {
+            found.push("The condition calls nextval.".into());
+        }
+        if share_sequence(relation, mapping) {
+            found.push("Two columns take their defaults from the same sequence.".into());
+        }
+        // A negative answer needs no further locks.
+        let locked = if found.is_empty() {
+            obstacle::of_free_leaves(Relation::from_raw(relation), &mut found)
+        } else {
+            Vec::new()
+        };
+        found.into_iter().next().map_or(Ok(locked), Err)
+    }
+}
+
+/// Do several columns take ids from one sequence?
+///
+/// # Safety
+/// An open relation. Guarded.
+unsafe fn share_sequence(relation: pg_sys::Relation, mapping: &Mapping) -> bool {
+    let mut sequences = Sequences::default();
+    // SAFETY: this function's contract covers the relation; attributes below natts exist.
+    unsafe {
+        let descriptor = (*relation).rd_att;
+        // Identity columns have no default in the catalog.
+        for index in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
+            let attribute = &*compat::attribute(descriptor, index);
+            let has_default = attribute.atthasdef || attribute.attidentity != 0;
+            let is_set = mapping.attributes().any(|attnum| attnum == attribute.attnum);
+            if is_set || !has_default || attribute.attisdropped || attribute.attgenerated != 0 {
+                continue;
+            }
+            let default = default_expression(relation, index);
+            if !default.is_null() {
+                sequences.add((*default).expr.cast());
+            }
+        }
+    }
+    sequences.are_shared()
+}

@@ -1,0 +1,94 @@
+//! Few rows from a client: core's COPY, with data that the client has already sent.
+//!
+//! In the time that a load needs to begin, core stores some hundreds of rows. The amount of data is unknown until the
+//! client has been asked for it, and then the statement cannot go back to core. But if the end of the data arrives with
+//! the first bytes, core's CopyFrom can read them through its callback.
+//!
+//! The callback has no argument, so its data are in a variable of the process. Only one such COPY runs at a time,
+//! because functions cannot COPY FROM STDIN.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pgrx::pg_sys;
+
+use crate::server::compat;
+use crate::server::unguarded as c;
+
+/// Data of a client that has sent all of it.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Few {
+    /// Null if there are more data, or if their end is unknown.
+    pub data: *mut c_char,
+    pub len: usize,
+}
+
+impl Few {
+    pub const NONE: Few = Few { data: std::ptr::null_mut(), len: 0 };
+
+    /// Does COPY read these bytes the same way from a callback and from a client? Not if data follow a `\.`, since COPY
+    /// ignores a client's data after any such line. psql also sends the marker that ends its input.
+    pub fn suits(data: &[u8]) -> bool {
+        memchr::memmem::find(data, b"\\.")
+            .is_none_or(|at| matches!(data.get(at + 2..), Some(b"" | b"\n" | b"\r" | b"\r\n")))
+    }
+}
+
+/// The bytes that the callback has not delivered yet.
+static REST: AtomicPtr<Few> = AtomicPtr::new(std::ptr::null_mut());
+
+/// # Safety
+/// Called by CopyGetData (copyfromparse.c), with room for `most` bytes.
+unsafe extern "C-unwind" fn deliver(room: *mut c_void, _least: c_int, most: c_int) -> c_int {
+    // SAFETY: set by `copy`, which is running.
+    unsafe {
+        let rest = &mut *REST.load(Relaxed);
+        let count = rest.len.min(usize::try_from(most).unwrap_or(0));
+        room.cast::<c_char>().copy_from_nonoverlapping(rest.data, count);
+        rest.data = rest.data.add(count);
+        rest.len -= count;
+        c_int::try_from(count).unwrap_or(0)
+    }
+}
+
+/// Runs core's CopyFrom, as DoCopy (copy.c) does after its checks. Returns the number of rows.
+///
+/// # Safety
+/// A plain frame; an eligible COPY FROM STDIN, its table, which is closed at the end, and the state that its condition
+/// was analyzed with, as DoCopy makes it; data that outlive the call.
+pub unsafe fn copy(
+    statement: *const pg_sys::CopyStmt,
+    relation: pg_sys::Relation,
+    state: *mut pg_sys::ParseState,
+    conditions: *mut pg_sys::List,
+    mut few: Few,
+) -> u64 {
+    // SAFETY: this function's contract covers the arguments.
+    unsafe {
+        if (*state).p_rtable.is_null() {
+            let lock = pg_sys::RowExclusiveLock.cast_signed();
+            c::addRangeTableEntryForRelation(state, relation, lock, std::ptr::null_mut(), false, false);
+        }
+        compat::insert_into(state, relation, (*statement).attlist);
+        REST.store(&raw mut few, Relaxed);
+        let (no_file, is_program) = (std::ptr::null(), false);
+        let copy = c::BeginCopyFrom(
+            state,
+            relation,
+            conditions.cast(),
+            no_file,
+            is_program,
+            Some(deliver),
+            (*statement).attlist,
+            (*statement).options,
+        );
+        let pipe = i64::from(pg_sys::PROGRESS_COPY_TYPE_PIPE);
+        c::pgstat_progress_update_param(pg_sys::PROGRESS_COPY_TYPE.cast_signed(), pipe);
+        let rows = c::CopyFrom(copy);
+        c::EndCopyFrom(copy);
+        c::table_close(relation, pg_sys::NoLock.cast_signed());
+        rows
+    }
+}

@@ -1,0 +1,156 @@
+//! Runs a COPY as a load.
+
+use std::ffi::{CStr, CString, c_char, c_ulonglong};
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{check_for_interrupts, pg_guard, pg_sys};
+
+use super::few::Few;
+use super::{eligibility, options};
+use crate::error::OrRaise;
+use crate::guc;
+use crate::input::source::Location;
+use crate::load::target::{Target, TargetKind};
+use crate::load::{Load, Request, Writer, memory_context, obstacle, run_statement, source};
+use crate::program::where_clause::WhereClause;
+use crate::server::unguarded::{self as c, Opaque, guarded};
+use crate::takeover::insert_select::eligibility::{Answer, no};
+
+/// Makes the load and opens its file, or returns the reason why core must run the COPY. A client is then asked for its
+/// data. Guarded.
+///
+/// # Safety
+/// A COPY FROM, its table, open and locked, and its condition.
+pub unsafe fn begin(
+    statement: &pg_sys::CopyStmt,
+    relation: pg_sys::Relation,
+    clause: WhereClause,
+) -> Answer<*mut Load> {
+    // SAFETY: this function's contract covers all arguments; guarded calls. The load is dropped with its memory
+    // context.
+    unsafe {
+        let (mut options, json) = options::of_statement(statement)?;
+        let Ok(Some(mapping)) = source::by_position(relation, &options) else {
+            return no("The list of columns is invalid.");
+        };
+        if matches!(options.location, Location::Client(_)) {
+            options.location = Location::Client(mapping.fields.len());
+        }
+        let Ok(target) = Target::of_open(relation) else { return no("The target is not a table.") };
+        target.check_insert(Some(&mapping), clause.rights).or_raise();
+        let locked = eligibility::of_rows(relation, &options, &clause, &mapping)?;
+        let memory = memory_context();
+        let caller = pg_sys::MemoryContextSwitchTo(memory);
+        let rows = source::open_rows(relation, &options, Some(&mapping));
+        let Ok(rows) = rows else {
+            // Core raises the error.
+            pg_sys::MemoryContextSwitchTo(caller);
+            pg_sys::MemoryContextDelete(memory);
+            obstacle::release(&locked);
+            return no("The data cannot be read.");
+        };
+        let path = statement.filename.as_ref().map_or(c"", |name| CStr::from_ptr(name)).to_owned();
+        let json = match options.location {
+            // Only files are read by workers.
+            Location::File(_) => Some(jsonb(json)),
+            _ => None,
+        };
+        let request = Request { json, ..Request::new(options, path) };
+        let mut load = Load { mapping, rows: Some(rows), writer: Writer::Direct, ..Load::new(request, target, memory) };
+        load.program.where_clause = clause;
+        let load = PgMemoryContexts::For(memory).leak_and_drop_on_delete(load);
+        (*load).begin_rows();
+        // From here on core cannot run the COPY any more.
+        if let Some(rows) = &mut (*load).rows {
+            rows.stream_mut().source_mut().ask();
+        }
+        pg_sys::MemoryContextSwitchTo(caller);
+        Ok(load)
+    }
+}
+
+/// Waits for the first data of a client. If a small amount and its end are there, returns the data, allocated in the
+/// current memory context; then the load is over.
+///
+/// # Safety
+/// A plain frame; a load that has begun, and its table.
+pub unsafe fn wait(load: *mut Load, relation: pg_sys::Relation) -> Few {
+    // SAFETY: this function's contract covers both arguments; the name outlives the push.
+    unsafe {
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(before_first_line),
+            arg: (&raw mut (*(*relation).rd_rel).relname.data).cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        let few = few_of(load);
+        pg_sys::error_context_stack = context.previous;
+        few
+    }
+}
+
+/// COPY's error context while it waits for the first line.
+///
+/// # Safety
+/// Called by the server while it makes a message, with the table's name.
+unsafe extern "C-unwind" fn before_first_line(name: Opaque) {
+    // SAFETY: the name outlives the push.
+    unsafe {
+        c::set_errcontext_domain(std::ptr::null());
+        c::errcontext_msg(c"COPY %s, line %llu".as_ptr(), name.cast::<c_char>(), 1 as c_ulonglong);
+    }
+}
+
+/// # Safety
+/// As [`wait`].
+#[pg_guard]
+unsafe extern "C-unwind" fn few_of(load: *mut Load) -> Few {
+    // SAFETY: this function's contract covers the load; deleting its context drops it.
+    unsafe {
+        // Core's CopyFrom would look up the partitions now, and might find one that was attached during the wait,
+        // without an eligibility check. The load has looked them up before the wait, like an ordinary COPY.
+        if (*load).target.kind == TargetKind::Partitioned {
+            return Few::NONE;
+        }
+        let few = {
+            let Some(rows) = &mut (*load).rows else { return Few::NONE };
+            let all = rows.stream_mut().source_mut().all_of_few(guc::copy_min_size());
+            // Handles a cancel request that came meanwhile.
+            check_for_interrupts!();
+            let Some(all) = all.filter(|all| Few::suits(all)) else { return Few::NONE };
+            let few = Few { data: pg_sys::palloc(all.len() + 1).cast(), len: all.len() };
+            few.data.copy_from_nonoverlapping(all.as_ptr().cast(), all.len());
+            few
+        };
+        (*load).measures.phases.progress.end();
+        pg_sys::MemoryContextDelete((*load).memory);
+        few
+    }
+}
+
+/// Parses JSON. Guarded; allocates in the current memory context.
+fn jsonb(json: Vec<u8>) -> pg_sys::Datum {
+    let json = CString::new(json).unwrap_or_default();
+    // SAFETY: a guarded call with a string.
+    unsafe {
+        let json = pg_sys::Datum::from(json.as_ptr());
+        pg_sys::DirectFunctionCall1Coll(Some(c::jsonb_in), pg_sys::InvalidOid, json)
+    }
+}
+
+/// Runs the load, and returns the number of rows.
+///
+/// # Safety
+/// A plain frame, and a load that has begun, whose memory context is a child of `caller`, the current one.
+pub unsafe fn run(load: *mut Load, caller: pg_sys::MemoryContext) -> u64 {
+    // SAFETY: this function's contract covers the load, which is used by one step at a time.
+    unsafe {
+        pg_sys::CurrentMemoryContext = (*load).memory;
+        run_statement(load);
+        pg_sys::CurrentMemoryContext = caller;
+        let rows = (*load).measures.counts.loaded;
+        // This drops the load.
+        guarded(|| pg_sys::MemoryContextDelete((*load).memory));
+        rows
+    }
+}

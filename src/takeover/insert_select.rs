@@ -1,0 +1,159 @@
+//! `INSERT INTO t SELECT … FROM ft` as a load.
+//!
+//! ```text
+//!   planner  ─► upper_paths ─► eligibility ─┬─ no:  core's path, and the scans' EXPLAIN says why
+//!                                           └─ yes: a CustomPath, with core's ModifyTable below it
+//!   executor ─► begin ─► checked again ─┬─ no:  ModifyTable runs
+//!                                       └─ yes: execute: the whole load, at the first call
+//! ```
+//!
+//! Core inserts the rows of a SELECT one by one. If the direct writer gives an equivalent result, [`node`] replaces
+//! ModifyTable and loads the foreign table's file. If UNION ALL or partitions combine several foreign tables, it loads
+//! the file of each ([`parts`](eligibility::parts)). The rest stays core's: the range table, the permission checks, the snapshot, the
+//! command tag.
+//!
+//! The module enters through `create_upper_paths_hook`. In a fresh connection the library is loaded while the first
+//! statement is planned, when the planner looks at a foreign table. That is too late for planner_hook, but this hook is
+//! called at the end of planning. (`GetForeignUpperPaths` is called only if all base relations of the query are foreign
+//! tables. The parent of partitions and a UNION ALL are not.) The wrapper and loads do not import each other;
+//! [`Wrapper`](crate::load::wrapper::Wrapper) passes a foreign table's options.
+//!
+//! ModifyTable stays in the plan because a plan may be cached. When the plan runs, `pg_bulk.direct_insert` may be off,
+//! a partition may have a trigger, or the session may have a replication origin. Then core's plan runs, below the
+//! custom node.
+//!
+//! An INSERT is not a call of bulk_load: it has no load number and no row in `bulk_history`. It takes an INSERT's locks
+//! only, with one exception: if `pg_bulk.direct_insert` is `exclusive`, an empty table gets a new file, as with
+//! bulk_load.
+
+pub mod eligibility;
+mod insertion;
+mod new_table;
+mod node;
+mod run;
+mod scans;
+mod translate;
+
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use self::insertion::Insertion;
+use crate::load::direct;
+use crate::load::planned_insert::{self, OUR_UPPER_PATHS_HOOK};
+use crate::server::server_text::to_server;
+
+/// The hook that was installed before.
+static PREVIOUS: OnceLock<pg_sys::create_upper_paths_hook_type> = OnceLock::new();
+
+/// Called once, when the library is loaded. Guarded.
+pub fn init() {
+    node::register();
+    direct::register_leaf();
+    new_table::register();
+    planned_insert::init();
+    // SAFETY: a variable of this process, which has one thread.
+    unsafe {
+        let previous = pg_sys::create_upper_paths_hook;
+        if previous.is_none() {
+            OUR_UPPER_PATHS_HOOK.store(upper_paths as *const () as usize, Relaxed);
+        }
+        let _ = PREVIOUS.set(previous);
+        pg_sys::create_upper_paths_hook = Some(upper_paths);
+    }
+}
+
+/// Cost of a load, as a fraction of the cost of core's INSERT. Any fraction below 1 makes the planner prefer the load.
+const SHARE_OF_COST: f64 = 0.1;
+
+/// # Safety
+/// Called by the planner.
+unsafe extern "C-unwind" fn upper_paths(
+    root: *mut pg_sys::PlannerInfo,
+    stage: pg_sys::UpperRelationKind::Type,
+    input: *mut pg_sys::RelOptInfo,
+    output: *mut pg_sys::RelOptInfo,
+    extra: *mut std::ffi::c_void,
+) {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: the planner's own structures; tags say the types of nodes.
+    unsafe {
+        if let Some(Some(previous)) = PREVIOUS.get() {
+            previous(root, stage, input, output, extra);
+        }
+        let is_insert = (*(*root).parse).commandType == pg_sys::CmdType::CMD_INSERT;
+        if stage == pg_sys::UpperRelationKind::UPPERREL_FINAL && is_insert && !planned_insert::is_asking() {
+            take_over(root, input, output);
+        }
+    }
+}
+
+/// Adds a load's path for an INSERT that reads foreign tables of pg_bulk; else gives their EXPLAIN the reason.
+///
+/// # Safety
+/// The planner's structures, at the end of planning an INSERT.
+#[pg_guard]
+unsafe extern "C-unwind" fn take_over(
+    root: *mut pg_sys::PlannerInfo,
+    input: *mut pg_sys::RelOptInfo,
+    output: *mut pg_sys::RelOptInfo,
+) {
+    // SAFETY: this function's contract covers the structures; tags give the node types.
+    unsafe {
+        let paths = PgList::<pg_sys::Path>::from_pg((*output).pathlist);
+        let Some(path) = paths.get_ptr(0).filter(|_| paths.len() == 1) else { return };
+        if (*path).type_ != pg_sys::NodeTag::T_ModifyTablePath {
+            return;
+        }
+        let path = path.cast::<pg_sys::ModifyTablePath>();
+        let scans = scans::below((*path).subpath);
+        if scans.is_empty() {
+            return;
+        }
+        match eligibility::check(root, input, path) {
+            Ok(insertions) => add(output, path, &insertions),
+            Err(why) => scans.into_iter().for_each(|scan| explain(scan, &why)),
+        }
+    }
+}
+
+/// Gives the scan's EXPLAIN the reason. Guarded.
+///
+/// # Safety
+/// A valid path of a foreign table of pg_bulk.
+unsafe fn explain(scan: *mut pg_sys::ForeignPath, why: &str) {
+    // SAFETY: this function's contract covers the path; guarded calls.
+    unsafe {
+        if (*scan).fdw_private.is_null() {
+            let why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
+            (*scan).fdw_private = pg_sys::lappend(null_mut(), pg_sys::makeString(why).cast());
+        }
+    }
+}
+
+/// Adds the load's path. Guarded.
+///
+/// # Safety
+/// The planner's own structures.
+unsafe fn add(output: *mut pg_sys::RelOptInfo, modify: *mut pg_sys::ModifyTablePath, insertions: &[Insertion]) {
+    // SAFETY: this function's contract covers the structures; guarded calls.
+    unsafe {
+        // The planner frees a dominated path, and the new path refers to this one.
+        let below = pg_sys::palloc0(size_of::<pg_sys::ModifyTablePath>()).cast::<pg_sys::ModifyTablePath>();
+        below.copy_from_nonoverlapping(modify, 1);
+        let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
+        (*path).path.type_ = pg_sys::NodeTag::T_CustomPath;
+        (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
+        (*path).path.parent = output;
+        (*path).path.pathtarget = (*modify).path.pathtarget;
+        (*path).path.rows = (*modify).path.rows;
+        (*path).path.startup_cost = (*modify).path.startup_cost * SHARE_OF_COST;
+        (*path).path.total_cost = (*modify).path.total_cost * SHARE_OF_COST;
+        (*path).custom_paths = pg_sys::lappend(null_mut(), below.cast());
+        (*path).custom_private = Insertion::all_to_list(insertions);
+        (*path).methods = node::path_methods();
+        pg_sys::add_path(output, path.cast());
+    }
+}

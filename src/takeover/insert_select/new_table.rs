@@ -1,0 +1,283 @@
+//! `CREATE TABLE … AS SELECT … FROM ft`, and `SELECT … INTO`.
+//!
+//! ```text
+//!   ExecutorRun ─► look ─► rStartup, which creates the table ─► first row? ─┬─ not eligible: the plan runs
+//!                                                                           └─ else: the load, and no row
+//! ```
+//!
+//! The planner sees an ordinary SELECT. Its rows go to a receiver that creates the table when it starts, and then
+//! stores row after row (createas.c). So this module enters in ExecutorRun, and reads the source from the plan: a scan
+//! of one file, alone or below a Gather, since a SELECT may be parallel. The hook is present from the first statement
+//! of a connection on, because planning that statement loads the library at the latest.
+//!
+//! The table is new in the transaction, no other session sees it, and it has no index and no trigger yet.
+
+use std::ptr::{null, null_mut};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::eligibility::expression::of_expression;
+use super::eligibility::{Answer, no, of_tables, without_relabels};
+use super::insertion::{EXPRESSION, Insertion};
+use super::node;
+use super::run::{self, LoadOutcome};
+use crate::error::OrRaise;
+use crate::guc::{self, DirectInsert};
+use crate::load::wrapper::Wrapper;
+use crate::program::Nodes;
+use crate::server::compat;
+use crate::server::refusal::refuse;
+use crate::server::unguarded;
+
+/// Installs the hook. Called once, when the library is loaded.
+pub fn register() {
+    compat::install_executor_hook(look);
+}
+
+/// A query whose plan a load replaces. The innermost one is [`CURRENT`] from the moment it is found until its plan is
+/// asked for the first row. In between, no user code runs except what creates the table.
+#[derive(Debug)]
+struct Taken {
+    query: *mut pg_sys::QueryDesc,
+    /// A single insertion.
+    insertions: *mut Vec<Insertion>,
+    /// The original ExecProcNode of the plan's top node.
+    node: pg_sys::ExecProcNodeMtd,
+}
+
+static CURRENT: AtomicPtr<Taken> = AtomicPtr::new(null_mut());
+
+/// # Safety
+/// A plain frame; a query that has been started and will run to its end.
+unsafe extern "C-unwind" fn look(query: *mut pg_sys::QueryDesc) {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: this function's contract covers the query; its objects live as long as its memory.
+    unsafe {
+        let is_into = (*query).operation == pg_sys::CmdType::CMD_SELECT
+            && (*(*query).dest).mydest == pg_sys::CommandDest::DestIntoRel;
+        if !is_into || guc::direct_insert() == DirectInsert::Off {
+            return;
+        }
+        let caller = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*(*query).estate).es_query_cxt;
+        let taken = take(query);
+        if !taken.is_null() {
+            (*(*query).planstate).ExecProcNode = Some(first_row);
+            CURRENT.store(taken, Relaxed);
+        }
+        pg_sys::CurrentMemoryContext = caller;
+    }
+}
+
+/// Called for the first row of the plan's top node: the table has been created.
+///
+/// # Safety
+/// Called by the executor, with the node of the query that was inspected last.
+unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_sys::TupleTableSlot {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: `look` has set the current query, for this node.
+    unsafe {
+        let taken = CURRENT.load(Relaxed);
+        (*state).ExecProcNode = (*taken).node;
+        if !suits((*state).state, (*taken).insertions, compat::into_relation((*(*taken).query).dest)) {
+            return match (*state).ExecProcNode {
+                Some(process) => process(state),
+                None => null_mut(),
+            };
+        }
+        // A plan with a Gather runs in parallel mode, which forbids some steps of a load.
+        let is_parallel = (*(*state).state).es_use_parallel_mode;
+        if is_parallel {
+            unguarded::ExitParallelMode();
+        }
+        load(state, (*taken).insertions);
+        if is_parallel {
+            unguarded::EnterParallelMode();
+        }
+        null_mut()
+    }
+}
+
+/// # Safety
+/// As [`first_row`], with the insertion into its table.
+unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
+    // SAFETY: this function's contract covers both arguments; calls that raise jump past a frame without destructors.
+    unsafe {
+        let scan = state_of(state);
+        let gather = if scan.cast() == state { null_mut() } else { state };
+        for node in [gather, scan.cast()] {
+            if !node.is_null() && !(*node).instrument.is_null() {
+                unguarded::InstrStartNode((*node).instrument);
+            }
+        }
+        let mut outcome = LoadOutcome::default();
+        unguarded::guarded(|| Wrapper::get().and_then(|wrapper| (wrapper.replace)(scan)).or_raise());
+        run::run(insertions, null(), None, null_mut(), &raw mut outcome);
+        (*(*state).state).es_processed = outcome.rows;
+        for node in [gather, scan.cast()] {
+            if !node.is_null() && !(*node).instrument.is_null() {
+                unguarded::InstrStopNode((*node).instrument, outcome.rows as f64);
+            }
+        }
+        node::count_filtered(scan.cast(), &raw const outcome);
+        unguarded::guarded(|| (Wrapper::get().or_raise().count)(scan, outcome.bytes, outcome.rejected));
+    }
+}
+
+/// The plan's expressions, over a row of the foreign table. Guarded.
+///
+/// # Safety
+/// A scan of a plan, and its insertion.
+unsafe fn nodes(scan: *const pg_sys::ForeignScan, insertion: &Insertion) -> Nodes {
+    // SAFETY: this function's contract covers the scan; guarded calls.
+    unsafe {
+        let plan = &(*scan).scan;
+        let over_row = |list: *mut pg_sys::List| {
+            let copy: *mut pg_sys::List = pg_sys::copyObjectImpl(list.cast()).cast();
+            pg_sys::ChangeVarNodes(copy.cast(), plan.scanrelid as _, pg_sys::INDEX_VAR as _, 0);
+            copy
+        };
+        Nodes {
+            targets: over_row(insertion.entries(plan.plan.targetlist)),
+            quals: over_row(plan.plan.qual),
+            ..Nodes::NONE
+        }
+    }
+}
+
+/// The state for a query that a load can run; else null.
+///
+/// # Safety
+/// As [`look`], of a query whose receiver creates a table.
+#[pg_guard]
+unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
+    // SAFETY: this function's contract covers the query.
+    unsafe {
+        let insertion = match source_of(query) {
+            Ok(insertion) => insertion,
+            Err(why) => {
+                refuse((*query).estate, &why);
+                return null_mut();
+            }
+        };
+        let mut memory = PgMemoryContexts::CurrentMemoryContext;
+        let insertions = memory.leak_and_drop_on_delete(vec![insertion]);
+        memory.leak_and_drop_on_delete(Taken { query, insertions, node: (*(*query).planstate).ExecProcNode })
+    }
+}
+
+/// # Safety
+/// As [`take`].
+unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
+    // SAFETY: this function's contract covers the query; tags give the node types.
+    unsafe {
+        let statement = &*(*query).plannedstmt;
+        let no_data = (*(*query).estate).es_top_eflags.cast_unsigned() & pg_sys::EXEC_FLAG_WITH_NO_DATA != 0;
+        if no_data || statement.hasModifyingCTE || !statement.subplans.is_null() || !statement.rowMarks.is_null() {
+            return no("The SELECT does more than read rows.");
+        }
+        let scan = scan_of(statement.planTree)?;
+        let place = (*scan).scan.scanrelid as usize;
+        let entries = PgList::<pg_sys::RangeTblEntry>::from_pg(statement.rtable);
+        let foreign = match place.checked_sub(1).and_then(|i| entries.get_ptr(i)) {
+            Some(entry) if Wrapper::get().is_ok_and(|w| (w.is_replaceable)(state_of((*query).planstate))) => {
+                (*entry).relid
+            }
+            _ => return no("The SELECT reads another table."),
+        };
+        let quals = (*scan).scan.plan.qual;
+        of_expression(quals.cast(), place, foreign)?;
+        let mut columns = Vec::new();
+        for entry in PgList::<pg_sys::TargetEntry>::from_pg((*scan).scan.plan.targetlist).iter_ptr() {
+            if (*entry).resjunk {
+                return no("The target list is not as expected.");
+            }
+            of_expression((*entry).expr.cast(), place, foreign)?;
+            // A relabeled value is stored unchanged.
+            let value = without_relabels((*entry).expr.cast());
+            columns.push(match (*value).type_ {
+                pg_sys::NodeTag::T_Var => i32::from((*value.cast::<pg_sys::Var>()).varattno),
+                _ => EXPRESSION,
+            });
+        }
+        if columns.is_empty() {
+            return no("The new table has no columns.");
+        }
+        let target = pg_sys::InvalidOid;
+        let insertion =
+            Insertion { target, foreign, place, filters: !quals.is_null(), joins: None, columns, own: None };
+        let own = Some(nodes(scan, &insertion));
+        Ok(Insertion { own, ..insertion })
+    }
+}
+
+/// The only scan of the plan.
+///
+/// # Safety
+/// A valid plan.
+unsafe fn scan_of(plan: *mut pg_sys::Plan) -> Answer<*mut pg_sys::ForeignScan> {
+    // SAFETY: this function's contract covers the plan; tags give the node types.
+    unsafe {
+        let mut plan = plan;
+        if (*plan).type_ == pg_sys::NodeTag::T_Gather {
+            let entries = PgList::<pg_sys::TargetEntry>::from_pg((*plan).targetlist);
+            let passes = entries.iter_ptr().enumerate().all(|(i, entry)| {
+                let var = (*entry).expr.cast::<pg_sys::Var>();
+                (*var.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Var
+                    && (*var).varno == pg_sys::OUTER_VAR
+                    && usize::try_from((*var).varattno) == Ok(i + 1)
+            });
+            let below = (*plan).lefttree;
+            let width = |plan: *mut pg_sys::Plan| (*plan).targetlist.as_ref().map_or(0, |list| list.length);
+            if !passes || !(*plan).qual.is_null() || !(*plan).initPlan.is_null() || width(plan) != width(below) {
+                return no("The SELECT does more than read rows.");
+            }
+            plan = below;
+        }
+        let scan = plan.cast::<pg_sys::ForeignScan>();
+        if (*plan).type_ != pg_sys::NodeTag::T_ForeignScan || !(*plan).initPlan.is_null() || (*scan).scan.scanrelid == 0
+        {
+            return no("The SELECT does more than read rows.");
+        }
+        Ok(scan)
+    }
+}
+
+/// The state of the plan's only scan.
+///
+/// # Safety
+/// The state of a plan that [`scan_of`] accepts.
+unsafe fn state_of(state: *mut pg_sys::PlanState) -> *mut pg_sys::ForeignScanState {
+    // SAFETY: this function's contract covers the state; tags give the node types.
+    unsafe {
+        let is_gather = (*state).type_ == pg_sys::NodeTag::T_GatherState;
+        let state = if is_gather { (*state).lefttree } else { state };
+        state.cast()
+    }
+}
+
+/// Can a load fill the new table?
+///
+/// # Safety
+/// As [`first_row`], with the query's state, the insertion, and the open table.
+#[pg_guard]
+unsafe extern "C-unwind" fn suits(
+    query: *const pg_sys::EState,
+    insertions: *mut Vec<Insertion>,
+    relation: pg_sys::Relation,
+) -> bool {
+    // SAFETY: this function's contract covers all arguments.
+    unsafe {
+        for insertion in &mut *insertions {
+            insertion.target = (*relation).rd_id;
+        }
+        let answer = match (*(*relation).rd_rel).relkind.cast_unsigned() {
+            pg_sys::RELKIND_RELATION => of_tables(&*insertions, true),
+            _ => no("The new relation is not a table."),
+        };
+        answer.inspect_err(|why| refuse(query, why)).is_ok()
+    }
+}
