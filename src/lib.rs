@@ -1,12 +1,8 @@
 //! pg_bulk: files into PostgreSQL.
 //!
 //! ```text
-//!   fdw ────────┬► program ─► pg ──► format    format:  bytes to datums, no server  (src/format, a crate of its own)
-//!   queue ─► load ┘            │               pg:      sources, encodings, rows    (raw PostgreSQL)
-//!                              └► error, guc   program: conditions, expressions, filters
-//!                                              fdw:     the foreign data wrapper
-//!                                              load:    bulk_load
-//!                                              queue:   loads by background workers
+//!   queue, takeover ─► load ─┬► index ─► heap ─┬► rows ─► input ─► server ─► format
+//!                      fdw ──┴► program ───────┘
 //! ```
 //!
 //! ARCHITECTURE.md describes the path of a byte through these modules.

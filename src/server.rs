@@ -10,7 +10,7 @@
 //! * User-defined code (input functions, default expressions, quals) is called from plain frames: its errors keep all
 //!   their fields, and a row costs no `sigsetjmp`.
 //! * After an error, nothing here depends on `Drop`: descriptors belong to the server's lists, and memory is freed by
-//!   callbacks of memory contexts. The exception is a thread that writes ([`page_writer`]): `Drop` waits for it after
+//!   callbacks of memory contexts. The exception is a thread that writes ([`page_writer`](crate::heap::page_writer)): `Drop` waits for it after
 //!   an ERROR, which unwinds. A FATAL error does not unwind; the exit of the process then ends the thread. The thread
 //!   has a descriptor of its own, creates no file, and uses no memory of the server.
 //! * All code that depends on the server version is in [`compat`].
@@ -18,6 +18,7 @@
 pub mod attempt;
 pub mod background;
 pub mod build_id;
+pub mod callback;
 pub mod changed;
 pub mod commit;
 pub mod compat;
@@ -28,13 +29,13 @@ pub mod elsewhere;
 pub mod expression;
 pub mod failure;
 pub mod function;
-pub mod handle;
 pub mod holder;
 pub mod icu_collator;
 pub mod index_functions;
 pub mod jsonb;
 pub mod lock;
 pub mod look;
+pub mod node;
 pub mod option_value;
 pub mod original;
 pub mod own_table;
