@@ -26,6 +26,7 @@ pub mod copy_errors;
 pub mod custom_scan;
 pub mod database;
 pub mod elsewhere;
+pub mod explain;
 pub mod expression;
 pub mod failure;
 pub mod function;

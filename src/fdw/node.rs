@@ -12,10 +12,11 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 
 use super::scan::Scan;
-use crate::server::compat;
-use crate::server::handle::{Argument, Handle};
-use crate::server::relation::Relation;
 use crate::rows::row::RowArrays;
+use crate::server::callback::Argument;
+use crate::server::compat;
+use crate::server::node::{Node, NodeList};
+use crate::server::relation::Relation;
 
 /// A node of this wrapper that is valid, and that nothing else uses, as long as `'a`.
 #[derive(Debug)]
@@ -56,14 +57,14 @@ impl<'a> ScanNode<'a> {
     }
 
     pub fn begin(&mut self, scan: Scan) {
-        let scan = PgMemoryContexts::For(self.estate().get().es_query_cxt).leak_and_drop_on_delete(scan);
+        let scan = PgMemoryContexts::For(self.estate().es_query_cxt).leak_and_drop_on_delete(scan);
         // SAFETY: nothing else uses the node.
         unsafe { self.0.as_mut() }.fdw_state = scan.cast();
     }
 
-    pub const fn estate(&self) -> Handle<'a, pg_sys::EState> {
+    pub fn estate(&self) -> Node<'a, pg_sys::EState> {
         // SAFETY: a node has an executor state, which outlives it.
-        unsafe { Handle::from_raw(self.node().ss.ps.state) }
+        unsafe { Node::from_raw(self.node().ss.ps.state).unwrap_unchecked() }
     }
 
     pub const fn econtext(&self) -> *mut pg_sys::ExprContext {
@@ -75,8 +76,9 @@ impl<'a> ScanNode<'a> {
     }
 
     /// The wrapper's data in the plan.
-    pub const fn private(&self) -> *mut pg_sys::List {
-        self.plan().fdw_private
+    pub const fn private(&self) -> NodeList<'a> {
+        // SAFETY: this wrapper has put lists and null pointers into the list.
+        unsafe { NodeList::from_raw(self.plan().fdw_private) }
     }
 
     /// The range table index of the table of a scan that returns aggregates. Guarded.
@@ -88,11 +90,14 @@ impl<'a> ScanNode<'a> {
     /// The foreign table. Guarded.
     pub fn relation(&self) -> Relation<'a> {
         let own = self.node().ss.ss_currentRelation;
-        if own.is_null() {
-            return compat::range_table_relation(self.estate(), self.aggregated_table().cast_unsigned());
+        // SAFETY: the executor has the relation open and locked until the query ends. A scan without a relation of its own
+        // has the index of its table.
+        unsafe {
+            if own.is_null() {
+                return compat::range_table_relation(self.estate(), self.aggregated_table().cast_unsigned());
+            }
+            Relation::from_raw(own)
         }
-        // SAFETY: the executor has the relation open and locked until the query ends.
-        unsafe { Relation::from_raw(own) }
     }
 
     /// The arrays of the scan's slot.

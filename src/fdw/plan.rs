@@ -6,15 +6,15 @@ use super::aggregate;
 use super::estimate::{divisor, estimate};
 use super::filter;
 use super::options::TableOptions;
-use super::order::{self, Ordered};
-use super::private::Wanted;
+use super::order;
+use super::private::{Private, Wanted};
 use crate::error::Result;
 use crate::input::chunk::is_searchable;
 use crate::input::source::Location;
 use crate::rows::copy_options::RecordShape;
 use crate::rows::hazard::Hazards;
 use crate::rows::soft::OnError;
-use crate::server::handle::Handle;
+use crate::server::node::{Node, NodeList};
 use crate::server::planner::{Estimate, PathOrder, PlannedRelation, Planner};
 use crate::server::relation::OpenRelation;
 
@@ -22,7 +22,7 @@ use crate::server::relation::OpenRelation;
 pub fn size(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) -> Result<()> {
     let options = TableOptions::of_table(relid)?;
     let estimate = estimate(&options);
-    let known = rel.get();
+    let known = *rel;
     let pages = (estimate.size.div_ceil(8192)).max(1) as f64;
     let mut tuples = if known.tuples >= 0.0 && known.pages > 0 {
         known.tuples / f64::from(known.pages) * pages
@@ -45,7 +45,7 @@ pub fn size(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) -> 
 pub fn paths(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) -> Result<()> {
     // As cost_seqscan, and the cost of three more operators for each row. file_fdw charges ten times a row's cost; here
     // it was measured as less than twice.
-    let known = rel.get();
+    let known = *rel;
     let options = TableOptions::of_table(relid)?;
     // SAFETY: settings.
     let (per_row, per_operator, per_page) =
@@ -106,28 +106,25 @@ pub fn plan(
     root: Planner<'_>,
     rel: PlannedRelation<'_>,
     relid: pg_sys::Oid,
-    path: Handle<'_, pg_sys::ForeignPath>,
-    targets: Option<Handle<'_, pg_sys::List>>,
-    clauses: Option<Handle<'_, pg_sys::List>>,
-    outer_plan: Option<Handle<'_, pg_sys::Plan>>,
+    path: Node<'_, pg_sys::ForeignPath>,
+    targets: NodeList<'_>,
+    clauses: NodeList<'_>,
+    outer_plan: Option<Node<'_, pg_sys::Plan>>,
 ) -> Result<*mut pg_sys::ForeignScan> {
-    let null = std::ptr::null_mut();
-    let targets = targets.map_or(null, Handle::as_ptr);
-    let outer_plan = outer_plan.map_or(std::ptr::null_mut(), Handle::as_ptr);
-    if rel.get().reloptkind == pg_sys::RelOptKind::RELOPT_UPPER_REL {
+    if rel.reloptkind == pg_sys::RelOptKind::RELOPT_UPPER_REL {
         return Ok(aggregate::plan(path, targets, outer_plan));
     }
     let options = TableOptions::of_table(relid)?;
     filter::depend(&options, root);
-    let (path, index) = (path.get(), rel.get().relid);
-    // SAFETY: a guarded call on the conditions that the planner passes.
-    let clauses = unsafe { pg_sys::extract_actual_clauses(clauses.map_or(null, Handle::as_ptr), false) };
-    let mut wanted = wanted(index, relid, clauses, rel.target().exprs);
+    // SAFETY: a guarded call on the conditions that the planner passes, which returns a list of expressions.
+    let clauses: NodeList<'_> = unsafe { NodeList::from_raw(pg_sys::extract_actual_clauses(clauses.as_ptr(), false)) };
+    let mut wanted = wanted(rel, relid, clauses);
     // The columns of the promised order are converted, even if the query does not read them.
     let mut order = Vec::new();
-    if !path.path.pathkeys.is_null() {
+    let count = path.pathkeys().len();
+    if count > 0 {
         if let Some(option) = &options.sorted_by {
-            order = order::promised(root, rel, relid, option, path.path.pathkeys)?;
+            order = order::promised(root, rel, relid, option, count)?;
         }
         for column in order.iter().map(|column| i32::from(column.number)) {
             if !wanted.by_quals.contains(&column) && !wanted.besides.contains(&column) {
@@ -135,11 +132,50 @@ pub fn plan(
             }
         }
     }
-    // SAFETY: guarded calls on lists made here, and on what the planner passes.
-    unsafe {
-        let private = wanted.into_private(path.fdw_private);
-        let private = pg_sys::lappend(private, std::ptr::null_mut());
-        let private = pg_sys::lappend(private, Ordered::to_list(&order).cast());
-        Ok(pg_sys::make_foreignscan(targets, clauses, index, null, private, null, null, outer_plan))
+    let private = Private { wanted, remarks: path.private(), aggregates: None, order };
+    Ok(private.make_scan(targets, clauses, rel.relid, NodeList::EMPTY, outer_plan))
+}
+
+/// The columns that the conditions read, and the others that the relation returns. Guarded.
+fn wanted(rel: PlannedRelation<'_>, relid: pg_sys::Oid, clauses: NodeList<'_>) -> Wanted {
+    let by_quals = attributes(clauses, rel.relid);
+    let mut besides = attributes(rel.targets(), rel.relid);
+    // Clauses that are evaluated elsewhere (pseudoconstant ones) read no column of the table. Attribute 0 is the whole
+    // row.
+    if by_quals.contains(&0) || besides.contains(&0) {
+        let natts = OpenRelation::locked(relid).get().descriptor().len();
+        besides = (1..=i32::try_from(natts).unwrap_or(0)).collect();
     }
+    let whole_row = by_quals.contains(&0);
+    let by_quals: Vec<i32> = if whole_row { besides.clone() } else { by_quals };
+    besides.retain(|a| *a > 0 && !by_quals.contains(a));
+    Wanted { by_quals: by_quals.into_iter().filter(|a| *a > 0).collect(), besides }
+}
+
+/// The numbers of the attributes of a relation that expressions use. Guarded.
+fn attributes(expressions: NodeList<'_>, relation: pg_sys::Index) -> Vec<i32> {
+    expressions.node().map_or_else(Vec::new, |expressions| expressions.attributes(relation))
+}
+
+/// Do any columns have defaults? Guarded.
+fn has_defaults(relid: pg_sys::Oid) -> bool {
+    OpenRelation::locked(relid).get().descriptor().defaults().next().is_some()
+}
+
+/// IsForeignScanParallelSafe.
+pub fn is_parallel_safe(
+    _root: Planner<'_>,
+    _rel: PlannedRelation<'_>,
+    entry: Node<'_, pg_sys::RangeTblEntry>,
+) -> Result<bool> {
+    let relid = entry.relid;
+    let options = TableOptions::of_table(relid)?;
+    // DEFAULT markers and missing fields evaluate expressions that may be parallel-unsafe. Rejected rows may need
+    // subtransactions, and are counted in one process. The leader runs a program.
+    Ok(options.copy.dialect.default.is_none()
+        && options.copy.on_error == OnError::Stop
+        && matches!(&options.location, Some(Location::File(_) | Location::Below(_)))
+        && !(options.copy.by_name() && has_defaults(relid))
+        && Hazards::new().types_are_safe(relid, options.copy.shape() == RecordShape::Binary)
+        && filter::is_parallel_safe(&options, relid)?)
 }

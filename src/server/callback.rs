@@ -8,9 +8,13 @@
 //!
 //! A callback for each row is a plain frame, and is written by hand.
 
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
 use pgrx::pg_sys;
 
 use super::node::{Node, NodeList, Tagged};
+use super::relation::Relation;
 
 /// An argument of a callback.
 ///
@@ -30,7 +34,7 @@ unsafe impl<T> Argument for Node<'_, T> {
 
     unsafe fn of(raw: *mut T) -> Self {
         // SAFETY: the server passes a node of this type, which is valid during the call.
-        unsafe { Node::from_raw_known(raw) }
+        unsafe { Node::from_raw(raw).unwrap_unchecked() }
     }
 }
 
@@ -41,6 +45,50 @@ unsafe impl<T> Argument for Option<Node<'_, T>> {
     unsafe fn of(raw: *mut T) -> Self {
         // SAFETY: the node is of this type and valid during the call, or the pointer is null.
         unsafe { Node::from_raw(raw) }
+    }
+}
+
+/// An argument that the callback does not use.
+#[derive(Debug)]
+pub struct Unused<T>(PhantomData<T>);
+
+// SAFETY: the pointer is dropped.
+unsafe impl<T> Argument for Unused<T> {
+    type Raw = *mut T;
+
+    unsafe fn of(_: *mut T) -> Self {
+        Unused(PhantomData)
+    }
+}
+
+/// A result that the callback returns through a pointer.
+#[derive(Debug)]
+pub struct Out<T>(NonNull<T>);
+
+impl<T> Out<T> {
+    pub fn set(self, value: T) {
+        // SAFETY: the server passes a pointer to a variable of its own.
+        unsafe { self.0.write(value) }
+    }
+}
+
+// SAFETY: the server passes a valid pointer.
+unsafe impl<T> Argument for Out<T> {
+    type Raw = *mut T;
+
+    unsafe fn of(raw: *mut T) -> Self {
+        // SAFETY: the server passes a pointer that is not null.
+        Out(unsafe { NonNull::new_unchecked(raw) })
+    }
+}
+
+// SAFETY: the server passes a relation that it has open and locked during the call.
+unsafe impl Argument for Relation<'_> {
+    type Raw = pg_sys::Relation;
+
+    unsafe fn of(raw: pg_sys::Relation) -> Self {
+        // SAFETY: see above.
+        unsafe { Relation::from_raw(raw) }
     }
 }
 
@@ -74,16 +122,16 @@ values!(i32, u32, pg_sys::Oid);
 /// Makes a callback of a safe function that returns a `Result`.
 macro_rules! callback {
     ($body:path, $($argument:ident: $kind:ty),*) => {
-        $crate::server::handle::callback!($body, $($argument: $kind),* => ())
+        $crate::server::callback::callback!($body, $($argument: $kind),* => ())
     };
     ($body:path, $($argument:ident: $kind:ty),* => $result:ty) => {{
         unsafe extern "C-unwind" fn callback(
-            $($argument: <$kind as $crate::server::handle::Argument>::Raw),*
+            $($argument: <$kind as $crate::server::callback::Argument>::Raw),*
         ) -> $result {
             // SAFETY: the server calls it with these arguments, in a frame of C. This frame owns nothing.
             unsafe {
-                super::unguarded::guarded(|| {
-                    let result = $body($(<$kind as $crate::server::handle::Argument>::of($argument)),*);
+                $crate::server::unguarded::guarded(|| {
+                    let result = $body($(<$kind as $crate::server::callback::Argument>::of($argument)),*);
                     $crate::error::OrRaise::or_raise(result)
                 })
             }

@@ -110,10 +110,38 @@ impl<'a, T> Node<'a, T> {
         unsafe { pg_sys::exprType(self.node().as_ptr()) }
     }
 
+    /// Returns the columns of the query that an expression uses, and the nodes of the kinds that `include` names
+    /// (`pull_var_clause`). Guarded.
+    pub fn variables(self, include: u32) -> NodeList<'a> {
+        // SAFETY: a guarded call, which returns a list of nodes of this tree.
+        unsafe { NodeList::from_raw(pg_sys::pull_var_clause(self.node().as_ptr(), include.cast_signed())) }
+    }
+
+    /// Returns the numbers of the attributes that an expression uses of a relation of the range table (`pull_varattnos`).
+    /// Guarded.
+    pub fn attributes(self, relation: pg_sys::Index) -> Vec<i32> {
+        let mut found = Vec::new();
+        let mut member = -1;
+        // SAFETY: guarded calls on an expression, and on a set that is made here.
+        unsafe {
+            let mut set: *mut pg_sys::Bitmapset = std::ptr::null_mut();
+            pg_sys::pull_varattnos(self.node().as_ptr(), relation, &raw mut set);
+            loop {
+                member = pg_sys::bms_next_member(set, member);
+                if member < 0 {
+                    return found;
+                }
+                found.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
+            }
+        }
+    }
+
     /// Whether `test` holds for a function that this node calls, without the nodes below it. Guarded.
     pub fn calls(self, mut test: impl FnMut(pg_sys::Oid) -> bool) -> bool {
         // SAFETY: a guarded call; `visit_function` gets the closure, which outlives it.
-        unsafe { pg_sys::check_functions_in_node(self.node().as_ptr(), Some(function_visitor(&test)), closure(&mut test)) }
+        unsafe {
+            pg_sys::check_functions_in_node(self.node().as_ptr(), Some(function_visitor(&test)), closure(&mut test))
+        }
     }
 
     /// Whether `test` holds for a node of an expression or query: of the tree from its root down, with subqueries.
@@ -184,6 +212,13 @@ unsafe extern "C-unwind" fn mutate<'a, F: FnMut(Node<'a>) -> Option<Node<'a>>>(
     // SAFETY: `rebuild` has passed the closure, and the server passes a node of the tree, or null.
     unsafe {
         pgrx_extern_c_guard(|| Node::from_raw(node).map_or(node, |node| rebuild(node, &mut *by.cast::<F>()).as_ptr()))
+    }
+}
+
+impl<'a> Node<'a, pg_sys::String> {
+    pub fn text(self) -> &'a std::ffi::CStr {
+        // SAFETY: a node of this type has a string.
+        unsafe { std::ffi::CStr::from_ptr(self.sval) }
     }
 }
 
@@ -337,15 +372,32 @@ macro_rules! nodes {
 
 nodes! {
     Var = T_Var {}
+    Aggref = T_Aggref { args: many TargetEntry }
     Const = T_Const {}
     RelabelType = T_RelabelType { arg: one Node }
     PlaceHolderVar = T_PlaceHolderVar { phexpr: one Node }
     TargetEntry = T_TargetEntry { expr: one Node }
     RangeTblEntry = T_RangeTblEntry {}
+    PlannerInfo = T_PlannerInfo { query(parse): one Query }
+    RelOptInfo = T_RelOptInfo {
+        conditions(baserestrictinfo): many RestrictInfo,
+        partial_paths(partial_pathlist): many Path,
+        cheapest(cheapest_total_path): one Path
+    }
+    RestrictInfo = T_RestrictInfo { clause: one Node }
+    String = T_String {}
+    RawStmt = T_RawStmt { stmt: one Node }
+    SelectStmt = T_SelectStmt { sort_clause(sortClause): many Node }
+    SortBy = T_SortBy { value(node): one Node }
+    CollateClause = T_CollateClause { arg: maybe Node, names(collname): many Node }
+    ColumnRef = T_ColumnRef { fields: many Node }
     Query = T_Query { targets(targetList): many TargetEntry }
     AggPath = T_AggPath { subpath: one Path }
     AppendPath = T_AppendPath { subpaths: many Path }
-    ForeignPath = T_ForeignPath {}
+    ForeignScan = T_ForeignScan { private(fdw_private): many Node }
+    ForeignPath = T_ForeignPath { private(fdw_private): many Node, pathkeys(path.pathkeys): many PathKey }
+    PathKey = T_PathKey { class(pk_eclass): one EquivalenceClass }
+    EquivalenceClass = T_EquivalenceClass {}
     GroupPath = T_GroupPath { subpath: one Path }
     JoinPath = T_NestPath | T_MergePath | T_HashPath { outerjoinpath: one Path, innerjoinpath: one Path }
     LimitPath = T_LimitPath { subpath: one Path }

@@ -3,25 +3,33 @@
 use pgrx::pg_sys;
 
 use super::compat;
-use super::handle::Handle;
+use super::node::{Node, NodeList};
 
 /// The planner's data about a query.
-pub type Planner<'a> = Handle<'a, pg_sys::PlannerInfo>;
+pub type Planner<'a> = Node<'a, pg_sys::PlannerInfo>;
 
 /// The planner's data about a relation.
-pub type PlannedRelation<'a> = Handle<'a, pg_sys::RelOptInfo>;
+pub type PlannedRelation<'a> = Node<'a, pg_sys::RelOptInfo>;
 
 /// The order of a path's rows: pathkeys of the current planning, or none.
 #[derive(Debug, Clone, Copy)]
-pub struct PathOrder(*mut pg_sys::List);
+pub struct PathOrder<'a>(NodeList<'a, pg_sys::PathKey>);
 
-impl PathOrder {
-    pub const NONE: PathOrder = PathOrder(std::ptr::null_mut());
+impl<'a> PathOrder<'a> {
+    pub const NONE: PathOrder<'a> = PathOrder(NodeList::EMPTY);
 
-    /// # Safety
-    /// A list of pathkeys of the current planning, or null.
-    pub const unsafe fn from_raw(pathkeys: *mut pg_sys::List) -> PathOrder {
-        PathOrder(pathkeys)
+    /// The first pathkeys that the query can use, and their number. Guarded.
+    pub fn useful(
+        root: Planner<'a>,
+        rel: PlannedRelation<'a>,
+        pathkeys: Vec<Node<'a, pg_sys::PathKey>>,
+    ) -> (PathOrder<'a>, usize) {
+        let pathkeys: NodeList<'a, pg_sys::PathKey> = pathkeys.into_iter().collect();
+        // SAFETY: a guarded call, which returns a list of the first pathkeys, or null.
+        let useful = unsafe {
+            NodeList::from_raw(pg_sys::truncate_useless_pathkeys(root.as_ptr(), rel.as_ptr(), pathkeys.as_ptr()))
+        };
+        (PathOrder(useful), useful.len())
     }
 }
 
@@ -34,18 +42,27 @@ pub struct Estimate {
 }
 
 impl<'a> Planner<'a> {
-    pub const fn query(self) -> Handle<'a, pg_sys::Query> {
-        // SAFETY: the planner has a query.
-        unsafe { Handle::from_raw(self.get().parse) }
-    }
-
     /// The range table entry of a base relation.
     pub fn entry(self, index: pg_sys::Index) -> Option<pg_sys::RangeTblEntry> {
-        let root = self.get();
+        let root = *self;
         let size = usize::try_from(root.simple_rel_array_size).unwrap_or(0);
         let index = usize::try_from(index).ok().filter(|&index| index < size)?;
         // SAFETY: the array has an element for each relation, which may be null.
         unsafe { (*root.simple_rte_array.add(index)).as_ref().copied() }
+    }
+
+    /// Whether the query reads only this relation. Guarded.
+    pub fn is_only(self, rel: PlannedRelation<'_>) -> bool {
+        // SAFETY: a guarded call, which compares two sets.
+        unsafe { pg_sys::bms_equal(rel.relids, self.all_baserels) }
+    }
+
+    /// The cost of a condition for each row. Guarded.
+    pub fn cost_of_row(self, condition: Node<'_>) -> f64 {
+        let mut cost = pg_sys::QualCost::default();
+        // SAFETY: a guarded call.
+        unsafe { pg_sys::cost_qual_eval_node(&raw mut cost, condition.as_ptr(), self.as_ptr()) };
+        cost.per_tuple
     }
 
     /// Forbids parallel plans of the query. A subquery that was planned before may still have workers.
@@ -80,11 +97,17 @@ impl<'a> Planner<'a> {
     }
 }
 
-impl PlannedRelation<'_> {
-    /// The expressions that the relation returns, with their width and cost.
-    pub const fn target(self) -> pg_sys::PathTarget {
+impl<'a> PlannedRelation<'a> {
+    /// The expressions that the relation returns.
+    pub fn targets(self) -> NodeList<'a> {
+        // SAFETY: the target has a list of expressions.
+        unsafe { NodeList::from_raw(self.target().exprs) }
+    }
+
+    /// The width and cost of what the relation returns.
+    pub fn target(self) -> pg_sys::PathTarget {
         // SAFETY: a relation has a target.
-        unsafe { *self.get().reltarget }
+        unsafe { *self.reltarget }
     }
 
     /// Sets the number of rows, before and after the conditions, and the number of pages. Guarded.
@@ -105,27 +128,51 @@ impl PlannedRelation<'_> {
         // SAFETY: a guarded call, and a setting.
         unsafe {
             let most = pg_sys::max_parallel_workers_per_gather;
-            pg_sys::compute_parallel_worker(self.as_ptr(), f64::from(self.get().pages), -1.0, most)
+            pg_sys::compute_parallel_worker(self.as_ptr(), f64::from(self.pages), -1.0, most)
         }
     }
 
     /// Adds a path for a scan by one process. `is_safe`: a worker may run all of it. Guarded.
-    pub fn add_scan(self, root: Planner<'_>, cost: Estimate, order: PathOrder, is_safe: bool) {
+    pub fn add_scan(self, root: Planner<'_>, cost: Estimate, order: PathOrder<'_>, is_safe: bool) {
         // SAFETY: guarded calls on a path that was just made.
         unsafe {
             let path = compat::create_foreignscan_path(root, self, cost);
             (*path).path.parallel_safe &= is_safe;
-            (*path).path.pathkeys = order.0;
+            (*path).path.pathkeys = order.0.as_ptr();
             pg_sys::add_path(self.as_ptr(), path.cast());
         }
     }
 
     /// Adds a path for a scan by several processes. Guarded.
-    pub fn add_parallel_scan(self, root: Planner<'_>, cost: Estimate, order: PathOrder, workers: i32) {
+    pub fn add_parallel_scan(self, root: Planner<'_>, cost: Estimate, order: PathOrder<'_>, workers: i32) {
         // SAFETY: as in `add_scan`.
         unsafe {
             let path = compat::create_foreignscan_path(root, self, cost);
-            (*path).path.pathkeys = order.0;
+            (*path).path.pathkeys = order.0.as_ptr();
+            (*path).path.parallel_aware = true;
+            (*path).path.parallel_workers = workers;
+            pg_sys::add_partial_path(self.as_ptr(), path.cast());
+        }
+    }
+
+    /// Adds a path that returns this upper relation from a scan of `input` by one process. Guarded.
+    pub fn add_upper(self, root: Planner<'_>, cost: Estimate, private: NodeList<'_>, input: PlannedRelation<'_>) {
+        // SAFETY: as in `add_scan`.
+        unsafe {
+            let path = compat::create_foreign_upper_path(root, self, cost);
+            (*path).fdw_private = private.as_ptr();
+            // As the scan that core would aggregate.
+            (*path).path.parallel_safe &= input.cheapest().parallel_safe;
+            pg_sys::add_path(self.as_ptr(), path.cast());
+        }
+    }
+
+    /// Adds a path that returns this upper relation in part, from a scan by several processes. Guarded.
+    pub fn add_partial_upper(self, root: Planner<'_>, cost: Estimate, private: NodeList<'_>, workers: i32) {
+        // SAFETY: as in `add_scan`.
+        unsafe {
+            let path = compat::create_foreign_upper_path(root, self, cost);
+            (*path).fdw_private = private.as_ptr();
             (*path).path.parallel_aware = true;
             (*path).path.parallel_workers = workers;
             pg_sys::add_partial_path(self.as_ptr(), path.cast());

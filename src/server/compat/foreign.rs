@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-use crate::server::handle::Handle;
+use crate::server::node::Node;
 use crate::server::planner::{Estimate, PlannedRelation, Planner};
 use crate::server::relation::Relation;
 
@@ -12,7 +12,7 @@ pub fn create_foreignscan_path(
     rel: PlannedRelation<'_>,
     cost: Estimate,
 ) -> *mut pg_sys::ForeignPath {
-    let (none, lateral) = (std::ptr::null_mut(), rel.get().lateral_relids);
+    let (none, lateral) = (std::ptr::null_mut::<pg_sys::List>(), rel.lateral_relids);
     // SAFETY: a guarded call with the planner's own structures.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
@@ -66,7 +66,7 @@ pub fn create_foreign_upper_path(
     rel: PlannedRelation<'_>,
     cost: Estimate,
 ) -> *mut pg_sys::ForeignPath {
-    let none = std::ptr::null_mut();
+    let none = std::ptr::null_mut::<pg_sys::List>();
     // SAFETY: a guarded call with the planner's own structures.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
@@ -115,7 +115,7 @@ pub fn create_foreign_upper_path(
 ///
 /// # Safety
 /// A range table index that has a relation.
-pub unsafe fn range_table_relation<'a>(estate: Handle<'a, pg_sys::EState>, index: pg_sys::Index) -> Relation<'a> {
+pub unsafe fn range_table_relation<'a>(estate: Node<'a, pg_sys::EState>, index: pg_sys::Index) -> Relation<'a> {
     // SAFETY: a guarded call, which opens the relation of the index.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
