@@ -31,50 +31,12 @@ use pgrx::pg_sys;
 use self::accumulator::AggregateKind;
 use super::estimate::divisor;
 use super::options::TableOptions;
-use super::private::{self, Private, Wanted, elements, list_of, numbers};
+use super::private::{self, Aggregates, Call, Private, Wanted, elements, from_numbers, list_of, numbers, to_numbers};
 use crate::error::Result;
 use crate::guc;
 use crate::server::callback::Unused;
 use crate::server::node::{Node, NodeList};
 use crate::server::planner::{Estimate, PlannedRelation, Planner};
-
-/// An aggregate's function and the number of its column, or 0.
-type Call = (pg_sys::Oid, i32);
-
-/// The aggregates of a scan, as a plan carries them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Aggregates {
-    /// Return transition states instead of values.
-    pub partial: bool,
-    pub list: Vec<Call>,
-    /// Numbers of the columns that follow the aggregates in the scan's tuple.
-    pub columns: Vec<i32>,
-}
-
-impl Aggregates {
-    /// As lists for a plan. Guarded.
-    pub fn to_lists<'a>(&self) -> NodeList<'a> {
-        let calls = std::iter::once(i32::from(self.partial)).chain(to_numbers(&self.list));
-        private::list([list_of(calls), list_of(self.columns.iter().copied())])
-    }
-
-    /// The aggregates of a plan's scan; `None` if it returns rows.
-    pub fn from_lists(lists: NodeList<'_>) -> Option<Aggregates> {
-        let calls = numbers(lists.first()?);
-        let (partial, list) = calls.split_first()?;
-        let columns = lists.get(1).map_or_else(Vec::new, numbers);
-        Some(Aggregates { partial: *partial != 0, list: from_numbers(list), columns })
-    }
-}
-
-fn to_numbers(calls: &[Call]) -> impl Iterator<Item = i32> {
-    calls.iter().flat_map(|(function, attribute)| [function.to_u32().cast_signed(), *attribute])
-}
-
-fn from_numbers(numbers: &[i32]) -> Vec<Call> {
-    let (pairs, _) = numbers.as_chunks();
-    pairs.iter().map(|[function, attribute]| (pg_sys::Oid::from_u32(function.cast_unsigned()), *attribute)).collect()
-}
 
 /// GetForeignUpperPaths: adds a path that computes the query's aggregates, if possible.
 ///

@@ -2,7 +2,6 @@
 
 use pgrx::pg_sys;
 
-use super::aggregate::Aggregates;
 use super::order::Ordered;
 use crate::server::node::{Node, NodeList};
 
@@ -11,6 +10,45 @@ use crate::server::node::{Node, NodeList};
 pub struct Wanted {
     pub by_quals: Vec<i32>,
     pub besides: Vec<i32>,
+}
+
+/// An aggregate's function and the number of its column, or 0.
+pub type Call = (pg_sys::Oid, i32);
+
+/// The aggregates of a scan, as a plan carries them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Aggregates {
+    /// Return transition states instead of values.
+    pub partial: bool,
+    pub list: Vec<Call>,
+    /// Numbers of the columns that follow the aggregates in the scan's tuple.
+    pub columns: Vec<i32>,
+}
+
+impl Aggregates {
+    /// As lists for a plan. Guarded.
+    fn to_lists<'a>(&self) -> NodeList<'a> {
+        let calls = std::iter::once(i32::from(self.partial)).chain(to_numbers(&self.list));
+        list([list_of(calls), list_of(self.columns.iter().copied())])
+    }
+
+    /// The aggregates of a plan's scan; `None` if it returns rows.
+    fn from_lists(lists: NodeList<'_>) -> Option<Aggregates> {
+        let calls = numbers(lists.first()?);
+        let (partial, list) = calls.split_first()?;
+        let columns = lists.get(1).map_or_else(Vec::new, numbers);
+        Some(Aggregates { partial: *partial != 0, list: from_numbers(list), columns })
+    }
+}
+
+/// Numbers that a list can carry.
+pub fn to_numbers(calls: &[Call]) -> impl Iterator<Item = i32> {
+    calls.iter().flat_map(|(function, attribute)| [function.to_u32().cast_signed(), *attribute])
+}
+
+pub fn from_numbers(numbers: &[i32]) -> Vec<Call> {
+    let (pairs, _) = numbers.as_chunks();
+    pairs.iter().map(|[function, attribute]| (pg_sys::Oid::from_u32(function.cast_unsigned()), *attribute)).collect()
 }
 
 /// The data of one plan.

@@ -9,6 +9,7 @@ mod encoding;
 mod executor_hook;
 mod foreign;
 mod index;
+mod mutator;
 mod partition_key;
 mod planned;
 mod planner;
@@ -20,7 +21,7 @@ mod storage;
 pub mod unguarded;
 mod version;
 
-use pg_bulk_format::dialect::EndMarker;
+use pg_bulk_text::dialect::EndMarker;
 use pgrx::pg_sys;
 
 use self::version::MAJOR;
@@ -34,16 +35,18 @@ pub use self::buffer::is_in_buffer;
 pub use self::collation::{collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
-pub use self::foreign::{create_foreign_upper_path, create_foreignscan_path, may_execute, range_table_relation};
+pub use self::foreign::{
+    Estimate, create_foreign_upper_path, create_foreignscan_path, may_execute, range_table_relation,
+};
 pub use self::index::{
     check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write,
     new_index_page, read_block, reindex_index, reindex_relation,
 };
+pub use self::mutator::expression_tree_mutator;
 pub use self::partition_key::{partition_expressions, partition_functions, partition_types};
 pub use self::planned::{nodes_of, statement_for_workers};
 pub use self::planner::{
-    adjust_to_child, canonical_pathkey, expression_tree_mutator, is_constant, known_eclass, ordering_of,
-    prunes_at_run_time,
+    adjust_to_child, canonical_pathkey, is_constant, known_eclass, ordering_of, prunes_at_run_time,
 };
 pub use self::rights::{
     Rights, check_insert_rights, check_server_usage, forgo_insert_rights, insert_into, may_use_schema, owns_relation,

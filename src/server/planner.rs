@@ -3,6 +3,7 @@
 use pgrx::pg_sys;
 
 use super::compat;
+pub use super::compat::Estimate;
 use super::node::{Node, NodeList};
 
 /// The planner's data about a query.
@@ -31,14 +32,6 @@ impl<'a> PathOrder<'a> {
         };
         (PathOrder(useful), useful.len())
     }
-}
-
-/// The cost of a path, and its number of rows.
-#[derive(Debug, Clone, Copy)]
-pub struct Estimate {
-    pub rows: f64,
-    pub startup: f64,
-    pub total: f64,
 }
 
 impl<'a> Planner<'a> {

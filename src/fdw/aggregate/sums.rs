@@ -1,11 +1,11 @@
 //! The running aggregates of a scan.
 
-use pg_bulk_format::block::Run;
-use pg_bulk_format::convert::Datum;
+use pg_bulk_types::block::Run;
+use pg_bulk_types::convert::Datum;
 use pgrx::pg_sys;
 
-use super::Aggregates;
 use super::accumulator::{Accumulator, AggregateKind};
+use crate::fdw::private::Aggregates;
 use crate::rows::row::RowArrays;
 use crate::server::compat;
 use crate::server::relation::Relation;

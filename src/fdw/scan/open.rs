@@ -150,7 +150,7 @@ impl Scan {
                 let rows = open_rows(self.relation, &self.options);
                 self.options.location = named;
                 let mut rows = rows?;
-                rows.described = location.described();
+                rows.context.described = location.described();
                 Ok(rows)
             })?,
         };

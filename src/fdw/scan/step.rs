@@ -34,7 +34,7 @@ impl Scan {
     pub(super) fn raise_out_of_order(&mut self, column: usize) {
         if let (Some(order), Some(rows)) = (&self.order, &mut self.rows) {
             // The line may hold data that the user may not see.
-            (rows.is_discreet, rows.is_converting) = (true, false);
+            (rows.context.is_discreet, rows.context.is_converting) = (true, false);
             order.complaint(column, self.relation).raise();
         }
     }

@@ -3,13 +3,20 @@
 use pgrx::pg_sys;
 
 use crate::server::node::Node;
-use crate::server::planner::{Estimate, PlannedRelation, Planner};
 use crate::server::relation::Relation;
+
+/// The cost of a path, and its number of rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Estimate {
+    pub rows: f64,
+    pub startup: f64,
+    pub total: f64,
+}
 
 /// `create_foreignscan_path` for a base relation without pathkeys, outer path or private data. Guarded.
 pub fn create_foreignscan_path(
-    root: Planner<'_>,
-    rel: PlannedRelation<'_>,
+    root: Node<'_, pg_sys::PlannerInfo>,
+    rel: Node<'_, pg_sys::RelOptInfo>,
     cost: Estimate,
 ) -> *mut pg_sys::ForeignPath {
     let (none, lateral) = (std::ptr::null_mut::<pg_sys::List>(), rel.lateral_relids);
@@ -62,8 +69,8 @@ pub fn create_foreignscan_path(
 
 /// `create_foreign_upper_path` with the relation's own target, and without pathkeys, outer path or private data. Guarded.
 pub fn create_foreign_upper_path(
-    root: Planner<'_>,
-    rel: PlannedRelation<'_>,
+    root: Node<'_, pg_sys::PlannerInfo>,
+    rel: Node<'_, pg_sys::RelOptInfo>,
     cost: Estimate,
 ) -> *mut pg_sys::ForeignPath {
     let none = std::ptr::null_mut::<pg_sys::List>();

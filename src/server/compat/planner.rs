@@ -1,36 +1,8 @@
 //! Planner functions whose signature differs between versions.
 
-use std::ffi::c_void;
-
 use pgrx::pg_sys;
 
 use crate::server::node::Node;
-use crate::server::planner::{PlannedRelation, Planner};
-
-/// A function that replaces a node.
-pub type Mutator = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> *mut pg_sys::Node;
-
-/// `expression_tree_mutator`
-///
-/// # Safety
-/// A node, and the context of the mutator; called from a guarded frame.
-pub unsafe fn expression_tree_mutator(
-    node: *mut pg_sys::Node,
-    mutator: Mutator,
-    context: *mut c_void,
-) -> *mut pg_sys::Node {
-    // SAFETY: passed on. Up to 15 the mutator is declared without arguments, but called with them.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        {
-            type Undeclared = unsafe extern "C-unwind" fn() -> *mut pg_sys::Node;
-            let mutator = std::mem::transmute::<Mutator, Undeclared>(mutator);
-            pg_sys::expression_tree_mutator(node, Some(mutator), context)
-        }
-        #[cfg(not(feature = "pg15"))]
-        pg_sys::expression_tree_mutator_impl(node, Some(mutator), context)
-    }
-}
 
 /// Whether a plan node prunes its children at run time.
 ///
@@ -71,8 +43,8 @@ pub unsafe fn adjust_to_child(
 /// Returns the equivalence class of a column that is sorted by this family, with its operator `equality`
 /// (`get_eclass_for_sort_expr`); None if the query has none. Guarded.
 pub fn known_eclass<'a>(
-    root: Planner<'a>,
-    rel: PlannedRelation<'a>,
+    root: Node<'a, pg_sys::PlannerInfo>,
+    rel: Node<'a, pg_sys::RelOptInfo>,
     column: Node<'a, pg_sys::Var>,
     equality: pg_sys::Oid,
     input: pg_sys::Oid,
@@ -124,7 +96,7 @@ pub fn ordering_of(operator: pg_sys::Oid) -> Option<(pg_sys::Oid, pg_sys::Oid, i
 
 /// `make_canonical_pathkey` for a strategy from [`ordering_of`]. Guarded.
 pub fn canonical_pathkey<'a>(
-    root: Planner<'a>,
+    root: Node<'a, pg_sys::PlannerInfo>,
     class: Node<'a, pg_sys::EquivalenceClass>,
     family: pg_sys::Oid,
     strategy: i16,
