@@ -5,17 +5,11 @@ use pgrx::pg_sys;
 use crate::server::node::Node;
 
 /// Whether a plan node prunes its children at run time.
-///
-/// # Safety
-/// A plan node of this type.
-pub unsafe fn prunes_at_run_time(append: *const pg_sys::Append) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        #[cfg(feature = "pg18")]
-        return (*append).part_prune_index >= 0;
-        #[cfg(not(feature = "pg18"))]
-        !(*append).part_prune_info.is_null()
-    }
+pub fn prunes_at_run_time(append: &pg_sys::Append) -> bool {
+    #[cfg(feature = "pg18")]
+    return append.part_prune_index >= 0;
+    #[cfg(not(feature = "pg18"))]
+    !append.part_prune_info.is_null()
 }
 
 /// Translates a node about an inheritance parent or partitioned table to one of its children
@@ -28,7 +22,7 @@ pub unsafe fn adjust_to_child(
     rel: *mut pg_sys::RelOptInfo,
     node: *mut pg_sys::Node,
 ) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers the pointers; a child relation has a link to its parent.
+    // SAFETY: a guarded call on the planner's structs; a child relation has a link to its parent.
     unsafe {
         if node.is_null() || (*rel).reloptkind != pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL {
             return node;
