@@ -9,6 +9,7 @@ mod encoding;
 mod executor_hook;
 mod foreign;
 mod index;
+mod mutator;
 mod partition_key;
 mod planned;
 mod planner;
@@ -34,11 +35,14 @@ pub use self::buffer::is_in_buffer;
 pub use self::collation::{collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
-pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
+pub use self::foreign::{
+    Estimate, create_foreign_upper_path, create_foreignscan_path, may_execute, range_table_relation,
+};
 pub use self::index::{
     check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write,
     new_index_page, read_block, reindex_index, reindex_relation,
 };
+pub use self::mutator::expression_tree_mutator;
 pub use self::partition_key::{partition_expressions, partition_functions, partition_types};
 pub use self::planned::{nodes_of, statement_for_workers};
 pub use self::planner::{
@@ -61,65 +65,6 @@ pub use self::version::{COPY_HAS_DEFAULT, HAS_TRANSACTION_TIMEOUT, ZONE_LETTERS}
 /// Returns the meaning of `\.` in this server's COPY.
 pub fn end_marker() -> EndMarker {
     if MAJOR >= 18 { EndMarker::Since18 } else { EndMarker::Until17 }
-}
-
-/// `create_foreignscan_path` for a base relation without pathkeys, outer path or private data.
-///
-/// # Safety
-/// Planner pointers of the current planning; called from a guarded frame.
-pub unsafe fn create_foreignscan_path(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    rows: f64,
-    startup_cost: f64,
-    total_cost: f64,
-) -> *mut pg_sys::ForeignPath {
-    use std::ptr::null_mut;
-    // SAFETY: a guarded call; the planner's structs exist as long as it plans.
-    unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        return pg_sys::create_foreignscan_path(
-            root,
-            rel,
-            null_mut(),
-            rows,
-            startup_cost,
-            total_cost,
-            null_mut(),
-            (*rel).lateral_relids,
-            null_mut(),
-            null_mut(),
-        );
-        #[cfg(feature = "pg17")]
-        return pg_sys::create_foreignscan_path(
-            root,
-            rel,
-            null_mut(),
-            rows,
-            startup_cost,
-            total_cost,
-            null_mut(),
-            (*rel).lateral_relids,
-            null_mut(),
-            null_mut(),
-            null_mut(),
-        );
-        #[cfg(feature = "pg18")]
-        return pg_sys::create_foreignscan_path(
-            root,
-            rel,
-            null_mut(),
-            rows,
-            0,
-            startup_cost,
-            total_cost,
-            null_mut(),
-            (*rel).lateral_relids,
-            null_mut(),
-            null_mut(),
-            null_mut(),
-        );
-    }
 }
 
 /// Anum_pg_statistic_ext_stxexprs, which is not among the bindings of 18.
@@ -341,31 +286,5 @@ pub unsafe fn check_valid_result_rel(target: *mut pg_sys::ResultRelInfo) {
             let none = pg_sys::OnConflictAction::ONCONFLICT_NONE;
             pg_sys::CheckValidResultRel(target, insert, none, std::ptr::null_mut());
         }
-    }
-}
-
-/// A function that replaces a node.
-pub type Mutator = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut std::ffi::c_void) -> *mut pg_sys::Node;
-
-/// `expression_tree_mutator`
-///
-/// # Safety
-/// A node, and the context of the mutator; called from a guarded frame.
-pub unsafe fn expression_tree_mutator(
-    node: *mut pg_sys::Node,
-    mutator: Mutator,
-    context: *mut std::ffi::c_void,
-) -> *mut pg_sys::Node {
-    // SAFETY: a guarded call; the mutator gets its own context. Up to 15 the mutator is declared without arguments, but
-    // called with them.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        {
-            type Undeclared = unsafe extern "C-unwind" fn() -> *mut pg_sys::Node;
-            let mutator = std::mem::transmute::<Mutator, Undeclared>(mutator);
-            pg_sys::expression_tree_mutator(node, Some(mutator), context)
-        }
-        #[cfg(not(feature = "pg15"))]
-        pg_sys::expression_tree_mutator_impl(node, Some(mutator), context)
     }
 }

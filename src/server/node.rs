@@ -115,6 +115,32 @@ impl<'a, T> Node<'a, T> {
         unsafe { pg_sys::exprType(self.node().as_ptr()) }
     }
 
+    /// Returns the columns of the query that an expression uses, and the nodes of the kinds that `include` names
+    /// (`pull_var_clause`). Guarded.
+    pub fn variables(self, include: u32) -> NodeList<'a> {
+        // SAFETY: a guarded call, which returns a list of nodes of this tree.
+        unsafe { NodeList::from_raw(pg_sys::pull_var_clause(self.node().as_ptr(), include.cast_signed())) }
+    }
+
+    /// Returns the numbers of the attributes that an expression uses of a relation of the range table (`pull_varattnos`).
+    /// Guarded.
+    pub fn attributes(self, relation: pg_sys::Index) -> Vec<i32> {
+        let mut found = Vec::new();
+        let mut member = -1;
+        // SAFETY: guarded calls on an expression, and on a set that is made here.
+        unsafe {
+            let mut set: *mut pg_sys::Bitmapset = std::ptr::null_mut();
+            pg_sys::pull_varattnos(self.node().as_ptr(), relation, &raw mut set);
+            loop {
+                member = pg_sys::bms_next_member(set, member);
+                if member < 0 {
+                    return found;
+                }
+                found.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
+            }
+        }
+    }
+
     /// Whether `test` holds for a function that this node calls, without the nodes below it. Guarded.
     pub fn calls(self, mut test: impl FnMut(pg_sys::Oid) -> bool) -> bool {
         // SAFETY: a guarded call; `visit_function` gets the closure, which outlives it.
@@ -194,6 +220,13 @@ unsafe extern "C-unwind" fn mutate<'a, F: FnMut(Node<'a>) -> Option<Node<'a>>>(
     }
 }
 
+impl<'a> Node<'a, pg_sys::String> {
+    pub fn text(self) -> &'a std::ffi::CStr {
+        // SAFETY: a node of this type has a string.
+        unsafe { std::ffi::CStr::from_ptr(self.sval) }
+    }
+}
+
 /// A list of nodes, of which it returns those of type `T`. An empty list is null.
 #[derive(Debug)]
 #[repr(transparent)]
@@ -254,6 +287,10 @@ impl<'a, T: Tagged> NodeList<'a, T> {
     pub fn ints(self) -> impl Iterator<Item = i32> {
         // SAFETY: a cell of a list with this tag is an integer.
         (0..self.len()).filter_map(move |index| Some(unsafe { self.cell(NodeTag::T_IntList, index)?.int_value }))
+    }
+
+    pub fn first(self) -> Option<Node<'a, T>> {
+        self.get(0)
     }
 
     pub fn iter(self) -> impl DoubleEndedIterator<Item = Node<'a, T>> + Clone {
@@ -369,13 +406,31 @@ nodes! {
     Query = T_Query {}
     PlannerGlobal = T_PlannerGlobal {}
     PlannerInfo = T_PlannerInfo {
-        parse: one Query, glob: one PlannerGlobal, processed_tlist: many TargetEntry, cte_plan_ids: many Node
+        query(parse): one Query, glob: one PlannerGlobal, processed_tlist: many TargetEntry, cte_plan_ids: many Node
     }
-    RelOptInfo = T_RelOptInfo { subroot: one PlannerInfo, pathlist: many Path }
+    RelOptInfo = T_RelOptInfo {
+        subroot: one PlannerInfo,
+        conditions(baserestrictinfo): many RestrictInfo,
+        pathlist: many Path,
+        partial_paths(partial_pathlist): many Path,
+        cheapest(cheapest_total_path): one Path
+    }
+    RestrictInfo = T_RestrictInfo { clause: one Node }
+    String = T_String {}
+    RawStmt = T_RawStmt { stmt: one Node }
+    SelectStmt = T_SelectStmt { sort_clause(sortClause): many Node }
+    SortBy = T_SortBy { value(node): one Node }
+    CollateClause = T_CollateClause { arg: maybe Node, names(collname): many Node }
+    ColumnRef = T_ColumnRef { fields: many Node }
+    PathKey = T_PathKey { class(pk_eclass): one EquivalenceClass }
+    EquivalenceClass = T_EquivalenceClass {}
+    Aggref = T_Aggref { args: many TargetEntry }
     Path { rel(parent): one RelOptInfo }
     AggPath = T_AggPath { subpath: one Path }
     AppendPath = T_AppendPath { subpaths: many Path }
-    ForeignPath = T_ForeignPath { rel(path.parent): one RelOptInfo }
+    ForeignPath = T_ForeignPath {
+        rel(path.parent): one RelOptInfo, private(fdw_private): many Node, pathkeys(path.pathkeys): many PathKey
+    }
     GroupPath = T_GroupPath { subpath: one Path }
     HashPath = T_HashPath {}
     JoinPath = T_NestPath | T_MergePath | T_HashPath { outerjoinpath: one Path, innerjoinpath: one Path }
@@ -396,7 +451,7 @@ nodes! {
     Plan { lefttree: maybe Plan, righttree: maybe Plan, qual: many Node, targetlist: many TargetEntry }
     CustomScan = T_CustomScan {}
     Append = T_Append { appendplans: many Plan }
-    ForeignScan = T_ForeignScan { plan(scan.plan): base Plan }
+    ForeignScan = T_ForeignScan { plan(scan.plan): base Plan, private(fdw_private): many Node }
     Join = T_NestLoop | T_MergeJoin | T_HashJoin {}
     ModifyTable = T_ModifyTable { targets(resultRelations): many Node }
     Result = T_Result {}
@@ -426,19 +481,10 @@ impl<'a> Node<'a, pg_sys::Path> {
 }
 
 impl<'a> Node<'a, pg_sys::PlannerInfo> {
-    /// The entry of the range table with this index.
-    pub fn entry(self, place: usize) -> Option<Node<'a, pg_sys::RangeTblEntry>> {
-        // SAFETY: the array has this many elements, from 1 on, each an entry or null.
-        unsafe { self.is_place(place).then(|| Node::from_raw(*self.simple_rte_array.add(place)))? }
-    }
-
     /// The relation with this index of the range table.
-    pub fn rel(self, place: usize) -> Option<Node<'a, pg_sys::RelOptInfo>> {
-        // SAFETY: as in `entry`, of relations.
-        unsafe { self.is_place(place).then(|| Node::from_raw(*self.simple_rel_array.add(place)))? }
-    }
-
-    fn is_place(self, place: usize) -> bool {
-        (1..usize::try_from(self.simple_rel_array_size).unwrap_or(0)).contains(&place)
+    pub fn rel(self, place: pg_sys::Index) -> Option<Node<'a, pg_sys::RelOptInfo>> {
+        let is_there = (1..self.simple_rel_array_size).contains(&i32::try_from(place).ok()?);
+        // SAFETY: the array has this many elements, from 1 on, each a relation or null.
+        unsafe { is_there.then(|| Node::from_raw(*self.simple_rel_array.add(place as usize)))? }
     }
 }

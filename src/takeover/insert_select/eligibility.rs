@@ -51,8 +51,8 @@ pub fn check(root: Root<'_>, input: Rel<'_>, path: ModifyPath<'_>) -> Answer<Vec
         return no("pg_bulk.direct_insert is off");
     }
     of_statement(root, path)?;
-    let place = usize::try_from(root.parse().resultRelation).unwrap_or(0);
-    let target = root.entry(place).map_or(pg_sys::InvalidOid, |entry| entry.relid);
+    let target =
+        root.entry(root.query().resultRelation.cast_unsigned()).map_or(pg_sys::InvalidOid, |entry| entry.relid);
     if input.reloptkind == pg_sys::RelOptKind::RELOPT_JOINREL {
         return of_join(root, path, target);
     }
@@ -112,7 +112,7 @@ fn of_defaults(parts: &[ForeignInput<'_>], insertions: &mut [Insertion]) -> Answ
 fn of_statement(root: Root<'_>, path: ModifyPath<'_>) -> Answer<()> {
     // An inlined CTE has no plan of its own.
     let has_plan = root.cte_plan_ids().ints().any(|plan| plan != -1);
-    if root.query_level != 1 || has_plan || root.parse().hasModifyingCTE {
+    if root.query_level != 1 || has_plan || root.query().hasModifyingCTE {
         return no("The statement has a WITH clause.");
     }
     if !path.onconflict.is_null() {
@@ -132,7 +132,7 @@ fn of_statement(root: Root<'_>, path: ModifyPath<'_>) -> Answer<()> {
 
 /// Checks that a query or a subquery only reads rows.
 pub fn of_select(root: Root<'_>) -> Answer<()> {
-    let parse = root.parse();
+    let parse = root.query();
     let more = [
         parse.sortClause,
         parse.groupClause,

@@ -115,7 +115,8 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
             }
         }
         let mut outcome = LoadOutcome::default();
-        unguarded::guarded(|| Wrapper::get().and_then(|wrapper| (wrapper.replace)(scan)).or_raise());
+        let Some(replaced) = Node::from_raw(scan) else { return };
+        unguarded::guarded(|| Wrapper::get().and_then(|wrapper| (wrapper.replace)(replaced)).or_raise());
         run::run(insertions, null(), None, null_mut(), &raw mut outcome);
         (*(*state).state).es_processed = outcome.rows;
         for node in [gather, scan.cast()] {
@@ -124,7 +125,7 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
             }
         }
         node::count_filtered(scan.cast(), &raw const outcome);
-        unguarded::guarded(|| (Wrapper::get().or_raise().count)(scan, outcome.bytes, outcome.rejected));
+        unguarded::guarded(|| (Wrapper::get().or_raise().count)(replaced, outcome.bytes, outcome.rejected));
     }
 }
 
@@ -154,11 +155,16 @@ unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
     unsafe {
         let Some(statement) = Node::from_raw((*query).plannedstmt) else { return null_mut() };
         let flags = (*(*query).estate).es_top_eflags.cast_unsigned();
-        let is_ours = || Wrapper::get().is_ok_and(|wrapper| (wrapper.is_replaceable)(state_of((*query).planstate)));
+        let is_ours = || {
+            let state = Node::from_raw(state_of((*query).planstate));
+            state.is_some_and(|state| Wrapper::get().is_ok_and(|wrapper| (wrapper.is_replaceable)(state)))
+        };
         let insertion = match source_of(statement, flags, is_ours) {
             Ok(insertion) => insertion,
             Err(why) => {
-                refuse((*query).estate, &why);
+                if let Some(estate) = Node::from_raw((*query).estate) {
+                    refuse(estate, &why);
+                }
                 return null_mut();
             }
         };
@@ -259,6 +265,12 @@ unsafe extern "C-unwind" fn suits(
             pg_sys::RELKIND_RELATION => of_tables(&*insertions, true),
             _ => no("The new relation is not a table."),
         };
-        answer.inspect_err(|why| refuse(query, why)).is_ok()
+        answer
+            .inspect_err(|why| {
+                if let Some(query) = Node::from_raw(query.cast_mut()) {
+                    refuse(query, why);
+                }
+            })
+            .is_ok()
     }
 }

@@ -57,7 +57,7 @@ pub fn of_expressions(root: Root<'_>, columns: &[i32]) -> Answer<Reach> {
     let targets: NodeList<'_, pg_sys::TargetEntry> = set.map(|(entry, _)| entry).collect();
     // SAFETY: a copy of a node, which only this function looks at, by guarded calls.
     unsafe {
-        let mut query = *root.parse();
+        let mut query = *root.query();
         query.targetList = targets.as_ptr();
         let node = (&raw mut query).cast::<pg_sys::Node>();
         // Functions and subqueries of the FROM clause are in the range table.
@@ -97,7 +97,7 @@ impl Search {
                     return no("The SELECT reads foreign tables of another wrapper.");
                 }
                 let place = rel.relid as usize;
-                Ok((root.entry(place).map_or(pg_sys::InvalidOid, |entry| entry.relid), place))
+                Ok((root.entry(place as u32).map_or(pg_sys::InvalidOid, |entry| entry.relid), place))
             }
             NodeTag::T_AppendPath => no("The SELECT joins more than one foreign table."),
             _ => match path.as_a::<pg_sys::ProjectionPath>() {
@@ -148,7 +148,7 @@ impl Search {
 
     /// Checks a base relation. Guarded.
     fn table(&mut self, root: Root<'_>, rel: Node<'_, pg_sys::RelOptInfo>) -> Answer<()> {
-        let Some(entry) = root.entry(rel.relid as usize) else { return no(OTHER) };
+        let Some(entry) = root.entry(rel.relid) else { return no(OTHER) };
         if self.targets.contains(&entry.relid) {
             return no("The SELECT reads the table that rows are inserted into.");
         }
@@ -227,7 +227,7 @@ pub fn plan<'a>(
     }
     // SAFETY: a scan of the wrapper's table; the node above it is part of the copy, to which nothing else refers.
     unsafe {
-        let [by_quals, besides] = (Wrapper::get().or_raise().wanted)(scan.as_ptr());
+        let [by_quals, besides] = (Wrapper::get().or_raise().wanted)(scan);
         let leaf = direct::in_place_of(scan.as_ptr(), &Columns { by_quals, besides });
         match above {
             Some(above) => (*above.as_ptr()).lefttree = leaf,

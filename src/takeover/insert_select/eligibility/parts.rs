@@ -75,7 +75,7 @@ pub fn gather<'a>(
             let place = rel.relid as usize;
             let Above { targets, quals, is_plain } = to_child(root, rel, above);
             found.push(ForeignInput {
-                foreign: root.entry(place).map_or(pg_sys::InvalidOid, |entry| entry.relid),
+                foreign: root.entry(place as u32).map_or(pg_sys::InvalidOid, |entry| entry.relid),
                 place,
                 is_plain,
                 targets: targets.map(bare),
@@ -145,12 +145,12 @@ pub fn conditions<'a>(
             && append.appendplans().iter().all(|plan| conditions(root, Some(plan), quals, found));
     }
     if let Some(scan) = plan.as_a::<pg_sys::SubqueryScan>() {
-        let Some(rel) = root.rel(scan.scan.scanrelid as usize) else { return false };
+        let Some(rel) = root.rel(scan.scan.scanrelid) else { return false };
         let above = below_subquery(root, rel, above, own());
         return conditions(rel.subroot(), Some(scan.subplan()), above.quals, found);
     }
     let Some(scan) = plan.as_a::<pg_sys::ForeignScan>() else { return false };
-    let Some(rel) = root.rel(scan.scan.scanrelid as usize) else { return false };
+    let Some(rel) = root.rel(scan.scan.scanrelid) else { return false };
     let quals = own().concat(to_child(root, rel, above).quals);
     found.push((rel.relid as usize, quals.map(|quals| to_row(quals, rel.relid))));
     true
