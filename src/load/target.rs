@@ -247,9 +247,7 @@ fn check_lock_rights(relid: pg_sys::Oid, options: &LoadOptions) {
 
 /// The kind of relation; raises CopyFrom's errors (copyfrom.c) if it cannot take rows.
 fn kind(relation: Relation) -> Result<TargetKind> {
-    let is_temporary = relation.persistence() == pg_sys::RELPERSISTENCE_TEMP;
-    let other_session = is_temporary && !relation.is_own_temporary();
-    let relkind = relation.kind();
+    let (relkind, other_session) = (relation.kind(), relation.is_other_temporary());
     let what = match relkind {
         _ if other_session => {
             let message = "cannot access temporary tables of other sessions";
