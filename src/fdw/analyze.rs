@@ -28,6 +28,7 @@ use crate::server::owner::as_owner;
 use crate::server::plain_code::table_is_plain;
 use crate::server::relation::Relation;
 use crate::server::server_text::from_server;
+use crate::server::slot::ExprContext;
 use crate::server::unguarded::{Opaque, guarded};
 
 /// # Safety
@@ -115,7 +116,7 @@ struct Sample {
     /// Rows to skip before the next row to take; negative: not decided yet.
     to_skip: f64,
     /// For evaluating DEFAULT markers.
-    econtext: *mut pg_sys::ExprContext,
+    econtext: ExprContext<'static>,
     /// The sample position of the current row, if it enters the sample. With a filter, [`keep_sample`] decides it.
     place: Option<usize>,
     /// The filter, which may leave out records.
@@ -134,7 +135,7 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
         let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
         let estate = pg_sys::CreateExecutorState();
         let filter = filter::begin(&options, relation, estate).or_raise();
-        let econtext = pg_sys::MakePerTupleExprContext(estate);
+        let econtext = ExprContext::from_raw(pg_sys::MakePerTupleExprContext(estate));
         let mut state = pg_sys::ReservoirStateData::default();
         pg_sys::reservoir_init_selection_state(&raw mut state, target);
         let mut policy = Policy::of(&options.copy);
@@ -157,15 +158,17 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
     }
 }
 
-// SAFETY: the arrays are as long as the table's descriptor, or as the filter's input row. The context is the sampling's.
-unsafe impl Sink for Sample {
+/// The arrays are those of the table's row, or of the filter's input row. The context is the sampling's.
+impl Sink for Sample {
     /// The arrays that fields are converted into.
-    fn arrays(&mut self) -> RowArrays {
-        let own = RowArrays { values: self.values.as_mut_ptr(), nulls: self.nulls.as_mut_ptr() };
-        self.filter.as_ref().map_or(own, RowFilter::arguments)
+    fn arrays(&mut self) -> RowArrays<'_> {
+        match &self.filter {
+            Some(filter) => filter.arguments(),
+            None => RowArrays::of(&mut self.values, &mut self.nulls),
+        }
     }
 
-    fn econtext(&self) -> *mut pg_sys::ExprContext {
+    fn econtext(&self) -> ExprContext<'static> {
         self.econtext
     }
 
@@ -186,8 +189,7 @@ unsafe impl Sink for Sample {
         }
         // A short row must not show values of the row before.
         self.nulls.fill(true);
-        // SAFETY: no row uses the memory; a guarded call.
-        unsafe { pg_sys::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory) };
+        self.econtext.reset();
         Ok(Begin::Decode)
     }
 
@@ -270,7 +272,7 @@ unsafe fn makes_row(sampling: *mut Sampling) -> bool {
     unsafe {
         let (rows, sink) = (&raw mut (*sampling).rows, &raw mut (*sampling).pump.sink);
         guarded(|| (*rows).check_missing().or_raise());
-        let arrays = RowArrays { values: (*sink).values.as_mut_ptr(), nulls: (*sink).nulls.as_mut_ptr() };
+        let arrays = RowArrays::of(&mut (*sink).values, &mut (*sink).nulls);
         match (*sink).filter.as_ref() {
             Some(filter) => {
                 let made = filter::call(&raw const *filter, rows, arrays);
@@ -291,7 +293,7 @@ unsafe extern "C-unwind" fn end_sampling(sampling: *mut Sampling, relation: pg_s
     unsafe {
         let s = &(*sampling).pump.sink;
         (*sampling).rows.close().or_raise();
-        pg_sys::FreeExecutorState((*s.econtext).ecxt_estate);
+        pg_sys::FreeExecutorState((*s.econtext.as_ptr()).ecxt_estate);
         let name = std::ffi::CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_string_lossy();
         let message = format!("\"{name}\": file contains {:.0} rows; {} rows in sample", s.seen, s.sampled);
         let level =
@@ -350,8 +352,8 @@ unsafe extern "C-unwind" fn sample(call: Opaque) {
         while guarded(|| (*sampling).pump.next(&mut *rows).or_raise()) != RowOutcome::End {
             if (*rows).has_queue() {
                 let (old, econtext) = (pg_sys::CurrentMemoryContext, (*sink).econtext);
-                pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
-                Rows::convert(rows, (*sink).arrays(), econtext);
+                pg_sys::CurrentMemoryContext = econtext.memory();
+                Rows::convert(rows, (*sink).arrays(), econtext.as_ptr());
                 pg_sys::CurrentMemoryContext = old;
             }
             if (*sink).filter.is_none() || makes_row(sampling) {

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::server::compat;
 use crate::server::custom_scan::{Methods, NO_CALLBACKS};
 use crate::server::function::version_1;
+use crate::server::slot::Slot;
 use crate::server::unguarded;
 
 const NAME: &CStr = c"bulk_rows";
@@ -223,7 +224,7 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, _estate: *
             refuse();
         }
         let wanted = (*(*node).ss.ss_ScanTupleSlot).tts_tupleDescriptor;
-        if !are_the_same(wanted, (*(*feed).slot).tts_tupleDescriptor) {
+        if !are_the_same(wanted, (*feed).slot.descriptor().as_ptr()) {
             refuse();
         }
         (*node.cast::<Scan>()).feed = feed;
@@ -273,7 +274,7 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
             (*scan).begun = true;
         }
         let caller = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*(*feed).pump.sink.econtext).ecxt_per_tuple_memory;
+        pg_sys::CurrentMemoryContext = (*feed).pump.sink.econtext.memory();
         let more = feed::fill(feed);
         pg_sys::CurrentMemoryContext = caller;
         if !more {
@@ -282,9 +283,7 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
             return slot;
         }
         (*feed).note_stored((*node).ps.state);
-        let (row, natts) = ((*feed).slot, (*(*slot).tts_tupleDescriptor).natts as usize);
-        (*slot).tts_values.copy_from_nonoverlapping((*row).tts_values, natts);
-        (*slot).tts_isnull.copy_from_nonoverlapping((*row).tts_isnull, natts);
+        Slot::from_raw(slot).arrays().copy_from((*feed).slot.arrays());
         unguarded::store_virtual(slot);
         slot
     }

@@ -11,9 +11,10 @@ use crate::error::{Error, OrRaise};
 use crate::fdw::scan::Scan;
 use crate::fdw::scan::step;
 use crate::rows::context::copy_context;
+use crate::rows::row::Rows;
 use crate::rows::row::pump::RowOutcome;
-use crate::rows::row::{RowArrays, Rows};
 use crate::server::points::point_plain;
+use crate::server::slot::Slot;
 use crate::server::unguarded::{self, guarded};
 
 /// Reads on to the next row that must be handled by itself, or to the end.
@@ -59,7 +60,7 @@ unsafe extern "C-unwind" fn finish(scan: *mut Scan, slot: *mut pg_sys::TupleTabl
     unsafe {
         let Some(aggregation) = &mut (*scan).aggregation else { return };
         aggregation.done = true;
-        let slot = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+        let slot = Slot::from_raw(slot).arrays();
         for (i, accumulator) in aggregation.accumulators.iter().enumerate() {
             slot.set(i, accumulator.result(aggregation.partial));
         }

@@ -13,7 +13,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::open::open_late;
 use super::step::{convert_rest, next_decoded, raise_out_of_order};
-use super::{Scan, filtered, slot_arrays};
+use super::{Scan, filtered};
 use crate::error::{Error, OrRaise};
 use crate::fdw::aggregate::run;
 use crate::fdw::order::{self, IN_ORDER};
@@ -21,6 +21,7 @@ use crate::rows::context::copy_context;
 use crate::rows::row::Rows;
 use crate::rows::row::pump::{Pump, RowOutcome};
 use crate::server::points::point_plain;
+use crate::server::slot::Slot;
 use crate::server::unguarded::{self, guarded};
 
 /// # Safety
@@ -45,7 +46,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             run::aggregate(node, scan, rows);
             return slot;
         }
-        let arrays = slot_arrays(slot);
+        let arrays = Slot::from_raw(slot).arrays();
         let filter = match (*scan).filter.as_ref() {
             Some(filter) => &raw const *filter,
             None => std::ptr::null(),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{pg_guard, pg_sys};
 
-use super::{Scan, SlotSink, slot_arrays};
+use super::{Scan, SlotSink};
 use crate::error::{OrRaise, Result};
 use crate::fdw::aggregate::Aggregates;
 use crate::fdw::aggregate::sums::Aggregation;
@@ -27,6 +27,7 @@ use crate::rows::row::{Rows, leaders_rows};
 use crate::server::compat;
 use crate::server::option_value::HeaderOption;
 use crate::server::progress::Progress;
+use crate::server::slot::{ExprContext, Slot};
 
 /// Opens a table's file and prepares its columns. Guarded; the current memory context must outlive the rows.
 pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<Rows> {
@@ -80,13 +81,10 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         }
         let arrays = match &mut aggregation {
             Some(aggregation) => aggregation.arrays(),
-            None => slot_arrays((*node).ss.ss_ScanTupleSlot),
+            None => Slot::from_raw((*node).ss.ss_ScanTupleSlot).arrays(),
         };
-        for attribute in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
-            // Columns that are not read are NULL in every row.
-            *arrays.nulls.add(attribute) = true;
-            *arrays.values.add(attribute) = pg_sys::Datum::from(0usize);
-        }
+        // Columns that are not read are NULL in every row.
+        arrays.clear();
         let is_program = matches!(options.location, Some(Location::Program(_)));
         let progress = match &rows {
             Some(rows) => Progress::start(relid, is_program, rows.stream().file_size()),
@@ -97,7 +95,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
                 Some(filter) => filter.arguments(),
                 None => arrays,
             },
-            econtext: (*node).ss.ps.ps_ExprContext,
+            econtext: ExprContext::from_raw((*node).ss.ps.ps_ExprContext),
             wanted,
             has_qual: !qual.is_null(),
             has_filter: filter.is_some(),

@@ -7,6 +7,7 @@ use crate::rows::row::RowArrays;
 use crate::server::compat;
 use crate::server::expression;
 use crate::server::relation::TupleDesc;
+use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded;
 
 /// Executor state of a load's target.
@@ -31,9 +32,15 @@ pub struct Executor {
 
 impl Executor {
     /// The arrays of the target's row.
-    pub fn arrays(&self) -> RowArrays {
+    pub fn arrays(&self) -> RowArrays<'static> {
         // SAFETY: the slot lives as long as the executor's state.
-        unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } }
+        unsafe { Slot::from_raw(self.slot) }.arrays()
+    }
+
+    /// The context for the target's rows.
+    pub fn context(&self) -> ExprContext<'static> {
+        // SAFETY: the context lives as long as the executor's state.
+        unsafe { ExprContext::from_raw(self.econtext) }
     }
 
     /// Number of the target's attributes.
@@ -105,11 +112,8 @@ unsafe fn make(
         };
         let descriptor = (*relation).rd_att;
         let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual);
-        for attribute in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
-            // Attributes that the file does not set are NULL in every row.
-            *(*slot).tts_isnull.add(attribute) = true;
-            *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
-        }
+        // Attributes that the file does not set are NULL in every row.
+        Slot::from_raw(slot).arrays().clear();
         let constraints = (*descriptor).constr;
         let (checks, generated) = constraints.as_ref().map_or((false, false), |own| {
             (own.num_check > 0 || TupleDesc::from_raw(descriptor).has_virtual_not_null(), own.has_generated_stored)

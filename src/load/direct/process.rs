@@ -142,7 +142,7 @@ impl Process {
             Some(projection) if is_joined => projection.forget_conditions(),
             projection => {
                 self.executor = set_up_again(&self.executor, inserted);
-                self.recipe.fields = self.executor.econtext;
+                self.recipe.fields = self.executor.context();
                 if let Some(projection) = projection {
                     projection.renew();
                 }

@@ -28,6 +28,7 @@ use crate::rows::row::pump::RowOutcome;
 use crate::rows::row::{RowArrays, Rows};
 use crate::server::attempt::attempt;
 use crate::server::row_violation::{RowViolation, set_checking};
+use crate::server::slot::Slot;
 use crate::server::stages::Stage;
 use crate::server::unguarded::{self, Opaque, guarded};
 use crate::server::{compat, original};
@@ -81,7 +82,7 @@ pub unsafe extern "C-unwind" fn run_again(process: *mut Process) {
             return;
         }
         let memory = pg_sys::CurrentMemoryContext;
-        let of_record = (*(*process).recipe.fields).ecxt_per_tuple_memory;
+        let of_record = (*process).recipe.fields.memory();
         let mut filtered = 0;
         unguarded::MemoryContextReset(of_record);
         while fetch(process.cast(), &raw mut filtered) {
@@ -274,7 +275,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
             }
             pg_sys::CurrentMemoryContext = memory;
             if (*process).keys.is_none() {
-                let arrays = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+                let arrays = Slot::from_raw(slot).arrays();
                 guarded(|| (*process).store(relinfo, arrays).or_raise());
             } else {
                 let table = guarded(|| (*process).take(relinfo, slot).or_raise());

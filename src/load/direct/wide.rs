@@ -122,7 +122,7 @@ impl Wide {
         // context.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
-            self.toaster.load(heap.relation, arrays.values, arrays.nulls);
+            self.toaster.load(heap.relation, arrays.values(), arrays.nulls());
             self.store(heap, origin, append_lock)?;
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);

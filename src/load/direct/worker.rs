@@ -296,7 +296,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     // SAFETY: the memory outlives this process's work.
     let by_file = unsafe { ByFile::new(by_file.as_ptr(), by_file.len()) };
     rows.stream_mut().count_by_file(by_file);
-    let fields = join.as_ref().map_or(executor.econtext, |join| join.joined().fields());
+    let fields = join.as_ref().map_or(executor.context(), |join| join.joined().fields());
     let stamp = Stamp { xmin, cid: spec.command, frozen: spec.frozen };
     let traces = if spec.traces { Traces::Positions } else { Traces::Nothing };
     let tracer = Tracer::new(traces, spec.traits.len());

@@ -207,7 +207,7 @@ impl Leader {
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
         let projection = projection.or_else(|| load.program.joined.map(of_scan));
-        let fields = load.program.joined.map_or(executor.econtext, |joined| joined.fields());
+        let fields = load.program.joined.map_or(executor.context(), |joined| joined.fields());
         let tracer = Tracer::new(traces, traits.len());
         let plan = KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, participant: 0 };
         let mut heaps = Heaps::new(traits, stamp, plan, &executor, &rows);

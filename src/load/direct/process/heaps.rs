@@ -209,29 +209,27 @@ impl Heaps {
         self.follow_bytes(before, after, append_lock)
     }
 
-    /// Puts a row that was decoded in a block into the target's heap. Guarded.
-    ///
-    /// # Safety
-    /// The arrays have a value for each attribute of the target, in the form of these rows' columns.
+    /// Puts a row that was decoded in a block, for the target, into the target's heap. Guarded.
     #[inline]
-    pub(super) unsafe fn add_decoded(
+    pub(super) fn add_decoded(
         &mut self,
         rows: &mut Rows,
-        arrays: RowArrays,
         origin: Origin,
         wide: &mut Wide,
         append_lock: &AppendLock,
     ) -> Result<()> {
-        let Some(destination) = self.list.first_mut() else { return Ok(()) };
+        let (Some(destination), Some(arrays)) = (self.list.first_mut(), rows.decoded()) else { return Ok(()) };
         let before = destination.bytes();
-        // SAFETY: this function's contract covers the arrays.
+        // SAFETY: the process has asked for blocks of the target's rows.
         let added =
             unsafe { destination.add_decoded(rows.column_forms(), arrays, origin, &mut self.form, append_lock) }?;
         if added == Added::Wide {
-            // SAFETY: as above; the arrays then contain datums.
+            // SAFETY: the only call for this row, which then contains datums.
             unsafe {
-                rows.make_datums(arrays)?;
-                wide.add(destination, arrays, origin, append_lock)?;
+                rows.make_datums()?;
+                if let Some(arrays) = rows.decoded() {
+                    wide.add(destination, arrays, origin, append_lock)?;
+                }
             }
         }
         let after = destination.bytes();

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgrx::pg_sys;
-
 use super::Process;
 use crate::error::{Error, Result};
 use crate::load::rejects::{Complaint, Reject};
@@ -66,8 +64,7 @@ impl Process {
         self.rows.clear_queue();
         // A failed subtransaction may have reset the progress that other sessions see.
         self.show();
-        // SAFETY: the row's values are not needed any more; a guarded call.
-        unsafe { pg_sys::MemoryContextReset((*self.executor.econtext).ecxt_per_tuple_memory) };
+        self.executor.context().reset();
         Ok(())
     }
 }

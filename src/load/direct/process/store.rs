@@ -98,19 +98,14 @@ impl Process {
         unsafe { self.heaps.add(heap, arrays, origin, &mut self.wide, &(*self.shared).append_lock) }
     }
 
-    /// Puts a row that was decoded in a block into the target's heap. Guarded.
-    ///
-    /// # Safety
-    /// The arrays are those of the rows, decoded for the target's descriptor.
+    /// Puts a row that was decoded in a block, for the target, into the target's heap. Guarded.
     #[inline]
-    pub(super) unsafe fn add_decoded(&mut self, arrays: RowArrays) -> Result<()> {
+    pub(super) fn add_decoded(&mut self) -> Result<()> {
         self.count_row();
         let origin = self.tracer.origin(&mut self.rows);
-        // SAFETY: as in `shared`; this function's contract covers the arrays.
-        unsafe {
-            let append_lock = &(*self.shared).append_lock;
-            self.heaps.add_decoded(&mut self.rows, arrays, origin, &mut self.wide, append_lock)
-        }
+        // SAFETY: as in `shared`.
+        let append_lock = unsafe { &(*self.shared).append_lock };
+        self.heaps.add_decoded(&mut self.rows, origin, &mut self.wide, append_lock)
     }
 
     /// Gives a row that is not stored its position, in the slot. Returns the table that checks its keys; null without a
