@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use pg_bulk_format::btree::{BTP_LEAF, SPECIAL};
+use pg_bulk_storage::btree::{BTP_LEAF, SPECIAL};
 use pgrx::pg_sys;
 
 use super::shared_sorts::SharedSort;

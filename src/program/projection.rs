@@ -8,7 +8,7 @@
 //! in a scan, a column outside of the conditions is converted only if the row passes, so errors in other rows' columns
 //! are not raised. Rows that were decoded in a block have no errors in any column.
 
-use pg_bulk_format::tuple::ColumnForm;
+use pg_bulk_types::block::ColumnForm;
 use pgrx::{PgList, pg_sys};
 
 use super::call::Call;

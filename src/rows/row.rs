@@ -22,10 +22,10 @@ mod session;
 
 use std::ffi::{CString, c_char};
 
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::binary::Fields;
-use pg_bulk_format::block::Block;
-use pg_bulk_format::reader::{Reader, Value};
+use pg_bulk_text::binary::Fields;
+use pg_bulk_text::reader::{Reader, Value};
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::block::Block;
 use pgrx::pg_sys;
 
 use self::header::FirstHeader;

@@ -4,9 +4,9 @@
 
 pub mod growth;
 
-use pg_bulk_format::btree::entry::{Entry, Word};
-use pg_bulk_format::btree::key::{KeyShape, MAX_TUPLE};
-use pg_bulk_format::btree::merge::{Merge, Run};
+use pg_bulk_storage::btree::entry::{Entry, Word};
+use pg_bulk_storage::btree::key::{KeyShape, MAX_TUPLE};
+use pg_bulk_storage::btree::merge::{Merge, Run};
 use pgrx::{pg_guard, pg_sys};
 
 use self::growth::Growth;

@@ -13,7 +13,7 @@ mod reject;
 mod store;
 mod trace;
 
-use pg_bulk_format::reader::RecordStart;
+use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
 pub use self::at_once::InBlock;

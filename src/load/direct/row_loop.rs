@@ -14,7 +14,7 @@
 
 mod pulled;
 
-use pg_bulk_format::tuple::Unfit;
+use pg_bulk_storage::tuple::Unfit;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::pulled::{fetch, next_of_join, next_of_query};

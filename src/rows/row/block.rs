@@ -1,7 +1,7 @@
 //! Decodes many rows together: a block of them, one column at a time.
 //!
 //! If native decoders can convert all columns wanted and no row needs work of its own, all records of a batch are
-//! decoded at once ([`pg_bulk_format::block`]). [`Rows::advance`] then returns a row of the block, and
+//! decoded at once ([`pg_bulk_types::block`]). [`Rows::advance`] then returns a row of the block, and
 //! [`Rows::advance_decoded`] goes to the next one without a guard. A row of the block that has an error or needs the
 //! queue is left to [`Rows::decode`], as without a block.
 //!
@@ -9,9 +9,9 @@
 //! and batches by the reader's count. So the block is dropped when the columns of the fields change, at another file,
 //! at a rescan, and when a setting changes. The caller then asks for a new one.
 
-use pg_bulk_format::block::{self, Block, Run};
-use pg_bulk_format::convert::Datum;
-use pg_bulk_format::tuple::ColumnForm;
+use pg_bulk_types::block::ColumnForm;
+use pg_bulk_types::block::{self, Block, Run};
+use pg_bulk_types::convert::Datum;
 use pgrx::pg_sys;
 
 use super::session::SessionMark;

@@ -9,7 +9,7 @@
 
 use std::ffi::CString;
 
-use pg_bulk_format::reader::{Reader, Value};
+use pg_bulk_text::reader::{Reader, Value};
 use pgrx::PgSqlErrorCode as Code;
 
 use super::super::column::{Column, Taken};

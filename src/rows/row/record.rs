@@ -7,15 +7,14 @@
 
 use std::time::Instant;
 
-use pg_bulk_format::reader::{Record, Value};
+use pg_bulk_text::reader::{Record, Value};
 
 use super::{Attention, Rows};
 use crate::error::{self, Result};
-use crate::input::encoding::{
-    EncodingErrors, invalid_in_server_encoding, is_valid_in_server_encoding, verify_in_server_encoding,
-};
+use crate::input::encoding::{EncodingErrors, invalid_in_server_encoding, verify_in_server_encoding};
 use crate::input::stream::Advance;
 use crate::server::copy_errors;
+use crate::server::server_text::is_valid_in_server_encoding;
 use crate::server::stages::Stage;
 
 /// Records of more bytes than this get a memory check first.

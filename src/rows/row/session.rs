@@ -4,7 +4,7 @@
 //! the client that fetches from a cursor. So scans and buffered loads call [`Rows::follow_settings`] before each row,
 //! and the call must be nearly free.
 
-use pg_bulk_format::convert::Decoder;
+use pg_bulk_types::convert::Decoder;
 use pgrx::pg_sys;
 
 use super::Rows;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::atomic::AtomicU64;
 
-use pg_bulk_format::tuple::{FormBuffer, Stamp};
+use pg_bulk_storage::tuple::{FormBuffer, Stamp};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::trace::Tracer;

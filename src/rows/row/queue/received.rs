@@ -1,7 +1,7 @@
 //! Values of COPY's binary format: fields with a length each, for the receive functions of their types.
 //!
 //! For the reader such a record is one field, its line, which belongs to no column, as in [`super::parts`].
-//! [`pg_bulk_format::binary`] finds the fields in it. A native decoder converts a field to a datum, or the field is
+//! [`pg_bulk_text::binary`] finds the fields in it. A native decoder converts a field to a datum, or the field is
 //! queued for its type's receive function. The receive function gets a copy that ends in a zero byte, since some
 //! receive functions write into their buffer.
 //!
@@ -12,7 +12,8 @@
 
 use std::ffi::c_char;
 
-use pg_bulk_format::convert::{Charset, Wire};
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_types::convert::Wire;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::super::{Attention, RowArrays, Rows};

@@ -8,9 +8,9 @@
 
 use std::ffi::{CStr, c_char};
 
-use pg_bulk_format::reader::Value;
-use pg_bulk_format::refine::Form;
-use pg_bulk_format::template::Misfit;
+use pg_bulk_text::reader::Value;
+use pg_bulk_text::refine::Form;
+use pg_bulk_text::template::Misfit;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::super::{RowArrays, RowValues, Rows};

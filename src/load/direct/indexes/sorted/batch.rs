@@ -1,6 +1,6 @@
 //! Batches of tuples in the order of keys. All file reads happen while a batch is filled, before leaves are locked.
 
-use pg_bulk_format::btree::extension::Extension;
+use pg_bulk_storage::btree::extension::Extension;
 use pgrx::pg_sys;
 
 use crate::index::index_keys::{KeyStream, Room, border, leaves_of, next_tuple, next_tuples, take_growth};
