@@ -34,6 +34,7 @@ use crate::rows::soft::{self, Limit, OnError};
 use crate::server::function::{Call, version_1};
 use crate::server::jsonb::Jsonb;
 use crate::server::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
+use crate::server::relation::TupleDesc;
 use crate::server::server_text::from_server;
 use crate::server::slot::ExprContext;
 use crate::server::unguarded::guarded;
@@ -200,10 +201,10 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
 /// Opens the file with these columns. Guarded; the current memory context must outlive the rows.
 fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg_sys::TupleDesc) -> Result<Rows> {
     let session = column::session(Encodings::new(copy.encoding)?.charset());
-    // SAFETY: a valid descriptor.
-    let natts = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
-    // SAFETY: the descriptor has this number of attributes.
-    let mut columns: Vec<_> = (0..natts).map(|i| unsafe { Column::of_descriptor(descriptor, i, &session) }).collect();
+    // SAFETY: the executor's descriptor has this number of attributes.
+    let mut columns: Vec<_> = unsafe {
+        (0..TupleDesc::from_raw(descriptor).len()).map(|i| Column::of_descriptor(descriptor, i, &session)).collect()
+    };
     copy.force(pg_sys::InvalidOid, &mut columns)?;
     let fields = place(&mut columns, places, copy.shape())?;
     copy.refine(&mut columns, &fields)?;

@@ -388,7 +388,7 @@ unsafe fn filter_to(
             // Not in parallel mode: such a file has no workers.
             let error = guarded(|| in_subtransaction(make, (&raw mut making).cast()));
             if !error.is_null() {
-                if !failure::is_about_a_row(error) {
+                if !failure::is_about_a_row(&*error) {
                     unguarded::ReThrowError(error);
                 }
                 return Made::Bad(error);

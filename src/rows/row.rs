@@ -145,7 +145,6 @@ pub struct Rows {
     pub file_name: Vec<u8>,
     /// Set when the columns or the file have changed.
     pub change: Option<RowsChange>,
-    /// Number of rows so far.
     rows: u64,
 }
 

@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use crate::rows::row::RowArrays;
 use crate::server::compat;
 use crate::server::expression;
-use crate::server::relation::TupleDesc;
+use crate::server::relation::{Relation, TupleDesc};
 use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded;
 
@@ -50,9 +50,9 @@ impl Executor {
     }
 
     /// The target.
-    pub fn relation(&self) -> pg_sys::Relation {
+    pub fn relation(&self) -> Relation<'static> {
         // SAFETY: the state has a result relation, which is open as long as the state is.
-        unsafe { (*self.target).ri_RelationDesc }
+        unsafe { Relation::from_raw((*self.target).ri_RelationDesc) }
     }
 
     /// Does no row need a step of the executor?

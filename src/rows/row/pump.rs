@@ -107,7 +107,7 @@ impl Policy {
     }
 }
 
-/// Takes the rows of a pump. All functions are called in a guard.
+/// Takes the rows of a pump. Guarded.
 pub trait Sink {
     /// The arrays that fields are decoded into, with an element for each attribute of the rows' columns.
     fn arrays(&mut self) -> RowArrays<'_>;

@@ -23,7 +23,7 @@ use crate::load::direct::new_files;
 use crate::load::direct::origin::Traces;
 use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
 use crate::load::direct::rejects::Rejects;
-use crate::load::direct::shared::Shared;
+use crate::load::direct::shared::{Shared, SharedRef};
 use crate::load::direct::spec::{InputSpec, KeySpec, Spec};
 use crate::load::direct::statement::inserted_by;
 use crate::load::direct::wide::Wide;
@@ -217,7 +217,8 @@ impl Leader {
         };
         let process = Process {
             number: 0,
-            shared: &raw const *alone,
+            // SAFETY: the leader has both.
+            shared: unsafe { SharedRef::from_raw(&raw const *alone) },
             executor,
             rows,
             chunks: Chunks::InOrder,

@@ -9,7 +9,7 @@ use pg_bulk_text::reader::RecordStart;
 
 use super::Process;
 use crate::error::Result;
-use crate::load::direct::shared::Shared;
+use crate::load::direct::shared::SharedRef;
 use crate::load::rejects::Complaint;
 use crate::program::projection::Projection;
 use crate::rows::row::RowArrays;
@@ -48,7 +48,7 @@ impl Process {
             if self.progress.round >= ROUND || unguarded::are_interrupts_pending() {
                 self.progress.round = 0;
                 pgrx::check_for_interrupts!();
-                if self.chunks.is_over(self.shared()) {
+                if self.chunks.is_over(&self.shared) {
                     return Ok(RowOutcome::End);
                 }
                 self.receive()?;
@@ -146,8 +146,6 @@ impl Process {
         let Process { rows, chunks, shared, number, recipe, rejects, tracer, progress, .. } = self;
         let defaults = &mut recipe.defaults;
         let began = Cell::new(None);
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &**shared };
         let mark = |ticket, place: RecordStart| {
             rejects.mark(ticket, place);
             began.set(Some(place));
@@ -165,24 +163,19 @@ impl Process {
 
     /// Adds this process's progress to the shared counts.
     pub(super) fn report(&mut self) {
-        // SAFETY: as in `shared`.
-        self.progress.report(&self.rows, unsafe { &*self.shared });
+        self.progress.report(&self.rows, &self.shared);
     }
 
     /// Shows the progress of all processes.
     pub fn show(&self) {
-        self.progress.show(&self.rows, &self.chunks, self.shared());
+        self.progress.show(&self.rows, &self.chunks, &self.shared);
     }
 
     /// Switches to reading in chunks, with counts shared by all processes. Bytes of the file beyond `place` that were
     /// read are read again. Before workers start.
-    ///
-    /// # Safety
-    /// `shared` stays valid as long as this process works.
-    pub unsafe fn hand_over(&mut self, shared: *const Shared, place: u64) {
+    pub fn hand_over(&mut self, shared: SharedRef, place: u64) {
         self.report();
-        // SAFETY: this function's contract covers the argument.
-        self.shared().move_counts(unsafe { &*shared }, place);
+        self.shared.move_counts(&shared, place);
         self.progress.reported = self.rows.stream().bytes_read();
         self.shared = shared;
     }

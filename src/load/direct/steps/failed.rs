@@ -60,7 +60,7 @@ pub(super) unsafe fn fail(
         state.restore();
         // A worker raises an error only if the error is the earliest in the file.
         let is_own = !Original::restore(original, error);
-        if is_own && !leader.is_null() && (*leader).workers.team.is_some() && failure::is_about_a_row(error) {
+        if is_own && !leader.is_null() && (*leader).workers.team.is_some() && failure::is_about_a_row(&*error) {
             let earlier = attempt(wait_for_earlier, leader.cast());
             if !earlier.is_null() {
                 error = earlier;
@@ -71,19 +71,19 @@ pub(super) unsafe fn fail(
         if !leader.is_null() {
             (*leader).note_whole_files();
         }
-        if !leader.is_null() && failure::is_about_a_row(error) && !attempt(drain, leader.cast()).is_null() {
+        if !leader.is_null() && failure::is_about_a_row(&*error) && !attempt(drain, leader.cast()).is_null() {
             failure::recover();
         }
         // After an error of the server itself (resources, system, internal), the leader requests no further work from
         // it.
-        if !leader.is_null() && failure::leaves_server_well(error) && !attempt(count_dead, leader.cast()).is_null() {
+        if !leader.is_null() && failure::leaves_server_well(&*error) && !attempt(count_dead, leader.cast()).is_null() {
             // Losing statistics is better than losing the error.
             failure::recover();
         }
         if !leader.is_null() && is_own {
             name_line(leader, error);
         }
-        if !leader.is_null() && failure::is_about_a_row(error) {
+        if !leader.is_null() && failure::is_about_a_row(&*error) {
             let too_many = attempt(blame, leader.cast());
             if !too_many.is_null() {
                 error = too_many;
@@ -102,8 +102,7 @@ unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
     // SAFETY: this function's contract covers the argument.
     let leader = unsafe { &mut *leader.cast::<Leader>() };
     let process = &mut leader.process;
-    // SAFETY: as in Process::shared; the reference does not outlive this function.
-    let shared = unsafe { &*process.shared };
+    let shared = process.shared;
     let (wide, rejects) = (&mut process.wide, &mut process.rejects);
     // The wide rows of workers are not needed any more, but a full queue would block its worker.
     let mut discard = || rejects.drain(wide);
