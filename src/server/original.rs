@@ -85,6 +85,11 @@ impl Original {
             if original.is_null() || !is_same(original, error) {
                 return false;
             }
+            // A guard replaces bytes that are not UTF-8, as other encodings have them.
+            (*error).message = (*original).message;
+            (*error).detail = (*original).detail;
+            (*error).detail_log = (*original).detail_log;
+            (*error).hint = (*original).hint;
             (*error).schema_name = (*original).schema_name;
             (*error).table_name = (*original).table_name;
             (*error).column_name = (*original).column_name;
@@ -161,11 +166,17 @@ pub(super) unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
     if string.is_null() { &[] } else { unsafe { CStr::from_ptr(string) }.to_bytes() }
 }
 
+/// Whether two errors are the same, of which one may have passed a guard.
+///
 /// # Safety
 /// Two errors.
 pub(super) unsafe fn is_same(a: *const pg_sys::ErrorData, b: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: this function's contract covers them.
-    unsafe { (*a).sqlerrcode == (*b).sqlerrcode && text((*a).message) == text((*b).message) }
+    // SAFETY: strings of errors are NUL-terminated or null.
+    let (codes, messages) = unsafe {
+        let message = |error: *const pg_sys::ErrorData| String::from_utf8_lossy(text((*error).message));
+        ((*a).sqlerrcode == (*b).sqlerrcode, message(a) == message(b))
+    };
+    codes && messages
 }
 
 /// Returns a copy of the message that is being built, and the memory context that holds all of it.

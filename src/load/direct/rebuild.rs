@@ -54,7 +54,7 @@ pub unsafe fn run(relation: pg_sys::Relation, indexes: *mut Indexes, workers: us
             let began = Instant::now();
             let mut build = Build { relation, index, persistence, reveals: may_see_keys(relation, index.oid) };
             let build = (&raw mut build).cast::<Build>();
-            let error = attempt(reindex, build.cast());
+            let error = attempt(|| reindex(build.cast()));
             if !error.is_null() {
                 forget_worker(error);
                 reword(error, build);

@@ -18,7 +18,6 @@ use pg_bulk_storage::tuple::Unfit;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::pulled::{fetch, next_of_join, next_of_query};
-use super::key_check;
 use super::process::{InBlock, Process, Pull};
 use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
@@ -112,7 +111,7 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
         loop {
             // Errors are copied to this context.
             pg_sys::CurrentMemoryContext = (*(*process).executor.econtext).ecxt_per_tuple_memory;
-            let error = attempt(rows, (&raw mut run).cast());
+            let error = attempt(|| rows((&raw mut run).cast()));
             if error.is_null() {
                 pg_sys::error_context_stack = callback.previous;
                 return;
@@ -179,8 +178,8 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
                 }
             } else {
                 (*rows).context.is_converting = true;
-                let NextRow { outcome, value } = match projection.is_null() {
-                    true => NextRow::of(step(process)),
+                let (outcome, value) = match projection.is_null() {
+                    true => (step(process), std::ptr::null_mut()),
                     false => next_of_projection(process, as_tuple),
                 };
                 if outcome == RowOutcome::End {
@@ -279,7 +278,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
                 guarded(|| (*process).store(relinfo, arrays).or_raise());
             } else {
                 let table = guarded(|| (*process).take(relinfo, slot).or_raise());
-                key_check::add(table, slot);
+                (*table).add(slot);
             }
             clear(e.slot, per_tuple);
         }
@@ -324,32 +323,18 @@ impl Kept {
     }
 }
 
-/// Result of going to the next row.
-#[derive(Clone, Copy)]
-struct NextRow {
-    outcome: RowOutcome,
-    /// The row as one value, for the projection; else null.
-    value: pg_sys::HeapTupleHeader,
-}
-
-impl NextRow {
-    fn of(outcome: RowOutcome) -> NextRow {
-        NextRow { outcome, value: std::ptr::null_mut() }
-    }
-}
-
-/// Goes to the next row, for a projection.
+/// Goes to the next row, for a projection. Also returns the row as one value, or null.
 ///
 /// # Safety
 /// A plain frame; a valid process with a projection. `as_tuple`: it [stores tuples](Process::stores_tuples).
 #[inline]
-unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> NextRow {
+unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> (RowOutcome, pg_sys::HeapTupleHeader) {
     // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
         match (*process).advance_in_block(as_tuple) {
-            InBlock::Row => NextRow::of(RowOutcome::Row),
-            InBlock::Value(value) => NextRow { outcome: RowOutcome::Row, value },
-            InBlock::Not => NextRow::of(step(process)),
+            InBlock::Row => (RowOutcome::Row, std::ptr::null_mut()),
+            InBlock::Value(value) => (RowOutcome::Row, value),
+            InBlock::Not => (step(process), std::ptr::null_mut()),
             InBlock::NoMemory => guarded(|| error::out_of_memory().raise()),
         }
     }
@@ -382,9 +367,8 @@ unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryCont
 unsafe fn evaluate_defaults(defaults: *const Defaults, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
     // SAFETY: this function's contract covers the frame; evaluating a default does not change the list.
     unsafe {
-        let list = &raw const (*defaults).list;
-        for at in 0..(*list).len() {
-            if let Default::Expression { attribute, state, expands } = *(*list).as_ptr().add(at) {
+        for default in &(*defaults).list {
+            if let Default::Expression { attribute, state, expands } = *default {
                 let mut is_null = false;
                 let value = unguarded::exec_eval_expr(state, econtext, &raw mut is_null);
                 let value = if expands && !is_null { unguarded::read_only(value) } else { value };

@@ -60,7 +60,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
     unsafe {
         let state = prepare(segment, toc);
         let process = &raw mut (*state).process;
-        let error = attempt(work, process.cast());
+        let error = attempt(|| work(process.cast()));
         if error.is_null() {
             finish(state);
             return;

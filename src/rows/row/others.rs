@@ -42,10 +42,7 @@ impl Rows {
                         continue;
                     }
                     let Given::Value(value) = given else {
-                        arrays.set(column.attribute, None);
-                        if column.input.wants_null {
-                            self.values.queue.push(Queued { column: i, what: What::Null });
-                        }
+                        self.set_null(i, arrays);
                         continue;
                     };
                     if column.refinement.is_some() {
@@ -74,10 +71,7 @@ impl Rows {
                     continue;
                 }
                 Taken::Null => {
-                    arrays.set(column.attribute, None);
-                    if column.input.wants_null {
-                        self.values.queue.push(Queued { column: i, what: What::Null });
-                    }
+                    self.set_null(i, arrays);
                     continue;
                 }
             }

@@ -150,10 +150,10 @@ impl Together {
             let mut original = Original::new();
             let mut context = pg_sys::ErrorContextCallback::default();
             Original::push(&raw mut original, &raw mut context);
-            let error = attempt(all, this.cast());
+            let error = attempt(|| all(this.cast()));
             if !error.is_null() {
                 failure::recover();
-                if !attempt(stop, this.cast()).is_null() {
+                if !attempt(|| stop(this.cast())).is_null() {
                     failure::recover();
                 }
                 point_plain!("team.failed");

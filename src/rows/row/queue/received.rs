@@ -90,11 +90,7 @@ impl Rows {
         // The first column is the line.
         let Some(value) = i.checked_sub(1).and_then(|field| fields.get(field, line)) else { return };
         let Some(bytes) = value else {
-            arrays.set(column.attribute, None);
-            if column.input.wants_null {
-                self.values.queue.push(Queued { column: i, what: What::Null });
-            }
-            return;
+            return self.set_null(i, arrays);
         };
         if let Some(datum) = column.wire.and_then(|wire| wire.decode(bytes, &mut self.values.arena)) {
             arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
