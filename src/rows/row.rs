@@ -319,9 +319,7 @@ impl Rows {
         self.values.arena.reset();
         for buffer in [&mut self.values.strings, &mut self.values.unescaped] {
             buffer.clear();
-            if buffer.capacity() > KEPT {
-                buffer.shrink_to(KEPT);
-            }
+            buffer.shrink_to(KEPT);
         }
         if let Some(parts) = &mut self.layout.parts {
             parts.shrink(KEPT);

@@ -174,11 +174,10 @@ impl Rows {
             let Some(&queued) = self.values.queue.get(at) else { break };
             let string = match queued.what {
                 What::Input(start) | What::Made { input: start, .. } => {
-                    self.values.strings.get_mut(start..).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr)
+                    self.values.strings.get_mut(start..).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr).cast()
                 }
-                _ => std::ptr::null_mut(),
+                _ => std::ptr::null_mut::<std::ffi::c_char>(),
             };
-            let string = string.cast::<std::ffi::c_char>();
             let Some(column) = self.layout.columns.get_mut(queued.column) else { break };
             let shown = match (queued.what, &self.layout.default) {
                 (What::Default, Some(marker)) => marker.as_ptr(),

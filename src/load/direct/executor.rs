@@ -111,9 +111,7 @@ unsafe fn make(
             pg_sys::ExecInitQual(condition.cast(), &raw mut (*mtstate).ps)
         };
         let descriptor = (*relation).rd_att;
-        let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual);
-        // Attributes that the file does not set are NULL in every row.
-        Slot::from_raw(slot).arrays().clear();
+        let slot = Slot::make(TupleDesc::from_raw(descriptor)).as_ptr();
         let constraints = (*descriptor).constr;
         let (checks, generated) = constraints.as_ref().map_or((false, false), |own| {
             (own.num_check > 0 || TupleDesc::from_raw(descriptor).has_virtual_not_null(), own.has_generated_stored)
