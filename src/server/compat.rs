@@ -53,8 +53,8 @@ pub(crate) use self::rights_hook::rights_hook;
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 pub use self::statistics::{set_index_statistics, set_table_statistics};
 pub use self::storage::{
-    Locator, dirties_visible, is_new_file, is_same_file, locator, log_newpage, log_newpages, log_smgrcreate, needs_wal,
-    new_file_subid, relation_path, request_sync, set_new_file, xlog_register_block, xlog_register_block_data,
+    Locator, PageChange, dirties_visible, is_new_file, is_same_file, locator, log_change, log_newpage, log_newpages,
+    log_smgrcreate, needs_wal, new_file_subid, relation_path, request_sync, set_checksum, set_new_file,
     xlog_register_data,
 };
 pub use self::version::{COPY_HAS_DEFAULT, HAS_TRANSACTION_TIMEOUT, ZONE_LETTERS};

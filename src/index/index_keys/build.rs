@@ -276,7 +276,7 @@ unsafe fn renew(
         let index = pg_sys::index_open(oid, EXCLUSIVE);
         opened();
         pg_sys::CheckTableNotInUse(index, c"REINDEX INDEX".as_ptr());
-        if !sources.merge && compat::first_leaf(index).is_some() {
+        if !sources.merge && compat::first_leaf(Relation::from_raw(index)).is_some() {
             // A function that is declared as not doing so has put rows into the table during the load.
             pg_sys::index_close(index, NO_LOCK);
             return Ok(false);

@@ -14,6 +14,7 @@ use super::leaves::last_entry;
 use super::runs::Runs;
 use super::sources::{Sources, file_name};
 use crate::error::Result;
+use crate::server::relation::Relation;
 
 impl Collector {
     /// Are all collected keys greater than those of the index? Only for integer keys. Guarded; the files' memory is in
@@ -37,8 +38,9 @@ impl<W: Word> Collected<W> {
     /// # Safety
     /// See [`Collector::is_behind`].
     unsafe fn is_behind(&mut self, index: pg_sys::Relation, sources: Sources<'_>) -> Result<bool> {
-        // SAFETY: this function's contract covers the index.
-        let Some(last) = (unsafe { last_entry::<W>(index, self.shape()) }) else { return Ok(false) };
+        // SAFETY: the index is open.
+        let open = unsafe { Relation::from_raw(index) };
+        let Some(last) = last_entry::<W>(open, self.shape()) else { return Ok(false) };
         let last = last.key();
         if self.given_up {
             return Ok(false);

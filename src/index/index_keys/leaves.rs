@@ -21,6 +21,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::server::compat;
+use crate::server::locked_page::LockedPage;
 use crate::server::relation::Relation;
 use crate::server::unguarded::guard;
 
@@ -47,7 +48,7 @@ impl Leaves {
         unsafe {
             Leaves {
                 file: compat::locator(Relation::from_raw(index)),
-                first: compat::first_leaf(index).unwrap_or(NO_BLOCK),
+                first: compat::first_leaf(Relation::from_raw(index)).unwrap_or(NO_BLOCK),
                 permanent: (*(*index).rd_rel).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT,
                 pages: pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM),
             }
@@ -106,57 +107,37 @@ fn read_page(
     strategy: pg_sys::BufferAccessStrategy,
     permanent: bool,
 ) -> [u8; PAGE_SIZE] {
-    let mut page = [0u8; PAGE_SIZE];
-    // SAFETY: guarded calls; a page has `PAGE_SIZE` bytes.
-    unsafe {
-        let buffer = compat::read_block(file, block, strategy, permanent);
-        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
-        std::ptr::copy_nonoverlapping(pg_sys::BufferGetPage(buffer).cast::<u8>(), page.as_mut_ptr(), PAGE_SIZE);
-        pg_sys::UnlockReleaseBuffer(buffer);
-    }
-    page
+    // SAFETY: the file of an index that is not temporary (see [`Leaves::of`]), which no other session changes.
+    unsafe { compat::read_block(file, block, strategy, permanent) }
 }
 
 /// The last entry of an index; None without an entry, or for a version whose leaves are not supported. Guarded.
 ///
-/// From the end, it goes back over a few empty leaves, which VACUUM may leave.
-///
-/// # Safety
-/// The index is an open B-tree, and no other session changes its pages.
-pub unsafe fn last_entry<W: Word>(index: pg_sys::Relation, shape: &KeyShape) -> Option<Entry<W>> {
-    // SAFETY: this function's contract covers the index; guarded calls. The page is pinned and locked.
-    unsafe {
-        let mut buffer = if can_read(index) { guard(|| compat::last_of_level(index, 0)) } else { 0 };
-        let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);
-        while buffer != 0 {
-            let page = *pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>();
-            pg_sys::UnlockReleaseBuffer(std::mem::take(&mut buffer));
-            let leaf = Leaf::new(&page).ok()?;
-            Entry::read_leaf(shape, &leaf, &mut entries).ok()?;
-            looked += 1;
-            if entries.is_empty() && leaf.prev() != NO_BLOCK && looked < MOST_EMPTY {
-                buffer = pg_sys::ReadBuffer(index, leaf.prev());
-                pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
-            }
+/// From the end, it goes back over a few empty leaves, which VACUUM may leave. No other session changes the pages of the index.
+pub fn last_entry<W: Word>(index: Relation<'_>, shape: &KeyShape) -> Option<Entry<W>> {
+    // SAFETY: a B-tree, since it has a metapage; the closure owns nothing.
+    let mut page = if can_read(index) { unsafe { guard(|| compat::last_of_level(index, 0)) } } else { None };
+    let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);
+    while let Some(locked) = page.take() {
+        let bytes = locked.copy();
+        locked.release();
+        let leaf = Leaf::new(&bytes).ok()?;
+        Entry::read_leaf(shape, &leaf, &mut entries).ok()?;
+        looked += 1;
+        if entries.is_empty() && leaf.prev() != NO_BLOCK && looked < MOST_EMPTY {
+            page = Some(LockedPage::read(index, leaf.prev()));
         }
-        entries.last().copied()
     }
+    entries.last().copied()
 }
 
 /// Is the index of a version whose leaves are supported here? After pg_upgrade from a version before 12, equal keys may
 /// be in any order. Guarded.
-///
-/// # Safety
-/// The index is an open B-tree.
-pub unsafe fn can_read(index: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the index; guarded calls. The page is read under a pin and a lock.
-    unsafe {
-        let buffer = pg_sys::ReadBuffer(index, METAPAGE);
-        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
-        let fits = Metapage::new(&*pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>()).is_some();
-        pg_sys::UnlockReleaseBuffer(buffer);
-        fits
-    }
+pub fn can_read(index: Relation<'_>) -> bool {
+    let page = LockedPage::read(index, METAPAGE);
+    let bytes = page.copy();
+    page.release();
+    Metapage::new(&bytes).is_some()
 }
 
 /// Reader of the entries of a leaf level. Guarded.
