@@ -4,10 +4,11 @@ use pg_bulk_types::block::Run;
 use pg_bulk_types::convert::Datum;
 use pgrx::pg_sys;
 
-use super::Aggregates;
 use super::accumulator::{Accumulator, AggregateKind};
+use crate::fdw::private::Aggregates;
 use crate::rows::row::RowArrays;
 use crate::server::compat;
+use crate::server::relation::Relation;
 
 /// The running aggregates of a scan.
 #[derive(Debug)]
@@ -28,12 +29,8 @@ pub struct Aggregation {
 
 impl Aggregation {
     /// Raises an error unless the user may call all the functions. Guarded.
-    ///
-    /// # Safety
-    /// An open relation.
-    pub unsafe fn new(aggregates: &Aggregates, relation: pg_sys::Relation) -> Aggregation {
-        // SAFETY: this function's contract covers the relation.
-        let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
+    pub fn new(aggregates: &Aggregates, relation: Relation<'_>) -> Aggregation {
+        let natts = relation.descriptor().len();
         let attribute = |column: i32| usize::try_from(column - 1).unwrap_or(0);
         let accumulator = |&(function, column): &(pg_sys::Oid, i32)| {
             check_rights(function);
@@ -51,9 +48,12 @@ impl Aggregation {
     }
 
     /// The arrays of a row that is not in a block.
-    pub fn arrays(&mut self) -> RowArrays {
-        // A datum is a usize on a 64-bit server.
-        RowArrays { values: self.values.as_mut_ptr().cast(), nulls: self.nulls.as_mut_ptr() }
+    ///
+    /// # Safety
+    /// The aggregation stays where it is until their last use.
+    pub unsafe fn arrays(&mut self) -> RowArrays<'static> {
+        // SAFETY: vectors of equal lengths, which change only through these arrays. A datum is a usize on a 64-bit server.
+        unsafe { RowArrays::from_raw(self.values.as_mut_ptr().cast(), self.nulls.as_mut_ptr(), self.nulls.len()) }
     }
 
     /// Resets the aggregates, for a rescan.
