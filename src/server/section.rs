@@ -56,7 +56,6 @@ impl Section {
 
 /// Shows that the code runs in a critical section: an error in it is a PANIC, which stops the server. So no error leaves
 /// it, neither as a panic nor as a longjmp.
-#[derive(Debug)]
 pub struct Critical(());
 
 /// Run `work` as a critical section (START_CRIT_SECTION and END_CRIT_SECTION, miscadmin.h). In any frame.
