@@ -224,7 +224,7 @@ impl Defaults {
     pub unsafe fn set(&mut self, arrays: RowArrays) -> Result<()> {
         for default in &self.list {
             if let self::Default::Constant { attribute, value } = *default {
-                // SAFETY: this function's contract covers the arrays.
+                // SAFETY: the arrays have an element for each attribute of the relation.
                 unsafe { arrays.set(attribute, value) };
             }
         }

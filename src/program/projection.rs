@@ -162,7 +162,7 @@ impl Projection {
         columns: &[Column],
         on_error: OnError,
     ) -> Projection {
-        // SAFETY: this function's contract covers the slot.
+        // SAFETY: the slot is virtual, so its arrays are as long as its descriptor.
         unsafe { clear_columns(slot) };
         Projection::fitted(slot, quals, Vec::new(), early(by_quals, quals.is_null(), on_error), columns)
     }
