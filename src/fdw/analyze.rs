@@ -24,7 +24,7 @@ use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::{OnError, Verbosity};
 use crate::server::compat;
-use crate::server::owner::as_owner;
+use crate::server::owner::as_owner_plainly;
 use crate::server::plain_code::table_is_plain;
 use crate::server::relation::Relation;
 use crate::server::server_text::from_server;
@@ -326,7 +326,7 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
     // input functions must run as this table's owner.
     unsafe {
         let mut call = AnalyzeCall { relation, elevel, rows, target, seen: 0.0, sampled: 0 };
-        as_owner(Relation::from_raw(relation), sample, (&raw mut call).cast());
+        as_owner_plainly(Relation::from_raw(relation), sample, (&raw mut call).cast());
         *total_rows = call.seen;
         *total_dead_rows = 0.0;
         call.sampled

@@ -47,9 +47,9 @@ pub const BATCH: usize = if cfg!(feature = "points") { 40 } else { 4 * pg_sys::X
 const MOST_LATE: usize = 32;
 
 /// The file of an index.
-pub struct IndexFile {
-    relation: Relation<'static>,
-    file: RelationFile,
+pub struct IndexFile<'r> {
+    relation: Relation<'r>,
+    file: RelationFile<'r>,
     needs_wal: bool,
     /// Buffer for the next pages, from block `first` on. It grows to the largest batch so far. `count` pages are in
     /// use; `present` marks those that have arrived.
@@ -94,19 +94,19 @@ struct WriteBehind {
     spare: Vec<AlignedPage>,
 }
 
-impl IndexFile {
+impl<'r> IndexFile<'r> {
     /// Creates a writer for an open relation whose file is new in this transaction, and empty. Guarded.
-    pub fn new(relation: Relation<'static>) -> Result<IndexFile> {
+    pub fn new(relation: Relation<'r>) -> Result<IndexFile<'r>> {
         Self::with_traits(relation, Traits::of(relation), false)
     }
 
     /// Creates one of several writers to such a file, each with its own blocks. The leader determines the traits.
     /// Guarded.
-    pub fn part(relation: Relation<'static>, traits: Traits) -> Result<IndexFile> {
+    pub fn part(relation: Relation<'r>, traits: Traits) -> Result<IndexFile<'r>> {
         Self::with_traits(relation, traits, true)
     }
 
-    fn with_traits(relation: Relation<'static>, traits: Traits, is_part: bool) -> Result<IndexFile> {
+    fn with_traits(relation: Relation<'r>, traits: Traits, is_part: bool) -> Result<IndexFile<'r>> {
         Ok(IndexFile {
             relation,
             file: RelationFile::new(relation, traits.temporary)?,
@@ -279,7 +279,7 @@ impl WriteBehind {
     }
 
     /// Returns a descriptor for the segment of a block. None if no descriptor is free. Guarded.
-    fn file_of(&mut self, relation: &RelationFile, block: u32) -> Result<Option<Arc<File>>> {
+    fn file_of(&mut self, relation: &RelationFile<'_>, block: u32) -> Result<Option<Arc<File>>> {
         let wanted = RelationFile::segment_of(block);
         match &self.file {
             Some((segment, file)) if *segment == wanted => Ok(Some(Arc::clone(file))),
@@ -292,7 +292,7 @@ impl WriteBehind {
 
     /// Waits for the thread's batch and requests its sync. Logs and writes it again if a checkpoint has begun since it
     /// was logged. Guarded.
-    fn catch_up(&mut self, relation: Relation<'_>, file: &RelationFile, needs_wal: bool) -> Result<()> {
+    fn catch_up(&mut self, relation: Relation<'_>, file: &RelationFile<'_>, needs_wal: bool) -> Result<()> {
         let Some((pages, outcome)) = self.writer.take() else { return Ok(()) };
         self.spare = pages;
         let outcome = match point_errno!("index.written") {
@@ -348,7 +348,7 @@ fn log(relation: Relation<'_>, needs_wal: bool, first: u32, pages: &mut [Aligned
 /// Writes pages; those that are `present` are logged. Guarded.
 fn write(
     relation: Relation<'_>,
-    file: &RelationFile,
+    file: &RelationFile<'_>,
     needs_wal: bool,
     first: u32,
     pages: &mut [AlignedPage],

@@ -8,6 +8,7 @@
 //! this state may be called.
 
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
 
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::pg_sys;
@@ -28,6 +29,20 @@ pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaqu
         unguarded::FlushErrorState();
         error
     }
+}
+
+/// Runs a step like [`attempt`].
+///
+/// # Safety
+/// The caller is a plain frame, and the step is guarded: no panic leaves it.
+pub unsafe fn attempt_step<F: FnOnce()>(step: F) -> *mut pg_sys::ErrorData {
+    unsafe extern "C-unwind" fn run<F: FnOnce()>(step: Opaque) {
+        // SAFETY: the step of the function around this one, which calls it once and drops nothing.
+        unsafe { step.cast::<F>().read()() }
+    }
+    let mut step = ManuallyDrop::new(step);
+    // SAFETY: this function's contract covers the step; the closure's memory outlives the call.
+    unsafe { attempt(run::<F>, (&raw mut *step).cast()) }
 }
 
 /// Runs `body(argument)` in a process of its own, and writes an error to the server log. The caller does not raise the

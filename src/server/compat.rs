@@ -36,8 +36,8 @@ pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
 pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
 pub use self::index::{
-    check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write,
-    new_index_page, read_block, reindex_index, reindex_relation,
+    check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_leaf, last_of_level,
+    leaf_to_write, new_index_page, read_block, reindex_index, reindex_relation,
 };
 pub use self::partition_key::{partition_expressions, partition_functions, partition_types};
 pub use self::planned::{nodes_of, statement_for_workers};

@@ -1,11 +1,8 @@
 //! Handles an error that ended a process's rows, after it is caught and before it is raised again.
 
-use std::ffi::CStr;
-
 use pgrx::pg_sys;
 
 use super::compat;
-use super::original::without_worker;
 use super::unguarded;
 
 /// Releases what an error left locked, before the process waits for others: they might wait for those locks. The same
@@ -50,23 +47,4 @@ pub unsafe fn leaves_server_well(error: *const pg_sys::ErrorData) -> bool {
     // SAFETY: this function's contract covers the argument.
     let class = unsafe { (*error).sqlerrcode } & 0xfff;
     ![b"53", b"58", b"XX"].map(class_of).contains(&class)
-}
-
-/// Removes the line of an error's context that names the parallel worker (HandleParallelMessage, parallel.c).
-///
-/// # Safety
-/// The error was caught.
-pub unsafe fn forget_worker(error: *mut pg_sys::ErrorData) {
-    // SAFETY: the error's own, NUL-terminated strings; the context is shortened in place.
-    unsafe {
-        let context = (*error).context;
-        if context.is_null() {
-            return;
-        }
-        match without_worker(CStr::from_ptr(context).to_bytes()) {
-            Some([]) => (*error).context = std::ptr::null_mut(),
-            Some(rest) => *context.add(rest.len()) = 0,
-            None => (),
-        }
-    }
 }

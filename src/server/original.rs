@@ -3,14 +3,15 @@
 //! pgrx's guards raise an error again without its CONTEXT and without the names of schema, table, column and
 //! constraint. The context callbacks run again, and their state may have changed since. But when they run for the first
 //! time, the error is complete. So the outermost callback takes a copy then, and the lost fields are restored where the
-//! error is caught.
+//! error is caught. pgrx also replaces bytes of its texts that are no UTF-8, in databases with other encodings.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use pgrx::pg_sys;
 
-use super::unguarded::{self, Opaque};
+use super::attempt::attempt_step;
+use super::unguarded::{self, Opaque, guarded};
 
 /// Copy of the latest error.
 #[derive(Debug)]
@@ -84,6 +85,13 @@ impl Original {
             (*this).copy = std::ptr::null_mut();
             if original.is_null() || !is_same(original, error) {
                 return false;
+            }
+            (*error).message = (*original).message;
+            if is_text_of((*original).detail, (*error).detail) {
+                (*error).detail = (*original).detail;
+            }
+            if is_text_of((*original).hint, (*error).hint) {
+                (*error).hint = (*original).hint;
             }
             (*error).schema_name = (*original).schema_name;
             (*error).table_name = (*original).table_name;
@@ -161,11 +169,110 @@ pub(super) unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
     if string.is_null() { &[] } else { unsafe { CStr::from_ptr(string) }.to_bytes() }
 }
 
+/// Is `now` the error `first`, perhaps raised again by a guard?
+///
 /// # Safety
 /// Two errors.
-pub(super) unsafe fn is_same(a: *const pg_sys::ErrorData, b: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: this function's contract covers them.
-    unsafe { (*a).sqlerrcode == (*b).sqlerrcode && text((*a).message) == text((*b).message) }
+pub(super) unsafe fn is_same(first: *const pg_sys::ErrorData, now: *const pg_sys::ErrorData) -> bool {
+    // SAFETY: both are valid, and so are their strings.
+    unsafe { (*first).sqlerrcode == (*now).sqlerrcode && is_text_of((*first).message, (*now).message) }
+}
+
+/// Is `now` the text `first`, perhaps after pgrx has made it UTF-8?
+///
+/// # Safety
+/// NUL-terminated strings, or null.
+unsafe fn is_text_of(first: *const c_char, now: *const c_char) -> bool {
+    // SAFETY: NUL-terminated strings, or null. No C function is called while this owns a string.
+    unsafe { text(first) == text(now) || String::from_utf8_lossy(text(first)).as_bytes() == text(now) }
+}
+
+/// An error of a guarded step, caught by a plain frame. Memory contexts own its parts.
+#[derive(Debug)]
+pub struct Caught {
+    /// Valid, as CopyErrorData has made it.
+    error: *mut pg_sys::ErrorData,
+    original: Original,
+}
+
+/// Runs a guarded step, and catches its error.
+///
+/// # Safety
+/// A plain frame.
+pub unsafe fn catch<T: Copy>(step: impl FnOnce() -> T) -> Result<T, Caught> {
+    // SAFETY: the caller's frame is plain; the original is pushed while the step runs, and stays until then.
+    unsafe {
+        let mut original = Original::new();
+        let mut context = pg_sys::ErrorContextCallback::default();
+        Original::push(&raw mut original, &raw mut context);
+        let mut done = None;
+        let error = attempt_step(|| done = Some(guarded(step)));
+        Original::pop(&raw mut original, &raw mut context);
+        done.ok_or(Caught { error, original })
+    }
+}
+
+/// Runs a guarded step, whose error keeps all fields.
+///
+/// # Safety
+/// A plain frame, with no [`Original`] around it.
+pub unsafe fn keeping_fields<T: Copy>(step: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's frame is plain.
+    unsafe {
+        catch(step).unwrap_or_else(|mut caught| {
+            caught.restore();
+            caught.raise()
+        })
+    }
+}
+
+impl Caught {
+    fn get(&self) -> &pg_sys::ErrorData {
+        // SAFETY: the type's invariant.
+        unsafe { &*self.error }
+    }
+
+    pub fn sqlstate(&self) -> i32 {
+        self.get().sqlerrcode
+    }
+
+    pub fn message(&self) -> &[u8] {
+        // SAFETY: a string of an error.
+        unsafe { text(self.get().message) }
+    }
+
+    pub fn detail(&self) -> &[u8] {
+        // SAFETY: a string of an error.
+        unsafe { text(self.get().detail) }
+    }
+
+    /// Replaces message and detail. Guarded.
+    pub fn reword(&mut self, message: &CStr, detail: Option<&CStr>) {
+        // SAFETY: guarded calls; the error is valid.
+        unsafe {
+            (*self.error).message = pg_sys::pstrdup(message.as_ptr());
+            (*self.error).detail = detail.map_or(std::ptr::null_mut(), |detail| pg_sys::pstrdup(detail.as_ptr()));
+        }
+    }
+
+    /// Restores the fields: see [`Original::restore`]. Before the error is reworded, and not if an [`Original`] around
+    /// the step is to do so.
+    ///
+    /// # Safety
+    /// A plain frame.
+    pub unsafe fn restore(&mut self) -> bool {
+        // SAFETY: the error was caught while the original was pushed.
+        unsafe { Original::restore(&raw mut self.original, self.error) }
+    }
+
+    /// Raises the error again.
+    ///
+    /// # Safety
+    /// A plain frame.
+    pub unsafe fn raise(self) -> ! {
+        // SAFETY: the error is valid, and nothing here has a destructor.
+        unsafe { unguarded::ReThrowError(self.error) }
+    }
 }
 
 /// Returns a copy of the message that is being built, and the memory context that holds all of it.

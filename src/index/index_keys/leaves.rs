@@ -22,7 +22,6 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use crate::error::{Error, Result};
 use crate::server::compat;
 use crate::server::relation::Relation;
-use crate::server::unguarded::guard;
 
 /// Most leaves that are read to find the last entry of an index.
 const MOST_EMPTY: u32 = 16;
@@ -38,19 +37,13 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// The leaf level of an open index that is locked exclusively and not temporary. Guarded.
-    ///
-    /// # Safety
-    /// The index is a B-tree.
-    pub unsafe fn of(index: pg_sys::Relation) -> Leaves {
-        // SAFETY: this function's contract covers the index.
-        unsafe {
-            Leaves {
-                file: compat::locator(Relation::from_raw(index)),
-                first: compat::first_leaf(index).unwrap_or(NO_BLOCK),
-                permanent: (*(*index).rd_rel).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT,
-                pages: pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM),
-            }
+    /// The leaf level of a B-tree that is locked exclusively and not temporary. Guarded.
+    pub fn of(index: Relation<'_>) -> Leaves {
+        Leaves {
+            file: compat::locator(index),
+            first: compat::first_leaf(index).unwrap_or(NO_BLOCK),
+            permanent: index.persistence() == pg_sys::RELPERSISTENCE_PERMANENT,
+            pages: index.pages(),
         }
     }
 
@@ -106,57 +99,51 @@ fn read_page(
     strategy: pg_sys::BufferAccessStrategy,
     permanent: bool,
 ) -> [u8; PAGE_SIZE] {
-    let mut page = [0u8; PAGE_SIZE];
-    // SAFETY: guarded calls; a page has `PAGE_SIZE` bytes.
-    unsafe {
-        let buffer = compat::read_block(file, block, strategy, permanent);
-        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
-        std::ptr::copy_nonoverlapping(pg_sys::BufferGetPage(buffer).cast::<u8>(), page.as_mut_ptr(), PAGE_SIZE);
-        pg_sys::UnlockReleaseBuffer(buffer);
-    }
-    page
+    // SAFETY: a guarded call, which returns a pinned buffer.
+    unsafe { copy_of(compat::read_block(file, block, strategy, permanent)) }
 }
 
-/// The last entry of an index; None without an entry, or for a version whose leaves are not supported. Guarded.
-///
-/// From the end, it goes back over a few empty leaves, which VACUUM may leave.
+/// A copy of a page of an open index. Guarded.
+fn page_of(index: Relation<'_>, block: u32) -> [u8; PAGE_SIZE] {
+    // SAFETY: a guarded call on an open index, which returns a pinned buffer.
+    unsafe { copy_of(pg_sys::ReadBuffer(index.as_ptr(), block)) }
+}
+
+/// A copy of a buffer's page. Releases the buffer. Guarded.
 ///
 /// # Safety
-/// The index is an open B-tree, and no other session changes its pages.
-pub unsafe fn last_entry<W: Word>(index: pg_sys::Relation, shape: &KeyShape) -> Option<Entry<W>> {
-    // SAFETY: this function's contract covers the index; guarded calls. The page is pinned and locked.
+/// The buffer is pinned.
+unsafe fn copy_of(buffer: pg_sys::Buffer) -> [u8; PAGE_SIZE] {
+    // SAFETY: guarded calls on a pinned buffer, whose page is read under a lock, and has `PAGE_SIZE` bytes.
     unsafe {
-        let mut buffer = if can_read(index) { guard(|| compat::last_of_level(index, 0)) } else { 0 };
-        let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);
-        while buffer != 0 {
-            let page = *pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>();
-            pg_sys::UnlockReleaseBuffer(std::mem::take(&mut buffer));
-            let leaf = Leaf::new(&page).ok()?;
-            Entry::read_leaf(shape, &leaf, &mut entries).ok()?;
-            looked += 1;
-            if entries.is_empty() && leaf.prev() != NO_BLOCK && looked < MOST_EMPTY {
-                buffer = pg_sys::ReadBuffer(index, leaf.prev());
-                pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
-            }
-        }
-        entries.last().copied()
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+        let page = *pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>();
+        pg_sys::UnlockReleaseBuffer(buffer);
+        page
     }
+}
+
+/// The last entry of a B-tree; None without an entry, or for a version whose leaves are not supported. No other session
+/// changes its pages. Guarded.
+///
+/// From the end, it goes back over a few empty leaves, which VACUUM may leave.
+pub fn last_entry<W: Word>(index: Relation<'_>, shape: &KeyShape) -> Option<Entry<W>> {
+    let mut block = if can_read(index) { compat::last_leaf(index) } else { None };
+    let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);
+    while let Some(number) = block.take() {
+        let page = page_of(index, number);
+        let leaf = Leaf::new(&page).ok()?;
+        Entry::read_leaf(shape, &leaf, &mut entries).ok()?;
+        looked += 1;
+        block = Some(leaf.prev()).filter(|&prev| entries.is_empty() && prev != NO_BLOCK && looked < MOST_EMPTY);
+    }
+    entries.last().copied()
 }
 
 /// Is the index of a version whose leaves are supported here? After pg_upgrade from a version before 12, equal keys may
 /// be in any order. Guarded.
-///
-/// # Safety
-/// The index is an open B-tree.
-pub unsafe fn can_read(index: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the index; guarded calls. The page is read under a pin and a lock.
-    unsafe {
-        let buffer = pg_sys::ReadBuffer(index, METAPAGE);
-        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
-        let fits = Metapage::new(&*pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>()).is_some();
-        pg_sys::UnlockReleaseBuffer(buffer);
-        fits
-    }
+pub fn can_read(index: Relation<'_>) -> bool {
+    Metapage::new(&page_of(index, METAPAGE)).is_some()
 }
 
 /// Reader of the entries of a leaf level. Guarded.

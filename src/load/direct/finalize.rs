@@ -44,6 +44,7 @@ use crate::index::strategy::IndexStrategy;
 use crate::load::options::IndexesOption;
 use crate::load::phase::{Phase, Phases, enter};
 use crate::load::report::IndexReport;
+use crate::server::relation::Relation;
 use crate::server::shared_files::SharedFiles;
 use crate::server::unguarded::{self as c, guarded};
 
@@ -211,7 +212,7 @@ unsafe fn finalize_relation(finalization: *mut Finalization, written: *mut Writt
         let table = look(finalization, written, relinfo, survives);
         guarded(|| (*written).let_go(&(*table).indexes));
         pg_sys::CurrentMemoryContext = (*table).memory;
-        (*table).indexes.prepare();
+        guarded(|| (*table).indexes.prepare());
         let slot = (*table).slot;
         let late = (*table).indexes.are_late();
         let queue = (*table).keys.leave_others();
@@ -308,7 +309,8 @@ unsafe fn finalize_relation(finalization: *mut Finalization, written: *mut Writt
 unsafe fn rebuild(finalization: *mut Finalization, table: *mut WrittenTable) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
-        let cpu = rebuild::run((*table).new.relation, &raw mut (*table).indexes, (*finalization).helpers);
+        let cpu =
+            rebuild::run(Relation::from_raw((*table).new.relation), &mut (*table).indexes, (*finalization).helpers);
         (*(*finalization).leader).counts.others.add(cpu);
     }
 }

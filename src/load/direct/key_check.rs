@@ -157,7 +157,7 @@ impl KeyCheck {
             c::guard(|| c::ExecOpenIndices(relinfo, true));
             let Executor { estate, econtext, .. } = self.executor;
             let mut indexes = Indexes::to_ask(relinfo, estate, econtext, self.keep, self.arbiter, !self.as_truncated);
-            c::guard(|| indexes.prepare());
+            indexes.prepare();
             let mut keys = ForeignKeys::new(relinfo, 0, true, pg_sys::AccessShareLock.cast_signed());
             let offered = self.referenced.iter().filter(|(parent, _)| *parent == number);
             let offered: Vec<&Vec<i16>> = offered.map(|(_, columns)| columns).collect();
@@ -256,7 +256,7 @@ pub unsafe fn add(table: *mut CheckedTable, slot: *mut pg_sys::TupleTableSlot) {
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = (*table).memory;
-        (*table).indexes.gather(slot);
+        c::list_free((*table).indexes.add(slot, std::ptr::null_mut()));
         for i in 0..(*table).exclusions.len() {
             (*(*table).exclusions.as_mut_ptr().add(i)).add(&raw mut (*table).conflicts, slot);
         }

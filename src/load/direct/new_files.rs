@@ -224,8 +224,7 @@ impl Rebuild {
             Err(Why::FewForIndex)
         } else if self.behind.contains(&oid) {
             Err(Why::Behind)
-        // SAFETY: a guarded call on an open index.
-        } else if !unsafe { can_read(index.as_ptr()) } {
+        } else if !can_read(index) {
             Err(Why::OldVersion)
         } else if !may_run(index) {
             // An index that cannot be merged after all is rebuilt.

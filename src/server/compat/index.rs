@@ -3,6 +3,7 @@
 use pgrx::pg_sys;
 
 use super::Locator;
+use crate::server::relation::Relation;
 
 /// `ExecInsertIndexTuples` for a new row: returns the indexes whose constraints are to be checked later.
 ///
@@ -72,19 +73,17 @@ pub unsafe fn index_beginscan(
     }
 }
 
-/// `reindex_index` without a statement of the user.
-///
-/// # Safety
-/// A plain frame outside of parallel mode; the caller may lock the index exclusively.
-pub unsafe fn reindex_index(index: pg_sys::Oid, persistence: std::ffi::c_char) {
-    use crate::server::unguarded::reindex_index;
+/// `reindex_index` without a statement of the user. Guarded, outside of parallel mode.
+pub fn reindex_index(index: pg_sys::Oid, persistence: u8) {
+    use crate::server::unguarded::{guard, reindex_index};
     let params = pg_sys::ReindexParams::default();
-    // SAFETY: passed on; the parameters are only read.
+    let persistence = persistence.cast_signed();
+    // SAFETY: a guarded call, which only reads the parameters; the closure owns nothing.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        reindex_index(index, false, persistence, (&raw const params).cast_mut());
+        guard(|| reindex_index(index, false, persistence, (&raw const params).cast_mut()));
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        reindex_index(std::ptr::null(), index, false, persistence, &raw const params);
+        guard(|| reindex_index(std::ptr::null(), index, false, persistence, &raw const params));
     }
 }
 
@@ -104,18 +103,27 @@ pub unsafe fn read_block(
     unsafe { pg_sys::ReadBufferWithoutRelcache(file, MAIN, block, normal, strategy, permanent) }
 }
 
-/// Returns the first leaf of a B-tree (`_bt_get_endpoint`); None if the index is empty.
-///
-/// # Safety
-/// An open B-tree; a guarded frame.
-pub unsafe fn first_leaf(index: pg_sys::Relation) -> Option<u32> {
+/// Returns the first leaf of a B-tree; None if the index is empty. Guarded.
+pub fn first_leaf(index: Relation<'_>) -> Option<u32> {
+    end_leaf(index, false)
+}
+
+/// Returns the last leaf of a B-tree; None if the index is empty. Guarded.
+pub fn last_leaf(index: Relation<'_>) -> Option<u32> {
+    end_leaf(index, true)
+}
+
+/// `_bt_get_endpoint`
+fn end_leaf(index: Relation<'_>, last: bool) -> Option<u32> {
     use crate::server::unguarded as c;
-    // SAFETY: passed on; the page is returned pinned and locked.
+    let index = index.as_ptr();
+    // SAFETY: guarded calls on an open index, which raise an error if it is no B-tree; the closure owns nothing. The
+    // page is returned pinned and locked.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false, std::ptr::null_mut()));
+        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, last, std::ptr::null_mut()));
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false));
+        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, last));
         (buffer != 0).then(|| {
             let block = pg_sys::BufferGetBlockNumber(buffer);
             pg_sys::UnlockReleaseBuffer(buffer);
@@ -172,19 +180,17 @@ pub unsafe fn extend_to(relation: pg_sys::Relation, block: u32) {
     }
 }
 
-/// `reindex_relation` without a statement of the user.
-///
-/// # Safety
-/// A table that is locked exclusively; a guarded frame outside of parallel mode.
-pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
-    use crate::server::unguarded::reindex_relation;
+/// `reindex_relation` without a statement of the user, for a table that is locked exclusively. Guarded, outside of
+/// parallel mode.
+pub fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
+    use crate::server::unguarded::{guard, reindex_relation};
     let params = pg_sys::ReindexParams::default();
-    // SAFETY: passed on; the parameters are only read.
+    // SAFETY: a guarded call, which only reads the parameters; the closure owns nothing.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        reindex_relation(relid, flags, (&raw const params).cast_mut());
+        guard(|| reindex_relation(relid, flags, (&raw const params).cast_mut()));
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        reindex_relation(std::ptr::null(), relid, flags, &raw const params);
+        guard(|| reindex_relation(std::ptr::null(), relid, flags, &raw const params));
     }
 }
 

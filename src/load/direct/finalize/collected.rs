@@ -103,7 +103,7 @@ pub(super) unsafe extern "C-unwind" fn build(
                 }
                 true
             };
-            let built = index_keys::build(table.new.relation, collector, sources, &mut may_stay).or_raise();
+            let built = index_keys::build(Relation::from_raw(relation), collector, sources, &mut may_stay).or_raise();
             index.strategy = match (built, merge) {
                 (true, true) => IndexStrategy::Merge,
                 (true, false) => IndexStrategy::Build,

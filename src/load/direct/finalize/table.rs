@@ -7,7 +7,7 @@ use super::{Finalization, NO_LOCK, Written};
 use crate::error::{OrRaise, Result};
 use crate::heap::freeze;
 use crate::heap::leaves::{may_complain, may_refer};
-use crate::index::index_keys::{Collector, KeyStream, Sources};
+use crate::index::index_keys::{Collector, Sources};
 use crate::index::key_conflicts::KeyConflicts;
 use crate::index::strategy::IndexStrategy;
 use crate::index::tuple_sort::LEAST_MEMORY;
@@ -236,7 +236,7 @@ unsafe fn find_behind(
             let oid = (*index).rd_id;
             if rebuild.may_merge_into(oid)
                 && let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == oid)
-                && collector.is_behind(index, sources)?
+                && collector.is_behind(Relation::from_raw(index), sources)?
             {
                 rebuild.set_behind(oid);
             }
@@ -257,12 +257,11 @@ fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedF
     let sources = sources_of(written, files, workers);
     let Written { collectors, .. } = written;
     for index in &mut indexes.list {
-        if matches!(index.strategy, IndexStrategy::InsertSorted(_))
+        if index.strategy == IndexStrategy::InsertSorted
             && let Some(collector) = collectors.iter_mut().find(|collector| collector.index == index.oid)
-            && let Some(keys) = KeyStream::open(collector, sources)?
+            && let Some(keys) = collector.stream(sources)?
         {
-            index.strategy =
-                IndexStrategy::InsertKeys(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(keys));
+            (index.strategy, index.keys) = (IndexStrategy::InsertKeys, Some(keys));
         }
     }
     Ok(())

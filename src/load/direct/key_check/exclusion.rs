@@ -14,7 +14,7 @@ use crate::index::strategy::IndexStrategy;
 use crate::load::direct::executor::Executor;
 use crate::load::direct::indexes::Indexes;
 use crate::server::compat;
-use crate::server::look::{self, Look};
+use crate::server::look::Look;
 use crate::server::unguarded::{self as c, guarded};
 
 /// The number after the last row.
@@ -246,7 +246,7 @@ impl Exclusion {
     pub fn close(&mut self) {
         // SAFETY: all were made by `new`; guarded calls.
         unsafe {
-            look::end(&raw mut self.look);
+            self.look.end();
             pg_sys::ExecDropSingleTupleTableSlot(self.slot);
             pg_sys::ExecDropSingleTupleTableSlot(self.other);
             pg_sys::tuplestore_end(self.store);
