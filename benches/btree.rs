@@ -14,19 +14,19 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use pg_bulk_bench::random::Random;
-use pg_bulk_format::btree::build::{Builder, Options, Page, PageSink};
-use pg_bulk_format::btree::bytes::record::{Record, Records, append};
-use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, StoredValue};
-use pg_bulk_format::btree::bytes::store::Store;
-use pg_bulk_format::btree::entry::{Entry, Tid, Word};
-use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
-use pg_bulk_format::btree::leaf::Leaf;
-use pg_bulk_format::btree::merge::{Merge, Run, Slice};
-use pg_bulk_format::btree::read::KeyReader;
-use pg_bulk_format::btree::sort::{is_ascending, sort};
-use pg_bulk_format::btree::unique::Unique;
-use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
-use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
+use pg_bulk_storage::btree::build::{Builder, Options, Page, PageSink};
+use pg_bulk_storage::btree::bytes::record::{Record, Records, append};
+use pg_bulk_storage::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, StoredValue};
+use pg_bulk_storage::btree::bytes::store::Store;
+use pg_bulk_storage::btree::entry::{Entry, Tid, Word};
+use pg_bulk_storage::btree::key::{KeyColumn, KeyKind, KeyShape};
+use pg_bulk_storage::btree::leaf::Leaf;
+use pg_bulk_storage::btree::merge::{Merge, Run, Slice};
+use pg_bulk_storage::btree::read::KeyReader;
+use pg_bulk_storage::btree::sort::{is_ascending, sort};
+use pg_bulk_storage::btree::unique::Unique;
+use pg_bulk_storage::page::{PAGE_SIZE, PageBatch};
+use pg_bulk_storage::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
 
 fn number(name: &str, default: usize) -> usize {
     env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

@@ -13,15 +13,16 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pg_bulk_bench::generate::Workload;
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::block::{self, Block};
-use pg_bulk_format::convert::{Charset, Decoder, Session};
-use pg_bulk_format::dialect::{Dialect, EndMarker, Eol, FormatOptions};
-use pg_bulk_format::page::PageBatch;
-use pg_bulk_format::reader::{Event, Reader, Settings, Value};
-use pg_bulk_format::scan::{CutState, Level, Needles, Scanner};
-use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
-use pg_bulk_format::verify::utf8_valid_up_to;
+use pg_bulk_storage::page::PageBatch;
+use pg_bulk_storage::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
+use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, FormatOptions};
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::reader::{Event, Reader, Settings, Value};
+use pg_bulk_text::scan::{CutState, Level, Needles, Scanner};
+use pg_bulk_text::verify::utf8_valid_up_to;
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::block::{self, Block};
+use pg_bulk_types::convert::{Decoder, Session};
 
 /// Number of rows of an input: about a megabyte.
 const ROWS: u64 = 10_000;

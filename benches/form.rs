@@ -13,8 +13,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use pg_bulk_bench::random::Random;
-use pg_bulk_format::page::PageBatch;
-use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
+use pg_bulk_storage::page::PageBatch;
+use pg_bulk_storage::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
 
 /// Number of rows that are made; the values of the widest shape fit into the second-level cache.
 const ROWS: usize = 512;

@@ -18,12 +18,13 @@ use std::time::Instant;
 use csv_core::{ReadFieldResult, ReaderBuilder};
 use pg_bulk_bench::generate::Workload;
 use pg_bulk_bench::random::Random;
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::convert::{Charset, Decoder, Session};
-use pg_bulk_format::dialect::{Dialect, EndMarker, Eol, FormatOptions};
-use pg_bulk_format::reader::{Event, Reader, Settings, Value};
-use pg_bulk_format::scan::{CutState, Level, Needles, Scanner};
-use pg_bulk_format::verify::utf8_valid_up_to;
+use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, FormatOptions};
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::reader::{Event, Reader, Settings, Value};
+use pg_bulk_text::scan::{CutState, Level, Needles, Scanner};
+use pg_bulk_text::verify::utf8_valid_up_to;
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::convert::{Decoder, Session};
 
 /// Size of a read in bytes, for all methods.
 const READ: usize = 256 << 10;

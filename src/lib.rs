@@ -1,7 +1,7 @@
 //! pg_bulk: files into PostgreSQL.
 //!
 //! ```text
-//!   queue, takeover ─► load ─┬► index ─► heap ─┬► rows ─► input ─► server ─► format
+//!   queue, takeover ─► load ─┬► index ─► heap ─┬► rows ─► input ─► server ─► crates
 //!                      fdw ──┴► program ───────┘
 //! ```
 //!

@@ -91,6 +91,10 @@ use crate::rows::context::copy_context;
 use crate::rows::row::Rows;
 use crate::rows::soft;
 use crate::server::attempt::attempt;
+use crate::server::jsonb::Jsonb;
+use crate::server::lookup::now;
+use crate::server::role::current_user;
+use crate::server::sql_value::SqlValue;
 use crate::server::statement::{self, About, Checked};
 use crate::server::unguarded::{self, Opaque, guarded};
 use crate::server::usage::Usage;
@@ -130,7 +134,7 @@ pub struct Request {
     /// The arguments, which workers read again: the path, or a name for the input in its place; and a copy of the
     /// jsonb. An INSERT has no jsonb.
     pub path: CString,
-    pub json: Option<pg_sys::Datum>,
+    pub json: Option<Jsonb>,
     /// The names of further files of an INSERT.
     pub also: Vec<String>,
     pub purpose: Purpose,
@@ -421,8 +425,7 @@ impl Request {
             also: Vec::new(),
             purpose: Purpose::Call,
             schema: pg_sys::InvalidOid,
-            // SAFETY: does not raise.
-            owner: unsafe { pg_sys::GetUserId() },
+            owner: current_user(),
             where_statement: None,
             truncate_statement: None,
             analyze_statement: None,
@@ -448,8 +451,7 @@ impl Measures {
             phases: Phases::begin(),
             began: Instant::now(),
             took: Duration::ZERO,
-            // SAFETY: does not raise.
-            started: unsafe { pg_sys::GetCurrentTimestamp() },
+            started: now(),
             usage: Usage::now(),
         }
     }
@@ -477,8 +479,8 @@ impl Load {
         }
     }
 
-    /// The row of the result. Guarded; allocates in the current memory context.
-    fn result(&self) -> [Option<pg_sys::Datum>; report::COLUMNS] {
+    /// The row of the result. Guarded.
+    fn result(&self) -> [SqlValue<'static>; report::COLUMNS] {
         report::row(self.id, &self.measures.counts, self.measures.took, self.writer.name())
     }
 }

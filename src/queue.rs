@@ -13,7 +13,6 @@
 //!   `failure`: records a failed job.
 //! * `job`: the row of a job; all statements on it are there.
 //! * `home`: distinguishes rows of this database from copied ones.
-//! * `local`: keeps the queue from being replicated.
 //! * `launcher`: with a preloaded library, visits all databases when the server starts.
 //!
 //! **Exactly once.** A worker holds its job's lock ([`Queue::job_lock`]) from before it claims the row until the load
@@ -31,7 +30,6 @@ mod functions;
 mod home;
 mod job;
 mod launcher;
-mod local;
 mod wait;
 mod wake;
 mod worker;
@@ -43,8 +41,10 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 pub use self::launcher::init;
 use crate::error::{Error, Result};
 use crate::server::lock::ObjectLock;
-use crate::server::role::as_role;
-use crate::server::spi::{self, Access, Argument, StatementResult};
+use crate::server::lookup::{owner_of, relation_named, schema_name};
+use crate::server::role::{as_role, current_user};
+use crate::server::spi::{self, Access, StatementResult};
+use crate::server::sql_value::SqlValue;
 
 /// The extension's name.
 const EXTENSION: &CStr = c"pg_bulk";
@@ -70,59 +70,45 @@ impl Queue {
     /// The queue in a schema. Guarded.
     pub fn in_schema(schema: pg_sys::Oid) -> Result<Queue> {
         let missing = || Error::new(Code::ERRCODE_UNDEFINED_TABLE, "the queue of pg_bulk does not exist");
-        // SAFETY: guarded catalog lookups in a transaction, and the strings that they return.
-        unsafe {
-            let table = pg_sys::get_relname_relid(c"bulk_queue".as_ptr(), schema);
-            let state = pg_sys::get_relname_relid(c"bulk_queue_state".as_ptr(), schema);
-            if table == pg_sys::InvalidOid || state == pg_sys::InvalidOid {
-                return Err(missing());
-            }
-            let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::RELOID as i32, pg_sys::Datum::from(table));
-            if tuple.is_null() {
-                return Err(missing());
-            }
-            let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner;
-            pg_sys::ReleaseSysCache(tuple);
-            Ok(Queue { schema, table, owner, state })
+        let (table, state) = (relation_named(c"bulk_queue", schema), relation_named(c"bulk_queue_state", schema));
+        if state == pg_sys::InvalidOid {
+            return Err(missing());
         }
+        let owner = owner_of(table).ok_or_else(missing)?;
+        Ok(Queue { schema, table, owner, state })
     }
 
     /// The queue of the extension in this database, if it is installed. Keeps it from being dropped until the
     /// transaction's end. Guarded.
     pub fn of_database() -> Result<Option<Queue>> {
-        // SAFETY: guarded calls in a transaction.
-        unsafe {
-            let extension = pg_sys::get_extension_oid(EXTENSION.as_ptr(), true);
-            if extension == pg_sys::InvalidOid {
-                return Ok(None);
-            }
-            let class = pg_sys::ExtensionRelationId;
-            pg_sys::LockDatabaseObject(class, extension, 0, pg_sys::AccessShareLock.cast_signed());
-            let query = b"SELECT extnamespace FROM pg_catalog.pg_extension WHERE oid = $1";
-            let arguments = [Argument::oid(extension)];
-            let found = as_role(pg_sys::GetUserId(), || spi::execute(query, &arguments, Access::ReadLatest, &[]))?;
-            // The extension may have been dropped during the wait for the lock.
-            if found.rows.is_empty() {
-                return Ok(None);
-            }
-            Queue::in_schema(found.first(0).oid()).map(Some)
+        // SAFETY: a guarded call with a string.
+        let extension = unsafe { pg_sys::get_extension_oid(EXTENSION.as_ptr(), true) };
+        if extension == pg_sys::InvalidOid {
+            return Ok(None);
         }
+        let class = pg_sys::ExtensionRelationId;
+        // SAFETY: a guarded call in a transaction.
+        unsafe { pg_sys::LockDatabaseObject(class, extension, 0, pg_sys::AccessShareLock.cast_signed()) };
+        let query = b"SELECT extnamespace FROM pg_catalog.pg_extension WHERE oid = $1";
+        let arguments = [SqlValue::oid(extension)];
+        let found = as_role(current_user(), || spi::execute(query, &arguments, Access::ReadLatest, &[]))?;
+        // The extension may have been dropped during the wait for the lock.
+        if found.rows.is_empty() {
+            return Ok(None);
+        }
+        Queue::in_schema(found.first(0).as_oid()).map(Some)
     }
 
     /// The schema's current name, quoted, and a dot. Guarded.
     fn prefix(&self) -> Result<Vec<u8>> {
-        // SAFETY: a guarded catalog lookup in a transaction, and the string that it returns.
-        unsafe {
-            let name = pg_sys::get_namespace_name(self.schema);
-            if name.is_null() {
-                return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, "the queue of pg_bulk does not exist"));
-            }
-            Ok([CStr::from_ptr(pg_sys::quote_identifier(name)).to_bytes(), b"."].concat())
-        }
+        let name = schema_name(self.schema)
+            .ok_or_else(|| Error::new(Code::ERRCODE_UNDEFINED_TABLE, "the queue of pg_bulk does not exist"))?;
+        // SAFETY: a guarded call with a string, which returns one.
+        Ok(unsafe { [CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())).to_bytes(), b"."].concat() })
     }
 
     /// Runs a statement on the queue's tables, which it names `@.name`. Guarded.
-    pub fn run(&self, statement: &str, arguments: &[Argument], access: Access) -> Result<StatementResult> {
+    pub fn run(&self, statement: &str, arguments: &[SqlValue], access: Access) -> Result<StatementResult> {
         let prefix = self.prefix()?;
         let mut source = Vec::with_capacity(statement.len() + 4 * prefix.len());
         let mut parts = statement.split("@.");

@@ -7,11 +7,12 @@
 //! Bytes are pushed in parts of whole records, from any position of the file. The reader sees them as one stream, so
 //! one reader processes all parts of a thread.
 
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::convert::{Charset, Decoder, Session};
-use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
-use pg_bulk_format::reader::{Event, Reader, Settings, Value};
-use pg_bulk_format::scan::Level;
+use pg_bulk_text::dialect::{Dialect, EndMarker, FormatOptions};
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::reader::{Event, Reader, Settings, Value};
+use pg_bulk_text::scan::Level;
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::convert::{Decoder, Session};
 
 /// The longest text with a one-byte varlena header, in bytes.
 const SHORT_TEXT: usize = 126;

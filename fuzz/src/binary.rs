@@ -4,14 +4,15 @@
 //! of each record, and how the file is read. The target puts the file's header before the data, unless the head says
 //! that the data have one. The values of native decoders are compared with the bytes of the fields.
 
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::binary::{Fault, Fields, SIGNATURE};
-use pg_bulk_format::convert::{Charset, Datum, Wire};
-use pg_bulk_format::dialect::Dialect;
-use pg_bulk_format::naive::Row;
-use pg_bulk_format::naive::chunks::{Plan, in_chunks, in_order};
-use pg_bulk_format::reader::{ReadError, Settings};
-use pg_bulk_format::scan::Level;
+use pg_bulk_text::binary::{Fault, Fields, SIGNATURE};
+use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::naive::Row;
+use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
+use pg_bulk_text::reader::{ReadError, Settings};
+use pg_bulk_text::scan::Level;
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::convert::{Datum, Wire};
 
 use super::decode::{body, bytes_at};
 

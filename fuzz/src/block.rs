@@ -1,12 +1,13 @@
 //! Rows that are decoded in blocks, a column at a time, compared with the same decoders called field by field, and the
 //! tuples that are formed of both.
 
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::block::{Block, FieldTarget};
-use pg_bulk_format::convert::{Charset, Decoder, Session};
-use pg_bulk_format::reader::{Event, Reader, Settings, Value};
-use pg_bulk_format::scan::Level;
-use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
+use pg_bulk_storage::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::reader::{Event, Reader, Settings, Value};
+use pg_bulk_text::scan::Level;
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::block::{Block, FieldTarget};
+use pg_bulk_types::convert::{Decoder, Session};
 
 use super::reader::{chosen, dialect};
 

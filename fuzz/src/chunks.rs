@@ -3,10 +3,10 @@
 //! The head chooses the dialect as in [`super::reader`], and how the file is read. A file with an irregular dialect is
 //! not divided into chunks; the leader then reads it to its end, which is a test as well.
 
-use pg_bulk_format::chunk::BLOCK;
-use pg_bulk_format::naive::chunks::{Plan, in_chunks, in_order};
-use pg_bulk_format::reader::Settings;
-use pg_bulk_format::scan::Level;
+use pg_bulk_text::chunk::BLOCK;
+use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
+use pg_bulk_text::reader::Settings;
+use pg_bulk_text::scan::Level;
 
 use super::reader::{chosen, dialect};
 

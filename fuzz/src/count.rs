@@ -3,9 +3,9 @@
 //! The reader decides how many it skips. But each skipped record must have the given number of fields, and the records
 //! behind them must have the same numbers and offsets as without skipping.
 
-use pg_bulk_format::naive;
-use pg_bulk_format::reader::{Event, Reader, Settings};
-use pg_bulk_format::scan::Level;
+use pg_bulk_text::naive;
+use pg_bulk_text::reader::{Event, Reader, Settings};
+use pg_bulk_text::scan::Level;
 
 use super::reader::{chosen, dialect};
 

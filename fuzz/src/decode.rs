@@ -5,9 +5,10 @@
 //! sanitizer finds invalid addresses.
 
 use super::reference;
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::convert::{Charset, Datum, Decoder, Session};
-use pg_bulk_format::verify::utf8_valid_up_to;
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::verify::utf8_valid_up_to;
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::convert::{Datum, Decoder, Session};
 
 /// Length of the head, in bytes.
 pub const HEAD: usize = 6;

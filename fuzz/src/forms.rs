@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 
-use pg_bulk_format::fixed::Trim;
-use pg_bulk_format::number::{Number, Order};
-use pg_bulk_format::pattern::Pattern;
-use pg_bulk_format::refine::trimmed;
-use pg_bulk_format::template::{BadTemplate, Misfit, Template, TemplateType};
+use pg_bulk_text::fixed::Trim;
+use pg_bulk_text::number::{Number, Order};
+use pg_bulk_text::pattern::Pattern;
+use pg_bulk_text::refine::trimmed;
+use pg_bulk_text::template::{BadTemplate, Misfit, Template, TemplateType};
 
 /// Length of the head, in bytes.
 pub const HEAD: usize = 2;

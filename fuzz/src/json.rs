@@ -3,9 +3,9 @@
 //! The members that are found must be those of the line, independent of the lines before it. [`Object::read`] may only
 //! give up on deep nesting, and on escapes of characters that the encoding may not have.
 
-use pg_bulk_format::convert::Charset;
-use pg_bulk_format::json_array::{self, Element};
-use pg_bulk_format::json_object::{Object, ValueKind, encode_utf8, unescape};
+use pg_bulk_text::json_object::{Object, ValueKind, encode_utf8, unescape};
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_types::json_array::{self, Element};
 
 /// Length of the head, in bytes.
 pub const HEAD: usize = 1;

@@ -7,7 +7,7 @@
 //!
 //! A function panics if a result is wrong; the sanitizer finds invalid memory accesses. An input is a head of a few
 //! bytes, which chooses dialect, sizes or type, and the data, so that the fuzzer can change one without the other. The
-//! parser's tests include this file and run all targets on random inputs (src/format/tests/fuzz_smoke.rs). So the
+//! parser's tests include this file and run all targets on random inputs (crates/storage/tests/fuzz_smoke.rs). So the
 //! targets always compile, and obvious mistakes are found without a fuzzer. These tests also run all inputs in
 //! `corpus/`. The target `frames` is a program of its own, because it needs the decoders of compressed files.
 //!

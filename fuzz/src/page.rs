@@ -3,8 +3,8 @@
 //! The parser's tests compare pages with a twin that builds them. This target checks them with independent code, by the
 //! rules of bufpage.h, htup_details.h and heap_deform_tuple.
 
-use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
-use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD};
+use pg_bulk_storage::page::{PAGE_SIZE, PageBatch};
+use pg_bulk_storage::tuple::{Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD};
 
 use super::reader::chosen;
 

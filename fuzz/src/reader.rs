@@ -5,11 +5,11 @@
 //! without quotes, or with delimiters at the end of lines. Its characters come from a short list, so that they are
 //! frequent in the data. Data need not be valid UTF-8.
 
-use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
-use pg_bulk_format::line::LINE_LIMIT;
-use pg_bulk_format::naive::{self, tolerant};
-use pg_bulk_format::reader::Settings;
-use pg_bulk_format::scan::Level;
+use pg_bulk_text::dialect::{Dialect, EndMarker, FormatOptions};
+use pg_bulk_text::line::LINE_LIMIT;
+use pg_bulk_text::naive::{self, tolerant};
+use pg_bulk_text::reader::Settings;
+use pg_bulk_text::scan::Level;
 
 /// Length of the head, in bytes.
 pub const HEAD: usize = 8;

@@ -3,9 +3,9 @@
 //!
 //! [`super::reader`] tests the reader, which rarely passes unusual bytes to the kernels. Here they get any bytes.
 
-use pg_bulk_format::chunk::BLOCK;
-use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::scan::{Batch, Carry, CutState, Level, Needles, Scanner};
+use pg_bulk_text::chunk::BLOCK;
+use pg_bulk_text::dialect::Eol;
+use pg_bulk_text::scan::{Batch, Carry, CutState, Level, Needles, Scanner};
 
 use super::reader::{chosen, dialect};
 

@@ -3,15 +3,15 @@
 
 use std::collections::HashSet;
 
-use pg_bulk_format::dialect::{EndMarker, Eol, Format};
-use pg_bulk_format::naive::{self, Cell};
-use pg_bulk_format::sniff::dialect::{GivenOptions, dialect};
-use pg_bulk_format::sniff::header::names;
-use pg_bulk_format::sniff::header::{Header, header};
-use pg_bulk_format::sniff::place::first_record;
-use pg_bulk_format::sniff::preamble::{comments, preamble};
-use pg_bulk_format::sniff::shape::{Type, ValueShape};
-use pg_bulk_format::verify::utf8_valid_up_to;
+use pg_bulk_text::dialect::{EndMarker, Eol, Format};
+use pg_bulk_text::naive::{self, Cell};
+use pg_bulk_text::sniff::dialect::{GivenOptions, dialect};
+use pg_bulk_text::sniff::header::names;
+use pg_bulk_text::sniff::header::{Header, header};
+use pg_bulk_text::sniff::place::first_record;
+use pg_bulk_text::sniff::preamble::{comments, preamble};
+use pg_bulk_text::sniff::shape::{Type, ValueShape};
+use pg_bulk_text::verify::utf8_valid_up_to;
 
 use super::reader::chosen;
 

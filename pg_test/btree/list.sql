@@ -1,4 +1,4 @@
--- The input of src/format/tests/btree_core.rs, a line for each index: name, files, whether it is unique, fillfactor,
+-- The input of crates/storage/tests/btree_core.rs, a line for each index: name, files, whether it is unique, fillfactor,
 -- deduplicate_items. Then the table's attributes as attlen:attalign:attbyval:attstorage, and the key's columns as
 -- attnum:type:indoption:attnotnull:attstorage:whether ranks.sql has its strings.
 SELECT concat_ws(' ',

@@ -1,4 +1,4 @@
--- Tables and indexes whose files src/format/tests/btree_core.rs builds again. An index whose name begins with read_ has
+-- Tables and indexes whose files crates/storage/tests/btree_core.rs builds again. An index whose name begins with read_ has
 -- been changed since it was built: only the entries of its leaves are compared.
 
 CREATE TABLE rows (

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use pg_bulk_format::reader::Event;
+use pg_bulk_text::reader::Event;
 use pgrx::pg_sys;
 
 use super::options::TableOptions;

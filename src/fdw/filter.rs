@@ -107,10 +107,10 @@ pub unsafe fn call(this: *const RowFilter, rows: *mut Rows, arrays: RowArrays) -
     // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         // Errors in the function are about the line, which may hold data that the user may not see.
-        let before = ((*rows).is_discreet, (*rows).is_converting);
-        ((*rows).is_discreet, (*rows).is_converting) = (true, false);
+        let before = ((*rows).context.is_discreet, (*rows).context.is_converting);
+        ((*rows).context.is_discreet, (*rows).context.is_converting) = (true, false);
         let made = filter::make(this, arrays);
-        ((*rows).is_discreet, (*rows).is_converting) = before;
+        ((*rows).context.is_discreet, (*rows).context.is_converting) = before;
         made
     }
 }

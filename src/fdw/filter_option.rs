@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-use pg_bulk_format::convert::Session;
+use pg_bulk_types::convert::Session;
 use pgrx::pg_sys;
 
 use crate::error::Result;

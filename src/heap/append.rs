@@ -27,7 +27,7 @@
 
 use std::ffi::c_char;
 
-use pg_bulk_format::page::PageBatch;
+use pg_bulk_storage::page::PageBatch;
 use pgrx::pg_sys;
 
 use super::append_lock::AppendLock;

@@ -9,9 +9,9 @@
 //! When core builds an index of numbers, three steps take most of the time. It reads the heap again, compares keys
 //! through functions, and carries each key as a separate tuple.
 //!
-//! Here a key is an integer ([`pg_bulk_format::btree`]). It is taken from its page right after the page was written,
+//! Here a key is an integer ([`pg_bulk_storage::btree`]). It is taken from its page right after the page was written,
 //! from the processor's cache, and arrays of such keys are sorted. Keys that come in order need no sort. A key with
-//! text is a string of bytes whose order is the index's ([`pg_bulk_format::btree::bytes`]). This requires that the text
+//! text is a string of bytes whose order is the index's ([`pg_bulk_storage::btree::bytes`]). This requires that the text
 //! is compared by bytes, or that ICU returns sort keys ([`crate::server::icu_collator`]). All other keys are index tuples,
 //! which the server forms, sorts and compares ([`super::tuple_sort`]), in all processes and while rows are loaded.
 //!
@@ -32,9 +32,9 @@ mod stream;
 
 use std::rc::Rc;
 
-use pg_bulk_format::btree::bytes::collator::Collator;
-use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
-use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
+use pg_bulk_storage::btree::bytes::collator::Collator;
+use pg_bulk_storage::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
+use pg_bulk_storage::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pgrx::pg_sys;
 
 pub use self::build::{WORTH_WORKERS, build, set_new_file, tid_of};

@@ -23,7 +23,7 @@
 mod fresh;
 mod grow;
 
-use pg_bulk_format::btree::{
+use pg_bulk_storage::btree::{
     BTP_DELETED, BTP_HALF_DEAD, BTP_INCOMPLETE_SPLIT, BTP_LEAF, BTP_META, MAX_ITEM, NO_BLOCK, Opaque,
 };
 use pgrx::pg_sys;
@@ -70,7 +70,7 @@ const _: () = {
     assert!(offset_of!(ScanInsert, nextkey) == 3 && offset_of!(ScanInsert, scantid) == 8);
     assert!(offset_of!(ScanInsert, keysz) == 16 && offset_of!(ScanInsert, scankeys) == 24);
     assert!(size_of::<pg_sys::ScanKeyData>() == 72);
-    assert!(pg_sys::BLCKSZ as usize == pg_bulk_format::page::PAGE_SIZE);
+    assert!(pg_sys::BLCKSZ as usize == pg_bulk_storage::page::PAGE_SIZE);
     assert!(pg_sys::MAXIMUM_ALIGNOF == 8);
 };
 

@@ -4,7 +4,7 @@
 //! or equal keys, for unique indexes. If equal values are always identical (_bt_allequalimage), the bytes are compared,
 //! and no function is called.
 
-use pg_bulk_format::btree::{BTP_LEAF, SPECIAL};
+use pg_bulk_storage::btree::{BTP_LEAF, SPECIAL};
 use pgrx::pg_sys;
 
 use super::shared_sorts::{Role, SharedSort};

@@ -1,13 +1,13 @@
 //! Lets several processes read a stream in chunks.
 //!
 //! A process reads its chunk of the file into the reader's own buffer. Room before the chunk takes the beginning of the
-//! first record, which lies in earlier chunks. `pg_bulk_format::chunk` describes which process may cut a chunk, and
+//! first record, which lies in earlier chunks. `pg_bulk_text::chunk` describes which process may cut a chunk, and
 //! when.
 
-use pg_bulk_format::chunk::{Cutter, Survey};
-use pg_bulk_format::dialect::Dialect;
-use pg_bulk_format::reader::{LOOKAHEAD, RecordStart};
-use pg_bulk_format::scan::{Level, Needles, Scanner};
+use pg_bulk_text::chunk::{Cutter, Survey};
+use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::reader::{LOOKAHEAD, RecordStart};
+use pg_bulk_text::scan::{Level, Needles, Scanner};
 use pgrx::{check_for_interrupts, pg_sys};
 
 use super::chunk_order::ChunkOrder;

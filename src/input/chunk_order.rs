@@ -14,9 +14,9 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use pg_bulk_format::chunk::{BLOCK, Edge};
-use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::RecordStart;
+use pg_bulk_text::chunk::{BLOCK, Edge};
+use pg_bulk_text::dialect::Eol;
+use pg_bulk_text::reader::RecordStart;
 
 use crate::guc;
 use crate::server::changed::Changed;

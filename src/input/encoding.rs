@@ -7,8 +7,8 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use pg_bulk_format::convert::Charset;
-use pg_bulk_format::verify::mend_utf8;
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::verify::mend_utf8;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
@@ -324,13 +324,6 @@ pub fn mend_in_server_encoding(string: &mut Vec<u8>, start: usize) {
         }
         at += valid + 1;
     }
-}
-
-/// Whether a string is valid in the server's encoding.
-pub fn is_valid_in_server_encoding(value: &[u8]) -> bool {
-    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
-    // SAFETY: the functions only read the bytes, and raise nothing.
-    unsafe { unguarded::pg_encoding_verifymbstr(unguarded::GetDatabaseEncoding(), value.as_ptr().cast(), len) == len }
 }
 
 /// Returns the name of a file as text. File names are bytes: if they are invalid in the server's encoding, question

@@ -37,8 +37,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use pg_bulk_format::chunk::BLOCK;
-use pg_bulk_format::reader::LOOKAHEAD;
+use pg_bulk_text::chunk::BLOCK;
+use pg_bulk_text::reader::LOOKAHEAD;
 use pgrx::check_for_interrupts;
 
 use super::chunk_order::MOST_PROCESSES;

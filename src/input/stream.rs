@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pg_bulk_format::convert::Charset;
-use pg_bulk_format::dialect::Dialect;
-use pg_bulk_format::reader::{Event, Invalid, ReadError, Reader, Settings};
-use pg_bulk_format::scan::Level;
-use pg_bulk_format::verify::utf8_valid_up_to;
+use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::reader::{Event, Invalid, ReadError, Reader, Settings};
+use pg_bulk_text::scan::Level;
+use pg_bulk_text::verify::utf8_valid_up_to;
 
 use super::compression::Compressed;
 use super::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes};

@@ -15,24 +15,22 @@ use super::target::{self, Target};
 use super::{Load, Purpose, Request, engine, memory_context};
 use crate::error::{Error, OrRaise};
 use crate::program::where_clause;
+use crate::server::jsonb::Jsonb;
 use crate::server::relation::Relation;
 
 /// Checks options and rights and locks the table. `schema` is the extension's; `allowed` are the permitted options.
 /// Guarded.
-///
-/// # Safety
-/// `json` is a datum of type jsonb.
-pub unsafe fn begin(
+pub fn begin(
     given: Given,
     relid: pg_sys::Oid,
-    json: pg_sys::Datum,
+    json: Jsonb,
     allowed: &Allowed,
     schema: pg_sys::Oid,
     purpose: Purpose,
 ) -> *mut Load {
-    // SAFETY: this function's contract covers the datum; guarded calls.
+    // SAFETY: guarded calls; the target's relation is open.
     unsafe {
-        let options = LoadOptions::parse(given.path().to_owned(), json, allowed, false).or_raise();
+        let options = LoadOptions::parse(given.path().to_owned(), &json, allowed, false).or_raise();
         let mut options = given.complete(options).or_raise();
         let is_dry = matches!(purpose, Purpose::Check);
         if is_dry && options.query.is_some() {
@@ -70,9 +68,6 @@ pub unsafe fn begin(
         target.close();
         let path = if options.location.is_inside() { options.location.name() } else { given.path() }.to_owned();
         let memory = memory_context();
-        let old = pg_sys::MemoryContextSwitchTo(memory);
-        let json = pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(json.cast_mut_ptr()));
-        pg_sys::MemoryContextSwitchTo(old);
         let request = Request {
             json: Some(json),
             purpose,

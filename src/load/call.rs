@@ -2,16 +2,14 @@
 //!
 //! Both are plain frames (see `pg`), because [`perform`] runs user code. The steps before and after it are guarded.
 
-use std::ffi::CStr;
-
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{pg_guard, pg_sys};
 
 use super::definer::Allowed;
 use super::options::given::Given;
-use super::{Load, Purpose, begin, perform, report};
-use crate::error::{Error, OrRaise};
+use super::{Load, Purpose, begin, perform};
+use crate::error::OrRaise;
 use crate::input::source::Bytes;
-use crate::server::function::version_1;
+use crate::server::function::{Call, missing, version_1};
 
 version_1!(pg_finfo_bulk_load);
 
@@ -70,33 +68,24 @@ unsafe extern "C-unwind" fn begin_guarded(
     purpose: *const Purpose,
     is_data: bool,
 ) -> *mut Load {
-    // SAFETY: this function's contract covers the arguments; guarded calls.
-    unsafe {
-        pg_sys::InitMaterializedSRF(fcinfo, 0);
-        let argument = |index: usize, name: &str| {
-            let argument = *(*fcinfo).args.as_ptr().add(index);
-            if argument.isnull {
-                let message = format!("{name} must not be null");
-                return Err(Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, message));
-            }
-            Ok(argument.value)
-        };
-        let first = (*(*fcinfo).args.as_ptr()).isnull;
-        let first = if first && !is_data { None } else { Some(argument(0, "data").or_raise()) };
-        let relid = argument(1, "target").or_raise();
-        let json = argument(2, "options").or_raise();
-        let string = |text: pg_sys::Datum| {
-            CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(text.cast_mut_ptr()).cast()))
-        };
-        let given = match first {
-            None => Given::Nothing,
-            Some(data) if is_data => Given::Data(Bytes::of_datum(data)),
-            Some(path) => Given::Path(string(path)),
-        };
-        let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        let allowed = Allowed::by_call(fcinfo).or_raise();
-        begin(given, pg_sys::Oid::from_u32(relid.value() as u32), json, &allowed, schema, *purpose)
-    }
+    // SAFETY: the executor's call lasts as long as the caller's frame. A datum of type bytea lasts as long, too.
+    let (call, data, purpose) = unsafe {
+        let first = (*fcinfo).args.as_ptr().read();
+        let data = (is_data && !first.isnull).then(|| Bytes::of_datum(first.value));
+        (Call::from_raw(fcinfo), data, *purpose)
+    };
+    call.rows();
+    let path = if is_data { None } else { call.argument(0).or_raise().into_optional_text() };
+    let given = match (&path, data) {
+        (_, Some(data)) => Given::Data(data),
+        (Some(path), None) => Given::Path(path),
+        (None, None) if is_data => missing("data").raise(),
+        (None, None) => Given::Nothing,
+    };
+    let target = call.required(1, "target").or_raise().as_oid();
+    let json = call.jsonb(2, "options").or_raise();
+    let allowed = Allowed::by_call(&call).or_raise();
+    begin(given, target, json, &allowed, call.schema(), purpose)
 }
 
 /// Stores the result where the executor expects it, and deletes the load.
@@ -108,9 +97,7 @@ unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCal
     // SAFETY: this function's contract covers both arguments; deleting the context drops the load.
     unsafe {
         {
-            let load = &*load;
-            let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-            report::put_row(&mut *result, load.result());
+            Call::from_raw(fcinfo).rows().put(&(*load).result()).or_raise();
         }
         pg_sys::MemoryContextDelete((*load).memory);
     }

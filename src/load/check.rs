@@ -71,8 +71,7 @@ unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCal
                         let old = pg_sys::MemoryContextSwitchTo(load.memory);
                         let [line, offset, column, field, raw, bytes, state, message, constraint, at] =
                             values(&reject, now);
-                        let path = reject.path.as_deref().unwrap_or(load.request.path.as_bytes());
-                        let path = text(path);
+                        let path = text(reject.path.as_deref().unwrap_or(load.request.path.as_bytes()));
                         let row = [line, offset, column, field, raw, bytes, state, message, constraint, at, path];
                         let mut nulls = row.map(|value| value.is_none());
                         let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));

@@ -18,8 +18,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::definer::{self, Allowed, executable};
 use super::options::{given, value};
 use crate::error::{Error, OrRaise, Result};
-use crate::server::function::version_1;
-use crate::server::jsonb;
+use crate::server::function::{Call, version_1};
+use crate::server::jsonb::Jsonb;
 use crate::server::option_value::{Caller, text};
 
 version_1!(pg_finfo_bulk_load_named);
@@ -57,13 +57,15 @@ unsafe extern "C-unwind" fn resolve_call(fcinfo: pg_sys::FunctionCallInfo) -> pg
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
         // Three arguments or four, as the function is declared.
         let arguments = (*fcinfo).args.as_ptr();
-        let (target, options) = (&*arguments.add(1), &*arguments.add(2));
+        let target = &*arguments.add(1);
         let with_allow = definer::position((*(*fcinfo).flinfo).fn_oid).is_some();
         let function = |name, target| {
             let types = [pg_sys::TEXTOID, target, pg_sys::JSONBOID, pg_sys::TEXTARRAYOID];
             executable(name, types.get(..if with_allow { 4 } else { 3 }).unwrap_or(&types), schema)
         };
-        if !options.isnull && creates(options.value, &Allowed::by_call(fcinfo).or_raise()).or_raise() {
+        let this = Call::from_raw(fcinfo);
+        let options = this.argument(2).or_raise().into_jsonb();
+        if options.is_some_and(|options| creates(&options, &Allowed::by_call(&this).or_raise()).or_raise()) {
             let function = function(c"bulk_create", pg_sys::TEXTOID).or_raise();
             return call_of(function, fcinfo);
         }
@@ -117,12 +119,9 @@ unsafe fn named(name: *const c_char) -> pg_sys::Oid {
 }
 
 /// Is `create` among the options and true? Raises if it is not permitted. The callee checks the other options.
-///
-/// # Safety
-/// A datum of type jsonb. Guarded.
-unsafe fn creates(options: pg_sys::Datum, allowed: &Allowed) -> Result<bool> {
-    // SAFETY: this function's contract covers the datum.
-    let Some(members) = (unsafe { jsonb::members(options) }) else { return Ok(false) };
+/// Guarded.
+fn creates(options: &Jsonb, allowed: &Allowed) -> Result<bool> {
+    let Some(members) = options.members() else { return Ok(false) };
     let mut creates = false;
     let mut other = None;
     for (name, json) in members {

@@ -22,17 +22,18 @@
 //!
 //! The server sets the flag in few other places: in queries of foreign keys, and in scripts of trusted extensions.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::option_name::{ColumnOption, OptionName, Reach};
 use crate::error::{Error, Result};
 use crate::server::compat;
+use crate::server::function::Call;
+use crate::server::lookup::{argument_types, function_named};
 use crate::server::option_value::{Caller, OptionValue, invalid};
-use crate::server::role::role_name;
+use crate::server::role::{current_user, role_name};
 use crate::server::server_text::from_server;
-use crate::server::spi;
 
 /// The options that a call may have.
 #[derive(Debug)]
@@ -47,27 +48,16 @@ impl Allowed {
 
     /// The options that the argument `allow` of this call permits. If the function lacks the argument, all that its
     /// context permits. The caller needs EXECUTE on the function without `allow`, so one GRANT covers both. Guarded.
-    ///
-    /// # Safety
-    /// A call with arguments as declared.
-    pub unsafe fn by_call(fcinfo: pg_sys::FunctionCallInfo) -> Result<Allowed> {
-        // SAFETY: this function's contract covers the call; guarded calls. A function has as many arguments as its
-        // types.
-        unsafe {
-            let function = (*(*fcinfo).flinfo).fn_oid;
-            let names = match position(function) {
-                Some(at) => {
-                    check_execute(function, at)?;
-                    let argument = *(*fcinfo).args.as_ptr().add(at);
-                    if argument.isnull {
-                        return Err(Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, "allow must not be null"));
-                    }
-                    names(argument.value)?
-                }
-                None => Vec::new(),
-            };
-            Ok(Allowed { names: is_definers().then_some(names) })
-        }
+    pub fn by_call(call: &Call) -> Result<Allowed> {
+        let function = call.function();
+        let names = match position(function) {
+            Some(at) => {
+                check_execute(function, at)?;
+                names(call.required(at, "allow")?.into_texts())?
+            }
+            None => Vec::new(),
+        };
+        Ok(Allowed { names: is_definers().then_some(names) })
     }
 
     /// Raises unless this option may be given with this value. An option without a name in the table counts as code.
@@ -93,8 +83,7 @@ impl Allowed {
             return Ok(());
         }
         let message = format!("cannot use option \"{name}\" within security-definer function");
-        // SAFETY: a guarded call.
-        let owner = role_name(unsafe { pg_sys::GetUserId() });
+        let owner = role_name(current_user());
         let detail = format!(
             "The option would take effect with the privileges of role \"{owner}\", even if a caller without them chose its value."
         );
@@ -125,19 +114,6 @@ fn is_definers() -> bool {
     context & pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed() != 0
 }
 
-/// The types of a function's arguments. Guarded.
-fn argument_types(function: pg_sys::Oid) -> Vec<pg_sys::Oid> {
-    let (mut types, mut count) = (std::ptr::null_mut(), 0);
-    // SAFETY: a guarded call, which allocates as many types as it says.
-    unsafe {
-        pg_sys::get_func_signature(function, &raw mut types, &raw mut count);
-        match usize::try_from(count) {
-            Ok(count) if count > 0 => std::slice::from_raw_parts(types, count).to_vec(),
-            _ => Vec::new(),
-        }
-    }
-}
-
 /// The position of the argument `allow` of a function. Guarded.
 pub fn position(function: pg_sys::Oid) -> Option<usize> {
     argument_types(function).iter().position(|&of| of == pg_sys::TEXTARRAYOID)
@@ -160,36 +136,21 @@ fn check_execute(function: pg_sys::Oid, allow: usize) -> Result<()> {
 /// The extension's function of this name with arguments of these types. An error unless the current user may call it.
 /// Guarded.
 pub(super) fn executable(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid) -> Result<pg_sys::Oid> {
-    // SAFETY: guarded catalog lookups, with keys of the types that the cache expects, and strings.
-    unsafe {
-        let vector = pg_sys::buildoidvector(types.as_ptr(), i32::try_from(types.len()).unwrap_or(0));
-        let function = pg_sys::GetSysCacheOid(
-            pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
-            pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
-            pg_sys::Datum::from(name.as_ptr()),
-            pg_sys::Datum::from(vector.cast::<c_void>()),
-            pg_sys::Datum::from(schema),
-            pg_sys::Datum::from(0usize),
-        );
-        if function == pg_sys::InvalidOid {
-            let message = format!("function {}() of pg_bulk does not exist", name.to_string_lossy());
-            return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
-        }
-        let answer = compat::may_execute(function);
-        if answer != pg_sys::AclResult::ACLCHECK_OK {
-            pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_FUNCTION, name.as_ptr());
-        }
-        Ok(function)
+    let function = function_named(name, types, schema);
+    if function == pg_sys::InvalidOid {
+        let message = format!("function {}() of pg_bulk does not exist", name.to_string_lossy());
+        return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
     }
+    let answer = compat::may_execute(function);
+    if answer != pg_sys::AclResult::ACLCHECK_OK {
+        // SAFETY: a guarded call with a string.
+        unsafe { pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_FUNCTION, name.as_ptr()) };
+    }
+    Ok(function)
 }
 
-/// The option names in an array.
-///
-/// # Safety
-/// A datum of type text[]. Guarded.
-unsafe fn names(array: pg_sys::Datum) -> Result<Vec<&'static str>> {
-    // SAFETY: this function's contract covers the datum.
-    let given = unsafe { spi::ResultValue::of(array).texts() };
+/// The options with these names. Guarded.
+fn names(given: Vec<CString>) -> Result<Vec<&'static str>> {
     let known = |name: CString| {
         let name = from_server(&name);
         let option = OptionName::by_name(&name).map(OptionName::name);

@@ -19,7 +19,9 @@ use crate::input::encoding::shown;
 use crate::input::file_figures::{ByFile, FileFigures};
 use crate::input::files::FileList;
 use crate::input::source::Location;
+use crate::server::jsonb::Jsonb;
 use crate::server::server_text::{from_server, to_server};
+use crate::server::sql_value::SqlValue;
 
 /// Most objects of single files.
 const MOST: usize = 10_000;
@@ -207,9 +209,9 @@ impl Fate {
         out
     }
 
-    /// As a datum of type jsonb. Guarded; allocates in the current memory context.
-    pub fn jsonb(&self, message: &CStr) -> pgrx::pg_sys::Datum {
-        super::report::jsonb(&to_server(&self.json(message)))
+    /// As a value of type jsonb. Guarded.
+    pub fn value(&self, message: &CStr) -> SqlValue<'static> {
+        SqlValue::owned_jsonb(Jsonb::parse(&to_server(&self.json(message))))
     }
 }
 
@@ -232,7 +234,7 @@ fn last_named(context: &CStr, names: impl Iterator<Item = CString>) -> Option<us
     named.max().map(|(_, file)| file)
 }
 
-/// As a datum of type jsonb. Guarded; allocates in the current memory context.
-pub fn jsonb(files: &Files) -> pgrx::pg_sys::Datum {
-    super::report::jsonb(&to_server(&files.json()))
+/// As a value of type jsonb. Guarded.
+pub fn value(files: &Files) -> SqlValue<'static> {
+    SqlValue::owned_jsonb(Jsonb::parse(&to_server(&files.json())))
 }

@@ -13,7 +13,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use pg_bulk_format::dialect::Format;
+use pg_bulk_text::dialect::Format;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::options::WriterOption;

@@ -8,15 +8,17 @@
 use std::ffi::CStr;
 use std::time::Duration;
 
-use pgrx::{IntoDatum, pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::report::{COLUMNS, Counts, row};
 use super::{Load, files, rejects};
 use crate::error::{OrRaise, Result};
 use crate::server::database::cluster;
-use crate::server::function::version_1;
+use crate::server::function::{Call, sql_function};
+use crate::server::lookup::{now, qualified};
 use crate::server::own_table::{Columns, OwnTable};
-use crate::server::role::{owner_here, stored_role_name};
+use crate::server::role::{current_user, has_privileges_of, owner_here, stored_role_name};
+use crate::server::sql_value::SqlValue;
 
 const TABLE: &CStr = c"bulk_loads";
 const WIDTH: usize = 6 + COLUMNS - 1 + 7;
@@ -76,54 +78,43 @@ pub struct Failed<'a> {
     pub files: Option<&'a files::Fate>,
 }
 
-/// Text as a datum. Guarded; allocates in the current memory context.
-fn text(string: &CStr) -> Option<pg_sys::Datum> {
-    // SAFETY: a guarded call that copies the string.
-    Some(pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(string.as_ptr()) }))
-}
-
 /// Adds a row. Guarded.
-fn add(extension_schema: pg_sys::Oid, values: &[Option<pg_sys::Datum>]) {
+fn add(extension_schema: pg_sys::Oid, values: &[SqlValue]) {
     let table = OwnTable::to_write(extension_schema, TABLE, TABLE_COLUMNS).or_raise();
-    // SAFETY: every caller passes values of these types.
-    unsafe { table.insert(values) };
-    table.close();
+    table.insert(values).or_raise();
 }
 
-/// Records a load. Guarded; allocates in the current memory context.
+/// Records a load. Guarded.
 pub fn record(load: &Load) {
-    // SAFETY: does not raise.
-    let (owner, now) = (load.request.owner, unsafe { pg_sys::GetCurrentTimestamp() });
+    let (owner, attempt) = (load.request.owner, load.request.attempt());
+    let owner_name = stored_role_name(owner);
     let [id, figures @ ..] = load.result();
     let mut values = vec![
         id,
-        text(&load.target.name),
-        text(&load.request.path),
-        owner.into_datum(),
-        Some(load.measures.started.into()),
-        Some(now.into()),
+        SqlValue::text(&*load.target.name),
+        SqlValue::text(&*load.request.path),
+        SqlValue::oid(owner),
+        SqlValue::timestamp(load.measures.started),
+        SqlValue::timestamp(now()),
     ];
     values.extend(figures);
     values.extend([
-        text(&stored_role_name(owner)),
-        cluster().into_datum(),
-        load.request.attempt().and_then(IntoDatum::into_datum),
-        text(c"succeeded"),
-        None,
-        None,
-        load.measures.files.as_ref().map(files::jsonb),
+        SqlValue::text(&*owner_name),
+        SqlValue::bigint(cluster()),
+        attempt.map_or_else(|| SqlValue::null(pg_sys::INT4OID), SqlValue::integer),
+        SqlValue::text(c"succeeded"),
+        SqlValue::null(pg_sys::TEXTOID),
+        SqlValue::null(pg_sys::TEXTOID),
+        load.measures.files.as_ref().map_or_else(|| SqlValue::null(pg_sys::JSONBOID), files::value),
     ]);
     add(load.request.schema, &values);
 }
 
 /// Records a failed load of a job, after its transaction has ended. The current user is the job's owner. `schema` is
-/// the extension's. Guarded; allocates in the current memory context.
+/// the extension's. Guarded.
 pub fn record_failed(schema: pg_sys::Oid, load: &Failed) {
-    // SAFETY: guarded calls with strings, which return others.
-    let (owner, now, target) = unsafe {
-        let target = pg_sys::quote_qualified_identifier(load.schema.as_ptr(), load.name.as_ptr());
-        (pg_sys::GetUserId(), pg_sys::GetCurrentTimestamp(), CStr::from_ptr(target).to_owned())
-    };
+    let (owner, now, target) = (current_user(), now(), qualified(load.schema, load.name));
+    let owner_name = stored_role_name(owner);
     let took = Duration::from_micros(u64::try_from(now - load.started).unwrap_or(0));
     let counts = Counts { rejected: load.rejected, ..Counts::default() };
     let [id, loaded, rejected, duplicate, filtered, _, seconds, _, _, indexes, notes] = row(load.id, &counts, took, "");
@@ -131,28 +122,28 @@ pub fn record_failed(schema: pg_sys::Oid, load: &Failed) {
         schema,
         &[
             id,
-            text(&target),
-            text(load.path),
-            owner.into_datum(),
-            Some(load.started.into()),
-            Some(now.into()),
+            SqlValue::text(target),
+            SqlValue::text(load.path),
+            SqlValue::oid(owner),
+            SqlValue::timestamp(load.started),
+            SqlValue::timestamp(now),
             loaded,
             rejected,
             duplicate,
             filtered,
-            None,
+            SqlValue::null(pg_sys::INT8OID),
             seconds,
-            None,
-            None,
+            SqlValue::null(pg_sys::TEXTOID),
+            SqlValue::null(pg_sys::INT4OID),
             indexes,
             notes,
-            text(&stored_role_name(owner)),
-            cluster().into_datum(),
-            load.attempt.into_datum(),
-            text(load.status),
-            text(load.sqlstate),
-            text(load.message),
-            load.files.map(|files| files.jsonb(load.message)),
+            SqlValue::text(owner_name),
+            SqlValue::bigint(cluster()),
+            SqlValue::integer(load.attempt),
+            SqlValue::text(load.status),
+            SqlValue::text(load.sqlstate),
+            SqlValue::text(load.message),
+            load.files.map_or_else(|| SqlValue::null(pg_sys::JSONBOID), |files| files.value(load.message)),
         ],
     );
 }
@@ -163,17 +154,13 @@ const AT_ONCE: usize = 10_000;
 /// Removes loads that ended at least `seconds` ago, and their rejects, `AT_ONCE` at a time. True if more are left.
 /// `schema` is the extension's. Guarded.
 pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
-    // SAFETY: does not raise.
-    let now = unsafe { pg_sys::GetCurrentTimestamp() };
-    let limit = now - i64::from(seconds) * 1_000_000;
-    // A timestamp datum is its microseconds.
-    let is_old = |value: Option<&pg_sys::Datum>| value.is_some_and(|at| (at.value() as i64) < limit);
+    let limit = now() - i64::from(seconds) * 1_000_000;
     let table = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
     let mut loads = Vec::new();
-    let rows = table.find(None, AT_ONCE, |values, _| {
-        let old = is_old(values.get(FINISHED));
+    let rows = table.find(None, AT_ONCE, |row| {
+        let old = row.number(FINISHED) < limit;
         if old {
-            loads.push(values.get(LOAD).map_or(0, |id| id.value() as i64));
+            loads.push(row.number(LOAD));
         }
         old
     });
@@ -181,7 +168,7 @@ pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
     // A load has rejects only with a row in the history, so that row leads to them.
     let rejects = OwnTable::to_write(schema, rejects::table::NAME, rejects::table::TABLE_COLUMNS)?;
     for (load, row) in loads.iter().zip(&rows) {
-        let old = rejects.find(Some(*load), left, |values, _| is_old(values.get(rejects::table::REJECTED_AT)));
+        let old = rejects.find(Some(*load), left, |row| row.number(rejects::table::REJECTED_AT) < limit);
         rejects.remove(&old);
         left -= old.len();
         if left == 0 {
@@ -190,48 +177,21 @@ pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
         table.remove(std::slice::from_ref(row));
         left -= 1;
     }
-    rejects.close();
-    table.close();
     Ok(left == 0 || rows.len() == AT_ONCE)
 }
 
-/// The role in this cluster that a row's owner corresponds to. Guarded.
-///
-/// # Safety
-/// The values of a row.
-unsafe fn owner_of(values: &[pg_sys::Datum]) -> pg_sys::Oid {
-    let value = |column: usize| values.get(column).copied().unwrap_or(pg_sys::Datum::from(0usize));
-    // SAFETY: this function's contract covers the values; the name is a non-null text. Guarded calls.
-    unsafe {
-        let name = pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(value(OWNER_NAME).cast_mut_ptr()).cast());
-        let owner = pg_sys::Oid::from_u32(value(OWNER).value() as u32);
-        owner_here(owner, CStr::from_ptr(name), value(CLUSTER).value() as i64)
-    }
-}
-
-version_1!(pg_finfo_bulk_finished_loads);
+sql_function!(pg_finfo_bulk_finished_loads, bulk_finished_loads, finished_loads);
 
 /// `bulk_finished_loads()`.
-///
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_finished_loads(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: called by the executor as declared; the tuples are of the declared return type.
-    unsafe {
-        pg_sys::InitMaterializedSRF(fcinfo, 0);
-        let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-        let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        let user = pg_sys::GetUserId();
-        let sees_all = pg_sys::has_privs_of_role(user, pg_sys::ROLE_PG_READ_ALL_STATS.into());
-        let table = OwnTable::to_read(schema, TABLE, TABLE_COLUMNS).or_raise();
-        table.for_each(|tuple, values, _| {
-            if sees_all || pg_sys::has_privs_of_role(user, owner_of(values)) {
-                pg_sys::tuplestore_puttuple((*result).setResult, tuple);
-            }
-        });
-        table.close();
-    }
-    pg_sys::Datum::from(0usize)
+fn finished_loads(call: &Call) -> Result<pg_sys::Datum> {
+    let rows = call.rows();
+    let sees_all = has_privileges_of(pg_sys::ROLE_PG_READ_ALL_STATS.into());
+    let mut outcome = Ok(());
+    OwnTable::to_read(call.schema(), TABLE, TABLE_COLUMNS)?.for_each(|row| {
+        let owner = || owner_here(row.oid(OWNER), &row.value(OWNER_NAME).into_text(), row.number(CLUSTER));
+        if outcome.is_ok() && (sees_all || has_privileges_of(owner())) {
+            outcome = rows.put_row(&row);
+        }
+    });
+    outcome.map(|()| pg_sys::Datum::from(0usize))
 }

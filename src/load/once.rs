@@ -19,7 +19,7 @@ mod home;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 
-use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Load;
 use super::options::Once;
@@ -32,13 +32,15 @@ use crate::input::files::FileList;
 use crate::input::source::Location;
 use crate::server::compat;
 use crate::server::database::{cluster, database};
-use crate::server::function::version_1;
+use crate::server::function::{Call, sql_function};
 use crate::server::lock::{Mode, ObjectLock, Until};
-use crate::server::own_table::{Columns, OwnTable, check_seen};
+use crate::server::lookup::{now, qualified, relation_name, relation_named, relation_names};
+use crate::server::own_table::{Columns, OwnTable, Row};
 use crate::server::points::point;
-use crate::server::role::{owner_here, stored_role_name};
+use crate::server::relation::OpenRelation;
+use crate::server::role::{has_privileges_of, owner_here, stored_role_name};
 use crate::server::server_text::to_server;
-use crate::server::unguarded::{find_all_inheritors, guard};
+use crate::server::sql_value::SqlValue;
 
 const TABLE: &CStr = c"bulk_loaded";
 const WIDTH: usize = 15;
@@ -119,29 +121,15 @@ struct LoadedTable {
 impl LoadedTable {
     /// None if there is no such table. Guarded.
     fn of(oid: pg_sys::Oid) -> Option<LoadedTable> {
-        // SAFETY: guarded catalog lookups, and the strings that they return.
-        unsafe {
-            let name = pg_sys::get_rel_name(oid);
-            let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(oid));
-            if name.is_null() || schema.is_null() {
-                return None;
-            }
-            Some(LoadedTable { oid, name: CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name)).to_owned() })
-        }
+        relation_names(oid).map(|(schema, name)| LoadedTable { oid, name: qualified(&schema, &name) })
     }
 
     /// Does a row refer to this table? Guarded.
-    ///
-    /// # Safety
-    /// A row and its values.
-    unsafe fn is_of(&self, records: &OwnTable, row: pg_sys::HeapTuple, values: &[pg_sys::Datum]) -> bool {
-        // SAFETY: this function's contract covers the row.
-        unsafe {
-            if home::is_home(records, row, values) {
-                oid(values, TARGET) == self.oid
-            } else {
-                text(values, TARGET_NAME) == self.name
-            }
+    fn is_of(&self, records: &OwnTable, row: Row) -> bool {
+        if home::is_home(records, row) {
+            row.oid(TARGET) == self.oid
+        } else {
+            row.value(TARGET_NAME).into_text() == self.name
         }
     }
 }
@@ -160,65 +148,19 @@ struct LoadDetails {
     path: CString,
 }
 
-fn value(values: &[pg_sys::Datum], column: usize) -> pg_sys::Datum {
-    values.get(column).copied().unwrap_or(pg_sys::Datum::from(0usize))
-}
-
-fn number(values: &[pg_sys::Datum], column: usize) -> i64 {
-    value(values, column).value() as i64
-}
-
-fn oid(values: &[pg_sys::Datum], column: usize) -> pg_sys::Oid {
-    pg_sys::Oid::from_u32(value(values, column).value() as u32)
-}
-
-/// A text among a row's values. Guarded.
-///
-/// # Safety
-/// The values of a row; this one is a text.
-unsafe fn text(values: &[pg_sys::Datum], column: usize) -> CString {
-    // SAFETY: this function's contract covers the value, which is not null; guarded calls.
-    unsafe {
-        let value = pg_sys::pg_detoast_datum_packed(value(values, column).cast_mut_ptr());
-        let string = pg_sys::text_to_cstring(value.cast());
-        let owned = CStr::from_ptr(string).to_owned();
-        pg_sys::pfree(string.cast());
-        owned
-    }
-}
-
-/// Does a row have this digest? Guarded.
-///
-/// # Safety
-/// The values of a row; the second one is a bytea.
-unsafe fn is_digest(values: &[pg_sys::Datum], digest: Digest) -> bool {
-    use pgrx::FromDatum;
-    // SAFETY: this function's contract covers the value, which is not null.
-    unsafe { <&[u8]>::from_datum(value(values, HASH), false) }.is_some_and(|bytes| bytes == digest.0)
-}
-
 /// May the caller see all rows? Guarded.
 fn sees_all() -> bool {
-    // SAFETY: guarded calls.
-    unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) }
+    has_privileges_of(pg_sys::ROLE_PG_READ_ALL_STATS.into())
 }
 
 /// May the caller see this row, if it may not see all? Guarded.
-///
-/// # Safety
-/// The values of a row.
-unsafe fn is_visible(values: &[pg_sys::Datum]) -> bool {
-    // SAFETY: this function's contract covers the values; guarded calls.
-    unsafe {
-        let owner = owner_here(oid(values, OWNER), &text(values, OWNER_NAME), number(values, CLUSTER));
-        pg_sys::has_privs_of_role(pg_sys::GetUserId(), owner)
-    }
+fn is_visible(row: Row) -> bool {
+    has_privileges_of(owner_here(row.oid(OWNER), &row.value(OWNER_NAME).into_text(), row.number(CLUSTER)))
 }
 
 /// Waits for loads of the same files into the same table. Guarded, and interruptible.
 fn lock(schema: pg_sys::Oid, target: pg_sys::Oid, met: &[Met]) {
-    // SAFETY: a guarded catalog lookup.
-    let class = unsafe { pg_sys::get_relname_relid(TABLE.as_ptr(), schema) };
+    let class = relation_named(TABLE, schema);
     let single = met.len() <= MOST_LOCKS;
     let mode = if single { Mode::RowExclusive } else { Mode::Exclusive };
     ObjectLock::new(class, target.to_u32(), 0).take(mode, Until::TransactionEnd);
@@ -240,22 +182,20 @@ fn lock(schema: pg_sys::Oid, target: pg_sys::Oid, met: &[Met]) {
 fn look_up(records: &OwnTable, table: &LoadedTable, met: &Met) -> Result<Option<EarlierLoad>> {
     let mut found: Option<EarlierLoad> = None;
     let mut is_seen = Ok(());
-    records.for_each_of(met.digest.key(), |row, values| {
-        let size = number(values, SIZE).cast_unsigned();
-        // SAFETY: the values of a row.
-        unsafe {
-            if size == met.identity.size && is_digest(values, met.digest) && table.is_of(records, row, values) {
-                if is_seen.is_ok() {
-                    is_seen = check_seen(row);
-                }
-                let load = number(values, LOAD);
-                if found.as_ref().is_none_or(|known| known.load < load) {
-                    let is_visible = sees_all() || is_visible(values);
-                    let details =
-                        is_visible.then(|| LoadDetails { at: number(values, LOADED_AT), path: text(values, PATH) });
-                    found = Some(EarlierLoad { load, details });
-                }
-            }
+    records.for_each_of(met.digest.key(), |row| {
+        let size = row.number(SIZE).cast_unsigned();
+        if size != met.identity.size || !row.value(HASH).is_bytes(&met.digest.0) || !table.is_of(records, row) {
+            return;
+        }
+        if is_seen.is_ok() {
+            is_seen = row.check_seen();
+        }
+        let load = row.number(LOAD);
+        if found.as_ref().is_none_or(|known| known.load < load) {
+            let is_visible = sees_all() || is_visible(row);
+            let details =
+                is_visible.then(|| LoadDetails { at: row.number(LOADED_AT), path: row.value(PATH).into_text() });
+            found = Some(EarlierLoad { load, details });
         }
     });
     is_seen.map(|()| found)
@@ -316,7 +256,7 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
             }
         }
     }
-    records.close();
+    drop(records);
     if skipped > MOST_NOTICES {
         let more = skipped - MOST_NOTICES;
         Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, format!("{more} more files are not loaded")).notice();
@@ -378,34 +318,28 @@ pub fn record(load: &Load) -> Result<()> {
         return Ok(());
     }
     let records = OwnTable::to_write(load.request.schema, TABLE, TABLE_COLUMNS)?;
-    // SAFETY: does not raise.
-    let now = unsafe { pg_sys::GetCurrentTimestamp() };
-    // SAFETY: a guarded call that copies the string.
-    let text = |string: &CStr| Some(pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(string.as_ptr()) }));
+    let now = now();
     let owner_name = stored_role_name(load.request.owner);
     for met in &load.met {
         pgrx::check_for_interrupts!();
-        let row: [Option<pg_sys::Datum>; WIDTH] = [
-            met.digest.key().into_datum(),
-            met.digest.0.as_slice().into_datum(),
-            i64::try_from(met.identity.size).unwrap_or(i64::MAX).into_datum(),
-            text(&to_server(&shown(&met.path))),
-            Some(met.identity.modified().into()),
-            load.id.into_datum(),
-            Some(now.into()),
-            load.target.relid.into_datum(),
-            text(&load.target.name),
-            database().into_datum(),
-            load.request.owner.into_datum(),
-            text(&owner_name),
-            cluster().into_datum(),
-            records.oid().into_datum(),
-            Some(home::transaction()),
-        ];
-        // SAFETY: values of the columns' types.
-        unsafe { records.insert(&row) };
+        records.insert(&[
+            SqlValue::bigint(met.digest.key()),
+            SqlValue::bytes(&met.digest.0),
+            SqlValue::count(met.identity.size),
+            SqlValue::text(to_server(&shown(&met.path))),
+            SqlValue::timestamp(met.identity.modified()),
+            SqlValue::bigint(load.id),
+            SqlValue::timestamp(now),
+            SqlValue::oid(load.target.relid),
+            SqlValue::text(&*load.target.name),
+            SqlValue::oid(database()),
+            SqlValue::oid(load.request.owner),
+            SqlValue::text(&*owner_name),
+            SqlValue::bigint(cluster()),
+            SqlValue::oid(records.oid()),
+            SqlValue::xid(home::transaction()),
+        ])?;
     }
-    records.close();
     Ok(())
 }
 
@@ -421,16 +355,14 @@ fn forget(schema: pg_sys::Oid, tables: &[LoadedTable], path: Option<&CStr>) -> R
     // read these changes.
     unsafe { pg_sys::CommandCounterIncrement() };
     let mut rows = Vec::new();
-    // SAFETY: rows and their values.
-    records.for_each(|row, values, _| unsafe {
-        if tables.iter().any(|table| table.is_of(&records, row, values))
-            && path.is_none_or(|path| text(values, PATH).as_c_str() == path)
+    records.for_each(|row| {
+        if tables.iter().any(|table| table.is_of(&records, row))
+            && path.is_none_or(|path| row.value(PATH).into_text().as_c_str() == path)
         {
-            rows.push((*row).t_self);
+            rows.push(row.tid());
         }
     });
     let removed = records.remove(&rows);
-    records.close();
     if removed < rows.len() {
         // Another session has removed a row meanwhile, for instance to take it home.
         let message = "could not serialize access due to concurrent delete";
@@ -442,22 +374,17 @@ fn forget(schema: pg_sys::Oid, tables: &[LoadedTable], path: Option<&CStr>) -> R
 /// Removes the rows of a table that the option `truncate` has emptied, and of its partitions.
 /// `schema` is the extension's. Guarded.
 pub fn forget_emptied(target: &Target, schema: pg_sys::Oid) {
-    // SAFETY: guarded calls. The list has as many elements as it says, and all are locked.
-    unsafe {
-        // An older version of the extension has no such table.
-        if !OwnTable::is_there(schema, TABLE) {
-            return;
-        }
-        let mut tables: Vec<LoadedTable> = LoadedTable::of(target.relid).into_iter().collect();
-        if target.kind == TargetKind::Partitioned {
-            let lock = pg_sys::NoLock.cast_signed();
-            let list = guard(|| find_all_inheritors(target.relid, lock, std::ptr::null_mut()));
-            let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
-            let others = (0..count).map(|i| (*(*list).elements.add(i)).oid_value);
-            tables.extend(others.filter(|oid| *oid != target.relid).filter_map(LoadedTable::of));
-        }
-        forget(schema, &tables, None).or_raise();
+    // An older version of the extension has no such table.
+    if !OwnTable::is_there(schema, TABLE) {
+        return;
     }
+    let mut tables: Vec<LoadedTable> = LoadedTable::of(target.relid).into_iter().collect();
+    if target.kind == TargetKind::Partitioned {
+        // All are locked.
+        let all = OpenRelation::locked(target.relid).get().with_descendants(pg_sys::NoLock);
+        tables.extend(all.into_iter().filter(|oid| *oid != target.relid).filter_map(LoadedTable::of));
+    }
+    forget(schema, &tables, None).or_raise();
 }
 
 /// Removes the rows of tables of this database that no longer exist. Guarded.
@@ -468,91 +395,53 @@ pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
     home::take_home(schema, None)?;
     let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
     let mut is_gone: HashMap<pg_sys::Oid, bool> = HashMap::new();
-    records.for_each(|row, values, _| {
-        // SAFETY: a row and its values.
-        if unsafe { home::is_home(&records, row, values) } {
-            is_gone.insert(oid(values, TARGET), false);
+    records.for_each(|row| {
+        if home::is_home(&records, row) {
+            is_gone.insert(row.oid(TARGET), false);
         }
     });
-    // A fresh catalog snapshot sees commits made meanwhile. SAFETY: guarded calls.
-    unsafe {
-        pg_sys::InvalidateCatalogSnapshot();
-        is_gone.iter_mut().for_each(|(oid, is_gone)| *is_gone = pg_sys::get_rel_name(*oid).is_null());
-    }
+    // A fresh catalog snapshot sees commits made meanwhile. SAFETY: a guarded call.
+    unsafe { pg_sys::InvalidateCatalogSnapshot() };
+    is_gone.iter_mut().for_each(|(oid, is_gone)| *is_gone = relation_name(*oid).is_none());
     if is_gone.values().any(|is_gone| *is_gone) {
-        let mut rows = Vec::new();
-        // SAFETY: rows and their values.
-        records.for_each(|row, values, _| unsafe {
-            if home::is_home(&records, row, values) && is_gone.get(&oid(values, TARGET)) == Some(&true) {
-                rows.push((*row).t_self);
-            }
-        });
-        records.remove(&rows);
+        let is_dropped = |row: Row| home::is_home(&records, row) && is_gone.get(&row.oid(TARGET)) == Some(&true);
+        records.remove(&records.find(None, usize::MAX, is_dropped));
     }
-    records.close();
     Ok(())
 }
 
-version_1!(pg_finfo_bulk_loaded_files);
+sql_function!(pg_finfo_bulk_loaded_files, bulk_loaded_files, loaded_files);
 
 /// `bulk_loaded_files()`.
-///
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_loaded_files(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: called by the executor as declared; the tuples are of the declared return type.
-    unsafe {
-        pg_sys::InitMaterializedSRF(fcinfo, 0);
-        let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-        let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        let sees_all = sees_all();
-        let records = OwnTable::to_read(schema, TABLE, TABLE_COLUMNS).or_raise();
-        records.for_each(|tuple, values, _| {
-            if sees_all || is_visible(values) {
-                pg_sys::tuplestore_puttuple((*result).setResult, tuple);
-            }
-        });
-        records.close();
-    }
-    pg_sys::Datum::from(0usize)
+fn loaded_files(call: &Call) -> Result<pg_sys::Datum> {
+    let (rows, sees_all, mut outcome) = (call.rows(), sees_all(), Ok(()));
+    OwnTable::to_read(call.schema(), TABLE, TABLE_COLUMNS)?.for_each(|row| {
+        if outcome.is_ok() && (sees_all || is_visible(row)) {
+            outcome = rows.put_row(&row);
+        }
+    });
+    outcome.map(|()| pg_sys::Datum::from(0usize))
 }
 
-version_1!(pg_finfo_bulk_forget);
+sql_function!(pg_finfo_bulk_forget, bulk_forget, forget_files);
 
 /// `bulk_forget(target, path)`.
-///
-/// # Safety
-/// Called by the executor, with two arguments.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_forget(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor passes arguments of the declared types; guarded calls.
-    unsafe {
-        let argument = |index: usize| {
-            let argument = *(*fcinfo).args.as_ptr().add(index);
-            (!argument.isnull).then_some(argument.value)
-        };
-        let Some(target) = argument(0) else {
-            Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, "target must not be null").raise();
-        };
-        check_transaction(c"bulk_forget()");
-        let target = pg_sys::Oid::from_u32(target.value() as u32);
-        let Some(table) = LoadedTable::of(target) else {
-            let message = format!("relation with OID {} does not exist", target.to_u32());
-            Error::new(Code::ERRCODE_UNDEFINED_TABLE, message).raise();
-        };
-        if !compat::owns_relation(target) {
+fn forget_files(call: &Call) -> Result<i64> {
+    let target = call.required(0, "target")?.as_oid();
+    check_transaction(c"bulk_forget()");
+    let Some(table) = LoadedTable::of(target) else {
+        let message = format!("relation with OID {} does not exist", target.to_u32());
+        return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
+    };
+    if !compat::owns_relation(target) {
+        // SAFETY: guarded calls with the name of a relation, or null.
+        unsafe {
             let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(target));
             let name = pg_sys::get_rel_name(target);
             pg_sys::aclcheck_error(pg_sys::AclResult::ACLCHECK_NOT_OWNER, object, name);
         }
-        let path = argument(1).map(|path| {
-            CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()))
-        });
-        let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        let count = forget(schema, &[table], path).or_raise();
-        pg_sys::Datum::from(i64::try_from(count).unwrap_or(i64::MAX))
     }
+    let path = call.argument(1)?.into_optional_text();
+    let count = forget(call.schema(), &[table], path.as_deref())?;
+    Ok(i64::try_from(count).unwrap_or(i64::MAX))
 }

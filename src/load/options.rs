@@ -8,7 +8,7 @@ pub mod given;
 
 use std::ffi::CString;
 
-use pg_bulk_format::fixed::Slice;
+use pg_bulk_text::fixed::Slice;
 use pgrx::pg_sys;
 
 use self::given::InPlace;
@@ -28,7 +28,7 @@ use crate::rows::copy_options::key_options::keys;
 use crate::rows::copy_options::slice_options::{SliceDraft, slices};
 use crate::rows::copy_options::{CopyOptions, Draft, RecordShape};
 use crate::rows::soft::{OnError, Verbosity};
-use crate::server::jsonb::{self, Json};
+use crate::server::jsonb::{Json, Jsonb};
 use crate::server::option_value::{Caller, OptionValue, invalid, text};
 use crate::server::server_text::from_server;
 
@@ -287,17 +287,8 @@ impl Objects {
 impl LoadOptions {
     /// Parses the arguments of a load and checks that the options are `allowed`. Error hints list a job's options only
     /// for a caller that `enqueues`. Guarded.
-    ///
-    /// # Safety
-    /// `options` is a datum of type jsonb.
-    pub unsafe fn parse(
-        path: CString,
-        options: pg_sys::Datum,
-        allowed: &Allowed,
-        enqueues: bool,
-    ) -> Result<LoadOptions> {
-        // SAFETY: this function's contract covers the datum.
-        let Some(members) = (unsafe { jsonb::members(options) }) else {
+    pub fn parse(path: CString, options: &Jsonb, allowed: &Allowed, enqueues: bool) -> Result<LoadOptions> {
+        let Some(members) = options.members() else {
             return Err(invalid("options must be a JSON object"));
         };
         let (mut given, mut objects, mut settings) = (Vec::new(), Objects::default(), Vec::new());

@@ -9,7 +9,7 @@
 
 use std::ffi::{CStr, CString};
 
-use pg_bulk_format::fixed::Slice;
+use pg_bulk_text::fixed::Slice;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -31,8 +31,8 @@ use crate::rows::objects;
 use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::{self, Limit, OnError};
-use crate::server::function::version_1;
-use crate::server::jsonb;
+use crate::server::function::{Call, version_1};
+use crate::server::jsonb::Jsonb;
 use crate::server::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
 use crate::server::server_text::from_server;
 use crate::server::unguarded::guarded;
@@ -95,13 +95,9 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
 /// Options of columns: position in a record of fixed length, key in an object, and options for the field's text.
 type Places = Vec<(CString, Option<Slice>, Option<MemberKey>, FieldDraft)>;
 
-/// Parses the arguments to the file and its format.
-///
-/// # Safety
-/// `options` is a datum of type jsonb. Guarded.
-unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Result<(Location, CopyOptions, Places)> {
-    // SAFETY: this function's contract covers the datum.
-    let Some(members) = (unsafe { jsonb::members(options) }) else {
+/// Parses the arguments to the file and its format. Guarded.
+fn parse(path: &CStr, options: &Jsonb, allowed: &Allowed) -> Result<(Location, CopyOptions, Places)> {
+    let Some(members) = options.members() else {
         return Err(invalid("options must be a JSON object"));
     };
     let mut draft = Draft::new(Caller::Function);
@@ -157,11 +153,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Resul
 unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Reading {
     // SAFETY: this function's contract covers the arguments; guarded calls.
     unsafe {
-        let argument = |index: usize, name: &str| {
-            let argument = *(*fcinfo).args.as_ptr().add(index);
-            let missing = || Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, format!("{name} must not be null"));
-            (!argument.isnull).then_some(argument.value).ok_or_else(missing)
-        };
+        let call = Call::from_raw(fcinfo);
         let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
         if result.is_null() || (*result).expectedDesc.is_null() {
             let message = "function returning record called in context that cannot accept type record";
@@ -169,11 +161,10 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
                 .hint("Call it in FROM, with a column definition list.")
                 .raise();
         }
-        let path = argument(0, "path").or_raise();
-        let json = argument(1, "options").or_raise();
-        let allowed = Allowed::by_call(fcinfo).or_raise();
-        let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
-        let (location, copy, places) = parse(path, json, &allowed).or_raise();
+        let path = call.required(0, "path").or_raise().into_text();
+        let json = call.jsonb(1, "options").or_raise();
+        let allowed = Allowed::by_call(&call).or_raise();
+        let (location, copy, places) = parse(&path, &json, &allowed).or_raise();
         check_location(&location).or_raise();
         copy_question::may_read(&location);
         pg_sys::InitMaterializedSRF(fcinfo, pg_sys::MAT_SRF_USE_EXPECTED_DESC);

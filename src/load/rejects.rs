@@ -80,7 +80,7 @@ impl Complaint {
     /// Adds the value that the rows are converting.
     pub fn about_value(mut self, rows: &Rows) -> Complaint {
         // SAFETY: `Rows` sets these to strings of its own, or null.
-        let (column, field) = unsafe { (bytes(rows.attention.column), bytes(rows.attention.value)) };
+        let (column, field) = unsafe { (bytes(rows.context.attention.column), bytes(rows.context.attention.value)) };
         self.column = column.or(self.column);
         self.field = field;
         self
@@ -111,8 +111,8 @@ impl Reject {
         Reject {
             path: file.map(|file| file.path.as_bytes().to_vec()),
             line: reader.line_number(),
-            offset: (!rows.is_query && rows.stream().has_offsets()).then(|| reader.record_offset()),
-            raw: (!rows.is_query && !reader.dialect().is_binary())
+            offset: (!rows.context.is_query && rows.stream().has_offsets()).then(|| reader.record_offset()),
+            raw: (!rows.context.is_query && !reader.dialect().is_binary())
                 .then(|| cut(reader.raw_line().unwrap_or_default()).to_vec()),
             complaint,
         }

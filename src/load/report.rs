@@ -1,11 +1,10 @@
 //! The result of a load: counts, indexes and notes, as a row.
 
-use std::ffi::CStr;
 use std::time::Duration;
 
-use pgrx::{IntoDatum, pg_sys};
-
+use crate::server::jsonb::Jsonb;
 use crate::server::server_text::to_server;
+use crate::server::sql_value::SqlValue;
 use crate::server::stages::Stages;
 use crate::server::usage::Cpu;
 
@@ -99,67 +98,24 @@ impl Why {
 /// Columns of the result.
 pub const COLUMNS: usize = 11;
 
-/// The row of the result. Guarded; allocates in the current memory context.
-pub fn row(id: i64, counts: &Counts, took: Duration, writer: &str) -> [Option<pg_sys::Datum>; COLUMNS] {
-    let number = |n: u64| Some(pg_sys::Datum::from(i64::try_from(n).unwrap_or(i64::MAX)));
+/// The row of the result. Guarded.
+pub fn row(id: i64, counts: &Counts, took: Duration, writer: &str) -> [SqlValue<'static>; COLUMNS] {
+    let objects: Vec<_> = counts.indexes.iter().map(IndexReport::json).collect();
+    let indexes = Jsonb::parse(&to_server(&format!("[{}]", objects.join(", "))));
+    let notes: Vec<_> = counts.notes.iter().map(|note| to_server(note)).collect();
     [
-        Some(pg_sys::Datum::from(id)),
-        number(counts.loaded),
-        number(counts.rejected),
-        number(counts.duplicate),
-        number(counts.filtered),
-        number(counts.bytes_read),
-        took.as_secs_f64().into_datum(),
-        writer.into_datum(),
-        i32::try_from(counts.workers).unwrap_or(i32::MAX).into_datum(),
-        Some(indexes(&counts.indexes)),
-        Some(notes(&counts.notes)),
+        SqlValue::bigint(id),
+        SqlValue::count(counts.loaded),
+        SqlValue::count(counts.rejected),
+        SqlValue::count(counts.duplicate),
+        SqlValue::count(counts.filtered),
+        SqlValue::count(counts.bytes_read),
+        SqlValue::double(took.as_secs_f64()),
+        SqlValue::text(to_server(writer)),
+        SqlValue::integer(i32::try_from(counts.workers).unwrap_or(i32::MAX)),
+        SqlValue::owned_jsonb(indexes),
+        SqlValue::texts(notes),
     ]
-}
-
-/// Stores the row in the result. Guarded.
-///
-/// # Safety
-/// The result of a function whose row type is that of `bulk_load`, materialized.
-pub unsafe fn put_row(result: &mut pg_sys::ReturnSetInfo, row: [Option<pg_sys::Datum>; COLUMNS]) {
-    let mut nulls = row.map(|value| value.is_none());
-    let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
-    // SAFETY: this function's contract covers the result; a guarded call.
-    unsafe { pg_sys::tuplestore_putvalues(result.setResult, result.setDesc, values.as_mut_ptr(), nulls.as_mut_ptr()) }
-}
-
-/// Text as a datum. Guarded.
-fn text(text: &str) -> pg_sys::Datum {
-    // SAFETY: a guarded call that copies the string.
-    pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(to_server(text).as_ptr()) })
-}
-
-fn notes(notes: &[String]) -> pg_sys::Datum {
-    let mut values: Vec<_> = notes.iter().map(|note| text(note)).collect();
-    let len = i32::try_from(values.len()).unwrap_or(i32::MAX);
-    // SAFETY: a guarded call that copies this number of values; text has variable length and int alignment.
-    let array = unsafe {
-        pg_sys::construct_array(
-            values.as_mut_ptr(),
-            len,
-            pg_sys::TEXTOID,
-            -1,
-            false,
-            pg_sys::TYPALIGN_INT as std::ffi::c_char,
-        )
-    };
-    pg_sys::Datum::from(array)
-}
-
-fn indexes(indexes: &[IndexReport]) -> pg_sys::Datum {
-    let objects: Vec<_> = indexes.iter().map(IndexReport::json).collect();
-    jsonb(&to_server(&format!("[{}]", objects.join(", "))))
-}
-
-/// Parses JSON to a jsonb datum. Guarded; allocates in the current memory context.
-pub fn jsonb(json: &CStr) -> pg_sys::Datum {
-    // SAFETY: a guarded call that only reads the string.
-    unsafe { pg_sys::OidInputFunctionCall(pg_sys::F_JSONB_IN.into(), json.as_ptr().cast_mut(), pg_sys::JSONBOID, -1) }
 }
 
 /// Escapes text for a JSON string.

@@ -8,7 +8,7 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use crate::error::Result;
-use crate::server::jsonb::{self, Json};
+use crate::server::jsonb::{Json, Jsonb};
 use crate::server::option_value::{invalid, text};
 
 /// Name of the option.
@@ -63,12 +63,8 @@ fn setting(name: Vec<u8>, value: Json) -> Result<Setting> {
 }
 
 /// The settings among the options of a job. Guarded.
-///
-/// # Safety
-/// A datum of type jsonb.
-pub unsafe fn of_options(options: pg_sys::Datum) -> Result<Vec<Setting>> {
-    // SAFETY: this function's contract covers the datum.
-    let members = unsafe { jsonb::members(options) }.unwrap_or_default();
+pub fn of_options(options: &Jsonb) -> Result<Vec<Setting>> {
+    let members = options.members().unwrap_or_default();
     let found = members.into_iter().find(|(name, _)| name == SETTINGS.as_bytes());
     found.map_or_else(|| Ok(Vec::new()), |(_, json)| of_json(json))
 }

@@ -5,24 +5,24 @@
 
 use std::ffi::{CStr, CString};
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::definer::Allowed;
 use super::options::value;
-use super::rejects::table::text as datum;
 use super::target::check_location;
 use super::wrapper::Wrapper;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::Result;
 use crate::input::directory::file_of;
 use crate::input::encoding::shown;
 use crate::input::source::Location;
 use crate::program::copy_question;
 use crate::rows::sniff::{self, Request, Sniffed, ValuePosition, identifier, table_name};
-use crate::server::function::version_1;
-use crate::server::jsonb;
+use crate::server::function::{Call, sql_function};
+use crate::server::jsonb::Jsonb;
 use crate::server::option_value::{Caller, OptionValue, invalid, text};
 use crate::server::server_text::to_server;
-use pg_bulk_format::dialect::{Eol, Format};
+use crate::server::sql_value::SqlValue;
+use pg_bulk_text::dialect::{Eol, Format};
 
 /// Option names besides those that describe the file.
 const NAMES: &[&str] = &["program", "server", "sample", "table"];
@@ -30,38 +30,19 @@ const NAMES: &[&str] = &["program", "server", "sample", "table"];
 /// The foreign server that the extension creates.
 const SERVER: &CStr = c"bulk_files";
 
-version_1!(pg_finfo_bulk_sniff);
+sql_function!(pg_finfo_bulk_sniff, bulk_sniff, sniff_call);
 
 /// `bulk_sniff(path, options, allow)`.
-///
-/// # Safety
-/// Called by the executor, with two arguments, or with three.
-#[unsafe(no_mangle)]
-#[pg_guard]
-pub unsafe extern "C-unwind" fn bulk_sniff(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: this function's contract covers the arguments; guarded calls.
-    unsafe {
-        let argument = |index: usize, name: &str| {
-            let argument = *(*fcinfo).args.as_ptr().add(index);
-            let missing = || Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, format!("{name} must not be null"));
-            (!argument.isnull).then_some(argument.value).ok_or_else(missing)
-        };
-        let path = argument(0, "path").or_raise();
-        let json = argument(1, "options").or_raise();
-        let allowed = Allowed::by_call(fcinfo).or_raise();
-        let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
-        let asked = Asked::parse(path, json, &allowed).or_raise();
-        check_location(&asked.location).or_raise();
-        copy_question::may_read(&asked.location);
-        let sniffed = sniff::sniff(&asked.location, &asked.request).or_raise();
-        pg_sys::InitMaterializedSRF(fcinfo, 0);
-        let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-        let row = asked.row(&sniffed);
-        let mut nulls = row.map(|value| value.is_none());
-        let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
-        pg_sys::tuplestore_putvalues((*result).setResult, (*result).setDesc, values.as_mut_ptr(), nulls.as_mut_ptr());
-        pg_sys::Datum::from(0usize)
-    }
+fn sniff_call(call: &Call) -> Result<pg_sys::Datum> {
+    let path = call.required(0, "path")?.into_text();
+    let options = call.jsonb(1, "options")?;
+    let allowed = Allowed::by_call(call)?;
+    let asked = Asked::parse(&path, &options, &allowed)?;
+    check_location(&asked.location)?;
+    copy_question::may_read(&asked.location);
+    let sniffed = sniff::sniff(&asked.location, &asked.request)?;
+    call.rows().put(&asked.row(&sniffed))?;
+    Ok(pg_sys::Datum::from(0usize))
 }
 
 /// The arguments.
@@ -76,11 +57,9 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// # Safety
-    /// `options` is a datum of type jsonb. Guarded.
-    unsafe fn parse(path: &'a CStr, options: pg_sys::Datum, allowed: &Allowed) -> Result<Asked<'a>> {
-        // SAFETY: this function's contract covers the datum.
-        let Some(members) = (unsafe { jsonb::members(options) }) else {
+    /// Guarded.
+    fn parse(path: &'a CStr, options: &Jsonb, allowed: &Allowed) -> Result<Asked<'a>> {
+        let Some(members) = options.members() else {
             return Err(invalid("options must be a JSON object"));
         };
         let mut request = Request::new(Caller::Function);
@@ -114,32 +93,34 @@ impl<'a> Asked<'a> {
         Ok(Asked { path, location, request, server, is_program, table })
     }
 
-    /// The row of the result. Guarded; in the current memory context.
-    fn row(&self, sniffed: &Sniffed) -> [Option<pg_sys::Datum>; 14] {
-        let character = |byte: Option<u8>| byte.and_then(|byte| datum(&[byte]));
+    /// The row of the result. Guarded.
+    fn row(&self, sniffed: &Sniffed) -> [SqlValue<'static>; 14] {
+        let character =
+            |byte: Option<u8>| byte.map_or_else(|| SqlValue::null(pg_sys::TEXTOID), |byte| SqlValue::text_of(&[byte]));
         let source = (if self.is_program { "program" } else { "filename" }, self.path);
         let server = self.server.as_deref().unwrap_or(SERVER);
         let eol = sniffed.eol.map(|eol| match eol {
-            Eol::Nl => "LF",
-            Eol::Cr => "CR",
-            Eol::CrNl => "CRLF",
+            Eol::Nl => c"LF",
+            Eol::Cr => c"CR",
+            Eol::CrNl => c"CRLF",
         });
-        let number = i64::try_from(sniffed.records).unwrap_or(i64::MAX);
+        let json = |json: Vec<u8>| SqlValue::owned_jsonb(Jsonb::parse(&CString::new(json).unwrap_or_default()));
+        let notes: Vec<_> = sniffed.notes.iter().chain(&sniffed.foreign_notes).map(|note| to_server(note)).collect();
         [
-            datum(if sniffed.format == Format::Csv { b"csv" } else { b"text" }),
+            SqlValue::text(if sniffed.format == Format::Csv { c"csv" } else { c"text" }),
             character(Some(sniffed.delimiter)),
             character(sniffed.quote),
             character(sniffed.escape),
-            Some(pg_sys::Datum::from(sniffed.header)),
-            eol.and_then(|eol| datum(eol.as_bytes())),
-            datum(sniffed.compression.unwrap_or("none").as_bytes()),
-            Some(pg_sys::Datum::from(number)),
-            Some(pg_sys::Datum::from(sniffed.complete)),
-            jsonb_of(columns_json(sniffed)),
-            jsonb_of(self.options_json(sniffed)),
-            datum(&sniffed.create_table(&self.table)),
-            datum(&sniffed.create_foreign_table(&self.table, server, source)),
-            Some(text_array(sniffed.notes.iter().chain(&sniffed.foreign_notes))),
+            SqlValue::boolean(sniffed.header),
+            SqlValue::optional_text(eol),
+            SqlValue::text_of(sniffed.compression.unwrap_or("none").as_bytes()),
+            SqlValue::count(sniffed.records),
+            SqlValue::boolean(sniffed.complete),
+            json(columns_json(sniffed)),
+            json(self.options_json(sniffed)),
+            SqlValue::text_of(&sniffed.create_table(&self.table)),
+            SqlValue::text_of(&sniffed.create_foreign_table(&self.table, server, source)),
+            SqlValue::texts(notes),
         ]
     }
 
@@ -172,8 +153,9 @@ impl<'a> Asked<'a> {
 
 /// The name of a table, with or without a schema, quoted for SQL. Guarded.
 fn qualified(name: &str, value: &OptionValue) -> Result<Vec<u8>> {
-    let given = value.one(name)?;
-    let Some(given) = datum(given) else { return Err(invalid(format!("{name} must be the name of a table"))) };
+    let Some(given) = SqlValue::text_of(value.one(name)?).datum() else {
+        return Err(invalid(format!("{name} must be the name of a table")));
+    };
     // SAFETY: guarded calls: a text, and a list of nodes with strings, or an error.
     unsafe {
         let names = pgrx::PgList::<pg_sys::Node>::from_pg(pg_sys::textToQualifiedNameList(given.cast_mut_ptr()));
@@ -240,24 +222,4 @@ fn json_string(bytes: &[u8]) -> Vec<u8> {
     }
     out.push(b'"');
     out
-}
-
-/// Parses JSON to a jsonb datum. Guarded.
-fn jsonb_of(json: Vec<u8>) -> Option<pg_sys::Datum> {
-    let json = CString::new(json).unwrap_or_default();
-    // SAFETY: a guarded call of the type's input function, which does not keep the string.
-    Some(unsafe {
-        pg_sys::OidInputFunctionCall(pg_sys::F_JSONB_IN.into(), json.as_ptr().cast_mut(), pg_sys::JSONBOID, -1)
-    })
-}
-
-/// Makes a text[] of the notes. Guarded.
-fn text_array<'a>(notes: impl Iterator<Item = &'a String>) -> pg_sys::Datum {
-    let mut elements: Vec<_> =
-        notes.map(|note| datum(to_server(note).to_bytes()).unwrap_or(pg_sys::Datum::from(0usize))).collect();
-    let count = i32::try_from(elements.len()).unwrap_or(0);
-    let align = pg_sys::TYPALIGN_INT as std::ffi::c_char;
-    // SAFETY: a guarded call with the number of texts in the array.
-    let array = unsafe { pg_sys::construct_array(elements.as_mut_ptr(), count, pg_sys::TEXTOID, -1, false, align) };
-    pg_sys::Datum::from(array)
 }

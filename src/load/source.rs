@@ -176,7 +176,7 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     if let Some(known) = known {
         rows.name_by(known);
     }
-    rows.is_query = options.query.is_some();
+    rows.context.is_query = options.query.is_some();
     Ok(rows)
 }
 
@@ -191,7 +191,7 @@ fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) 
     if let Some(known) = known {
         rows.name_by(known);
     }
-    rows.is_discreet = true;
+    rows.context.is_discreet = true;
     Ok(rows)
 }
 
@@ -307,7 +307,7 @@ pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Row
         return Ok(mapping);
     }
     if mapping.fields.iter().all(Option::is_none) {
-        let relation = from_server(&rows.relation_name);
+        let relation = from_server(&rows.context.relation_name);
         let message = format!("header line names no column of relation \"{relation}\"");
         return Err(Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message));
     }

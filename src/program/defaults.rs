@@ -3,7 +3,7 @@
 //! A constant is evaluated once. Ids of a sequence are taken from a range that is reserved for each chunk in the order
 //! of the chunks, so that ids ascend in file order. Any other default is evaluated for each row, in a plain frame.
 
-use pg_bulk_format::id_range::{IdRange, Position, Rule};
+use pg_bulk_storage::id_range::{IdRange, Position, Rule};
 use pgrx::pg_sys;
 
 use crate::error::Result;

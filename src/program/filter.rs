@@ -19,7 +19,7 @@ mod signature;
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use pg_bulk_format::convert::Session;
+use pg_bulk_types::convert::Session;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::analysis::analyze;

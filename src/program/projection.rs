@@ -8,7 +8,7 @@
 //! in a scan, a column outside of the conditions is converted only if the row passes, so errors in other rows' columns
 //! are not raised. Rows that were decoded in a block have no errors in any column.
 
-use pg_bulk_format::tuple::ColumnForm;
+use pg_bulk_types::block::ColumnForm;
 use pgrx::{PgList, pg_sys};
 
 use super::call::Call;
@@ -287,13 +287,13 @@ pub unsafe fn passes(rows: *mut Rows, projection: *mut Projection, fields: *mut 
         let slot = (*projection).slot;
         unguarded::store_virtual(slot);
         (*fields).ecxt_scantuple = slot;
-        (*rows).is_converting = false;
+        (*rows).context.is_converting = false;
         if !unguarded::exec_qual((*projection).quals, fields) {
             return false;
         }
-        (*rows).is_converting = true;
+        (*rows).context.is_converting = true;
         convert_rest(rows, projection, fields);
-        (*rows).is_converting = false;
+        (*rows).context.is_converting = false;
         true
     }
 }
@@ -314,7 +314,7 @@ pub unsafe fn project(
     // SAFETY: as in `convert_rest`; nothing here has a destructor. Parts are within the two descriptors.
     unsafe {
         if (*projection).filters {
-            (*rows).is_converting = false;
+            (*rows).context.is_converting = false;
             let made = filter_to(projection, econtext, arrays, as_tuple);
             if !matches!(made, Made::Row) {
                 return made;

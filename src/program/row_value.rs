@@ -6,7 +6,8 @@
 //!
 //! The call is the expression that all other rows use, except that its argument is the value instead of the slot's row.
 
-use pg_bulk_format::tuple::{ColumnForm, FormBuffer, Layout, TUPLE_HEADER};
+use pg_bulk_storage::tuple::{FormBuffer, Layout, TUPLE_HEADER};
+use pg_bulk_types::block::ColumnForm;
 use pgrx::{PgList, pg_sys};
 
 use crate::rows::row::RowArrays;

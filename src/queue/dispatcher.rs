@@ -25,7 +25,9 @@ use crate::error::{OrRaise, Result};
 use crate::guc;
 use crate::load::{history, once};
 use crate::server::background::{self, Handle, Worker, in_transaction};
+use crate::server::database::database;
 use crate::server::lock::{Mode, ObjectLock};
+use crate::server::lookup::{relation_name, schema_of};
 use crate::server::points::point;
 use crate::server::role::{NoSession, cannot_connect, role_name};
 
@@ -169,8 +171,7 @@ impl Dispatcher {
                 for job in self.queue.running()?.iter().filter(|job| !known.contains(&job.id)) {
                     self.queue.requeue_if_lost(job.id)?;
                 }
-                // SAFETY: a guarded catalog lookup of a table that exists.
-                let schema = unsafe { pg_sys::get_rel_namespace(self.queue.table) };
+                let schema = schema_of(self.queue.table);
                 if sweeps {
                     once::forget_dropped(schema)?;
                 }
@@ -236,12 +237,10 @@ impl Dispatcher {
 
     /// Does the extension exist, and does a command wait for the database? Guarded.
     fn look_around(&self) -> (bool, bool) {
-        // SAFETY: a guarded catalog lookup in a transaction, and a variable of this process.
-        let (kind, database) = unsafe { (pg_sys::get_rel_relkind(self.queue.table), pg_sys::MyDatabaseId.to_u32()) };
         // Each session takes this lock at its start. It is not available while the database is dropped, renamed, moved
         // or copied.
-        let lock = ObjectLock::shared(pg_sys::DatabaseRelationId, database);
-        (kind != 0, !lock.is_free(Mode::RowExclusive))
+        let lock = ObjectLock::shared(pg_sys::DatabaseRelationId, database().to_u32());
+        (relation_name(self.queue.table).is_some(), !lock.is_free(Mode::RowExclusive))
     }
 
     /// Does this extension still exist? It may have been dropped, and created again. Keeps it until the transaction's
@@ -390,12 +389,10 @@ impl Dispatcher {
 
     /// Starts a worker. False if there is no slot for it.
     fn start(&mut self, job: Queued, beginnings: String) -> bool {
-        // SAFETY: a variable of this process.
-        let database = unsafe { pg_sys::MyDatabaseId };
         let is_taken = |index| self.launched.iter().any(|l| l.place.is_some_and(|place| place.index == index));
         let place = self.places.free(is_taken);
         let (places, index) = place.map_or((0, 0), |place| (self.places.handle(), place.index));
-        let numbers = [database.to_u32(), job.owner.to_u32(), self.queue.table.to_u32(), places, index];
+        let numbers = [database().to_u32(), job.owner.to_u32(), self.queue.table.to_u32(), places, index];
         let name = format!("pg_bulk job {}", job.id);
         let worker = Worker::new(&name, "pg_bulk job", c"pg_bulk_job_main", job.id);
         match worker.with(numbers).notifying_us().start() {

@@ -6,11 +6,11 @@
 
 use std::ffi::{CStr, CString};
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Queue;
 use super::job::New;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result};
 use crate::input::encoding::invalid_in_server_encoding;
 use crate::load;
 use crate::load::definer::{self, Allowed};
@@ -20,10 +20,11 @@ use crate::load::settings;
 use crate::load::target::check_location;
 use crate::program::copy_question;
 use crate::server::background;
-use crate::server::function::version_1;
+use crate::server::function::{Call, sql_function};
 use crate::server::lock::{Mode, Until};
+use crate::server::lookup::{relation_names, schema_of};
 use crate::server::points::point;
-use crate::server::role::{NoSession, cannot_connect, role_name};
+use crate::server::role::{NoSession, applies_changes, cannot_connect, current_user, role_name};
 use crate::server::unguarded;
 
 /// How often bulk_cancel retries while another session changes the job, and the milliseconds in between.
@@ -56,46 +57,12 @@ const SETTINGS: [&CStr; 19] = [
     c"default_text_search_config",
 ];
 
-version_1!(
-    pg_finfo_bulk_enqueue,
-    pg_finfo_bulk_wait,
-    pg_finfo_bulk_cancel,
-    pg_finfo_bulk_retry,
-    pg_finfo_bulk_pause,
-    pg_finfo_bulk_resume,
-    pg_finfo_bulk_prioritize
-);
-
-/// An argument of a call; None for NULL.
-///
-/// # Safety
-/// A call of a function with more than `index` arguments.
-pub unsafe fn argument(fcinfo: pg_sys::FunctionCallInfo, index: usize) -> Option<pg_sys::Datum> {
-    // SAFETY: this function's contract covers the call.
-    let argument = unsafe { *(*fcinfo).args.as_ptr().add(index) };
-    (!argument.isnull).then_some(argument.value)
-}
-
-/// An argument, or an error if it is NULL.
-///
-/// # Safety
-/// As [`argument`].
-pub unsafe fn required(fcinfo: pg_sys::FunctionCallInfo, index: usize, name: &str) -> Result<pg_sys::Datum> {
-    let missing = || Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, format!("{name} must not be null"));
-    // SAFETY: same contract.
-    unsafe { argument(fcinfo, index) }.ok_or_else(missing)
-}
-
-/// The queue of the extension that a function belongs to. Guarded.
-///
-/// # Safety
-/// A call of a function.
-pub unsafe fn queue_of(fcinfo: pg_sys::FunctionCallInfo) -> Queue {
-    // SAFETY: this function's contract covers the call.
-    let function = unsafe { (*(*fcinfo).flinfo).fn_oid };
-    // SAFETY: a guarded catalog lookup.
-    Queue::in_schema(unsafe { pg_sys::get_func_namespace(function) }).or_raise()
-}
+sql_function!(pg_finfo_bulk_enqueue, bulk_enqueue, enqueue);
+sql_function!(pg_finfo_bulk_cancel, bulk_cancel, cancel_call);
+sql_function!(pg_finfo_bulk_retry, bulk_retry, retry);
+sql_function!(pg_finfo_bulk_pause, bulk_pause, pause);
+sql_function!(pg_finfo_bulk_resume, bulk_resume, resume);
+sql_function!(pg_finfo_bulk_prioritize, bulk_prioritize, prioritize);
 
 /// Raises errors that forbid a change of the queue in this transaction. Guarded.
 fn check_transaction(what: &CStr) -> Result<()> {
@@ -117,85 +84,72 @@ pub fn unknown(job: i64) -> Error {
     Error::new(Code::ERRCODE_UNDEFINED_OBJECT, format!("job {job} does not exist"))
 }
 
-/// `bulk_enqueue(path, target, options, allow, priority, run_at, max_attempts)`.
-///
-/// # Safety
-/// Called by the executor, with seven arguments, or with six: without `allow`.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor passes arguments of the declared types; guarded calls.
-    unsafe {
-        let path = argument(fcinfo, 0);
-        let target = required(fcinfo, 1, "target").or_raise();
-        let json = required(fcinfo, 2, "options").or_raise();
-        let next = definer::position((*(*fcinfo).flinfo).fn_oid).map_or(3, |allow| allow + 1);
-        let priority = required(fcinfo, next, "priority").or_raise();
-        let run_at = required(fcinfo, next + 1, "run_at").or_raise();
-        let max_attempts = required(fcinfo, next + 2, "max_attempts").or_raise().value() as i32;
-        let allowed = Allowed::by_call(fcinfo).or_raise();
-        check_transaction(c"bulk_enqueue()").or_raise();
-        if max_attempts < 1 {
-            let message = "max_attempts must be at least 1";
-            Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
-        }
-        let string = |text: pg_sys::Datum| {
-            CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(text.cast_mut_ptr()).cast()))
-        };
-        let given = path.map_or(Given::Nothing, |path| Given::Path(string(path)));
-        // Options may replace the path.
-        let path = given.path();
-        let target = pg_sys::Oid::from_u32(target.value() as u32);
-        let owner = pg_sys::GetUserId();
-        let options = LoadOptions::parse(path.to_owned(), json, &allowed, true).or_raise();
-        let options = given.complete(options).or_raise();
-        if let Some(query) = &options.query {
-            unguarded::guard(|| load::query::check(query.as_ptr()));
-        }
-        settings::check(&options.job.settings);
-        check_location(&options.location).or_raise();
-        // A hook may know a fact about this session that it does not know about the job's.
-        copy_question::may_read(&options.location);
-        let (schema, name) = check_target(target).or_raise();
-        check_owner(owner).or_raise();
-        let queue = queue_of(fcinfo);
-        let priority = priority.value() as i32;
-        // Such a priority counts as 0, also if the owner loses the right while the job is queued.
-        if let Err(error) = check_priority(&queue, owner, priority) {
-            error.detail("The priority counts as 0.").warn();
-        }
-        let settings: Vec<CString> = SETTINGS.iter().flat_map(|name| [(*name).to_owned(), setting(name)]).collect();
-        let list = if options.job.each_file { options.location.files().or_raise() } else { None };
-        let paths = match &list {
-            Some(list) => list.files.iter().map(|file| file.path.as_c_str()).collect(),
-            None => vec![path],
-        };
-        queue.look_at_commit();
-        let mut job = New {
-            id: 0,
-            owner,
-            path,
-            target,
-            schema: &schema,
-            name: &name,
-            options: json,
-            settings: &settings,
-            alone: options.table.truncate == Truncate::Yes || options.table.lock == LockOption::Share,
-            priority,
-            run_at,
-            max_attempts,
-        };
-        // A path that cannot be read back as text is refused.
-        if let Some(error) = paths.iter().find_map(|path| invalid_in_server_encoding(path.to_bytes())) {
-            error.raise();
-        }
-        for path in paths {
-            pgrx::check_for_interrupts!();
-            (job.id, job.path) = (load::next_id(queue.schema).or_raise(), path);
-            queue.add(&job).or_raise();
-        }
-        pg_sys::Datum::from(job.id)
+/// `bulk_enqueue(path, target, options, allow, priority, run_at, max_attempts)`, or without `allow`.
+fn enqueue(call: &Call) -> Result<i64> {
+    let path = call.argument(0)?.into_optional_text();
+    let target = call.required(1, "target")?.as_oid();
+    let json = call.jsonb(2, "options")?;
+    let next = definer::position(call.function()).map_or(3, |allow| allow + 1);
+    let priority = call.required(next, "priority")?.small();
+    let run_at = call.required(next + 1, "run_at")?.number();
+    let max_attempts = call.required(next + 2, "max_attempts")?.small();
+    let allowed = Allowed::by_call(call)?;
+    check_transaction(c"bulk_enqueue()")?;
+    if max_attempts < 1 {
+        let message = "max_attempts must be at least 1";
+        return Err(Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message));
     }
+    let given = path.as_deref().map_or(Given::Nothing, Given::Path);
+    // Options may replace the path.
+    let path = given.path();
+    let owner = current_user();
+    let options = given.complete(LoadOptions::parse(path.to_owned(), &json, &allowed, true)?)?;
+    if let Some(query) = &options.query {
+        // SAFETY: a string; the closure owns nothing.
+        unsafe { unguarded::guard(|| load::query::check(query.as_ptr())) };
+    }
+    settings::check(&options.job.settings);
+    check_location(&options.location)?;
+    // A hook may know a fact about this session that it does not know about the job's.
+    copy_question::may_read(&options.location);
+    let (schema, name) = check_target(target)?;
+    check_owner(owner)?;
+    let queue = Queue::in_schema(call.schema())?;
+    // Such a priority counts as 0, also if the owner loses the right while the job is queued.
+    if let Err(error) = check_priority(&queue, owner, priority) {
+        error.detail("The priority counts as 0.").warn();
+    }
+    let settings: Vec<CString> = SETTINGS.iter().flat_map(|name| [(*name).to_owned(), setting(name)]).collect();
+    let list = if options.job.each_file { options.location.files()? } else { None };
+    let paths = match &list {
+        Some(list) => list.files.iter().map(|file| file.path.as_c_str()).collect(),
+        None => vec![path],
+    };
+    queue.look_at_commit();
+    let mut job = New {
+        id: 0,
+        owner,
+        path,
+        target,
+        schema: &schema,
+        name: &name,
+        options: &json,
+        settings: &settings,
+        alone: options.table.truncate == Truncate::Yes || options.table.lock == LockOption::Share,
+        priority,
+        run_at,
+        max_attempts,
+    };
+    // A path that cannot be read back as text is refused.
+    if let Some(error) = paths.iter().find_map(|path| invalid_in_server_encoding(path.to_bytes())) {
+        return Err(error);
+    }
+    for path in paths {
+        pgrx::check_for_interrupts!();
+        (job.id, job.path) = (load::next_id(queue.schema)?, path);
+        queue.add(&job)?;
+    }
+    Ok(job.id)
 }
 
 /// A setting's value, in the form that SET takes.
@@ -211,30 +165,29 @@ fn setting(name: &CStr) -> CString {
 /// job may be loading the table now.
 fn check_target(target: pg_sys::Oid) -> Result<(CString, CString)> {
     let insert = pg_sys::ACL_INSERT as pg_sys::AclMode;
-    // SAFETY: guarded catalog lookups, and the strings that they return.
-    unsafe {
-        let (name, namespace) = (pg_sys::get_rel_name(target), pg_sys::get_rel_namespace(target));
-        let schema = pg_sys::get_namespace_name(namespace);
-        if name.is_null() || schema.is_null() {
-            let message = format!("relation with OID {} does not exist", target.to_u32());
-            return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
-        }
-        let user = pg_sys::GetUserId();
+    let Some((schema, name)) = relation_names(target) else {
+        let message = format!("relation with OID {} does not exist", target.to_u32());
+        return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
+    };
+    // SAFETY: guarded catalog lookups, and a string.
+    let is_temporary = unsafe {
+        let user = current_user();
         let result = pg_sys::pg_class_aclcheck(target, user, insert);
         if result != pg_sys::AclResult::ACLCHECK_OK
             && pg_sys::pg_attribute_aclcheck_all(target, user, insert, pg_sys::AclMaskHow::ACLMASK_ANY)
                 != pg_sys::AclResult::ACLCHECK_OK
         {
             let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(target));
-            pg_sys::aclcheck_error(result, object, name);
+            pg_sys::aclcheck_error(result, object, name.as_ptr());
         }
-        if pg_sys::isAnyTempNamespace(namespace) {
-            let message = "cannot enqueue a load of a temporary table";
-            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
-                .detail("Only this session sees its rows; a job runs in another session."));
-        }
-        Ok((CStr::from_ptr(schema).to_owned(), CStr::from_ptr(name).to_owned()))
+        pg_sys::isAnyTempNamespace(schema_of(target))
+    };
+    if is_temporary {
+        let message = "cannot enqueue a load of a temporary table";
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+            .detail("Only this session sees its rows; a job runs in another session."));
     }
+    Ok((schema, name))
 }
 
 /// Raises unless the owner can have a session, which the job needs.
@@ -265,25 +218,20 @@ fn check_priority(queue: &Queue, owner: pg_sys::Oid, priority: i32) -> Result<()
 
 /// The status of the job in a call.
 fn status_for_caller(queue: &Queue, job: i64) -> Result<String> {
-    // SAFETY: a guarded call.
-    let caller = unsafe { pg_sys::GetUserId() };
-    queue.status(job, caller)?.map(|(status, _)| status).ok_or_else(|| unknown(job))
+    queue.status(job, current_user())?.map(|(status, _)| status).ok_or_else(|| unknown(job))
+}
+
+/// The job of a call that changes it, and the queue.
+fn job_of(call: &Call, what: &CStr) -> Result<(i64, Queue)> {
+    let job = call.required(0, "job_id")?.number();
+    check_transaction(what)?;
+    Ok((job, Queue::in_schema(call.schema())?))
 }
 
 /// `bulk_cancel(job_id)`.
-///
-/// # Safety
-/// Called by the executor, with one argument.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_cancel(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor passes the declared arguments.
-    let (job, queue) = unsafe {
-        let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
-        check_transaction(c"bulk_cancel()").or_raise();
-        (job, queue_of(fcinfo))
-    };
-    pg_sys::Datum::from(cancel(&queue, job).or_raise())
+fn cancel_call(call: &Call) -> Result<bool> {
+    let (job, queue) = job_of(call, c"bulk_cancel()")?;
+    cancel(&queue, job)
 }
 
 fn cancel(queue: &Queue, job: i64) -> Result<bool> {
@@ -326,70 +274,60 @@ fn cancel(queue: &Queue, job: i64) -> Result<bool> {
 }
 
 /// `bulk_retry(job_id)`.
-///
-/// # Safety
-/// Called by the executor, with one argument.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_retry(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor passes the declared arguments.
-    let (job, queue) = unsafe {
-        let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
-        check_transaction(c"bulk_retry()").or_raise();
-        (job, queue_of(fcinfo))
-    };
-    status_for_caller(&queue, job).or_raise();
+fn retry(call: &Call) -> Result<bool> {
+    let (job, queue) = job_of(call, c"bulk_retry()")?;
+    status_for_caller(&queue, job)?;
     queue.look_at_commit();
-    queue.take_home(job).or_raise();
-    pg_sys::Datum::from(queue.retry(job).or_raise())
+    queue.take_home(job)?;
+    queue.retry(job)
 }
 
 /// `bulk_prioritize(job_id, priority)`. It changes no job of a role whose privileges the caller lacks.
-///
-/// # Safety
-/// Called by the executor, with two arguments.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_prioritize(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor passes the declared arguments.
-    let (job, priority, queue) = unsafe {
-        let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
-        let priority = required(fcinfo, 1, "priority").or_raise().value() as i32;
-        check_transaction(c"bulk_prioritize()").or_raise();
-        (job, priority, queue_of(fcinfo))
-    };
-    status_for_caller(&queue, job).or_raise();
+fn prioritize(call: &Call) -> Result<bool> {
+    call.required(0, "job_id")?;
+    let priority = call.required(1, "priority")?.small();
+    let (job, queue) = job_of(call, c"bulk_prioritize()")?;
+    status_for_caller(&queue, job)?;
     if priority < 0 {
-        let owner = queue.owner_of(job).or_raise().unwrap_or(pg_sys::InvalidOid);
-        check_priority(&queue, owner, priority).or_raise();
+        let owner = queue.owner_of(job)?.unwrap_or(pg_sys::InvalidOid);
+        check_priority(&queue, owner, priority)?;
     }
     queue.look_at_commit();
-    pg_sys::Datum::from(queue.prioritize(job, priority).or_raise())
+    queue.prioritize(job, priority)
 }
 
 /// `bulk_pause()`.
-///
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_pause(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    check_transaction(c"bulk_pause()").or_raise();
-    // SAFETY: called by the executor.
-    let queue = unsafe { queue_of(fcinfo) };
-    pg_sys::Datum::from(queue.set_paused(true).or_raise())
+fn pause(call: &Call) -> Result<bool> {
+    check_transaction(c"bulk_pause()")?;
+    Queue::in_schema(call.schema())?.set_paused(true)
 }
 
 /// `bulk_resume()`. Also starts a dispatcher: jobs may lack one even if the queue is not paused.
-///
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_resume(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    check_transaction(c"bulk_resume()").or_raise();
-    // SAFETY: called by the executor.
-    let queue = unsafe { queue_of(fcinfo) };
+fn resume(call: &Call) -> Result<bool> {
+    check_transaction(c"bulk_resume()")?;
+    let queue = Queue::in_schema(call.schema())?;
     queue.look_at_commit();
-    pg_sys::Datum::from(queue.set_paused(false).or_raise())
+    queue.set_paused(false)
+}
+
+sql_function!(pg_finfo_bulk_keep_local, bulk_keep_local, keep_local);
+
+/// `bulk_keep_local()`: BEFORE INSERT OR UPDATE OR DELETE, for each row. Keeps logical replication from changing the
+/// extension's tables, which belong to their server.
+///
+/// A publication FOR ALL TABLES includes the tables of extensions, and cannot exclude them. A subscriber's dispatcher
+/// would run the publisher's jobs once more. Its own jobs, which have the same numbers, would be changed and removed
+/// with the publisher's. Rejected rows would be visible to the role that has their owner's OID there. So each of the
+/// tables has a trigger that skips the change in a session that applies replicated changes.
+///
+/// The trigger is enabled as REPLICA, so it costs other sessions nothing. But it may be enabled in another mode
+/// (`pg_restore --disable-triggers` ends with ENABLE TRIGGER ALL), so it checks the session itself. The extension's own
+/// statements do not count as applied changes, whatever the session's role: see `server::role`.
+fn keep_local(call: &Call) -> Result<pg_sys::Datum> {
+    let Some(row) = call.trigger_row() else {
+        let message = "bulk_keep_local() must be called as trigger";
+        return Err(Error::new(Code::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED, message));
+    };
+    // NULL makes the executor skip the row.
+    Ok(pg_sys::Datum::from(if applies_changes() { std::ptr::null_mut() } else { row }))
 }

@@ -13,25 +13,24 @@
 
 use std::ffi::CStr;
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Queue;
-use super::functions::argument;
 use crate::error::{Error, Result};
 use crate::server::database::{cluster, database};
-use crate::server::function::version_1;
-use crate::server::role::owner_here;
+use crate::server::function::{Call, sql_function};
+use crate::server::lookup::{relation_named, relation_names};
+use crate::server::role::{existing_role_name, owner_here};
 use crate::server::server_text::from_server;
-use crate::server::spi::{Access, Argument, StatementResult};
+use crate::server::spi::{Access, StatementResult};
+use crate::server::sql_value::SqlValue;
 
 /// Error of a job that was queued when its database was copied.
 const COPIED: &CStr = c"the job belongs to the database that this one was copied from";
 
 /// The role that owns a row, from its columns owner, name and cluster. Guarded.
 fn owner_of(row: &StatementResult, first: usize) -> pg_sys::Oid {
-    // SAFETY: the columns are an oid, a text and a bigint.
-    let name = unsafe { row.first(first + 1).text() };
-    owner_here(row.first(first).oid(), &name, row.first(first + 2).number())
+    owner_here(row.first(first).as_oid(), &row.first(first + 1).into_text(), row.first(first + 2).number())
 }
 
 impl Queue {
@@ -40,9 +39,9 @@ impl Queue {
         let statement = "UPDATE @.bulk_queue SET status = 'canceled', finished_at = clock_timestamp(),
                 error_sqlstate = '57014', error_message = $2
             WHERE status IN ('queued', 'running') AND database <> $1";
-        self.run(statement, &[Argument::oid(database()), Argument::text(Some(COPIED))], Access::Write)?;
+        self.run(statement, &[SqlValue::oid(database()), SqlValue::text(COPIED)], Access::Write)?;
         let statement = "UPDATE @.bulk_queue SET cluster = $1 WHERE status IN ('queued', 'running') AND cluster <> $1";
-        self.run(statement, &[Argument::bigint(cluster())], Access::Write).map(drop)
+        self.run(statement, &[SqlValue::bigint(cluster())], Access::Write).map(drop)
     }
 
     /// The status of a job that a role may see, and the row's xmin. Guarded.
@@ -50,20 +49,19 @@ impl Queue {
         let statement =
             "SELECT CASE WHEN database <> $2 AND status IN ('queued', 'running') THEN 'canceled' ELSE status END,
                 xmin, owner, owner_name::text, cluster FROM @.bulk_queue WHERE job_id = $1";
-        let row = self.run(statement, &[Argument::bigint(id), Argument::oid(database())], Access::ReadLatest)?;
+        let row = self.run(statement, &[SqlValue::bigint(id), SqlValue::oid(database())], Access::ReadLatest)?;
         // SAFETY: a guarded call.
         if row.rows.is_empty() || !unsafe { pg_sys::has_privs_of_role(role, owner_of(&row, 2)) } {
             return Ok(None);
         }
-        // SAFETY: the column is of type text, with names in ASCII.
-        let status = unsafe { row.first(0).text() }.to_string_lossy().into_owned();
-        Ok(Some((status, pg_sys::TransactionId::from(row.first(1).integer().cast_unsigned()))))
+        let status = row.first(0).into_text().to_string_lossy().into_owned();
+        Ok(Some((status, pg_sys::TransactionId::from(row.first(1).small().cast_unsigned()))))
     }
 
     /// The role in this cluster that owns a job. Guarded.
     pub fn owner_of(&self, id: i64) -> Result<Option<pg_sys::Oid>> {
         let statement = "SELECT owner, owner_name::text, cluster FROM @.bulk_queue WHERE job_id = $1";
-        let row = self.run(statement, &[Argument::bigint(id)], Access::ReadLatest)?;
+        let row = self.run(statement, &[SqlValue::bigint(id)], Access::ReadLatest)?;
         Ok((!row.rows.is_empty()).then(|| owner_of(&row, 0)))
     }
 
@@ -73,92 +71,56 @@ impl Queue {
         let statement = "SELECT owner, owner_name::text, cluster, target, target_schema::text, target_name::text,
                 database = $2 AND cluster = $3 FROM @.bulk_queue WHERE job_id = $1";
         let (here, cluster) = (database(), cluster());
-        let arguments = [Argument::bigint(id), Argument::oid(here), Argument::bigint(cluster)];
+        let arguments = [SqlValue::bigint(id), SqlValue::oid(here), SqlValue::bigint(cluster)];
         let row = self.run(statement, &arguments, Access::ReadLatest)?;
         if row.rows.is_empty() {
             return Ok(());
         }
-        let (owner, stored_target) = (owner_of(&row, 0), row.first(3).oid());
-        // SAFETY: columns of type text; guarded catalog lookups, and the strings that they return.
-        let (name, target, schema_name, table_name) = unsafe {
-            let name = pg_sys::GetUserNameFromId(owner, true);
-            if name.is_null() {
-                let name = from_server(&row.first(1).text());
-                let message = format!("role \"{name}\" does not exist");
-                return Err(Error::new(Code::ERRCODE_UNDEFINED_OBJECT, message).detail("It is the job's owner."));
-            }
-            let (schema_name, table_name) = (row.first(4).text(), row.first(5).text());
-            let target = if row.first(6).boolean() {
-                stored_target
-            } else {
-                let schema = pg_sys::get_namespace_oid(schema_name.as_ptr(), true);
-                pg_sys::get_relname_relid(table_name.as_ptr(), schema)
-            };
-            let (now, schema) = (pg_sys::get_rel_name(target), pg_sys::get_rel_namespace(target));
-            let schema = pg_sys::get_namespace_name(schema);
-            let name = CStr::from_ptr(name).to_owned();
-            if now.is_null() || schema.is_null() {
-                // The job fails when it runs.
-                (name, target, schema_name, table_name)
-            } else {
-                (name, target, CStr::from_ptr(schema).to_owned(), CStr::from_ptr(now).to_owned())
-            }
+        let owner = owner_of(&row, 0);
+        let Some(name) = existing_role_name(owner) else {
+            let message = format!("role \"{}\" does not exist", from_server(&row.first(1).into_text()));
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_OBJECT, message).detail("It is the job's owner."));
         };
+        let (schema_name, table_name) = (row.first(4).into_text(), row.first(5).into_text());
+        let target = if row.first(6).is_true() {
+            row.first(3).as_oid()
+        } else {
+            // SAFETY: a guarded call with a string.
+            relation_named(&table_name, unsafe { pg_sys::get_namespace_oid(schema_name.as_ptr(), true) })
+        };
+        // Without the table, the job fails when it runs.
+        let (schema_name, table_name) = relation_names(target).unwrap_or((schema_name, table_name));
         let statement =
             "UPDATE @.bulk_queue SET owner = $2, owner_name = $3::name, cluster = $4, database = $5, target = $6,
                 target_schema = $7::name, target_name = $8::name,
                 status = CASE WHEN status IN ('queued', 'running') THEN 'canceled' ELSE status END
             WHERE job_id = $1 AND (status NOT IN ('queued', 'running') OR database <> $5)";
         let arguments = [
-            Argument::bigint(id),
-            Argument::oid(owner),
-            Argument::text(Some(&name)),
-            Argument::bigint(cluster),
-            Argument::oid(here),
-            Argument::oid(target),
-            Argument::text(Some(&schema_name)),
-            Argument::text(Some(&table_name)),
+            SqlValue::bigint(id),
+            SqlValue::oid(owner),
+            SqlValue::text(name),
+            SqlValue::bigint(cluster),
+            SqlValue::oid(here),
+            SqlValue::oid(target),
+            SqlValue::text(schema_name),
+            SqlValue::text(table_name),
         ];
         self.run(statement, &arguments, Access::Write).map(drop)
     }
 }
 
-version_1!(pg_finfo_bulk_owner);
-
-version_1!(pg_finfo_bulk_is_at_home);
+sql_function!(pg_finfo_bulk_owner, bulk_owner, owner);
 
 /// `bulk_owner(owner oid, owner_name name, cluster bigint)`: see [`owner_here`].
-///
-/// # Safety
-/// Called by the executor, with three arguments that are not null.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_owner(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor passes arguments of the declared types: a name ends with a NUL.
-    let owner = unsafe {
-        let number = |index| argument(fcinfo, index).map_or(0, |datum| datum.value());
-        match argument(fcinfo, 1) {
-            Some(name) => {
-                let name = CStr::from_ptr(name.cast_mut_ptr());
-                owner_here(pg_sys::Oid::from_u32(number(0) as u32), name, number(2) as i64)
-            }
-            None => pg_sys::InvalidOid,
-        }
-    };
-    pg_sys::Datum::from(owner)
+fn owner(call: &Call) -> Result<pg_sys::Oid> {
+    let (owner, cluster) = (call.argument(0)?.as_oid(), call.argument(2)?.number());
+    let name = call.argument(1)?.into_optional_text();
+    Ok(name.map_or(pg_sys::InvalidOid, |name| owner_here(owner, &name, cluster)))
 }
 
+sql_function!(pg_finfo_bulk_is_at_home, bulk_is_at_home, is_at_home);
+
 /// `bulk_is_at_home(database oid, cluster bigint)`.
-///
-/// # Safety
-/// Called by the executor, with two arguments that are not null.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_is_at_home(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor passes arguments of the declared types.
-    let (of_database, of_cluster) = unsafe {
-        let number = |index| argument(fcinfo, index).map_or(0, |datum| datum.value());
-        (pg_sys::Oid::from_u32(number(0) as u32), number(1) as i64)
-    };
-    pg_sys::Datum::from(of_database == database() && of_cluster == cluster())
+fn is_at_home(call: &Call) -> Result<bool> {
+    Ok(call.argument(0)?.as_oid() == database() && call.argument(1)?.number() == cluster())
 }

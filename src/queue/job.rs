@@ -20,9 +20,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::Queue;
 use crate::error::{Error, Result};
 use crate::server::database::{cluster, database};
+use crate::server::jsonb::Jsonb;
 use crate::server::lock::{Mode, Until};
 use crate::server::role::stored_role_name;
-use crate::server::spi::{Access, Argument, ResultValue, StatementResult, value};
+use crate::server::spi::{Access, StatementResult, value};
+use crate::server::sql_value::SqlValue;
 use crate::server::unguarded;
 
 /// A job fails after this many ends of its process without a crash of the server.
@@ -65,13 +67,11 @@ pub struct New<'a> {
     pub target: pg_sys::Oid,
     pub schema: &'a CStr,
     pub name: &'a CStr,
-    /// A datum of type jsonb.
-    pub options: pg_sys::Datum,
+    pub options: &'a Jsonb,
     pub settings: &'a [CString],
     pub alone: bool,
     pub priority: i32,
-    /// A datum of type timestamptz.
-    pub run_at: pg_sys::Datum,
+    pub run_at: pg_sys::TimestampTz,
     pub max_attempts: i32,
 }
 
@@ -83,31 +83,13 @@ pub struct Claimed {
     pub target: pg_sys::Oid,
     pub schema: CString,
     pub name: CString,
-    /// A datum of type jsonb.
-    pub options: pg_sys::Datum,
+    pub options: Jsonb,
     pub settings: Vec<CString>,
     pub attempt: i32,
     /// Attempts left after this one.
     pub more_attempts: i32,
     /// Attempts since the job was enqueued or retried, including this one.
     pub tried: i32,
-}
-
-impl Claimed {
-    /// Makes a copy that outlives the transaction.
-    ///
-    /// # Safety
-    /// Its options are still valid; the memory context lives as long as the result.
-    pub unsafe fn keep(self, memory: pg_sys::MemoryContext) -> Claimed {
-        // SAFETY: this function's contract covers the options; guarded calls.
-        let options = unsafe {
-            let old = pg_sys::MemoryContextSwitchTo(memory);
-            let copy = pg_sys::pg_detoast_datum_copy(self.options.cast_mut_ptr());
-            pg_sys::MemoryContextSwitchTo(old);
-            pg_sys::Datum::from(copy)
-        };
-        Claimed { options, ..self }
-    }
 }
 
 /// The figures of a load.
@@ -146,10 +128,6 @@ pub enum AttemptEnd {
     Queued(f64),
 }
 
-fn bigint(n: u64) -> Argument {
-    Argument::bigint(i64::try_from(n).unwrap_or(i64::MAX))
-}
-
 /// Notifies listeners of the channel when this transaction commits. Guarded.
 fn notify(id: i64, status: &str) {
     let payload = CString::new(format!("{{\"job_id\":{id},\"status\":\"{status}\"}}")).unwrap_or_default();
@@ -159,7 +137,7 @@ fn notify(id: i64, status: &str) {
 
 impl Queue {
     /// Runs a statement that changes the status of one job. True if it changed a row.
-    fn change(&self, id: i64, status: &str, statement: &str, arguments: &[Argument]) -> Result<bool> {
+    fn change(&self, id: i64, status: &str, statement: &str, arguments: &[SqlValue]) -> Result<bool> {
         let changed = self.run(statement, arguments, Access::Write)?.processed > 0;
         if changed {
             notify(id, status);
@@ -170,21 +148,21 @@ impl Queue {
     /// Adds a job. Guarded.
     pub fn add(&self, job: &New) -> Result<()> {
         let arguments = [
-            Argument::bigint(job.id),
-            Argument::oid(job.owner),
-            Argument::text(Some(job.path)),
-            Argument::oid(job.target),
-            Argument::text(Some(job.schema)),
-            Argument::text(Some(job.name)),
-            Argument::datum(pg_sys::JSONBOID, job.options),
-            Argument::texts(job.settings),
-            Argument::boolean(job.alone),
-            Argument::integer(job.priority),
-            Argument::datum(pg_sys::TIMESTAMPTZOID, job.run_at),
-            Argument::integer(job.max_attempts),
-            Argument::text(Some(&stored_role_name(job.owner))),
-            Argument::oid(database()),
-            Argument::bigint(cluster()),
+            SqlValue::bigint(job.id),
+            SqlValue::oid(job.owner),
+            SqlValue::text(job.path),
+            SqlValue::oid(job.target),
+            SqlValue::text(job.schema),
+            SqlValue::text(job.name),
+            SqlValue::jsonb(job.options),
+            SqlValue::texts(job.settings),
+            SqlValue::boolean(job.alone),
+            SqlValue::integer(job.priority),
+            SqlValue::timestamp(job.run_at),
+            SqlValue::integer(job.max_attempts),
+            SqlValue::text(stored_role_name(job.owner)),
+            SqlValue::oid(database()),
+            SqlValue::bigint(cluster()),
         ];
         let statement = "INSERT INTO @.bulk_queue (job_id, owner, path, target, target_schema, target_name, options,
                 settings, alone, priority, run_at, max_attempts, owner_name, database, cluster)
@@ -203,39 +181,36 @@ impl Queue {
                 WHERE job_id = $1 AND owner = $2 AND status = 'queued' FOR UPDATE SKIP LOCKED)
             RETURNING path::text, target, target_schema::text, target_name::text, options::jsonb, settings::text[], attempt,
                 max_attempts - (attempt - attempts_before), attempt - attempts_before";
-        let outcome = self.run(statement, &[Argument::bigint(id), Argument::oid(owner)], Access::Write)?;
+        let outcome = self.run(statement, &[SqlValue::bigint(id), SqlValue::oid(owner)], Access::Write)?;
         if outcome.rows.is_empty() {
             return Ok(None);
         }
         notify(id, "running");
         let value = |column| outcome.first(column);
-        // SAFETY: the statement casts what is read as text, jsonb or text[].
-        unsafe {
-            Ok(Some(Claimed {
-                id,
-                path: value(0).text(),
-                target: value(1).oid(),
-                schema: value(2).text(),
-                name: value(3).text(),
-                options: value(4).datum().unwrap_or(pg_sys::Datum::from(0usize)),
-                settings: value(5).texts(),
-                attempt: value(6).integer(),
-                more_attempts: value(7).integer(),
-                tried: value(8).integer(),
-            }))
-        }
+        Ok(value(4).into_jsonb().map(|options| Claimed {
+            id,
+            path: value(0).into_text(),
+            target: value(1).as_oid(),
+            schema: value(2).into_text(),
+            name: value(3).into_text(),
+            options,
+            settings: value(5).into_texts(),
+            attempt: value(6).small(),
+            more_attempts: value(7).small(),
+            tried: value(8).small(),
+        }))
     }
 
     /// Records success, in the load's own transaction. Guarded.
     pub fn succeed(&self, id: i64, attempt: i32, figures: &Figures) -> Result<()> {
         let arguments = [
-            Argument::bigint(id),
-            Argument::integer(attempt),
-            bigint(figures.loaded),
-            bigint(figures.rejected),
-            bigint(figures.duplicate),
-            bigint(figures.bytes_read),
-            Argument::integer(i32::try_from(figures.workers).unwrap_or(i32::MAX)),
+            SqlValue::bigint(id),
+            SqlValue::integer(attempt),
+            SqlValue::count(figures.loaded),
+            SqlValue::count(figures.rejected),
+            SqlValue::count(figures.duplicate),
+            SqlValue::count(figures.bytes_read),
+            SqlValue::integer(i32::try_from(figures.workers).unwrap_or(i32::MAX)),
         ];
         let statement =
             "UPDATE @.bulk_queue SET status = 'succeeded', finished_at = clock_timestamp(), rows_loaded = $3,
@@ -265,17 +240,16 @@ impl Queue {
             AttemptEnd::Canceled => ("canceled", 0.0),
             AttemptEnd::Queued(delay) => ("queued", delay),
         };
-        let delay = pgrx::IntoDatum::into_datum(delay).unwrap_or(pg_sys::Datum::from(0usize));
         let arguments = [
-            Argument::bigint(id),
-            Argument::integer(attempt),
-            Argument::text(Some(&CString::new(status).unwrap_or_default())),
-            Argument::text(Some(&failure.sqlstate)),
-            Argument::text(Some(&failure.message)),
-            Argument::text(failure.detail.as_deref()),
-            Argument::text(failure.hint.as_deref()),
-            Argument::text(failure.context.as_deref()),
-            Argument::datum(pg_sys::FLOAT8OID, delay),
+            SqlValue::bigint(id),
+            SqlValue::integer(attempt),
+            SqlValue::text(CString::new(status).unwrap_or_default()),
+            SqlValue::text(&*failure.sqlstate),
+            SqlValue::text(&*failure.message),
+            SqlValue::optional_text(failure.detail.as_deref()),
+            SqlValue::optional_text(failure.hint.as_deref()),
+            SqlValue::optional_text(failure.context.as_deref()),
+            SqlValue::double(delay),
         ];
         let statement = format!(
             "UPDATE @.bulk_queue SET status = $3, error_sqlstate = $4, error_message = $5, error_detail = $6,
@@ -291,7 +265,7 @@ impl Queue {
     /// Records the number of rejects that were kept of a failed load. Guarded.
     pub fn set_rejected(&self, id: i64, rejected: u64) -> Result<()> {
         let statement = "UPDATE @.bulk_queue SET rows_rejected = $2 WHERE job_id = $1";
-        self.run(statement, &[Argument::bigint(id), bigint(rejected)], Access::Write).map(drop)
+        self.run(statement, &[SqlValue::bigint(id), SqlValue::count(rejected)], Access::Write).map(drop)
     }
 
     /// Records that the rejects of a failed load could not be kept. Guarded.
@@ -299,7 +273,7 @@ impl Queue {
         let statement = "UPDATE @.bulk_queue SET error_detail = concat_ws(chr(10), error_detail,
                 'The rejected rows could not be kept: ' || $2)
             WHERE job_id = $1";
-        self.run(statement, &[Argument::bigint(id), Argument::text(Some(why))], Access::Write).map(drop)
+        self.run(statement, &[SqlValue::bigint(id), SqlValue::text(why)], Access::Write).map(drop)
     }
 
     /// Records that a worker ended without claiming its job: it was killed, or could not connect. False if the job is
@@ -310,8 +284,8 @@ impl Queue {
             WHERE job_id IN (SELECT job_id FROM @.bulk_queue
                 WHERE job_id = $1 AND attempt = $2 AND status = 'queued' FOR UPDATE SKIP LOCKED)
             RETURNING crashes";
-        let outcome = self.run(statement, &[Argument::bigint(id), Argument::integer(attempt)], Access::Write)?;
-        if outcome.first(0).integer() > MOST_ENDS {
+        let outcome = self.run(statement, &[SqlValue::bigint(id), SqlValue::integer(attempt)], Access::Write)?;
+        if outcome.first(0).small() > MOST_ENDS {
             let failure = Failure::new(c"58000", "the process of the job ended before the load began");
             self.fail(id, attempt, AttemptEnd::Failed, &failure)?;
         }
@@ -348,12 +322,11 @@ impl Queue {
             RETURNING status"
         );
         let texts = [LOST, CRASHED, CRASHED_DETAIL, CRASHED_HINT].map(|text| CString::new(text).unwrap_or_default());
-        let mut arguments = vec![Argument::bigint(id), Argument::integer(MOST_ENDS)];
-        arguments.extend(texts.iter().map(|text| Argument::text(Some(text))));
+        let mut arguments = vec![SqlValue::bigint(id), SqlValue::integer(MOST_ENDS)];
+        arguments.extend(texts.iter().map(|text| SqlValue::text(&**text)));
         let outcome = self.run(&statement, &arguments, Access::Write)?;
         if !outcome.rows.is_empty() {
-            // SAFETY: the column is of type text.
-            notify(id, &unsafe { outcome.first(0).text() }.to_string_lossy());
+            notify(id, &outcome.first(0).into_text().to_string_lossy());
         }
         Ok(())
     }
@@ -368,7 +341,7 @@ impl Queue {
     pub fn cancel_queued(&self, id: i64) -> Result<bool> {
         let statement = "UPDATE @.bulk_queue SET status = 'canceled', finished_at = clock_timestamp()
             WHERE job_id = $1 AND status = 'queued'";
-        self.change(id, "canceled", statement, &[Argument::bigint(id)])
+        self.change(id, "canceled", statement, &[SqlValue::bigint(id)])
     }
 
     /// Cancels a running job whose process has exited. The caller holds its lock. Guarded.
@@ -376,7 +349,7 @@ impl Queue {
         let statement =
             "UPDATE @.bulk_queue SET status = 'canceled', finished_at = clock_timestamp(), attempt = attempt - 1
             WHERE job_id = $1 AND status = 'running'";
-        self.change(id, "canceled", statement, &[Argument::bigint(id)])
+        self.change(id, "canceled", statement, &[SqlValue::bigint(id)])
     }
 
     /// Puts a job into the queue again. True if it changed a row. Guarded.
@@ -387,16 +360,15 @@ impl Queue {
                 attempts_before = attempt
             WHERE job_id = $1 AND status IN ('failed', 'canceled')"
         );
-        self.change(id, "queued", &statement, &[Argument::bigint(id)])
+        self.change(id, "queued", &statement, &[SqlValue::bigint(id)])
     }
 
     /// The error of a failed job. Guarded.
     pub fn failure(&self, id: i64) -> Result<Failure> {
         let statement = "SELECT error_sqlstate, error_message, error_detail, error_hint, error_context
             FROM @.bulk_queue WHERE job_id = $1";
-        let outcome = self.run(statement, &[Argument::bigint(id)], Access::ReadLatest)?;
-        // SAFETY: the columns are of type text.
-        let text = |column: usize| unsafe { outcome.first(column).datum().map(|_| outcome.first(column).text()) };
+        let outcome = self.run(statement, &[SqlValue::bigint(id)], Access::ReadLatest)?;
+        let text = |column: usize| outcome.first(column).into_optional_text();
         Ok(Failure {
             sqlstate: text(0).unwrap_or_default(),
             message: text(1).unwrap_or_default(),
@@ -409,24 +381,24 @@ impl Queue {
     /// Pauses or resumes the queue. True if that changed the state. Guarded.
     pub fn set_paused(&self, paused: bool) -> Result<bool> {
         let statement = "UPDATE @.bulk_queue_state SET paused = $1 WHERE paused <> $1";
-        Ok(self.run(statement, &[Argument::boolean(paused)], Access::Write)?.processed > 0)
+        Ok(self.run(statement, &[SqlValue::boolean(paused)], Access::Write)?.processed > 0)
     }
 
     /// Is the queue paused? Guarded.
     pub fn is_paused(&self) -> Result<bool> {
         let outcome = self.run("SELECT paused FROM @.bulk_queue_state", &[], Access::ReadLatest)?;
-        Ok(outcome.first(0).boolean())
+        Ok(outcome.first(0).is_true())
     }
 
     /// Jobs with the status running. Guarded.
     pub fn running(&self) -> Result<Vec<Running>> {
         let statement = "SELECT job_id, target, alone, owner FROM @.bulk_queue WHERE status = 'running'";
         let outcome = self.run(statement, &[], Access::ReadLatest)?;
-        let job = |row: &Vec<ResultValue>| Running {
+        let job = |row: &Vec<SqlValue<'static>>| Running {
             id: value(Some(row), 0).number(),
-            target: value(Some(row), 1).oid(),
-            alone: value(Some(row), 2).boolean(),
-            owner: value(Some(row), 3).oid(),
+            target: value(Some(row), 1).as_oid(),
+            alone: value(Some(row), 2).is_true(),
+            owner: value(Some(row), 3).as_oid(),
         };
         Ok(outcome.rows.iter().map(job).collect())
     }
@@ -456,15 +428,15 @@ impl Queue {
                     AND priority < 0 AND NOT o.below_0
                 ORDER BY run_at, job_id LIMIT $1)
             ) j ORDER BY j.rank, j.run_at, j.job_id";
-        let arguments = [Argument::bigint(most), Argument::oid(self.right_below_0()?)];
+        let arguments = [SqlValue::bigint(most), SqlValue::oid(self.right_below_0()?)];
         let outcome = self.run(statement, &arguments, Access::ReadLatest)?;
-        let job = |row: &Vec<ResultValue>| Queued {
+        let job = |row: &Vec<SqlValue<'static>>| Queued {
             id: value(Some(row), 0).number(),
-            owner: value(Some(row), 1).oid(),
-            target: value(Some(row), 2).oid(),
-            alone: value(Some(row), 3).boolean(),
-            attempt: value(Some(row), 4).integer(),
-            rank: value(Some(row), 5).integer(),
+            owner: value(Some(row), 1).as_oid(),
+            target: value(Some(row), 2).as_oid(),
+            alone: value(Some(row), 3).is_true(),
+            attempt: value(Some(row), 4).small(),
+            rank: value(Some(row), 5).small(),
         };
         Ok(outcome.rows.iter().map(job).collect())
     }
@@ -479,21 +451,21 @@ impl Queue {
                 AND d.refclassid = 'pg_extension'::regclass
                 AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_bulk')
             ORDER BY p.proname DESC LIMIT 1";
-        let outcome = self.run(statement, &[Argument::oid(self.schema)], Access::ReadLatest)?;
-        Ok(if outcome.rows.is_empty() { pg_sys::InvalidOid } else { outcome.first(0).oid() })
+        let outcome = self.run(statement, &[SqlValue::oid(self.schema)], Access::ReadLatest)?;
+        Ok(if outcome.rows.is_empty() { pg_sys::InvalidOid } else { outcome.first(0).as_oid() })
     }
 
     /// May a role have jobs with priorities below 0? Guarded.
     pub fn may_be_below_0(&self, role: pg_sys::Oid) -> Result<bool> {
-        let arguments = [Argument::oid(role), Argument::oid(self.right_below_0()?)];
+        let arguments = [SqlValue::oid(role), SqlValue::oid(self.right_below_0()?)];
         let statement = "SELECT coalesce(has_function_privilege($1, $2, 'EXECUTE'), false)";
-        Ok(self.run(statement, &arguments, Access::ReadLatest)?.first(0).boolean())
+        Ok(self.run(statement, &arguments, Access::ReadLatest)?.first(0).is_true())
     }
 
     /// Changes the priority of a queued job. True if it changed a row. Guarded.
     pub fn prioritize(&self, id: i64, priority: i32) -> Result<bool> {
         let statement = "UPDATE @.bulk_queue SET priority = $2 WHERE job_id = $1 AND status = 'queued'";
-        let arguments = [Argument::bigint(id), Argument::integer(priority)];
+        let arguments = [SqlValue::bigint(id), SqlValue::integer(priority)];
         Ok(self.run(statement, &arguments, Access::Write)?.processed > 0)
     }
 
@@ -502,26 +474,25 @@ impl Queue {
         let statement = "SELECT ceil(least(extract(epoch FROM min(run_at) - clock_timestamp()) * 1000, 1e9))::bigint
             FROM @.bulk_queue WHERE status = 'queued' AND run_at > clock_timestamp() AND run_at < 'infinity'";
         let outcome = self.run(statement, &[], Access::ReadLatest)?;
-        Ok(outcome.first(0).datum().map(|_| outcome.first(0).number().max(0)))
+        Ok(outcome.rows.first().filter(|_| !outcome.first(0).is_null()).map(|_| outcome.first(0).number().max(0)))
     }
 
     /// Is any job queued or running? Guarded.
     pub fn has_work(&self) -> Result<bool> {
         let statement = "SELECT EXISTS (SELECT FROM @.bulk_queue WHERE status = 'queued')
             OR EXISTS (SELECT FROM @.bulk_queue WHERE status = 'running')";
-        Ok(self.run(statement, &[], Access::ReadLatest)?.first(0).boolean())
+        Ok(self.run(statement, &[], Access::ReadLatest)?.first(0).is_true())
     }
 
     /// The status of a job, and its attempts. Guarded.
     pub fn look_up(&self, id: i64) -> Result<Option<(String, i32)>> {
         let statement = "SELECT status, attempt FROM @.bulk_queue WHERE job_id = $1";
-        let outcome = self.run(statement, &[Argument::bigint(id)], Access::ReadLatest)?;
+        let outcome = self.run(statement, &[SqlValue::bigint(id)], Access::ReadLatest)?;
         if outcome.rows.is_empty() {
             return Ok(None);
         }
-        // SAFETY: the column is of type text.
-        let status = unsafe { outcome.first(0).text() }.to_string_lossy().into_owned();
-        Ok(Some((status, outcome.first(1).integer())))
+        let status = outcome.first(0).into_text().to_string_lossy().into_owned();
+        Ok(Some((status, outcome.first(1).small())))
     }
 
     /// Removes jobs that ended more than this number of seconds ago. Guarded.
@@ -530,6 +501,6 @@ impl Queue {
         let statement = "DELETE FROM @.bulk_queue WHERE job_id IN (SELECT job_id FROM @.bulk_queue
             WHERE status NOT IN ('queued', 'running')
             AND finished_at < clock_timestamp() - $1 * interval '1 second' FOR UPDATE SKIP LOCKED)";
-        self.run(statement, &[Argument::integer(seconds)], Access::Write)
+        self.run(statement, &[SqlValue::integer(seconds)], Access::Write)
     }
 }

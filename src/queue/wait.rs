@@ -9,14 +9,17 @@
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{PgLogLevel, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgLogLevel, PgSqlErrorCode as Code, pg_sys};
 
 use super::Queue;
-use super::functions::{argument, queue_of, required, unknown};
-use crate::error::{Error, OrRaise, Result};
+use super::functions::unknown;
+use crate::error::{Error, Result};
 use crate::server::background;
+use crate::server::function::{Call, sql_function};
 use crate::server::lock::{Mode, Until};
+use crate::server::role::current_user;
 use crate::server::server_text::{from_server, to_server};
+use crate::server::sql_value::SqlValue;
 
 /// Milliseconds between two polls: at first, and at most.
 const FIRST_PAUSE: i64 = 1;
@@ -26,26 +29,20 @@ const CARE_EVERY: Duration = Duration::from_secs(1);
 /// First such check without a time limit: a dispatcher that has just been started may not have begun yet.
 const CARE_AFTER: Duration = Duration::from_millis(50);
 
+sql_function!(pg_finfo_bulk_wait, bulk_wait, wait_call);
+
 /// `bulk_wait(job_id, timeout)`.
-///
-/// # Safety
-/// Called by the executor, with two arguments.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_wait(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor passes arguments of the declared types.
-    let (job, timeout, queue) = unsafe {
-        let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
-        let timeout = argument(fcinfo, 1).map(|interval| duration(&*interval.cast_mut_ptr()));
-        pg_sys::PreventCommandIfParallelMode(c"bulk_wait()".as_ptr());
-        (job, timeout, queue_of(fcinfo))
-    };
-    let status = wait(&queue, job, timeout.map(|timeout| Instant::now() + timeout)).or_raise();
+fn wait_call(call: &Call) -> Result<pg_sys::Datum> {
+    let job = call.required(0, "job_id")?.number();
+    let timeout = call.argument(1)?.interval();
+    // SAFETY: a guarded call with a string.
+    unsafe { pg_sys::PreventCommandIfParallelMode(c"bulk_wait()".as_ptr()) };
+    let queue = Queue::in_schema(call.schema())?;
+    let status = wait(&queue, job, timeout.map(|timeout| Instant::now() + duration(&timeout)))?;
     if status == "failed" {
-        report_failure(&queue, job).or_raise();
+        report_failure(&queue, job)?;
     }
-    // SAFETY: a guarded call that copies the string.
-    pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(to_server(&status).as_ptr()) })
+    Ok(SqlValue::text(to_server(&status)).datum().unwrap_or(pg_sys::Datum::from(0usize)))
 }
 
 /// The length of an interval; a month counts 30 days.
@@ -57,8 +54,7 @@ fn duration(interval: &pg_sys::Interval) -> Duration {
 }
 
 fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
-    // SAFETY: a guarded call.
-    let caller = unsafe { pg_sys::GetUserId() };
+    let caller = current_user();
     // SAFETY: a setting.
     let may_lock = deadline.is_none() && unsafe { pg_sys::LockTimeout } == 0;
     // SAFETY: variables of this process.

@@ -20,7 +20,7 @@ mod failure;
 mod run_job;
 pub mod succession;
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
@@ -35,6 +35,7 @@ use crate::load::{Load, settings};
 use crate::server::attempt::attempt_logged;
 use crate::server::background::{self, begin_transaction, in_transaction};
 use crate::server::lock::{Mode, ObjectLock, Until};
+use crate::server::lookup::{now, relation_names};
 use crate::server::points::point;
 use crate::server::server_text::from_server;
 use crate::server::unguarded::{self as c, Opaque};
@@ -130,7 +131,7 @@ unsafe extern "C-unwind" fn go_on(last: *mut Job) -> *mut Job {
         pg_sys::MemoryContextDelete(memory);
         background::set(c"role", c"none");
         background::rename(&name(id));
-        lock_and_claim(id, lock_timeout, pg_sys::GetCurrentTimestamp(), process)
+        lock_and_claim(id, lock_timeout, now(), process)
     }
 }
 
@@ -168,7 +169,7 @@ fn lock_and_claim(id: i64, lock_timeout: CString, began: pg_sys::TimestampTz, pr
             pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
             pg_sys::ALLOCSET_SMALL_MAXSIZE as usize,
         );
-        let Some((queue, claimed)) = claim(id, owner, table, memory) else { return std::ptr::null_mut() };
+        let Some((queue, claimed)) = claim(id, owner, table) else { return std::ptr::null_mut() };
         let name = name(id);
         background::set(c"application_name", &name);
         let load = std::ptr::null_mut();
@@ -181,7 +182,7 @@ fn name(id: i64) -> CString {
     CString::new(format!("pg_bulk job {id}")).unwrap_or_default()
 }
 
-fn claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid, memory: pg_sys::MemoryContext) -> Option<(Queue, Claimed)> {
+fn claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid) -> Option<(Queue, Claimed)> {
     let queue = in_transaction(|| {
         let extension = EXTENSION.as_ptr();
         // SAFETY: a guarded catalog lookup in a transaction.
@@ -197,8 +198,7 @@ fn claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid, memory: pg_sys::Memory
     let claimed = in_transaction(|| {
         let claimed = queue.claim(id, owner).or_raise();
         point!("job.claimed");
-        // SAFETY: a guarded call; its copies outlive the transaction.
-        claimed.map(|claimed| unsafe { claimed.keep(memory) })
+        claimed
     })?;
     Some((queue, claimed))
 }
@@ -255,7 +255,7 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
                 background::set(name, value);
             }
         }
-        let settings = settings::of_options(job.claimed.options).or_raise();
+        let settings = settings::of_options(&job.claimed.options).or_raise();
         job.process.is_changed = !settings.is_empty();
         settings::apply(&settings);
         check_target(&job.claimed).or_raise();
@@ -264,15 +264,7 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
 
 /// Raises unless the OID is still that of the intended table, or the row comes from another database.
 fn check_target(job: &Claimed) -> crate::error::Result<()> {
-    // SAFETY: guarded catalog lookups, and the strings that they return.
-    let is_same = unsafe {
-        let name = pg_sys::get_rel_name(job.target);
-        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(job.target));
-        !name.is_null()
-            && !schema.is_null()
-            && CStr::from_ptr(name) == job.name.as_c_str()
-            && CStr::from_ptr(schema) == job.schema.as_c_str()
-    };
+    let is_same = relation_names(job.target).is_some_and(|(schema, name)| schema == job.schema && name == job.name);
     if is_same {
         return Ok(());
     }

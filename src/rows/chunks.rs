@@ -6,9 +6,9 @@
 //! there to its current end. The data of a shared compressed file are divided in the same way ([`crate::input::ring`]), except
 //! that they cannot grow.
 
-use pg_bulk_format::chunk::Cutter;
-use pg_bulk_format::line::LINE_LIMIT;
-use pg_bulk_format::reader::RecordStart;
+use pg_bulk_text::chunk::Cutter;
+use pg_bulk_text::line::LINE_LIMIT;
+use pg_bulk_text::reader::RecordStart;
 
 use super::file_chunks::Listed;
 use super::row::Rows;

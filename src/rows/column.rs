@@ -2,9 +2,10 @@
 
 use std::ffi::{CStr, CString};
 
-use pg_bulk_format::convert::{Charset, Decoder, Session, Wire};
-use pg_bulk_format::fixed::Slice;
-use pg_bulk_format::refine::Refinement;
+use pg_bulk_text::fixed::Slice;
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::refine::Refinement;
+use pg_bulk_types::convert::{Decoder, Session, Wire};
 use pgrx::pg_sys;
 
 use crate::server::compat;

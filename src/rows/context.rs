@@ -38,7 +38,7 @@ pub fn displayed(data: &[u8]) -> CString {
 pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
     // SAFETY: pushed with a pointer to Rows that outlives the push.
     let rows = unsafe { &*rows.cast::<Rows>() };
-    if rows.is_quiet {
+    if rows.context.is_quiet {
         return;
     }
     // SAFETY: nothing here has a destructor yet.
@@ -103,13 +103,13 @@ enum What {
 }
 
 fn describe(rows: &Rows) -> (CString, u64, What, CString) {
-    let attention = &rows.attention;
+    let attention = &rows.context.attention;
     let is_binary = rows.reader().dialect().is_binary();
-    let what = if rows.elsewhere.is_so() {
+    let what = if rows.context.elsewhere.is_so() {
         What::Relation
-    } else if rows.is_query {
+    } else if rows.context.is_query {
         What::Row
-    } else if rows.is_discreet && !rows.is_converting {
+    } else if rows.context.is_discreet && !rows.context.is_converting {
         What::Line(None)
     } else if attention.column.is_null() {
         What::Line(rows.line().map(displayed))
@@ -128,5 +128,5 @@ fn describe(rows: &Rows) -> (CString, u64, What, CString) {
         (0, What::Line(_)) => (1, What::Line(None)),
         found => found,
     };
-    (rows.relation_name.clone(), line, what, rows.described.clone())
+    (rows.context.relation_name.clone(), line, what, rows.context.described.clone())
 }

@@ -11,7 +11,7 @@ pub mod slice_options;
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use pg_bulk_format::dialect::{Dialect, DialectError, Format, FormatOptions};
+use pg_bulk_text::dialect::{Dialect, DialectError, Format, FormatOptions};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::field_options::FieldDraft;

@@ -11,8 +11,9 @@
 //! CREATE FUNCTION decoding_trial(samples text[], type oid, typmod int4, seed int8, fields int8) RETURNS int8 …
 //! ```
 
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::convert::{Charset, Decoder};
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::convert::Decoder;
 use pgrx::{FromDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::column;

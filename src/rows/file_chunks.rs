@@ -22,12 +22,12 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use pg_bulk_format::binary;
-use pg_bulk_format::chunk::{Cutter, Edge};
-use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::line::LINE_LIMIT;
-use pg_bulk_format::reader::RecordStart;
-use pg_bulk_format::walk::Walk;
+use pg_bulk_text::binary;
+use pg_bulk_text::chunk::{Cutter, Edge};
+use pg_bulk_text::dialect::Eol;
+use pg_bulk_text::line::LINE_LIMIT;
+use pg_bulk_text::reader::RecordStart;
+use pg_bulk_text::walk::Walk;
 
 use super::row::Rows;
 use crate::error::Result;

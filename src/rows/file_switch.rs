@@ -15,13 +15,13 @@ impl Rows {
     /// Go to the start of a file of the list. Guarded.
     pub fn switch_to_file(&mut self, number: usize) -> Result<()> {
         pgrx::check_for_interrupts!();
-        self.attention = Attention::NONE;
+        self.context.attention = Attention::NONE;
         let opened = self.stream.switch_to_file(number);
         self.name_file();
         self.note_change(RowsChange::File);
         if opened.is_err() {
             // The error concerns the file, and not the line that was read last.
-            self.elsewhere.begin();
+            self.context.elsewhere.begin();
         }
         opened
     }
@@ -48,7 +48,7 @@ impl Rows {
             None => self.stream.source().name().as_bytes().to_vec(),
         };
         if let Some(file) = file {
-            self.described = Location::File(file.path.clone()).described();
+            self.context.described = Location::File(file.path.clone()).described();
         }
         // File names are bytes, and a value is text.
         let is_text = invalid_in_server_encoding(&name).is_none();

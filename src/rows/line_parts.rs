@@ -5,8 +5,8 @@
 //! set along with columns that have no field ([`super::row`]). Records of other formats do not pass through this
 //! module.
 
-use pg_bulk_format::dialect::Dialect;
-use pg_bulk_format::json_object;
+use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::json_object;
 
 use super::column::Column;
 use super::objects::{Given, Objects};

@@ -12,8 +12,8 @@
 
 use std::ffi::{CStr, c_char};
 
-use pg_bulk_format::json_array::{self, Element};
-use pg_bulk_format::json_object::{self, Object, ValueKind};
+use pg_bulk_text::json_object::{self, Object, ValueKind};
+use pg_bulk_types::json_array::{self, Element};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::column::{Column, MemberKey, Taken};

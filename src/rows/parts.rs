@@ -8,8 +8,8 @@
 //! of ASCII needs neither. In any other line all fields are verified, also those that the query does not use: which
 //! records are valid must not depend on the columns asked for. Bytes between the fields are not verified.
 
-use pg_bulk_format::fixed::{self, Layout, Misfit};
-use pg_bulk_format::number::Number;
+use pg_bulk_text::fixed::{self, Layout, Misfit};
+use pg_bulk_text::number::Number;
 use pgrx::pg_sys;
 
 use super::column::Column;

@@ -10,8 +10,9 @@
 //! CREATE FUNCTION receiving_trial(samples bytea[], type oid, typmod int4, seed int8, fields int8) RETURNS int8 …
 //! ```
 
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::convert::{Charset, Wire};
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::convert::Wire;
 use pgrx::{FromDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::decoding_trial::Random;

@@ -22,10 +22,10 @@ mod session;
 
 use std::ffi::{CString, c_char};
 
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::binary::Fields;
-use pg_bulk_format::block::Block;
-use pg_bulk_format::reader::{Reader, Value};
+use pg_bulk_text::binary::Fields;
+use pg_bulk_text::reader::{Reader, Value};
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::block::Block;
 use pgrx::pg_sys;
 
 use self::header::FirstHeader;
@@ -97,10 +97,9 @@ pub enum RowsChange {
     File,
 }
 
-/// The rows of one file, or of several files in order.
-#[derive(Debug)]
-pub struct Rows {
-    pub stream: Stream,
+/// The columns that the fields of a record belong to. A header or the next file may change it.
+#[derive(Debug, Default)]
+pub struct FieldLayout {
     /// The columns of the fields, in order, and then those without a field.
     pub columns: Vec<Column>,
     /// Number of fields.
@@ -116,24 +115,36 @@ pub struct Rows {
     is_checked: bool,
     /// Texts of some columns are refined, or invalid bytes replaced, before conversion.
     is_refined: bool,
+    /// The DEFAULT marker.
+    pub default: Option<CString>,
+    /// The header must name the columns.
+    match_header: bool,
     /// The columns that the header of each file may name.
-    pub known: Option<Vec<Column>>,
+    known: Option<Vec<Column>>,
     /// The first file's header, for several files whose fields are matched by position.
     first_header: Option<FirstHeader>,
-    /// Name of the file that is open, if a column needs it.
-    pub file_name: Vec<u8>,
-    /// Set when the columns or the file have changed.
-    pub change: Option<RowsChange>,
-    pub arena: Arena,
+}
+
+/// The values of the current row, and the buffers that are used again for each row.
+#[derive(Debug)]
+pub struct RowValues {
+    arena: Arena,
     /// The rows around the current one, if they are decoded together.
     block: Option<Block>,
     /// The current row in the block.
     decoded: Option<RowArrays>,
     /// A value with its escapes removed.
-    pub unescaped: Vec<u8>,
+    unescaped: Vec<u8>,
     /// NUL-terminated inputs of the queue.
     pub strings: Vec<u8>,
     pub queue: Vec<Queued>,
+    /// The settings for which the decoders were made.
+    session_mark: SessionMark,
+}
+
+/// Position of the work, for the CONTEXT of messages ([`copy_context`](super::context::copy_context)).
+#[derive(Debug)]
+pub struct RowContext {
     /// The column and value for messages.
     pub attention: Attention,
     /// Set while a message concerns rows other than the current one.
@@ -150,12 +161,20 @@ pub struct Rows {
     pub relation_name: CString,
     /// The CONTEXT line that names the source.
     pub described: CString,
-    /// The header must name the columns.
-    pub match_header: bool,
-    /// The DEFAULT marker.
-    pub default: Option<CString>,
-    /// The settings for which the decoders were made.
-    session_mark: SessionMark,
+}
+
+/// The rows of one file, or of several files in order.
+#[derive(Debug)]
+pub struct Rows {
+    pub stream: Stream,
+    pub layout: FieldLayout,
+    pub values: RowValues,
+    pub context: RowContext,
+    /// Name of the file that is open, if a column needs it.
+    pub file_name: Vec<u8>,
+    /// Set when the columns or the file have changed.
+    pub change: Option<RowsChange>,
+    /// Number of rows so far.
     rows: u64,
 }
 
@@ -171,36 +190,36 @@ impl Rows {
         let parts = LineParts::new(stream.reader.dialect());
         let is_binary = stream.reader.dialect().is_binary();
         let mut rows = Rows {
+            layout: FieldLayout {
+                is_checked: default.is_some() || parts.is_some() || is_binary,
+                parts,
+                binary: is_binary.then(Fields::default),
+                default: default.map(|marker| CString::new(marker).unwrap_or_default()),
+                match_header,
+                ..FieldLayout::default()
+            },
+            values: RowValues {
+                arena: Arena::new(),
+                block: None,
+                decoded: None,
+                unescaped: Vec::new(),
+                strings: Vec::new(),
+                queue: Vec::new(),
+                session_mark: SessionMark::now(),
+            },
+            context: RowContext {
+                attention: Attention::NONE,
+                elsewhere: Elsewhere::default(),
+                is_discreet: false,
+                is_query: false,
+                is_quiet: false,
+                is_converting: true,
+                relation_name,
+                described,
+            },
             stream,
-            columns: Vec::new(),
-            fields: 0,
-            required: 0,
-            fills: false,
-            is_checked: default.is_some() || parts.is_some() || is_binary,
-            is_refined: false,
-            parts,
-            binary: is_binary.then(Fields::default),
-            known: None,
-            first_header: None,
             file_name: Vec::new(),
             change: None,
-            arena: Arena::new(),
-            block: None,
-            decoded: None,
-            unescaped: Vec::new(),
-            strings: Vec::new(),
-            queue: Vec::new(),
-            attention: Attention::NONE,
-            elsewhere: Elsewhere::default(),
-            is_discreet: false,
-            is_query: false,
-            is_quiet: false,
-            is_converting: true,
-            relation_name,
-            described,
-            match_header,
-            default: default.map(|marker| CString::new(marker).unwrap_or_default()),
-            session_mark: SessionMark::now(),
             rows: 0,
         };
         rows.set_columns(columns);
@@ -223,7 +242,7 @@ impl Rows {
     /// Drop all remaining input, until a chunk begins.
     pub fn end_stream(&mut self) {
         let _ = self.stream.reader.chunk_space(0);
-        self.attention = Attention::NONE;
+        self.context.attention = Attention::NONE;
     }
 
     /// Count another row of the query.
@@ -233,15 +252,15 @@ impl Rows {
     }
 
     pub fn columns(&self) -> &[Column] {
-        &self.columns
+        &self.layout.columns
     }
 
     /// Call [`Column::renew`] for all columns, also for those that headers are compared with and copied from. Guarded;
     /// allocates in the current memory context.
     pub fn renew_columns(&mut self) {
-        let first = self.first_header.as_mut().map(|first| &mut first.columns);
-        let others = self.known.iter_mut().chain(first).flatten();
-        self.columns.iter_mut().chain(others).for_each(Column::renew);
+        let first = self.layout.first_header.as_mut().map(|first| &mut first.columns);
+        let others = self.layout.known.iter_mut().chain(first).flatten();
+        self.layout.columns.iter_mut().chain(others).for_each(Column::renew);
     }
 
     /// Indexes of the columns that belong to an attribute.
@@ -251,43 +270,42 @@ impl Rows {
 
     /// Indexes of some of the columns that belong to an attribute.
     pub fn indexes(&self, is_wanted: impl Fn(&Column) -> bool) -> Vec<usize> {
-        let columns = self.columns.iter().enumerate();
+        let columns = self.layout.columns.iter().enumerate();
         columns.filter_map(|(i, column)| (!column.ignored && is_wanted(column)).then_some(i)).collect()
     }
 
     /// Set the columns of the fields, once the header is known.
     pub fn set_columns(&mut self, columns: Vec<Column>) {
-        self.is_refined = self.stream.invalid() == EncodingErrors::Replace
+        self.layout.is_refined = self.stream.invalid() == EncodingErrors::Replace
             || columns.iter().any(|column| column.refinement.is_some());
         let (mut fields, others): (Vec<_>, Vec<_>) = columns.into_iter().partition(|c| c.taken == Taken::Field);
-        if self.parts.is_some() || self.binary.is_some() {
+        if self.layout.parts.is_some() || self.layout.binary.is_some() {
             let line = Column::ignored(CString::default());
             let of_line = fields.into_iter().map(|column| Column { taken: Taken::Part, ..column });
-            self.columns = std::iter::once(line).chain(of_line).chain(others).collect();
-            self.fields = 1;
-            if let Some(parts) = &mut self.parts {
-                parts.lay_out(&self.columns, self.stream.reader.dialect(), self.stream.encodings());
+            self.layout.columns = std::iter::once(line).chain(of_line).chain(others).collect();
+            self.layout.fields = 1;
+            if let Some(parts) = &mut self.layout.parts {
+                parts.lay_out(&self.layout.columns, self.stream.reader.dialect(), self.stream.encodings());
             }
             self.expect_fields();
-            self.count_required();
-            return;
+        } else {
+            self.layout.fields = fields.len();
+            fields.extend(others);
+            self.layout.columns = fields;
         }
-        self.fields = fields.len();
-        fields.extend(others);
-        self.columns = fields;
         self.count_required();
     }
 
     /// Let fields that are missing at the end of a record get the defaults of their columns, if these have defaults.
     pub fn fill_missing(&mut self) {
-        self.fills = true;
+        self.layout.fills = true;
         self.count_required();
     }
 
     fn count_required(&mut self) {
-        let fields = self.columns.get(..self.fields).unwrap_or_default();
-        let needs = |column: &Column| !self.fills || column.default.is_null();
-        self.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);
+        let fields = self.layout.columns.get(..self.layout.fields).unwrap_or_default();
+        let needs = |column: &Column| !self.layout.fills || column.default.is_null();
+        self.layout.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);
     }
 
     /// Number of rows so far.
@@ -298,15 +316,15 @@ impl Rows {
     /// Go to the next row; false at the end. Checks all that COPY checks before it converts the first field. Guarded.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
-        self.decoded = None;
-        self.attention = Attention::NONE;
+        self.values.decoded = None;
+        self.context.attention = Attention::NONE;
         let timed = self.stream.stages.is_on();
         if !(if timed { self.find_record_timed()? } else { self.find_record()? }) {
             return Ok(false);
         }
         self.rows += 1;
-        self.decoded = if timed { self.row_of_block_timed() } else { self.row_of_block() };
-        if self.decoded.is_some() {
+        self.values.decoded = if timed { self.row_of_block_timed() } else { self.row_of_block() };
+        if self.values.decoded.is_some() {
             return Ok(true);
         }
         if self.reader().record_len() > LARGE {
@@ -316,10 +334,10 @@ impl Rows {
             self.check_escapes(false)?;
         }
         let fields = self.reader().fields();
-        if self.is_checked {
+        if self.layout.is_checked {
             self.check_record(fields)?;
         }
-        if fields > self.fields && (self.fields > 0 || self.reader().raw_line() != Some(&[])) {
+        if fields > self.layout.fields && (self.layout.fields > 0 || self.reader().raw_line() != Some(&[])) {
             return Err(copy_errors::extra_data());
         }
         Ok(true)
@@ -328,14 +346,14 @@ impl Rows {
     /// Free the values of the row before.
     #[inline]
     pub fn reset(&mut self) {
-        self.arena.reset();
-        for buffer in [&mut self.strings, &mut self.unescaped] {
+        self.values.arena.reset();
+        for buffer in [&mut self.values.strings, &mut self.values.unescaped] {
             buffer.clear();
             if buffer.capacity() > KEPT {
                 buffer.shrink_to(KEPT);
             }
         }
-        if let Some(parts) = &mut self.parts {
+        if let Some(parts) = &mut self.layout.parts {
             parts.shrink(KEPT);
         }
     }
@@ -348,9 +366,9 @@ impl Rows {
     /// (see [`Rows::all`]).
     #[inline]
     pub unsafe fn decode(&mut self, wanted: &[usize], arrays: RowArrays) {
-        self.queue.clear();
-        self.strings.clear();
-        if self.is_refined {
+        self.values.queue.clear();
+        self.values.strings.clear();
+        if self.layout.is_refined {
             // SAFETY: `decode_refined` has this contract.
             return unsafe { self.decode_refined(wanted, arrays) };
         }
@@ -362,7 +380,7 @@ impl Rows {
                 self.fill(wanted.get(at..).unwrap_or_default());
                 break;
             }
-            let Some(column) = self.columns.get(i) else { break };
+            let Some(column) = self.layout.columns.get(i) else { break };
             let mut value = record.value(i);
             let mut force_null = column.force_null;
             if column.force_not_null && value == Value::Null {
@@ -372,52 +390,52 @@ impl Rows {
             }
             // The queue's inputs are concatenated in `strings`. A value without escapes is copied there only if it is
             // queued.
-            let start = self.strings.len();
+            let start = self.values.strings.len();
             let bytes = match value {
                 Value::Plain(bytes) => bytes,
                 Value::Escaped(raw) => {
-                    reader.unescape(raw, &mut self.strings);
-                    self.strings.get(start..).unwrap_or_default()
+                    reader.unescape(raw, &mut self.values.strings);
+                    self.values.strings.get(start..).unwrap_or_default()
                 }
                 Value::Null => {
                     // SAFETY: this function's contract covers the arrays.
                     unsafe { arrays.set(column.attribute, None) };
                     if column.input.wants_null {
-                        self.queue.push(Queued { column: i, what: What::Null });
+                        self.values.queue.push(Queued { column: i, what: What::Null });
                     }
                     continue;
                 }
                 Value::Default => {
-                    self.queue.push(Queued { column: i, what: What::Default });
+                    self.values.queue.push(Queued { column: i, what: What::Default });
                     continue;
                 }
             };
             if force_null && bytes == reader.dialect().null {
-                self.strings.truncate(start);
+                self.values.strings.truncate(start);
                 // SAFETY: this function's contract covers the arrays.
                 unsafe { arrays.set(column.attribute, None) };
                 if column.input.wants_null {
-                    self.queue.push(Queued { column: i, what: What::Null });
+                    self.values.queue.push(Queued { column: i, what: What::Null });
                 }
                 continue;
             }
             if let Some(decoder) = &column.decoder
-                && let Some(datum) = decoder.decode(bytes, &mut self.arena)
+                && let Some(datum) = decoder.decode(bytes, &mut self.values.arena)
             {
-                self.strings.truncate(start);
+                self.values.strings.truncate(start);
                 // SAFETY: this function's contract covers the arrays; the server is a 64-bit one, so a datum is a
                 // usize.
                 unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
                 continue;
             }
             if let Value::Plain(bytes) = value {
-                self.strings.reserve(bytes.len() + 1);
-                self.strings.extend_from_slice(bytes);
+                self.values.strings.reserve(bytes.len() + 1);
+                self.values.strings.extend_from_slice(bytes);
             }
-            self.strings.push(0);
-            self.queue.push(Queued { column: i, what: What::Input(start) });
+            self.values.strings.push(0);
+            self.values.queue.push(Queued { column: i, what: What::Input(start) });
         }
-        if self.fields < self.columns.len() {
+        if self.layout.fields < self.layout.columns.len() {
             // SAFETY: as above.
             unsafe { self.take_others(wanted, arrays) };
         }
@@ -425,15 +443,15 @@ impl Rows {
 
     /// Go back to the start of the same file, or open a new stream with `open`. Guarded.
     pub fn restart(&mut self, header: Header, open: impl FnOnce(usize) -> Result<Stream>) -> Result<()> {
-        let columns = self.columns.len();
+        let columns = self.layout.columns.len();
         if !self.stream.restart(header, columns)? {
             self.stream.close()?;
             self.stream = open(columns)?;
             self.expect_fields();
         }
         self.rows = 0;
-        self.queue.clear();
-        self.attention = Attention::NONE;
+        self.values.queue.clear();
+        self.context.attention = Attention::NONE;
         if self.stream.files().is_some() {
             self.name_file();
             self.note_change(RowsChange::File);

@@ -1,7 +1,7 @@
 //! Finds the dialect, header, columns and types of a file from a sample of it.
 //!
 //! ```text
-//!   first bytes ─► dialect, width, header      (pg_bulk_format::sniff: guesses)
+//!   first bytes ─► dialect, width, header      (pg_bulk_text::sniff: guesses)
 //!   records     ─► Evidence of each column     (Validator: the server accepts or rejects each value)
 //!   elsewhere   ─► more records, where the beginning of one is certain
 //! ```
@@ -23,8 +23,8 @@ mod sample;
 
 use std::ffi::{CStr, CString};
 
-use pg_bulk_format::dialect::{Dialect, Eol, Format};
-use pg_bulk_format::sniff::dialect::GivenOptions;
+use pg_bulk_text::dialect::{Dialect, Eol, Format};
+use pg_bulk_text::sniff::dialect::GivenOptions;
 use pgrx::PgSqlErrorCode as Code;
 
 use self::evidence::Validator;

@@ -167,29 +167,29 @@ impl Rows {
         arrays: RowArrays,
         econtext: *mut pg_sys::ExprContext,
     ) -> Result<Conversion> {
-        if self.binary.is_some() {
+        if self.layout.binary.is_some() {
             // In no version do receive functions report errors softly.
             return Ok(if self.has_queue() { Conversion::Raises } else { Conversion::Good });
         }
         let mut set_null = false;
-        for at in 0..self.queue.len() {
-            let Some(&queued) = self.queue.get(at) else { break };
+        for at in 0..self.values.queue.len() {
+            let Some(&queued) = self.values.queue.get(at) else { break };
             let string = match queued.what {
                 What::Input(start) | What::Made { input: start, .. } => {
-                    self.strings.get_mut(start..).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr)
+                    self.values.strings.get_mut(start..).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr)
                 }
                 _ => std::ptr::null_mut(),
             };
             let string = string.cast::<std::ffi::c_char>();
-            let Some(column) = self.columns.get_mut(queued.column) else { break };
-            let shown = match (queued.what, &self.default) {
+            let Some(column) = self.layout.columns.get_mut(queued.column) else { break };
+            let shown = match (queued.what, &self.layout.default) {
                 (What::Default, Some(marker)) => marker.as_ptr(),
                 (What::Made { shown, .. } | What::Refused(shown), _) => {
-                    self.strings.get(shown..).map_or(std::ptr::null(), |shown| shown.as_ptr().cast())
+                    self.values.strings.get(shown..).map_or(std::ptr::null(), |shown| shown.as_ptr().cast())
                 }
                 _ => string.cast_const(),
             };
-            self.attention = Attention { column: column.name.as_ptr(), value: shown };
+            self.context.attention = Attention { column: column.name.as_ptr(), value: shown };
             let (attribute, typioparam, typmod) = (column.attribute, column.input.typioparam, column.input.typmod);
             let value = if matches!(queued.what, What::Default) {
                 let mut is_null = false;
@@ -234,7 +234,7 @@ impl Rows {
             // SAFETY: this function's contract covers the arrays.
             unsafe { arrays.set(attribute, value) };
         }
-        self.attention = Attention::NONE;
+        self.context.attention = Attention::NONE;
         tolerance.bad_rows += u64::from(set_null);
         Ok(Conversion::Good)
     }
@@ -242,12 +242,12 @@ impl Rows {
     fn note(&mut self, column: usize, doing: &str) {
         // Find the line number now. Otherwise each notice would count lines from the beginning of the chunk.
         self.stream.reader.store_line_number();
-        let name = self.columns.get(column).map(|c| c.display_name().into_owned()).unwrap_or_default();
-        let value = if self.attention.value.is_null() {
+        let name = self.layout.columns.get(column).map(|c| c.display_name().into_owned()).unwrap_or_default();
+        let value = if self.context.attention.value.is_null() {
             "null input".to_owned()
         } else {
             // SAFETY: points to a string of the queue, which still exists.
-            let value = unsafe { CStr::from_ptr(self.attention.value) };
+            let value = unsafe { CStr::from_ptr(self.context.attention.value) };
             format!("\"{}\"", displayed(value.to_bytes()).to_string_lossy())
         };
         let line = self.reader().line_number();
@@ -284,10 +284,10 @@ impl Rows {
     }
 
     fn set_to_null(&mut self, column: usize, tolerance: &Tolerance) -> Result<()> {
-        if tolerance.verbosity == Verbosity::Verbose && !self.attention.value.is_null() {
+        if tolerance.verbosity == Verbosity::Verbose && !self.context.attention.value.is_null() {
             self.note(column, "setting to null");
         }
-        let Some(column) = self.columns.get_mut(column) else { return Ok(()) };
+        let Some(column) = self.layout.columns.get_mut(column) else { return Ok(()) };
         if !column.input.wants_null {
             return Ok(());
         }

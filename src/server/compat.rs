@@ -20,7 +20,7 @@ mod storage;
 pub mod unguarded;
 mod version;
 
-use pg_bulk_format::dialect::EndMarker;
+use pg_bulk_text::dialect::EndMarker;
 use pgrx::pg_sys;
 
 use self::version::MAJOR;

@@ -2,12 +2,12 @@
 
 use std::ffi::CString;
 
-use pg_bulk_format::binary::{Fault, HeaderError};
-use pg_bulk_format::dialect::{DialectError, Format};
-use pg_bulk_format::field::FieldError;
-use pg_bulk_format::line::LineError;
-use pg_bulk_format::reader::ReadError;
-use pg_bulk_format::separator::LONGEST;
+use pg_bulk_text::binary::{Fault, HeaderError};
+use pg_bulk_text::dialect::{DialectError, Format};
+use pg_bulk_text::field::FieldError;
+use pg_bulk_text::line::LineError;
+use pg_bulk_text::reader::ReadError;
+use pg_bulk_text::separator::LONGEST;
 use pgrx::PgSqlErrorCode as Code;
 
 use super::compat::copy_words;

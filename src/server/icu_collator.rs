@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, transmute};
 
-use pg_bulk_format::btree::bytes::collator::Collator;
+use pg_bulk_storage::btree::bytes::collator::Collator;
 use pgrx::pg_sys;
 
 use super::compat;

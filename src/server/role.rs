@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 
 use super::database::cluster;
+use super::server_text::{copied, from_server};
 
 /// Run `work` as `role`. Guarded; after an error, the end of the (sub)transaction restores the user and the search
 /// path.
@@ -41,6 +42,18 @@ pub fn as_role<T>(role: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
         pg_sys::SetUserIdAndSecContext(user, context);
         result
     }
+}
+
+/// The current user. Guarded.
+pub fn current_user() -> pg_sys::Oid {
+    // SAFETY: a guarded call without arguments.
+    unsafe { pg_sys::GetUserId() }
+}
+
+/// Does the current user have the privileges of a role? Guarded.
+pub fn has_privileges_of(role: pg_sys::Oid) -> bool {
+    // SAFETY: a guarded catalog lookup.
+    unsafe { pg_sys::has_privs_of_role(current_user(), role) }
 }
 
 /// Does this session apply changes that were made elsewhere, so that ordinary triggers do not fire?
@@ -90,23 +103,18 @@ pub fn owner_here(owner: pg_sys::Oid, name: &CStr, of_cluster: i64) -> pg_sys::O
     unsafe { pg_sys::get_role_oid(name.as_ptr(), true) }
 }
 
+/// A role's name, if the role exists. Guarded.
+pub fn existing_role_name(role: pg_sys::Oid) -> Option<CString> {
+    // SAFETY: a guarded catalog lookup, which returns a string or null.
+    unsafe { copied(pg_sys::GetUserNameFromId(role, true)) }
+}
+
 /// A role's name, for a stored row; empty if there is no such role. Guarded.
 pub fn stored_role_name(role: pg_sys::Oid) -> CString {
-    // SAFETY: a guarded catalog lookup, and the string that it returns.
-    unsafe {
-        let name = pg_sys::GetUserNameFromId(role, true);
-        if name.is_null() { CString::default() } else { CStr::from_ptr(name).to_owned() }
-    }
+    existing_role_name(role).unwrap_or_default()
 }
 
 /// A role's name, or its OID if there is no such role. Guarded.
 pub fn role_name(role: pg_sys::Oid) -> String {
-    // SAFETY: a guarded catalog lookup, and the string that it returns.
-    unsafe {
-        let name = pg_sys::GetUserNameFromId(role, true);
-        if name.is_null() {
-            return role.to_u32().to_string();
-        }
-        super::server_text::from_server(CStr::from_ptr(name))
-    }
+    existing_role_name(role).map_or_else(|| role.to_u32().to_string(), |name| from_server(&name))
 }

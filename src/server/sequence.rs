@@ -36,7 +36,7 @@
 //! All functions are guarded, except that `next_id` calls nothing of the server and may run anywhere.
 
 use super::relation::{OpenRelation, Relation};
-use pg_bulk_format::id_range::{IdRange, Position, Rule};
+use pg_bulk_storage::id_range::{IdRange, Position, Rule};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;

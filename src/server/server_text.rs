@@ -4,9 +4,11 @@
 //! report, and back. No function returns an error, since errors are made of such text. Invalid bytes in a string are
 //! replaced. A character that the server's encoding lacks raises the server's own error.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 use pgrx::pg_sys;
+
+use super::unguarded as c;
 
 const UTF8: c_int = pg_sys::pg_enc::PG_UTF8 as c_int;
 
@@ -25,4 +27,20 @@ pub fn to_server(text: &str) -> CString {
     let len = c_int::try_from(text.as_bytes().len()).unwrap_or(0);
     // SAFETY: as in `from_server`.
     unsafe { CStr::from_ptr(pg_sys::pg_any_to_server(text.as_ptr(), len, UTF8)) }.to_owned()
+}
+
+/// A copy of a string of the server; None for null.
+///
+/// # Safety
+/// The string is NUL-terminated, or null.
+pub unsafe fn copied(string: *const c_char) -> Option<CString> {
+    // SAFETY: the string is NUL-terminated if it is not null.
+    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_owned())
+}
+
+/// Whether a string is valid in the server's encoding.
+pub fn is_valid_in_server_encoding(value: &[u8]) -> bool {
+    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
+    // SAFETY: the functions only read the bytes, and raise nothing.
+    unsafe { c::pg_encoding_verifymbstr(c::GetDatabaseEncoding(), value.as_ptr().cast(), len) == len }
 }

@@ -1,6 +1,6 @@
 //! The attributes of a tuple descriptor, as far as the bytes of tuples depend on them.
 
-use pg_bulk_format::tuple::Attribute;
+use pg_bulk_storage::tuple::Attribute;
 use pgrx::pg_sys;
 
 use super::compat;

@@ -335,8 +335,6 @@ unsafe extern "C-unwind" {
         dest: *mut pg_sys::DestReceiver,
         qc: *mut pg_sys::QueryCompletion,
     );
-    /// jsonb.c.
-    pub fn jsonb_in(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
     /// jsonfuncs.c. Parses JSON, escapes included.
     pub fn json_strip_nulls(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
     /// fmgr.c.

@@ -10,8 +10,8 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use pg_bulk_format::page::PAGE_SIZE;
-use pg_bulk_format::tuple::Attribute;
+use pg_bulk_storage::page::PAGE_SIZE;
+use pg_bulk_storage::tuple::Attribute;
 use pg_bulk_fuzz::page::{Look, attributes, run_for};
 use pgrx::pg_sys;
 use pgrx::prelude::*;

@@ -6,8 +6,9 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::convert::{Charset, Decoder, Session};
+use pg_bulk_types::arena::Arena;
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_types::convert::{Decoder, Session};
 use pg_bulk_fuzz::decode::Case;
 use pgrx::pg_sys;
 

@@ -7,8 +7,9 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::convert::{Charset, Wire};
+use pg_bulk_types::arena::Arena;
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_types::convert::Wire;
 use pgrx::pg_sys;
 
 use crate::trial_input::Input;

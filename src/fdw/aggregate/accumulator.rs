@@ -4,8 +4,8 @@
 //! same one is kept, the sum of no values is NULL, a sum of integers wraps around (`int4_sum` does not check), a sum of
 //! floats does not, and floats are added in the order of rows.
 
-use pg_bulk_format::block::Run;
-use pg_bulk_format::convert::Datum;
+use pg_bulk_types::block::Run;
+use pg_bulk_types::convert::Datum;
 use pgrx::{IntoDatum, pg_sys};
 
 const MIN_OID: u32 = pg_sys::F_MIN_OID.to_u32();

@@ -1,7 +1,7 @@
 //! A scan that aggregates rows instead of returning them.
 //!
 //! It has the loop of a scan that returns rows, up to the point where these would be returned. Rows that are decoded
-//! together are added together, a column at a time ([`Run`](pg_bulk_format::block::Run)). If no aggregate reads a
+//! together are added together, a column at a time ([`Run`](pg_bulk_types::block::Run)). If no aggregate reads a
 //! value, records are only counted. Rows with values that the decoders leave undecided, and all rows if there are
 //! quals, go one by one.
 

@@ -1,7 +1,7 @@
 //! The running aggregates of a scan.
 
-use pg_bulk_format::block::Run;
-use pg_bulk_format::convert::Datum;
+use pg_bulk_types::block::Run;
+use pg_bulk_types::convert::Datum;
 use pgrx::pg_sys;
 
 use super::Aggregates;

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::RecordStart;
+use pg_bulk_text::dialect::Eol;
+use pg_bulk_text::reader::RecordStart;
 
 use crate::error::Result;
 use crate::input::chunk_order::{ChunkOrder, Grid};
@@ -235,7 +235,7 @@ impl Participant {
                     if *is_new {
                         rows.take_names()?;
                     }
-                    let place = shared.order().map(|s| pg_bulk_format::reader::RecordStart {
+                    let place = shared.order().map(|s| pg_bulk_text::reader::RecordStart {
                         eol: s.eol(),
                         offset: s.grid.base,
                         lines: 0,

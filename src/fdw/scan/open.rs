@@ -154,7 +154,7 @@ pub unsafe fn open_in_worker(
             let rows = open_rows(scan.relation, &scan.options);
             scan.options.location = named;
             let mut rows = rows?;
-            rows.described = location.described();
+            rows.context.described = location.described();
             Ok(rows)
         })?,
     };

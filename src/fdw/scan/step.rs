@@ -84,7 +84,7 @@ pub(super) unsafe extern "C-unwind" fn raise_out_of_order(scan: *mut Scan, colum
     let scan = unsafe { &mut *scan };
     if let (Some(order), Some(rows)) = (&scan.order, &mut scan.rows) {
         // The line may hold data that the user may not see.
-        (rows.is_discreet, rows.is_converting) = (true, false);
+        (rows.context.is_discreet, rows.context.is_converting) = (true, false);
         // SAFETY: the scan's relation.
         unsafe { order.complaint(column, scan.relation) }.raise();
     }

@@ -16,12 +16,12 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use pg_bulk_format::btree::build::{BuildError, BuildFamily, Builder, Built, Options, Page, PageSink};
-use pg_bulk_format::btree::entry::{Entry, Tid, Word};
-use pg_bulk_format::btree::family::KeyFamily;
-use pg_bulk_format::btree::key::{KeyShape, KeyValue};
-use pg_bulk_format::btree::merge::{Merge, Run, Slice};
-use pg_bulk_format::btree::unique::Unique;
+use pg_bulk_storage::btree::build::{BuildError, BuildFamily, Builder, Built, Options, Page, PageSink};
+use pg_bulk_storage::btree::entry::{Entry, Tid, Word};
+use pg_bulk_storage::btree::family::KeyFamily;
+use pg_bulk_storage::btree::key::{KeyShape, KeyValue};
+use pg_bulk_storage::btree::merge::{Merge, Run, Slice};
+use pg_bulk_storage::btree::unique::Unique;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::together::Together;

@@ -3,11 +3,11 @@
 //! Like integer keys, they are collected in memory and written as sorted runs. Their store accounts for all memory and
 //! reports when it is full.
 
-use pg_bulk_format::btree::bytes::read::ByteKeyReader;
-use pg_bulk_format::btree::bytes::shape::ByteShape;
-use pg_bulk_format::btree::bytes::store::{NoMemory, Store};
-use pg_bulk_format::btree::entry::Tid;
-use pg_bulk_format::page::PAGE_SIZE;
+use pg_bulk_storage::btree::bytes::read::ByteKeyReader;
+use pg_bulk_storage::btree::bytes::shape::ByteShape;
+use pg_bulk_storage::btree::bytes::store::{NoMemory, Store};
+use pg_bulk_storage::btree::entry::Tid;
+use pg_bulk_storage::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
 use super::runs::{GIVEN_UP, RunFileKind, Runs};

@@ -8,7 +8,7 @@
 //! Old rows satisfy the constraint among themselves, though any number of dead rows may have the key. They mostly come
 //! before the load's rows, which are appended. But some rows of the load fill up an existing page.
 
-use pg_bulk_format::btree::entry::Tid;
+use pg_bulk_storage::btree::entry::Tid;
 use pgrx::pg_sys;
 
 use super::sources::Sources;

@@ -8,14 +8,14 @@
 //! A key that cannot be written as an integer makes the collection useless. The process then gives up collecting, and
 //! the leader finds a mark in its file.
 
-use pg_bulk_format::btree::bytes::read::ByteKeyReader;
-use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes};
-use pg_bulk_format::btree::key::{KeyShape, Width};
-use pg_bulk_format::btree::packed;
-use pg_bulk_format::btree::read::KeyReader;
-use pg_bulk_format::btree::sort::{Order, few, is_ascending, mend, order, sort};
-use pg_bulk_format::page::PAGE_SIZE;
-use pg_bulk_format::tuple::Attribute;
+use pg_bulk_storage::btree::bytes::read::ByteKeyReader;
+use pg_bulk_storage::btree::entry::{Entry, Tid, Word, as_bytes};
+use pg_bulk_storage::btree::key::{KeyShape, Width};
+use pg_bulk_storage::btree::packed;
+use pg_bulk_storage::btree::read::KeyReader;
+use pg_bulk_storage::btree::sort::{Order, few, is_ascending, mend, order, sort};
+use pg_bulk_storage::page::PAGE_SIZE;
+use pg_bulk_storage::tuple::Attribute;
 use pgrx::pg_sys;
 
 use super::byte_keys::ByteKeys;
@@ -234,7 +234,7 @@ impl<W: Word> Collected<W> {
 
     fn add_pages(&mut self, pages: &[u8], first: u32) -> Result<()> {
         for (page, block) in pages.as_chunks::<PAGE_SIZE>().0.iter().zip(first..) {
-            self.make_room(pg_bulk_format::page::MAX_TUPLES)?;
+            self.make_room(pg_bulk_storage::page::MAX_TUPLES)?;
             if self.given_up {
                 return Ok(());
             }

@@ -6,7 +6,7 @@
 //! The tricky point is that the answer is needed before the keys are used: runs of workers are opened, read and closed
 //! again.
 
-use pg_bulk_format::btree::entry::{Entry, Word};
+use pg_bulk_storage::btree::entry::{Entry, Word};
 
 use super::collector::Collected;
 use super::leaves::last_entry;

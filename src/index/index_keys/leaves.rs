@@ -9,14 +9,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use pg_bulk_format::btree::descend::{Metapage, child_at};
-use pg_bulk_format::btree::entry::{Entry, Word};
-use pg_bulk_format::btree::family::KeyFamily;
-use pg_bulk_format::btree::key::KeyShape;
-use pg_bulk_format::btree::leaf::Leaf;
-use pg_bulk_format::btree::merge::Run;
-use pg_bulk_format::btree::{DEFAULT_FILLFACTOR, METAPAGE, NO_BLOCK};
-use pg_bulk_format::page::{LINE_POINTER, PAGE_SIZE};
+use pg_bulk_storage::btree::descend::{Metapage, child_at};
+use pg_bulk_storage::btree::entry::{Entry, Word};
+use pg_bulk_storage::btree::family::KeyFamily;
+use pg_bulk_storage::btree::key::KeyShape;
+use pg_bulk_storage::btree::leaf::Leaf;
+use pg_bulk_storage::btree::merge::Run;
+use pg_bulk_storage::btree::{DEFAULT_FILLFACTOR, METAPAGE, NO_BLOCK};
+use pg_bulk_storage::page::{LINE_POINTER, PAGE_SIZE};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};

@@ -3,7 +3,7 @@
 //! A run is the number of its entries, then the entries. A process that opens a shared file searches it for the runs; a
 //! process that wrote its own file knows their positions.
 //!
-//! Entries that came in order are packed ([`pg_bulk_format::btree::packed`]): a sequence of blocks, in memory while it
+//! Entries that came in order are packed ([`pg_bulk_storage::btree::packed`]): a sequence of blocks, in memory while it
 //! is small. In a file, such a run is the number of its entries with a bit that marks it as packed, its length in
 //! bytes, and the bytes.
 //!
@@ -13,11 +13,11 @@
 use std::ffi::{CString, c_void};
 use std::rc::Rc;
 
-use pg_bulk_format::btree::bytes::record::Records;
-use pg_bulk_format::btree::bytes::store::StoreRun;
-use pg_bulk_format::btree::entry::{Entry, Word, as_bytes_mut};
-use pg_bulk_format::btree::merge::Run as _;
-use pg_bulk_format::btree::{merge, packed};
+use pg_bulk_storage::btree::bytes::record::Records;
+use pg_bulk_storage::btree::bytes::store::StoreRun;
+use pg_bulk_storage::btree::entry::{Entry, Word, as_bytes_mut};
+use pg_bulk_storage::btree::merge::Run as _;
+use pg_bulk_storage::btree::{merge, packed};
 use pgrx::pg_sys;
 
 use crate::error::{Error, Result, out_of_memory};

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::CString;
 
-use pg_bulk_format::btree::entry::Tid;
+use pg_bulk_storage::btree::entry::Tid;
 use pgrx::pg_sys;
 
 use crate::server::shared_files::SharedFiles;

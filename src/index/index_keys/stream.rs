@@ -6,9 +6,9 @@ mod growth;
 
 use std::fmt::Debug;
 
-use pg_bulk_format::btree::entry::{Entry, Word};
-use pg_bulk_format::btree::key::{KeyShape, MAX_TUPLE};
-use pg_bulk_format::btree::merge::{Merge, Run};
+use pg_bulk_storage::btree::entry::{Entry, Word};
+use pg_bulk_storage::btree::key::{KeyShape, MAX_TUPLE};
+use pg_bulk_storage::btree::merge::{Merge, Run};
 use pgrx::pg_sys;
 
 pub use self::growth::{Growth, border};

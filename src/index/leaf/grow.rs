@@ -25,9 +25,9 @@
 //! keys alone decide this: if all new keys are greater, no row of the index has one of them. A process that is about to
 //! insert one of them waits for the last leaf's lock, and then finds the new tuple.
 
-use pg_bulk_format::btree::extension::{Extension, lead_to};
-use pg_bulk_format::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START};
-use pg_bulk_format::page::PAGE_SIZE;
+use pg_bulk_storage::btree::extension::{Extension, lead_to};
+use pg_bulk_storage::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START};
+use pg_bulk_storage::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
 use super::{LeafWriter, NOT_ORDINARY, add, aligned_size, free_space, fresh, page_of};

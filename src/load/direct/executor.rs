@@ -111,14 +111,9 @@ unsafe fn make(
             *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
         }
         let constraints = (*descriptor).constr;
-        let (checks, generated) = if constraints.is_null() {
-            (false, false)
-        } else {
-            {
-                let checks = (*constraints).num_check > 0 || TupleDesc::from_raw(descriptor).has_virtual_not_null();
-                (checks, (*constraints).has_generated_stored)
-            }
-        };
+        let (checks, generated) = constraints.as_ref().map_or((false, false), |own| {
+            (own.num_check > 0 || TupleDesc::from_raw(descriptor).has_virtual_not_null(), own.has_generated_stored)
+        });
         let econtext = pg_sys::MakePerTupleExprContext(estate);
         pg_sys::MemoryContextSwitchTo(old);
         let leaf = form.relispartition && !partitioned;

@@ -27,7 +27,7 @@ mod table;
 
 use std::time::Duration;
 
-use pg_bulk_format::tuple::Stamp;
+use pg_bulk_storage::tuple::Stamp;
 use pgrx::pg_sys;
 
 use self::collected::build;

@@ -11,10 +11,9 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
-use pg_bulk_format::tuple::{
-    ColumnForm, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD, Unfit,
-};
+use pg_bulk_storage::page::{PAGE_SIZE, PageBatch};
+use pg_bulk_storage::tuple::{FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD, Unfit};
+use pg_bulk_types::block::ColumnForm;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::origin::{Origin, Trail};

@@ -9,7 +9,7 @@
 //! row. So a row counts whatever its xmax is. Its command is the one that inserted it, even when it is hidden by a
 //! combo command id.
 
-use pg_bulk_format::page::MAX_TUPLES;
+use pg_bulk_storage::page::MAX_TUPLES;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::heap::block_of;

@@ -13,7 +13,7 @@ mod reject;
 mod store;
 mod trace;
 
-use pg_bulk_format::reader::RecordStart;
+use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
 pub use self::at_once::InBlock;
@@ -33,7 +33,8 @@ use crate::load::query::Query;
 use crate::rows::chunks::Chunks;
 use crate::rows::row::Rows;
 use crate::rows::soft::Tolerance;
-use crate::server::compat;
+use crate::server::compat::is_virtual;
+use crate::server::relation::Relation;
 use crate::server::unguarded::Opaque;
 
 /// One process of a load.
@@ -106,9 +107,9 @@ impl Process {
     /// Makes the process ready for the rows of its file. Guarded.
     pub fn ready(mut self) -> Result<Process> {
         if self.executor.routing.is_null() {
-            let relation = self.executor.relation();
-            self.heaps.open(relation, &self.tracer)?;
-            self.recipe.not_null = not_null(relation);
+            self.heaps.open(self.executor.relation(), &self.tracer)?;
+            // SAFETY: the executor has the relation open.
+            self.recipe.not_null = not_null(unsafe { Relation::from_raw(self.executor.relation()) });
         }
         self.begin_file();
         Ok(self)
@@ -168,12 +169,7 @@ impl Process {
 }
 
 /// Attributes that must not be NULL, without virtual ones, which ExecConstraints checks.
-fn not_null(relation: pg_sys::Relation) -> Vec<usize> {
-    // SAFETY: an open relation; its descriptor has natts attributes.
-    unsafe {
-        let descriptor = (*relation).rd_att;
-        let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-        let attribute = |i| &*compat::attribute(descriptor, i);
-        (0..natts).filter(|&i| attribute(i).attnotnull && !compat::is_virtual(attribute(i))).collect()
-    }
+fn not_null(relation: Relation<'_>) -> Vec<usize> {
+    let all = relation.descriptor().attributes().enumerate();
+    all.filter(|(_, one)| one.attnotnull && !is_virtual(one)).map(|(i, _)| i).collect()
 }

@@ -13,8 +13,8 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::RecordStart;
+use pg_bulk_text::dialect::Eol;
+use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
 use super::shared::Shared;

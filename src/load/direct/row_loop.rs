@@ -14,7 +14,7 @@
 
 mod pulled;
 
-use pg_bulk_format::tuple::Unfit;
+use pg_bulk_storage::tuple::Unfit;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::pulled::{fetch, next_of_join, next_of_query};
@@ -177,7 +177,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
                     break;
                 }
             } else {
-                (*rows).is_converting = true;
+                (*rows).context.is_converting = true;
                 let NextRow { outcome, value } = match projection.is_null() {
                     true => NextRow::of(step(process)),
                     false => next_of_projection(process, as_tuple),
@@ -196,7 +196,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
                     }
                     guarded(|| (*rows).check_missing().or_raise());
                 }
-                (*rows).is_converting = false;
+                (*rows).context.is_converting = false;
                 let mut made = match projection.is_null() {
                     true => Made::Row,
                     false if !value.is_null() => projection::make_of(projection, e.econtext, value),

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::RecordStart;
+use pg_bulk_text::dialect::Eol;
+use pg_bulk_text::reader::RecordStart;
 
 use crate::heap::append_lock::AppendLock;
 use crate::input::chunk_order::{ChunkOrder, Grid};

@@ -7,7 +7,7 @@
 use std::ffi::CString;
 use std::rc::Rc;
 
-use pg_bulk_format::tuple::Stamp;
+use pg_bulk_storage::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -41,6 +41,7 @@ use crate::rows::row::{Rows, leaders_rows};
 use crate::rows::soft::Tolerance;
 use crate::server::attempt::attempt;
 use crate::server::failure;
+use crate::server::jsonb::Jsonb;
 use crate::server::points::point;
 use crate::server::relation::Relation;
 use crate::server::sent::Sent;
@@ -172,7 +173,7 @@ fn open(relation: pg_sys::Relation, options: &mut LoadOptions, mapping: &Mapping
         let rows = source::open_rows(relation, options, Some(mapping));
         options.location = location.clone();
         let mut rows = rows?;
-        rows.described = described.clone();
+        rows.context.described = described.clone();
         Ok(rows)
     })
 }
@@ -185,15 +186,17 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     let damaged =
         || Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not read the shared memory of the leader of the load");
     let spec = spec.ok_or_else(damaged)?;
-    // SAFETY: a jsonb, and an oid of a table that the leader has locked.
+    // SAFETY: the leader has sent the bytes of a jsonb, and an oid of a table that the leader has locked.
     let (mut options, relation) = unsafe {
-        let mut json = spec.input.options.clone();
         let options = match spec.input.foreign {
             Some(foreign) => LoadOptions::of_foreign_table(foreign)?,
             None => {
-                // The leader has checked the options.
-                let json = pg_sys::Datum::from(json.as_mut_ptr());
-                LoadOptions::parse(spec.input.path.clone(), json, &Allowed::ALL, false)?
+                // The leader has checked the options, and sends none if it has none.
+                if spec.input.options.is_empty() {
+                    return Err(damaged());
+                }
+                let json = Jsonb::from_bytes(&spec.input.options);
+                LoadOptions::parse(spec.input.path.clone(), &json, &Allowed::ALL, false)?
             }
         };
         (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
@@ -238,7 +241,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     // A worker without access to the shared ring has no chunks to load.
     let ring = shared.ring;
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
-    let place = pg_bulk_format::reader::RecordStart { eol: shared.eol(), offset: 0, lines: 0 };
+    let place = pg_bulk_text::reader::RecordStart { eol: shared.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     // SAFETY: guarded calls on an open relation, which the executor was set up for.

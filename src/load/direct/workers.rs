@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::RecordStart;
+use pg_bulk_text::dialect::Eol;
+use pg_bulk_text::reader::RecordStart;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::join::figures;

@@ -10,106 +10,93 @@
 //! keeps them, even when it freezes. A row that is written again, from a dump or otherwise, has another transaction.
 //! The OIDs of database and table are not enough: clusters that are set up the same way have the same OIDs.
 
+use std::ffi::CStr;
+
 use pgrx::pg_sys;
 
 use super::{
     CLUSTER, DATABASE, HOME, LoadedTable, MADE_BY, OWNER, OWNER_NAME, TABLE, TABLE_COLUMNS, TARGET, TARGET_NAME,
-    number, oid, text, value,
 };
 use crate::error::Result;
 use crate::server::database::{cluster, database};
 use crate::server::lock::{Mode, ObjectLock, Until};
-use crate::server::own_table::{OwnTable, made_by};
+use crate::server::lookup::relation_named;
+use crate::server::own_table::{OwnTable, Row};
 use crate::server::role::owner_here;
+use crate::server::sql_value::SqlValue;
 
-/// The current transaction's id, as a value. Guarded.
-pub fn transaction() -> pg_sys::Datum {
+/// The current transaction's id. Guarded.
+pub fn transaction() -> pg_sys::TransactionId {
     // SAFETY: a guarded call.
-    pg_sys::Datum::from(unsafe { pg_sys::GetCurrentTransactionId() }.into_inner())
+    unsafe { pg_sys::GetCurrentTransactionId() }
 }
 
 /// Is a row of this table at home?
-///
-/// # Safety
-/// A row and its values.
-pub unsafe fn is_home(records: &OwnTable, row: pg_sys::HeapTuple, values: &[pg_sys::Datum]) -> bool {
-    // SAFETY: this function's contract covers the row.
-    let by = unsafe { made_by(row) }.into_inner();
-    oid(values, DATABASE) == database()
-        && oid(values, HOME) == records.oid()
-        && value(values, MADE_BY).value() as u32 == by
+pub fn is_home(records: &OwnTable, row: Row) -> bool {
+    row.oid(DATABASE) == database()
+        && row.oid(HOME) == records.oid()
+        && row.number(MADE_BY) as u32 == row.made_by().into_inner()
 }
 
-/// Takes home the copied rows of this table's name, or of all. Guarded; allocates in the current memory context.
+/// Takes home the copied rows of this table's name, or of all. Guarded.
 pub fn take_home(schema: pg_sys::Oid, table: Option<&LoadedTable>) -> Result<()> {
-    // SAFETY: rows and their values.
-    let is_copy = |records: &OwnTable, row, values: &[pg_sys::Datum]| unsafe {
-        !is_home(records, row, values) && table.is_none_or(|table| text(values, TARGET_NAME) == table.name)
+    let is_copy = |records: &OwnTable, row: Row| {
+        !is_home(records, row) && table.is_none_or(|table| row.value(TARGET_NAME).into_text() == table.name)
     };
     let records = OwnTable::to_read(schema, TABLE, TABLE_COLUMNS)?;
-    let mut found = false;
-    records.for_each(|row, values, _| found = found || is_copy(&records, row, values));
-    records.close();
-    if !found {
+    let found = records.find(None, 1, |row| is_copy(&records, row));
+    drop(records);
+    if found.is_empty() {
         return Ok(());
     }
     let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
     // Other sessions wait until this is done, and then find no copied rows.
     ObjectLock::new(records.oid(), 0, 0).take(Mode::Exclusive, Until::TransactionEnd);
     let mut copies = Vec::new();
-    records.for_each(|row, values, _| {
-        if is_copy(&records, row, values) {
-            // SAFETY: a valid row; a guarded call.
-            copies.push(unsafe { ((*row).t_self, pg_sys::heap_copytuple(row)) });
+    records.for_each(|row| {
+        if is_copy(&records, row) {
+            let owner = owner_here(row.oid(OWNER), &row.value(OWNER_NAME).into_text(), row.number(CLUSTER));
+            copies.push((row.tid(), owner, row.all()));
         }
     });
-    for (at, row) in copies {
+    for (at, owner, mut values) in copies {
         pgrx::check_for_interrupts!();
-        // SAFETY: a row of the table that was copied here, whose columns are never null; guarded calls.
-        unsafe {
-            let removed = records.remove(std::slice::from_ref(&at));
-            let mut values = records.values(row);
-            let target = table.map_or_else(|| named(&values), |table| table.oid);
-            if removed == 1 && target != pg_sys::InvalidOid {
-                let owner = owner_here(oid(&values, OWNER), &text(&values, OWNER_NAME), number(&values, CLUSTER));
-                let mut set = |column: usize, datum| {
-                    if let Some(value) = values.get_mut(column) {
-                        *value = datum;
-                    }
-                };
-                set(TARGET, target.into());
-                set(DATABASE, database().into());
-                set(HOME, records.oid().into());
-                set(MADE_BY, transaction());
-                // A role that does not exist yet is recorded by its name only.
-                if owner != pg_sys::InvalidOid {
-                    set(OWNER, owner.into());
-                    set(CLUSTER, pg_sys::Datum::from(cluster()));
+        let removed = records.remove(std::slice::from_ref(&at));
+        let name = values.get(TARGET_NAME).cloned().unwrap_or_else(|| SqlValue::null(pg_sys::TEXTOID)).into_text();
+        let target = table.map_or_else(|| named(&name), |table| table.oid);
+        if removed == 1 && target != pg_sys::InvalidOid {
+            let mut set = |column: usize, new: SqlValue<'static>| {
+                if let Some(value) = values.get_mut(column) {
+                    *value = new;
                 }
-                records.insert(&values.into_iter().map(Some).collect::<Vec<_>>());
+            };
+            set(TARGET, SqlValue::oid(target));
+            set(DATABASE, SqlValue::oid(database()));
+            set(HOME, SqlValue::oid(records.oid()));
+            set(MADE_BY, SqlValue::xid(transaction()));
+            // A role that does not exist yet is recorded by its name only.
+            if owner != pg_sys::InvalidOid {
+                set(OWNER, SqlValue::oid(owner));
+                set(CLUSTER, SqlValue::bigint(cluster()));
             }
-            pg_sys::heap_freetuple(row);
+            records.insert(&values)?;
         }
     }
-    records.close();
     // SAFETY: a guarded call. A later removal of these rows must see them.
     unsafe { pg_sys::CommandCounterIncrement() };
     Ok(())
 }
 
-/// The table that a row names. Guarded.
-///
-/// # Safety
-/// The values of a row.
-unsafe fn named(values: &[pg_sys::Datum]) -> pg_sys::Oid {
-    // SAFETY: this function's contract covers the values; guarded calls. A name in a row is schema and table, quoted.
-    unsafe {
-        let names = pg_sys::textToQualifiedNameList(value(values, TARGET_NAME).cast_mut_ptr());
+/// The table with this name, which is schema and table, quoted. Guarded.
+fn named(name: &CStr) -> pg_sys::Oid {
+    // SAFETY: guarded calls with a text, which return a list of names, and a range variable with strings.
+    let (schema, table) = unsafe {
+        let names = pg_sys::textToQualifiedNameList(pg_sys::cstring_to_text(name.as_ptr()));
         let table = pg_sys::makeRangeVarFromNameList(names);
         if (*table).schemaname.is_null() {
             return pg_sys::InvalidOid;
         }
-        let schema = pg_sys::get_namespace_oid((*table).schemaname, true);
-        pg_sys::get_relname_relid((*table).relname, schema)
-    }
+        (pg_sys::get_namespace_oid((*table).schemaname, true), CStr::from_ptr((*table).relname).to_owned())
+    };
+    relation_named(&table, schema)
 }

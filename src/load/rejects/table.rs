@@ -6,7 +6,7 @@
 
 use std::ffi::CStr;
 
-use pg_bulk_format::tuple::TOAST_TUPLE_THRESHOLD;
+use pg_bulk_storage::tuple::TOAST_TUPLE_THRESHOLD;
 use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_sys};
 
 use super::spool::{self, About, Spool};

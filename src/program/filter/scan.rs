@@ -13,7 +13,7 @@
 
 use std::ffi::CStr;
 
-use pg_bulk_format::convert::Session;
+use pg_bulk_types::convert::Session;
 use pgrx::pg_sys;
 
 use super::signature::{Signature, own_type};

@@ -8,7 +8,7 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-use pg_bulk_format::convert::Session;
+use pg_bulk_types::convert::Session;
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use super::{display_name, text_of, with_row};

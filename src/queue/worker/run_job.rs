@@ -7,7 +7,7 @@
 //! The function ignores its arguments. It performs the load of the job that its process has claimed, once; any other
 //! call is an error. The owner of the job calls it, so PUBLIC has EXECUTE.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,6 +20,8 @@ use crate::load::definer::Allowed;
 use crate::load::options::given::Given;
 use crate::load::{self, JobNumber, Purpose};
 use crate::server::function::version_1;
+use crate::server::lookup::{function_named, qualified, schema_name};
+use crate::server::server_text::copied;
 use crate::server::statement::{self, About, Checked};
 use crate::server::user_code;
 
@@ -40,38 +42,25 @@ impl Statement {
     /// The statement of a job. `schema` is the extension's. In a transaction; guarded.
     pub fn of(job: &Claimed, schema: pg_sys::Oid) -> Statement {
         let types = [pg_sys::INT8OID, pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::JSONBOID];
-        // SAFETY: guarded catalog lookups, with keys of the types that the cache expects; strings that the server
-        // returns, or that live as long as the job; its options are of type jsonb.
-        unsafe {
-            let vector = pg_sys::buildoidvector(types.as_ptr(), types.len() as i32);
-            let function = pg_sys::GetSysCacheOid(
-                pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
-                pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
-                pg_sys::Datum::from(NAME.as_ptr()),
-                pg_sys::Datum::from(vector.cast::<c_void>()),
-                pg_sys::Datum::from(schema),
-                pg_sys::Datum::from(0usize),
-            );
-            let bytes = |string: *const std::ffi::c_char| CStr::from_ptr(string).to_bytes();
-            let literal = |string: &CStr| bytes(pg_sys::quote_literal_cstr(string.as_ptr()));
-            let schema = pg_sys::get_namespace_name(schema);
-            let table = pg_sys::quote_qualified_identifier(job.schema.as_ptr(), job.name.as_ptr());
-            let options = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), job.options);
-            // With type casts, so that no other function of this name matches as well.
-            let parts = [
-                b"SELECT ".as_slice(),
-                bytes(pg_sys::quote_qualified_identifier(schema, NAME.as_ptr())),
-                format!("({}::bigint, ", job.id).as_bytes(),
-                literal(&job.path),
-                b"::text, ",
-                literal(CStr::from_ptr(table)),
-                b"::text, ",
-                literal(CStr::from_ptr(options)),
-                b"::jsonb)",
-            ]
-            .concat();
-            Statement { text: CString::new(parts).unwrap_or_default(), function }
-        }
+        let literal = |string: &CStr| {
+            // SAFETY: a guarded call with a string, which returns one.
+            unsafe { copied(pg_sys::quote_literal_cstr(string.as_ptr())) }.unwrap_or_default()
+        };
+        let name = qualified(&schema_name(schema).unwrap_or_default(), NAME);
+        // With type casts, so that no other function of this name matches as well.
+        let parts = [
+            b"SELECT ".as_slice(),
+            name.to_bytes(),
+            format!("({}::bigint, ", job.id).as_bytes(),
+            literal(&job.path).to_bytes(),
+            b"::text, ",
+            literal(&qualified(&job.schema, &job.name)).to_bytes(),
+            b"::text, ",
+            literal(&job.options.text()).to_bytes(),
+            b"::jsonb)",
+        ]
+        .concat();
+        Statement { text: CString::new(parts).unwrap_or_default(), function: function_named(NAME, &types, schema) }
     }
 }
 
@@ -132,7 +121,14 @@ extern "C-unwind" fn begin() -> *mut Job {
         let Job { claimed, queue, load, .. } = &mut *job;
         let number = JobNumber { id: claimed.id, attempt: claimed.attempt };
         let given = Given::Path(&claimed.path);
-        *load = load::begin(given, claimed.target, claimed.options, &Allowed::ALL, queue.schema, Purpose::Job(number));
+        *load = load::begin(
+            given,
+            claimed.target,
+            claimed.options.clone(),
+            &Allowed::ALL,
+            queue.schema,
+            Purpose::Job(number),
+        );
         pg_sys::MemoryContextSwitchTo(caller);
     }
     job

@@ -33,9 +33,10 @@ use crate::server::background;
 use crate::server::database::database;
 use crate::server::lock::{Mode, Until};
 use crate::server::points::point;
-use crate::server::role::as_role;
+use crate::server::role::{as_role, current_user};
 use crate::server::shared_words::SharedWords;
-use crate::server::spi::{self, Access, Argument};
+use crate::server::spi::{self, Access};
+use crate::server::sql_value::SqlValue;
 use crate::server::user_code;
 
 /// Most workers with a shared word. Workers beyond that start as usual, and leave after their job.
@@ -210,11 +211,9 @@ impl Queue {
             (SELECT xmin FROM pg_catalog.pg_extension WHERE extname = 'pg_bulk'),
             (SELECT string_agg(concat_ws(' ', setdatabase, setrole, xmin), ',' ORDER BY setdatabase, setrole)
                 FROM pg_catalog.pg_db_role_setting WHERE setdatabase IN (0, $2) AND setrole IN (0, $1)))";
-        let arguments = [Argument::oid(role), Argument::oid(database())];
-        // SAFETY: a variable of this process.
-        let caller = unsafe { pg_sys::GetUserId() };
-        let outcome = as_role(caller, || spi::execute(statement.as_bytes(), &arguments, Access::ReadLatest, &[]))?;
-        // SAFETY: the column is of type text.
-        Ok(unsafe { outcome.first(0).text() }.to_string_lossy().into_owned())
+        let arguments = [SqlValue::oid(role), SqlValue::oid(database())];
+        let outcome =
+            as_role(current_user(), || spi::execute(statement.as_bytes(), &arguments, Access::ReadLatest, &[]))?;
+        Ok(outcome.first(0).into_text().to_string_lossy().into_owned())
     }
 }

@@ -7,10 +7,10 @@
 //! A list in a string, as in a foreign table's options, has the syntax of a list of names with commas, except that case
 //! matters: `NA, n/a, "", "a, b"`.
 
-use pg_bulk_format::fixed::Trim;
-use pg_bulk_format::pattern::Pattern;
-use pg_bulk_format::refine::{Form, Refinement};
-use pg_bulk_format::template::{BadTemplate, Template, TemplateType};
+use pg_bulk_text::fixed::Trim;
+use pg_bulk_text::pattern::Pattern;
+use pg_bulk_text::refine::{Form, Refinement};
+use pg_bulk_text::template::{BadTemplate, Template, TemplateType};
 use pgrx::pg_sys;
 
 use super::super::column::{Column, Taken};

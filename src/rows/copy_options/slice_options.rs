@@ -4,9 +4,9 @@
 //! [`SliceDraft`] collects them for one column, and [`slices`] evaluates all drafts together: a column begins where the
 //! previous one ends, unless it has the option `start`.
 
-use pg_bulk_format::fixed::{Slice, Trim};
-use pg_bulk_format::line::LINE_LIMIT;
-use pg_bulk_format::number::{Number, Order};
+use pg_bulk_text::fixed::{Slice, Trim};
+use pg_bulk_text::line::LINE_LIMIT;
+use pg_bulk_text::number::{Number, Order};
 
 use super::key_options::KeyDraft;
 use super::{CopyOptions, RecordShape};

@@ -1,7 +1,7 @@
 //! Decodes many rows together: a block of them, one column at a time.
 //!
 //! If native decoders can convert all columns wanted and no row needs work of its own, all records of a batch are
-//! decoded at once ([`pg_bulk_format::block`]). [`Rows::advance`] then returns a row of the block, and
+//! decoded at once ([`pg_bulk_types::block`]). [`Rows::advance`] then returns a row of the block, and
 //! [`Rows::advance_decoded`] goes to the next one without a guard. A row of the block that has an error or needs the
 //! queue is left to [`Rows::decode`], as without a block.
 //!
@@ -9,9 +9,9 @@
 //! and batches by the reader's count. So the block is dropped when the columns of the fields change, at another file,
 //! at a rescan, and when a setting changes. The caller then asks for a new one.
 
-use pg_bulk_format::block::{self, Block, Run};
-use pg_bulk_format::convert::Datum;
-use pg_bulk_format::tuple::ColumnForm;
+use pg_bulk_types::block::ColumnForm;
+use pg_bulk_types::block::{self, Block, Run};
+use pg_bulk_types::convert::Datum;
 use pgrx::pg_sys;
 
 use super::session::SessionMark;
@@ -41,10 +41,13 @@ impl Rows {
     /// From now on, decode rows together, but only the columns at `wanted`. The other columns are NULL in these rows.
     pub fn decode_some_together(&mut self, attributes: usize, not_null: &[usize], wanted: &[usize]) {
         // The current row may belong to the block that is dropped now: the first row of another file.
-        self.decoded = None;
+        self.values.decoded = None;
         // A block finds a DEFAULT marker only without blanks around it, and finds it in any field.
-        if self.parts.is_some() || self.binary.is_some() || (self.is_refined && self.default.is_some()) {
-            self.block = None;
+        if self.layout.parts.is_some()
+            || self.layout.binary.is_some()
+            || (self.layout.is_refined && self.layout.default.is_some())
+        {
+            self.values.block = None;
             return;
         }
         let field = |column: &Column| {
@@ -55,29 +58,29 @@ impl Rows {
             Some(block::FieldTarget { decoder, attribute, not_null: not_null.contains(&attribute) })
         };
         let is_wanted = |i: usize| wanted.contains(&i);
-        let rest = self.columns.iter().enumerate().skip(self.fields);
+        let rest = self.layout.columns.iter().enumerate().skip(self.layout.fields);
         let is_nothing = |column: &Column| column.taken == Taken::Null && !column.input.wants_null;
         if rest.clone().any(|(i, column)| is_wanted(i) && !is_nothing(column)) {
-            self.block = None;
+            self.values.block = None;
             return;
         }
-        let columns = self.columns.iter().enumerate().take(self.fields);
+        let columns = self.layout.columns.iter().enumerate().take(self.layout.fields);
         let fields: Vec<_> = columns.map(|(i, c)| if is_wanted(i) { field(c) } else { None }).collect();
         let complete = fields.iter().enumerate().all(|(i, field)| field.is_some() || !is_wanted(i));
-        self.block = complete.then(|| Block::new(fields, attributes)).flatten();
+        self.values.block = complete.then(|| Block::new(fields, attributes)).flatten();
     }
 
     /// The arrays of the current row, if it was decoded together with others: it has no error, and [`Rows::convert`]
     /// has nothing to do. Its values last until the next row is asked for. [`Rows::column_forms`] describes them.
     #[inline]
     pub fn decoded(&self) -> Option<RowArrays> {
-        self.decoded
+        self.values.decoded
     }
 
     /// How the values of decoded rows are stored.
     #[inline]
     pub fn column_forms(&self) -> &[ColumnForm] {
-        self.block.as_ref().map_or(&[], Block::column_forms)
+        self.values.block.as_ref().map_or(&[], Block::column_forms)
     }
 
     /// Are there decoded values that [`Rows::make_datums`] must still convert?
@@ -90,9 +93,8 @@ impl Rows {
     /// # Safety
     /// The arrays are those that [`Rows::decoded`] returned, and this is called once a row.
     pub unsafe fn make_datums(&mut self, arrays: RowArrays) -> Result<()> {
-        let Some(block) = &mut self.block else { return Ok(()) };
-        // SAFETY: this function's contract covers the argument; a datum is a usize.
-        unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.ok_or_else(error::out_of_memory)
+        // SAFETY: `has_made_datums` has this contract.
+        if unsafe { self.has_made_datums(arrays) } { Ok(()) } else { Err(error::out_of_memory()) }
     }
 
     /// Convert like [`Rows::make_datums`], but raise nothing: false if memory is short.
@@ -101,7 +103,7 @@ impl Rows {
     /// As for [`Rows::make_datums`].
     #[inline]
     pub unsafe fn has_made_datums(&mut self, arrays: RowArrays) -> bool {
-        let Some(block) = &mut self.block else { return true };
+        let Some(block) = &mut self.values.block else { return true };
         // SAFETY: this function's contract covers the argument; a datum is a usize.
         unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.is_some()
     }
@@ -109,13 +111,13 @@ impl Rows {
     /// The current record's row, if it is decoded together with others.
     #[inline]
     pub(super) fn row_of_block(&mut self) -> Option<RowArrays> {
-        self.block.as_mut()?.row(&self.stream.reader).map(RowArrays::of)
+        self.values.block.as_mut()?.row(&self.stream.reader).map(RowArrays::of)
     }
 
     /// The current record's row, with the time of decoding a block added to the stages.
     #[cold]
     pub(super) fn row_of_block_timed(&mut self) -> Option<RowArrays> {
-        let block = self.block.as_ref()?;
+        let block = self.values.block.as_ref()?;
         if block.has(&self.stream.reader) {
             return self.row_of_block();
         }
@@ -129,28 +131,28 @@ impl Rows {
     /// arrays are those of [`Rows::decoded`].
     #[inline]
     pub fn advance_decoded(&mut self) -> Option<RowArrays> {
-        let block = self.block.as_mut()?;
-        if self.session_mark != SessionMark::now() || !block.has_next(&self.stream.reader) {
+        let block = self.values.block.as_mut()?;
+        if self.values.session_mark != SessionMark::now() || !block.has_next(&self.stream.reader) {
             return None;
         }
         let _ = self.stream.reader.advance();
         self.rows += 1;
-        self.queue.clear();
-        self.attention = Attention::NONE;
-        self.decoded = block.row(&self.stream.reader).map(RowArrays::of);
-        self.decoded
+        self.values.queue.clear();
+        self.context.attention = Attention::NONE;
+        self.values.decoded = block.row(&self.stream.reader).map(RowArrays::of);
+        self.values.decoded
     }
 
     /// The current row, which was decoded together with others, and up to `most` - 1 valid rows of the block behind it.
     /// The last of them becomes the current row.
     pub fn run(&mut self, most: usize) -> Option<Run<'_>> {
-        let run = self.block.as_ref()?.run(&mut self.stream.reader, most)?;
+        let run = self.values.block.as_ref()?.run(&mut self.stream.reader, most)?;
         self.rows += run.rows as u64 - 1;
         Some(run)
     }
 
     /// Drop the block: the next rows are others than those in it.
     pub fn forget_block(&mut self) {
-        (self.block, self.decoded) = (None, None);
+        (self.values.block, self.values.decoded) = (None, None);
     }
 }

@@ -9,7 +9,7 @@
 
 use std::ffi::CString;
 
-use pg_bulk_format::reader::{Reader, Value};
+use pg_bulk_text::reader::{Reader, Value};
 use pgrx::PgSqlErrorCode as Code;
 
 use super::super::column::{Column, Taken};
@@ -66,9 +66,9 @@ fn order(first: &Names, names: &Names) -> std::result::Result<Vec<usize>, usize>
 impl Rows {
     /// Handles a header line that was just read.
     pub fn take_header(&mut self) -> Result<()> {
-        if self.known.is_some() {
+        if self.layout.known.is_some() {
             self.match_names()
-        } else if self.match_header {
+        } else if self.layout.match_header {
             self.check_header()
         } else {
             self.follow_order()
@@ -77,7 +77,7 @@ impl Rows {
 
     /// Reads the header of a file that was just opened, if the header decides about the columns.
     pub fn take_names(&mut self) -> Result<()> {
-        let decides = self.known.is_some() || (!self.match_header && self.stream.wants_names());
+        let decides = self.layout.known.is_some() || (!self.layout.match_header && self.stream.wants_names());
         if decides && self.stream.advance()? == Advance::Header {
             self.take_header()?;
         }
@@ -91,19 +91,19 @@ impl Rows {
         }
         // Empty lines and lines with too many fields have no other order.
         let reader = &self.stream.reader;
-        let names = if is_blank(reader) { None } else { names_of(reader, &mut self.unescaped, false) };
-        let mut first = match (self.first_header.take(), &names) {
+        let names = if is_blank(reader) { None } else { names_of(reader, &mut self.values.unescaped, false) };
+        let mut first = match (self.layout.first_header.take(), &names) {
             (Some(first), _) => first,
             (None, Some(names)) => {
                 let (file, names) = self.find_first(names)?;
-                FirstHeader { file, names, columns: self.columns.clone(), order: Vec::new() }
+                FirstHeader { file, names, columns: self.layout.columns.clone(), order: Vec::new() }
             }
             // No file before has changed the order, so the first header is not needed yet.
             (None, None) => return Ok(()),
         };
         let order = self.order_of(&first, names.as_ref());
         let arranged = order.map(|order| self.arrange(&mut first, order));
-        self.first_header = Some(first);
+        self.layout.first_header = Some(first);
         arranged
     }
 
@@ -112,7 +112,7 @@ impl Rows {
         let order = order(&first.names, names).map_err(|moved| self.is_elsewhere(first, names, moved))?;
         // If the number of names differs from that of fields, the field of a name is unknown.
         match order.iter().enumerate().find(|(i, place)| *i != **place) {
-            Some((moved, _)) if first.names.len() != self.fields => Err(self.is_elsewhere(first, names, moved)),
+            Some((moved, _)) if first.names.len() != self.layout.fields => Err(self.is_elsewhere(first, names, moved)),
             _ => Ok(order),
         }
     }
@@ -121,7 +121,7 @@ impl Rows {
         if order == first.order {
             return;
         }
-        let (fields, others) = first.columns.split_at_checked(self.fields).unwrap_or_default();
+        let (fields, others) = first.columns.split_at_checked(self.layout.fields).unwrap_or_default();
         let mut columns: Vec<Column> = match order.is_empty() {
             true => fields.to_vec(),
             false => order.iter().filter_map(|&place| fields.get(place).cloned()).collect(),
@@ -137,7 +137,7 @@ impl Rows {
         let current = self.stream.file_number();
         for number in 0..current {
             pgrx::check_for_interrupts!();
-            match self.stream.header_of(number, &mut self.unescaped) {
+            match self.stream.header_of(number, &mut self.values.unescaped) {
                 Ok(HeaderOf::Nothing) => (),
                 Ok(HeaderOf::Names(names)) => return Ok((number, names)),
                 // No name can be at another position then.
@@ -145,9 +145,9 @@ impl Rows {
                 Err(error) => {
                     // The error concerns that file.
                     if let Some(file) = self.stream.files().and_then(|list| list.files.get(number)) {
-                        self.described = Location::File(file.path.clone()).described();
+                        self.context.described = Location::File(file.path.clone()).described();
                     }
-                    self.elsewhere.begin();
+                    self.context.elsewhere.begin();
                     return Err(error);
                 }
             }
@@ -172,7 +172,7 @@ impl Rows {
     /// its default. Before the first header is read, every column has a field.
     pub fn name_by(&mut self, known: Vec<Column>) {
         self.set_columns(known.clone());
-        self.known = Some(known);
+        self.layout.known = Some(known);
     }
 
     /// Whether this file is empty and one of several.
@@ -184,7 +184,7 @@ impl Rows {
         if self.is_empty_file() {
             return Ok(());
         }
-        let Some(known) = self.known.clone() else { return Ok(()) };
+        let Some(known) = self.layout.known.clone() else { return Ok(()) };
         let mut left: Vec<Option<Column>> = known.into_iter().map(Some).collect();
         let (mut columns, mut names_one) = (Vec::<Column>::new(), false);
         for name in self.names()? {
@@ -200,7 +200,7 @@ impl Rows {
             columns.push(found.unwrap_or_else(|| Column::ignored(name)));
         }
         if !names_one {
-            let relation = from_server(&self.relation_name);
+            let relation = from_server(&self.context.relation_name);
             let message = format!("header line names no column of relation \"{relation}\"");
             return Err(Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message));
         }
@@ -222,15 +222,15 @@ impl Rows {
         }
         let reader = &self.stream.reader;
         // A table without columns has lines without fields.
-        let fields = if self.fields == 0 && reader.raw_line() == Some(&[]) { 0 } else { reader.fields() };
-        if self.fields == 0 && fields > 0 {
+        let fields = if self.layout.fields == 0 && reader.raw_line() == Some(&[]) { 0 } else { reader.fields() };
+        if self.layout.fields == 0 && fields > 0 {
             return Err(copy_errors::extra_data());
         }
-        if fields != self.fields {
-            return Err(copy_errors::header_fields(fields, self.fields));
+        if fields != self.layout.fields {
+            return Err(copy_errors::header_fields(fields, self.layout.fields));
         }
-        for (i, column) in self.columns.iter().enumerate().take(self.fields) {
-            self.unescaped.clear();
+        for (i, column) in self.layout.columns.iter().enumerate().take(self.layout.fields) {
+            self.values.unescaped.clear();
             let name = match reader.value(i) {
                 Value::Null | Value::Default => {
                     let null = String::from_utf8_lossy(&reader.dialect().null).into_owned();
@@ -239,8 +239,8 @@ impl Rows {
                 }
                 Value::Plain(name) => name,
                 Value::Escaped(raw) => {
-                    reader.unescape(raw, &mut self.unescaped);
-                    &self.unescaped
+                    reader.unescape(raw, &mut self.values.unescaped);
+                    &self.values.unescaped
                 }
             };
             if name != column.called().as_bytes() {
@@ -266,7 +266,7 @@ impl Rows {
 
     /// Returns the names in the header line that was just read.
     fn names(&mut self) -> Result<Names> {
-        names_of(&self.stream.reader, &mut self.unescaped, true).ok_or_else(|| {
+        names_of(&self.stream.reader, &mut self.values.unescaped, true).ok_or_else(|| {
             let message = format!("header line has more than {MOST_FIELDS} fields");
             Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
         })

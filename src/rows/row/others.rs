@@ -15,9 +15,9 @@ use crate::rows::objects::Given;
 impl Rows {
     /// Queue the defaults of columns whose fields the record lacks, where a record may lack them.
     pub fn fill(&mut self, wanted: &[usize]) {
-        if self.fills && self.stream.reader.fields() >= self.required {
-            let missing = wanted.iter().filter(|&&i| i < self.fields);
-            self.queue.extend(missing.map(|&column| Queued { column, what: What::Default }));
+        if self.layout.fills && self.stream.reader.fields() >= self.layout.required {
+            let missing = wanted.iter().filter(|&&i| i < self.layout.fields);
+            self.values.queue.extend(missing.map(|&column| Queued { column, what: What::Default }));
         }
     }
 
@@ -27,75 +27,77 @@ impl Rows {
     /// As for [`Rows::decode`].
     #[inline(never)]
     pub unsafe fn take_others(&mut self, wanted: &[usize], arrays: RowArrays) {
-        let fields = self.fields;
+        let fields = self.layout.fields;
         for &i in wanted.iter().filter(|&&i| i >= fields) {
-            let Some(column) = self.columns.get(i) else { break };
-            let start = self.strings.len();
+            let Some(column) = self.layout.columns.get(i) else { break };
+            let start = self.values.strings.len();
             match column.taken {
                 Taken::Field => continue,
-                Taken::Part if self.binary.is_some() => {
+                Taken::Part if self.layout.binary.is_some() => {
                     // SAFETY: this function's contract covers the arrays.
                     unsafe { self.decode_field(i, arrays) };
                     continue;
                 }
                 Taken::Part => {
                     let line = self.stream.reader.raw_line().unwrap_or_default();
-                    let given = self.parts.as_mut().map_or(Given::Null, |parts| parts.value(i, line));
+                    let given = self.layout.parts.as_mut().map_or(Given::Null, |parts| parts.value(i, line));
                     if given == Given::Missing && !column.default.is_null() {
-                        self.queue.push(Queued { column: i, what: What::Default });
+                        self.values.queue.push(Queued { column: i, what: What::Default });
                         continue;
                     }
                     let Given::Value(value) = given else {
                         // SAFETY: this function's contract covers the arrays.
                         unsafe { arrays.set(column.attribute, None) };
                         if column.input.wants_null {
-                            self.queue.push(Queued { column: i, what: What::Null });
+                            self.values.queue.push(Queued { column: i, what: What::Null });
                         }
                         continue;
                     };
                     if column.refinement.is_some() {
-                        self.strings.extend_from_slice(value);
+                        self.values.strings.extend_from_slice(value);
                         // SAFETY: as above.
                         unsafe { self.convert_text(i, start, arrays) };
                         continue;
                     }
-                    if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(value, &mut self.arena)) {
+                    if let Some(datum) =
+                        column.decoder.and_then(|decoder| decoder.decode(value, &mut self.values.arena))
+                    {
                         // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
                         unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
                         continue;
                     }
-                    self.strings.extend_from_slice(value);
-                    self.strings.push(0);
-                    self.queue.push(Queued { column: i, what: What::Input(start) });
+                    self.values.strings.extend_from_slice(value);
+                    self.values.strings.push(0);
+                    self.values.queue.push(Queued { column: i, what: What::Input(start) });
                     continue;
                 }
-                Taken::FileName => self.strings.extend_from_slice(&self.file_name),
+                Taken::FileName => self.values.strings.extend_from_slice(&self.file_name),
                 Taken::LineNumber => {
                     self.stream.reader.store_line_number();
-                    self.strings.extend(self.stream.reader.line_number().to_string().into_bytes());
+                    self.values.strings.extend(self.stream.reader.line_number().to_string().into_bytes());
                 }
                 Taken::Default => {
-                    self.queue.push(Queued { column: i, what: What::Default });
+                    self.values.queue.push(Queued { column: i, what: What::Default });
                     continue;
                 }
                 Taken::Null => {
                     // SAFETY: this function's contract covers the arrays.
                     unsafe { arrays.set(column.attribute, None) };
                     if column.input.wants_null {
-                        self.queue.push(Queued { column: i, what: What::Null });
+                        self.values.queue.push(Queued { column: i, what: What::Null });
                     }
                     continue;
                 }
             }
-            let bytes = self.strings.get(start..).unwrap_or_default();
-            if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(bytes, &mut self.arena)) {
-                self.strings.truncate(start);
+            let bytes = self.values.strings.get(start..).unwrap_or_default();
+            if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(bytes, &mut self.values.arena)) {
+                self.values.strings.truncate(start);
                 // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
                 unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
                 continue;
             }
-            self.strings.push(0);
-            self.queue.push(Queued { column: i, what: What::Input(start) });
+            self.values.strings.push(0);
+            self.values.queue.push(Queued { column: i, what: What::Input(start) });
         }
     }
 }

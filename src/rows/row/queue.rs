@@ -41,12 +41,12 @@ impl Rows {
     /// Does [`Rows::convert`] have something to do?
     #[inline]
     pub fn has_queue(&self) -> bool {
-        !self.queue.is_empty()
+        !self.values.queue.is_empty()
     }
 
     /// Empty the queue.
     pub fn clear_queue(&mut self) {
-        self.queue.clear();
+        self.values.queue.clear();
     }
 
     /// Run the queue.
@@ -58,23 +58,25 @@ impl Rows {
         // SAFETY: this function's contract covers all arguments. A jump out of a call leaves `this` a valid value, with
         // `attention` set for the message.
         unsafe {
-            let len = (*this).queue.len();
+            let len = (*this).values.queue.len();
             for at in 0..len {
-                let queued = *(*this).queue.as_ptr().add(at);
-                let column = (*this).columns.as_mut_ptr().add(queued.column);
+                let queued = *(*this).values.queue.as_ptr().add(at);
+                let column = (*this).layout.columns.as_mut_ptr().add(queued.column);
                 let string: *mut c_char = match queued.what {
                     What::Input(start) | What::Made { input: start, .. } | What::Field(start, _) => {
-                        (*this).strings.as_mut_ptr().add(start).cast()
+                        (*this).values.strings.as_mut_ptr().add(start).cast()
                     }
                     _ => std::ptr::null_mut(),
                 };
-                let shown = match (queued.what, &(*this).default) {
+                let shown = match (queued.what, &(*this).layout.default) {
                     (What::Default, Some(marker)) => marker.as_ptr(),
-                    (What::Made { shown, .. } | What::Refused(shown), _) => (*this).strings.as_ptr().add(shown).cast(),
+                    (What::Made { shown, .. } | What::Refused(shown), _) => {
+                        (*this).values.strings.as_ptr().add(shown).cast()
+                    }
                     (What::Field(..), _) => std::ptr::null(),
                     _ => string.cast_const(),
                 };
-                (*this).attention = Attention { column: (*column).name.as_ptr(), value: shown };
+                (*this).context.attention = Attention { column: (*column).name.as_ptr(), value: shown };
                 let mut is_null = matches!(queued.what, What::Null);
                 let datum = match queued.what {
                     What::Default => unguarded::exec_eval_expr((*column).default, econtext, &raw mut is_null),
@@ -90,7 +92,7 @@ impl Rows {
                 };
                 arrays.set((*column).attribute, (!is_null).then_some(datum));
             }
-            (*this).attention = Attention::NONE;
+            (*this).context.attention = Attention::NONE;
         }
     }
 }

@@ -7,15 +7,14 @@
 
 use std::time::Instant;
 
-use pg_bulk_format::reader::{Record, Value};
+use pg_bulk_text::reader::{Record, Value};
 
 use super::{Attention, Rows};
 use crate::error::{self, Result};
-use crate::input::encoding::{
-    EncodingErrors, invalid_in_server_encoding, is_valid_in_server_encoding, verify_in_server_encoding,
-};
+use crate::input::encoding::{EncodingErrors, invalid_in_server_encoding, verify_in_server_encoding};
 use crate::input::stream::Advance;
 use crate::server::copy_errors;
+use crate::server::server_text::is_valid_in_server_encoding;
 use crate::server::stages::Stage;
 
 /// Records of more bytes than this get a memory check first.
@@ -27,7 +26,7 @@ impl Rows {
     pub(super) fn find_record(&mut self) -> Result<bool> {
         loop {
             match self.stream.advance()? {
-                Advance::Record if self.parts.is_some() && self.is_no_record() => (),
+                Advance::Record if self.layout.parts.is_some() && self.is_no_record() => (),
                 Advance::Record => return Ok(true),
                 Advance::Header => self.take_header()?,
                 Advance::End => match self.stream.next_file() {
@@ -58,16 +57,16 @@ impl Rows {
     /// Is the current line skipped, and no record?
     pub fn is_no_record(&self) -> bool {
         let line = self.stream.reader.raw_line().unwrap_or_default();
-        self.parts.as_ref().is_some_and(|parts| parts.skips(line))
+        self.layout.parts.as_ref().is_some_and(|parts| parts.skips(line))
     }
 
     /// The current line, if it can be shown in a message.
     pub fn line(&self) -> Option<&[u8]> {
-        if self.binary.is_some() {
+        if self.layout.binary.is_some() {
             return None;
         }
         let line = self.reader().raw_line()?;
-        let is_valid = self.parts.is_none() && !self.reader().is_dirty();
+        let is_valid = self.layout.parts.is_none() && !self.reader().is_dirty();
         (is_valid || is_valid_in_server_encoding(line)).then_some(line)
     }
 
@@ -85,21 +84,21 @@ impl Rows {
     #[cold]
     pub fn check_escapes(&mut self, is_header: bool) -> Result<()> {
         let invalid = self.stream.invalid();
-        if self.fields == 0 || invalid == EncodingErrors::Replace {
+        if self.layout.fields == 0 || invalid == EncodingErrors::Replace {
             return Ok(());
         }
         let reader = &self.stream.reader;
         for i in 0..reader.fields() {
-            if self.default.is_some() && !is_header {
+            if self.layout.default.is_some() && !is_header {
                 self.check_default(&reader.record(), i)?;
             }
             if let Value::Escaped(raw) = reader.value(i) {
-                self.unescaped.clear();
-                if reader.unescape(raw, &mut self.unescaped) {
+                self.values.unescaped.clear();
+                if reader.unescape(raw, &mut self.values.unescaped) {
                     if invalid == EncodingErrors::Reject {
-                        invalid_in_server_encoding(&self.unescaped).map_or(Ok(()), Err)?;
+                        invalid_in_server_encoding(&self.values.unescaped).map_or(Ok(()), Err)?;
                     } else {
-                        verify_in_server_encoding(&self.unescaped);
+                        verify_in_server_encoding(&self.values.unescaped);
                     }
                 }
             }
@@ -108,24 +107,24 @@ impl Rows {
     }
 
     pub(super) fn check_record(&mut self, fields: usize) -> Result<()> {
-        if self.binary.is_some() {
+        if self.layout.binary.is_some() {
             return self.read_fields();
         }
-        let Some(parts) = &mut self.parts else { return self.check_defaults(fields) };
+        let Some(parts) = &mut self.layout.parts else { return self.check_defaults(fields) };
         let line = self.stream.reader.raw_line().unwrap_or_default();
-        parts.read(line, self.stream.encodings(), &self.columns, self.stream.invalid())
+        parts.read(line, self.stream.encodings(), &self.layout.columns, self.stream.invalid())
     }
 
     #[cold]
     fn check_defaults(&self, fields: usize) -> Result<()> {
         let record = self.reader().record();
-        (0..fields.min(self.fields)).try_for_each(|field| self.check_default(&record, field))
+        (0..fields.min(self.layout.fields)).try_for_each(|field| self.check_default(&record, field))
     }
 
     /// Check that a field is not the DEFAULT marker while its column has no default. A field beyond the columns is
     /// another error.
     fn check_default(&self, record: &Record<'_>, field: usize) -> Result<()> {
-        let Some(column) = self.columns.get(..self.fields).and_then(|columns| columns.get(field)) else {
+        let Some(column) = self.layout.columns.get(..self.layout.fields).and_then(|columns| columns.get(field)) else {
             return Ok(());
         };
         let trim = column.refinement.as_ref().map(|refinement| refinement.trim);
@@ -139,16 +138,16 @@ impl Rows {
     /// Does the record lack fields? Then COPY converts those that exist and raises an error.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.reader().fields() < self.required
+        self.reader().fields() < self.layout.required
     }
 
     /// Return an error for the first missing field, if there is one.
     pub fn check_missing(&mut self) -> Result<()> {
-        self.attention = Attention::NONE;
-        if self.binary.is_some() {
+        self.context.attention = Attention::NONE;
+        if self.layout.binary.is_some() {
             return self.check_fields();
         }
-        match self.columns.get(..self.required).and_then(|columns| columns.get(self.reader().fields())) {
+        match self.layout.columns.get(..self.layout.required).and_then(|columns| columns.get(self.reader().fields())) {
             Some(column) => Err(copy_errors::missing_data(&column.display_name())),
             None => Ok(()),
         }
@@ -156,10 +155,10 @@ impl Rows {
 
     /// Skip valid rows behind the current one whose values are not needed, and return their number.
     pub fn pass_by(&mut self) -> u64 {
-        if self.fields == 0 || self.parts.is_some() || self.binary.is_some() {
+        if self.layout.fields == 0 || self.layout.parts.is_some() || self.layout.binary.is_some() {
             return 0;
         }
-        let count = self.stream.reader.pass_by(self.fields);
+        let count = self.stream.reader.pass_by(self.layout.fields);
         self.rows += count;
         count
     }

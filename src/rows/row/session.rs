@@ -4,7 +4,7 @@
 //! the client that fetches from a cursor. So scans and buffered loads call [`Rows::follow_settings`] before each row,
 //! and the call must be nearly free.
 
-use pg_bulk_format::convert::Decoder;
+use pg_bulk_types::convert::Decoder;
 use pgrx::pg_sys;
 
 use super::Rows;
@@ -31,16 +31,20 @@ impl Rows {
     #[inline]
     pub fn follow_settings(&mut self) -> bool {
         let now = SessionMark::now();
-        let changed = now != self.session_mark;
+        let changed = now != self.values.session_mark;
         if changed {
-            self.session_mark = now;
+            self.values.session_mark = now;
             let session = column::session(self.stream.charset());
-            let known = self.known.as_mut().or_else(|| self.first_header.as_mut().map(|first| &mut first.columns));
-            let columns = self.columns.iter_mut().chain(known.into_iter().flatten());
+            let known = self
+                .layout
+                .known
+                .as_mut()
+                .or_else(|| self.layout.first_header.as_mut().map(|first| &mut first.columns));
+            let columns = self.layout.columns.iter_mut().chain(known.into_iter().flatten());
             for column in columns.filter(|column| !column.ignored && !column.input.is_receive) {
                 column.decoder = Decoder::for_type(column.type_oid.to_u32(), column.input.typmod, &session);
             }
-            (self.block, self.decoded) = (None, None);
+            (self.values.block, self.values.decoded) = (None, None);
         }
         changed
     }

@@ -7,9 +7,9 @@
 
 use std::ffi::CString;
 
-use pg_bulk_format::arena::Arena;
-use pg_bulk_format::convert::{Decoder, Session};
-use pg_bulk_format::sniff::shape::{Day, Type, Types, ValueShape};
+use pg_bulk_text::sniff::shape::{Day, Type, Types, ValueShape};
+use pg_bulk_types::arena::Arena;
+use pg_bulk_types::convert::{Decoder, Session};
 use pgrx::pg_sys;
 
 use crate::error::Result;

@@ -5,10 +5,10 @@
 //! before the others. The end of the budget is not the end of the data: the reader is not told of it, and returns no
 //! record.
 
-use pg_bulk_format::dialect::{Dialect, Eol};
-use pg_bulk_format::reader::{Event, ReadError, Reader, RecordStart, Settings};
-use pg_bulk_format::scan::Level;
-use pg_bulk_format::sniff::MOST_FIELDS;
+use pg_bulk_text::dialect::{Dialect, Eol};
+use pg_bulk_text::reader::{Event, ReadError, Reader, RecordStart, Settings};
+use pg_bulk_text::scan::Level;
+use pg_bulk_text::sniff::MOST_FIELDS;
 
 use crate::error::{Error, Result, out_of_memory};
 use crate::guc;

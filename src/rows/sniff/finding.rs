@@ -5,7 +5,7 @@
 
 use std::ffi::CString;
 
-use pg_bulk_format::sniff::header::names;
+use pg_bulk_text::sniff::header::names;
 
 use super::evidence::ValuePosition;
 use super::proposal::{LONGEST, clip};

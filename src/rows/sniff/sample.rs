@@ -3,12 +3,12 @@
 //! Of a larger file, part of the budget is for positions in its middle. The tricky point is the beginning of a record
 //! there: if it is not certain, the position is skipped, and a note says so.
 
-use pg_bulk_format::dialect::Dialect;
-use pg_bulk_format::reader::{Reader, Value as Field};
-use pg_bulk_format::sniff::dialect::dialect;
-use pg_bulk_format::sniff::header::{self, Header};
-use pg_bulk_format::sniff::place::first_record;
-use pg_bulk_format::sniff::preamble::preamble;
+use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::reader::{Reader, Value as Field};
+use pg_bulk_text::sniff::dialect::dialect;
+use pg_bulk_text::sniff::header::{self, Header};
+use pg_bulk_text::sniff::place::first_record;
+use pg_bulk_text::sniff::preamble::preamble;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::evidence::{Evidence, ValuePosition};

@@ -13,6 +13,7 @@ use crate::input::source::Location;
 use crate::load::target::{Target, TargetKind};
 use crate::load::{Load, Request, Writer, memory_context, obstacle, run_statement, source};
 use crate::program::where_clause::WhereClause;
+use crate::server::jsonb::Jsonb;
 use crate::server::unguarded::{self as c, Opaque, guarded};
 use crate::takeover::insert_select::eligibility::{Answer, no};
 
@@ -52,7 +53,7 @@ pub unsafe fn begin(
         let path = statement.filename.as_ref().map_or(c"", |name| CStr::from_ptr(name)).to_owned();
         let json = match options.location {
             // Only files are read by workers.
-            Location::File(_) => Some(jsonb(json)),
+            Location::File(_) => Some(Jsonb::parse(&CString::new(json).unwrap_or_default())),
             _ => None,
         };
         let request = Request { json, ..Request::new(options, path) };
@@ -125,16 +126,6 @@ unsafe extern "C-unwind" fn few_of(load: *mut Load) -> Few {
         (*load).measures.phases.progress.end();
         pg_sys::MemoryContextDelete((*load).memory);
         few
-    }
-}
-
-/// Parses JSON. Guarded; allocates in the current memory context.
-fn jsonb(json: Vec<u8>) -> pg_sys::Datum {
-    let json = CString::new(json).unwrap_or_default();
-    // SAFETY: a guarded call with a string.
-    unsafe {
-        let json = pg_sys::Datum::from(json.as_ptr());
-        pg_sys::DirectFunctionCall1Coll(Some(c::jsonb_in), pg_sys::InvalidOid, json)
     }
 }
 

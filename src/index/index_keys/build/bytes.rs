@@ -1,7 +1,7 @@
 //! Keys that are strings of bytes, for the build of an index.
 
-use pg_bulk_format::btree::bytes::shape::{ByteShape, StoredValue};
-use pg_bulk_format::btree::bytes::store::{Store, StoreRun};
+use pg_bulk_storage::btree::bytes::shape::{ByteShape, StoredValue};
+use pg_bulk_storage::btree::bytes::store::{Store, StoreRun};
 use pgrx::pg_sys;
 
 use super::{BuildKeys, Value};

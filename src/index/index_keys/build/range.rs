@@ -15,12 +15,12 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-use pg_bulk_format::btree::build::{BlockSource, Builder, Options, TreePart};
-use pg_bulk_format::btree::entry::{Entry, Tid, Word};
-use pg_bulk_format::btree::key::KeyShape;
-use pg_bulk_format::btree::merge::{Merge, Run, Slice};
-use pg_bulk_format::btree::sort::is_ascending;
-use pg_bulk_format::btree::unique::Unique;
+use pg_bulk_storage::btree::build::{BlockSource, Builder, Options, TreePart};
+use pg_bulk_storage::btree::entry::{Entry, Tid, Word};
+use pg_bulk_storage::btree::key::KeyShape;
+use pg_bulk_storage::btree::merge::{Merge, Run, Slice};
+use pg_bulk_storage::btree::sort::is_ascending;
+use pg_bulk_storage::btree::unique::Unique;
 use pgrx::PgSqlErrorCode as Code;
 
 use super::{KeyRun, failed, feed};

@@ -23,9 +23,9 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-use pg_bulk_format::btree::build::{BlockSource, Built, Page, TreePart, join};
-use pg_bulk_format::btree::entry::{Entry, Tid, Word};
-use pg_bulk_format::btree::key::{KeyShape, Width};
+use pg_bulk_storage::btree::build::{BlockSource, Built, Page, TreePart, join};
+use pg_bulk_storage::btree::entry::{Entry, Tid, Word};
+use pg_bulk_storage::btree::key::{KeyShape, Width};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::range::{Bound, BuiltRange, Extents, RangePlan, Ranges, Seen, bounds, extent_size};

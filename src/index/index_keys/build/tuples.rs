@@ -4,9 +4,9 @@
 
 use std::cell::Cell;
 
-use pg_bulk_format::btree::build::{BuildError, Built};
-use pg_bulk_format::btree::entry::Tid;
-use pg_bulk_format::btree::tuples::TupleBuilder;
+use pg_bulk_storage::btree::build::{BuildError, Built};
+use pg_bulk_storage::btree::entry::Tid;
+use pg_bulk_storage::btree::tuples::TupleBuilder;
 use pgrx::pg_sys;
 
 use super::{MayStay, check_total, failed, options, renew};

@@ -11,10 +11,10 @@
 //! The tricky point is uniqueness: core must decide on equal keys, so the leaves end before the first pair of equal
 //! keys. They also end before a key with a null, if nulls are distinct.
 
-use pg_bulk_format::btree::build::border_size;
-use pg_bulk_format::btree::entry::Word;
-use pg_bulk_format::btree::extension::{Extension, entries_of, longest_tuple};
-use pg_bulk_format::btree::key::{KeyShape, Width};
+use pg_bulk_storage::btree::build::border_size;
+use pg_bulk_storage::btree::entry::Word;
+use pg_bulk_storage::btree::extension::{Extension, entries_of, longest_tuple};
+use pg_bulk_storage::btree::key::{KeyShape, Width};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::super::build::options;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use pg_bulk_format::btree::entry::Tid;
+use pg_bulk_storage::btree::entry::Tid;
 use pgrx::{PgSqlErrorCode as Code, pg_guard};
 
 use super::table::{WrittenTable, left_beside};

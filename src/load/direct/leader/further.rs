@@ -166,8 +166,8 @@ impl Leader {
             source,
             traces: process.tracer.traces,
             anchors: std::mem::take(&mut process.tracer.origins.anchors),
-            relation: process.rows.relation_name.clone(),
-            described: process.rows.described.clone(),
+            relation: process.rows.context.relation_name.clone(),
+            described: process.rows.context.described.clone(),
         });
     }
 }

@@ -56,7 +56,7 @@ unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sy
         let Some((line, relation, file)) = &(*leader).violating_row.line else { return };
         let mut text = b"COPY ".to_vec();
         text.extend(relation.as_bytes());
-        let what = if (*leader).process.rows.is_query { "row" } else { "line" };
+        let what = if (*leader).process.rows.context.is_query { "row" } else { "line" };
         text.extend(format!(", {what} {line}").bytes());
         if !file.is_empty() {
             text.push(b'\n');
@@ -93,6 +93,6 @@ impl Leader {
             process.tracer.origins.find(&mut target, &source, &mut process.rows, place)?;
             process.rows.reader().line_number()
         };
-        Ok(Some((line, process.rows.relation_name.clone(), process.rows.described.clone())))
+        Ok(Some((line, process.rows.context.relation_name.clone(), process.rows.context.described.clone())))
     }
 }

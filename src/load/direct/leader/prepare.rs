@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use pg_bulk_format::tuple::Stamp;
+use pg_bulk_storage::tuple::Stamp;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
@@ -168,8 +168,7 @@ impl Leader {
             input: InputSpec {
                 path: load.request.path.clone(),
                 files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
-                // SAFETY: a jsonb.
-                options: unsafe { load.request.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
+                options: load.request.json.as_ref().map_or_else(Vec::new, |json| json.bytes().to_vec()),
                 foreign: options.foreign(),
                 is_copy: options.is_copy(),
                 encoding: rows.stream().encoding(),
@@ -305,18 +304,6 @@ fn log_transaction() {
             compat::xlog_register_data(nothing.as_mut_ptr(), nothing.len());
             pg_sys::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, pg_sys::XLOG_NOOP as u8);
         }
-    }
-}
-
-/// # Safety
-/// A jsonb. Guarded.
-unsafe fn jsonb_bytes(json: pg_sys::Datum) -> Vec<u8> {
-    // SAFETY: this function's contract covers the argument; a detoasted value begins with a four-byte header with its
-    // length.
-    unsafe {
-        let varlena = pg_sys::pg_detoast_datum(json.cast_mut_ptr());
-        let len = pgrx::varsize_4b(varlena);
-        std::slice::from_raw_parts(varlena.cast::<u8>(), len).to_vec()
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], node
 
 /// How rows of a file can be traced to its records.
 pub(super) fn traces(rows: &Rows) -> Traces {
-    let is_supplied = rows.stream().source().is_supplied() && !rows.is_query;
+    let is_supplied = rows.stream().source().is_supplied() && !rows.context.is_query;
     let is_there = rows.stream().size().is_some() || rows.stream().can_share() || is_supplied;
     let is_traceable = rows.stream().files().is_some() || (rows.stream().has_offsets() && is_there);
     if is_traceable { Traces::Positions } else { Traces::Lines }

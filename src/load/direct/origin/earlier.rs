@@ -46,7 +46,7 @@ impl Earlier {
         origins.anchors = std::mem::take(&mut self.anchors);
         origins.sort_anchors();
         origins.find(&mut ReadPosition::default(), &self.source, &mut rows, place)?;
-        let found = (rows.reader().line_number(), rows.described.clone());
+        let found = (rows.reader().line_number(), rows.context.described.clone());
         rows.close()?;
         Ok(found)
     }

@@ -1,7 +1,7 @@
 //! Finds records of a file by reading it again.
 
-use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader;
+use pg_bulk_text::dialect::Eol;
+use pg_bulk_text::reader;
 
 use super::{Origins, RecordPosition, file_of, in_file};
 use crate::error::{Error, Result};

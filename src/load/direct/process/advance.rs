@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use pg_bulk_format::reader::RecordStart;
+use pg_bulk_text::reader::RecordStart;
 
 use pgrx::pg_sys;
 

@@ -7,7 +7,7 @@
 //!
 //! Each function here either does the whole step for the row, or does nothing and returns that.
 
-use pg_bulk_format::tuple::{TUPLE_HEADER, Unfit};
+use pg_bulk_storage::tuple::{TUPLE_HEADER, Unfit};
 use pgrx::pg_sys;
 
 use super::Process;

@@ -57,7 +57,7 @@ impl Process {
     pub fn switch_to_file(&mut self, file: File) {
         let File { mut rows, projection, tolerance, rejects, quota, traces } = file;
         // Collectors refer to `elsewhere`.
-        rows.elsewhere = self.rows.elsewhere.clone();
+        rows.context.elsewhere = self.rows.context.elsewhere.clone();
         let mut old = std::mem::replace(&mut self.rows, rows);
         self.progress.stages.merge(&std::mem::replace(&mut old.stream_mut().stages, Stages::new()));
         self.recipe.projection = projection;

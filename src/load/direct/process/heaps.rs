@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::atomic::AtomicU64;
 
-use pg_bulk_format::tuple::{FormBuffer, Stamp};
+use pg_bulk_storage::tuple::{FormBuffer, Stamp};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::trace::Tracer;
@@ -69,7 +69,7 @@ impl Heaps {
             counters: std::ptr::null(),
             // SAFETY: the executor's own structures.
             memory: unsafe { (*executor.estate).es_query_cxt },
-            elsewhere: rows.elsewhere.clone(),
+            elsewhere: rows.context.elsewhere.clone(),
             list: Vec::new(),
             by_oid: HashMap::new(),
             bytes: 0,

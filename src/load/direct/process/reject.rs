@@ -62,7 +62,7 @@ impl Process {
         {
             figures.rejected.fetch_add(1, Relaxed);
         }
-        self.rows.attention = Attention::NONE;
+        self.rows.context.attention = Attention::NONE;
         self.rows.clear_queue();
         // A failed subtransaction may have reset the progress that other sessions see.
         self.show();

@@ -1,6 +1,6 @@
 //! Tuple positions that a process notes for its rows.
 
-use pg_bulk_format::reader::RecordStart;
+use pg_bulk_text::reader::RecordStart;
 
 use super::Process;
 use crate::error::Result;

@@ -30,9 +30,9 @@ pub(super) unsafe fn next_of_query(process: *mut Process, query: *mut Query, arr
             guarded(|| (*process).show());
         }
         // Errors of the query itself are not about one of its rows.
-        (*rows).is_quiet = true;
+        (*rows).context.is_quiet = true;
         let more = query::next(query, arrays);
-        (*rows).is_quiet = false;
+        (*rows).context.is_quiet = false;
         if !more {
             return false;
         }
@@ -53,10 +53,10 @@ pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arra
     // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         // Errors of the plan itself are not about a line of the file.
-        (*process).rows.is_quiet = true;
+        (*process).rows.context.is_quiet = true;
         let more = join::next(join, arrays);
         // Rows that were spilled to disk come after all lines have been read.
-        (*process).rows.is_quiet = more && (*join).has_read_all();
+        (*process).rows.context.is_quiet = more && (*join).has_read_all();
         // A guard for each row is expensive.
         if more && (*process).recipe.defaults.sets() {
             guarded(|| (*process).recipe.defaults.set(arrays).or_raise());
@@ -82,10 +82,10 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
         let memory = (*econtext).ecxt_per_tuple_memory;
         loop {
             pg_sys::CurrentMemoryContext = memory;
-            ((*rows).is_quiet, (*rows).is_converting) = (false, true);
+            ((*rows).context.is_quiet, (*rows).context.is_converting) = (false, true);
             let outcome = step(process);
             if outcome == RowOutcome::End {
-                (*rows).is_quiet = true;
+                (*rows).context.is_quiet = true;
                 if (*process).quota.records > 0 {
                     return false;
                 }
@@ -106,7 +106,7 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
                 guarded(|| (*rows).check_missing().or_raise());
             }
             let passes = projection::passes(rows, projection, econtext);
-            (*rows).is_quiet = true;
+            (*rows).context.is_quiet = true;
             if passes {
                 return true;
             }

@@ -34,7 +34,7 @@ pub(super) unsafe extern "C-unwind" fn blame(leader: Opaque) {
             arg: (&raw mut (*process).rows).cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        (*process).rows.elsewhere.end();
+        (*process).rows.context.elsewhere.end();
         row_loop::run_again(process);
         // The second conversion may succeed where the first failed, so the error is raised in any case.
         pg_sys::error_context_stack = context.previous;

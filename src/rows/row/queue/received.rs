@@ -1,7 +1,7 @@
 //! Values of COPY's binary format: fields with a length each, for the receive functions of their types.
 //!
 //! For the reader such a record is one field, its line, which belongs to no column, as in [`super::parts`].
-//! [`pg_bulk_format::binary`] finds the fields in it. A native decoder converts a field to a datum, or the field is
+//! [`pg_bulk_text::binary`] finds the fields in it. A native decoder converts a field to a datum, or the field is
 //! queued for its type's receive function. The receive function gets a copy that ends in a zero byte, since some
 //! receive functions write into their buffer.
 //!
@@ -12,7 +12,8 @@
 
 use std::ffi::c_char;
 
-use pg_bulk_format::convert::{Charset, Wire};
+use pg_bulk_text::json_text::Charset;
+use pg_bulk_types::convert::Wire;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::super::{Attention, RowArrays, Rows};
@@ -50,15 +51,15 @@ impl Column {
 impl Rows {
     /// Set the reader's number of fields in a record.
     pub fn expect_fields(&mut self) {
-        if self.binary.is_some() {
-            let fields = self.columns.iter().filter(|column| column.taken == Taken::Part).count();
+        if self.layout.binary.is_some() {
+            let fields = self.layout.columns.iter().filter(|column| column.taken == Taken::Part).count();
             self.stream.reader.expect_fields(fields);
         }
     }
 
     /// Read the current record. An error is an error of this record. Guarded.
     pub fn read_fields(&mut self) -> Result<()> {
-        let Some(fields) = &mut self.binary else { return Ok(()) };
+        let Some(fields) = &mut self.layout.binary else { return Ok(()) };
         let line = self.stream.reader.raw_line().unwrap_or_default();
         let wanted = self.stream.reader.dialect().record_length.unwrap_or(0);
         fields.read(line, wanted).map_err(|count| copy_errors::field_count(count, wanted))?;
@@ -73,9 +74,9 @@ impl Rows {
     /// Return an error for the first field that is missing, if there is one.
     #[cold]
     pub fn check_fields(&mut self) -> Result<()> {
-        let Some((field, fault)) = self.binary.as_ref().and_then(|fields| fields.fault()) else { return Ok(()) };
-        if let Some(column) = self.columns.get(field + 1) {
-            self.attention = Attention { column: column.name.as_ptr(), value: std::ptr::null() };
+        let Some((field, fault)) = self.layout.binary.as_ref().and_then(|fields| fields.fault()) else { return Ok(()) };
+        if let Some(column) = self.layout.columns.get(field + 1) {
+            self.context.attention = Attention { column: column.name.as_ptr(), value: std::ptr::null() };
         }
         Err(copy_errors::bad_field(fault))
     }
@@ -88,26 +89,26 @@ impl Rows {
     #[inline]
     pub unsafe fn decode_field(&mut self, i: usize, arrays: RowArrays) {
         let line = self.stream.reader.raw_line().unwrap_or_default();
-        let (Some(fields), Some(column)) = (&self.binary, self.columns.get(i)) else { return };
+        let (Some(fields), Some(column)) = (&self.layout.binary, self.layout.columns.get(i)) else { return };
         // The first column is the line.
         let Some(value) = i.checked_sub(1).and_then(|field| fields.get(field, line)) else { return };
         let Some(bytes) = value else {
             // SAFETY: this function's contract covers the arrays.
             unsafe { arrays.set(column.attribute, None) };
             if column.input.wants_null {
-                self.queue.push(Queued { column: i, what: What::Null });
+                self.values.queue.push(Queued { column: i, what: What::Null });
             }
             return;
         };
-        if let Some(datum) = column.wire.and_then(|wire| wire.decode(bytes, &mut self.arena)) {
+        if let Some(datum) = column.wire.and_then(|wire| wire.decode(bytes, &mut self.values.arena)) {
             // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
             unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
             return;
         }
-        let start = self.strings.len();
-        self.strings.extend_from_slice(bytes);
-        self.strings.push(0);
-        self.queue.push(Queued { column: i, what: What::Field(start, bytes.len()) });
+        let start = self.values.strings.len();
+        self.values.strings.extend_from_slice(bytes);
+        self.values.strings.push(0);
+        self.values.queue.push(Queued { column: i, what: What::Field(start, bytes.len()) });
     }
 }
 

@@ -8,12 +8,12 @@
 
 use std::ffi::{CStr, c_char};
 
-use pg_bulk_format::reader::Value;
-use pg_bulk_format::refine::Form;
-use pg_bulk_format::template::Misfit;
+use pg_bulk_text::reader::Value;
+use pg_bulk_text::refine::Form;
+use pg_bulk_text::template::Misfit;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::super::{RowArrays, Rows};
+use super::super::{RowArrays, RowValues, Rows};
 use super::{Queued, What};
 use crate::error::Error;
 use crate::input::encoding::{EncodingErrors, mend_in_server_encoding};
@@ -37,7 +37,7 @@ impl Rows {
                 break;
             }
             let reader = &self.stream.reader;
-            let Some(column) = self.columns.get(i) else { break };
+            let Some(column) = self.layout.columns.get(i) else { break };
             let record = reader.record();
             let refinement = column.refinement.as_deref();
             let mut value = refinement.map_or_else(|| record.value(i), |refinement| record.trimmed(i, refinement.trim));
@@ -46,35 +46,35 @@ impl Rows {
                 value = Value::Plain(&reader.dialect().null);
                 force_null = false;
             }
-            let start = self.strings.len();
+            let start = self.values.strings.len();
             let mut is_doubtful = is_dirty;
             match value {
-                Value::Plain(bytes) => self.strings.extend_from_slice(bytes),
-                Value::Escaped(raw) => is_doubtful |= reader.unescape(raw, &mut self.strings),
+                Value::Plain(bytes) => self.values.strings.extend_from_slice(bytes),
+                Value::Escaped(raw) => is_doubtful |= reader.unescape(raw, &mut self.values.strings),
                 Value::Null => {
                     // SAFETY: this function's contract covers the arrays.
                     unsafe { self.set_null(i, arrays) };
                     continue;
                 }
                 Value::Default => {
-                    self.queue.push(Queued { column: i, what: What::Default });
+                    self.values.queue.push(Queued { column: i, what: What::Default });
                     continue;
                 }
             }
-            let text = self.strings.get(start..).unwrap_or_default();
+            let text = self.values.strings.get(start..).unwrap_or_default();
             if force_null && text == reader.dialect().null {
-                self.strings.truncate(start);
+                self.values.strings.truncate(start);
                 // SAFETY: as above.
                 unsafe { self.set_null(i, arrays) };
                 continue;
             }
             if is_doubtful && replaces {
-                mend_in_server_encoding(&mut self.strings, start);
+                mend_in_server_encoding(&mut self.values.strings, start);
             }
             // SAFETY: as above.
             unsafe { self.convert_text(i, start, arrays) };
         }
-        if self.fields < self.columns.len() {
+        if self.layout.fields < self.layout.columns.len() {
             // SAFETY: as above.
             unsafe { self.take_others(wanted, arrays) };
         }
@@ -83,11 +83,11 @@ impl Rows {
     /// # Safety
     /// As [`Rows::decode`].
     unsafe fn set_null(&mut self, i: usize, arrays: RowArrays) {
-        let Some(column) = self.columns.get(i) else { return };
+        let Some(column) = self.layout.columns.get(i) else { return };
         // SAFETY: this function's contract covers the arrays.
         unsafe { arrays.set(column.attribute, None) };
         if column.input.wants_null {
-            self.queue.push(Queued { column: i, what: What::Null });
+            self.values.queue.push(Queued { column: i, what: What::Null });
         }
     }
 
@@ -96,8 +96,8 @@ impl Rows {
     /// # Safety
     /// As [`Rows::decode`].
     pub unsafe fn convert_text(&mut self, i: usize, start: usize, arrays: RowArrays) {
-        let Rows { columns, strings, queue, arena, unescaped: made, .. } = self;
-        let Some(column) = columns.get(i) else { return };
+        let RowValues { strings, queue, arena, unescaped: made, .. } = &mut self.values;
+        let Some(column) = self.layout.columns.get(i) else { return };
         let refinement = column.refinement.as_deref();
         let text = strings.get(start..).unwrap_or_default();
         if refinement.is_some_and(|refinement| refinement.is_null(text)) {

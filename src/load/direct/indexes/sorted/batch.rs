@@ -1,7 +1,7 @@
 //! Batches of tuples in the order of keys. All file reads happen while a batch is filled, before leaves are locked.
 
-use pg_bulk_format::btree::extension::Extension;
-use pg_bulk_format::btree::key::MAX_TUPLE;
+use pg_bulk_storage::btree::extension::Extension;
+use pg_bulk_storage::btree::key::MAX_TUPLE;
 use pgrx::pg_sys;
 
 use crate::error::OrRaise;

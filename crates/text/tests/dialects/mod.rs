@@ -1,0 +1,80 @@
+//! Shared by the tests of records: dialects, and the levels of the structural scan.
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, FormatOptions};
+use pg_bulk_text::scan::Level;
+
+pub const EOLS: [Eol; 3] = [Eol::Nl, Eol::Cr, Eol::CrNl];
+
+pub fn line_end(eol: Eol) -> &'static [u8] {
+    match eol {
+        Eol::Nl => b"\n",
+        Eol::Cr => b"\r",
+        Eol::CrNl => b"\r\n",
+    }
+}
+
+pub fn dialect(csv: bool, delimiter: &str, quote: &str, escape: &str, null: &str, end_marker: EndMarker) -> Dialect {
+    let bytes = |s: &str| Some(s.as_bytes().to_vec());
+    let mut o = FormatOptions { csv, delimiter: bytes(delimiter), null: bytes(null), ..FormatOptions::default() };
+    if csv {
+        (o.quote, o.escape) = (bytes(quote), bytes(escape));
+    }
+    Dialect::check(&o, end_marker).unwrap()
+}
+
+/// CSV without quotes.
+pub fn unquoted(delimiter: &str, null: &str, trailing: bool) -> Dialect {
+    let bytes = |s: &str| Some(s.as_bytes().to_vec());
+    let (delimiter, null) = (bytes(delimiter), bytes(null));
+    let o = FormatOptions { csv: true, unquoted: true, delimiter, null, trailing, ..FormatOptions::default() };
+    Dialect::check(&o, EndMarker::Until17).unwrap()
+}
+
+/// A dialect in which a delimiter at the end of a line begins no field.
+pub fn trailing(d: Dialect) -> Dialect {
+    Dialect { trailing: true, ..d }
+}
+
+/// Dialects that the kernels support.
+pub fn regular() -> Vec<Dialect> {
+    let (old, new) = (EndMarker::Until17, EndMarker::Since18);
+    let mut regular = copys();
+    regular.extend([
+        unquoted("\t", "\\N", false),
+        unquoted("\"", "", true),
+        unquoted("aa", "N", true),
+        dialect(true, "||", "\"", "\"", "", old),
+        dialect(true, "€", "'", "'", "N", new),
+        trailing(dialect(true, "|", "\"", "\"", "", old)),
+        trailing(dialect(true, ",x,", "\"", "e", "", old)),
+        trailing(dialect(false, "||", "", "", "\\N", old)),
+        dialect(false, "\t,\t", "", "", "N", new),
+    ]);
+    regular
+}
+
+/// The dialects of COPY among them, and lines.
+pub fn copys() -> Vec<Dialect> {
+    let (old, new) = (EndMarker::Until17, EndMarker::Since18);
+    vec![
+        dialect(true, ",", "\"", "\"", "", old),
+        dialect(true, ",", "\"", "\"", "", new),
+        dialect(true, "\t", "'", "'", "\\N", old),
+        dialect(true, ",", "\"", "\\", "N", old),
+        dialect(true, ",", "\"", "\\", "", new),
+        dialect(true, "|", "\"", "e", "", old),
+        dialect(false, "\t", "", "", "\\N", old),
+        dialect(false, "\t", "", "", "\\N", new),
+        dialect(false, ",", "", "", "", old),
+        Dialect::lines(None),
+    ]
+}
+
+/// The levels to test: all of them, or the one that PG_BULK_SIMD names.
+pub fn levels() -> Vec<Level> {
+    match std::env::var("PG_BULK_SIMD").as_deref() {
+        Ok("scalar") => vec![Level::Scalar],
+        _ => Level::available(),
+    }
+}

@@ -1,0 +1,135 @@
+//! Skipped records are counted as if they had been read, and the records behind them are the same. Compared with the
+//! naive reader, in every dialect, at every buffer size and level.
+
+mod dialects;
+
+use dialects::{levels, regular};
+use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::naive::{self, Row};
+use pg_bulk_text::reader::{Event, ReadError, Reader, Settings};
+use pg_bulk_text::scan::Level;
+use proptest::prelude::*;
+
+fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
+    Settings {
+        dialect: d.clone(),
+        read_size,
+        utf8: true,
+        max_char: 4,
+        skip_bom: false,
+        header_lines: 0,
+        header_fields: false,
+        max_fields: usize::MAX,
+        level,
+    }
+}
+
+/// Reads a file and, after each record, skips the records with `fields` fields that can be skipped. Returns their
+/// number.
+fn pass(s: Settings, data: &[u8], fields: usize, expected: &[Row], error: Option<(u64, ReadError)>) -> usize {
+    let (size, csv) = (s.read_size, s.dialect.is_csv() || s.dialect.is_literal());
+    let mut reader = Reader::new(s);
+    let mut rest = data;
+    let (mut at, mut passed) = (0, 0);
+    loop {
+        match reader.advance() {
+            Event::NeedData => {
+                let space = reader.space();
+                let n = rest.len().min(size).min(space.len());
+                space[..n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                reader.filled(n);
+            }
+            Event::Record => {
+                let row = &expected[at];
+                assert_eq!((reader.line_number(), reader.record_offset()), (row.number, row.offset));
+                assert_eq!((reader.raw_line(), reader.fields()), (Some(row.line.as_slice()), row.cells.len()));
+                at += 1;
+                let count = usize::try_from(reader.pass_by(fields)).unwrap();
+                for row in &expected[at..at + count] {
+                    assert_eq!(row.cells.len(), fields);
+                    assert!(csv || !row.line.contains(&b'\\'), "escapes are to be looked at");
+                }
+                (at, passed) = (at + count, passed + count);
+                assert_eq!(reader.line_number(), expected[at - 1].number);
+            }
+            Event::Header => (),
+            other => {
+                assert_eq!(at, expected.len());
+                let found = if let Event::Error(e) = other { Some((reader.line_number(), e)) } else { None };
+                assert_eq!(found, error);
+                return passed;
+            }
+        }
+    }
+}
+
+fn check(d: &Dialect, data: &[u8], sizes: &[usize]) -> usize {
+    let (rows, error) = naive::rows(d, data);
+    let mut most = 0;
+    for level in levels() {
+        for &size in sizes {
+            for fields in 1..4 {
+                most = most.max(pass(settings(d, size, level), data, fields, &rows, error));
+            }
+        }
+    }
+    most
+}
+
+#[test]
+fn records_of_one_kind_are_passed_by() {
+    for d in regular() {
+        let delimiter = d.separator.bytes();
+        let last = if d.trailing { delimiter } else { b"" };
+        let line = [b"1", delimiter, b"x", delimiter, b"3", last, b"\n"].concat();
+        // All but the first one, with reads of any size; the last record has no line end.
+        assert_eq!(check(&d, &line.repeat(1000), &[64, 1000, 65536]), 999);
+        assert_eq!(check(&d, &[&line.repeat(1000)[..], b"1,x,3"].concat(), &[65536]), 999);
+    }
+}
+
+#[test]
+fn around_the_edges_of_blocks() {
+    let bytes = [b'"', b'\\', b'\n', b'\r', b',', b'\t', b'.', b'\''];
+    for d in regular() {
+        for at in (58..70).chain(124..132) {
+            for first in bytes {
+                for second in bytes {
+                    let mut file = b"1\n2\n".to_vec();
+                    file.extend(vec![b'x'; at]);
+                    file.extend([first, second, b'y', d.quote]);
+                    file.extend([d.separator.bytes(), b"z\n1", d.separator.bytes(), b"\n2\n"].concat());
+                    check(&d, &file, &[64, 4096]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn quotes_around_lines_do_not_matter() {
+    let d = &regular()[0];
+    let file = b"\"1\",\"a \"\"b\"\"\n\"\n".repeat(300);
+    assert_eq!(check(d, &file, &[100, 65536]), 299);
+}
+
+fn file() -> impl Strategy<Value = Vec<u8>> {
+    let token = prop_oneof![
+        9 => Just(&b"a"[..]), 2 => Just(&b"\"b\""[..]), 1 => Just(&b"\""[..]), 4 => Just(&b","[..]), 3 => Just(&b"\t"[..]),
+        6 => Just(&b"\n"[..]), 1 => Just(&b"\\"[..]), 1 => Just(&b"\\.\n"[..]), 1 => Just(&b"\r\n"[..]),
+        1 => Just(&b"'"[..]), 1 => Just(&b"e"[..]), 1 => Just("€".as_bytes()), 1 => Just(&b"\xff"[..]),
+        1 => Just(&b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"[..]), 1 => Just(&b"|"[..]),
+        1 => Just(&b"||"[..]), 1 => Just(&b"aa"[..]), 1 => Just(&b",x,"[..]), 1 => Just(&b"||\n"[..]),
+    ];
+    proptest::collection::vec(token, 0..200).prop_map(|v| v.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn random_files(data in file(), which: prop::sample::Index, size in 1usize..200) {
+        check(which.get(&regular()), &data, &[size, 65536]);
+    }
+}
