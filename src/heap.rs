@@ -11,7 +11,6 @@ pub mod append;
 pub mod append_lock;
 pub mod freeze;
 pub mod leaves;
-pub mod page_writer;
 pub mod removal;
 pub mod segment;
 pub mod toast;

@@ -247,12 +247,12 @@ pub unsafe fn perform(load: *mut Load) {
             arg: load.cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        let error = attempt(read_rows, load.cast());
+        let error = attempt(|| read_rows(load.cast()));
         if !error.is_null() {
             // The error is completed without the LWLocks of the load's shared memory.
             unguarded::LWLockReleaseAll();
             rejects::add_first((*load).spool, error);
-            hint::add(&*load, error);
+            hint::add(&*load, &mut *error);
             unguarded::ReThrowError(error);
         }
         query::leave(query::of(&mut (*load).program));

@@ -10,9 +10,7 @@
 //! * User-defined code (input functions, default expressions, quals) is called from plain frames: its errors keep all
 //!   their fields, and a row costs no `sigsetjmp`.
 //! * After an error, nothing here depends on `Drop`: descriptors belong to the server's lists, and memory is freed by
-//!   callbacks of memory contexts. The exception is a thread that writes ([`page_writer`](crate::heap::page_writer)): `Drop` waits for it after
-//!   an ERROR, which unwinds. A FATAL error does not unwind; the exit of the process then ends the thread. The thread
-//!   has a descriptor of its own, creates no file, and uses no memory of the server.
+//!   callbacks of memory contexts.
 //! * All code that depends on the server version is in [`compat`].
 
 pub mod attempt;
@@ -35,6 +33,7 @@ pub mod jsonb;
 pub mod lock;
 pub mod look;
 pub mod lookup;
+pub mod memory_context;
 pub mod option_value;
 pub mod original;
 pub mod own_table;
@@ -44,6 +43,7 @@ pub mod points;
 pub mod progress;
 pub mod refusal;
 pub mod relation;
+pub mod result_relation;
 pub mod role;
 pub mod row_violation;
 pub mod section;
@@ -60,6 +60,7 @@ pub mod stages;
 pub mod statement;
 pub mod team;
 pub mod tuple_layout;
+pub mod tuplestore;
 pub mod unguarded;
 pub mod usage;
 pub mod user_code;

@@ -170,8 +170,7 @@ unsafe impl Sink for Sample {
     }
 
     fn advance(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
-        // SAFETY: a guarded call during ANALYZE.
-        unsafe { compat::vacuum_delay_point() };
+        compat::vacuum_delay_point();
         rows.advance()
     }
 

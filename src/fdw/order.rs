@@ -234,7 +234,7 @@ unsafe fn spoken(
             }
             let key = compat::canonical_pathkey(root, class, known.family, known.strategy, ordered.nulls_first);
             let class = (*key).pk_eclass;
-            if !compat::is_constant(class) && pathkeys.iter_ptr().all(|other| (*other).pk_eclass != class) {
+            if !compat::is_constant(&*class) && pathkeys.iter_ptr().all(|other| (*other).pk_eclass != class) {
                 pathkeys.push(key);
                 up_to.push(i + 1);
             }

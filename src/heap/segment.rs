@@ -4,9 +4,8 @@
 //! error.
 
 use std::ffi::CString;
-use std::fs::File;
 use std::ops::Range;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
+use std::os::fd::RawFd;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -68,15 +67,6 @@ impl<'r> RelationFile<'r> {
         Ok(segments)
     }
 
-    /// Allocate the space of `count` pages from block `first` on, all in the segment of this descriptor. Guarded.
-    pub fn reserve(&self, file: &File, first: u32, count: usize) -> Result<()> {
-        self.check_end(first, count)?;
-        let offset = i64::from(first % SEGMENT) * BLCKSZ as i64;
-        // A file system that cannot allocate space is written to without it.
-        let outcome = allocate(file.as_raw_fd(), offset, (count * BLCKSZ) as i64);
-        outcome.map(|_| ()).map_err(|error| self.extend_error(&error))
-    }
-
     /// Raise the error that mdextend (md.c) raises beyond the last block.
     fn check_end(&self, first: u32, count: usize) -> Result<()> {
         if u64::from(first) + count as u64 > u64::from(MAX_BLOCK) + 1 {
@@ -91,36 +81,6 @@ impl<'r> RelationFile<'r> {
     pub fn open_segment(&self, block: u32) -> Result<Segment> {
         let number = block / SEGMENT;
         Ok(Segment { number, fd: self.open(number, 0)? })
-    }
-
-    /// Duplicate a descriptor for the segment of a block, for this caller alone; the segment is created if it does not
-    /// exist. None if there is no descriptor left. Guarded.
-    pub fn own_descriptor(&self, block: u32) -> Result<Option<File>> {
-        let number = block / SEGMENT;
-        let segment = Segment { number, fd: self.open(number, libc::O_CREAT)? };
-        // SAFETY: a system call on an open descriptor; only this function has the result.
-        unsafe {
-            let fd = match point_errno!("index.descriptor") {
-                Some(_) => -1,
-                None => libc::fcntl(segment.fd, libc::F_DUPFD_CLOEXEC, 0),
-            };
-            Ok((fd >= 0).then(|| File::from_raw_fd(fd)))
-        }
-    }
-
-    /// Offset of a block in its segment, in bytes.
-    pub fn offset_of(block: u32) -> u64 {
-        u64::from(block % SEGMENT) * BLCKSZ as u64
-    }
-
-    /// Request a sync of a block's segment after a write through this descriptor. Raises nothing.
-    pub fn was_written(&self, file: &File, block: u32, section: &Section) {
-        if !self.temporary {
-            let segment_pages =
-                SegmentPages { fd: file.as_raw_fd(), segment: block / SEGMENT, first: 0, count: 0, offset: 0 };
-            // As in `write`.
-            section.critically(|| self.request_sync(&segment_pages));
-        }
     }
 
     fn open(&self, segment: u32, flags: i32) -> Result<RawFd> {
@@ -312,7 +272,7 @@ fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<bool> {
 /// the size of a huge page is rare, or a virtual machine has returned it to its host. Writes of 2 MB were measured to
 /// take ten times as long as smaller ones. With fault points the size is smaller, so that a write in the middle of a
 /// batch can fail.
-pub const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 10 };
+const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 10 };
 
 /// Write all bytes, and none twice: another process may already have changed the pages below the end of the file.
 /// Returns the number of bytes written.

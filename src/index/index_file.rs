@@ -11,27 +11,17 @@
 //! WAL contains full pages, as for any index build. It is not flushed: nothing refers to the file after a crash unless
 //! the transaction commits. But as for a heap ([`crate::heap::append`]), no checkpoint may come between the WAL of a page and
 //! its write, and each segment must be synced after it was written.
-//!
-//! If one process writes a file of more than one batch, a thread ([`crate::heap::page_writer`]) writes a batch while the next
-//! one is built. Checkpoints are not delayed meanwhile, because building a batch may take long: it may read rows of the
-//! table. If a checkpoint begins during a write, the batch is logged and written again afterwards. That checkpoint may
-//! have ended before the thread finished. After a crash or in a backup, some pages would then be neither in the file
-//! nor in the WAL behind the redo point. Late pages wait until the thread is idle, since its batch may contain the
-//! zeroes for their positions.
 
 use std::ffi::c_char;
-use std::fs::File;
 use std::ops::Range;
-use std::sync::Arc;
 
 use pgrx::pg_sys;
 
 use crate::error::{Result, out_of_memory};
 use crate::heap::append::Traits;
-use crate::heap::page_writer::{AlignedPage, Batch, PageWriter, bytes_of};
 use crate::heap::segment::RelationFile;
 use crate::server::compat;
-use crate::server::points::{point, point_errno, point_quiet};
+use crate::server::points::{point, point_quiet};
 use crate::server::relation::Relation;
 use crate::server::section::{Redo, Section};
 
@@ -63,35 +53,18 @@ pub struct IndexFile<'r> {
     complete: u32,
     /// Pages that arrived after their position was passed.
     late: Vec<(u32, AlignedPage)>,
-    behind: Behind,
-}
-
-/// The writer of batches.
-#[cfg_attr(
-    not(feature = "points"),
-    expect(clippy::large_enum_variant, reason = "one an index; a box is memory to run out of")
-)]
-enum Behind {
-    /// This thread, until the first batch is full.
-    NotYet,
-    /// This thread.
-    Never,
-    Thread(WriteBehind),
-}
-
-/// State of the writer thread.
-struct WriteBehind {
-    writer: PageWriter,
-    /// The open segment: its number and descriptor.
-    file: Option<(u32, Arc<File>)>,
-    /// The batch that is being written: its first block, its number of pages, which of them are present, and the redo
-    /// point when they were logged.
-    first: u32,
-    count: usize,
-    present: [bool; BATCH],
+    /// Redo point when the latest batch was written.
     redo: Redo,
-    /// Buffer for the next batch.
-    spare: Vec<AlignedPage>,
+}
+
+/// A page, aligned for direct I/O.
+#[repr(C, align(4096))]
+struct AlignedPage([u8; BLCKSZ]);
+
+/// Pages as bytes.
+fn bytes_of(pages: &[AlignedPage]) -> &[u8] {
+    // SAFETY: pages are arrays of bytes, one after the other.
+    unsafe { std::slice::from_raw_parts(pages.as_ptr().cast::<u8>(), size_of_val(pages)) }
 }
 
 impl<'r> IndexFile<'r> {
@@ -118,7 +91,7 @@ impl<'r> IndexFile<'r> {
             is_part,
             complete: 0,
             late: Vec::new(),
-            behind: if is_part { Behind::Never } else { Behind::NotYet },
+            redo: Redo::now(),
         })
     }
 
@@ -173,54 +146,11 @@ impl<'r> IndexFile<'r> {
 
     /// Writes the late pages. Guarded, and interruptible.
     fn write_late(&mut self) -> Result<()> {
-        self.catch_up()?;
         for (block, page) in &mut self.late {
             write(self.relation, &self.file, self.needs_wal, *block, std::slice::from_mut(page), &[true])?;
         }
         self.late.clear();
         Ok(())
-    }
-
-    /// Waits until the thread has written its batch. Guarded.
-    fn catch_up(&mut self) -> Result<()> {
-        match &mut self.behind {
-            Behind::Thread(behind) => behind.catch_up(self.relation, &self.file, self.needs_wal),
-            _ => Ok(()),
-        }
-    }
-
-    /// Hands the batch to the thread, which is started for the first full batch. Returns false if no thread is
-    /// available. The thread is idle. Guarded.
-    fn write_behind(&mut self) -> Result<bool> {
-        if matches!(self.behind, Behind::NotYet) && self.count == BATCH {
-            // The build also works without a thread, if there is no memory for one.
-            self.behind = PageWriter::start().map_or(Behind::Never, |writer| Behind::Thread(WriteBehind::new(writer)));
-        }
-        let Behind::Thread(behind) = &mut self.behind else { return Ok(false) };
-        let segment = RelationFile::segment_of(self.first);
-        if RelationFile::segment_of(self.first + self.count as u32 - 1) != segment {
-            return Ok(false);
-        }
-        // Without a free descriptor for the thread, this process writes.
-        let Some(file) = behind.file_of(&self.file, self.first)? else { return Ok(false) };
-        // Reserve space before logging: with a full disk, recovery could not write the pages, and the server could not
-        // start.
-        self.file.reserve(&file, self.first, self.count)?;
-        point!("index.write");
-        let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get(..self.count)) else {
-            return Ok(false);
-        };
-        behind.redo = Redo::now();
-        {
-            let _section = Section::begin(false);
-            log(self.relation, self.needs_wal, self.first, pages, present);
-        }
-        (behind.first, behind.count, behind.present) = (self.first, self.count, self.present);
-        let pages = std::mem::replace(&mut self.batch, std::mem::take(&mut behind.spare));
-        let batch = Batch { pages, count: self.count, file, offset: RelationFile::offset_of(self.first) };
-        behind.writer.hand_over(batch).map_err(|error| self.file.extend_error(&error))?;
-        point!("index.handed");
-        Ok(true)
     }
 
     /// Makes room for `count` pages in a batch.
@@ -251,74 +181,15 @@ impl<'r> IndexFile<'r> {
         }
         self.write_late()?;
         pgrx::check_for_interrupts!();
-        if !self.write_behind()? {
-            let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get(..self.count))
-            else {
-                return Ok(());
-            };
-            write(self.relation, &self.file, self.needs_wal, self.first, pages, present)?;
-        }
+        self.redo.let_checkpoint_pass();
+        let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get(..self.count)) else {
+            return Ok(());
+        };
+        write(self.relation, &self.file, self.needs_wal, self.first, pages, present)?;
         self.present.fill(false);
         self.first += self.count as u32;
         self.count = 0;
         Ok(())
-    }
-}
-
-impl WriteBehind {
-    fn new(writer: PageWriter) -> WriteBehind {
-        WriteBehind {
-            writer,
-            file: None,
-            first: 0,
-            count: 0,
-            present: [false; BATCH],
-            redo: Redo::now(),
-            spare: Vec::new(),
-        }
-    }
-
-    /// Returns a descriptor for the segment of a block. None if no descriptor is free. Guarded.
-    fn file_of(&mut self, relation: &RelationFile<'_>, block: u32) -> Result<Option<Arc<File>>> {
-        let wanted = RelationFile::segment_of(block);
-        match &self.file {
-            Some((segment, file)) if *segment == wanted => Ok(Some(Arc::clone(file))),
-            _ => {
-                self.file = relation.own_descriptor(block)?.map(|file| (wanted, Arc::new(file)));
-                Ok(self.file.as_ref().map(|(_, file)| Arc::clone(file)))
-            }
-        }
-    }
-
-    /// Waits for the thread's batch and requests its sync. Logs and writes it again if a checkpoint has begun since it
-    /// was logged. Guarded.
-    fn catch_up(&mut self, relation: Relation<'_>, file: &RelationFile<'_>, needs_wal: bool) -> Result<()> {
-        let Some((pages, outcome)) = self.writer.take() else { return Ok(()) };
-        self.spare = pages;
-        let outcome = match point_errno!("index.written") {
-            Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
-            None => outcome,
-        };
-        if let Some((_, descriptor)) = &self.file {
-            // Also after a partial write. A checkpoint that begins later needs only the pages in the file.
-            file.was_written(descriptor, self.first, &Section::begin(false));
-        }
-        outcome.map_err(|error| file.extend_error(&error))?;
-        if needs_wal && self.redo.is_past() {
-            point!("index.again");
-            let present = self.present.get(..self.count).unwrap_or_default();
-            let pages = self.spare.get_mut(..self.count).unwrap_or_default();
-            write(relation, file, needs_wal, self.first, pages, present)?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for WriteBehind {
-    fn drop(&mut self) {
-        // After an error, the thread must not write when the transaction removes the file. After a FATAL error, which
-        // drops nothing, the exit of the process ends the thread, which can only write to its open descriptor.
-        let _ = self.writer.take();
     }
 }
 

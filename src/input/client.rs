@@ -78,7 +78,7 @@ unsafe fn ask(columns: usize) {
 /// # Safety
 /// A plain frame, or a guard; a buffer for the message.
 unsafe fn receive(buffer: *mut pg_sys::StringInfoData, waits: bool) -> Message {
-    // SAFETY: this function's contract covers the buffer. Error recovery resets the count.
+    // SAFETY: the buffer is initialized, and has no other user. Error recovery resets the count.
     unsafe {
         // HOLD_CANCEL_INTERRUPTS
         pg_sys::QueryCancelHoldoffCount += 1;

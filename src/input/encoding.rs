@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::server::attempt::complaint;
 use crate::server::compat;
 use crate::server::server_text::from_server;
-use crate::server::unguarded::{self, Opaque};
+use crate::server::unguarded;
 
 const UTF8: c_int = pg_sys::pg_enc::PG_UTF8 as c_int;
 const SQL_ASCII: c_int = pg_sys::pg_enc::PG_SQL_ASCII as c_int;
@@ -65,8 +65,7 @@ pub enum EncodingErrors {
 /// Returns the encoding with this name, if it exists.
 pub fn encoding_by_name(name: &str) -> Option<c_int> {
     let name = CString::new(name).ok()?;
-    // SAFETY: a guarded call with a valid string.
-    let encoding = unsafe { compat::char_to_encoding(name.as_ptr()) };
+    let encoding = compat::char_to_encoding(&name);
     (encoding >= 0).then_some(encoding)
 }
 
@@ -252,32 +251,14 @@ impl Encodings {
     }
 }
 
-/// Bytes for an error message.
-struct Invalid {
-    encoding: c_int,
-    bytes: *const c_char,
-    len: c_int,
-}
-
-/// # Safety
-/// A plain frame, and valid bytes.
-unsafe extern "C-unwind" fn complain(invalid: Opaque) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let Invalid { encoding, bytes, len } = invalid.cast::<Invalid>().read();
-        unguarded::report_invalid_encoding(encoding, bytes, len);
-    }
-}
-
 /// Returns the server's error about bytes that begin with an invalid character, as an error of a record. Guarded.
 pub fn invalid_bytes(encoding: c_int, bytes: &[u8]) -> Error {
-    let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
-    let mut invalid = Invalid { encoding, bytes: bytes.as_ptr().cast(), len };
+    let (start, len) = (bytes.as_ptr().cast(), c_int::try_from(bytes.len()).unwrap_or(c_int::MAX));
     // SAFETY: the function reads the bytes and raises; the context of this error is never read.
     unsafe {
         let context = pg_sys::error_context_stack;
         pg_sys::error_context_stack = std::ptr::null_mut();
-        let error = complaint(complain, (&raw mut invalid).cast());
+        let error = complaint(|| unguarded::report_invalid_encoding(encoding, start, len));
         pg_sys::error_context_stack = context;
         match error.as_ref() {
             Some(error) => Error::new(error.sqlerrcode.into(), from_server(CStr::from_ptr(error.message))),

@@ -75,7 +75,7 @@ impl ByFile {
 
     /// Notes that the files before this one were read to their ends.
     pub fn note_whole(&self, file: usize) {
-        // SAFETY: `noting`'s contract covers the pointer.
+        // SAFETY: null, or a number that outlives this struct.
         if let Some(whole) = unsafe { self.whole.as_ref() } {
             whole.fetch_max(file.min(self.count), Relaxed);
         }
@@ -84,7 +84,7 @@ impl ByFile {
     /// Resets all counts.
     pub fn clear(&self) {
         self.all().for_each(FileFigures::clear);
-        // SAFETY: `noting`'s contract covers the pointer.
+        // SAFETY: null, or a number that outlives this struct.
         if let Some(whole) = unsafe { self.whole.as_ref() } {
             whole.store(0, Relaxed);
         }
@@ -93,7 +93,7 @@ impl ByFile {
     /// Returns the counts of a file.
     #[inline]
     pub fn of(&self, file: usize) -> Option<&FileFigures> {
-        // SAFETY: `new`'s contract covers `count` of them.
+        // SAFETY: there are `count` figures, which outlive this struct.
         (file < self.count).then(|| unsafe { &*self.first.add(file) })
     }
 

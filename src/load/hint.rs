@@ -14,7 +14,7 @@
 use std::ffi::{CStr, c_char};
 
 use pg_bulk_text::dialect::Format;
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{PgList, pg_sys};
 
 use super::options::WriterOption;
 use super::target::TargetKind;
@@ -28,29 +28,47 @@ use crate::rows::soft::OnError;
 use crate::server::attempt::attempt;
 use crate::server::option_value::{Caller, HeaderOption, OptionValue};
 use crate::server::server_text::to_server;
-use crate::server::unguarded::{self, Opaque, get_partition_ancestors, guard};
+use crate::server::unguarded::{self, get_partition_ancestors, guard, guarded};
 
 /// Bytes of the file that are read for a HINT.
 const SAMPLE: u64 = 64 * 1024;
 
-struct Task<'a> {
-    load: &'a Load,
-    error: *mut pg_sys::ErrorData,
+/// What a HINT depends on: the strings of an error that was caught.
+struct Caught<'e> {
+    code: i32,
+    message: &'e CStr,
+    context: &'e CStr,
+    /// Empty for an error that names no table.
+    schema: &'e CStr,
+    table: &'e CStr,
 }
 
 /// Sets the HINT of an error that has none, if one applies.
 ///
 /// # Safety
 /// A plain frame; an error that was caught and is going to be raised again. No lightweight lock is held.
-pub unsafe fn add(load: &Load, error: *mut pg_sys::ErrorData) {
-    // SAFETY: this function's contract covers the error.
+pub unsafe fn add(load: &Load, error: &mut pg_sys::ErrorData) {
+    if !error.hint.is_null() || !matches!(class_of(error.sqlerrcode), b"22" | b"23") {
+        return;
+    }
+    // SAFETY: a plain frame that owns nothing; strings of errors are NUL-terminated or null. An error of the search must not
+    // replace the error of the load.
     unsafe {
-        if !(*error).hint.is_null() || !matches!(class_of((*error).sqlerrcode), b"22" | b"23") {
-            return;
-        }
-        let mut task = Task { load, error };
-        // An error of the search must not replace the error of the load.
-        let other = attempt(find, (&raw mut task).cast());
+        let string = |string: *const c_char| if string.is_null() { c"" } else { CStr::from_ptr(string) };
+        let caught = Caught {
+            code: error.sqlerrcode,
+            message: string(error.message),
+            context: string(error.context),
+            schema: string(error.schema_name),
+            table: string(error.table_name),
+        };
+        let other = attempt(|| {
+            guarded(|| {
+                if let Some(hint) = find(load, &caught) {
+                    error.hint = pg_sys::pstrdup(to_server(&hint).as_ptr());
+                }
+            });
+        });
         if !other.is_null() {
             unguarded::LWLockReleaseAll();
             unguarded::FreeErrorData(other);
@@ -68,53 +86,31 @@ fn class_of(code: i32) -> &'static [u8; 2] {
     }
 }
 
-/// # Safety
-/// A valid task.
-#[pg_guard]
-unsafe extern "C-unwind" fn find(task: Opaque) {
-    // SAFETY: this function's contract covers the argument; strings of errors are NUL-terminated or null.
-    unsafe {
-        let Task { load, error } = task.cast::<Task>().read();
-        let hint = if class_of((*error).sqlerrcode) == b"23" {
-            writer_hint(load, &*error)
-        } else {
-            is_about_first_record(load, &*error).and_then(|location| {
-                let copy = &load.request.options.copy;
-                let fields = (!load.request.options.copy.by_name()).then_some(load.mapping.fields.len());
-                let message = string((*error).message);
-                let sniffed = sniff_start(&location, copy).ok()?;
-                format_hint(&sniffed, copy, fields, shows_quote(message))
-            })
-        };
-        if let Some(hint) = hint {
-            (*error).hint = pg_sys::pstrdup(to_server(&hint).as_ptr());
-        }
+/// The HINT for an error. Guarded.
+fn find(load: &Load, error: &Caught<'_>) -> Option<String> {
+    if class_of(error.code) == b"23" {
+        return writer_hint(load, error);
     }
-}
-
-/// # Safety
-/// A NUL-terminated string or null.
-unsafe fn string<'a>(string: *const c_char) -> &'a [u8] {
-    // SAFETY: this function's contract covers the argument.
-    if string.is_null() { b"" } else { unsafe { CStr::from_ptr(string) }.to_bytes() }
+    let location = is_about_first_record(load, error)?;
+    let copy = &load.request.options.copy;
+    let fields = (!copy.by_name()).then_some(load.mapping.fields.len());
+    let sniffed = sniff_start(&location, copy).ok()?;
+    format_hint(&sniffed, copy, fields, shows_quote(error.message.to_bytes()))
 }
 
 /// The HINT for a constraint violation: why the direct writer, which rejects such rows, was not used. Guarded.
-///
-/// # Safety
-/// An error that was caught.
-unsafe fn writer_hint(load: &Load, error: &pg_sys::ErrorData) -> Option<String> {
+fn writer_hint(load: &Load, error: &Caught<'_>) -> Option<String> {
     if load.writer != Writer::Buffered || load.request.options.copy.on_error != OnError::Table {
         return None;
     }
-    // SAFETY: this function's contract covers the error; guarded catalog lookups.
+    // An error that a function raises itself names no table. A trigger may have inserted into another table.
+    if error.table.is_empty() || error.schema.is_empty() {
+        return None;
+    }
+    // SAFETY: guarded catalog lookups.
     let is_ours = unsafe {
-        // An error that a function raises itself names no table. A trigger may have inserted into another table.
-        if error.table_name.is_null() || error.schema_name.is_null() {
-            return None;
-        }
-        let schema = pg_sys::get_namespace_oid(error.schema_name, true);
-        let table = pg_sys::get_relname_relid(error.table_name, schema);
+        let schema = pg_sys::get_namespace_oid(error.schema.as_ptr(), true);
+        let table = pg_sys::get_relname_relid(error.table.as_ptr(), schema);
         let is_part_of_target = || {
             let ancestors = PgList::<pg_sys::Oid>::from_pg(guard(|| get_partition_ancestors(table)));
             ancestors.iter_oid().any(|ancestor| ancestor == load.target.relid)
@@ -139,10 +135,7 @@ unsafe fn writer_hint(load: &Load, error: &pg_sys::ErrorData) -> Option<String> 
 }
 
 /// The file that an error is about, if the error is about the first record and the file can be read again. Guarded.
-///
-/// # Safety
-/// An error that was caught.
-unsafe fn is_about_first_record(load: &Load, error: &pg_sys::ErrorData) -> Option<Location> {
+fn is_about_first_record(load: &Load, error: &Caught<'_>) -> Option<Location> {
     let copy = &load.request.options.copy;
     if copy.shape() != RecordShape::Delimited || !copy.dialect.is_copys() {
         return None;
@@ -157,8 +150,12 @@ unsafe fn is_about_first_record(load: &Load, error: &pg_sys::ErrorData) -> Optio
     };
     // Only a regular file, or bytes in the database, can be read again.
     let is_there = location.is_inside() || location.metadata().is_ok_and(|meta| meta.is_file());
-    // SAFETY: this function's contract covers the error; a guarded catalog lookup, and a string that it returns.
-    let (context, relation) = unsafe { (string(error.context), string(pg_sys::get_rel_name(load.target.relid))) };
+    // SAFETY: a guarded catalog lookup that returns a new string, or null.
+    let relation = unsafe {
+        let name = pg_sys::get_rel_name(load.target.relid);
+        if name.is_null() { b"" } else { CStr::from_ptr(name).to_bytes() }
+    };
+    let context = error.context.to_bytes();
     let described = location.described();
     if !is_there || memchr::memmem::find(context, described.to_bytes()).is_none() {
         return None;

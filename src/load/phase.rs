@@ -5,8 +5,6 @@
 
 use std::time::{Duration, Instant};
 
-use pgrx::pg_guard;
-
 use crate::server::progress::{Figures, Progress};
 
 /// A phase of a load. `pg_stat_get_progress_info` shows its number.
@@ -82,14 +80,4 @@ impl Phases {
         self.leave();
         Phase::NAMES.iter().zip(self.spent).filter_map(|((_, name), spent)| Some((*name, spent?)))
     }
-}
-
-/// Enters a phase.
-///
-/// # Safety
-/// The load's phases, which nothing else uses now.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn enter(phases: *mut Phases, phase: Phase) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { &mut *phases }.enter(phase);
 }

@@ -186,7 +186,7 @@ unsafe fn ask(relation: pg_sys::Relation) -> Answer {
         let caller = pg_sys::MemoryContextSwitchTo(memory);
         let mut question = Question { text: text.as_ptr(), queries: std::ptr::null_mut(), plan: std::ptr::null_mut() };
         let was_asking = ASKING.swap(true, Relaxed);
-        let error = in_subtransaction(plan, (&raw mut question).cast());
+        let error = in_subtransaction(|| plan((&raw mut question).cast()));
         ASKING.store(was_asking, Relaxed);
         let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
         let answer = match error.as_ref() {

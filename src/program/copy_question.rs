@@ -200,7 +200,7 @@ pub unsafe fn may_insert(location: &Location, insertion: Insertion, by: &CStr) {
 ///
 /// # Safety
 /// As [`may_insert`].
-pub unsafe fn may_insert_some(location: &Location, mut insertion: Insertion) {
+pub unsafe fn may_insert_some(location: &Location, insertion: Insertion) {
     // SAFETY: this function's contract covers the relation; the body is a guard, and its argument outlives the call.
     unsafe {
         if !are_there_others() {
@@ -209,20 +209,12 @@ pub unsafe fn may_insert_some(location: &Location, mut insertion: Insertion) {
         may_read(location);
         let hook = pg_sys::ExecutorCheckPerms_hook;
         pg_sys::ExecutorCheckPerms_hook = None;
-        let error = complaint(check, (&raw mut insertion).cast());
+        let error = complaint(|| c::guarded(|| insertion.check()));
         pg_sys::ExecutorCheckPerms_hook = hook;
         if !error.is_null() {
             c::guard::<()>(|| c::ReThrowError(error));
         }
     }
-}
-
-/// # Safety
-/// An [`Insertion`].
-#[pg_guard]
-unsafe extern "C-unwind" fn check(insertion: Opaque) {
-    // SAFETY: passed on.
-    unsafe { (*insertion.cast::<Insertion>()).check() }
 }
 
 /// Sends a COPY through the hooks. Guarded; raises their errors.
@@ -385,8 +377,11 @@ unsafe fn put(question: &mut Question) -> *mut pg_sys::ErrorData {
         if (*question).insertion.is_some() {
             pg_sys::ExecutorCheckPerms_hook = Some(rights_are_asked);
         }
-        let error =
-            if pg_sys::IsInParallelMode() { alone(question.cast()) } else { in_subtransaction(send, question.cast()) };
+        let error = if pg_sys::IsInParallelMode() {
+            alone(question.cast())
+        } else {
+            in_subtransaction(|| send(question.cast()))
+        };
         pg_sys::ExecutorCheckPerms_hook = (*question).rights_hook;
         OPEN.store(before, Relaxed);
         error
@@ -403,7 +398,7 @@ unsafe fn alone(question: Opaque) -> *mut pg_sys::ErrorData {
     unsafe {
         let held_off = (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount);
         let state = SessionState::note();
-        let error = complaint(send, question);
+        let error = complaint(|| send(question));
         (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount) = held_off;
         if error.is_null() {
             state.keep()

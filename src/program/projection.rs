@@ -399,9 +399,9 @@ unsafe fn filter_to(
         let mut making = Making { projection, econtext, arrays, as_tuple, made: Made::Nothing };
         if (*projection).survives {
             // Not in parallel mode: such a file has no workers.
-            let error = guarded(|| in_subtransaction(make, (&raw mut making).cast()));
+            let error = guarded(|| in_subtransaction(|| make((&raw mut making).cast())));
             if !error.is_null() {
-                if !failure::is_about_a_row(error) {
+                if !failure::is_about_a_row(&*error) {
                     unguarded::ReThrowError(error);
                 }
                 return Made::Bad(error);

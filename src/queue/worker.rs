@@ -22,15 +22,14 @@ pub mod succession;
 
 use std::ffi::CString;
 
-use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::failure::record_failure;
 use self::run_job::Statement;
 use self::succession::{Successor, WorkerWord};
 use super::job::{Claimed, Figures};
 use super::{EXTENSION, Queue};
-use crate::error::{Error, OrRaise};
+use crate::error::{Error, OrRaise, Result};
 use crate::load::{Load, settings};
 use crate::server::attempt::attempt_logged;
 use crate::server::background::{self, begin_transaction, in_transaction};
@@ -38,7 +37,7 @@ use crate::server::lock::{Mode, ObjectLock, Until};
 use crate::server::lookup::{now, relation_names};
 use crate::server::points::point;
 use crate::server::server_text::from_server;
-use crate::server::unguarded::{self as c, Opaque};
+use crate::server::unguarded::{self as c, guarded};
 use crate::server::user_code;
 
 /// How often a lock is tried that another session may hold for a moment, and the milliseconds in between.
@@ -57,16 +56,7 @@ pub struct Job {
     lock_timeout: CString,
     /// Time at which its process was started, or went on to the job.
     pub began: pg_sys::TimestampTz,
-    /// Memory context of the job.
-    memory: pg_sys::MemoryContext,
     pub process: Successor,
-}
-
-impl Job {
-    /// Its load while it exists, or null.
-    pub fn load(&self) -> *const Load {
-        self.load
-    }
 }
 
 /// Entry point of a worker.
@@ -76,28 +66,31 @@ impl Job {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_job_main(job: pg_sys::Datum) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: a job lives until the next one is begun.
+    // SAFETY: the process keeps its job, and the next one takes its place. Nothing else uses a job meanwhile.
     unsafe {
-        let mut job = begin(job.value() as i64);
-        while !job.is_null() {
-            let error = attempt_logged(work, job.cast());
-            if !error.is_null() {
-                record_failure(job, error);
+        let id = job.value() as i64;
+        let job = guarded(|| begin(id).map_or(std::ptr::null_mut(), |job| Box::into_raw(Box::new(job))));
+        let Some(job) = job.as_mut() else { return };
+        loop {
+            let error = attempt_logged(|| work(job));
+            if let Some(error) = error.as_ref() {
+                guarded(|| record_failure(job, error));
                 return;
             }
-            job = go_on(job);
+            if !guarded(|| go_on(job)) {
+                return;
+            }
         }
     }
 }
 
-/// Connects, locks and claims the job. Null if there is nothing to do.
-#[pg_guard]
-extern "C-unwind" fn begin(id: i64) -> *mut Job {
+/// Connects, locks and claims the job. None if there is nothing to do. Guarded.
+fn begin(id: i64) -> Option<Job> {
     let [database, owner, _, places, place] = background::numbers();
     let owner = pg_sys::Oid::from_u32(owner);
     // An invalid OID would make the session a superuser's.
     if owner == pg_sys::InvalidOid {
-        return std::ptr::null_mut();
+        return None;
     }
     background::obey_signals();
     background::connect(pg_sys::Oid::from_u32(database), owner);
@@ -114,24 +107,20 @@ extern "C-unwind" fn begin(id: i64) -> *mut Job {
     lock_and_claim(id, lock_timeout, began, process)
 }
 
-/// Makes the next job of this process, if there is one. The last job is then freed.
-///
-/// # Safety
-/// The job of this process, which has succeeded.
-#[pg_guard]
-unsafe extern "C-unwind" fn go_on(last: *mut Job) -> *mut Job {
-    // SAFETY: this function's contract covers the argument; guarded calls. Only the activity report refers to the old
-    // job.
-    unsafe {
-        let Job { queue, claimed, process, lock_timeout, memory, .. } = &mut *last;
-        let Some(id) = process.next(queue, claimed.id) else { return std::ptr::null_mut() };
-        let (lock_timeout, memory) = (lock_timeout.clone(), *memory);
-        let process = Successor { ..*process };
-        pg_sys::debug_query_string = std::ptr::null();
-        pg_sys::MemoryContextDelete(memory);
-        background::set(c"role", c"none");
-        background::rename(&name(id));
-        lock_and_claim(id, lock_timeout, now(), process)
+/// Replaces a job that has succeeded by the next job of this process. False if there is none. Guarded.
+fn go_on(job: &mut Job) -> bool {
+    let Some(id) = job.process.next(&job.queue, job.claimed.id) else { return false };
+    // SAFETY: a variable of this process. It refers to the old job.
+    unsafe { pg_sys::debug_query_string = std::ptr::null() };
+    background::set(c"role", c"none");
+    background::rename(&name(id));
+    let process = Successor { ..job.process };
+    match lock_and_claim(id, job.lock_timeout.clone(), now(), process) {
+        Some(next) => {
+            *job = next;
+            true
+        }
+        None => false,
     }
 }
 
@@ -157,25 +146,12 @@ fn override_settings() -> CString {
     lock_timeout
 }
 
-/// Locks and claims the job. Null if there is nothing to do.
-fn lock_and_claim(id: i64, lock_timeout: CString, began: pg_sys::TimestampTz, process: Successor) -> *mut Job {
+/// Locks and claims the job. None if there is nothing to do. Guarded.
+fn lock_and_claim(id: i64, lock_timeout: CString, began: pg_sys::TimestampTz, process: Successor) -> Option<Job> {
     let [_, owner, table, ..] = background::numbers().map(pg_sys::Oid::from_u32);
-    // SAFETY: guarded calls; the claimed data live as long as the job, which is dropped with its memory.
-    unsafe {
-        let memory = pg_sys::AllocSetContextCreateExtended(
-            pg_sys::TopMemoryContext,
-            c"pg_bulk job".as_ptr(),
-            pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
-            pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
-            pg_sys::ALLOCSET_SMALL_MAXSIZE as usize,
-        );
-        let Some((queue, claimed)) = claim(id, owner, table) else { return std::ptr::null_mut() };
-        let name = name(id);
-        background::set(c"application_name", &name);
-        let load = std::ptr::null_mut();
-        let job = Job { queue, claimed, statement: None, load, lock_timeout, began, memory, process };
-        PgMemoryContexts::For(memory).leak_and_drop_on_delete(job)
-    }
+    let (queue, claimed) = claim(id, owner, table)?;
+    background::set(c"application_name", &name(id));
+    Some(Job { queue, claimed, statement: None, load: std::ptr::null_mut(), lock_timeout, began, process })
 }
 
 fn name(id: i64) -> CString {
@@ -218,72 +194,15 @@ pub fn take(lock: &ObjectLock, tries: u32) -> bool {
 ///
 /// # Safety
 /// A plain frame, and the job of this process.
-unsafe extern "C-unwind" fn work(job: Opaque) {
-    let job = job.cast::<Job>();
-    // SAFETY: the job lives as long as the process; its load as long as the transaction.
+unsafe fn work(job: &mut Job) {
+    // SAFETY: the frame is plain. The job's load lives as long as the transaction.
     unsafe {
-        begin_load(job);
+        guarded(|| begin_load(job).or_raise());
         run_job::run(job);
         pg_sys::CurrentMemoryContext = pg_sys::TopTransactionContext;
         // The last user code. After it, no code can change the state that the commit depends on, or wait for the job's
         // row.
         c::AfterTriggerFireDeferred();
-        record_success(job);
-        (*job).load = std::ptr::null_mut();
-        c::CommitTransactionCommand();
-        end_load();
-    }
-}
-
-/// # Safety
-/// The job of this process.
-#[pg_guard]
-unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
-    // SAFETY: this function's contract covers the argument, which nothing else uses now; guarded calls.
-    unsafe {
-        let job = &mut *job;
-        point!("job.begins");
-        background::load_session_libraries();
-        begin_transaction();
-        let statement = job.statement.insert(Statement::of(&job.claimed, job.queue.schema));
-        background::report_activity(Some(&statement.text));
-        // Parallel workers show this text.
-        pg_sys::debug_query_string = statement.text.as_ptr();
-        background::set_local(c"lock_timeout", &job.lock_timeout);
-        for pair in job.claimed.settings.chunks_exact(2) {
-            if let [name, value] = pair {
-                background::set(name, value);
-            }
-        }
-        let settings = settings::of_options(&job.claimed.options).or_raise();
-        job.process.is_changed = !settings.is_empty();
-        settings::apply(&settings);
-        check_target(&job.claimed).or_raise();
-    }
-}
-
-/// Raises unless the OID is still that of the intended table, or the row comes from another database.
-fn check_target(job: &Claimed) -> crate::error::Result<()> {
-    let is_same = relation_names(job.target).is_some_and(|(schema, name)| schema == job.schema && name == job.name);
-    if is_same {
-        return Ok(());
-    }
-    let name = format!("{}.{}", from_server(&job.schema), from_server(&job.name));
-    let error = Error::new(Code::ERRCODE_UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
-    Err(error.detail("The table was dropped, renamed or moved since the job was enqueued."))
-}
-
-/// # Safety
-/// The job of this process, after its load.
-#[pg_guard]
-unsafe extern "C-unwind" fn record_success(job: *mut Job) {
-    // SAFETY: this function's contract covers the argument; guarded calls.
-    unsafe {
-        let job = &mut *job;
-        user_code::look_away();
-        point!("job.loaded");
-        background::set_local(c"synchronous_commit", c"on");
-        background::set_local(c"lock_timeout", c"0");
         let figures = {
             let counts = &(*job.load).measures.counts;
             Figures {
@@ -294,13 +213,59 @@ unsafe extern "C-unwind" fn record_success(job: *mut Job) {
                 workers: counts.workers,
             }
         };
-        job.queue.succeed(job.claimed.id, job.claimed.attempt, &figures).or_raise();
-        pg_sys::PopActiveSnapshot();
+        guarded(|| record_success(job, &figures).or_raise());
+        c::CommitTransactionCommand();
+        guarded(end_load);
     }
 }
 
-#[pg_guard]
-extern "C-unwind" fn end_load() {
+/// Begins the transaction of a load, and its settings. Guarded.
+fn begin_load(job: &mut Job) -> Result<()> {
+    point!("job.begins");
+    background::load_session_libraries();
+    begin_transaction();
+    let statement = job.statement.insert(Statement::of(&job.claimed, job.queue.schema));
+    background::report_activity(Some(&statement.text));
+    // Parallel workers show this text. SAFETY: a variable of this process; the job keeps the text.
+    unsafe { pg_sys::debug_query_string = statement.text.as_ptr() };
+    background::set_local(c"lock_timeout", &job.lock_timeout);
+    for pair in job.claimed.settings.chunks_exact(2) {
+        if let [name, value] = pair {
+            background::set(name, value);
+        }
+    }
+    let settings = settings::of_options(&job.claimed.options)?;
+    job.process.is_changed = !settings.is_empty();
+    settings::apply(&settings);
+    check_target(&job.claimed)
+}
+
+/// Raises unless the OID is still that of the intended table, or the row comes from another database.
+fn check_target(job: &Claimed) -> Result<()> {
+    let is_same = relation_names(job.target).is_some_and(|(schema, name)| schema == job.schema && name == job.name);
+    if is_same {
+        return Ok(());
+    }
+    let name = format!("{}.{}", from_server(&job.schema), from_server(&job.name));
+    let error = Error::new(Code::ERRCODE_UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+    Err(error.detail("The table was dropped, renamed or moved since the job was enqueued."))
+}
+
+/// Records the success of a job after its load, before its commit. Guarded.
+fn record_success(job: &mut Job, figures: &Figures) -> Result<()> {
+    user_code::look_away();
+    point!("job.loaded");
+    background::set_local(c"synchronous_commit", c"on");
+    background::set_local(c"lock_timeout", c"0");
+    job.queue.succeed(job.claimed.id, job.claimed.attempt, figures)?;
+    // SAFETY: a guarded call: `begin_transaction` has pushed the snapshot.
+    unsafe { pg_sys::PopActiveSnapshot() };
+    job.load = std::ptr::null_mut();
+    Ok(())
+}
+
+/// Guarded.
+fn end_load() {
     background::hold_cancels();
     point!("job.committed");
     // SAFETY: a guarded call outside of a transaction.

@@ -22,7 +22,7 @@ use crate::input::encoding::Encodings;
 use crate::server::attempt::complaint;
 use crate::server::copy_errors;
 use crate::server::server_text::from_server;
-use crate::server::unguarded::{self, Opaque};
+use crate::server::unguarded;
 
 /// Value of a column in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,18 +220,6 @@ fn encode(code: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(string.split(|byte| *byte == 0).next().unwrap_or_default());
 }
 
-/// Parses JSON, including escapes, with a server function that does little else, in all versions.
-///
-/// # Safety
-/// A plain frame, and a datum of type json, which may be invalid JSON.
-unsafe extern "C-unwind" fn parse(json: Opaque) {
-    // SAFETY: this function's contract covers the datum.
-    unsafe {
-        let json = json.cast::<pg_sys::Datum>().read();
-        unguarded::DirectFunctionCall1Coll(Some(unguarded::json_strip_nulls), pg_sys::InvalidOid, json);
-    }
-}
-
 /// Fails with the server's error if a line is not valid JSON. Guarded.
 fn check(line: &[u8]) -> Result<()> {
     // SAFETY: guarded calls. The parser reads a string and allocates in a memory context of its own; the context of its
@@ -246,10 +234,13 @@ fn check(line: &[u8]) -> Result<()> {
         );
         let old = pg_sys::MemoryContextSwitchTo(memory);
         let length = i32::try_from(line.len()).unwrap_or(i32::MAX);
-        let mut json = pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(line.as_ptr().cast(), length));
+        let json = pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(line.as_ptr().cast(), length));
         let context = pg_sys::error_context_stack;
         pg_sys::error_context_stack = std::ptr::null_mut();
-        let error = complaint(parse, (&raw mut json).cast());
+        // Parses JSON, including escapes, and does little else, in all versions.
+        let error = complaint(|| {
+            unguarded::DirectFunctionCall1Coll(Some(unguarded::json_strip_nulls), pg_sys::InvalidOid, json);
+        });
         pg_sys::error_context_stack = context;
         pg_sys::MemoryContextSwitchTo(old);
         let said = error.as_ref().map(|error| said(error));

@@ -8,21 +8,20 @@
 //! this state may be called.
 
 use std::ffi::c_int;
-use std::mem::ManuallyDrop;
 
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::pg_sys;
 
-use super::unguarded::{self, Opaque};
+use super::unguarded;
 
-/// Runs `body(argument)`. Returns null on success, else the error, allocated in the caller's memory context.
+/// Runs `body`. Returns null on success, else the error, allocated in the caller's memory context.
 ///
 /// # Safety
 /// The caller is a plain frame. So is `body`: it owns nothing that has a destructor, and no panic leaves it.
-pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: this function's contract covers the body.
+pub unsafe fn attempt(body: impl FnOnce()) -> *mut pg_sys::ErrorData {
+    // SAFETY: the body is plain code; an error was just caught.
     unsafe {
-        if returns(body, argument) {
+        if returns(body) {
             return std::ptr::null_mut();
         }
         let error = unguarded::CopyErrorData();
@@ -31,29 +30,15 @@ pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaqu
     }
 }
 
-/// Runs a step like [`attempt`].
-///
-/// # Safety
-/// The caller is a plain frame, and the step is guarded: no panic leaves it.
-pub unsafe fn attempt_step<F: FnOnce()>(step: F) -> *mut pg_sys::ErrorData {
-    unsafe extern "C-unwind" fn run<F: FnOnce()>(step: Opaque) {
-        // SAFETY: the step of the function around this one, which calls it once and drops nothing.
-        unsafe { step.cast::<F>().read()() }
-    }
-    let mut step = ManuallyDrop::new(step);
-    // SAFETY: this function's contract covers the step; the closure's memory outlives the call.
-    unsafe { attempt(run::<F>, (&raw mut *step).cast()) }
-}
-
-/// Runs `body(argument)` in a process of its own, and writes an error to the server log. The caller does not raise the
+/// Runs `body` in a process of its own, and writes an error to the server log. The caller does not raise the
 /// error again but must abort the transaction.
 ///
 /// # Safety
 /// As [`attempt`].
-pub unsafe fn attempt_logged(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: this function's contract covers the body; an error was just caught.
+pub unsafe fn attempt_logged(body: impl FnOnce()) -> *mut pg_sys::ErrorData {
+    // SAFETY: the body is plain code; an error was just caught.
     unsafe {
-        if returns(body, argument) {
+        if returns(body) {
             return std::ptr::null_mut();
         }
         unguarded::EmitErrorReport();
@@ -63,15 +48,15 @@ pub unsafe fn attempt_logged(body: unsafe extern "C-unwind" fn(Opaque), argument
     }
 }
 
-/// Runs `body(argument)` from a guarded frame and returns its error, which is not raised again. The body is C code that
+/// Runs `body` from a guarded frame and returns its error, which is not raised again. The body is C code that
 /// only reads its arguments and allocates, or the caller rolls back a subtransaction around it.
 ///
 /// # Safety
 /// As [`attempt`], except that the caller is a guarded frame.
-pub unsafe fn complaint(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: this function's contract covers the body; guarded calls.
+pub unsafe fn complaint(body: impl FnOnce()) -> *mut pg_sys::ErrorData {
+    // SAFETY: the body is plain code; guarded calls.
     unsafe {
-        if returns(body, argument) {
+        if returns(body) {
             return std::ptr::null_mut();
         }
         let error = pg_sys::CopyErrorData();
@@ -80,12 +65,12 @@ pub unsafe fn complaint(body: unsafe extern "C-unwind" fn(Opaque), argument: Opa
     }
 }
 
-/// Runs `body(argument)` from a guarded frame in a subtransaction, which is rolled back if there is an error.
+/// Runs `body` from a guarded frame in a subtransaction, which is rolled back if there is an error.
 ///
 /// # Safety
 /// As [`attempt`], except that the caller is a guarded frame; in a transaction, and not in parallel mode.
-pub unsafe fn in_subtransaction(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: this function's contract covers the body and the transaction; guarded calls. The subtransaction begins
+pub unsafe fn in_subtransaction(body: impl FnOnce()) -> *mut pg_sys::ErrorData {
+    // SAFETY: the body is plain code, and there is a transaction; guarded calls. The subtransaction begins
     // and ends under one resource owner and in one memory context.
     unsafe {
         let (owner, context) = (pg_sys::CurrentResourceOwner, pg_sys::CurrentMemoryContext);
@@ -93,7 +78,7 @@ pub unsafe fn in_subtransaction(body: unsafe extern "C-unwind" fn(Opaque), argum
         let held_off = (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount);
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::MemoryContextSwitchTo(context);
-        let error = complaint(body, argument);
+        let error = complaint(body);
         (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount) = held_off;
         if error.is_null() {
             pg_sys::ReleaseCurrentSubTransaction();
@@ -106,12 +91,12 @@ pub unsafe fn in_subtransaction(body: unsafe extern "C-unwind" fn(Opaque), argum
     }
 }
 
-/// Returns true if `body(argument)` returns, and false if it raises an error, which is then on top of the server's
+/// Returns true if `body` returns, and false if it raises an error, which is then on top of the server's
 /// error stack.
 ///
 /// # Safety
 /// As [`attempt`].
-unsafe fn returns(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> bool {
+unsafe fn returns(body: impl FnOnce()) -> bool {
     // SAFETY: PG_TRY and PG_CATCH (elog.h). The jump buffer outlives its use: the exception stack is restored before
     // this frame is left, with or without an error. Only frames of the body are skipped.
     unsafe {
@@ -120,7 +105,7 @@ unsafe fn returns(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -
         let context_stack = pg_sys::error_context_stack;
         let jumped: c_int = call_with_sigsetjmp(false, |buffer| {
             pg_sys::PG_exception_stack = std::ptr::from_ref::<SigJmpBufFields>(buffer).cast_mut().cast();
-            body(argument);
+            body();
             0
         });
         pg_sys::PG_exception_stack = exception_stack;

@@ -74,7 +74,7 @@ impl Worker {
     pub fn after_this_transaction(self) -> Worker {
         // SAFETY: variables of this process.
         let (pid, transaction) =
-            unsafe { (pg_sys::MyProcPid, compat::virtual_transaction(pg_sys::MyProc).localTransactionId) };
+            unsafe { (pg_sys::MyProcPid, compat::virtual_transaction(&*pg_sys::MyProc).localTransactionId) };
         self.with([pid.cast_unsigned(), transaction, 0, 0, 0])
     }
 

@@ -76,7 +76,7 @@ pub unsafe fn create_foreignscan_path(
     total_cost: f64,
 ) -> *mut pg_sys::ForeignPath {
     use std::ptr::null_mut;
-    // SAFETY: passed on.
+    // SAFETY: a guarded call; the planner's structs exist as long as it plans.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         return pg_sys::create_foreignscan_path(
@@ -165,12 +165,9 @@ pub fn prunes_early() -> bool {
     false
 }
 
-/// `vacuum_delay_point` of an ANALYZE.
-///
-/// # Safety
-/// Called from a guarded frame during ANALYZE.
-pub unsafe fn vacuum_delay_point() {
-    // SAFETY: passed on.
+/// `vacuum_delay_point` of an ANALYZE. Guarded.
+pub fn vacuum_delay_point() {
+    // SAFETY: a guarded call, which only sleeps and serves interrupts.
     unsafe {
         #[cfg(not(feature = "pg18"))]
         pg_sys::vacuum_delay_point();
@@ -186,7 +183,7 @@ pub unsafe fn vacuum_delay_point() {
 pub unsafe fn executor_run(query: *mut pg_sys::QueryDesc) {
     use super::unguarded::ExecutorRun;
     let direction = pg_sys::ScanDirection::ForwardScanDirection;
-    // SAFETY: passed on.
+    // SAFETY: ExecutorStart has made the query's state; the frame is plain.
     unsafe {
         #[cfg(not(feature = "pg18"))]
         ExecutorRun(query, direction, 0, true);
@@ -207,7 +204,7 @@ pub unsafe fn into_relation(receiver: *mut pg_sys::DestReceiver) -> pg_sys::Rela
         into: *mut pg_sys::IntoClause,
         relation: pg_sys::Relation,
     }
-    // SAFETY: this function's contract covers the receiver.
+    // SAFETY: a receiver of this kind is an `IntoReceiver`, whose relation its startup has set.
     unsafe { (*receiver.cast::<IntoReceiver>()).relation }
 }
 
@@ -288,17 +285,18 @@ pub fn is_json_expression(tag: pg_sys::NodeTag) -> bool {
     }
 }
 
-/// Whether `function` reports a constraint violation, or that there is no partition for a row. It runs after all
-/// user-defined code has returned, so nothing is left behind when such an error is caught.
-///
-/// # Safety
-/// `function` is the function name of an error (ErrorData.funcname): a string, or null.
-pub unsafe fn is_violation(function: *const std::ffi::c_char) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    let name = if function.is_null() { c"" } else { unsafe { std::ffi::CStr::from_ptr(function) } };
+/// Whether `function`, the function of an error (ErrorData.funcname), reports a constraint violation, or that there is no
+/// partition for a row. It runs after all user-defined code has returned, so nothing is left behind when such an error is
+/// caught.
+pub fn is_violation(function: &[u8]) -> bool {
     // ReportNotNullViolationError exists from 18 on; ExecPartitionCheck calls ExecPartitionCheckEmitError.
-    [c"ExecConstraints", c"ReportNotNullViolationError", c"ExecPartitionCheckEmitError", c"ExecFindPartition"]
-        .contains(&name)
+    [
+        b"ExecConstraints".as_slice(),
+        b"ReportNotNullViolationError",
+        b"ExecPartitionCheckEmitError",
+        b"ExecFindPartition",
+    ]
+    .contains(&function)
 }
 
 /// Returns the conversion of rows of the partitioned table to rows of a leaf; null if none is needed
@@ -310,7 +308,7 @@ pub unsafe fn root_to_leaf(
     relinfo: *mut pg_sys::ResultRelInfo,
     _estate: *mut pg_sys::EState,
 ) -> *mut pg_sys::TupleConversionMap {
-    // SAFETY: passed on.
+    // SAFETY: ExecFindPartition has initialized the leaf; the frame is plain.
     unsafe {
         #[cfg(feature = "pg15")]
         return (*relinfo).ri_RootToPartitionMap;
@@ -333,7 +331,7 @@ pub unsafe fn root_to_leaf(
 /// A valid result relation; a guarded frame.
 pub unsafe fn check_valid_result_rel(target: *mut pg_sys::ResultRelInfo) {
     let insert = pg_sys::CmdType::CMD_INSERT;
-    // SAFETY: passed on.
+    // SAFETY: a guarded call on an initialized result relation, which it only reads.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         pg_sys::CheckValidResultRel(target, insert);

@@ -28,23 +28,15 @@ fn class_of(class: &[u8; 2]) -> i32 {
 
 /// Is an error about a row, so that an error of an earlier row replaces it? Not if the load is canceled or the server
 /// fails.
-///
-/// # Safety
-/// The error was caught.
-pub unsafe fn is_about_a_row(error: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    let class = unsafe { (*error).sqlerrcode } & 0xfff;
+pub fn is_about_a_row(error: &pg_sys::ErrorData) -> bool {
+    let class = error.sqlerrcode & 0xfff;
     // Transaction rollback, insufficient resources, object not in the required state (a lock that is not available),
     // operator intervention, system error, internal error.
     ![b"40", b"53", b"55", b"57", b"58", b"XX"].map(class_of).contains(&class)
 }
 
 /// May the load do more before an error is raised again? Not if the server lacks a resource or has an internal error.
-///
-/// # Safety
-/// The error was caught.
-pub unsafe fn leaves_server_well(error: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    let class = unsafe { (*error).sqlerrcode } & 0xfff;
+pub fn leaves_server_well(error: &pg_sys::ErrorData) -> bool {
+    let class = error.sqlerrcode & 0xfff;
     ![b"53", b"58", b"XX"].map(class_of).contains(&class)
 }

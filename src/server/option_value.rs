@@ -186,7 +186,7 @@ impl OptionValue {
 /// # Safety
 /// A valid list of DefElems with string arguments, or null; a guarded frame.
 pub unsafe fn stored(list: *mut pg_sys::List) -> Vec<(String, Vec<u8>)> {
-    // SAFETY: this function's contract covers the list.
+    // SAFETY: each element of such a list is a DefElem with a name and a string; a guarded call.
     unsafe {
         let elements = PgList::<pg_sys::DefElem>::from_pg(list);
         let string = |s: *const std::ffi::c_char| CStr::from_ptr(s).to_bytes().to_vec();

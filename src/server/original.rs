@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use pgrx::pg_sys;
 
-use super::attempt::attempt_step;
+use super::attempt::attempt;
 use super::unguarded::{self, Opaque, guarded};
 
 /// Copy of the latest error.
@@ -86,13 +86,11 @@ impl Original {
             if original.is_null() || !is_same(original, error) {
                 return false;
             }
+            // A guard replaces bytes that are not UTF-8, as other encodings have them.
             (*error).message = (*original).message;
-            if is_text_of((*original).detail, (*error).detail) {
-                (*error).detail = (*original).detail;
-            }
-            if is_text_of((*original).hint, (*error).hint) {
-                (*error).hint = (*original).hint;
-            }
+            (*error).detail = (*original).detail;
+            (*error).detail_log = (*original).detail_log;
+            (*error).hint = (*original).hint;
             (*error).schema_name = (*original).schema_name;
             (*error).table_name = (*original).table_name;
             (*error).column_name = (*original).column_name;
@@ -169,22 +167,17 @@ pub(super) unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
     if string.is_null() { &[] } else { unsafe { CStr::from_ptr(string) }.to_bytes() }
 }
 
-/// Is `now` the error `first`, perhaps raised again by a guard?
+/// Whether two errors are the same, of which one may have passed a guard.
 ///
 /// # Safety
 /// Two errors.
-pub(super) unsafe fn is_same(first: *const pg_sys::ErrorData, now: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: both are valid, and so are their strings.
-    unsafe { (*first).sqlerrcode == (*now).sqlerrcode && is_text_of((*first).message, (*now).message) }
-}
-
-/// Is `now` the text `first`, perhaps after pgrx has made it UTF-8?
-///
-/// # Safety
-/// NUL-terminated strings, or null.
-unsafe fn is_text_of(first: *const c_char, now: *const c_char) -> bool {
-    // SAFETY: NUL-terminated strings, or null. No C function is called while this owns a string.
-    unsafe { text(first) == text(now) || String::from_utf8_lossy(text(first)).as_bytes() == text(now) }
+pub(super) unsafe fn is_same(a: *const pg_sys::ErrorData, b: *const pg_sys::ErrorData) -> bool {
+    // SAFETY: strings of errors are NUL-terminated or null.
+    let (codes, messages) = unsafe {
+        let message = |error: *const pg_sys::ErrorData| String::from_utf8_lossy(text((*error).message));
+        ((*a).sqlerrcode == (*b).sqlerrcode, message(a) == message(b))
+    };
+    codes && messages
 }
 
 /// An error of a guarded step, caught by a plain frame. Memory contexts own its parts.
@@ -206,7 +199,7 @@ pub unsafe fn catch<T: Copy>(step: impl FnOnce() -> T) -> Result<T, Caught> {
         let mut context = pg_sys::ErrorContextCallback::default();
         Original::push(&raw mut original, &raw mut context);
         let mut done = None;
-        let error = attempt_step(|| done = Some(guarded(step)));
+        let error = attempt(|| done = Some(guarded(step)));
         Original::pop(&raw mut original, &raw mut context);
         done.ok_or(Caught { error, original })
     }

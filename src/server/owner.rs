@@ -84,7 +84,7 @@ pub unsafe fn as_owner_plainly(table: Relation<'_>, body: unsafe extern "C-unwin
         c::SetUserIdAndSecContext(owner, context | RESTRICTED);
         let level = c::NewGUCNestLevel();
         compat::restrict_search_path(user, owner);
-        let error = attempt(body, argument);
+        let error = attempt(|| body(argument));
         if error.is_null() {
             c::AtEOXact_GUC(false, level);
         }

@@ -46,7 +46,7 @@ impl Drop for Refusal {
 /// # Safety
 /// The state of a running query.
 pub unsafe fn refuse(query: *const pg_sys::EState, why: &str) {
-    // SAFETY: this function's contract covers the state.
+    // SAFETY: a running query has its state, and its memory context lives as long.
     unsafe {
         if (*query).es_instrument == 0 {
             return;

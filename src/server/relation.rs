@@ -34,7 +34,7 @@ impl<'a> Relation<'a> {
     /// The relation is not null. It stays open and locked as long as this handle, its copies and what they lend are used.
     #[inline]
     pub const unsafe fn from_raw(relation: pg_sys::Relation) -> Relation<'a> {
-        // SAFETY: this function's contract covers the argument.
+        // SAFETY: an open relation is not null.
         Relation(unsafe { NonNull::new_unchecked(relation) }, PhantomData)
     }
 
@@ -250,7 +250,7 @@ impl<'a> TupleDesc<'a> {
     /// The descriptor is not null, and does not change as long as `'a`.
     #[inline]
     pub const unsafe fn from_raw(descriptor: pg_sys::TupleDesc) -> TupleDesc<'a> {
-        // SAFETY: this function's contract covers the argument.
+        // SAFETY: a descriptor is not null.
         TupleDesc(unsafe { NonNull::new_unchecked(descriptor) }, PhantomData)
     }
 

@@ -38,7 +38,7 @@ impl RowViolation {
     /// # Safety
     /// A plain frame; both outlive the push, which ends when the caller restores `previous`.
     pub unsafe fn push(callback: *mut pg_sys::ErrorContextCallback, this: *mut RowViolation) {
-        // SAFETY: this function's contract covers both arguments.
+        // SAFETY: both outlive the push; the frame is plain.
         unsafe {
             this.write(RowViolation {
                 is_of_row: false,
@@ -62,11 +62,11 @@ impl RowViolation {
     pub unsafe fn is_of_row(&mut self, error: *const pg_sys::ErrorData) -> bool {
         let was_heard = std::mem::take(&mut self.is_of_row);
         self.is_checking = false;
-        // SAFETY: this function's contract covers the error. The active snapshot and the user are unchanged unless the
+        // SAFETY: the strings of a caught error are NUL-terminated, or null. The active snapshot and the user are unchanged unless the
         // error has left a function without its return.
         unsafe {
             was_heard
-                && compat::is_violation((*error).funcname)
+                && compat::is_violation(text((*error).funcname))
                 && unguarded::GetActiveSnapshot() == self.snapshot
                 && user() == self.user
         }
@@ -79,7 +79,7 @@ impl RowViolation {
 /// The state that was pushed, or null if none was.
 #[inline(always)]
 pub unsafe fn set_checking(this: *mut RowViolation, is_checking: bool) {
-    // SAFETY: this function's contract covers the argument.
+    // SAFETY: null, or the state that was pushed.
     if let Some(this) = unsafe { this.as_mut() } {
         (this.is_checking, this.nested) = (is_checking, 0);
     }
@@ -90,18 +90,16 @@ pub unsafe fn set_checking(this: *mut RowViolation, is_checking: bool) {
 /// # Safety
 /// An error.
 unsafe fn words_of(error: *const pg_sys::ErrorData) -> u64 {
-    // SAFETY: this function's contract covers the argument.
+    // SAFETY: an error's message is NUL-terminated, or null.
     let (code, message) = unsafe { ((*error).sqlerrcode, text((*error).message)) };
     let bytes = code.to_ne_bytes().into_iter().chain(message.iter().copied());
     // FNV-1a
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)) | 1
 }
 
-/// # Safety
-/// A plain frame.
-unsafe fn user() -> (pg_sys::Oid, i32) {
+fn user() -> (pg_sys::Oid, i32) {
     let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: fills its arguments.
+    // SAFETY: fills its arguments; raises nothing.
     unsafe { unguarded::GetUserIdAndSecContext(&raw mut user, &raw mut context) };
     (user, context)
 }
@@ -116,7 +114,7 @@ unsafe extern "C-unwind" fn hear(this: Opaque) {
         if (*message).elevel >= pgrx::PgLogLevel::ERROR as i32 {
             let words = words_of(message);
             let is_new = text((*message).context).is_empty() && words != (*this).nested;
-            (*this).is_of_row = (*this).is_checking && is_new && compat::is_violation((*message).funcname);
+            (*this).is_of_row = (*this).is_checking && is_new && compat::is_violation(text((*message).funcname));
             if !is_new {
                 (*this).nested = words;
             }

@@ -25,11 +25,6 @@ impl Redo {
         Redo(unsafe { pg_sys::GetRedoRecPtr() })
     }
 
-    /// Has a checkpoint begun since? Raises nothing.
-    pub fn is_past(&self) -> bool {
-        Redo::now().0 != self.0
-    }
-
     /// Let a checkpoint that has begun since pass, by one pause. Raises nothing.
     pub fn let_checkpoint_pass(&mut self) {
         let now = Redo::now().0;

@@ -18,12 +18,9 @@ pub struct SessionState {
 
 impl SessionState {
     /// Save the current state. Settings changed from now on can be reverted.
-    ///
-    /// # Safety
-    /// [`Self::keep`] or [`Self::restore`] follows at the same level of nesting, or an error ends the transaction.
-    pub unsafe fn note() -> SessionState {
+    pub fn note() -> SessionState {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-        // SAFETY: fills its arguments; counts.
+        // SAFETY: fills its arguments; counts. Raises nothing.
         unsafe {
             c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
             SessionState { user, context, level: c::NewGUCNestLevel() }
@@ -31,20 +28,14 @@ impl SessionState {
     }
 
     /// Keep settings that the code has changed: it has returned.
-    ///
-    /// # Safety
-    /// As for [`Self::note`].
-    pub unsafe fn keep(self) {
-        // SAFETY: this function's contract covers the argument.
+    pub fn keep(self) {
+        // SAFETY: `note` has begun the level; raises nothing.
         unsafe { c::AtEOXact_GUC(true, self.level) }
     }
 
     /// Restore the user and the settings: an error has passed through the code.
-    ///
-    /// # Safety
-    /// As for [`Self::note`].
-    pub unsafe fn restore(self) {
-        // SAFETY: this function's contract covers the argument.
+    pub fn restore(self) {
+        // SAFETY: `note` has begun the level and read the user; raises nothing.
         unsafe {
             c::SetUserIdAndSecContext(self.user, self.context);
             c::AtEOXact_GUC(false, self.level);

@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 use super::attempt::complaint;
 use super::compat;
-use super::unguarded::{self, Opaque};
+use super::unguarded;
 
 /// A request for a new segment, or for the one with this handle. A failure for lack of space or of a descriptor is not
 /// an error.
@@ -21,30 +21,24 @@ struct Request {
 impl Request {
     /// Null if the segment is not available. Guarded.
     fn segment(self) -> *mut pg_sys::dsm_segment {
-        let mut call = (self, std::ptr::null_mut());
+        let mut segment = std::ptr::null_mut();
+        let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();
         // SAFETY: the server's code holds no lock where it may raise an error; a descriptor that it leaves open is
-        // closed with the process.
-        let error = unsafe { complaint(Request::make, (&raw mut call).cast()) };
-        if !error.is_null() {
-            // SAFETY: a guarded call on an error that was caught.
-            unsafe { pg_sys::FreeErrorData(error) };
-            return std::ptr::null_mut();
+        // closed with the process. The closure owns nothing.
+        let error = unsafe {
+            complaint(|| {
+                segment = match self.handle {
+                    None => unguarded::dsm_create(self.size, flags),
+                    Some(handle) => unguarded::dsm_attach(handle),
+                };
+            })
+        };
+        if error.is_null() {
+            return segment;
         }
-        call.1
-    }
-
-    /// # Safety
-    /// A plain frame; a request, and memory for the segment's address.
-    unsafe extern "C-unwind" fn make(call: Opaque) {
-        // SAFETY: this function's contract covers both arguments.
-        unsafe {
-            let call = call.cast::<(Request, *mut pg_sys::dsm_segment)>();
-            let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();
-            (*call).1 = match (*call).0.handle {
-                None => unguarded::dsm_create((*call).0.size, flags),
-                Some(handle) => unguarded::dsm_attach(handle),
-            };
-        }
+        // SAFETY: a guarded call on an error that was caught.
+        unsafe { pg_sys::FreeErrorData(error) };
+        std::ptr::null_mut()
     }
 }
 

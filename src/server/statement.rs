@@ -99,10 +99,9 @@ unsafe fn run_in(
 
         let mut processed = 0;
         let parsed = c::raw_parser(source, pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
-        for i in 0..len(parsed) {
+        for raw in elements::<pg_sys::RawStmt>(parsed) {
             c::CommandCounterIncrement();
             c::PushActiveSnapshot(c::GetTransactionSnapshot());
-            let raw = element::<pg_sys::RawStmt>(parsed, i);
             let query = c::parse_analyze_fixedparams(raw, source, &raw const bigint, 1, environment);
             c::guarded(|| {
                 if !is_about(query, about) {
@@ -111,12 +110,11 @@ unsafe fn run_in(
             });
             // The argument is a constant of the plan: planners of other extensions may not support parameters.
             let plans = c::pg_plan_queries(c::pg_rewrite_query(query), source, 0, params);
-            for i in 0..len(plans) {
+            for (i, plan) in elements(plans).enumerate() {
                 if i > 0 {
                     c::CommandCounterIncrement();
                     c::UpdateActiveSnapshotCommandId();
                 }
-                let plan = element(plans, i);
                 compat::forgo_insert_rights(plan, checked.relid, checked.inserted);
                 processed += execute(plan, source, params, environment, receiver);
             }
@@ -142,41 +140,33 @@ unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
         About::Anything => return true,
         About::Table(table) => (table, pg_sys::InvalidOid),
         About::Rows { table, function } => (table, function),
-        // SAFETY: `is_call` has this contract.
-        About::Call(function) => return unsafe { is_call(query, function) },
+        About::Call(function) => (pg_sys::InvalidOid, function),
     };
-    // SAFETY: this function's contract covers the query; each entry has the type of its kind, each node that of its
-    // tag. A guarded call.
+    // SAFETY: parse analysis has made the query: each entry has the type of its kind, each node that of its tag. A
+    // guarded call.
     unsafe {
+        let called = |node: *mut pg_sys::Node| {
+            let call = node.cast::<pg_sys::FuncExpr>();
+            ((*call).xpr.type_ == pg_sys::NodeTag::T_FuncExpr && (*call).funcid == function).then_some(call)
+        };
+        if matches!(about, About::Call(_)) {
+            let targets = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
+            let are_calls = targets.iter_ptr().all(|target| called((*target).expr.cast()).is_some());
+            return are_calls && targets.len() == 1 && (*query).rtable.is_null();
+        }
         let entries = PgList::<pg_sys::RangeTblEntry>::from_pg((*query).rtable);
         entries.iter_ptr().all(|entry| match (*entry).rtekind {
             pg_sys::RTEKind::RTE_RELATION => (*entry).relid == table,
             pg_sys::RTEKind::RTE_SUBQUERY => is_about((*entry).subquery, about),
             pg_sys::RTEKind::RTE_FUNCTION => {
                 let functions = PgList::<pg_sys::RangeTblFunction>::from_pg((*entry).functions);
-                functions.iter_ptr().all(|called| {
-                    let call = (*called).funcexpr.cast::<pg_sys::FuncExpr>();
-                    (*call).xpr.type_ == pg_sys::NodeTag::T_FuncExpr
-                        && (*call).funcid == function
-                        && (*call).funcresulttype == pg_sys::get_rel_type_id(table)
-                })
+                let row = pg_sys::get_rel_type_id(table);
+                functions
+                    .iter_ptr()
+                    .all(|one| called((*one).funcexpr).is_some_and(|call| (*call).funcresulttype == row))
             }
             _ => true,
         })
-    }
-}
-
-/// # Safety
-/// As for [`is_about`]. Guarded.
-unsafe fn is_call(query: *const pg_sys::Query, function: pg_sys::Oid) -> bool {
-    // SAFETY: this function's contract covers the query; a node's tag gives its type.
-    unsafe {
-        let targets = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
-        let calls = targets.iter_ptr().all(|target| {
-            let call = (*target).expr.cast::<pg_sys::FuncExpr>();
-            (*call).xpr.type_ == pg_sys::NodeTag::T_FuncExpr && (*call).funcid == function
-        });
-        calls && targets.len() == 1 && (*query).rtable.is_null()
     }
 }
 
@@ -189,7 +179,7 @@ unsafe fn execute(
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
 ) -> u64 {
-    // SAFETY: this function's contract covers the argument.
+    // SAFETY: the planner has made the plan; the frame is plain, and the snapshot stays active.
     unsafe {
         if (*plan).commandType == pg_sys::CmdType::CMD_UTILITY {
             let context = pg_sys::ProcessUtilityContext::PROCESS_UTILITY_QUERY;
@@ -211,16 +201,14 @@ unsafe fn execute(
 }
 
 /// # Safety
-/// A list, or null.
-unsafe fn len(list: *const pg_sys::List) -> usize {
-    // SAFETY: this function's contract covers the list.
-    let len = unsafe { list.as_ref() }.map_or(0, |list| list.length);
-    usize::try_from(len).unwrap_or(0)
-}
-
-/// # Safety
-/// A list of pointers to `T` with more than `index` elements.
-unsafe fn element<T>(list: *const pg_sys::List, index: usize) -> *mut T {
-    // SAFETY: this function's contract covers the list.
-    unsafe { (*(*list).elements.add(index)).ptr_value.cast() }
+/// A list of pointers to `T`, or null.
+unsafe fn elements<'a, T>(list: *const pg_sys::List) -> impl Iterator<Item = *mut T> + 'a {
+    // SAFETY: a list has as many elements as it says. It is not changed while it is read.
+    let elements = unsafe {
+        list.as_ref().map_or(&[][..], |list| {
+            std::slice::from_raw_parts(list.elements, usize::try_from(list.length).unwrap_or(0))
+        })
+    };
+    // SAFETY: the elements are pointers.
+    elements.iter().map(|element| unsafe { element.ptr_value.cast() })
 }

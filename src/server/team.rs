@@ -183,7 +183,7 @@ impl<T: Shareable> Memory<T> {
     /// other process reads it yet.
     pub unsafe fn write(place: *mut c_void, image: &Image, task: T) -> Memory<T> {
         let head = place.cast::<Head<T>>();
-        // SAFETY: this function's contract covers the memory.
+        // SAFETY: the memory has room for the head and the arrays, and no other user yet.
         unsafe {
             head.write(Head { build: build_id(), image: image.id, task });
             head.add(1).cast::<MaybeUninit<u8>>().copy_from_nonoverlapping(image.bytes.as_ptr(), image.bytes.len());
@@ -417,7 +417,7 @@ pub unsafe fn at_detach(
     function: unsafe extern "C-unwind" fn(*mut pg_sys::dsm_segment, pg_sys::Datum),
     argument: *mut c_void,
 ) -> bool {
-    // SAFETY: this function's contract covers all arguments; a guarded call.
+    // SAFETY: a guarded call on an initialized context; the function raises nothing.
     unsafe {
         if (*context).seg.is_null() {
             return false;

@@ -97,7 +97,6 @@ unsafe extern "C-unwind" {
     pub fn FreeErrorData(edata: *mut pg_sys::ErrorData);
     /// mcxt.c. Raises nothing but out of memory.
     pub fn MemoryContextAlloc(context: pg_sys::MemoryContext, size: usize) -> *mut c_void;
-    pub fn MemoryContextAllocHuge(context: pg_sys::MemoryContext, size: usize) -> *mut c_void;
     /// bufmgr.c. Raises nothing.
     pub fn UnlockBuffers();
     /// xloginsert.c. Raises nothing.
@@ -367,7 +366,7 @@ unsafe extern "C-unwind" {
     pub fn SetUserIdAndSecContext(user: pg_sys::Oid, context: c_int);
     /// guc.c. Raises nothing.
     pub fn NewGUCNestLevel() -> c_int;
-    /// guc.c. Reverts the settings of a nest level, unless `is_commit`.
+    /// guc.c. Reverts the settings of a nest level, unless `is_commit`. Raises nothing, as the end of a transaction calls it.
     pub fn AtEOXact_GUC(is_commit: bool, level: c_int);
     /// snapmgr.c.
     pub fn GetTransactionSnapshot() -> pg_sys::Snapshot;
@@ -410,7 +409,7 @@ pub unsafe fn exec_eval_expr(
     econtext: *mut pg_sys::ExprContext,
     is_null: *mut bool,
 ) -> pg_sys::Datum {
-    // SAFETY: this function's contract covers the pointers; the evaluation function is set by ExecInitExpr.
+    // SAFETY: the expression was initialized for this context; the evaluation function is set by ExecInitExpr.
     unsafe {
         let old = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
@@ -429,7 +428,7 @@ pub unsafe fn exec_eval_expr(
 /// The caller is a plain frame; such a value.
 #[inline]
 pub unsafe fn read_only(value: pg_sys::Datum) -> pg_sys::Datum {
-    // SAFETY: the callee has this contract.
+    // SAFETY: the frame is plain, and the value is of variable length.
     unsafe { MakeExpandedObjectReadOnlyInternal(value) }
 }
 
@@ -443,7 +442,7 @@ pub unsafe fn exec_qual(qual: *mut pg_sys::ExprState, econtext: *mut pg_sys::Exp
         return true;
     }
     let mut is_null = false;
-    // SAFETY: the callee has this contract; ExecInitQual makes expressions whose result is never NULL.
+    // SAFETY: the frame is plain, and the qual is not null; ExecInitQual makes expressions whose result is never NULL.
     unsafe { exec_eval_expr(qual, econtext, &raw mut is_null) }.value() != 0
 }
 
@@ -452,7 +451,7 @@ pub unsafe fn exec_qual(qual: *mut pg_sys::ExprState, econtext: *mut pg_sys::Exp
 /// # Safety
 /// As for that function; the closure owns no value with a destructor.
 pub unsafe fn guard<T>(call: impl FnOnce() -> T) -> T {
-    // SAFETY: this function's contract covers the argument.
+    // SAFETY: an error jumps over the closure's frame only, which owns nothing.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(call) }
 }
 
@@ -472,7 +471,7 @@ pub unsafe fn guarded<T: Copy>(step: impl FnOnce() -> T) -> T {
 /// A plain frame and a valid slot.
 #[inline(always)]
 pub unsafe fn clear_virtual(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: this function's contract covers the argument.
+    // SAFETY: a slot has its operations; the frame is plain.
     unsafe {
         if let Some(clear) = (*(*slot).tts_ops).clear {
             clear(slot);
@@ -486,7 +485,7 @@ pub unsafe fn clear_virtual(slot: *mut pg_sys::TupleTableSlot) {
 /// A valid slot whose arrays are filled.
 #[inline(always)]
 pub unsafe fn store_virtual(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: this function's contract covers the argument.
+    // SAFETY: a slot has its descriptor.
     unsafe {
         (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
         (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as pg_sys::AttrNumber;

@@ -33,7 +33,7 @@ impl Bytes {
     /// # Safety
     /// A datum of type bytea. It and the current memory context outlive the result.
     pub unsafe fn of_datum(value: pg_sys::Datum) -> Bytes {
-        // SAFETY: this function's contract covers the datum; once detoasted, its header has its length.
+        // SAFETY: the datum is a bytea; once detoasted, its header has its length.
         unsafe {
             let value = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr());
             Bytes { data: pgrx::vardata_any(value).cast(), len: pgrx::varsize_any_exhdr(value) }
@@ -44,7 +44,7 @@ impl Bytes {
         if self.data.is_null() {
             return &[];
         }
-        // SAFETY: `of_datum`'s contract covers the bytes.
+        // SAFETY: `of_datum` has taken them from a value that outlives this struct.
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 }

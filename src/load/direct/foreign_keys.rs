@@ -27,12 +27,14 @@ use std::ffi::CStr;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::key::ForeignKey;
-use super::key_query::{Beside, KeyQuery, sort_operator};
+use super::key_query::{Beside, KeyQuery};
+use crate::error::Result;
 use crate::heap::removal::number_of;
 use crate::load::rejects::Complaint;
-use crate::server::compat;
 use crate::server::original::gettext;
-use crate::server::unguarded::{self as c, guard};
+use crate::server::relation::Relation;
+use crate::server::result_relation::ResultRelation;
+use crate::server::unguarded as c;
 
 /// Fewer rows than this are left to the server's checks.
 const FEWEST_ROWS: u64 = 1000;
@@ -45,9 +47,9 @@ const DISABLED: std::ffi::c_char = pg_sys::TRIGGER_DISABLED.cast_signed();
 #[derive(Debug)]
 pub struct ForeignKeys {
     list: Vec<ForeignKey>,
-    triggers: *mut pg_sys::TriggerDesc,
-    /// Instrumentation of the triggers for EXPLAIN, or null; and the number of rows.
-    instruments: *mut pg_sys::Instrumentation,
+    /// The result relation, whose triggers check the keys.
+    relinfo: ResultRelation,
+    /// The number of rows.
     rows: u64,
     /// Other triggers must be queued, too.
     others: bool,
@@ -59,88 +61,47 @@ pub struct ForeignKeys {
     tracked: bool,
 }
 
+/// Does a trigger fire AFTER INSERT for each row, in this session? (TriggerEnabled, trigger.c.)
+fn fires(trigger: &pg_sys::Trigger) -> bool {
+    // SAFETY: reads a setting.
+    let role = unsafe { pg_sys::SessionReplicationRole };
+    let replica = role == pg_sys::SESSION_REPLICATION_ROLE_REPLICA.cast_signed();
+    let enabled = trigger.tgenabled.cast_unsigned();
+    let not_here = if replica { pg_sys::TRIGGER_FIRES_ON_ORIGIN } else { pg_sys::TRIGGER_FIRES_ON_REPLICA };
+    trigger.tgtype & ROW != 0
+        && trigger.tgtype & INSERT != 0
+        && trigger.tgtype & BEFORE_OR_INSTEAD == 0
+        && enabled != pg_sys::TRIGGER_DISABLED
+        && enabled != not_here
+}
+
 impl ForeignKeys {
     /// Collects the foreign keys of a result relation with `rows` new rows.
     ///
     /// With `survives`, rows that violate a key are rejected, so all supported keys are taken, even for few rows. Their
     /// check triggers are disabled in the result relation's own copy. Referenced tables are locked with `lock`.
     /// Guarded; allocates in the current memory context.
-    ///
-    /// # Safety
-    /// The result relation is valid, and its copy of the triggers is not used elsewhere.
-    pub unsafe fn new(
-        relinfo: *mut pg_sys::ResultRelInfo,
-        rows: u64,
-        survives: bool,
-        lock: pg_sys::LOCKMODE,
-    ) -> ForeignKeys {
-        // SAFETY: this function's contract covers the result relation; guarded calls.
-        unsafe {
-            let triggers = (*relinfo).ri_TrigDesc;
-            let mut found = ForeignKeys {
-                list: Vec::new(),
-                triggers,
-                instruments: (*relinfo).ri_TrigInstrument,
-                rows,
-                others: false,
-                mingle: false,
-                doubtful: false,
-                tracked: false,
-            };
-            let fire = |number: &usize| found.fires(*number);
-            let firing: Vec<usize> = (0..found.count()).filter(fire).collect();
-            let is_check = |trigger: &pg_sys::Trigger| {
-                let function = trigger.tgfoid.to_u32();
-                function == pg_sys::F_RI_FKEY_CHECK_INS || function == pg_sys::F_UNIQUE_KEY_RECHECK
-            };
-            found.mingle = !firing.iter().all(|&number| is_check(&*found.trigger(number)));
-            let is_possible = rows >= FEWEST_ROWS
-                && pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ.cast_signed()
-                && !found.mingle;
-            if is_possible || survives {
-                let relation = (*relinfo).ri_RelationDesc;
-                let key = |&n: &usize| ForeignKey::new(relation, &*found.trigger(n), n, lock);
-                found.list = firing.iter().filter_map(key).collect();
-            }
-            found.others = firing.len() > found.list.len();
-            for key in &found.list {
-                (*found.trigger(key.trigger)).tgenabled = DISABLED;
-            }
-            found
+    pub fn new(relinfo: ResultRelation, rows: u64, survives: bool, lock: u32) -> ForeignKeys {
+        let triggers = relinfo.triggers();
+        let firing: Vec<_> = triggers.iter().enumerate().filter(|(_, trigger)| fires(trigger)).collect();
+        let is_check = |trigger: &pg_sys::Trigger| {
+            let function = trigger.tgfoid.to_u32();
+            function == pg_sys::F_RI_FKEY_CHECK_INS || function == pg_sys::F_UNIQUE_KEY_RECHECK
+        };
+        let mingle = !firing.iter().all(|(_, trigger)| is_check(trigger));
+        // SAFETY: reads a variable of this backend.
+        let has_snapshots = unsafe { pg_sys::XactIsoLevel } < pg_sys::XACT_REPEATABLE_READ.cast_signed();
+        let is_possible = rows >= FEWEST_ROWS && has_snapshots && !mingle;
+        let mut list = Vec::new();
+        if is_possible || survives {
+            let key = |&(number, trigger)| ForeignKey::new(relinfo.relation(), trigger, number, lock);
+            list.extend(firing.iter().filter_map(key));
         }
-    }
-
-    fn count(&self) -> usize {
-        // SAFETY: an open relation's triggers, or null.
-        unsafe { self.triggers.as_ref() }.map_or(0, |triggers| usize::try_from(triggers.numtriggers).unwrap_or(0))
-    }
-
-    /// A trigger by its number.
-    ///
-    /// # Safety
-    /// The number is below `count`.
-    unsafe fn trigger(&self, number: usize) -> *mut pg_sys::Trigger {
-        // SAFETY: this function's contract covers the number.
-        unsafe { (*self.triggers).triggers.add(number) }
-    }
-
-    /// Does the trigger fire AFTER INSERT for each row, in this session? (TriggerEnabled, trigger.c.)
-    ///
-    /// # Safety
-    /// The number is below `count`.
-    unsafe fn fires(&self, number: usize) -> bool {
-        // SAFETY: this function's contract covers the number; reads a setting.
-        unsafe {
-            let trigger = &*self.trigger(number);
-            let replica = pg_sys::SessionReplicationRole == pg_sys::SESSION_REPLICATION_ROLE_REPLICA.cast_signed();
-            let enabled = trigger.tgenabled.cast_unsigned();
-            let not_here = if replica { pg_sys::TRIGGER_FIRES_ON_ORIGIN } else { pg_sys::TRIGGER_FIRES_ON_REPLICA };
-            trigger.tgtype & ROW != 0
-                && trigger.tgtype & INSERT != 0
-                && trigger.tgtype & BEFORE_OR_INSTEAD == 0
-                && enabled != pg_sys::TRIGGER_DISABLED
-                && enabled != not_here
+        for key in &list {
+            relinfo.enable_trigger(key.trigger, DISABLED);
         }
+        let others = firing.len() > list.len();
+        ForeignKeys { list, relinfo, rows, others, mingle, doubtful: false, tracked: false }
     }
 
     /// Must triggers be queued for each row?
@@ -161,35 +122,16 @@ impl ForeignKeys {
         self.list.iter().any(|key| is_one(key.query.parent))
     }
 
+    /// The queries of the keys, by number.
+    pub fn queries(&self) -> impl ExactSizeIterator<Item = &KeyQuery> {
+        self.list.iter().map(|key| &key.query)
+    }
+
     /// Prepares for collecting keys, with `memory` kB for each sort. `tracked`: each key is collected with its row.
     /// Guarded; allocates in the current memory context.
     pub fn prepare(&mut self, memory: i32, tracked: bool) {
         (self.tracked, self.doubtful) = (tracked, false);
-        for key in &mut self.list {
-            // SAFETY: guarded calls. Each column but the last has a sort operator.
-            unsafe {
-                let descriptor = key.query.descriptor;
-                let columns = key.query.columns.len();
-                let attribute = |i| &*compat::attribute(descriptor, i);
-                let mut numbers: Vec<i16> = (0..columns).map(|i| attribute(i).attnum).collect();
-                let mut operators: Vec<_> = (0..columns).map(|i| sort_operator(attribute(i).atttypid)).collect();
-                let mut collations: Vec<_> = (0..columns).map(|i| attribute(i).attcollation).collect();
-                let mut nulls_first = vec![false; columns];
-                key.sort = pg_sys::tuplesort_begin_heap(
-                    descriptor,
-                    i32::try_from(columns).unwrap_or(0),
-                    numbers.as_mut_ptr(),
-                    operators.as_mut_ptr(),
-                    collations.as_mut_ptr(),
-                    nulls_first.as_mut_ptr(),
-                    memory,
-                    std::ptr::null_mut(),
-                    if tracked { pg_sys::TUPLESORT_RANDOMACCESS.cast_signed() } else { 0 },
-                );
-                key.numbered = pg_sys::tuplestore_begin_heap(false, false, memory);
-                key.count = None;
-            }
-        }
+        self.list.iter_mut().for_each(|key| key.prepare(memory, tracked));
     }
 
     /// Collects the keys of a row. If keys are tracked, `amiss` is called with each key that violates MATCH FULL.
@@ -199,8 +141,9 @@ impl ForeignKeys {
     pub unsafe fn add(&mut self, row: *mut pg_sys::TupleTableSlot, mut amiss: impl FnMut(usize)) {
         let tracked = self.tracked;
         for (number, key) in self.list.iter_mut().enumerate() {
-            // SAFETY: this function's contract covers frame and slot; the key's slot has an attribute for each of the
-            // columns.
+            let Some(collected) = &key.collected else { continue };
+            // SAFETY: the frame is plain, and the row has the referring columns; the key's slot has an attribute for each
+            // of them.
             unsafe {
                 let (values, nulls) = ((*key.slot).tts_values, (*key.slot).tts_isnull);
                 let mut absent = 0;
@@ -226,92 +169,60 @@ impl ForeignKeys {
                 *nulls.add(last) = !tracked;
                 (*key.slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
                 (*key.slot).tts_nvalid = (*(*key.slot).tts_tupleDescriptor).natts as _;
-                c::tuplesort_puttupleslot(key.sort, key.slot);
+                c::tuplesort_puttupleslot(collected.sort, key.slot);
                 (*key.slot).tts_flags |= pg_sys::TTS_FLAG_EMPTY as u16;
             }
         }
     }
 
-    /// Finds and locks the parents. False if the server's checks are needed.
-    ///
-    /// # Safety
-    /// A plain frame outside of parallel mode. The keys of all rows were collected, and all rows are in their indexes.
-    pub unsafe fn check(&mut self) -> bool {
+    /// Finds and locks the parents. False if the server's checks are needed. The keys of all rows were collected, and all
+    /// rows are in their indexes. Guarded, and outside of parallel mode.
+    pub fn check(&mut self) -> Result<bool> {
         for key in &mut self.list {
-            // SAFETY: this function's contract covers the frame; nothing in it has a destructor. There is an instrument
-            // for each trigger.
-            unsafe {
-                if self.doubtful {
-                    return false;
-                }
-                let instruments = self.instruments;
-                if !instruments.is_null() {
-                    c::InstrStartNode(instruments.add(key.trigger));
-                }
-                let keys = key.number_keys(false);
-                self.doubtful = keys > 0 && key.query.run(key.numbered, keys) != keys;
-                key.end();
-                if !instruments.is_null() {
-                    // The server would call the check once for each row.
-                    let calls = if self.doubtful { 0 } else { self.rows };
-                    c::InstrStopNode(instruments.add(key.trigger), calls as f64);
-                }
+            if self.doubtful {
+                return Ok(false);
             }
+            // The server would call the check once for each row.
+            let rows = self.rows;
+            self.doubtful = !self.relinfo.as_trigger(key.trigger, || {
+                let have_parents = key.have_parents()?;
+                key.end();
+                Ok((have_parents, if have_parents { rows } else { 0 }))
+            })?;
         }
-        !self.doubtful
+        Ok(!self.doubtful)
     }
 
-    /// Finds and locks the parents of tracked keys; calls `missing` for each row without a parent.
-    ///
-    /// # Safety
-    /// See [`ForeignKeys::check`]; `missing` owns nothing that has a destructor. Allocates in the current memory
-    /// context.
-    pub unsafe fn find(&mut self, mut missing: impl FnMut(usize, u64)) {
+    /// Finds and locks the parents of tracked keys; calls `missing` with the key and the row for each row without a parent.
+    /// As [`ForeignKeys::check`] otherwise.
+    pub fn find(&mut self, mut missing: impl FnMut(usize, u64)) -> Result<()> {
         for (number, key) in self.list.iter_mut().enumerate() {
-            // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
-            unsafe {
-                let look = |key: &ForeignKey, keys, found| key.query.find(key.numbered, keys, found);
-                key.seek(look, |row| missing(number, row));
-                key.end();
-            }
+            key.seek(None, |row| missing(number, row))?;
+            key.end();
         }
+        Ok(())
     }
 
-    /// Finds the parents without locking them, any number of times. `beside` returns rows of the load that count as
-    /// parents for a query.
-    ///
-    /// # Safety
-    /// As [`ForeignKeys::find`]; the keys were prepared as tracked and are not freed; `beside` returns a live tuplestore or
-    /// nothing, and owns nothing that has a destructor.
-    pub unsafe fn look(&mut self, mut beside: impl FnMut(&KeyQuery) -> Beside, mut missing: impl FnMut(usize, u64)) {
-        for (number, key) in self.list.iter_mut().enumerate() {
-            // SAFETY: this function's contract covers frame, sorts and rows; nothing in the frame has a destructor.
-            unsafe {
-                let rows = beside(&key.query);
-                let look = |key: &ForeignKey, keys, found| key.query.look(key.numbered, keys, rows, found);
-                key.seek(look, |row| missing(number, row));
-            }
-        }
+    /// Finds the parents of one key without locking them, any number of times. Rows in `beside` count as parents. Calls
+    /// `missing` for each row without a parent. The keys were prepared as tracked.
+    pub fn look(&mut self, number: usize, beside: &Beside, missing: impl FnMut(u64)) -> Result<()> {
+        self.list.get_mut(number).map_or(Ok(()), |key| key.seek(Some(beside), missing))
     }
 
     /// Frees the resources of all keys. Guarded.
     pub fn discard(&mut self) {
-        // SAFETY: made by `prepare`; freed resources are null.
-        self.list.iter_mut().for_each(|key| unsafe { guard(|| key.end()) });
+        self.list.iter_mut().for_each(ForeignKey::end);
     }
 
-    /// The errors of the server's checks. Guarded.
-    ///
-    /// # Safety
-    /// The keys are of this relation.
-    pub unsafe fn complaints(&self, relation: pg_sys::Relation) -> Vec<Complaint> {
+    /// The errors of the server's checks of the keys of a relation. Guarded.
+    pub fn complaints(&self, relation: Relation<'_>) -> Vec<Complaint> {
         let complaint = |key: &ForeignKey| {
-            // SAFETY: this function's contract covers the relation; a guarded lookup, and a copy of what it returns.
-            unsafe {
-                let name = pg_sys::get_constraint_name((*self.trigger(key.trigger)).tgconstraint);
-                let name = if name.is_null() { c"" } else { CStr::from_ptr(name) };
-                complaint(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()), name)
-            }
+            // SAFETY: a guarded lookup that returns a new string, or null.
+            let name = unsafe {
+                let name = pg_sys::get_constraint_name(key.query.constraint);
+                if name.is_null() { c"" } else { CStr::from_ptr(name) }
+            };
+            complaint(&relation.name(), name)
         };
         self.list.iter().map(complaint).collect()
     }
@@ -319,20 +230,17 @@ impl ForeignKeys {
     /// Re-enables the server's checks if other triggers could act before the server checks a row.
     pub fn let_server_check(&mut self) {
         for key in self.list.iter().filter(|_| self.mingle) {
-            // SAFETY: the number is below `count`; the copy is the result relation's, which is not used for other rows.
-            unsafe { (*self.trigger(key.trigger)).tgenabled = key.enabled };
+            self.relinfo.enable_trigger(key.trigger, key.enabled);
         }
     }
 
     /// Enables the server's checks again, and disables all other triggers.
     pub fn give_back(&mut self) {
-        for number in 0..self.count() {
-            // SAFETY: the number is below `count`; the copy is the result relation's, which is not used for other rows.
-            unsafe { (*self.trigger(number)).tgenabled = DISABLED };
+        for number in 0..self.relinfo.triggers().len() {
+            self.relinfo.enable_trigger(number, DISABLED);
         }
         for key in &self.list {
-            // SAFETY: as above.
-            unsafe { (*self.trigger(key.trigger)).tgenabled = key.enabled };
+            self.relinfo.enable_trigger(key.trigger, key.enabled);
         }
     }
 }

@@ -21,8 +21,7 @@ pub mod decide;
 mod exclusion;
 mod offer;
 
-use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use self::exclusion::Exclusion;
 use self::offer::Offer;
@@ -30,7 +29,7 @@ use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::indexes::Indexes;
 use super::origin::{Origin, Origins, Traces, Trail};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::heap::removal::{number_of, row_of};
 use crate::index::key_conflicts::{Bits, KeyConflicts};
 use crate::index::number_sort::NumberSort;
@@ -38,7 +37,10 @@ use crate::index::strategy::IndexStrategy;
 use crate::index::tuple_sort::LEAST_MEMORY;
 use crate::load::duplicate::Keep;
 use crate::load::options::{LoadOptions, Truncate};
-use crate::server::unguarded as c;
+use crate::server::memory_context::MemoryContext;
+use crate::server::relation::Relation;
+use crate::server::result_relation::ResultRelation;
+use crate::server::unguarded::{self as c, guarded};
 
 /// Rows of a pseudo block; each needs an offset number.
 const PER_BLOCK: u64 = 1 << 15;
@@ -53,10 +55,10 @@ pub struct KeyCheck {
     as_truncated: bool,
     /// Positions are line numbers.
     lines: bool,
-    /// For each of the load's relations, once it has a row; else null.
-    tables: Vec<*mut CheckedTable>,
-    /// The last result relation and its table.
-    last: (*mut pg_sys::ResultRelInfo, *mut CheckedTable),
+    /// For each of the load's relations, once it has a row.
+    tables: Vec<Option<Box<CheckedTable>>>,
+    /// The last result relation and the number of its table.
+    last: Option<(ResultRelation, usize)>,
     /// Foreign keys between relations of the load: the referenced relation and its referenced columns.
     referenced: Vec<(usize, Vec<i16>)>,
 }
@@ -66,7 +68,7 @@ pub struct KeyCheck {
 pub struct CheckedTable {
     /// Index of the relation among the load's relations.
     number: usize,
-    relation: pg_sys::Relation,
+    relation: Relation<'static>,
     /// Number of rows so far.
     rows: u64,
     trail: Trail,
@@ -74,8 +76,7 @@ pub struct CheckedTable {
     exclusions: Vec<Exclusion>,
     conflicts: KeyConflicts,
     keys: ForeignKeys,
-    /// Rows that violate a foreign key, with the key.
-    orphans: Option<NumberSort<4>>,
+    orphans: Orphans,
     /// Referenced columns, for rows that refer to this table.
     offers: Vec<Offer>,
     /// Rows that do not stay, by ordinal number.
@@ -85,28 +86,47 @@ pub struct CheckedTable {
     /// Memory for each sort, in kB.
     sort_memory: i32,
     /// Memory context of all of the table's state.
-    memory: pg_sys::MemoryContext,
+    memory: MemoryContext,
+}
+
+/// Rows that violate a foreign key, with the key.
+#[derive(Debug)]
+struct Orphans {
+    rows: Option<NumberSort<4>>,
+    /// Memory for each sort, in kB, and the memory context of the sort.
+    sort_memory: i32,
+    memory: MemoryContext,
+}
+
+impl Orphans {
+    /// Notes a row, unless it does not stay anyway. Guarded.
+    fn put(&mut self, removed: &Bits, key: usize, row: u64) {
+        if removed.has(CheckedTable::ordinal(row)) {
+            return;
+        }
+        let _memory = self.memory.enter();
+        // Two more sorts start when this one is complete.
+        self.rows.get_or_insert_with(|| NumberSort::new(self.sort_memory / 3)).put([row, key as u64, 0, 0]);
+    }
 }
 
 impl KeyCheck {
-    /// Makes the check for open relations. Guarded.
-    ///
-    /// # Safety
-    /// The load's executor state, and its relations.
-    pub unsafe fn new(
+    /// Makes the check for the relations of a load, with its executor state. Guarded.
+    pub fn new(
         executor: Executor,
-        relations: &[pg_sys::Relation],
+        relations: &[Relation<'_>],
         options: &LoadOptions,
         arbiter: Option<pg_sys::Oid>,
         traces: Traces,
     ) -> KeyCheck {
         let mut referenced: Vec<(usize, Vec<i16>)> = Vec::new();
-        for &relation in relations {
-            // SAFETY: this function's contract covers the relations; guarded calls, and lists with `nkeys` elements.
+        for relation in relations {
+            // SAFETY: a guarded call on an open relation, and lists with `nkeys` elements.
             unsafe {
-                let keys = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation));
+                let keys =
+                    PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation.as_ptr()));
                 for key in keys.iter_ptr() {
-                    let Some(parent) = relations.iter().position(|&other| (*other).rd_id == (*key).confrelid) else {
+                    let Some(parent) = relations.iter().position(|other| other.oid() == (*key).confrelid) else {
                         continue;
                     };
                     let count = usize::try_from((*key).nkeys).unwrap_or(0);
@@ -123,95 +143,82 @@ impl KeyCheck {
             arbiter,
             as_truncated: options.table.truncate == Truncate::Assumed,
             lines: traces == Traces::Lines,
-            tables: vec![std::ptr::null_mut(); relations.len()],
-            last: (std::ptr::null_mut(), std::ptr::null_mut()),
+            tables: relations.iter().map(|_| None).collect(),
+            last: None,
             referenced,
         }
     }
 
-    /// The table for rows of a result relation; made at the first row.
-    ///
-    /// # Safety
-    /// One of the executor's result relations, and its index among the load's relations. Guarded.
-    unsafe fn open(&mut self, relinfo: *mut pg_sys::ResultRelInfo, number: usize) -> *mut CheckedTable {
-        if let Some(&table) = self.tables.get(number).filter(|table| !table.is_null()) {
-            return table;
-        }
-        // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory
-        // context.
-        unsafe {
-            let relation = (*relinfo).ri_RelationDesc;
-            let memory = pg_sys::AllocSetContextCreateExtended(
-                (*self.executor.estate).es_query_cxt,
-                c"pg_bulk keys".as_ptr(),
-                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            );
-            let old = pg_sys::MemoryContextSwitchTo(memory);
-            // Routing has opened the indexes, but not for speculative insertion.
-            if (*relinfo).ri_NumIndices > 0 {
-                pg_sys::ExecCloseIndices(relinfo);
-                (*relinfo).ri_NumIndices = 0;
-            }
-            c::guard(|| c::ExecOpenIndices(relinfo, true));
-            let Executor { estate, econtext, .. } = self.executor;
-            let mut indexes = Indexes::to_ask(relinfo, estate, econtext, self.keep, self.arbiter, !self.as_truncated);
+    /// Makes the table for rows of a result relation. Guarded.
+    fn open(&self, relinfo: ResultRelation, number: usize) -> CheckedTable {
+        let Executor { estate, econtext, .. } = self.executor;
+        let relation = relinfo.relation();
+        // SAFETY: the executor state of the load, which is freed after its tables are closed.
+        let memory = unsafe { MemoryContext::of_query(estate) }.child(c"pg_bulk keys");
+        let _entered = memory.enter();
+        // Routing has opened the indexes, but not for speculative insertion.
+        relinfo.open_indexes(true);
+        // SAFETY: the executor's structures, which outlive the table; expressions of open indexes, and a closure that owns
+        // nothing; a guarded call on an open relation.
+        let (mut indexes, slot) = unsafe {
+            let (arbiter, has_rows) = (self.arbiter, !self.as_truncated);
+            let mut indexes = Indexes::to_ask(relinfo.as_ptr(), estate, econtext, self.keep, arbiter, has_rows);
             indexes.prepare();
-            let mut keys = ForeignKeys::new(relinfo, 0, true, pg_sys::AccessShareLock.cast_signed());
-            let offered = self.referenced.iter().filter(|(parent, _)| *parent == number);
-            let offered: Vec<&Vec<i16>> = offered.map(|(_, columns)| columns).collect();
-            // All sorts together get maintenance_work_mem, as one index build does.
-            let searched = indexes.list.iter().filter(|index| index.strategy == IndexStrategy::SearchOnly).count();
-            let sorts = (indexes.sorts() + searched + keys.len() + offered.len()) * self.tables.len();
-            let all = pg_sys::maintenance_work_mem;
-            let sort_memory = (all / i32::try_from(sorts.max(1)).unwrap_or(i32::MAX)).max(LEAST_MEMORY);
-            indexes.begin_sorts(sort_memory);
-            keys.prepare(sort_memory, true);
-            let slot = pg_sys::table_slot_create(relation, std::ptr::null_mut());
-            let exclusions = Exclusion::all(&indexes, self.executor, relation, slot, sort_memory);
-            let offers =
-                offered.into_iter().map(|columns| Offer::new(relation, columns.clone(), sort_memory)).collect();
-            let table = CheckedTable {
-                number,
-                relation,
-                rows: 0,
-                trail: Trail::new(self.lines, 0),
-                conflicts: KeyConflicts::new(indexes.list.len(), sort_memory, false),
-                indexes,
-                exclusions,
-                keys,
-                orphans: None,
-                offers,
-                removed: Bits::new(0),
-                slot,
-                sort_memory,
-                memory,
-            };
-            pg_sys::MemoryContextSwitchTo(old);
-            let table = PgMemoryContexts::For(memory).leak_and_drop_on_delete(table);
-            if let Some(place) = self.tables.get_mut(number) {
-                *place = table;
-            }
-            table
+            (indexes, pg_sys::table_slot_create(relation.as_ptr(), std::ptr::null_mut()))
+        };
+        let mut keys = ForeignKeys::new(relinfo, 0, true, pg_sys::AccessShareLock);
+        let offered = self.referenced.iter().filter(|(parent, _)| *parent == number);
+        let offered: Vec<&Vec<i16>> = offered.map(|(_, columns)| columns).collect();
+        // All sorts together get maintenance_work_mem, as one index build does.
+        let searched =
+            |index: usize| indexes.list.get(index).is_some_and(|index| index.strategy == IndexStrategy::SearchOnly);
+        let searched: Vec<usize> = (0..indexes.list.len()).filter(|&index| searched(index)).collect();
+        let sorts = (indexes.sorts() + searched.len() + keys.len() + offered.len()) * self.tables.len();
+        // SAFETY: reads a setting.
+        let all = unsafe { pg_sys::maintenance_work_mem };
+        let sort_memory = (all / i32::try_from(sorts.max(1)).unwrap_or(i32::MAX)).max(LEAST_MEMORY);
+        indexes.begin_sorts(sort_memory);
+        keys.prepare(sort_memory, true);
+        // SAFETY: open indexes of the relation, and a slot for its rows.
+        let exclusion = |index| unsafe { Exclusion::new(&indexes, index, self.executor, relation, slot, sort_memory) };
+        CheckedTable {
+            number,
+            relation,
+            rows: 0,
+            trail: Trail::new(self.lines, 0),
+            conflicts: KeyConflicts::new(indexes.list.len(), sort_memory, false),
+            exclusions: searched.into_iter().filter_map(exclusion).collect(),
+            indexes,
+            keys,
+            orphans: Orphans { rows: None, sort_memory, memory },
+            offers: offered.into_iter().map(|columns| Offer::new(relation, columns.clone(), sort_memory)).collect(),
+            removed: Bits::new(0),
+            slot,
+            sort_memory,
+            memory,
         }
     }
 
-    /// The table for rows of a result relation; `number` finds its index among the load's relations. Guarded.
-    ///
-    /// # Safety
-    /// One of the executor's result relations.
-    pub unsafe fn table_of(
+    /// The table for rows of a result relation; made at the first row. `number` finds the relation's index among the load's
+    /// relations. Guarded.
+    pub fn table_of(
         &mut self,
-        relinfo: *mut pg_sys::ResultRelInfo,
+        relinfo: ResultRelation,
         number: impl FnOnce() -> Result<usize>,
-    ) -> Result<*mut CheckedTable> {
-        if self.last.0 != relinfo {
-            let number = number()?;
-            // SAFETY: this function's contract covers the relation.
-            self.last = (relinfo, unsafe { self.open(relinfo, number) });
+    ) -> Result<&mut CheckedTable> {
+        let number = match self.last {
+            Some((last, number)) if last == relinfo => number,
+            _ => number()?,
+        };
+        self.last = Some((relinfo, number));
+        if self.tables.get(number).is_some_and(Option::is_none) {
+            let table = Box::new(self.open(relinfo, number));
+            self.tables.get_mut(number).map(|place| place.insert(table));
         }
-        Ok(self.last.1)
+        self.tables
+            .get_mut(number)
+            .and_then(Option::as_deref_mut)
+            .ok_or_else(|| Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not find the position of a row of the load"))
     }
 }
 
@@ -233,57 +240,46 @@ impl CheckedTable {
         origins.add(self.number, &self.trail.take());
     }
 
+    /// Collects the keys of a row.
+    ///
+    /// # Safety
+    /// A plain frame; the row in the slot was given its position by this table.
+    pub unsafe fn add(&mut self, slot: *mut pg_sys::TupleTableSlot) {
+        let CheckedTable { orphans, removed, conflicts, .. } = self;
+        // SAFETY: the slot has a row of the table's relation; nothing in this frame has a destructor.
+        unsafe {
+            let caller = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = self.memory.as_ptr();
+            c::list_free(self.indexes.add(slot, std::ptr::null_mut()));
+            for exclusion in &mut self.exclusions {
+                exclusion.add(conflicts, slot);
+            }
+            let row = number_of(&(*slot).tts_tid);
+            self.keys.add(slot, |key| guarded(|| orphans.put(removed, key, row)));
+            for offer in &mut self.offers {
+                offer.add(slot, row);
+            }
+            pg_sys::CurrentMemoryContext = caller;
+        }
+    }
+
+    /// Closes the state, when the rows are not checked any more. Guarded.
+    fn close(mut self) {
+        self.exclusions.drain(..).for_each(Exclusion::close);
+        self.keys.discard();
+        self.offers.drain(..).for_each(Offer::close);
+        self.indexes.close();
+        let (slot, memory) = (self.slot, self.memory);
+        drop(self);
+        // SAFETY: guarded calls; the slot was made by `open`, and the table was all that the context had.
+        unsafe {
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+            memory.delete();
+        }
+    }
+
     /// The ordinal of a row with this [`number_of`], from 0.
     fn ordinal(row: u64) -> u64 {
         (row >> 16) * PER_BLOCK + (row & 0xffff).saturating_sub(1)
-    }
-
-    fn is_removed(&self, row: u64) -> bool {
-        self.removed.has(CheckedTable::ordinal(row))
-    }
-
-    fn remove(&mut self, row: u64) {
-        self.removed.add(CheckedTable::ordinal(row));
-    }
-}
-
-/// Collects the keys of a row.
-///
-/// # Safety
-/// A plain frame; the row in the slot was given its position by this table.
-pub unsafe fn add(table: *mut CheckedTable, slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
-    unsafe {
-        let caller = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*table).memory;
-        c::list_free((*table).indexes.add(slot, std::ptr::null_mut()));
-        for i in 0..(*table).exclusions.len() {
-            (*(*table).exclusions.as_mut_ptr().add(i)).add(&raw mut (*table).conflicts, slot);
-        }
-        let row = number_of(&(*slot).tts_tid);
-        (*table).keys.add(slot, |key| missing(table, key, row));
-        for i in 0..(*table).offers.len() {
-            (*(*table).offers.as_mut_ptr().add(i)).add(slot, row);
-        }
-        pg_sys::CurrentMemoryContext = caller;
-    }
-}
-
-/// Notes a row without a parent.
-///
-/// # Safety
-/// The table is valid.
-#[pg_guard]
-unsafe extern "C-unwind" fn missing(table: *mut CheckedTable, key: usize, row: u64) {
-    // SAFETY: this function's contract covers the argument; the sort lives as long as the table.
-    unsafe {
-        let table = &mut *table;
-        if table.is_removed(row) {
-            return;
-        }
-        // Two more sorts start when this one is complete.
-        let (memory, old) = (table.sort_memory / 3, pg_sys::MemoryContextSwitchTo(table.memory));
-        table.orphans.get_or_insert_with(|| NumberSort::new(memory)).put([row, key as u64, 0, 0]);
-        pg_sys::MemoryContextSwitchTo(old);
     }
 }

@@ -6,10 +6,13 @@
 
 use std::ffi::{CStr, CString};
 
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{PgList, pg_sys};
 
-use crate::server::compat;
+use crate::error::Result;
+use crate::index::key_conflicts::Bits;
+use crate::server::relation::{OpenRelation, Relation, TupleDesc};
 use crate::server::statement::{self, About};
+use crate::server::tuplestore::Tuplestore;
 use crate::server::unguarded as c;
 
 /// Name of the keys in the query.
@@ -20,6 +23,8 @@ const ROWS: &CStr = c"pg_bulk_rows";
 /// The query of a foreign key.
 #[derive(Debug)]
 pub struct KeyQuery {
+    /// The constraint's OID.
+    pub constraint: pg_sys::Oid,
     /// Returns one row for each key with a parent.
     text: CString,
     /// Returns the number of each key with a parent, possibly several times.
@@ -37,7 +42,16 @@ pub struct KeyQuery {
     /// MATCH FULL
     pub full: bool,
     /// Descriptor of the keys: their columns, and a number.
-    pub descriptor: pg_sys::TupleDesc,
+    pub descriptor: TupleDesc<'static>,
+}
+
+/// Rows outside of any table, for a query.
+#[derive(Debug)]
+pub struct Beside {
+    /// Rows that have the referenced columns by name.
+    pub rows: Option<Tuplestore>,
+    /// No row of the table counts.
+    pub alone: bool,
 }
 
 impl KeyQuery {
@@ -45,30 +59,26 @@ impl KeyQuery {
     ///
     /// `None` if the key cannot be checked in this way. Locks the referenced table with `lock`. Guarded; allocates in
     /// the current memory context.
-    ///
-    /// # Safety
-    /// The relation is open.
-    pub unsafe fn new(relation: pg_sys::Relation, constraint: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> Option<KeyQuery> {
-        // SAFETY: this function's contract covers the relation; guarded calls. The lists and descriptors have `nkeys`
-        // elements.
+    pub fn new(relation: Relation<'_>, constraint: pg_sys::Oid, lock: u32) -> Option<KeyQuery> {
+        // SAFETY: guarded calls on an open relation. The relation's list of keys is read before anything can change it, and
+        // its arrays have `nkeys` elements. Strings of the server are NUL-terminated.
         unsafe {
-            let known = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation));
+            let known = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation.as_ptr()));
             let key = **known.iter_ptr().find(|&key| (*key).conoid == constraint).as_ref()?;
             let full = is_full(key.conoid)?;
-            let parent = pg_sys::table_open(key.confrelid, lock);
-            let form = &*(*parent).rd_rel;
-            let is_plain = form.relkind.cast_unsigned() == pg_sys::RELKIND_RELATION;
-            let name = pg_sys::get_namespace_name(form.relnamespace);
-            let name = CStr::from_ptr(pg_sys::quote_qualified_identifier(name, form.relname.data.as_ptr()));
+            let open = OpenRelation::open(key.confrelid, lock);
+            let parent = open.get();
+            let schema = pg_sys::get_namespace_name((*(*parent.as_ptr()).rd_rel).relnamespace);
+            let name = CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, parent.name().as_ptr()));
             let count = usize::try_from(key.nkeys).unwrap_or(0).min(key.conkey.len());
             let descriptor = pg_sys::CreateTemplateTupleDesc(key.nkeys + 1);
             let clause = pg_sys::makeStringInfo();
             let mut sortable = true;
             let columns = key.conkey.iter().zip(&key.confkey).zip(&key.conpfeqop).take(count);
             for (i, ((&own, &their), &operator)) in columns.enumerate() {
-                let at = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(0);
-                let own = &*compat::attribute((*relation).rd_att, at(own));
-                let their = &*compat::attribute((*parent).rd_att, at(their));
+                let at = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(usize::MAX);
+                let own = relation.descriptor().attribute(at(own))?;
+                let their = parent.descriptor().attribute(at(their))?;
                 let column = CString::new(format!("k{}", i + 1)).unwrap_or_default();
                 let attnum = i16::try_from(i + 1).unwrap_or(i16::MAX);
                 pg_sys::TupleDescInitEntry(descriptor, attnum, column.as_ptr(), own.atttypid, -1, 0);
@@ -93,8 +103,8 @@ impl KeyQuery {
             let unlocked = found_in(b"ONLY ", name);
             let numbers = [unlocked.as_slice(), b" FOR KEY SHARE OF x"].concat();
             let text = [b"SELECT FROM (".as_slice(), &numbers, b") found GROUP BY number"].concat();
-            pg_sys::table_close(parent, pg_sys::NoLock.cast_signed());
-            (is_plain && sortable).then(|| KeyQuery {
+            (parent.kind() == pg_sys::RELKIND_RELATION && sortable).then(|| KeyQuery {
+                constraint,
                 text: CString::new(text).unwrap_or_default(),
                 numbers: CString::new(numbers).unwrap_or_default(),
                 unlocked: CString::new(unlocked).unwrap_or_default(),
@@ -103,128 +113,106 @@ impl KeyQuery {
                 columns: key.conkey.iter().take(count).copied().collect(),
                 referenced: key.confkey.iter().take(count).copied().collect(),
                 full,
-                descriptor,
+                descriptor: TupleDesc::from_raw(descriptor),
             })
         }
     }
 
-    /// Counts the keys of a tuplestore whose parent exists, and locks the parents.
-    ///
-    /// # Safety
-    /// A plain frame outside of parallel mode; `keys` has `count` tuples, numbered from 1. Allocates in the current
-    /// memory context.
-    pub unsafe fn run(&self, keys: *mut pg_sys::Tuplestorestate, count: u64) -> u64 {
-        // SAFETY: this function's contract covers frame and keys; nothing in the frame has a destructor.
-        unsafe {
-            let environment = environment(self.keys(keys, count), Beside::NOTHING);
-            let mut before = Settings::default();
-            enter(&raw mut before, self.parent);
-            let found = statement::count(self.text.as_ptr(), self.about(), environment);
-            leave(&raw const before);
-            found
-        }
+    /// Counts the keys whose parent exists, and locks the parents. The keys are numbered from 1. Guarded, and outside of
+    /// parallel mode; allocates in the current memory context.
+    pub fn run(&self, keys: &Tuplestore) -> Result<u64> {
+        let environment = environment(keys, None);
+        // SAFETY: the text and the environment outlive the call; the closure owns nothing.
+        self.as_owner(|| unsafe {
+            c::guard(|| statement::count(self.text.as_ptr(), About::Table(self.parent), environment))
+        })
     }
 
-    /// Sets the bit of each key of a tuplestore whose parent exists, and locks the parents.
-    ///
-    /// # Safety
-    /// See [`KeyQuery::run`]; `found` has `count` + 1 bits.
-    pub unsafe fn find(&self, keys: *mut pg_sys::Tuplestorestate, count: u64, found: *mut u8) {
-        // SAFETY: this function's contract covers frame, keys and room; nothing in the frame has a destructor.
-        unsafe {
-            let environment = environment(self.keys(keys, count), Beside::NOTHING);
-            let mut before = Settings::default();
-            let mut receiver = Receiver::new(found);
-            enter(&raw mut before, self.parent);
-            statement::each(self.numbers.as_ptr(), self.about(), environment, (&raw mut receiver).cast());
-            leave(&raw const before);
-        }
-    }
-}
-
-impl KeyQuery {
-    /// User-defined code may run before the query, so the name in the text might mean another table or a view by then.
-    fn about(&self) -> About {
-        About::Table(self.parent)
-    }
-
-    fn keys(&self, store: *mut pg_sys::Tuplestorestate, count: u64) -> Beside {
-        Beside { descriptor: self.descriptor, store, count, alone: false }
-    }
-
-    /// Sets the bit of each key with a parent, as [`KeyQuery::find`] does, without row locks, and with parents in
-    /// `beside`.
-    ///
-    /// # Safety
-    /// See [`KeyQuery::find`]; `beside` is a tuplestore of rows that have the referenced columns by name, or nothing.
-    pub unsafe fn look(&self, keys: *mut pg_sys::Tuplestorestate, count: u64, beside: Beside, found: *mut u8) {
-        // SAFETY: this function's contract covers frame, keys, rows and room; nothing in the frame has a destructor.
-        unsafe {
-            let environment = environment(self.keys(keys, count), beside);
-            let mut before = Settings::default();
-            let mut receiver = Receiver::new(found);
-            enter(&raw mut before, self.parent);
-            if !beside.alone {
-                statement::each(self.unlocked.as_ptr(), self.about(), environment, (&raw mut receiver).cast());
+    /// Finds the numbers of the keys whose parent exists. Locks the parents, unless rows `beside` the table count, too. As
+    /// [`KeyQuery::run`] otherwise.
+    pub fn find(&self, keys: &Tuplestore, beside: Option<&Beside>, found: &mut Bits) -> Result<()> {
+        let rows = beside.and_then(|beside| beside.rows.as_ref());
+        let texts = match beside {
+            None => [Some(&self.numbers), None],
+            Some(beside) => [(!beside.alone).then_some(&self.unlocked), rows.map(|_| &self.beside)],
+        };
+        let environment = environment(keys, rows);
+        let mut receiver = Receiver::new(found);
+        let receiver = (&raw mut receiver).cast();
+        self.as_owner(|| {
+            for text in texts.into_iter().flatten() {
+                // User-defined code may have run before the query, so the name in the text might mean another table or a
+                // view by now.
+                let about = About::Table(self.parent);
+                // SAFETY: text, environment and receiver outlive the call; the closure owns nothing.
+                unsafe { c::guard(|| statement::each(text.as_ptr(), about, environment, receiver)) };
             }
-            if !beside.store.is_null() {
-                statement::each(self.beside.as_ptr(), self.about(), environment, (&raw mut receiver).cast());
+        })
+    }
+
+    /// Runs a query as the owner of the referenced table, as ri_PerformCheck does (ri_triggers.c). It gets
+    /// maintenance_work_mem, as in RI_Initial_Check. After an error, the abort restores user and settings.
+    fn as_owner<T>(&self, query: impl FnOnce() -> T) -> Result<T> {
+        let no_lock = pg_sys::NoLock;
+        // It is held open so that it cannot be dropped.
+        let parent = OpenRelation::find(self.parent, no_lock).ok_or_else(statement::replaced)?;
+        let own = pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_NOFORCE_RLS;
+        let (mut user, mut security) = (pg_sys::InvalidOid, 0);
+        // SAFETY: guarded calls, with local variables and strings that outlive them.
+        unsafe {
+            pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut security);
+            let level = pg_sys::NewGUCNestLevel();
+            let memory = pg_sys::maintenance_work_mem;
+            let memory = CString::new(memory.to_string()).unwrap_or_default();
+            // Without statistics of the keys, the estimated cost could start JIT compilation for a query that runs once.
+            for (name, value) in [(c"work_mem", memory.as_c_str()), (c"hash_mem_multiplier", c"1"), (c"jit", c"off")] {
+                pg_sys::set_config_option(
+                    name.as_ptr(),
+                    value.as_ptr(),
+                    pg_sys::GucContext::PGC_USERSET,
+                    pg_sys::GucSource::PGC_S_SESSION,
+                    pg_sys::GucAction::GUC_ACTION_SAVE,
+                    true,
+                    0,
+                    false,
+                );
             }
-            leave(&raw const before);
+            pg_sys::SetUserIdAndSecContext(parent.get().owner(), security | own.cast_signed());
+            let result = query();
+            pg_sys::SetUserIdAndSecContext(user, security);
+            pg_sys::AtEOXact_GUC(true, level);
+            Ok(result)
         }
     }
 }
 
-/// Rows outside of any table, for a query.
-#[derive(Debug, Clone, Copy)]
+/// A destination that takes numbers and notes them.
 #[repr(C)]
-pub struct Beside {
-    pub descriptor: pg_sys::TupleDesc,
-    /// Null without rows.
-    pub store: *mut pg_sys::Tuplestorestate,
-    pub count: u64,
-    /// No row of the table counts.
-    pub alone: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { parent: std::ptr::null_mut(), user: pg_sys::InvalidOid, security: 0, level: 0 }
-    }
-}
-
-impl Beside {
-    pub const NOTHING: Beside =
-        Beside { descriptor: std::ptr::null_mut(), store: std::ptr::null_mut(), count: 0, alone: false };
-}
-
-/// A destination that takes numbers and sets their bits.
-#[repr(C)]
-struct Receiver {
+struct Receiver<'f> {
     functions: pg_sys::DestReceiver,
-    found: *mut u8,
+    found: &'f mut Bits,
 }
 
-impl Receiver {
-    fn new(found: *mut u8) -> Receiver {
+impl Receiver<'_> {
+    fn new(found: &mut Bits) -> Receiver<'_> {
         /// # Safety
-        /// A plain frame; a slot with a number below the number of bits, and a receiver.
+        /// A plain frame; a slot with a number, and a receiver.
         unsafe extern "C-unwind" fn receive(
             slot: *mut pg_sys::TupleTableSlot,
             receiver: *mut pg_sys::DestReceiver,
         ) -> bool {
-            // SAFETY: this function's contract covers all arguments.
+            // SAFETY: the server calls it with a row of the query, and with the receiver that it was given.
             unsafe {
                 if (*slot).tts_nvalid < 1 {
                     c::slot_getsomeattrs_int(slot, 1);
                 }
                 let number = (*(*slot).tts_values).value();
-                *(*receiver.cast::<Receiver>()).found.add(number / 8) |= 1 << (number % 8);
+                (*receiver.cast::<Receiver<'_>>()).found.add(number as u64);
             }
             true
         }
-        unsafe extern "C-unwind" fn begin(_: *mut pg_sys::DestReceiver, _: i32, _: pg_sys::TupleDesc) {}
-        unsafe extern "C-unwind" fn nothing(_: *mut pg_sys::DestReceiver) {}
+        extern "C-unwind" fn begin(_: *mut pg_sys::DestReceiver, _: i32, _: pg_sys::TupleDesc) {}
+        extern "C-unwind" fn nothing(_: *mut pg_sys::DestReceiver) {}
         let functions = pg_sys::DestReceiver {
             receiveSlot: Some(receive),
             rStartup: Some(begin),
@@ -271,87 +259,23 @@ fn is_full(constraint: pg_sys::Oid) -> Option<bool> {
     }
 }
 
-/// Makes the environment with the query's keys, and other rows if there are any.
-///
-/// # Safety
-/// The tuplestores have `count` tuples. The result lives as long as the current memory context.
-#[pg_guard]
-unsafe extern "C-unwind" fn environment(keys: Beside, rows: Beside) -> *mut pg_sys::QueryEnvironment {
-    // SAFETY: this function's contract covers the tuplestores; guarded calls, and zeroed structs that are filled.
+/// Makes the environment with the query's keys, and other rows if there are any. Guarded; it lives as long as the current
+/// memory context.
+fn environment(keys: &Tuplestore, rows: Option<&Tuplestore>) -> *mut pg_sys::QueryEnvironment {
+    // SAFETY: guarded calls, and zeroed structs that are filled.
     unsafe {
         let environment = pg_sys::create_queryEnv();
-        for (name, given) in [(KEYS, keys), (ROWS, rows)] {
-            if given.store.is_null() {
-                continue;
-            }
+        for (name, given) in [(KEYS, Some(keys)), (ROWS, rows)] {
+            let Some(given) = given else { continue };
             let relation = pg_sys::palloc0(size_of::<pg_sys::EphemeralNamedRelationData>());
             let relation = relation.cast::<pg_sys::EphemeralNamedRelationData>();
             (*relation).md.name = name.as_ptr().cast_mut();
-            (*relation).md.tupdesc = given.descriptor;
+            (*relation).md.tupdesc = given.descriptor().as_ptr();
             (*relation).md.enrtype = pg_sys::EphemeralNameRelationType::ENR_NAMED_TUPLESTORE;
-            (*relation).md.enrtuples = given.count as f64;
-            (*relation).reldata = given.store.cast();
+            (*relation).md.enrtuples = given.rows() as f64;
+            (*relation).reldata = given.as_ptr().cast();
             pg_sys::register_ENR(environment, relation);
         }
         environment
-    }
-}
-
-/// The state before a query that runs like the server's own.
-#[derive(Debug)]
-struct Settings {
-    /// The referenced table, held open so that it cannot be dropped.
-    parent: pg_sys::Relation,
-    user: pg_sys::Oid,
-    security: i32,
-    level: i32,
-}
-
-/// Switches to the owner of the referenced table, as ri_PerformCheck does (ri_triggers.c).
-///
-/// The query gets maintenance_work_mem, as in RI_Initial_Check. After an error, the abort does the work of [`leave`].
-///
-/// # Safety
-/// `before` can be written to; the table is locked.
-#[pg_guard]
-unsafe extern "C-unwind" fn enter(before: *mut Settings, parent: pg_sys::Oid) {
-    // SAFETY: this function's contract covers both arguments; guarded calls.
-    unsafe {
-        (*before).parent = pg_sys::try_relation_open(parent, pg_sys::NoLock.cast_signed());
-        if (*before).parent.is_null() {
-            statement::replaced().raise();
-        }
-        let owner = (*(*(*before).parent).rd_rel).relowner;
-        pg_sys::GetUserIdAndSecContext(&raw mut (*before).user, &raw mut (*before).security);
-        (*before).level = pg_sys::NewGUCNestLevel();
-        let memory = pg_sys::maintenance_work_mem;
-        let memory = CString::new(memory.to_string()).unwrap_or_default();
-        // Without statistics of the keys, the estimated cost could start JIT compilation for a query that runs once.
-        for (name, value) in [(c"work_mem", memory.as_c_str()), (c"hash_mem_multiplier", c"1"), (c"jit", c"off")] {
-            pg_sys::set_config_option(
-                name.as_ptr(),
-                value.as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
-        }
-        let own = pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_NOFORCE_RLS;
-        pg_sys::SetUserIdAndSecContext(owner, (*before).security | own.cast_signed());
-    }
-}
-
-/// # Safety
-/// `before` was filled by [`enter`].
-#[pg_guard]
-unsafe extern "C-unwind" fn leave(before: *const Settings) {
-    // SAFETY: this function's contract covers the argument; guarded calls.
-    unsafe {
-        pg_sys::SetUserIdAndSecContext((*before).user, (*before).security);
-        pg_sys::AtEOXact_GUC(true, (*before).level);
-        pg_sys::relation_close((*before).parent, pg_sys::NoLock.cast_signed());
     }
 }

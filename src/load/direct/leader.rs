@@ -18,6 +18,7 @@ use super::shared::Shared;
 use super::spec::{LoadTask, Spec};
 use crate::index::violating_row::ViolatingRow;
 use crate::load::duplicate::Duplicates;
+use crate::load::phase::Phase;
 use crate::load::report::Counts;
 use crate::server::team::Team;
 
@@ -65,6 +66,12 @@ pub struct Workers {
 }
 
 impl Leader {
+    /// Enters a phase. Guarded.
+    pub fn enter(&mut self, phase: Phase) {
+        // SAFETY: the phases of the load, which outlives its leader.
+        unsafe { &mut *self.process.progress.phases }.enter(phase);
+    }
+
     /// Appended rows of a relation, by all processes.
     pub fn total(&self, index: usize) -> u64 {
         self.process.heaps.rows_of(index) + self.by_workers(index)

@@ -10,61 +10,102 @@
 //! combo command id.
 
 use pg_bulk_storage::page::MAX_TUPLES;
+use pg_bulk_storage::tuple::Stamp;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::heap::block_of;
 use crate::error::Error;
 use crate::server::relation::Relation;
-use crate::server::unguarded as c;
+use crate::server::unguarded::{self as c, guard};
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 
-/// New rows of a relation.
+/// New rows of a relation. The relation stays open as long as this value is used.
 #[derive(Debug)]
 pub struct NewRows {
-    pub relation: pg_sys::Relation,
+    relation: Relation<'static>,
     /// First block of the rows ...
-    pub start: u32,
+    start: u32,
     /// ... except for these.
-    pub elsewhere: Vec<pg_sys::ItemPointerData>,
-    pub xmin: u32,
-    pub cid: u32,
+    elsewhere: Vec<pg_sys::ItemPointerData>,
+    stamp: Stamp,
     /// The load deletes rejects and duplicates from the table. Then deleted rows do not count as its rows.
-    pub removes: bool,
+    removes: bool,
+    /// A slot for a row, and another one. Null after they are closed.
+    slots: [*mut pg_sys::TupleTableSlot; 2],
 }
 
 impl NewRows {
-    /// Calls `visit` with each row in the slot, in the order of the heap.
+    /// The rows with this stamp: from a block on, and a few elsewhere. Guarded; allocates in the current memory context.
+    pub fn new(
+        relation: Relation<'static>,
+        stamp: Stamp,
+        (start, elsewhere): (u32, Vec<pg_sys::ItemPointerData>),
+        removes: bool,
+    ) -> NewRows {
+        // SAFETY: a guarded call on an open relation.
+        let slots = [(); 2].map(|()| unsafe { pg_sys::table_slot_create(relation.as_ptr(), std::ptr::null_mut()) });
+        NewRows { relation, start, elsewhere, stamp, removes, slots }
+    }
+
+    pub fn relation(&self) -> Relation<'static> {
+        self.relation
+    }
+
+    /// The slot in which rows are visited.
+    pub fn slot(&self) -> *mut pg_sys::TupleTableSlot {
+        self.slots[0]
+    }
+
+    /// Frees the slots. Guarded.
+    pub fn close(&mut self) {
+        for slot in self.slots.iter_mut().filter(|slot| !slot.is_null()) {
+            // SAFETY: a guarded call; made by `new`.
+            unsafe { pg_sys::ExecDropSingleTupleTableSlot(std::mem::replace(slot, std::ptr::null_mut())) };
+        }
+    }
+
+    /// Calls `visit` with each row in the slot, in the order of the heap. Guarded.
     ///
     /// # Safety
-    /// A plain frame, an open relation, and a slot for its buffered tuples. `visit` owns nothing that has a destructor.
-    pub unsafe fn for_each(&self, slot: *mut pg_sys::TupleTableSlot, mut visit: impl FnMut()) {
-        // SAFETY: this function's contract covers frame, relation and slot.
+    /// `visit` is plain: it owns nothing that has a destructor, and no panic leaves it. It may read the slot's row. The
+    /// slots were not closed.
+    pub unsafe fn for_each(&self, mut visit: impl FnMut(*mut pg_sys::TupleTableSlot)) {
+        // SAFETY: the relation is open and has these blocks; the closure is plain, as `visit` is.
         unsafe {
-            let strategy = c::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD);
-            let end = c::RelationGetNumberOfBlocksInFork(self.relation, MAIN);
-            for block in self.start..end {
-                self.visit_page(block, None, strategy, slot, &mut visit);
-            }
-            for tid in &self.elsewhere {
-                self.visit_page(block_of(tid), Some(tid.ip_posid), strategy, slot, &mut visit);
-            }
-            c::FreeAccessStrategy(strategy);
+            guard(|| {
+                let strategy = c::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD);
+                let end = c::RelationGetNumberOfBlocksInFork(self.relation.as_ptr(), MAIN);
+                for block in self.start..end {
+                    self.visit_page(block, None, strategy, self.slot(), &mut visit);
+                }
+                for tid in &self.elsewhere {
+                    self.visit_page(block_of(tid), Some(tid.ip_posid), strategy, self.slot(), &mut visit);
+                }
+                c::FreeAccessStrategy(strategy);
+            });
         }
     }
 
     /// Calls `visit` with one of the rows in the slot.
     ///
     /// # Safety
-    /// See [`NewRows::for_each`]; `row` is a row of the relation.
-    pub unsafe fn visit(
-        &self,
-        row: &pg_sys::ItemPointerData,
-        slot: *mut pg_sys::TupleTableSlot,
-        mut visit: impl FnMut(),
-    ) {
-        // SAFETY: this function's contract covers frame, relation and slot, and the row, whose block the relation has.
-        unsafe { self.visit_page(block_of(row), Some(row.ip_posid), std::ptr::null_mut(), slot, &mut visit) };
+    /// As [`NewRows::for_each`], and the caller's frame is plain; `row` is a row of the relation.
+    pub unsafe fn visit(&self, row: &pg_sys::ItemPointerData, mut visit: impl FnMut(*mut pg_sys::TupleTableSlot)) {
+        // SAFETY: the row's block is in the relation.
+        unsafe { self.visit_page(block_of(row), Some(row.ip_posid), std::ptr::null_mut(), self.slot(), &mut visit) };
+    }
+
+    /// Is a row of the relation one of the rows? Uses the other slot.
+    ///
+    /// # Safety
+    /// A plain frame; `row` is a row of the relation.
+    pub unsafe fn has(&self, row: &pg_sys::ItemPointerData) -> bool {
+        let mut found = false;
+        let mut visit = |_| found = true;
+        // SAFETY: the row's block is in the relation; the closure owns nothing.
+        unsafe { self.visit_page(block_of(row), Some(row.ip_posid), std::ptr::null_mut(), self.slots[1], &mut visit) };
+        found
     }
 
     /// # Safety
@@ -75,14 +116,15 @@ impl NewRows {
         only: Option<u16>,
         strategy: pg_sys::BufferAccessStrategy,
         slot: *mut pg_sys::TupleTableSlot,
-        visit: &mut impl FnMut(),
+        visit: &mut impl FnMut(*mut pg_sys::TupleTableSlot),
     ) {
-        // SAFETY: this function's contract covers frame, relation and slot. The page is read under a pin and a lock,
-        // rows under a pin: they are uncommitted, and do not move while the page is pinned.
+        let relation = self.relation.as_ptr();
+        // SAFETY: an open relation, and a slot for its buffered tuples. The page is read under a pin and a lock, rows under
+        // a pin: they are uncommitted, and do not move while the page is pinned.
         unsafe {
             c::check_for_interrupts();
             let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
-            let buffer = c::ReadBufferExtended(self.relation, MAIN, block, normal, strategy);
+            let buffer = c::ReadBufferExtended(relation, MAIN, block, normal, strategy);
             c::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
             let page = pg_sys::BufferGetPage(buffer);
             let mut own = [0u16; MAX_TUPLES];
@@ -107,9 +149,8 @@ impl NewRows {
                 if self.removes && is_gone(header) {
                     // The load deletes and never updates. An update within the page leaves no index entry for the new
                     // row version.
-                    if !points_to(header, block, offset) {
-                        let relation = Relation::from_raw(self.relation);
-                        c::guarded::<()>(|| updated(relation).raise());
+                    if !points_to(&*header, block, offset) {
+                        c::guarded::<()>(|| updated(self.relation).raise());
                     }
                     continue;
                 }
@@ -119,11 +160,11 @@ impl NewRows {
                         ip_blkid: pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 },
                         ip_posid: offset,
                     },
-                    t_tableOid: (*self.relation).rd_id,
+                    t_tableOid: self.relation.oid(),
                     t_data: pg_sys::PageGetItem(page, id).cast(),
                 };
                 c::ExecStoreBufferHeapTuple(&raw mut tuple, slot, buffer);
-                visit();
+                visit(slot);
                 // The slot must not point to the tuple above after this block.
                 if let Some(clear) = (*(*slot).tts_ops).clear {
                     clear(slot);
@@ -138,19 +179,19 @@ impl NewRows {
     /// # Safety
     /// The header is on a page that is locked.
     unsafe fn is_ours(&self, tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
-        // SAFETY: this function's contract covers the argument.
+        // SAFETY: a tuple on a page of the heap has these fields.
         unsafe {
             let heap = (*tuple).t_choice.t_heap;
-            if heap.t_xmin.into_inner() != self.xmin {
+            if heap.t_xmin.into_inner() != self.stamp.xmin {
                 return false;
             }
             let cid = heap.t_field3.t_cid;
             let infomask = (*tuple).t_infomask;
             if infomask & pg_sys::HEAP_COMBOCID as u16 != 0 {
-                return inserting_command(tuple) == self.cid;
+                return inserting_command(tuple) == self.stamp.cid;
             }
             // A deleted frozen row does not show this. A load of frozen rows has raised an error by now (Held).
-            cid == self.cid
+            cid == self.stamp.cid
         }
     }
 }
@@ -193,12 +234,8 @@ unsafe fn is_gone(tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
 }
 
 /// Is this the last version of its row?
-///
-/// # Safety
-/// The header of a tuple.
-unsafe fn points_to(tuple: *const pg_sys::HeapTupleHeaderData, block: u32, offset: u16) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { block_of(&(*tuple).t_ctid) == block && (*tuple).t_ctid.ip_posid == offset }
+fn points_to(tuple: &pg_sys::HeapTupleHeaderData, block: u32, offset: u16) -> bool {
+    block_of(&tuple.t_ctid) == block && tuple.t_ctid.ip_posid == offset
 }
 
 /// The error for an updated row that the load may have to remove. Guarded.

@@ -18,7 +18,7 @@ use self::team::RebuildTask;
 use super::indexes::{Index, Indexes};
 use crate::error::{OrRaise, Result};
 use crate::index::strategy::IndexStrategy;
-use crate::server::attempt::attempt_step;
+use crate::server::attempt::attempt;
 use crate::server::compat;
 use crate::server::failure;
 use crate::server::original::{Caught, catch, gettext};
@@ -70,7 +70,7 @@ pub unsafe fn run(relation: Relation<'_>, indexes: &mut Indexes, workers: usize)
         if (*rebuild).team.is_some() {
             // No worker's error is received any more.
             failure::recover();
-            if !attempt_step(|| guarded(|| (*rebuild).stop())).is_null() {
+            if !attempt(|| guarded(|| (*rebuild).stop())).is_null() {
                 failure::recover();
             }
             point_plain!("team.failed");

@@ -23,12 +23,12 @@
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::indexes::Indexes;
 use super::leader::Leader;
 use super::origin::{FileProperties, RecordPosition, Traces, file_of};
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result};
 use crate::heap::removal::{self, Removal, number_of, row_of};
 use crate::index::key_conflicts::{Bits, KeyConflicts};
 use crate::index::number_sort::NumberSort;
@@ -85,36 +85,40 @@ fn complaint_of(indexes: &Indexes, index: usize) -> Complaint {
 }
 
 impl Leader {
-    /// Removes a row because of a conflict in an index. Guarded.
+    /// Removes a row of an open relation of the load because of a conflict in an index. Guarded.
     ///
     /// # Safety
-    /// An open relation of the load, in which the row is.
+    /// The relation has the row.
     pub unsafe fn remove_row(
         &mut self,
-        relation: pg_sys::Relation,
+        relation: Relation<'_>,
         row: pg_sys::ItemPointerData,
         place: RecordPosition,
         indexes: &Indexes,
         index: usize,
     ) -> Result<()> {
         let (reason, complaint) = reason_for(indexes, index);
-        self.remove_and_keep(relation, row, place, reason, complaint)
+        // SAFETY: the row is the load's, in this relation.
+        unsafe { self.remove(relation, row, reason)? };
+        self.move_figure(place, reason);
+        self.keep_record(place, complaint)
     }
 
     /// Lets a row replace another one with the same key. False if the other row is already deleted. Guarded.
     ///
     /// # Safety
-    /// An open relation of the load, in which both rows are.
+    /// Both rows are in this relation of the load; the other one is the load's, or has the key in one of the indexes.
     pub unsafe fn replace(
         &mut self,
-        relation: pg_sys::Relation,
+        relation: Relation<'_>,
         rivals: Rivals,
         conflicts: &mut KeyConflicts,
     ) -> Result<bool> {
         let Rivals { row, other, is_own } = rivals;
         let mut old = number_of(&other);
         if is_own {
-            self.remove(relation, other, RemovalReason::Duplicate)?;
+            // SAFETY: the other row is the load's, in this relation.
+            unsafe { self.remove(relation, other, RemovalReason::Duplicate)? };
             if self.process.rejects.has_room() || !self.process.progress.by_file.is_none() {
                 conflicts.supersede(old);
             }
@@ -123,8 +127,8 @@ impl Leader {
             };
             old = first;
         } else {
-            // SAFETY: the relation is open, and this is the row that holds the key in one of its indexes.
-            if !unsafe { holder::delete(Relation::from_raw(relation), &other)? } {
+            // SAFETY: this row has the key in one of the relation's indexes.
+            if !unsafe { holder::delete(relation, &other)? } {
                 return Ok(false);
             }
             self.replaced += 1;
@@ -147,12 +151,9 @@ impl Leader {
 
     /// Decides which rows of the groups are removed, and removes them. `number` is the relation's index in the load's
     /// list. Guarded.
-    ///
-    /// # Safety
-    /// An open relation of the load, in which the rows of the groups are.
-    pub unsafe fn remove_conflicts(
+    pub fn remove_conflicts(
         &mut self,
-        relation: pg_sys::Relation,
+        relation: Relation<'static>,
         number: usize,
         indexes: &Indexes,
         conflicts: &mut KeyConflicts,
@@ -162,8 +163,7 @@ impl Leader {
         // Of equal keys, the first row stays, or the last one.
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, conflicts.memory, keep == Keep::New)?;
-        // SAFETY: this function's contract covers the relation.
-        let mut removal = unsafe { Removal::new(Relation::from_raw(relation), self.workers.at_once) };
+        let mut removal = self.removal(relation, number)?;
         let reasons: Vec<_> = (0..indexes.list.len()).map(|index| reason_for(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
@@ -185,11 +185,10 @@ impl Leader {
             if let Some(&(index, _, holder)) = keys.iter().find(is_duplicate).or_else(|| keys.iter().find(is_taken)) {
                 let (reason, complaint) = reason_at(&reasons, index);
                 if reason == RemovalReason::Duplicate && holder != 0 {
-                    // SAFETY: the holder is a row of the open relation.
-                    unsafe { holder::check_visible(Relation::from_raw(relation), &row_of(holder))? };
+                    holder::check_visible(relation, &row_of(holder))?;
                 }
                 let (position, behind) = if keep == Keep::New { (!position, !behind) } else { (position, behind) };
-                // SAFETY: the row is the load's.
+                // SAFETY: `in_file_order` has found the row among those that the load has put into the relation.
                 unsafe { removal.put(row)? };
                 self.counts.loaded -= 1;
                 let place = RecordPosition { file: 0, position, behind };
@@ -274,20 +273,6 @@ impl Leader {
         Ok(sorted)
     }
 
-    /// Deletes a row from its heap, and keeps its record as a reject.
-    pub fn remove_and_keep(
-        &mut self,
-        relation: pg_sys::Relation,
-        row: pg_sys::ItemPointerData,
-        place: RecordPosition,
-        reason: RemovalReason,
-        complaint: Complaint,
-    ) -> Result<()> {
-        self.remove(relation, row, reason)?;
-        self.move_figure(place, reason);
-        self.keep_record(place, complaint)
-    }
-
     /// Moves a row of a file from the loaded rows to the duplicates or rejects.
     fn move_figure(&self, place: RecordPosition, reason: RemovalReason) {
         let Some(figures) = self.process.progress.by_file.of(file_of(place.position)) else { return };
@@ -329,15 +314,26 @@ impl Leader {
         Ok(())
     }
 
+    /// Starts the removal of rows from an open relation, whose index in the load's list is `number`.
+    pub fn removal(&self, relation: Relation<'static>, number: usize) -> Result<Removal> {
+        if self.spec.traits.get(number).is_none_or(|&(oid, _)| oid != relation.oid()) {
+            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not find the position of a row of the load"));
+        }
+        Ok(Removal::new(relation, self.workers.at_once))
+    }
+
     /// Deletes a row from its heap.
-    fn remove(
+    ///
+    /// # Safety
+    /// The load has put the row into this relation.
+    unsafe fn remove(
         &mut self,
-        relation: pg_sys::Relation,
+        relation: Relation<'_>,
         row: pg_sys::ItemPointerData,
         reason: RemovalReason,
     ) -> Result<()> {
-        // SAFETY: the row is the load's, in an open relation.
-        unsafe { removal::delete(Relation::from_raw(relation), number_of(&row))? };
+        // SAFETY: the relation is a heap that the load has locked for writing, and has the row.
+        unsafe { removal::delete(relation, number_of(&row))? };
         self.counts.loaded -= 1;
         self.count_removed(reason)
     }
@@ -377,28 +373,14 @@ impl Leader {
         FileProperties { header: self.files.header, eol, name: self.files.name.clone() }
     }
 
-    /// Rows of a relation in the order of the file: position, records after it, first row and number of rows.
-    pub fn file_order(&mut self, number: usize, memory: i32) -> Result<NumberSort<4>> {
+    /// Rows of a relation in the order of the file. Guarded; the order lives in the current memory context.
+    pub fn file_order(&mut self, number: usize, memory: i32) -> Result<FileOrder> {
         let mut sort = NumberSort::new(memory);
         self.process.tracer.origins.for_each(number, |block, first, count, place| {
             sort.put([place.position, place.behind, (u64::from(block) << 16) | u64::from(first), count.into()]);
         })?;
         sort.sort();
-        Ok(sort)
-    }
-}
-
-/// Makes the order of a relation's rows in the file.
-///
-/// # Safety
-/// A valid leader; the current context is the one that the order lives in.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory: i32) -> *mut FileOrder {
-    // SAFETY: this function's contract covers the argument; the order is dropped with the memory context.
-    unsafe {
-        let sort = (*leader).file_order(number, memory).or_raise();
-        let order = FileOrder { sort: Some(sort), range: None };
-        pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(order)
+        Ok(FileOrder { sort: Some(sort), range: None })
     }
 }
 
@@ -410,30 +392,18 @@ pub struct FileOrder {
     range: Option<[u64; 4]>,
 }
 
-/// Goes to the next row; false at the end.
-///
-/// # Safety
-/// A valid order; `row` and `place` can be written to.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn next(
-    order: *mut FileOrder,
-    row: *mut pg_sys::ItemPointerData,
-    place: *mut RecordPosition,
-) -> bool {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe {
-        let order = &mut *order;
-        let Some(sort) = &mut order.sort else { return false };
-        let range = order.range.filter(|range| range[3] > 0).or_else(|| sort.take());
+impl FileOrder {
+    /// The next row, and its position in the file. Guarded.
+    pub fn next(&mut self) -> Option<(pg_sys::ItemPointerData, RecordPosition)> {
+        let sort = self.sort.as_mut()?;
+        let range = self.range.filter(|range| range[3] > 0).or_else(|| sort.take());
         let Some([position, behind, first, count]) = range else {
-            if let Some(sort) = order.sort.take() {
+            if let Some(sort) = self.sort.take() {
                 sort.end();
             }
-            return false;
+            return None;
         };
-        *row = row_of(first);
-        *place = RecordPosition { file: 0, position, behind };
-        order.range = Some([position, behind + 1, first + 1, count - 1]);
-        true
+        self.range = Some([position, behind + 1, first + 1, count - 1]);
+        Some((row_of(first), RecordPosition { file: 0, position, behind }))
     }
 }

@@ -18,7 +18,6 @@ use pg_bulk_storage::tuple::Unfit;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::pulled::{fetch, next_of_join, next_of_query};
-use super::key_check;
 use super::process::{InBlock, Process, Pull};
 use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
@@ -111,7 +110,7 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
         loop {
             // Errors are copied to this context.
             pg_sys::CurrentMemoryContext = (*(*process).executor.econtext).ecxt_per_tuple_memory;
-            let error = attempt(rows, (&raw mut run).cast());
+            let error = attempt(|| rows((&raw mut run).cast()));
             if error.is_null() {
                 pg_sys::error_context_stack = callback.previous;
                 return;
@@ -278,7 +277,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
                 guarded(|| (*process).store(relinfo, arrays).or_raise());
             } else {
                 let table = guarded(|| (*process).take(relinfo, slot).or_raise());
-                key_check::add(table, slot);
+                (*table).add(slot);
             }
             clear(e.slot, per_tuple);
         }

@@ -9,13 +9,17 @@ use pgrx::{PgList, pg_sys};
 
 use super::executor::Executor;
 use crate::load::Load;
+use crate::server::memory_context::MemoryContext;
+use crate::server::relation::OpenRelation;
+use crate::server::result_relation::{ResultRelation, new_result_relation};
 
 /// A statement that is being executed.
 #[derive(Debug, Clone, Copy)]
 pub struct Statement {
+    /// The state of the execution, which outlives the statement.
     estate: *mut pg_sys::EState,
     /// The statement's result relation.
-    target: *mut pg_sys::ResultRelInfo,
+    target: ResultRelation,
 }
 
 /// The columns that the statement or the file gives values to.
@@ -29,13 +33,12 @@ impl Statement {
     /// # Safety
     /// The state of the execution outlives the statement; the target is locked.
     pub unsafe fn begin(estate: *mut pg_sys::EState, place: pg_sys::Index) -> Statement {
-        // SAFETY: this function's contract covers both arguments; the executor closes what it opens here.
+        // SAFETY: a guarded call on the state, which closes what is opened here.
         unsafe {
-            let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
-            let target = result_relation();
+            let _memory = MemoryContext::of_query(estate).enter();
+            let target = new_result_relation();
             pg_sys::ExecInitResultRelation(estate, target, place);
-            pg_sys::MemoryContextSwitchTo(old);
-            Statement { estate, target }
+            Statement { estate, target: ResultRelation::from_raw(target) }
         }
     }
 
@@ -50,7 +53,7 @@ impl Statement {
         let mut inserted = Vec::new();
         // SAFETY: guarded calls on the state and one of its result relations.
         unsafe {
-            let columns = pg_sys::ExecGetInsertedCols(self.target, self.estate);
+            let columns = pg_sys::ExecGetInsertedCols(self.target.as_ptr(), self.estate);
             let mut member = pg_sys::bms_next_member(columns, -1);
             while member >= 0 {
                 inserted.extend(i16::try_from(member + pg_sys::FirstLowInvalidHeapAttributeNumber));
@@ -60,20 +63,16 @@ impl Statement {
         inserted
     }
 
-    /// Adds the trigger figures of the load's result relations. Guarded.
-    ///
-    /// # Safety
-    /// `executor` is the state of this statement's load, with all its relations open.
-    pub unsafe fn add_triggers(&self, executor: &Executor) {
+    /// Adds the trigger figures of the result relations of this statement's load, which are all open. Guarded.
+    pub fn add_triggers(&self, executor: &Executor) {
         if self.instrument() == 0 {
             return;
         }
-        // SAFETY: this function's contract covers the load; the executor's own lists. ExecCloseResultRelations closes
-        // the relations that are opened here.
+        // SAFETY: the states of the statement and of its load, and their own lists of result relations; guarded calls.
+        // ExecCloseResultRelations closes the relations that are opened here.
         unsafe {
-            let old = pg_sys::MemoryContextSwitchTo((*self.estate).es_query_cxt);
+            let _memory = MemoryContext::of_query(self.estate).enter();
             let load = &*executor.estate;
-            let target = (*self.target).ri_RelationDesc;
             let lists = [
                 load.es_opened_result_relations,
                 load.es_tuple_routing_result_relations,
@@ -81,47 +80,21 @@ impl Statement {
             ];
             for list in lists {
                 for from in PgList::<pg_sys::ResultRelInfo>::from_pg(list).iter_ptr() {
-                    let relid = (*(*from).ri_RelationDesc).rd_id;
-                    if relid == (*target).rd_id {
-                        copy_triggers(from, self.target);
+                    let from = ResultRelation::from_raw(from);
+                    let relid = from.relation().oid();
+                    if relid == self.target.relation().oid() {
+                        from.copy_instruments(self.target);
                         continue;
                     }
                     // A partition. With a second table in the list, EXPLAIN prints table names.
-                    let partition = result_relation();
-                    let relation = pg_sys::table_open(relid, pg_sys::NoLock.cast_signed());
-                    let no_root = std::ptr::null_mut();
-                    pg_sys::InitResultRelInfo(partition, relation, 0, no_root, self.instrument());
-                    copy_triggers(from, partition);
+                    let partition = new_result_relation();
+                    let relation = OpenRelation::locked(relid).keep();
+                    pg_sys::InitResultRelInfo(partition, relation, 0, std::ptr::null_mut(), self.instrument());
+                    from.copy_instruments(ResultRelation::from_raw(partition));
                     let others = &raw mut (*self.estate).es_trig_target_relations;
                     *others = pg_sys::lappend(*others, partition.cast());
                 }
             }
-            pg_sys::MemoryContextSwitchTo(old);
-        }
-    }
-}
-
-/// A zeroed result relation. Guarded; allocates in the current memory context.
-fn result_relation() -> *mut pg_sys::ResultRelInfo {
-    // SAFETY: zeroed memory is what makeNode starts from.
-    unsafe {
-        let relation = pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
-        (*relation).type_ = pg_sys::NodeTag::T_ResultRelInfo;
-        relation
-    }
-}
-
-/// # Safety
-/// Both result relations are of one relation.
-unsafe fn copy_triggers(from: *const pg_sys::ResultRelInfo, to: *mut pg_sys::ResultRelInfo) {
-    // SAFETY: an array of instruments has an element for each trigger.
-    unsafe {
-        let (source, goal) = ((*from).ri_TrigInstrument, (*to).ri_TrigInstrument);
-        let count =
-            |relation: *const pg_sys::ResultRelInfo| (*relation).ri_TrigDesc.as_ref().map_or(0, |t| t.numtriggers);
-        let count = usize::try_from(count(from).min(count(to))).unwrap_or(0);
-        if !source.is_null() && !goal.is_null() {
-            goal.copy_from_nonoverlapping(source, count);
         }
     }
 }

@@ -20,17 +20,17 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use self::failed::{blame, fail};
 use super::executor::{self, Executor};
 use super::finalize::{self, Finalization, Written};
-use super::key_check::decide::decide;
 use super::leader::Leader;
 use super::leader::reading::workers_for;
+use super::new_files::PATIENCE;
 use super::process::{Beginning, Process, Pull};
 use super::row_loop;
 use super::statement::inserted_by;
 use crate::error::{Error, OrRaise, Result};
-use crate::load::Load;
 use crate::load::options::LoadOptions;
 use crate::load::query;
 use crate::load::report::Counts;
+use crate::load::{Load, Request};
 use crate::rows::context::copy_context;
 use crate::rows::soft::OnError;
 use crate::server::attempt::attempt;
@@ -44,16 +44,29 @@ use crate::server::unguarded::{self, Opaque, guarded};
 /// # Safety
 /// A plain frame, and a load that is prepared, whose memory context is current.
 pub unsafe fn load(load: *mut Load) {
-    // SAFETY: this function's contract covers the load; the leader lives as long as it.
+    // SAFETY: the load outlives its leader, which is dropped with the load's memory context; each step uses the load's
+    // parts alone. Nothing in this frame has a destructor.
     unsafe {
-        let mut call = LoadCall { load, leader: std::ptr::null_mut() };
+        let mut leader: *mut Leader = std::ptr::null_mut();
         let mut original = Original::new();
         let mut context = pg_sys::ErrorContextCallback::default();
         Original::push(&raw mut original, &raw mut context);
         let state = SessionState::note();
-        let error = attempt(all, (&raw mut call).cast());
+        let error = attempt(|| {
+            leader = guarded(|| {
+                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(prepare(&mut *load).or_raise())
+            });
+            work(&mut *leader);
+            guarded(|| {
+                let mut finalization = (*leader).finalize(&(*load).request).or_raise();
+                if let Some(statement) = (*load).statement {
+                    statement.add_triggers(&(*leader).process.executor);
+                }
+                (*leader).finish(&mut finalization, &mut (*load).measures.counts).or_raise();
+            });
+        });
         if !error.is_null() {
-            let error = fail(call.leader, error, &raw mut original, state);
+            let error = fail(leader.as_mut(), error, &raw mut original, state);
             Original::pop(&raw mut original, &raw mut context);
             unguarded::ReThrowError(error);
         }
@@ -62,52 +75,16 @@ pub unsafe fn load(load: *mut Load) {
     }
 }
 
-struct LoadCall {
-    load: *mut Load,
-    /// Null until the leader is made.
-    leader: *mut Leader,
-}
-
-/// # Safety
-/// A plain frame, and a valid call.
-unsafe extern "C-unwind" fn all(call: Opaque) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let call = call.cast::<LoadCall>();
-        let load = (*call).load;
-        let mut executor = std::mem::MaybeUninit::<Executor>::uninit();
-        point_plain!("load.begin");
-        guarded(|| {
-            executor.write(set_up(&*load));
-        });
-        // Statement triggers may change the table and its partitions, so they fire before the load reads the state of
-        // either.
-        if !(*load).request.is_dry() {
-            finalize::before_rows(executor.assume_init());
-        }
-        // The leader is dropped with the memory context.
-        let leader = guarded(|| {
-            let leader = Leader::new(&mut *load, executor.assume_init()).or_raise();
-            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(leader)
-        });
-        (*call).leader = leader;
-        work(leader.cast());
-        let finalization = guarded(|| {
-            let finalization = (*leader).close_heaps(&(*load).request.options).or_raise();
-            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(finalization)
-        });
-        if (*load).request.is_dry() {
-            decide(leader);
-        } else {
-            finalize::after_rows(finalization);
-        }
-        guarded(|| {
-            if let Some(statement) = (*load).statement {
-                statement.add_triggers(&(*leader).process.executor);
-            }
-            (*leader).finish(&mut *finalization, &mut (*load).measures.counts).or_raise();
-        });
+/// Makes the leader of a load. Guarded; the leader lives in the current memory context.
+fn prepare(load: &mut Load) -> Result<Leader> {
+    point!("load.begin");
+    let executor = set_up(load);
+    // Statement triggers may change the table and its partitions, so they fire before the load reads the state of
+    // either.
+    if !load.request.is_dry() {
+        finalize::before_rows(executor);
     }
+    Leader::new(load, executor)
 }
 
 /// Makes the executor state of a load. Guarded.
@@ -119,15 +96,14 @@ fn set_up(load: &Load) -> Executor {
 /// Loads the rows of all files.
 ///
 /// # Safety
-/// A plain frame, and a valid leader.
-unsafe extern "C-unwind" fn work(leader: Opaque) {
-    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
+/// The frame is plain.
+unsafe fn work(leader: &mut Leader) {
+    // SAFETY: the frame is plain, as the steps for a file are; nothing in it has a destructor.
     unsafe {
-        let leader = leader.cast::<Leader>();
         loop {
             work_on_file(leader);
-            blame(leader.cast());
-            if !guarded(|| (*leader).go_on().or_raise()) {
+            blame(leader);
+            if !guarded(|| leader.go_on().or_raise()) {
                 break;
             }
         }
@@ -137,9 +113,10 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
 /// Loads the rows of one file.
 ///
 /// # Safety
-/// See [`work`].
+/// The frame is plain.
 unsafe fn work_on_file(leader: *mut Leader) {
-    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
+    // SAFETY: [`work`] has the only reference to the leader; the context callback gets the rows of its process while it is
+    // pushed; nothing in this frame has a destructor.
     unsafe {
         let process = &raw mut (*leader).process;
         let mut context = pg_sys::ErrorContextCallback {
@@ -190,10 +167,10 @@ unsafe fn work_on_file(leader: *mut Leader) {
 }
 
 /// # Safety
-/// A valid leader.
+/// The leader of a load.
 #[pg_guard]
 unsafe extern "C-unwind" fn start_workers(leader: Opaque) {
-    // SAFETY: this function's contract covers the argument. Errors of workers carry their own context.
+    // SAFETY: [`Beginning`] and [`work_on_file`] pass the leader. Errors of workers carry their own context.
     unsafe {
         let leader = leader.cast::<Leader>();
         let own = pg_sys::error_context_stack;
@@ -217,9 +194,19 @@ impl Leader {
         }
     }
 
+    /// Does the steps after the last row. Outside of parallel mode.
+    fn finalize(&mut self, request: &Request) -> Result<Finalization> {
+        let mut finalization = self.close_heaps(&request.options)?;
+        if request.is_dry() {
+            self.decide_keys()?;
+        } else {
+            finalization.after_rows(self)?;
+        }
+        Ok(finalization)
+    }
+
     /// Closes the heaps after the last row, and returns the state for finalizing the load.
     fn close_heaps(&mut self, options: &LoadOptions) -> Result<Finalization> {
-        let leader = &raw mut *self;
         let disturbed = self.held.is_disturbed(|index| self.process.heaps.counted_rows_of(index))?;
         self.count_rows();
         self.process.tracer.origins.sort_anchors();
@@ -250,12 +237,21 @@ impl Leader {
             collectors: collectors.get_mut(index).map(std::mem::take).unwrap_or_default(),
         };
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
-        let (files, workers, builders) = (self.process.heaps.plan.files, self.workers.launched, self.workers.at_once);
-        let (executor, stamp, phases) = (self.process.executor, self.process.heaps.stamp, self.process.progress.phases);
-        let finalization = Finalization::new(executor, stamp, relations, options.indexes, phases, leader);
-        // The number of workers does not depend on the number of new rows: they build the indexes of whole tables.
-        let helpers = workers_for(options.workers, u64::MAX);
-        Ok(finalization.with_files(files, workers, builders).with_helpers(helpers))
+        Ok(Finalization {
+            executor: self.process.executor,
+            stamp: self.process.heaps.stamp,
+            relations,
+            option: options.indexes,
+            files: self.process.heaps.plan.files,
+            workers: self.workers.launched,
+            builders: self.workers.at_once,
+            // This does not depend on the number of new rows: workers build the indexes of whole tables.
+            helpers: workers_for(options.workers, u64::MAX),
+            referring: Vec::new(),
+            patience: PATIENCE,
+            indexes: Vec::new(),
+            notes: Vec::new(),
+        })
     }
 
     /// Closes the load's files and state, and returns its counts. Outside of parallel mode.

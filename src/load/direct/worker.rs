@@ -60,13 +60,13 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
     unsafe {
         let state = prepare(segment, toc);
         let process = &raw mut (*state).process;
-        let error = attempt(work, process.cast());
+        let error = attempt(|| work(process.cast()));
         if error.is_null() {
             finish(state);
             return;
         }
         failure::recover();
-        if !failure::is_about_a_row(error) || is_earliest(process) {
+        if !failure::is_about_a_row(&*error) || is_earliest(process) {
             unguarded::ReThrowError(error);
         }
         // The leader receives an earlier error and ends this worker.

@@ -35,7 +35,7 @@ pub unsafe fn add_first(spool: *mut Spool, error: *mut pg_sys::ErrorData) {
         }
         let mut task = DetailTask { spool, error };
         // An error while adding them must not replace the original one.
-        let other = attempt(add, (&raw mut task).cast());
+        let other = attempt(|| add((&raw mut task).cast()));
         if !other.is_null() {
             unguarded::FreeErrorData(other);
         }

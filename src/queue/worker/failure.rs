@@ -5,9 +5,9 @@
 //! nothing is left of the first attempt by then. Rejects and history are written in subtransactions, so that an error
 //! there does not undo the record of the failure.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::super::Queue;
 use super::super::job::{AttemptEnd, Claimed, Failure};
@@ -19,8 +19,8 @@ use crate::load::{self, Fate};
 use crate::server::attempt::in_subtransaction;
 use crate::server::background::{self, in_transaction};
 use crate::server::points::point;
-use crate::server::server_text::from_server;
-use crate::server::unguarded::{self as c, Opaque, guard};
+use crate::server::server_text::{copied, from_server};
+use crate::server::unguarded::{self as c, guard, guarded};
 
 /// How often the job's lock is tried: a job whose failure is not recorded runs again.
 const TRIES: u32 = 2_000;
@@ -29,54 +29,63 @@ const TRIES: u32 = 2_000;
 const FIRST_DELAY: f64 = 1.0;
 const LAST_DELAY: f64 = 300.0;
 
-/// Records the failure: T3.
-///
-/// # Safety
-/// The job of this process, and the error that was caught, in a memory context that outlives the transaction.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::ErrorData) {
-    // SAFETY: this function's contract covers both arguments; guarded calls. As PostgresMain (postgres.c) after an
-    // error, for the state that a load can leave behind; from here on cancel requests are not served.
+/// Records the failure: T3. The error is in a memory context that outlives the transaction. Guarded.
+pub fn record_failure(job: &Job, error: &pg_sys::ErrorData) {
+    // Before the abort frees the load. Allocates nothing: the error may be a lack of memory, which the abort ends.
+    // SAFETY: null, or the load of this transaction, which the abort frees.
+    let mut files = unsafe { load::fate(job.load) };
+    // SAFETY: guarded calls. As PostgresMain (postgres.c) after an error, for the state that a load can leave behind;
+    // from here on cancel requests are not served.
     unsafe {
-        let job = &*job;
-        // Before the abort frees the load. Allocates nothing: the error may be a lack of memory, which the abort ends.
-        let mut files = load::fate(job.load());
         guard(|| c::disable_all_timeouts(false));
         pg_sys::QueryCancelHoldoffCount += 1;
         pg_sys::InterruptHoldoffCount += 1;
         pg_sys::AbortCurrentTransaction();
         pg_sys::InterruptHoldoffCount -= 1;
-        point!("job.aborted");
-        if !take(&job.queue.job_lock(job.claimed.id), TRIES) {
-            return;
+    }
+    point!("job.aborted");
+    if !take(&job.queue.job_lock(job.claimed.id), TRIES) {
+        return;
+    }
+    point!("job.failed");
+    // SAFETY: the strings of an error are NUL-terminated, or null.
+    let text = |string: *const std::ffi::c_char| unsafe { copied(string) };
+    let failure = Failure {
+        sqlstate: sqlstate(error.sqlerrcode),
+        message: text(error.message).unwrap_or_default(),
+        detail: text(error.detail),
+        hint: text(error.hint),
+        context: text(error.context),
+    };
+    if let Some(files) = &mut files {
+        files.blame(&failure.sqlstate, failure.context.as_deref().unwrap_or_default());
+    }
+    // SAFETY: a variable of this process, which a signal handler sets.
+    let is_canceled = || unsafe { std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) } != 0;
+    let end = match end(error.sqlerrcode, &job.claimed) {
+        // A cancel request since the error ends the job.
+        AttemptEnd::Queued(_) if is_canceled() => AttemptEnd::Canceled,
+        end => end,
+    };
+    in_transaction(|| {
+        let Claimed { id, attempt, .. } = job.claimed;
+        if job.queue.fail(id, attempt, end, &failure).or_raise() {
+            let rejected = keep_rejects(&job.queue, id);
+            remember(job, end, &failure, rejected, files.as_ref());
         }
-        point!("job.failed");
-        let failure = Failure {
-            sqlstate: sqlstate((*error).sqlerrcode),
-            message: text((*error).message).unwrap_or_default(),
-            detail: text((*error).detail),
-            hint: text((*error).hint),
-            context: text((*error).context),
-        };
-        if let Some(files) = &mut files {
-            files.blame(&failure.sqlstate, failure.context.as_deref().unwrap_or_default());
-        }
-        let end = match end((*error).sqlerrcode, &job.claimed) {
-            // A cancel request since the error ends the job.
-            AttemptEnd::Queued(_) if std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) != 0 => {
-                AttemptEnd::Canceled
-            }
-            end => end,
-        };
-        in_transaction(|| {
-            let Claimed { id, attempt, .. } = job.claimed;
-            if job.queue.fail(id, attempt, end, &failure).or_raise() {
-                let rejected = keep_rejects(&job.queue, id);
-                remember(job, end, &failure, rejected, files.as_ref());
-            }
-        });
-        background::report_activity(None);
-        job.process.leave();
+    });
+    background::report_activity(None);
+    job.process.leave();
+}
+
+/// Runs `work` in a subtransaction. Returns the message of its error, which rolls the subtransaction back. Guarded, in a
+/// transaction.
+fn survive(work: impl FnOnce()) -> Option<CString> {
+    // SAFETY: the body is a guard, which drops what `work` owns before an error leaves it. The error's string lives in
+    // the memory context of this call.
+    unsafe {
+        let error = in_subtransaction(|| guarded(work));
+        error.as_ref().map(|error| copied(error.message).unwrap_or_default())
     }
 }
 
@@ -84,13 +93,7 @@ pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys
 /// Guarded.
 fn keep_rejects(queue: &Queue, id: i64) -> u64 {
     let mut rejected = 0u64;
-    // SAFETY: the body is guarded, and its argument outlives it; in a transaction. A returned error lives in the memory
-    // context of this call.
-    let why = unsafe {
-        let error = in_subtransaction(write_rejects, (&raw mut rejected).cast());
-        (!error.is_null()).then(|| text((*error).message).unwrap_or_default())
-    };
-    if let Some(why) = why {
+    if let Some(why) = survive(|| rejected = write_spooled().or_raise()) {
         Error::new(Code::ERRCODE_WARNING, format!("the rejected rows of job {id} could not be kept"))
             .detail(from_server(&why))
             .warn();
@@ -102,64 +105,27 @@ fn keep_rejects(queue: &Queue, id: i64) -> u64 {
     0
 }
 
-/// # Safety
-/// A pointer to the number of rejects.
-#[pg_guard]
-unsafe extern "C-unwind" fn write_rejects(rejected: Opaque) {
-    let written = write_spooled().or_raise();
-    // SAFETY: this function's contract covers the argument.
-    unsafe { *rejected.cast::<u64>() = written }
-}
-
 /// Adds the failed attempt to the history. An error here must not undo the record of the failure. Guarded.
 fn remember(job: &Job, end: AttemptEnd, failure: &Failure, rejected: u64, files: Option<&Fate>) {
     let Claimed { id, attempt, path, schema, name, .. } = &job.claimed;
-    let mut failed = Remembered(
-        job.queue.schema,
-        history::Failed {
-            id: *id,
-            attempt: *attempt,
-            path,
-            schema,
-            name,
-            started: job.began,
-            rejected,
-            status: if matches!(end, AttemptEnd::Canceled) { c"canceled" } else { c"failed" },
-            sqlstate: &failure.sqlstate,
-            message: &failure.message,
-            files,
-        },
-    );
-    // SAFETY: the body is guarded, and its argument outlives it; in a transaction. A returned error lives in the memory
-    // context of this call.
-    let why = unsafe {
-        let error = in_subtransaction(write_history, (&raw mut failed).cast());
-        (!error.is_null()).then(|| text((*error).message).unwrap_or_default())
+    let failed = history::Failed {
+        id: *id,
+        attempt: *attempt,
+        path,
+        schema,
+        name,
+        started: job.began,
+        rejected,
+        status: if matches!(end, AttemptEnd::Canceled) { c"canceled" } else { c"failed" },
+        sqlstate: &failure.sqlstate,
+        message: &failure.message,
+        files,
     };
-    if let Some(why) = why {
+    if let Some(why) = survive(|| history::record_failed(job.queue.schema, &failed)) {
         Error::new(Code::ERRCODE_WARNING, format!("the history of job {id} could not be kept"))
             .detail(from_server(&why))
             .warn();
     }
-}
-
-/// The extension's schema, and the failed load.
-struct Remembered<'a>(pg_sys::Oid, history::Failed<'a>);
-
-/// # Safety
-/// A [`Remembered`].
-#[pg_guard]
-unsafe extern "C-unwind" fn write_history(failed: Opaque) {
-    // SAFETY: this function's contract covers the argument.
-    let Remembered(schema, failed) = unsafe { &*failed.cast::<Remembered>() };
-    history::record_failed(*schema, failed);
-}
-
-/// # Safety
-/// A string, or null.
-unsafe fn text(string: *const std::ffi::c_char) -> Option<CString> {
-    // SAFETY: this function's contract covers the argument.
-    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_owned())
 }
 
 /// `unpack_sql_state` (elog.c)

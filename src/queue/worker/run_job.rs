@@ -11,18 +11,19 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::super::job::Claimed;
 use super::Job;
 use crate::error::Error;
 use crate::load::definer::Allowed;
 use crate::load::options::given::Given;
-use crate::load::{self, JobNumber, Purpose};
+use crate::load::{self, JobNumber, Load, Purpose};
 use crate::server::function::version_1;
 use crate::server::lookup::{function_named, qualified, schema_name};
 use crate::server::server_text::copied;
 use crate::server::statement::{self, About, Checked};
+use crate::server::unguarded::guarded;
 use crate::server::user_code;
 
 const NAME: &CStr = c"bulk_run_job";
@@ -67,17 +68,18 @@ impl Statement {
 /// Runs the statement of a job, which performs its load.
 ///
 /// # Safety
-/// A plain frame; the job of this process, with a statement, in a transaction.
+/// A plain frame in a transaction; the job of this process, with a statement.
 pub unsafe fn run(job: *mut Job) {
-    // SAFETY: this function's contract covers the job, which outlives the statement.
+    // SAFETY: the process keeps the job, and its statement stays unchanged.
     unsafe {
         let Some(Statement { text, function }) = &(*job).statement else { return };
+        let (text, function) = (text.as_ptr(), *function);
         JOB.store(job, Relaxed);
-        if *function == pg_sys::InvalidOid {
-            load::perform((*begin()).load);
+        if function == pg_sys::InvalidOid {
+            load::perform(guarded(begin));
             return;
         }
-        statement::run(text.as_ptr(), 0, About::Call(*function), Checked::NONE);
+        statement::run(text, 0, About::Call(function), Checked::NONE);
     }
 }
 
@@ -93,43 +95,34 @@ pub unsafe extern "C-unwind" fn bulk_run_job(_fcinfo: pg_sys::FunctionCallInfo) 
     // SAFETY: the job lives as long as the process; its load as long as the transaction.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let job = begin();
-        load::perform((*job).load);
+        load::perform(guarded(begin));
         pg_sys::CurrentMemoryContext = caller;
         pg_sys::Datum::from(0usize)
     }
 }
 
-/// Begins the job's load, and returns the job.
-#[pg_guard]
-extern "C-unwind" fn begin() -> *mut Job {
+/// Begins the job's load. Guarded.
+fn begin() -> *mut Load {
     let job = JOB.swap(std::ptr::null_mut(), Relaxed);
-    if job.is_null() {
+    // SAFETY: set by `run`, for a job that outlives the statement, and that nothing else uses meanwhile.
+    let Some(Job { claimed, queue, load, .. }) = (unsafe { job.as_mut() }) else {
         Error::new(
             Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "bulk_run_job() is called only by workers of pg_bulk",
         )
         .hint("Use bulk_enqueue() to have a job run.")
         .raise();
-    }
+    };
     // Until now, the server has looked up this function only.
     user_code::watch();
-    // SAFETY: set by `run`, for a job that outlives the statement. The load is still read after the statement has
-    // ended.
+    let number = JobNumber { id: claimed.id, attempt: claimed.attempt };
+    let given = Given::Path(&claimed.path);
+    let options = claimed.options.clone();
+    // SAFETY: guarded calls. The load is still read after the statement has ended.
     unsafe {
         let caller = pg_sys::MemoryContextSwitchTo(pg_sys::TopTransactionContext);
-        let Job { claimed, queue, load, .. } = &mut *job;
-        let number = JobNumber { id: claimed.id, attempt: claimed.attempt };
-        let given = Given::Path(&claimed.path);
-        *load = load::begin(
-            given,
-            claimed.target,
-            claimed.options.clone(),
-            &Allowed::ALL,
-            queue.schema,
-            Purpose::Job(number),
-        );
+        *load = load::begin(given, claimed.target, options, &Allowed::ALL, queue.schema, Purpose::Job(number));
         pg_sys::MemoryContextSwitchTo(caller);
     }
-    job
+    *load
 }

@@ -21,7 +21,7 @@ pub unsafe fn set_signal_handler(signal: c_int, handler: SignalHandler) {
         #[cfg_attr(feature = "pg18", link_name = "pqsignal_be")]
         fn pqsignal(signal: c_int, handler: Option<SignalHandler>) -> *const std::ffi::c_void;
     }
-    // SAFETY: passed on; raises nothing. A returned handler is ignored.
+    // SAFETY: installs a signal handler of the server; raises nothing. A returned handler is ignored.
     unsafe { pqsignal(signal, Some(handler)) };
 }
 
@@ -39,20 +39,11 @@ pub fn may_connect(database: pg_sys::Oid, role: pg_sys::Oid) -> bool {
 }
 
 /// Returns the virtual transaction of a process.
-///
-/// # Safety
-/// An entry of the process array.
-pub unsafe fn virtual_transaction(process: *const pg_sys::PGPROC) -> pg_sys::VirtualTransactionId {
-    // SAFETY: this function's contract covers the entry.
-    unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        return pg_sys::VirtualTransactionId { backendId: (*process).backendId, localTransactionId: (*process).lxid };
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        return pg_sys::VirtualTransactionId {
-            procNumber: (*process).vxid.procNumber,
-            localTransactionId: (*process).vxid.lxid,
-        };
-    }
+pub fn virtual_transaction(process: &pg_sys::PGPROC) -> pg_sys::VirtualTransactionId {
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    return pg_sys::VirtualTransactionId { backendId: process.backendId, localTransactionId: process.lxid };
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    return pg_sys::VirtualTransactionId { procNumber: process.vxid.procNumber, localTransactionId: process.vxid.lxid };
 }
 
 /// `proc_exit`, outside of a transaction. The binding for 18 does not declare that it never returns.

@@ -3,16 +3,13 @@
 use pgrx::pg_sys;
 
 /// `pg_char_to_encoding`: returns the encoding of a name, or a negative number. Guarded.
-///
-/// # Safety
-/// A NUL-terminated string.
-pub unsafe fn char_to_encoding(name: *const std::ffi::c_char) -> i32 {
-    // SAFETY: passed on.
+pub fn char_to_encoding(name: &std::ffi::CStr) -> i32 {
+    // SAFETY: a guarded call with a string.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        return pg_sys::pg_char_to_encoding(name);
+        return pg_sys::pg_char_to_encoding(name.as_ptr());
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        return pg_sys::pg_char_to_encoding_private(name);
+        return pg_sys::pg_char_to_encoding_private(name.as_ptr());
     }
 }
 

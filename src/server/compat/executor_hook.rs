@@ -24,16 +24,10 @@ pub fn install(look: Look) {
     }
 }
 
-/// # Safety
-/// A plain frame; a query that has been started, and is about to run.
-unsafe fn show(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64) {
-    if direction == pg_sys::ScanDirection::ForwardScanDirection
-        && count == 0
-        && let Some(look) = LOOK.get()
-    {
-        // SAFETY: this function's contract covers the query.
-        unsafe { look(query) }
-    }
+/// The function to call before a query that runs to its end.
+fn look(direction: pg_sys::ScanDirection::Type, count: u64) -> Option<Look> {
+    let is_whole = direction == pg_sys::ScanDirection::ForwardScanDirection && count == 0;
+    LOOK.get().copied().filter(|_| is_whole)
 }
 
 #[cfg(not(feature = "pg18"))]
@@ -57,9 +51,11 @@ unsafe extern "C-unwind" fn run(
     execute_once: bool,
 ) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: passed on.
+    // SAFETY: the executor has started the query, which is about to run.
     unsafe {
-        show(query, direction, count);
+        if let Some(look) = look(direction, count) {
+            look(query);
+        }
         match PREVIOUS.get().copied().flatten() {
             Some(previous) => previous(query, direction, count, execute_once),
             None => standard_ExecutorRun(query, direction, count, execute_once),
@@ -78,9 +74,11 @@ unsafe extern "C-unwind" {
 #[cfg(feature = "pg18")]
 unsafe extern "C-unwind" fn run(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: passed on.
+    // SAFETY: the executor has started the query, which is about to run.
     unsafe {
-        show(query, direction, count);
+        if let Some(look) = look(direction, count) {
+            look(query);
+        }
         match PREVIOUS.get().copied().flatten() {
             Some(previous) => previous(query, direction, count),
             None => standard_ExecutorRun(query, direction, count),

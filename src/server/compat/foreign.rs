@@ -14,7 +14,7 @@ pub unsafe fn create_foreign_upper_path(
     private: *mut pg_sys::List,
 ) -> *mut pg_sys::ForeignPath {
     use std::ptr::null_mut;
-    // SAFETY: passed on.
+    // SAFETY: a guarded call on the planner's structs, which exist as long as it plans.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         return pg_sys::create_foreign_upper_path(
@@ -63,7 +63,7 @@ pub unsafe fn create_foreign_upper_path(
 /// # Safety
 /// The executor's state, and a range table index that has a relation.
 pub unsafe fn range_table_relation(estate: *mut pg_sys::EState, place: pg_sys::Index) -> pg_sys::Relation {
-    // SAFETY: passed on.
+    // SAFETY: the parser has made the state with this entry.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
         return pg_sys::ExecGetRangeTableRelation(estate, place);

@@ -17,7 +17,7 @@ pub unsafe fn insert_index_tuples(
     use std::ptr::null_mut;
 
     use crate::server::unguarded::ExecInsertIndexTuples;
-    // SAFETY: passed on.
+    // SAFETY: the indexes are open, the row is stored, and the frame is plain.
     unsafe {
         #[cfg(feature = "pg15")]
         return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut());
@@ -40,7 +40,7 @@ pub unsafe fn check_index_constraints(
     use std::ptr::null_mut;
 
     use crate::server::unguarded::ExecCheckIndexConstraints;
-    // SAFETY: passed on.
+    // SAFETY: the indexes are open, the slot has a row, and the frame is plain.
     unsafe {
         #[cfg(not(feature = "pg18"))]
         return ExecCheckIndexConstraints(relinfo, slot, estate, conflict, null_mut());
@@ -64,7 +64,7 @@ pub unsafe fn index_beginscan(
     keys: std::ffi::c_int,
 ) -> pg_sys::IndexScanDesc {
     use crate::server::unguarded::index_beginscan;
-    // SAFETY: passed on.
+    // SAFETY: both relations are open and the snapshot outlives the scan; the frame is plain.
     unsafe {
         #[cfg(not(feature = "pg18"))]
         return index_beginscan(heap, index, snapshot, keys, 0);
@@ -99,7 +99,7 @@ pub unsafe fn read_block(
 ) -> pg_sys::Buffer {
     const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
     let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
-    // SAFETY: passed on.
+    // SAFETY: a guarded call; the file has the block.
     unsafe { pg_sys::ReadBufferWithoutRelcache(file, MAIN, block, normal, strategy, permanent) }
 }
 
@@ -138,7 +138,7 @@ fn end_leaf(index: Relation<'_>, last: bool) -> Option<u32> {
 /// A plain frame; an open B-tree that has entries.
 pub unsafe fn last_of_level(index: pg_sys::Relation, level: u32) -> pg_sys::Buffer {
     use crate::server::unguarded as c;
-    // SAFETY: passed on.
+    // SAFETY: an open B-tree, whose root is a page; the frame is plain.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         return c::_bt_get_endpoint(index, level, true, std::ptr::null_mut());
@@ -153,7 +153,7 @@ pub unsafe fn last_of_level(index: pg_sys::Relation, level: u32) -> pg_sys::Buff
 /// A plain frame; an open B-tree and its heap.
 pub unsafe fn new_index_page(index: pg_sys::Relation, heap: pg_sys::Relation) -> pg_sys::Buffer {
     use crate::server::unguarded as c;
-    // SAFETY: passed on. P_NEW, BT_WRITE (nbtree.h).
+    // SAFETY: an open B-tree and its heap; the frame is plain. P_NEW, BT_WRITE (nbtree.h).
     unsafe {
         #[cfg(feature = "pg15")]
         let (_, buffer) =
@@ -173,7 +173,7 @@ pub unsafe fn extend_to(relation: pg_sys::Relation, block: u32) {
     #[repr(C, align(4096))]
     struct Zeroes([u8; pg_sys::BLCKSZ as usize]);
     let mut zeroes = Zeroes([0; pg_sys::BLCKSZ as usize]);
-    // SAFETY: this function's contract covers the relation; the page is only read.
+    // SAFETY: guarded calls; the extension lock is held. The page is only read.
     unsafe {
         let smgr = pg_sys::RelationGetSmgr(relation);
         pg_sys::smgrextend(smgr, pg_sys::ForkNumber::MAIN_FORKNUM, block, zeroes.0.as_mut_ptr().cast(), false);
@@ -206,7 +206,7 @@ pub unsafe fn leaf_to_write(
     use crate::server::unguarded as c;
     const WRITE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
     let mut buffer = 0;
-    // SAFETY: passed on; the stack of parents is freed unused.
+    // SAFETY: _bt_mkscankey has made the key for this open B-tree. The stack of parents is freed unused.
     unsafe {
         #[cfg(feature = "pg15")]
         let (_, stack) = (heap, c::_bt_search(index, key, &raw mut buffer, WRITE, std::ptr::null_mut()));

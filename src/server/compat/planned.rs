@@ -12,7 +12,7 @@ use crate::server::unguarded;
 /// # Safety
 /// A plan, and the state of the statement that it belongs to; called from a guarded frame.
 pub unsafe fn statement_for_workers(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: this function's contract covers both arguments; zeroed memory, as in makeNode.
+    // SAFETY: guarded calls on a plan that is only read; zeroed memory, as in makeNode.
     unsafe {
         let statement = pg_sys::palloc0(size_of::<pg_sys::PlannedStmt>()).cast::<pg_sys::PlannedStmt>();
         (*statement).type_ = pg_sys::NodeTag::T_PlannedStmt;
@@ -51,7 +51,7 @@ unsafe extern "C-unwind" {
 /// The state of a plan; called from a guarded frame.
 pub unsafe fn nodes_of(top: *mut pg_sys::PlanState) -> Vec<*mut pg_sys::PlanState> {
     let mut nodes = Vec::new();
-    // SAFETY: this function's contract covers the state; the list outlives the walk. An error comes back as a panic.
+    // SAFETY: the state is the executor's own; the list outlives the walk. An error comes back as a panic.
     unsafe { crate::server::unguarded::guard(|| add_nodes(top, (&raw mut nodes).cast())) };
     nodes
 }
@@ -60,7 +60,7 @@ pub unsafe fn nodes_of(top: *mut pg_sys::PlanState) -> Vec<*mut pg_sys::PlanStat
 /// The state of a node, and a list of node states.
 #[pg_guard]
 unsafe extern "C-unwind" fn add_nodes(node: *mut pg_sys::PlanState, nodes: *mut c_void) -> bool {
-    // SAFETY: this function's contract covers both arguments.
+    // SAFETY: planstate_tree_walker passes a node, and the list that the walk began with.
     unsafe {
         if !node.is_null() {
             (*nodes.cast::<Vec<*mut pg_sys::PlanState>>()).push(node);

@@ -16,7 +16,7 @@ pub unsafe fn expression_tree_mutator(
     mutator: Mutator,
     context: *mut c_void,
 ) -> *mut pg_sys::Node {
-    // SAFETY: passed on. Up to 15 the mutator is declared without arguments, but called with them.
+    // SAFETY: a guarded call; the mutator gets its own context. Up to 15 the mutator is declared without arguments, but called with them.
     unsafe {
         #[cfg(feature = "pg15")]
         {
@@ -30,17 +30,11 @@ pub unsafe fn expression_tree_mutator(
 }
 
 /// Whether a plan node prunes its children at run time.
-///
-/// # Safety
-/// A plan node of this type.
-pub unsafe fn prunes_at_run_time(append: *const pg_sys::Append) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        #[cfg(feature = "pg18")]
-        return (*append).part_prune_index >= 0;
-        #[cfg(not(feature = "pg18"))]
-        !(*append).part_prune_info.is_null()
-    }
+pub fn prunes_at_run_time(append: &pg_sys::Append) -> bool {
+    #[cfg(feature = "pg18")]
+    return append.part_prune_index >= 0;
+    #[cfg(not(feature = "pg18"))]
+    !append.part_prune_info.is_null()
 }
 
 /// Translates a node about an inheritance parent or partitioned table to one of its children
@@ -53,7 +47,7 @@ pub unsafe fn adjust_to_child(
     rel: *mut pg_sys::RelOptInfo,
     node: *mut pg_sys::Node,
 ) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers the pointers; a child relation has a link to its parent.
+    // SAFETY: a guarded call on the planner's structs; a child relation has a link to its parent.
     unsafe {
         if node.is_null() || (*rel).reloptkind != pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL {
             return node;
@@ -77,7 +71,7 @@ pub unsafe fn known_eclass(
     collation: pg_sys::Oid,
     relids: pg_sys::Relids,
 ) -> *mut pg_sys::EquivalenceClass {
-    // SAFETY: passed on.
+    // SAFETY: a guarded call on the planner's structs, which exist as long as it plans.
     unsafe {
         #[cfg(feature = "pg15")]
         return pg_sys::get_eclass_for_sort_expr(
@@ -97,26 +91,17 @@ pub unsafe fn known_eclass(
 }
 
 /// Whether all members of the class equal a constant, so that sorting by it is redundant (`EC_MUST_BE_REDUNDANT`).
-///
-/// # Safety
-/// A valid class.
-pub unsafe fn is_constant(class: *const pg_sys::EquivalenceClass) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        return (*class).ec_has_const && !(*class).ec_below_outer_join;
-        #[cfg(not(feature = "pg15"))]
-        (*class).ec_has_const
-    }
+pub fn is_constant(class: &pg_sys::EquivalenceClass) -> bool {
+    #[cfg(feature = "pg15")]
+    return class.ec_has_const && !class.ec_below_outer_join;
+    #[cfg(not(feature = "pg15"))]
+    class.ec_has_const
 }
 
 /// Returns the sort order of an ordering operator (`get_ordering_op_properties`): operator family, input type of the
 /// family, and the B-tree strategy "less" or "greater". CompareType has the same numbers. `None` if the operator does
-/// not order.
-///
-/// # Safety
-/// A guarded frame.
-pub unsafe fn ordering_of(operator: pg_sys::Oid) -> Option<(pg_sys::Oid, pg_sys::Oid, i16)> {
+/// not order. Guarded.
+pub fn ordering_of(operator: pg_sys::Oid) -> Option<(pg_sys::Oid, pg_sys::Oid, i16)> {
     let (mut family, mut input) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
     let mut strategy = 0;
     // SAFETY: a guarded catalog lookup.
@@ -138,6 +123,6 @@ pub unsafe fn canonical_pathkey(
     strategy: i16,
     nulls_first: bool,
 ) -> *mut pg_sys::PathKey {
-    // SAFETY: passed on. The strategy is an int up to 17, and an enum with equal values from 18 on.
+    // SAFETY: a guarded call on the planner's structs. The strategy is an int up to 17, and an enum with equal values from 18 on.
     unsafe { pg_sys::make_canonical_pathkey(root, class, family, strategy as _, nulls_first) }
 }

@@ -47,7 +47,7 @@ pub fn may_use_schema(schema: pg_sys::Oid) -> bool {
 /// # Safety
 /// A valid entry.
 pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
-    // SAFETY: this function's contract covers the argument.
+    // SAFETY: the parser has made the item with its entry.
     unsafe {
         #[cfg(feature = "pg15")]
         let entry = (*item).p_rte;
@@ -66,7 +66,7 @@ pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
 /// # Safety
 /// A valid entry. Raises nothing.
 pub unsafe fn want_insert(item: *const pg_sys::ParseNamespaceItem) {
-    // SAFETY: this function's contract covers the argument.
+    // SAFETY: the parser has made the item with its entry.
     unsafe {
         #[cfg(feature = "pg15")]
         let entry = (*item).p_rte;
@@ -87,7 +87,7 @@ pub unsafe fn forgo_insert_rights(
 ) {
     use crate::server::unguarded::bms_del_members;
 
-    // SAFETY: this function's contract covers the plan; all nodes of the list have one type.
+    // SAFETY: the planner has made the list; all nodes of the list have one type.
     unsafe {
         #[cfg(feature = "pg15")]
         let (list, insert) = ((*plan).rtable, pg_sys::ACL_INSERT);
@@ -114,7 +114,7 @@ pub unsafe fn forgo_insert_rights(
 pub unsafe fn insert_into(state: *mut pg_sys::ParseState, relation: pg_sys::Relation, names: *mut pg_sys::List) {
     use crate::server::unguarded::{CopyGetAttnums, bms_add_member};
 
-    // SAFETY: this function's contract covers all arguments; the list holds integers.
+    // SAFETY: the parser has made the state with one entry; the list holds integers.
     unsafe {
         #[cfg(feature = "pg15")]
         let entry = (*(*(*state).p_rtable).elements).ptr_value.cast::<pg_sys::RangeTblEntry>();
@@ -149,7 +149,7 @@ pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_
     if rights.selects {
         wanted |= pg_sys::AclMode::from(pg_sys::ACL_SELECT);
     }
-    // SAFETY: guarded calls; each node has the type of its tag; this function's contract covers the rest.
+    // SAFETY: guarded calls; each node has the type of its tag; the frame is guarded.
     unsafe {
         let mut entry = PgBox::<pg_sys::RangeTblEntry, AllocatedByRust>::alloc_node(T_RangeTblEntry);
         entry.rtekind = pg_sys::RTEKind::RTE_RELATION;
@@ -193,7 +193,7 @@ pub unsafe fn restrict_search_path(user: pg_sys::Oid, owner: pg_sys::Oid) {
     use crate::server::unguarded as c;
     #[cfg(any(feature = "pg17", feature = "pg18"))]
     let _ = (user, owner);
-    // SAFETY: passed on; the setting ends with the nest level.
+    // SAFETY: the frame is plain; the setting ends with the nest level.
     unsafe {
         #[cfg(any(feature = "pg17", feature = "pg18"))]
         c::RestrictSearchPath();

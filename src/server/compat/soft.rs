@@ -3,9 +3,9 @@
 use pgrx::pg_sys;
 
 #[cfg(feature = "pg15")]
-use crate::server::attempt::complaint;
+use crate::server::attempt::{complaint, in_subtransaction};
 #[cfg(feature = "pg15")]
-use crate::server::unguarded::{self, Opaque};
+use crate::server::unguarded;
 
 /// Result of an input function.
 #[derive(Debug)]
@@ -29,8 +29,7 @@ pub fn is_survivable(_type_oid: pg_sys::Oid) -> bool {
 /// Whether bad values of a type can be rejected without a subtransaction. Guarded.
 #[cfg(feature = "pg15")]
 pub fn is_survivable(type_oid: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups.
-    unsafe { is_plain_scalar(type_oid) }
+    is_plain_scalar(type_oid)
 }
 
 /// `InputFunctionCallSafe`. Before 16, errors are caught (see [`crate::rows::soft`]). `details`: returns the error, too.
@@ -53,7 +52,7 @@ pub unsafe fn input_function_call_soft(
         ..Default::default()
     };
     let mut datum = pg_sys::Datum::from(0usize);
-    // SAFETY: passed on; the context outlives the call.
+    // SAFETY: a guarded call of the input function with a string or null; the context outlives the call.
     let good = unsafe {
         pg_sys::InputFunctionCallSafe(
             function,
@@ -65,28 +64,6 @@ pub unsafe fn input_function_call_soft(
         )
     };
     Ok(if good { Soft::Good(datum) } else { Soft::Bad(context.error_data) })
-}
-
-/// A call of an input function, for a plain frame.
-#[cfg(feature = "pg15")]
-struct InputCall {
-    function: *mut pg_sys::FmgrInfo,
-    string: *mut std::ffi::c_char,
-    typioparam: pg_sys::Oid,
-    typmod: i32,
-    datum: pg_sys::Datum,
-}
-
-/// # Safety
-/// A plain frame, and a valid call.
-#[cfg(feature = "pg15")]
-unsafe extern "C-unwind" fn run(call: Opaque) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let call = call.cast::<InputCall>();
-        (*call).datum =
-            unguarded::InputFunctionCall((*call).function, (*call).string, (*call).typioparam, (*call).typmod);
-    }
 }
 
 /// `InputFunctionCallSafe`. Before 16, errors are caught (see [`crate::rows::soft`]). Guarded.
@@ -105,37 +82,24 @@ pub unsafe fn input_function_call_soft(
     use crate::error::Error;
     use pgrx::PgSqlErrorCode as Code;
 
-    let mut call = InputCall { function, string, typioparam, typmod, datum: pg_sys::Datum::from(0usize) };
-    let argument: Opaque = (&raw mut call).cast();
-    // SAFETY: guarded calls; a subtransaction begins and ends under one resource owner and in one memory context.
+    let mut datum = pg_sys::Datum::from(0usize);
+    // SAFETY: guarded calls; an error that is no complaint about the value ends the subtransaction.
     unsafe {
         if is_plain_scalar(type_oid) {
             // The context of an error that is not raised is never read.
             let context = pg_sys::error_context_stack;
             pg_sys::error_context_stack = std::ptr::null_mut();
-            let error = complaint(run, argument);
+            let error = complaint(|| datum = unguarded::InputFunctionCall(function, string, typioparam, typmod));
             pg_sys::error_context_stack = context;
-            return Ok(if error.is_null() { Soft::Good(call.datum) } else { classify(type_oid, error) });
+            return Ok(if error.is_null() { Soft::Good(datum) } else { classify(type_oid, error) });
         }
         if pg_sys::IsInParallelMode() {
             let message = "cannot skip bad values of this type during a parallel operation";
             return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
                 .hint("Set max_parallel_workers_per_gather to 0, or use on_error = stop."));
         }
-        let (owner, context) = (pg_sys::CurrentResourceOwner, pg_sys::CurrentMemoryContext);
-        pg_sys::BeginInternalSubTransaction(std::ptr::null());
-        pg_sys::MemoryContextSwitchTo(context);
-        let error = complaint(run, argument);
-        pg_sys::MemoryContextSwitchTo(context);
-        // An open subtransaction would outlive the statement.
-        if error.is_null() {
-            pg_sys::ReleaseCurrentSubTransaction();
-        } else {
-            pg_sys::RollbackAndReleaseCurrentSubTransaction();
-        }
-        pg_sys::MemoryContextSwitchTo(context);
-        pg_sys::CurrentResourceOwner = owner;
-        Ok(if error.is_null() { Soft::Good(call.datum) } else { classify(type_oid, error) })
+        let error = in_subtransaction(|| datum = unguarded::InputFunctionCall(function, string, typioparam, typmod));
+        Ok(if error.is_null() { Soft::Good(datum) } else { classify(type_oid, error) })
     }
 }
 
@@ -148,7 +112,7 @@ unsafe fn classify(type_oid: pg_sys::Oid, error: *mut pg_sys::ErrorData) -> Soft
     use pgrx::PgSqlErrorCode as Code;
     // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
     const CLASS: i32 = (1 << 12) - 1;
-    // SAFETY: this function's contract covers the error; a guarded call that raises it.
+    // SAFETY: the error was caught; a guarded call that raises it.
     unsafe {
         let code = (*error).sqlerrcode;
         let is = |known: &[Code]| known.iter().any(|&k| k as i32 == code);
@@ -185,7 +149,7 @@ const BUILTIN_COMPLAINTS: &[pgrx::PgSqlErrorCode] = {
 /// Whether the type is one of the server's own scalar types, whose input function is C code that leaves nothing behind
 /// when it raises. Types that look up names (regclass etc.), contain other types or run user-defined code are excluded.
 #[cfg(feature = "pg15")]
-unsafe fn is_plain_scalar(type_oid: pg_sys::Oid) -> bool {
+fn is_plain_scalar(type_oid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
     unsafe {
         let (mut category, mut preferred) = (0, false);

@@ -134,7 +134,7 @@ pub unsafe fn log_newpage(
     page: *mut u8,
 ) -> pg_sys::XLogRecPtr {
     let mut locator = locator(relation);
-    // SAFETY: a guarded call; this function's contract covers the page. The locator is copied.
+    // SAFETY: a guarded call; the page has BLCKSZ bytes. The locator is copied.
     unsafe { pg_sys::log_newpage(&raw mut locator, fork, block, page.cast(), true) }
 }
 
@@ -150,7 +150,7 @@ pub unsafe fn log_newpages(
 ) {
     let count = i32::try_from(blocks.len().min(pages.len())).unwrap_or(0);
     let mut locator = locator(relation);
-    // SAFETY: a guarded call; this function's contract covers the pages, and there is a block for each. The locator is
+    // SAFETY: a guarded call; each page has BLCKSZ bytes, and there is a block for each. The locator is
     // copied.
     unsafe { pg_sys::log_newpages(&raw mut locator, fork, count, blocks.as_mut_ptr(), pages.as_mut_ptr(), true) };
 }
@@ -160,7 +160,7 @@ pub unsafe fn log_newpages(
 /// # Safety
 /// A guarded frame, between XLogBeginInsert and XLogInsert; the bytes stay valid until the latter.
 pub unsafe fn xlog_register_data(data: *mut u8, length: usize) {
-    // SAFETY: passed on. A record is far smaller than 2 GB.
+    // SAFETY: the data stay in place until the record is inserted. A record is far smaller than 2 GB.
     unsafe {
         #[cfg(feature = "pg15")]
         pg_sys::XLogRegisterData(data.cast(), length as i32);
@@ -181,7 +181,7 @@ pub unsafe fn xlog_register_block(
     flags: u8,
 ) {
     let mut locator = locator(relation);
-    // SAFETY: a guarded call; this function's contract covers the page. The locator is copied.
+    // SAFETY: a guarded call; the page has BLCKSZ bytes. The locator is copied.
     unsafe { pg_sys::XLogRegisterBlock(0, &raw mut locator, fork, block, page.cast(), flags) };
 }
 
@@ -190,7 +190,7 @@ pub unsafe fn xlog_register_block(
 /// # Safety
 /// As [`xlog_register_data`].
 pub unsafe fn xlog_register_block_data(data: *mut u8, len: usize) {
-    // SAFETY: passed on.
+    // SAFETY: the data stay in place until the record is inserted.
     unsafe { pg_sys::XLogRegisterBufData(0, data.cast(), len as _) }
 }
 

@@ -240,8 +240,6 @@ unsafe extern "C-unwind" {
         copy: bool,
         slot: *mut pg_sys::TupleTableSlot,
     ) -> bool;
-    /// tuplestore.c.
-    pub fn tuplestore_rescan(state: *mut pg_sys::Tuplestorestate);
     /// execTuples.c.
     pub fn ExecStoreMinimalTuple(
         tuple: pg_sys::MinimalTuple,
@@ -254,26 +252,12 @@ unsafe extern "C-unwind" {
         collation: pg_sys::Oid,
         arg1: pg_sys::Datum,
     ) -> pg_sys::Datum;
-    /// tuplestore.c.
-    pub fn tuplestore_end(state: *mut pg_sys::Tuplestorestate);
     /// execTuples.c.
     pub fn slot_getsomeattrs_int(slot: *mut pg_sys::TupleTableSlot, attnum: c_int);
     /// list.c.
     pub fn list_concat(list: *mut pg_sys::List, more: *const pg_sys::List) -> *mut pg_sys::List;
     /// list.c.
     pub fn list_free(list: *mut pg_sys::List);
-    /// trigger.c.
-    pub fn AfterTriggerBeginQuery();
-    /// trigger.c. Fires the triggers queued since AfterTriggerBeginQuery, except deferred ones.
-    pub fn AfterTriggerEndQuery(estate: *mut pg_sys::EState);
-    /// trigger.c. Fires statement triggers.
-    pub fn ExecBSInsertTriggers(estate: *mut pg_sys::EState, relinfo: *mut pg_sys::ResultRelInfo);
-    /// trigger.c. Queues statement triggers.
-    pub fn ExecASInsertTriggers(
-        estate: *mut pg_sys::EState,
-        relinfo: *mut pg_sys::ResultRelInfo,
-        capture: *mut pg_sys::TransitionCaptureState,
-    );
     /// trigger.c. Queues row triggers whose conditions hold, and checks of constraints.
     pub fn ExecARInsertTriggers(
         estate: *mut pg_sys::EState,

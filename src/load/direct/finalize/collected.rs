@@ -4,45 +4,38 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use pg_bulk_storage::btree::entry::Tid;
-use pgrx::{PgSqlErrorCode as Code, pg_guard};
+use pgrx::PgSqlErrorCode as Code;
 
 use super::table::{WrittenTable, left_beside};
 use super::{Finalization, Written};
-use crate::error::{Error, OrRaise};
+use crate::error::{Error, OrRaise, Result};
 use crate::heap::removal::row_of;
 use crate::index::index_keys::{self, Clash, Collector, Help, Sources};
 use crate::index::key_conflicts::Group;
 use crate::index::strategy::IndexStrategy;
+use crate::load::direct::leader::Leader;
 use crate::load::duplicate::Keep;
 use crate::load::report::Why;
 use crate::server::holder;
-use crate::server::relation::Relation;
 
-/// Builds the indexes whose keys were collected.
-///
-/// # Safety
-/// See [`finalize_relation`]; the table was made by [`look`]. The indexes are closed.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn build(
-    finalization: *const Finalization,
-    written: *mut Written,
-    table: *mut WrittenTable,
-    survives: bool,
-) {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe {
-        // Keys of other relations are in memory, too.
-        let relations = &(*finalization).relations;
-        let others = relations.iter().filter(|other| !std::ptr::eq(*other, written));
-        let held_by_others: usize = others.flat_map(|other| &other.collectors).map(Collector::held).sum();
-        let (finalization, written, table) = (&*finalization, &mut *written, &mut *table);
-        let (files, workers, rows, start) = (finalization.files, finalization.workers, written.rows, written.start);
+impl Finalization {
+    /// Builds the indexes whose keys were collected. All indexes of the table are closed. Guarded.
+    pub(super) fn build(
+        &self,
+        leader: &mut Leader,
+        written: &mut Written,
+        table: &mut WrittenTable,
+        held_by_others: usize,
+        survives: bool,
+    ) -> Result<()> {
+        let &Finalization { files, workers, builders, .. } = self;
+        let (rows, start) = (written.rows, written.start);
         let mut elsewhere: Vec<Tid> = written.elsewhere.iter().map(index_keys::tid_of).collect();
         elsewhere.sort_unstable();
         let elsewhere = &*elsewhere;
-        let violating_row = &raw mut (*finalization.leader).violating_row;
+        let violating_row = &mut leader.violating_row;
         let conflicts = &mut table.conflicts;
-        let (relation, keep, arbiter) = (table.new.relation, table.indexes.keep(), table.indexes.arbiter());
+        let (relation, keep, arbiter) = (table.new.relation(), table.indexes.keep(), table.indexes.arbiter());
         for (number, index) in table.indexes.list.iter_mut().enumerate() {
             let merge = index.strategy == IndexStrategy::Merge;
             // Without a merge, collected keys are the whole index only if the table was empty.
@@ -58,19 +51,18 @@ pub(super) unsafe extern "C-unwind" fn build(
             let began = Instant::now();
             let done = Cell::new(Help::default());
             let help = (!survives).then_some(&done);
-            let builders = finalization.builders;
             let sources = Sources { files, workers, builders, memory, rows, merge, start, elsewhere, help };
             let mut group = Group::NONE;
             let replaces = keep == Keep::New && arbiter == Some(number);
             let mut may_stay = |clash: Clash<'_>, row: Tid| {
                 let place = |tid: Tid| row_of(tid.to_u64());
                 if !survives {
-                    (*violating_row).row = Some(place(row));
-                    (*violating_row).other = None;
+                    violating_row.row = Some(place(row));
+                    violating_row.other = None;
                     match clash {
-                        Clash::Twin { before, .. } => (*violating_row).other = Some(place(before)),
+                        Clash::Twin { before, .. } => violating_row.other = Some(place(before)),
                         Clash::Takes { rows, .. } => {
-                            (*violating_row).row = rows.iter().find(|&&row| sources.is_new(row)).map(|&row| place(row));
+                            violating_row.row = rows.iter().find(|&&row| sources.is_new(row)).map(|&row| place(row));
                         }
                         Clash::Taken { .. } => (),
                     }
@@ -80,7 +72,8 @@ pub(super) unsafe extern "C-unwind" fn build(
                 // keys.
                 if replaces
                     && let Clash::Taken { by, begins: true } | Clash::Takes { by, .. } = &clash
-                    && !holder::delete(Relation::from_raw(relation), by).or_raise()
+                    // SAFETY: the relation is open and locked, and this is a row that is in the index.
+                    && !unsafe { holder::delete(relation, by) }.or_raise()
                 {
                     let message = "a row of the table was changed although the table was locked";
                     Err::<(), _>(Error::new(Code::ERRCODE_INTERNAL_ERROR, message)).or_raise();
@@ -103,7 +96,8 @@ pub(super) unsafe extern "C-unwind" fn build(
                 }
                 true
             };
-            let built = index_keys::build(Relation::from_raw(relation), collector, sources, &mut may_stay).or_raise();
+            // `Rebuild` has locked the index and found no other writer.
+            let built = index_keys::build(relation, collector, sources, &mut may_stay)?;
             index.strategy = match (built, merge) {
                 (true, true) => IndexStrategy::Merge,
                 (true, false) => IndexStrategy::Build,
@@ -114,8 +108,9 @@ pub(super) unsafe extern "C-unwind" fn build(
             }
             let Help { workers: helped, cpu } = done.get();
             index.workers = helped;
-            (*finalization.leader).counts.others.add(cpu);
+            leader.counts.others.add(cpu);
             index.took += began.elapsed();
         }
+        Ok(())
     }
 }

@@ -1,10 +1,9 @@
 //! A relation with new rows, open for the steps after the rows.
 
-use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{PgList, pg_sys};
 
-use super::{Finalization, NO_LOCK, Written};
-use crate::error::{OrRaise, Result};
+use super::{Finalization, Written};
+use crate::error::Result;
 use crate::heap::freeze;
 use crate::heap::leaves::{may_complain, may_refer};
 use crate::index::index_keys::{Collector, Sources};
@@ -13,23 +12,23 @@ use crate::index::strategy::IndexStrategy;
 use crate::index::tuple_sort::LEAST_MEMORY;
 use crate::load::direct::foreign_keys::ForeignKeys;
 use crate::load::direct::indexes::{Indexes, Survival};
+use crate::load::direct::leader::Leader;
 use crate::load::direct::new_files::Rebuild;
 use crate::load::direct::new_rows::NewRows;
 use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
-use crate::server::relation::Relation;
+use crate::server::memory_context::MemoryContext;
+use crate::server::relation::{OpenRelation, Relation};
+use crate::server::result_relation::{ResultRelation, new_result_relation};
 use crate::server::shared_files::SharedFiles;
 
 /// One of the relations, open.
 #[derive(Debug)]
-pub(super) struct WrittenTable {
+pub struct WrittenTable {
     /// Index of the relation among the load's relations.
     pub(super) number: usize,
-    pub(super) relinfo: *mut pg_sys::ResultRelInfo,
+    pub(super) relinfo: ResultRelation,
     pub(super) new: NewRows,
-    pub(super) slot: *mut pg_sys::TupleTableSlot,
-    /// A slot for a second row.
-    pub(super) other: *mut pg_sys::TupleTableSlot,
     pub(super) indexes: Indexes,
     pub(super) keys: ForeignKeys,
     /// Rows that violate a foreign key are rejected.
@@ -41,7 +40,7 @@ pub(super) struct WrittenTable {
     pub(super) sort_memory: i32,
     pub(super) rebuild: Rebuild,
     /// Memory context of all of the table's state.
-    pub(super) memory: pg_sys::MemoryContext,
+    pub(super) memory: MemoryContext,
 }
 
 impl Written {
@@ -59,8 +58,7 @@ impl Written {
 impl WrittenTable {
     /// Why a key that an index does not accept is an error, if the table has such indexes or foreign keys. Guarded.
     pub(super) fn excuse(&self) -> Option<String> {
-        // SAFETY: `look` was given an open relation, which stays open until `close`.
-        let relation = unsafe { Relation::from_raw(self.new.relation) };
+        let relation = self.new.relation();
         if !(may_complain(relation) || may_refer(relation)) {
             return None;
         }
@@ -70,141 +68,111 @@ impl WrittenTable {
     }
 }
 
-/// Are there row triggers for updates, such as those of foreign keys that refer to the table?
-///
-/// # Safety
-/// The result relation is valid.
-unsafe fn has_update_triggers(relinfo: *const pg_sys::ResultRelInfo) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { (*relinfo).ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
-}
-
-/// Opens a relation as a result relation.
-///
-/// # Safety
-/// See [`finalize_relation`](super::finalize_relation).
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn open(
-    finalization: *const Finalization,
-    written: *const Written,
-) -> *mut pg_sys::ResultRelInfo {
-    // SAFETY: this function's contract covers the argument; guarded calls. The result relation is the target, or was
-    // routed to, or is made as in ExecInitPartitionInfo (execPartition.c).
-    unsafe {
-        let (Finalization { executor, stamp, leader, .. }, written) = (&*finalization, &*written);
-        (**leader).held.check(written.index, written.start).or_raise();
-        let relation = pg_sys::table_open(written.oid, NO_LOCK);
-        if stamp.frozen {
-            freeze::set_visibility(Relation::from_raw(relation), written.start);
+impl Finalization {
+    /// Opens a relation as a result relation. Guarded.
+    pub(super) fn open(&self, leader: &Leader, written: &Written) -> Result<ResultRelation> {
+        leader.held.check(written.index, written.start)?;
+        let Finalization { executor, stamp, .. } = self;
+        // It stays open until `close`.
+        let relation = OpenRelation::locked(written.oid).keep();
+        // SAFETY: an open relation, and guarded calls on the executor state of the load. The result relation is the target,
+        // or was routed to, or is made as in ExecInitPartitionInfo (execPartition.c).
+        unsafe {
+            if stamp.frozen {
+                freeze::set_visibility(Relation::from_raw(relation), written.start);
+            }
+            let target = ResultRelation::from_raw(executor.target);
+            if target.relation().oid() == written.oid {
+                return Ok(target);
+            }
+            let routed = PgList::<pg_sys::ResultRelInfo>::from_pg((*executor.estate).es_tuple_routing_result_relations);
+            if let Some(relinfo) = routed.iter_ptr().find(|&relinfo| (*relinfo).ri_RelationDesc == relation) {
+                // Routing has opened the indexes, which must be closed while they are rebuilt: `open_indexes` does it.
+                return Ok(ResultRelation::from_raw(relinfo));
+            }
+            let _memory = MemoryContext::of_query(executor.estate).enter();
+            let relinfo = new_result_relation();
+            pg_sys::InitResultRelInfo(relinfo, relation, 0, executor.target, (*executor.estate).es_instrument);
+            Ok(ResultRelation::from_raw(relinfo))
         }
-        if (*(*executor.target).ri_RelationDesc).rd_id == written.oid {
-            return executor.target;
-        }
-        let routed = PgList::<pg_sys::ResultRelInfo>::from_pg((*executor.estate).es_tuple_routing_result_relations);
-        if let Some(relinfo) = routed.iter_ptr().find(|&relinfo| (*relinfo).ri_RelationDesc == relation) {
-            // Routing has opened the indexes, which must be closed while they are rebuilt.
-            pg_sys::ExecCloseIndices(relinfo);
-            (*relinfo).ri_NumIndices = 0;
-            return relinfo;
-        }
-        let old = pg_sys::MemoryContextSwitchTo((*executor.estate).es_query_cxt);
-        let relinfo = pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
-        (*relinfo).type_ = pg_sys::NodeTag::T_ResultRelInfo;
-        pg_sys::InitResultRelInfo(relinfo, relation, 0, executor.target, (*executor.estate).es_instrument);
-        pg_sys::MemoryContextSwitchTo(old);
-        relinfo
     }
-}
 
-/// Prepares the state of a result relation whose indexes are open.
-///
-/// # Safety
-/// See [`finalize_relation`](super::finalize_relation); the result relation was made by [`open`].
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn look(
-    finalization: *mut Finalization,
-    written: *mut Written,
-    relinfo: *mut pg_sys::ResultRelInfo,
-    survives: bool,
-) -> *mut WrittenTable {
-    // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory
-    // context.
-    unsafe {
-        let (Finalization { executor, stamp, option, patience, files, workers, .. }, written) =
-            (&*finalization, &mut *written);
-        let (relation, patience) = ((*relinfo).ri_RelationDesc, *patience);
-        let memory = pg_sys::AllocSetContextCreateExtended(
-            (*executor.estate).es_query_cxt,
-            c"pg_bulk finalize".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        );
-        let old = pg_sys::MemoryContextSwitchTo(memory);
+    /// Prepares the state of a result relation whose indexes are open. Guarded.
+    pub(super) fn look(
+        &mut self,
+        leader: &Leader,
+        written: &mut Written,
+        relinfo: ResultRelation,
+        survives: bool,
+    ) -> Result<WrittenTable> {
+        let &mut Finalization { executor, stamp, option, patience, files, workers, .. } = self;
+        let relation = relinfo.relation();
+        // SAFETY: the executor state of the load is freed after the steps after the rows.
+        let memory = unsafe { MemoryContext::of_query(executor.estate) }.child(c"pg_bulk finalize");
+        let _entered = memory.enter();
         let collected: Vec<pg_sys::Oid> = written.collectors.iter().map(|collector| collector.index).collect();
-        let leader = &*(*finalization).leader;
         let (keeps, arbiter) = (leader.process.rejects.keeps(), leader.arbiter);
         let keep = leader.duplicates.keep;
         let held_bytes: usize = written.collectors.iter().map(Collector::held).sum();
         // If the table had rows before, the collected keys are not the whole index.
-        let builds = *option != IndexesOption::Rebuild || (written.start == 0 && !written.traits.shared);
+        let builds = option != IndexesOption::Rebuild || (written.start == 0 && !written.traits.shared);
         let certain = written.collectors.iter().filter(|collector| builds && collector.has_all());
         let certain: Vec<pg_sys::Oid> = certain.map(|collector| collector.index).collect();
         let survival = survives.then_some(Survival { keeps, keep, arbiter, certain: &certain });
-        let rebuild = Rebuild::new(
-            Relation::from_raw(relation),
-            written.traits,
-            written.start,
-            written.rows,
-            *option,
-            collected.clone(),
-            patience,
-        );
+        let rebuild =
+            Rebuild::new(relation, written.traits, written.start, written.rows, option, collected.clone(), patience);
         let held = written.collectors.iter().filter(|collector| collector.holds_index());
         let mut rebuild = rebuild.holding(held.map(|collector| collector.index).collect());
-        find_behind(relinfo, &mut rebuild, written, *files, *workers).or_raise();
-        let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survival);
-        open_keys(&mut indexes, written, *files, *workers).or_raise();
+        find_behind(relinfo, &mut rebuild, written, files, workers)?;
+        // SAFETY: the executor's structures, which outlive the table.
+        let mut indexes =
+            unsafe { Indexes::new(relinfo.as_ptr(), executor.estate, executor.econtext, &mut rebuild, survival) };
+        open_keys(&mut indexes, written, files, workers)?;
         // Locks on indexes are taken now, so the remaining patience is known.
-        let waited_for = rebuild.patience;
+        self.patience = rebuild.patience;
         // If a replacing row were removed as an orphan, the replaced row would not come back.
         let refers = survives && keeps && keep != Keep::New && !indexes.are_late();
-        let mut keys = ForeignKeys::new(relinfo, written.rows, refers, pg_sys::RowShareLock.cast_signed());
+        let mut keys = ForeignKeys::new(relinfo, written.rows, refers, pg_sys::RowShareLock);
         let refers = refers && !keys.are_none();
         // All sorts together get what the held keys leave of maintenance_work_mem.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
         let sort_memory = (left_beside(held_bytes) / sorts.max(1)).max(LEAST_MEMORY);
         indexes.begin_sorts(sort_memory);
         keys.prepare(sort_memory, false);
-        let table = WrittenTable {
+        let keeps_replaced = keep == Keep::New && relinfo.has_update_triggers();
+        Ok(WrittenTable {
             number: written.index,
             relinfo,
             refers,
             gathered: false,
-            new: NewRows {
-                relation,
-                start: written.start,
-                elsewhere: written.elsewhere.clone(),
-                xmin: stamp.xmin,
-                cid: stamp.cid,
-                removes: survives,
-            },
-            slot: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
-            other: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
-            conflicts: KeyConflicts::new(
-                indexes.list.len(),
-                sort_memory,
-                keep == Keep::New && has_update_triggers(relinfo),
-            ),
+            new: NewRows::new(relation, stamp, (written.start, written.elsewhere.clone()), survives),
+            conflicts: KeyConflicts::new(indexes.list.len(), sort_memory, keeps_replaced),
             sort_memory,
             indexes,
             keys,
             rebuild,
             memory,
-        };
-        pg_sys::MemoryContextSwitchTo(old);
-        (*finalization).patience = waited_for;
-        PgMemoryContexts::For(memory).leak_and_drop_on_delete(table)
+        })
+    }
+
+    /// Closes a table, whose rows need no further step, and keeps what is to be reported. Guarded.
+    pub(super) fn close(&mut self, mut table: WrittenTable) {
+        let relation = table.new.relation();
+        table.new.close();
+        table.rebuild.warn(&relation.name_text(), table.indexes.list.iter().map(|index| index.strategy));
+        self.indexes.extend(table.indexes.reports());
+        for note in table.rebuild.notes.drain(..) {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+        let memory = table.memory;
+        drop(table);
+        // SAFETY: guarded calls; `open` has opened the relation, and the table was all that the context had.
+        unsafe {
+            pg_sys::table_close(relation.as_ptr(), pg_sys::NoLock.cast_signed());
+            memory.delete();
+        }
     }
 }
 
@@ -217,29 +185,22 @@ pub(super) fn left_beside(held: usize) -> i32 {
 
 /// Finds the indexes of the merge strategy whose keys are all before the new ones. Guarded; allocates in the current
 /// memory context.
-///
-/// # Safety
-/// The result relation's indexes are open, and its rows were written.
-unsafe fn find_behind(
-    relinfo: *mut pg_sys::ResultRelInfo,
+fn find_behind(
+    relinfo: ResultRelation,
     rebuild: &mut Rebuild,
     written: &mut Written,
     files: Option<SharedFiles>,
     workers: usize,
 ) -> Result<()> {
     let sources = sources_of(written, files, workers);
-    // SAFETY: this function's contract covers the relation; the executor's list has `ri_NumIndices` indexes. If they
-    // are merged, the table has no other writer.
-    unsafe {
-        for i in 0..usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0) {
-            let index = *(*relinfo).ri_IndexRelationDescs.add(i);
-            let oid = (*index).rd_id;
-            if rebuild.may_merge_into(oid)
-                && let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == oid)
-                && collector.is_behind(Relation::from_raw(index), sources)?
-            {
-                rebuild.set_behind(oid);
-            }
+    for index in relinfo.indexes() {
+        let oid = index.oid();
+        if rebuild.may_merge_into(oid)
+            && let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == oid)
+            // If the index is merged, the table has no other writer.
+            && collector.is_behind(index, sources)?
+        {
+            rebuild.set_behind(oid);
         }
     }
     Ok(())
@@ -265,30 +226,4 @@ fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedF
         }
     }
     Ok(())
-}
-
-/// # Safety
-/// See [`finalize_relation`](super::finalize_relation); the table was made by [`look`].
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn close(finalization: *mut Finalization, table: *mut WrittenTable) {
-    // SAFETY: this function's contract covers the argument; deleting the context drops the table.
-    unsafe {
-        {
-            let (indexes, notes) = (&mut (*finalization).indexes, &mut (*finalization).notes);
-            let table = &mut *table;
-            let relation = table.new.relation;
-            pg_sys::ExecDropSingleTupleTableSlot(table.slot);
-            pg_sys::ExecDropSingleTupleTableSlot(table.other);
-            let name = Relation::from_raw(relation).name_text();
-            table.rebuild.warn(&name, table.indexes.list.iter().map(|index| index.strategy));
-            indexes.extend(table.indexes.reports());
-            for note in table.rebuild.notes.drain(..) {
-                if !notes.contains(&note) {
-                    notes.push(note);
-                }
-            }
-            pg_sys::table_close(relation, NO_LOCK);
-        }
-        pg_sys::MemoryContextDelete((*table).memory);
-    }
 }

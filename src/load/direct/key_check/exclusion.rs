@@ -6,15 +6,16 @@
 
 use std::collections::HashMap;
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use crate::heap::removal::number_of;
 use crate::index::key_conflicts::{Bits, Group, KeyConflicts};
-use crate::index::strategy::IndexStrategy;
 use crate::load::direct::executor::Executor;
 use crate::load::direct::indexes::Indexes;
-use crate::server::compat;
 use crate::server::look::Look;
+use crate::server::memory_context::MemoryContext;
+use crate::server::relation::{Relation, TupleDesc};
+use crate::server::tuplestore::Tuplestore;
 use crate::server::unguarded::{self as c, guarded};
 
 /// The number after the last row.
@@ -30,19 +31,18 @@ pub struct Exclusion {
     look: Look,
     operators: Operators,
     /// Keys in the order of the file, with the row's number.
-    descriptor: pg_sys::TupleDesc,
-    store: *mut pg_sys::Tuplestorestate,
+    store: Tuplestore,
     values: *mut pg_sys::Datum,
     nulls: *mut bool,
     /// The key of the current row, and the key of another row.
     slot: *mut pg_sys::TupleTableSlot,
     other: *mut pg_sys::TupleTableSlot,
     /// The current row; [`END`] after the last one.
-    pub at: u64,
+    at: u64,
     hash: u32,
     /// By hash, rows that stay.
     kept: HashMap<u32, Vec<Kept>>,
-    memory: pg_sys::MemoryContext,
+    memory: MemoryContext,
 }
 
 /// The operators of an exclusion constraint: two rows conflict if all of them are true.
@@ -63,37 +63,20 @@ struct Kept {
 }
 
 impl Exclusion {
-    /// The exclusion constraints of a relation. Guarded; allocates in the current memory context, where their state
-    /// lives.
+    /// The exclusion constraint of one of a relation's indexes. Guarded; allocates in the current memory context.
     ///
     /// # Safety
-    /// Indexes that are searched, their relation, and a slot for its rows.
-    pub unsafe fn all(
-        indexes: &Indexes,
-        executor: Executor,
-        relation: pg_sys::Relation,
-        slot: *mut pg_sys::TupleTableSlot,
-        memory: i32,
-    ) -> Vec<Exclusion> {
-        let searched =
-            |&number: &usize| indexes.list.get(number).is_some_and(|index| index.strategy == IndexStrategy::SearchOnly);
-        // SAFETY: this function's contract covers all arguments.
-        let new = |number| unsafe { Exclusion::new(indexes, number, executor, relation, slot, memory) };
-        (0..indexes.list.len()).filter(searched).filter_map(new).collect()
-    }
-
-    /// # Safety
-    /// See [`Exclusion::all`].
-    unsafe fn new(
+    /// Open indexes of the relation, the executor state for which they were opened, and a slot for rows of the relation.
+    pub unsafe fn new(
         indexes: &Indexes,
         number: usize,
         executor: Executor,
-        relation: pg_sys::Relation,
+        relation: Relation<'_>,
         slot: *mut pg_sys::TupleTableSlot,
         memory: i32,
     ) -> Option<Exclusion> {
-        // SAFETY: this function's contract covers all arguments; guarded calls. An index has a collation, an operator
-        // and a function for each key, and an expression for each key that is not a column.
+        // SAFETY: guarded calls on open relations. An index has a collation, an operator and a function for each key, and an
+        // expression for each key that is not a column.
         unsafe {
             let index = indexes.list.get(number)?;
             let info = index.info;
@@ -110,8 +93,7 @@ impl Exclusion {
                     expression += 1;
                     pg_sys::exprType(node.cast())
                 } else {
-                    let at = usize::try_from(attnum - 1).ok()?;
-                    (*compat::attribute((*relation).rd_att, at)).atttypid
+                    relation.descriptor().attribute(usize::try_from(attnum - 1).ok()?)?.atttypid
                 };
                 let to = i16::try_from(i + 1).unwrap_or(i16::MAX);
                 pg_sys::TupleDescInitEntry(descriptor, to, c"key".as_ptr(), type_oid, -1, 0);
@@ -131,16 +113,15 @@ impl Exclusion {
                 executor,
                 look: indexes.look(number, slot)?,
                 operators: Operators { count, collations: (*index.relation).rd_indcollation, functions, hashes },
-                descriptor,
-                store: pg_sys::tuplestore_begin_heap(false, false, memory),
+                store: Tuplestore::new(TupleDesc::from_raw(descriptor), memory),
                 values: pg_sys::palloc0(pg_sys::INDEX_MAX_KEYS as usize * size_of::<pg_sys::Datum>()).cast(),
                 nulls: pg_sys::palloc0(pg_sys::INDEX_MAX_KEYS as usize * size_of::<bool>()).cast(),
                 slot: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsMinimalTuple),
                 other: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsMinimalTuple),
-                at: 0,
+                at: END,
                 hash: 0,
                 kept: HashMap::new(),
-                memory: pg_sys::CurrentMemoryContext,
+                memory: MemoryContext::current(),
             })
         }
     }
@@ -149,8 +130,8 @@ impl Exclusion {
     ///
     /// # Safety
     /// A plain frame; a slot with a row of the relation; `conflicts` lives in the current memory context.
-    pub unsafe fn add(&mut self, conflicts: *mut KeyConflicts, slot: *mut pg_sys::TupleTableSlot) {
-        // SAFETY: this function's contract covers all arguments; the arrays have room for any index's keys.
+    pub unsafe fn add(&mut self, conflicts: &mut KeyConflicts, slot: *mut pg_sys::TupleTableSlot) {
+        // SAFETY: the frame is plain, the slot has a row, and the arrays have room for any index's keys.
         unsafe {
             let Executor { estate, econtext, .. } = self.executor;
             (*econtext).ecxt_scantuple = slot;
@@ -165,7 +146,7 @@ impl Exclusion {
             let row = &raw const (*slot).tts_tid;
             let holder = self.look.find(values, nulls);
             if holder.ip_posid != 0 {
-                guarded(|| (*conflicts).taken(self.index, &*row, &holder, Group::NONE));
+                guarded(|| conflicts.taken(self.index, &*row, &holder, Group::NONE));
             }
             // An index has at most INDEX_MAX_KEYS columns; the row's number is one more.
             let mut all = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize + 1];
@@ -173,7 +154,7 @@ impl Exclusion {
             let (all, none) = (all.as_mut_ptr(), none.as_mut_ptr());
             std::ptr::copy_nonoverlapping(values, all, self.operators.count);
             *all.add(self.operators.count) = pg_sys::Datum::from(number_of(&*row).cast_signed());
-            c::tuplestore_putvalues(self.store, self.descriptor, all, none);
+            self.store.put(all, none);
         }
     }
 
@@ -182,9 +163,9 @@ impl Exclusion {
     /// # Safety
     /// The frame is plain.
     pub unsafe fn advance(&mut self) {
-        // SAFETY: this function's contract covers the frame; a slot with a row has `count` + 1 columns.
+        // SAFETY: the frame is plain; a slot with a row has `count` + 1 columns.
         unsafe {
-            if !c::tuplestore_gettupleslot(self.store, true, false, self.slot) {
+            if !self.store.next(self.slot) {
                 self.at = END;
                 return;
             }
@@ -208,18 +189,16 @@ impl Exclusion {
     ///
     /// # Safety
     /// A plain frame; there is a current row.
-    pub unsafe fn in_the_way(&mut self, removed: *const Bits) -> u64 {
-        // SAFETY: this function's contract covers the frame; the list of rows does not change in the loop, and slots
-        // have `count` columns.
+    pub unsafe fn in_the_way(&self, removed: &Bits) -> u64 {
+        // SAFETY: the frame is plain; slots have `count` columns.
         unsafe {
             let Some(rows) = self.kept.get(&self.hash) else { return 0 };
-            let rows = std::ptr::from_ref::<[Kept]>(rows);
             let memory = pg_sys::CurrentMemoryContext;
             let per_tuple = (*self.executor.econtext).ecxt_per_tuple_memory;
             let mut found = 0;
-            for Kept { row, key } in &*rows {
+            for Kept { row, key } in rows {
                 c::check_for_interrupts();
-                if (*removed).has(super::CheckedTable::ordinal(*row)) {
+                if removed.has(super::CheckedTable::ordinal(*row)) {
                     continue;
                 }
                 c::ExecStoreMinimalTuple(*key, self.other, false);
@@ -242,37 +221,40 @@ impl Exclusion {
         }
     }
 
+    /// The current row; [`END`] after the last one.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Keeps the current row's key, because the row stays. Guarded.
+    pub fn keep(&mut self) {
+        if self.at == END {
+            return;
+        }
+        let _memory = self.memory.enter();
+        // SAFETY: guarded calls; the slot has the current row.
+        let key = unsafe {
+            let mut is_ours = false;
+            let tuple = pg_sys::ExecFetchSlotMinimalTuple(self.slot, &raw mut is_ours);
+            let len = (*tuple).t_len as usize;
+            let key = pg_sys::palloc(len).cast::<pg_sys::MinimalTupleData>();
+            std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), key.cast(), len);
+            if is_ours {
+                pg_sys::pfree(tuple.cast());
+            }
+            key
+        };
+        self.kept.entry(self.hash).or_default().push(Kept { row: self.at, key });
+    }
+
     /// Frees its resources. Guarded.
-    pub fn close(&mut self) {
+    pub fn close(mut self) {
         // SAFETY: all were made by `new`; guarded calls.
         unsafe {
             self.look.end();
             pg_sys::ExecDropSingleTupleTableSlot(self.slot);
             pg_sys::ExecDropSingleTupleTableSlot(self.other);
-            pg_sys::tuplestore_end(self.store);
         }
-    }
-}
-
-/// Keeps the current row's key, because the row stays.
-///
-/// # Safety
-/// The constraint has a current row.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn keep(exclusion: *mut Exclusion) {
-    // SAFETY: this function's contract covers the argument; guarded calls.
-    unsafe {
-        let exclusion = &mut *exclusion;
-        let old = pg_sys::MemoryContextSwitchTo(exclusion.memory);
-        let mut is_ours = false;
-        let tuple = pg_sys::ExecFetchSlotMinimalTuple(exclusion.slot, &raw mut is_ours);
-        let len = (*tuple).t_len as usize;
-        let key = pg_sys::palloc(len).cast::<pg_sys::MinimalTupleData>();
-        std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), key.cast(), len);
-        if is_ours {
-            pg_sys::pfree(tuple.cast());
-        }
-        exclusion.kept.entry(exclusion.hash).or_default().push(Kept { row: exclusion.at, key });
-        pg_sys::MemoryContextSwitchTo(old);
+        self.store.end();
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, CString};
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Leader;
 use crate::error::{OrRaise, Result};
@@ -14,64 +14,50 @@ use crate::load::direct::heap::block_of;
 use crate::load::direct::origin::{ReadPosition, Traces};
 use crate::server::attempt::attempt;
 use crate::server::failure;
-use crate::server::unguarded::{self, Opaque};
+use crate::server::unguarded::{self, guarded};
 
 /// Adds the line of the row to the context of an error about a key.
 ///
 /// # Safety
-/// A plain frame; a valid leader without workers, and an error that was caught while the load was finalized.
-pub unsafe fn name_line(leader: *mut Leader, error: *mut pg_sys::ErrorData) {
-    // SAFETY: this function's contract covers both arguments.
+/// A plain frame; a leader without workers, and an error that was caught while the load was finalized.
+pub unsafe fn name_line(leader: &mut Leader, error: &mut pg_sys::ErrorData) {
+    let codes = [Code::ERRCODE_UNIQUE_VIOLATION as i32, Code::ERRCODE_EXCLUSION_VIOLATION as i32];
+    if leader.violating_row.row.is_none() || !codes.contains(&error.sqlerrcode) {
+        return;
+    }
+    // SAFETY: a plain frame that owns nothing; an error's context is a NUL-terminated string, or null.
     unsafe {
-        let codes = [Code::ERRCODE_UNIQUE_VIOLATION as i32, Code::ERRCODE_EXCLUSION_VIOLATION as i32];
-        if (*leader).violating_row.row.is_none() || !codes.contains(&(*error).sqlerrcode) {
-            return;
-        }
-        let other = attempt(find_line, leader.cast());
+        let other = attempt(|| guarded(|| leader.violating_row.line = leader.line_of_violating_row().or_raise()));
         if !other.is_null() {
             // The error matters more than its line.
             failure::recover();
             unguarded::FreeErrorData(other);
             return;
         }
-        add_context(leader, error);
-    }
-}
-
-/// # Safety
-/// A valid leader.
-#[pg_guard]
-unsafe extern "C-unwind" fn find_line(leader: Opaque) {
-    // SAFETY: this function's contract covers the argument.
-    let leader = unsafe { &mut *leader.cast::<Leader>() };
-    leader.violating_row.line = leader.line_of_violating_row().or_raise();
-}
-
-/// # Safety
-/// A valid leader that has looked for the line, and an error.
-#[pg_guard]
-unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sys::ErrorData) {
-    // SAFETY: this function's contract covers both arguments; strings of errors are NUL-terminated or null.
-    unsafe {
-        let Some((line, relation, file)) = &(*leader).violating_row.line else { return };
-        let mut text = b"COPY ".to_vec();
-        text.extend(relation.as_bytes());
-        let what = if (*leader).process.rows.context.is_query { "row" } else { "line" };
-        text.extend(format!(", {what} {line}").bytes());
-        if !file.is_empty() {
-            text.push(b'\n');
-            text.extend(file.as_bytes());
-        }
-        if !(*error).context.is_null() {
-            text.push(b'\n');
-            text.extend(CStr::from_ptr((*error).context).to_bytes());
-        }
-        text.push(0);
-        (*error).context = pg_sys::pstrdup(text.as_ptr().cast());
+        guarded(|| {
+            let context = if error.context.is_null() { c"" } else { CStr::from_ptr(error.context) };
+            if let Some(text) = leader.context(context) {
+                error.context = pg_sys::pstrdup(text.as_ptr());
+            }
+        });
     }
 }
 
 impl Leader {
+    /// The context of an error about the violating row, whose line is known: that line before the context so far.
+    fn context(&self, context: &CStr) -> Option<CString> {
+        let (line, relation, file) = self.violating_row.line.as_ref()?;
+        let mut text = b"COPY ".to_vec();
+        text.extend(relation.as_bytes());
+        let what = if self.process.rows.context.is_query { "row" } else { "line" };
+        text.extend(format!(", {what} {line}").bytes());
+        for more in [file, context].into_iter().filter(|more| !more.is_empty()) {
+            text.push(b'\n');
+            text.extend(more.to_bytes());
+        }
+        CString::new(text).ok()
+    }
+
     fn line_of_violating_row(&mut self) -> Result<Option<(u64, CString, CString)>> {
         let ViolatingRow { relation, row, other, .. } = self.violating_row;
         let origins = &mut self.process.tracer.origins;

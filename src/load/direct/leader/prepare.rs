@@ -1,6 +1,6 @@
 //! Prepares a load: relations, expressions, number of workers, and the indexes whose keys are collected.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
 use pg_bulk_storage::tuple::Stamp;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
@@ -52,10 +52,10 @@ impl Leader {
         let mut rows = load.rows.take().ok_or_else(no_rows)?;
         rows.stream_mut().mark_splits(FileChunks::is_large);
         let more = std::mem::take(&mut load.more);
-        // SAFETY: guarded calls.
-        let (xmin, command) = unsafe {
+        let is_dry = load.request.is_dry();
+        // SAFETY: guarded calls; an open and locked target; an expression, whose text is a string.
+        let (target, xmin, command, condition_text) = unsafe {
             // A dry run writes nothing and needs no transaction id.
-            let is_dry = load.request.is_dry();
             let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
             let command = pg_sys::GetCurrentCommandId(!is_dry);
             if !is_dry {
@@ -64,11 +64,10 @@ impl Leader {
                 // load.
                 pg_sys::CommandCounterIncrement();
             }
-            (xmin.into_inner(), command)
+            let text = || CStr::from_ptr(pg_sys::nodeToString(condition.cast())).to_owned();
+            (Relation::from_raw(relation), xmin.into_inner(), command, (!condition.is_null()).then(text))
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.table.freeze };
-        // SAFETY: the target is open and locked.
-        let target = unsafe { Relation::from_raw(relation) };
         let relations = leaves::lock_leaves(target);
         // SAFETY: opened and locked by the call; a guarded call on what the executor was set up for.
         let leaves: Vec<Relation<'_>> = unsafe {
@@ -77,7 +76,7 @@ impl Leader {
         };
         // A table without partitions was locked all the while. Triggers that the load's own statement triggers create
         // are for the next load.
-        if !load.request.is_dry()
+        if !is_dry
             && relations.iter().any(|&leaf| leaf != relation)
             && let Some(obstacle) = obstacle::of_open_leaves(&leaves, options).into_iter().next()
         {
@@ -111,7 +110,7 @@ impl Leader {
                 && defaults.expressions().all(|state| hazards.is_safe((*state).expr.cast()))
                 && defaults.is_shareable();
             // An expression that is not parallel safe may also write to the table.
-            let collect = safe && !load.request.is_dry();
+            let collect = safe && !is_dry;
             let survives = options.copy.on_error == OnError::Table || load.arbiter.is_some();
             let each = leaves.iter().zip(&traits).zip(&starts).enumerate();
             for (number, ((&leaf, &(_, traits)), &start)) in each.filter(|_| collect) {
@@ -130,9 +129,8 @@ impl Leader {
             }
             let keeps = options.copy.on_error == OnError::Table;
             let complain = leaves.iter().any(|&leaf| leaves::may_complain(leaf) || (keeps && leaves::may_refer(leaf)));
-            let keys = (load.request.is_dry() && complain)
-                .then(|| KeyCheck::new(executor, &relations, options, load.arbiter, traces));
-            let held = if load.request.is_dry() { HeldRelations::NONE } else { HeldRelations::hold(&relations) };
+            let keys = (is_dry && complain).then(|| KeyCheck::new(executor, &leaves, options, load.arbiter, traces));
+            let held = if is_dry { HeldRelations::NONE } else { HeldRelations::hold(&relations) };
             leaves::close_leaves(relation, &relations);
             (safe, complain, keys, held)
         };
@@ -159,11 +157,10 @@ impl Leader {
         let packs = at_a_time < WORTH_WORKERS;
         let sort_memory = memory.min(enough_to_sort(size, at_a_time + 1));
         let spec = Spec {
-            // SAFETY: an open relation.
-            relation: unsafe { (*relation).rd_id },
+            relation: target.oid(),
             command,
             frozen: options.table.freeze,
-            is_dry: load.request.is_dry(),
+            is_dry,
             traces: traces != Traces::Nothing,
             input: InputSpec {
                 path: load.request.path.clone(),
@@ -176,8 +173,7 @@ impl Leader {
                 function: mapping.function,
             },
             inserted: inserted_by(load),
-            // SAFETY: an expression, or null.
-            condition: (!condition.is_null()).then(|| unsafe { node_string(condition) }),
+            condition: condition_text,
             projection: load.program.projection.map(Nodes::text),
             join: load.program.joined.filter(|_| most_workers > 0).map(|joined| joined.text(mapping.computed.clone())),
             traits: traits.clone(),
@@ -192,7 +188,7 @@ impl Leader {
                 earlier_workers: 0,
             },
         };
-        if !load.request.is_dry() && traits.iter().any(|(_, t)| t.logical) {
+        if !is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
         }
         // SAFETY: the nodes are of the INSERT's plan, with the foreign table's columns, or of expressions over this
@@ -210,7 +206,7 @@ impl Leader {
         let tracer = Tracer::new(traces, traits.len());
         let plan = KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, participant: 0 };
         let mut heaps = Heaps::new(traits, stamp, plan, &executor, &rows);
-        (heaps.is_dry, heaps.starts) = (load.request.is_dry(), starts);
+        (heaps.is_dry, heaps.starts) = (is_dry, starts);
         let pull = match (&mut load.program.query, load.program.joined) {
             (Some(query), _) => Some(Pull::Query(query)),
             (None, joined) => joined.map(|joined| Pull::Join(Join::new(joined, &mapping.computed))),
@@ -305,11 +301,4 @@ fn log_transaction() {
             pg_sys::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, pg_sys::XLOG_NOOP as u8);
         }
     }
-}
-
-/// # Safety
-/// An expression. Guarded.
-unsafe fn node_string(node: *mut pg_sys::Node) -> CString {
-    // SAFETY: this function's contract covers the argument; the string is copied.
-    unsafe { CStr::from_ptr(pg_sys::nodeToString(node.cast())) }.to_owned()
 }

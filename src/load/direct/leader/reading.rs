@@ -24,13 +24,15 @@ use crate::server::compat;
 /// # Safety
 /// The columns are of an open file, the nodes of a plan.
 pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], nodes: Option<Nodes>) -> bool {
-    // SAFETY: this function's contract covers both arguments.
-    let column_is_safe = |column: &Column| unsafe {
-        hazards.column_is_safe(column) && (column.default.is_null() || hazards.is_safe((*column.default).expr.cast()))
-    };
-    // SAFETY: as above.
-    nodes.is_none_or(|nodes| unsafe { hazards.is_safe(nodes.all()) })
-        && columns.iter().filter(|column| !column.ignored).all(column_is_safe)
+    // SAFETY: a column has its own default's state, or null; the nodes are expressions of the plan.
+    unsafe {
+        let column_is_safe = |column: &Column| {
+            let default = column.default.as_ref();
+            hazards.column_is_safe(column) && default.is_none_or(|state| hazards.is_safe(state.expr.cast()))
+        };
+        nodes.is_none_or(|nodes| hazards.is_safe(nodes.all()))
+            && columns.iter().filter(|column| !column.ignored).all(column_is_safe)
+    }
 }
 
 /// How rows of a file can be traced to its records.

@@ -9,6 +9,7 @@ use crate::load::direct::key_check::CheckedTable;
 use crate::load::direct::wide::Received;
 use crate::rows::chunks::Chunks;
 use crate::rows::row::RowArrays;
+use crate::server::result_relation::ResultRelation;
 use crate::server::stages::{Stage, Stages};
 
 /// Milliseconds after which a waiting leader shows the progress of the other processes.
@@ -124,11 +125,13 @@ impl Process {
         slot: *mut pg_sys::TupleTableSlot,
     ) -> Result<*mut CheckedTable> {
         let Some(keys) = &mut self.keys else { return Ok(std::ptr::null_mut()) };
-        // SAFETY: this function's contract covers all arguments.
+        // SAFETY: the executor's result relation, and a slot with a row of it.
         unsafe {
-            let table = keys.table_of(relinfo, || self.heaps.number_of((*relinfo).ri_RelationDesc))?;
+            let relinfo = ResultRelation::from_raw(relinfo);
+            let table = keys.table_of(relinfo, || self.heaps.number_of(relinfo.relation().as_ptr()))?;
             let origin = self.tracer.origin(&mut self.rows);
-            (*slot).tts_tid = (*table).next(origin, &mut self.tracer.origins);
+            (*slot).tts_tid = table.next(origin, &mut self.tracer.origins);
+            let table = &raw mut *table;
             self.count_row();
             Ok(table)
         }

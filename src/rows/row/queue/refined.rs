@@ -20,7 +20,7 @@ use crate::input::encoding::{EncodingErrors, mend_in_server_encoding};
 use crate::rows::column::Column;
 use crate::server::attempt::complaint;
 use crate::server::server_text::from_server;
-use crate::server::unguarded::{Opaque, guarded};
+use crate::server::unguarded::guarded;
 
 impl Rows {
     /// Decode a row in which a column is refined or invalid bytes are replaced.
@@ -162,32 +162,18 @@ pub(super) unsafe fn refuse(column: *const Column, shown: *const c_char) -> pg_s
     unsafe { guarded(|| refusal(&*column, CStr::from_ptr(shown)).raise()) }
 }
 
-struct Refused {
-    column: *const Column,
-    shown: *const c_char,
-}
-
-/// # Safety
-/// A plain frame; a column and a string.
-unsafe extern "C-unwind" fn complain(refused: Opaque) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let Refused { column, shown } = refused.cast::<Refused>().read();
-        refuse(column, shown);
-    }
-}
-
 /// Return the error for a text that does not have its column's format, in the current memory context. Guarded.
 ///
 /// # Safety
 /// As [`refuse`].
 pub unsafe fn complaint_of(column: *const Column, shown: *const c_char) -> *mut pg_sys::ErrorData {
-    let mut refused = Refused { column, shown };
     // SAFETY: the function reads both and raises; no context callback runs for an error that stays in here.
     unsafe {
         let context = pg_sys::error_context_stack;
         pg_sys::error_context_stack = std::ptr::null_mut();
-        let error = complaint(complain, (&raw mut refused).cast());
+        let error = complaint(|| {
+            refuse(column, shown);
+        });
         pg_sys::error_context_stack = context;
         error
     }

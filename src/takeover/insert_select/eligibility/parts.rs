@@ -177,7 +177,7 @@ pub unsafe fn conditions(
                 let append = plan.cast::<pg_sys::Append>();
                 let plans = PgList::<pg_sys::Plan>::from_pg((*append).appendplans);
                 // A load must not read the file of a partition that core prunes at run time.
-                !compat::prunes_at_run_time(append)
+                !compat::prunes_at_run_time(&*append)
                     && plans.iter_ptr().all(|plan| conditions(root, plan, above.quals, found))
             }
             NodeTag::T_SubqueryScan => {

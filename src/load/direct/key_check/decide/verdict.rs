@@ -5,19 +5,16 @@
 
 use std::collections::HashSet;
 
-use pgrx::memcxt::PgMemoryContexts;
-use pgrx::pg_guard;
-
 use super::super::CheckedTable;
-use super::super::exclusion::{self, END, Exclusion};
+use super::super::exclusion::{END, Exclusion};
 use super::leave_out;
-use crate::error::OrRaise;
+use crate::error::Result;
 use crate::index::key_conflicts::Bits;
 use crate::index::number_sort::NumberSort;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::removed_rows::reason_for;
 use crate::load::duplicate::Keep;
-use crate::server::unguarded as c;
+use crate::server::unguarded::{self as c, guard, guarded};
 
 /// A key of a row: index, group of equal keys, and the table's row that has it, or 0.
 type Claim = (usize, u64, u64);
@@ -51,95 +48,50 @@ struct Decisions {
     removals: NumberSort<4>,
 }
 
-/// Decides on the rows of a table.
-///
-/// # Safety
-/// See [`super::decide`]; the table's rows with non-unique keys are known.
-pub unsafe fn decide(leader: *mut Leader, table: *mut CheckedTable) {
-    // SAFETY: as in `super::decide`; nothing in this frame has a destructor.
+/// Decides on the rows of a table, whose rows with non-unique keys are known. Guarded; the table's memory context is current.
+pub fn decide(leader: &mut Leader, table: &mut CheckedTable) -> Result<()> {
+    if table.exclusions.is_empty() && table.conflicts.is_empty() {
+        return Ok(());
+    }
+    let mut decisions = Decisions::new(table);
+    // SAFETY: the operators are those of the constraints. The closure is plain: it owns nothing.
     unsafe {
-        let (exclusions, count) = ((*table).exclusions.as_mut_ptr(), (*table).exclusions.len());
-        if count == 0 && (*table).conflicts.is_empty() {
-            return;
-        }
-        let decisions = begin(table);
-        for i in 0..count {
-            (*exclusions.add(i)).advance();
-        }
-        loop {
-            c::check_for_interrupts();
-            let mut row = (*decisions).next.map_or(END, |[row, ..]| row);
-            for i in 0..count {
-                row = row.min((*exclusions.add(i)).at);
-            }
-            if row == END {
-                break;
-            }
-            for i in 0..count {
-                let exclusion = exclusions.add(i);
-                if (*exclusion).at == row {
-                    let other = (*exclusion).in_the_way(&raw const (*decisions).removed);
+        guard(|| {
+            let exclusions = &mut table.exclusions;
+            exclusions.iter_mut().for_each(|exclusion| exclusion.advance());
+            loop {
+                c::check_for_interrupts();
+                let next = decisions.next.map_or(END, |[row, ..]| row);
+                let row = exclusions.iter().map(Exclusion::at).fold(next, u64::min);
+                if row == END {
+                    break;
+                }
+                for exclusion in exclusions.iter_mut().filter(|exclusion| exclusion.at() == row) {
+                    let other = exclusion.in_the_way(&decisions.removed);
                     if other != 0 {
-                        (*decisions).excluding.push(((*exclusion).index, other));
+                        decisions.excluding.push((exclusion.index, other));
                     }
                 }
-            }
-            let stays = pass(decisions, row);
-            for i in 0..count {
-                let exclusion = exclusions.add(i);
-                if (*exclusion).at == row {
+                let stays = guarded(|| decisions.pass(row));
+                for exclusion in exclusions.iter_mut().filter(|exclusion| exclusion.at() == row) {
                     if stays {
-                        exclusion::keep(exclusion);
+                        guarded(|| exclusion.keep());
                     }
-                    Exclusion::advance(&mut *exclusion);
+                    exclusion.advance();
                 }
             }
-        }
-        finish(leader, table, decisions);
+        });
     }
-}
-
-/// # Safety
-/// The table is valid, and its memory context is current.
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(table: *mut CheckedTable) -> *mut Decisions {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let table = &mut *table;
-        let mut conflicts = table.conflicts.sort.take();
-        if let Some(sort) = &mut conflicts {
-            sort.sort();
-        }
-        let keep = table.indexes.keep();
-        let groups = &table.conflicts.groups;
-        let arbiter = table.indexes.arbiter();
-        let mut removals = NumberSort::new(table.sort_memory / 3);
-        // If rows can conflict by one key only, the last row of each key stays, and no other state is needed.
-        let is_other = |(index, &count): (usize, &u64)| Some(index) != arbiter && count > 0;
-        let one_key = table.exclusions.is_empty() && !groups.iter().enumerate().any(is_other);
-        if keep == Keep::New
-            && one_key
-            && let Some(rows) = conflicts.take()
-        {
-            leave_last(rows, table.sort_memory / 3, &mut removals);
-        }
-        let next = conflicts.as_mut().and_then(NumberSort::take);
-        let owners = |&count: &u64| vec![0; usize::try_from(count + 1).unwrap_or(0)];
-        let decisions = Decisions {
-            conflicts,
-            next,
-            claims: Vec::new(),
-            excluding: Vec::new(),
-            keep,
-            arbiter,
-            taken: groups.iter().map(|&count| Bits::new(count + 1)).collect(),
-            owners: if keep == Keep::New && !one_key { groups.iter().map(owners).collect() } else { Vec::new() },
-            replaced: HashSet::new(),
-            removed: Bits::new(0),
-            removals,
-        };
-        PgMemoryContexts::For(table.memory).leak_and_drop_on_delete(decisions)
+    let Decisions { conflicts, removals, .. } = decisions;
+    if let Some(conflicts) = conflicts {
+        conflicts.end();
     }
+    let reasons: Vec<_> = (0..table.indexes.list.len()).map(|index| reason_for(&table.indexes, index)).collect();
+    leave_out(leader, table, removals, |leader, index, place| {
+        let reason = usize::try_from(index).ok().and_then(|index| reasons.get(index));
+        reason.map_or(Ok(()), |(reason, complaint)| leader.leave_out(place, *reason, complaint.clone()))
+    })?;
+    Ok(())
 }
 
 /// Excludes all rows with a key except the last one. Guarded.
@@ -163,46 +115,55 @@ fn leave_last(mut rows: NumberSort<4>, memory: i32, removals: &mut NumberSort<4>
     by_key.end();
 }
 
-/// Does a row stay?
-///
-/// # Safety
-/// The state is valid, and the row is of its table.
-#[pg_guard]
-unsafe extern "C-unwind" fn pass(decisions: *mut Decisions, row: u64) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    let decisions = unsafe { &mut *decisions };
-    decisions.claims.clear();
-    while let Some([_, index, group, holder]) = decisions.next.filter(|next| next[0] == row) {
-        decisions.claims.push((usize::try_from(index).unwrap_or(usize::MAX), group, holder));
-        decisions.next = decisions.conflicts.as_mut().and_then(NumberSort::take);
-    }
-    let stays = if decisions.keep == Keep::New { decisions.replace(row) } else { decisions.enter(row) };
-    decisions.excluding.clear();
-    stays
-}
-
-/// # Safety
-/// The leader is valid, the table is one of its tables, and the state is the table's.
-#[pg_guard]
-unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut CheckedTable, decisions: *mut Decisions) {
-    // SAFETY: this function's contract covers all arguments; the state is dropped with its memory context, and holds no
-    // sort by then.
-    unsafe {
-        let table = &mut *table;
-        if let Some(conflicts) = (*decisions).conflicts.take() {
-            conflicts.end();
-        }
-        let removals = std::mem::replace(&mut (*decisions).removals, NumberSort::new(table.sort_memory / 3));
-        let reasons: Vec<_> = (0..table.indexes.list.len()).map(|index| reason_for(&table.indexes, index)).collect();
-        leave_out(&mut *leader, table, removals, |leader, index, place| {
-            let reason = usize::try_from(index).ok().and_then(|index| reasons.get(index));
-            reason.map_or(Ok(()), |(reason, complaint)| leader.leave_out(place, *reason, complaint.clone()))
-        })
-        .or_raise();
-    }
-}
-
 impl Decisions {
+    /// Guarded; the table's memory context is current.
+    fn new(table: &mut CheckedTable) -> Decisions {
+        let mut conflicts = table.conflicts.sort.take();
+        if let Some(sort) = &mut conflicts {
+            sort.sort();
+        }
+        let keep = table.indexes.keep();
+        let groups = &table.conflicts.groups;
+        let arbiter = table.indexes.arbiter();
+        let mut removals = NumberSort::new(table.sort_memory / 3);
+        // If rows can conflict by one key only, the last row of each key stays, and no other state is needed.
+        let is_other = |(index, &count): (usize, &u64)| Some(index) != arbiter && count > 0;
+        let one_key = table.exclusions.is_empty() && !groups.iter().enumerate().any(is_other);
+        if keep == Keep::New
+            && one_key
+            && let Some(rows) = conflicts.take()
+        {
+            leave_last(rows, table.sort_memory / 3, &mut removals);
+        }
+        let next = conflicts.as_mut().and_then(NumberSort::take);
+        let owners = |&count: &u64| vec![0; usize::try_from(count + 1).unwrap_or(0)];
+        Decisions {
+            conflicts,
+            next,
+            claims: Vec::new(),
+            excluding: Vec::new(),
+            keep,
+            arbiter,
+            taken: groups.iter().map(|&count| Bits::new(count + 1)).collect(),
+            owners: if keep == Keep::New && !one_key { groups.iter().map(owners).collect() } else { Vec::new() },
+            replaced: HashSet::new(),
+            removed: Bits::new(0),
+            removals,
+        }
+    }
+
+    /// Does a row stay? Guarded.
+    fn pass(&mut self, row: u64) -> bool {
+        self.claims.clear();
+        while let Some([_, index, group, holder]) = self.next.filter(|next| next[0] == row) {
+            self.claims.push((usize::try_from(index).unwrap_or(usize::MAX), group, holder));
+            self.next = self.conflicts.as_mut().and_then(NumberSort::take);
+        }
+        let stays = if self.keep == Keep::New { self.replace(row) } else { self.enter(row) };
+        self.excluding.clear();
+        stays
+    }
+
     fn remove(&mut self, row: u64, index: usize) {
         self.removed.add(CheckedTable::ordinal(row));
         self.removals.put([row, index as u64, 0, 0]);

@@ -1,8 +1,6 @@
 
-# A thread writes the file of an index while the leader builds the next
-# pages. While the thread has pages, the load fails, is canceled, or its process
-# ends or dies. There is no disk space, or no descriptor, or the thread's write fails.
-# A checkpoint begins meanwhile, and the power fails after it.
+# The leader writes the file of a new index in batches. Before a batch is written, the load fails, is canceled, or its
+# process ends or dies. There is no disk space, or a write fails. A checkpoint begins meanwhile, and the power fails after it.
 
 use strict;
 use warnings FATAL => 'all';
@@ -21,12 +19,12 @@ use PowerLoss;
 
 use constant ROWS => 60_000;
 
-my $directory = PostgreSQL::Test::Utils::tempdir('index_thread');
+my $directory = PostgreSQL::Test::Utils::tempdir('index_file');
 chmod 0755, $directory;
 my $file = "$directory/numbers";
 numbers_file($file, 1, ROWS);
 
-my $node = load_server('thread', fsync => 'on', wal_level => 'replica', full_page_writes => 'on', max_wal_senders => 0, allows_streaming => 0);
+my $node = load_server('index_file', fsync => 'on', wal_level => 'replica', full_page_writes => 'on', max_wal_senders => 0, allows_streaming => 0);
 my $power = PowerLoss->new($node);
 $node->stop;
 $power->start;
@@ -62,45 +60,37 @@ sub is_loaded
 }
 
 # Errors in the first batch, and in a later one.
-for my $case ([ 'index.handed', 'error', qr/index\.handed/ ], [ 'index.handed', 'signal=2', qr/canceling statement/ ],
-	[ 'index.handed', 'signal=15', qr/terminating connection/ ],
-	[ 'index.written', 'errno=28', qr/could not extend file "base\/\d+\/\d+": No space left on device\nHINT:  Check free disk space\./ ],
-	[ 'index.written', 'errno=5', qr/could not extend file "base\/\d+\/\d+": Input\/output error/ ])
+for my $case ([ 'error', qr/index\.write/ ], [ 'signal=2', qr/canceling statement/ ], [ 'signal=15', qr/terminating connection/ ])
 {
-	my ($point, $action, $words) = @$case;
+	my ($action, $words) = @$case;
 	for my $after ('', 'after=1')
 	{
-		point_set($node, $point, "$action leader $after once");
+		point_set($node, 'index.write', "$action leader $after once");
 		my (undef, undef, $err) = $node->psql('postgres', statement());
-		ok(point_taken($node, $point), "$point, $action $after: came there");
+		ok(point_taken($node, 'index.write'), "$action $after: came there");
 		like($err, $words, '... it says so');
-		is_empty("$point, $action $after");
+		is_empty("$action $after");
 	}
 }
 
-# There is no space for pages, the first ones or later ones. The load fails before they are logged. After that it would be a
-# PANIC, and recovery could not create the pages either.
-for my $place ('load.finalize', 'index.handed')
+# There is no space for pages, the first ones or later ones: the load fails before they are logged. After that it would be a
+# PANIC, and recovery could not create the pages either. Or pages cannot be written after they were logged.
+for my $case ([ 'append.allocate', 28, 'No space left on device' ], [ 'append.write', 28, 'No space left on device' ],
+	[ 'append.write', 5, 'Input\/output error' ])
 {
-	point_set($node, $place, 'wait leader');
-	my (undef, $end) = begin_session($node, statement());
-	Points::point_wait($node, $place);
-	point_set($node, 'index.logged', 'signal=9 leader');
-	point_set($node, 'append.allocate', 'errno=28 leader once');
-	point_clear($node, $place);
-	like(($end->())[1], qr/could not extend file "base\/\d+\/\d+": No space left on device\nHINT:  Check free disk space\./, "no space after $place: it says so");
-	ok(point_taken($node, 'append.allocate'), '... when space is asked for');
-	is_empty("no space after $place");
-}
-
-# The thread gets no descriptor, for the first batch or for any: the leader writes all pages.
-for my $how ('once', '')
-{
-	point_set($node, 'index.descriptor', "errno=24 leader $how");
-	point_set($node, 'index.handed', 'error leader') if $how eq '';
-	is($node->safe_psql('postgres', statement()), ROWS, "no descriptor $how: the load goes on");
-	ok(point_taken($node, 'index.descriptor'), '... after it was told') if $how eq 'once';
-	is_loaded("no descriptor $how");
+	my ($point, $errno, $words) = @$case;
+	for my $after ('', 'after=1')
+	{
+		point_set($node, 'load.finalize', 'wait leader');
+		my (undef, $end) = begin_session($node, statement());
+		Points::point_wait($node, 'load.finalize');
+		point_set($node, 'index.logged', "signal=9 leader $after") if $point eq 'append.allocate';
+		point_set($node, $point, "errno=$errno leader $after once");
+		point_clear($node, 'load.finalize');
+		like(($end->())[1], qr/could not extend file "base\/\d+\/\d+": $words\nHINT:  Check free disk space\./, "$point, errno=$errno $after: it says so");
+		ok(point_taken($node, $point), '... when it comes there');
+		is_empty("$point, errno=$errno $after");
+	}
 }
 
 # Sorted keys are packed to the end, 64 at once, for any number of keys in a batch of rows.
@@ -113,26 +103,23 @@ is_loaded('keys in order');
 for my $after ('', 'after=1')
 {
 	my $starts = starts();
-	point_set($node, 'index.handed', "signal=9 leader $after once");
+	point_set($node, 'index.write', "signal=9 leader $after once");
 	my (undef, $end) = begin_session($node, statement());
 	like(($end->())[1], qr/server closed the connection|terminating connection because of crash/, "killed $after");
 	for (my $tries = 0; starts() == $starts && $tries < 3000; $tries++) { usleep(10_000); }
 	is_empty("killed $after", 1);
 }
 
-# A checkpoint begins while the thread has pages, and does not wait for the load. Pages logged before it are logged again, and
-# the power fails after COMMIT.
+# A checkpoint begins before a batch is written, and the power fails after COMMIT.
 for my $after ('', 'after=1')
 {
 	$node->safe_psql('postgres', 'CHECKPOINT');
-	point_set($node, 'index.handed', "wait leader $after");
-	point_set($node, 'index.again', 'sleep=1 leader once');
+	point_set($node, 'index.write', "wait leader $after");
 	my (undef, $end) = begin_session($node, statement());
-	Points::point_wait($node, 'index.handed');
+	Points::point_wait($node, 'index.write');
 	$node->safe_psql('postgres', 'CHECKPOINT');
-	point_clear($node, 'index.handed');
+	point_clear($node, 'index.write');
 	is(($end->())[0], ROWS . "\n", "a checkpoint $after: the load goes on");
-	ok(point_taken($node, 'index.again'), '... with pages logged again');
 	point_clear($node);
 	$power->fail(1);
 	$power->start;

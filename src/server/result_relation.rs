@@ -1,0 +1,130 @@
+//! Result relations of an executor state: the relations that its statement writes to.
+//!
+//! A [`ResultRelation`] is valid until its executor state is freed, which is unsafe: the code that frees the state answers
+//! for all handles. Its relation is open and locked as long. Its triggers and their instruments are copies that belong to the
+//! executor state.
+
+use std::ffi::c_char;
+
+use pgrx::pg_sys;
+
+use super::relation::Relation;
+use super::unguarded as c;
+use crate::error::Result;
+
+/// A result relation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResultRelation(std::ptr::NonNull<pg_sys::ResultRelInfo>);
+
+impl ResultRelation {
+    /// # Safety
+    /// A result relation of an executor state that is not freed while this handle and its copies are used.
+    pub const unsafe fn from_raw(relinfo: *mut pg_sys::ResultRelInfo) -> ResultRelation {
+        // SAFETY: an executor's result relation is not null.
+        ResultRelation(unsafe { std::ptr::NonNull::new_unchecked(relinfo) })
+    }
+
+    /// Returns the pointer for functions of the server.
+    pub const fn as_ptr(self) -> *mut pg_sys::ResultRelInfo {
+        self.0.as_ptr()
+    }
+
+    pub fn relation(self) -> Relation<'static> {
+        // SAFETY: the relation is open until the executor state is freed.
+        unsafe { Relation::from_raw(self.0.as_ref().ri_RelationDesc) }
+    }
+
+    /// Opens the indexes, with what is needed to search them for conflicting rows if `searched`. Guarded.
+    pub fn open_indexes(self, searched: bool) {
+        self.close_indexes();
+        // SAFETY: a result relation without open indexes; the closure owns nothing.
+        unsafe { c::guard(|| c::ExecOpenIndices(self.as_ptr(), searched)) }
+    }
+
+    /// Closes the indexes, if there are open ones. Guarded.
+    pub fn close_indexes(self) {
+        // SAFETY: a guarded call, which closes what ExecOpenIndices has opened.
+        unsafe {
+            if (*self.as_ptr()).ri_NumIndices > 0 {
+                pg_sys::ExecCloseIndices(self.as_ptr());
+                (*self.as_ptr()).ri_NumIndices = 0;
+            }
+        }
+    }
+
+    /// The open indexes that the executor sees.
+    pub fn indexes(self) -> impl Iterator<Item = Relation<'static>> {
+        // SAFETY: the executor's list has `ri_NumIndices` elements: open indexes, or null.
+        let at = move |i| unsafe {
+            let index = *(*self.as_ptr()).ri_IndexRelationDescs.add(i);
+            (!index.is_null()).then(|| Relation::from_raw(index))
+        };
+        // SAFETY: a valid result relation.
+        (0..usize::try_from(unsafe { self.0.as_ref() }.ri_NumIndices).unwrap_or(0)).filter_map(at)
+    }
+
+    /// The triggers, whose numbers are their places. Copies.
+    pub fn triggers(self) -> Vec<pg_sys::Trigger> {
+        // SAFETY: a valid result relation has an array of `numtriggers` triggers, or null.
+        unsafe {
+            let Some(all) = self.0.as_ref().ri_TrigDesc.as_ref() else { return Vec::new() };
+            (0..usize::try_from(all.numtriggers).unwrap_or(0)).map(|number| *all.triggers.add(number)).collect()
+        }
+    }
+
+    /// Sets in which sessions a trigger fires, for this result relation only.
+    pub fn enable_trigger(self, number: usize, enabled: c_char) {
+        // SAFETY: as in `triggers`; the array is the result relation's own copy.
+        unsafe {
+            if let Some(all) = self.0.as_ref().ri_TrigDesc.as_mut()
+                && usize::try_from(all.numtriggers).is_ok_and(|count| number < count)
+            {
+                (*all.triggers.add(number)).tgenabled = enabled;
+            }
+        }
+    }
+
+    /// Runs a step as a trigger for EXPLAIN: it takes the time of the trigger, and returns the number of calls beside its
+    /// result. Guarded.
+    pub fn as_trigger<T>(self, number: usize, step: impl FnOnce() -> Result<(T, u64)>) -> Result<T> {
+        // SAFETY: a valid result relation has an instrument for each trigger, or null; guarded calls.
+        unsafe {
+            let all = self.0.as_ref().ri_TrigInstrument;
+            if all.is_null() || number >= self.triggers().len() {
+                return step().map(|(result, _)| result);
+            }
+            pg_sys::InstrStartNode(all.add(number));
+            let (result, calls) = step()?;
+            pg_sys::InstrStopNode(all.add(number), calls as f64);
+            Ok(result)
+        }
+    }
+
+    /// Copies the figures of the triggers to another result relation of the same relation.
+    pub fn copy_instruments(self, to: ResultRelation) {
+        let count = self.triggers().len().min(to.triggers().len());
+        // SAFETY: an array of instruments, unless it is null, has an element for each trigger.
+        unsafe {
+            let (source, goal) = (self.0.as_ref().ri_TrigInstrument, to.0.as_ref().ri_TrigInstrument);
+            if !source.is_null() && !goal.is_null() {
+                goal.copy_from(source, count);
+            }
+        }
+    }
+
+    /// Are there row triggers for updates, such as those of foreign keys that refer to the table?
+    pub fn has_update_triggers(self) -> bool {
+        // SAFETY: a valid result relation has triggers, or null.
+        unsafe { self.0.as_ref().ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
+    }
+}
+
+/// `makeNode(ResultRelInfo)`. Guarded; allocates in the current memory context.
+pub fn new_result_relation() -> *mut pg_sys::ResultRelInfo {
+    // SAFETY: zeroed memory is what makeNode starts from.
+    unsafe {
+        let relation = pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
+        (*relation).type_ = pg_sys::NodeTag::T_ResultRelInfo;
+        relation
+    }
+}
