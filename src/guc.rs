@@ -257,6 +257,12 @@ pub fn memory_limit() -> usize {
     usize::try_from(MEMORY_LIMIT.get()).unwrap_or(1024).saturating_mul(1024)
 }
 
+/// The server's `maintenance_work_mem`, in kB.
+pub fn maintenance_work_mem() -> i32 {
+    // SAFETY: reads a setting.
+    unsafe { pg_sys::maintenance_work_mem }
+}
+
 /// Bytes of one read of a file: at most a small part of the memory limit.
 pub fn chunk_size() -> usize {
     usize::try_from(CHUNK_SIZE.get()).unwrap_or(1).clamp(1, memory_limit() / 16)

@@ -25,22 +25,19 @@
 //!   that it fills. It is as small as COPY's WAL and can be decoded. It holds no page image, which wal_compression
 //!   would have to compress.
 
-use std::ffi::c_char;
-
-use pg_bulk_storage::page::PageBatch;
+use pg_bulk_storage::page::{PAGE_SIZE, Page, PageBatch};
 use pgrx::pg_sys;
 
 use super::append_lock::AppendLock;
 use super::segment::{OpenSegments, RelationFile};
 use crate::error::Result;
-use crate::server::compat;
+use crate::server::compat::{self, PageChange};
 use crate::server::points::{point, point_quiet};
 use crate::server::relation::Relation;
 use crate::server::section::{Redo, Section};
 use crate::server::sent::sent;
 use crate::server::stages::{Stage, Stages, Watch};
 
-const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// XLOG_HEAP2_MULTI_INSERT | XLOG_HEAP_INIT_PAGE (heapam_xlog.h)
 const MULTI_INSERT_INIT: u8 = 0x50 | 0x80;
@@ -202,7 +199,6 @@ impl Appender {
                 for page in 0..count {
                     point_quiet!("append.log");
                     end = self.log_page(batch, page, first + page as u32);
-                    batch.set_lsn(page, end);
                 }
                 point_quiet!("append.logged");
                 self.appended.stages.lap(watch, Stage::Log);
@@ -220,9 +216,10 @@ impl Appender {
                 }
             });
         }
-        for page in 0..count {
-            // SAFETY: a page of the batch.
-            unsafe { pg_sys::PageSetChecksumInplace(batch.as_ptr(page).cast::<c_char>(), first + page as u32) };
+        for (number, block) in (0..count).zip(first..) {
+            if let Some(page) = batch.page_mut(number) {
+                compat::set_checksum(page, block);
+            }
         }
         let (written, outcome) = self.file.write(&segments.list, batch.pages(), &section);
         if outcome.is_err() && self.traits.needs_wal {
@@ -233,56 +230,38 @@ impl Appender {
         outcome
     }
 
-    /// Logs one page. Returns the end of its record.
+    /// Logs one page, and sets its LSN. Returns the end of its record.
     fn log_page(&mut self, batch: &mut PageBatch, page: usize, block: u32) -> pg_sys::XLogRecPtr {
+        let Traits { logical, .. } = self.traits;
         self.wal.clear();
         let tuples = batch.wal_data(page, &mut self.wal);
         // Each page is the last of its "multi insert": logical decoding then drops the out-of-line values that it kept.
-        let mut flags = LAST_IN_MULTI;
-        if self.traits.logical {
-            flags |= CONTAINS_NEW_TUPLE;
-        }
-        if self.frozen {
-            flags |= ALL_FROZEN;
-        }
+        let flags =
+            LAST_IN_MULTI | if logical { CONTAINS_NEW_TUPLE } else { 0 } | if self.frozen { ALL_FROZEN } else { 0 };
         // xl_heap_multi_insert: flags, a byte of padding, number of tuples. A new page needs no offsets.
-        let tuples = tuples.to_ne_bytes();
-        let [low, high] = tuples;
-        let mut record = [flags, 0, low, high];
-        let mut keep = pg_sys::REGBUF_STANDARD | pg_sys::REGBUF_WILL_INIT;
-        if self.traits.logical {
-            keep |= pg_sys::REGBUF_KEEP_DATA;
-        }
-        // SAFETY: in a critical section, as in core; the data outlive XLogInsert, and the block is the relation's.
-        unsafe {
-            pg_sys::XLogBeginInsert();
-            compat::xlog_register_data(record.as_mut_ptr(), record.len());
-            let page = batch.as_ptr(page);
-            compat::xlog_register_block(self.relation, MAIN, block, page.cast(), keep as u8);
-            compat::xlog_register_block_data(self.wal.as_mut_ptr(), self.wal.len());
-            if self.traits.logical {
-                pg_sys::XLogSetRecordFlags(INCLUDE_ORIGIN);
-            }
-            pg_sys::XLogInsert(pg_sys::RmgrIds::RM_HEAP2_ID as u8, MULTI_INSERT_INIT)
-        }
+        let [low, high] = tuples.to_ne_bytes();
+        let record = [flags, 0, low, high];
+        let keep =
+            pg_sys::REGBUF_STANDARD | pg_sys::REGBUF_WILL_INIT | if logical { pg_sys::REGBUF_KEEP_DATA } else { 0 };
+        let Some(page) = batch.page_mut(page) else { return 0 };
+        let id = (pg_sys::RmgrIds::RM_HEAP2_ID, MULTI_INSERT_INIT);
+        let change = PageChange { block, page, flags: keep, data: &self.wal };
+        let end = compat::log_change(self.relation, id, if logical { INCLUDE_ORIGIN } else { 0 }, &record, change);
+        page.set_lsn(end);
+        end
     }
 
     /// Logs pages `from..to`, which could not be written, as empty. The transaction is going to fail, and its rows must
     /// not exist anywhere.
     fn log_empty(&self, first: u32, from: usize, to: usize) {
-        let mut empty = AlignedPage([0; BLCKSZ]);
+        let mut empty = Page::ZERO;
         let mut end = 0;
         for page in from..to {
-            // SAFETY: in a critical section; the page is a local variable.
-            unsafe {
-                pg_sys::PageInit(empty.0.as_mut_ptr().cast(), BLCKSZ, 0);
-                end = compat::log_newpage(self.relation, MAIN, first + page as u32, empty.0.as_mut_ptr().cast());
-            }
+            // SAFETY: a page, which this initializes. Guarded.
+            unsafe { pg_sys::PageInit(empty.0.as_mut_ptr().cast(), PAGE_SIZE, 0) };
+            end = compat::log_newpage(self.relation, first + page as u32, &mut empty);
         }
         // SAFETY: in a critical section.
         unsafe { pg_sys::XLogFlush(end) };
     }
 }
-
-#[repr(C, align(4096))]
-struct AlignedPage([u8; BLCKSZ]);

@@ -38,7 +38,6 @@ use crate::server::points::point;
 use crate::server::relation::Relation;
 use crate::server::usage::Cpu;
 
-const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
 /// Highest number of rows kept until they are removed.
 const MOST: usize = 1 << 18;
 
@@ -104,7 +103,7 @@ impl Removal {
         for &row in rows.iter().filter(|&&row| row != 0) {
             pgrx::check_for_interrupts!();
             left += 1;
-            // SAFETY: `put`'s contract covers the row.
+            // SAFETY: a row that this transaction has inserted into the relation, by the contract of `put`.
             unsafe { delete(relation, row)? };
         }
         // SAFETY: a guarded call on an open relation.
@@ -116,21 +115,18 @@ impl Removal {
 
     /// Mark rows in the file: one by one until their command id is known, then all. Outside of parallel mode.
     fn mark(&mut self, rows: &mut [u64]) -> Result<()> {
-        // SAFETY: the relation's file is new, and only this process and the workers started here use it; this
-        // transaction has an id, which is that of its rows.
-        unsafe {
-            let mut windows = Windows::new(self.relation, self.needs_wal, Deleter::current())?;
-            let mut rest = rows;
-            while !windows.deleter.knows() && !rest.is_empty() {
-                rest = windows.mark_next(rest)?;
-            }
-            match team::worth(rest, self.workers) {
-                0 => windows.mark(rest),
-                workers => {
-                    let cpu = team::mark(self.relation, self.needs_wal, &mut windows, rest, workers)?;
-                    self.cpu.add(cpu);
-                    Ok(())
-                }
+        // The relation's file is new, and only this process and the workers started here use it.
+        let mut windows = Windows::new(self.relation, self.needs_wal, Deleter::current())?;
+        let mut rest = rows;
+        while !windows.deleter.knows() && !rest.is_empty() {
+            rest = windows.mark_next(rest)?;
+        }
+        match team::worth(rest, self.workers) {
+            0 => windows.mark(rest),
+            workers => {
+                let cpu = team::mark(self.relation, self.needs_wal, &mut windows, rest, workers)?;
+                self.cpu.add(cpu);
+                Ok(())
             }
         }
     }
@@ -144,7 +140,7 @@ pub unsafe fn delete(relation: Relation<'_>, row: u64) -> Result<()> {
     // No other transaction can have touched a row of this open one. An earlier command has inserted the row, or it would
     // not exist yet. One command deletes all rows, since each pair of inserting and deleting command is kept in memory
     // to the end of the transaction.
-    // SAFETY: this function's contract covers heap and row; guarded calls, with local variables.
+    // SAFETY: guarded calls for a row that exists, with local variables.
     unsafe {
         let mut row = row_of(row);
         let mut failure = pg_sys::TM_FailureData::default();

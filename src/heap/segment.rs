@@ -4,8 +4,13 @@
 //! error.
 
 use std::ffi::CString;
-use std::ops::Range;
-use std::os::fd::RawFd;
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, Range};
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::os::unix::fs::FileExt as _;
+use std::rc::Rc;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -17,9 +22,27 @@ use crate::server::section::Section;
 
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
 const SEGMENT: u32 = pg_sys::RELSEG_SIZE;
-const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// MaxBlockNumber
 const MAX_BLOCK: u32 = 0xffff_fffe;
+
+/// A file of the server's list, which closes it at the end of the transaction if this value is not dropped.
+#[derive(Debug)]
+pub struct TransientFile(ManuallyDrop<File>);
+
+impl Deref for TransientFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for TransientFile {
+    fn drop(&mut self) {
+        // SAFETY: opened by OpenTransientFile and closed only here; an error of close() would not matter.
+        unsafe { pg_sys::CloseTransientFile(self.as_raw_fd()) };
+    }
+}
 
 /// The main fork of a relation, in segments.
 #[derive(Debug)]
@@ -55,12 +78,10 @@ impl<'r> RelationFile<'r> {
             let block = first + done as u32;
             let (segment, within) = (block / SEGMENT, block % SEGMENT);
             let pages = (count - done).min((SEGMENT - within) as usize);
-            let fd = self.open(segment, libc::O_CREAT)?;
-            let segment_pages =
-                SegmentPages { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
-            let (offset, len) = (segment_pages.offset, (pages * BLCKSZ) as i64);
-            segments.list.push(segment_pages);
-            reserved &= allocate(fd, offset, len).map_err(|e| self.extend_error(&e))?;
+            let file = Rc::new(self.open(segment, libc::O_CREAT)?);
+            let offset = u64::from(within) * BLCKSZ as u64;
+            reserved &= allocate(&file, offset, pages * BLCKSZ).map_err(|e| self.extend_error(&e))?;
+            segments.list.push(SegmentPages { file, segment, first: done, count: pages, offset });
             done += pages;
         }
         segments.reserved = reserved;
@@ -80,19 +101,25 @@ impl<'r> RelationFile<'r> {
     /// Open the segment of an existing block. Guarded.
     pub fn open_segment(&self, block: u32) -> Result<Segment> {
         let number = block / SEGMENT;
-        Ok(Segment { number, fd: self.open(number, 0)? })
+        Ok(Segment { number, file: Rc::new(self.open(number, 0)?) })
     }
 
-    fn open(&self, segment: u32, flags: i32) -> Result<RawFd> {
+    /// Offset of a block in its segment, in bytes.
+    fn offset_of(block: u32) -> u64 {
+        u64::from(block % SEGMENT) * BLCKSZ as u64
+    }
+
+    fn open(&self, segment: u32, flags: i32) -> Result<TransientFile> {
         let path = self.segment_path(segment);
-        // SAFETY: a guarded call with a valid string.
-        let fd = unsafe { pg_sys::OpenTransientFile(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | flags) };
-        if fd < 0 {
-            let error = std::io::Error::last_os_error();
-            let path = path.to_string_lossy();
-            return Err(Error::file_access(&format!("could not open file \"{path}\""), &error));
-        }
-        Ok(fd)
+        // SAFETY: a guarded call with a valid string. Only the result closes the descriptor.
+        let file = unsafe {
+            let fd = pg_sys::OpenTransientFile(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | flags);
+            (fd >= 0).then(|| TransientFile(ManuallyDrop::new(File::from_raw_fd(fd))))
+        };
+        file.ok_or_else(|| {
+            let error = io::Error::last_os_error();
+            Error::file_access(&format!("could not open file \"{}\"", path.to_string_lossy()), &error)
+        })
     }
 
     /// Write these pages, and request a sync of each segment after its write. Raises nothing. Returns the
@@ -101,7 +128,8 @@ impl<'r> RelationFile<'r> {
         let mut written = 0;
         for (number, segment_pages) in segments.iter().enumerate() {
             let bytes = pages.get(segment_pages.first * BLCKSZ..(segment_pages.first + segment_pages.count) * BLCKSZ);
-            let (bytes_written, result) = write_all(segment_pages.fd, bytes.unwrap_or_default(), segment_pages.offset);
+            let (bytes_written, result) =
+                write_all(&segment_pages.file, bytes.unwrap_or_default(), segment_pages.offset);
             written += bytes_written / BLCKSZ;
             point_quiet!("append.written");
             // One request for all pages of a segment, or for those written before an error.
@@ -109,7 +137,7 @@ impl<'r> RelationFile<'r> {
             if !self.temporary && (is_last || result.is_err()) {
                 // In a critical section, no memory is allocated to compact a full request queue; the request is refused
                 // instead.
-                section.critically(|| self.request_sync(segment_pages));
+                section.critically(|| self.request_sync(&segment_pages.file, segment_pages.segment));
             }
             point_quiet!("append.registered");
             if let Err(error) = result {
@@ -123,21 +151,15 @@ impl<'r> RelationFile<'r> {
     /// the last one, now and in recovery. Added bytes read as zeroes. Guarded.
     pub fn complete_segments(&self, segments: Range<u32>) -> Result<()> {
         for segment in segments {
-            let fd = self.open(segment, libc::O_CREAT)?;
-            let segment_pages = SegmentPages { fd, segment, first: 0, count: 0, offset: 0 };
-            let segments = OpenSegments { list: vec![segment_pages], reserved: false };
-            let whole = i64::from(SEGMENT) * BLCKSZ as i64;
-            // SAFETY: system calls on an open descriptor. No segment is longer, so ftruncate cuts nothing off even if
-            // another process writes meanwhile.
-            let extended = unsafe {
-                let mut status: libc::stat = std::mem::zeroed();
-                libc::fstat(fd, &raw mut status) == 0 && (status.st_size >= whole || libc::ftruncate(fd, whole) == 0)
-            };
-            if !extended {
-                return Err(self.extend_error(&std::io::Error::last_os_error()));
-            }
+            let file = self.open(segment, libc::O_CREAT)?;
+            let whole = u64::from(SEGMENT) * BLCKSZ as u64;
+            // No segment is longer, so nothing is cut off even if another process writes meanwhile.
+            let is_whole = file.metadata().map(|status| status.len() >= whole);
+            is_whole
+                .and_then(|is_whole| if is_whole { Ok(()) } else { file.set_len(whole) })
+                .map_err(|error| self.extend_error(&error))?;
             if !self.temporary {
-                segments.list.iter().for_each(|segment_pages| self.request_sync(segment_pages));
+                self.request_sync(&file, segment);
             }
         }
         Ok(())
@@ -157,22 +179,23 @@ impl<'r> RelationFile<'r> {
     }
 
     /// The error of mdextend (md.c).
-    pub fn extend_error(&self, error: &std::io::Error) -> Error {
+    pub fn extend_error(&self, error: &io::Error) -> Error {
         let path = self.path.to_string_lossy();
         Error::file_access(&format!("could not extend file \"{path}\""), error).hint("Check free disk space.")
     }
 
     /// Request a sync as register_dirty_segment (md.c) does.
-    fn request_sync(&self, segment_pages: &SegmentPages) {
+    fn request_sync(&self, file: &File, segment: u32) {
         // Raises nothing unless asked to retry. A failed sync here stops the server, as in core, for the kernel may have
         // dropped the data.
-        let forwarded = compat::request_sync(self.relation, MAIN, segment_pages.segment);
-        // SAFETY: a setting; the descriptor is open.
-        if !forwarded && unsafe { pg_sys::enableFsync && libc::fsync(segment_pages.fd) < 0 } {
-            let message =
-                format!("could not fsync file \"{}\"", self.segment_path(segment_pages.segment).to_string_lossy());
-            let error = Error::file_access(&message, &std::io::Error::last_os_error());
-            error.raise_panic();
+        let forwarded = compat::request_sync(self.relation, segment);
+        // SAFETY: a setting.
+        if !forwarded
+            && unsafe { pg_sys::enableFsync }
+            && let Err(error) = file.sync_all()
+        {
+            let message = format!("could not fsync file \"{}\"", self.segment_path(segment).to_string_lossy());
+            Error::file_access(&message, &error).raise_panic();
         }
     }
 }
@@ -181,7 +204,7 @@ impl<'r> RelationFile<'r> {
 #[derive(Debug)]
 pub struct Segment {
     number: u32,
-    fd: RawFd,
+    file: Rc<TransientFile>,
 }
 
 impl Segment {
@@ -191,21 +214,19 @@ impl Segment {
 
     /// `count` pages, from this block of the segment on; they are the pages of a batch from `first` on.
     pub fn segment_pages(&self, block: u32, first: usize, count: usize) -> SegmentPages {
-        let offset = i64::from(block % SEGMENT) * BLCKSZ as i64;
-        SegmentPages { fd: self.fd, segment: self.number, first, count, offset }
+        let (file, offset) = (Rc::clone(&self.file), RelationFile::offset_of(block));
+        SegmentPages { file, segment: self.number, first, count, offset }
     }
 
     /// Read pages from a block of this segment on. Returns the number of pages that exist.
     pub fn read(&self, block: u32, pages: &mut [u8]) -> usize {
-        let offset = self.segment_pages(block, 0, 0).offset;
+        let offset = RelationFile::offset_of(block);
         let mut done = 0;
         while let Some(rest) = pages.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            // SAFETY: a system call on an open descriptor, with a buffer of this length.
-            let n = unsafe { libc::pread(self.fd, rest.as_mut_ptr().cast(), rest.len(), offset + done as i64) };
-            match usize::try_from(n) {
+            match self.file.read_at(rest, offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
-                Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => (),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
                 Err(_) => break,
             }
         }
@@ -213,23 +234,16 @@ impl Segment {
     }
 }
 
-impl Drop for Segment {
-    fn drop(&mut self) {
-        // SAFETY: a transient file that this transaction opened.
-        unsafe { pg_sys::CloseTransientFile(self.fd) };
-    }
-}
-
 /// The pages of a batch that lie in one segment.
 #[derive(Debug)]
 pub struct SegmentPages {
-    pub fd: RawFd,
-    pub segment: u32,
+    file: Rc<TransientFile>,
+    segment: u32,
     /// The first page, as an index in the batch.
     pub first: usize,
     pub count: usize,
     /// Offset in the segment, in bytes.
-    pub offset: i64,
+    offset: u64,
 }
 
 /// Open segments, closed when this is dropped.
@@ -240,25 +254,16 @@ pub struct OpenSegments {
     pub reserved: bool,
 }
 
-impl Drop for OpenSegments {
-    fn drop(&mut self) {
-        for segment_pages in &self.list {
-            // SAFETY: a transient file that this transaction opened; an error of close() would not matter here.
-            unsafe { pg_sys::CloseTransientFile(segment_pages.fd) };
-        }
-    }
-}
-
 /// Allocate space without moving the end of the file. False if the file system cannot, and the file is written to
 /// without it.
-fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<bool> {
+fn allocate(file: &File, offset: u64, len: usize) -> io::Result<bool> {
     loop {
         // SAFETY: a system call on an open descriptor.
-        let result = unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset, len) };
+        let result = unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, offset as i64, len as i64) };
         let error = match point_errno!("append.allocate") {
-            Some(errno) => std::io::Error::from_raw_os_error(errno),
+            Some(errno) => io::Error::from_raw_os_error(errno),
             None if result == 0 => return Ok(true),
-            None => std::io::Error::last_os_error(),
+            None => io::Error::last_os_error(),
         };
         match error.raw_os_error() {
             Some(libc::EINTR) => (),
@@ -276,24 +281,18 @@ const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 1
 
 /// Write all bytes, and none twice: another process may already have changed the pages below the end of the file.
 /// Returns the number of bytes written.
-fn write_all(fd: RawFd, bytes: &[u8], offset: i64) -> (usize, std::io::Result<()>) {
+fn write_all(file: &File, bytes: &[u8], offset: u64) -> (usize, io::Result<()>) {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-        let len = rest.len().min(WRITE);
         if let Some(errno) = point_errno!("append.write") {
-            return (done, Err(std::io::Error::from_raw_os_error(errno)));
+            return (done, Err(io::Error::from_raw_os_error(errno)));
         }
-        // SAFETY: a system call on an open descriptor with readable bytes.
-        let n: isize = unsafe { libc::pwrite(fd, rest.as_ptr().cast(), len, offset + done as i64) };
-        match usize::try_from(n) {
-            Ok(0) => return (done, Err(std::io::Error::from_raw_os_error(libc::ENOSPC))),
+        let piece = rest.get(..WRITE).unwrap_or(rest);
+        match file.write_at(piece, offset + done as u64) {
+            Ok(0) => return (done, Err(io::Error::from_raw_os_error(libc::ENOSPC))),
             Ok(n) => done += n,
-            Err(_) => {
-                let error = std::io::Error::last_os_error();
-                if error.kind() != std::io::ErrorKind::Interrupted {
-                    return (done, Err(error));
-                }
-            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            Err(error) => return (done, Err(error)),
         }
     }
     (done, Ok(()))

@@ -12,9 +12,9 @@
 //! the transaction commits. But as for a heap ([`crate::heap::append`]), no checkpoint may come between the WAL of a page and
 //! its write, and each segment must be synced after it was written.
 
-use std::ffi::c_char;
 use std::ops::Range;
 
+use pg_bulk_storage::page::Page;
 use pgrx::pg_sys;
 
 use crate::error::{Result, out_of_memory};
@@ -26,7 +26,6 @@ use crate::server::relation::Relation;
 use crate::server::section::{Redo, Section};
 
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
-const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// Pages per write: 1 MB, in WAL records with as many pages as possible. Each batch opens the file, allocates its
 /// space, requests a sync and wakes the WAL writer. With batches of one record, this took a tenth of a build. A batch
 /// must still be in the processor's cache when it is logged and written. With test points, batches are smaller: a small
@@ -43,7 +42,7 @@ pub struct IndexFile<'r> {
     needs_wal: bool,
     /// Buffer for the next pages, from block `first` on. It grows to the largest batch so far. `count` pages are in
     /// use; `present` marks those that have arrived.
-    batch: Vec<AlignedPage>,
+    batch: Vec<Page>,
     present: [bool; BATCH],
     first: u32,
     count: usize,
@@ -52,19 +51,9 @@ pub struct IndexFile<'r> {
     /// With `is_part`: number of segments that are known to be complete.
     complete: u32,
     /// Pages that arrived after their position was passed.
-    late: Vec<(u32, AlignedPage)>,
+    late: Vec<(u32, Page)>,
     /// Redo point when the latest batch was written.
     redo: Redo,
-}
-
-/// A page, aligned for direct I/O.
-#[repr(C, align(4096))]
-struct AlignedPage([u8; BLCKSZ]);
-
-/// Pages as bytes.
-fn bytes_of(pages: &[AlignedPage]) -> &[u8] {
-    // SAFETY: pages are arrays of bytes, one after the other.
-    unsafe { std::slice::from_raw_parts(pages.as_ptr().cast::<u8>(), size_of_val(pages)) }
 }
 
 impl<'r> IndexFile<'r> {
@@ -104,7 +93,7 @@ impl<'r> IndexFile<'r> {
             }
         } else if block < self.first {
             self.late.try_reserve(1).map_err(|_| out_of_memory())?;
-            self.late.push((block, AlignedPage(*page)));
+            self.late.push((block, Page(*page)));
             return if self.late.len() < MOST_LATE { Ok(()) } else { self.write_late() };
         }
         while (block - self.first) as usize >= BATCH {
@@ -157,7 +146,7 @@ impl<'r> IndexFile<'r> {
     fn make_room(&mut self, count: usize) -> Result<()> {
         if let Some(more) = count.checked_sub(self.batch.len()) {
             self.batch.try_reserve(more).map_err(|_| out_of_memory())?;
-            self.batch.resize_with(count, || AlignedPage([0; BLCKSZ]));
+            self.batch.resize_with(count, || Page::ZERO);
         }
         Ok(())
     }
@@ -194,25 +183,18 @@ impl<'r> IndexFile<'r> {
 }
 
 /// Logs the `present` pages, and sets their checksums. Guarded.
-fn log(relation: Relation<'_>, needs_wal: bool, first: u32, pages: &mut [AlignedPage], present: &[bool]) {
-    let mut blocks: Vec<u32> = Vec::with_capacity(pages.len());
-    let mut logged: Vec<*mut c_char> = Vec::with_capacity(pages.len());
-    for ((block, page), _) in (first..).zip(&mut *pages).zip(present).filter(|(_, present)| **present) {
-        blocks.push(block);
-        logged.push(page.0.as_mut_ptr().cast());
-    }
+fn log(relation: Relation<'_>, needs_wal: bool, first: u32, pages: &mut [Page], present: &[bool]) {
+    let present = (first..).zip(&mut *pages).zip(present).filter_map(|(page, present)| present.then_some(page));
+    let (mut blocks, mut logged): (Vec<u32>, Vec<&mut Page>) = present.unzip();
     if needs_wal && !blocks.is_empty() {
-        // SAFETY: guarded calls on pages of this struct, one for each block number; the relation is open.
-        unsafe {
-            compat::log_newpages(relation, MAIN, &mut blocks, &mut logged);
-            // The commit need not wait for WAL that the WAL writer has flushed before.
-            pg_sys::XLogSetAsyncXactLSN(pg_sys::XactLastRecEnd);
-        }
+        compat::log_newpages(relation, &mut blocks, &mut logged);
+        // The commit need not wait for WAL that the WAL writer has flushed before.
+        // SAFETY: a guarded call, and a variable of this process.
+        unsafe { pg_sys::XLogSetAsyncXactLSN(pg_sys::XactLastRecEnd) };
     }
     point_quiet!("index.logged");
-    for (&block, &page) in blocks.iter().zip(&logged) {
-        // SAFETY: a page of this process.
-        unsafe { pg_sys::PageSetChecksumInplace(page, block) };
+    for (&block, page) in blocks.iter().zip(logged) {
+        compat::set_checksum(page, block);
     }
 }
 
@@ -222,7 +204,7 @@ fn write(
     file: &RelationFile<'_>,
     needs_wal: bool,
     first: u32,
-    pages: &mut [AlignedPage],
+    pages: &mut [Page],
     present: &[bool],
 ) -> Result<()> {
     pgrx::check_for_interrupts!();
@@ -230,7 +212,7 @@ fn write(
     point!("index.write");
     let section = Section::begin(needs_wal);
     log(relation, needs_wal, first, pages, present);
-    let (_, outcome) = file.write(&segments.list, bytes_of(pages), &section);
+    let (_, outcome) = file.write(&segments.list, Page::bytes_of(pages), &section);
     drop(section);
     drop(segments);
     outcome

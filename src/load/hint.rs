@@ -26,6 +26,7 @@ use crate::rows::copy_options::{CopyOptions, RecordShape};
 use crate::rows::sniff::{self, Request, Sniffed};
 use crate::rows::soft::OnError;
 use crate::server::attempt::attempt;
+use crate::server::lookup;
 use crate::server::option_value::{Caller, HeaderOption, OptionValue};
 use crate::server::server_text::to_server;
 use crate::server::unguarded::{self, get_partition_ancestors, guard, guarded};
@@ -110,7 +111,7 @@ fn writer_hint(load: &Load, error: &Caught<'_>) -> Option<String> {
     // SAFETY: guarded catalog lookups.
     let is_ours = unsafe {
         let schema = pg_sys::get_namespace_oid(error.schema.as_ptr(), true);
-        let table = pg_sys::get_relname_relid(error.table.as_ptr(), schema);
+        let table = lookup::relation_named(error.table, schema);
         let is_part_of_target = || {
             let ancestors = PgList::<pg_sys::Oid>::from_pg(guard(|| get_partition_ancestors(table)));
             ancestors.iter_oid().any(|ancestor| ancestor == load.target.relid)
@@ -150,18 +151,14 @@ fn is_about_first_record(load: &Load, error: &Caught<'_>) -> Option<Location> {
     };
     // Only a regular file, or bytes in the database, can be read again.
     let is_there = location.is_inside() || location.metadata().is_ok_and(|meta| meta.is_file());
-    // SAFETY: a guarded catalog lookup that returns a new string, or null.
-    let relation = unsafe {
-        let name = pg_sys::get_rel_name(load.target.relid);
-        if name.is_null() { b"" } else { CStr::from_ptr(name).to_bytes() }
-    };
+    let relation = lookup::relation_name(load.target.relid).unwrap_or_default();
     let context = error.context.to_bytes();
     let described = location.described();
     if !is_there || memchr::memmem::find(context, described.to_bytes()).is_none() {
         return None;
     }
     // The CONTEXT of `rows::context`, whose words may be translated: "COPY t, line 1".
-    let rest = context.strip_prefix(b"COPY ")?.strip_prefix(relation)?;
+    let rest = context.strip_prefix(b"COPY ")?.strip_prefix(relation.to_bytes())?;
     let digits: Vec<u8> = rest
         .iter()
         .skip_while(|byte| !byte.is_ascii_digit())

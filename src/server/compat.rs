@@ -36,8 +36,8 @@ pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
 pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
 pub use self::index::{
-    check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_leaf, last_of_level,
-    leaf_to_write, new_index_page, read_block, reindex_index, reindex_relation,
+    check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write,
+    new_index_page, read_block, reindex_index, reindex_relation,
 };
 pub use self::partition_key::{partition_expressions, partition_functions, partition_types};
 pub use self::planned::{nodes_of, statement_for_workers};
@@ -53,8 +53,8 @@ pub(crate) use self::rights_hook::rights_hook;
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 pub use self::statistics::{set_index_statistics, set_table_statistics};
 pub use self::storage::{
-    Locator, dirties_visible, is_new_file, is_same_file, locator, log_newpage, log_newpages, log_smgrcreate, needs_wal,
-    new_file_subid, relation_path, request_sync, set_new_file, xlog_register_block, xlog_register_block_data,
+    Locator, PageChange, dirties_visible, is_new_file, is_same_file, locator, log_change, log_newpage, log_newpages,
+    log_smgrcreate, needs_wal, new_file_subid, relation_path, request_sync, set_checksum, set_new_file,
     xlog_register_data,
 };
 pub use self::version::{COPY_HAS_DEFAULT, HAS_TRANSACTION_TIMEOUT, ZONE_LETTERS};

@@ -1,14 +1,14 @@
 //! Restores the fields that errors lose in pgrx's guards.
 //!
 //! pgrx's guards raise an error again without its CONTEXT and without the names of schema, table, column and
-//! constraint. The context callbacks run again, and their state may have changed since. But when they run for the first
+//! constraint. An SQLSTATE that they do not know becomes XX000. The context callbacks run again, and their state may have changed since. But when they run for the first
 //! time, the error is complete. So the outermost callback takes a copy then, and the lost fields are restored where the
 //! error is caught. pgrx also replaces bytes of its texts that are no UTF-8, in databases with other encodings.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use pgrx::pg_sys;
+use pgrx::{PgSqlErrorCode, pg_sys};
 
 use super::attempt::attempt;
 use super::unguarded::{self, Opaque, guarded};
@@ -86,7 +86,8 @@ impl Original {
             if original.is_null() || !is_same(original, error) {
                 return false;
             }
-            // A guard replaces bytes that are not UTF-8, as other encodings have them.
+            // A guard replaces SQLSTATEs that it does not know, and bytes that are not UTF-8, as other encodings have them.
+            (*error).sqlerrcode = (*original).sqlerrcode;
             (*error).message = (*original).message;
             (*error).detail = (*original).detail;
             (*error).detail_log = (*original).detail_log;
@@ -175,7 +176,8 @@ pub(super) unsafe fn is_same(a: *const pg_sys::ErrorData, b: *const pg_sys::Erro
     // SAFETY: strings of errors are NUL-terminated or null.
     let (codes, messages) = unsafe {
         let message = |error: *const pg_sys::ErrorData| String::from_utf8_lossy(text((*error).message));
-        ((*a).sqlerrcode == (*b).sqlerrcode, message(a) == message(b))
+        let code = |error: *const pg_sys::ErrorData| PgSqlErrorCode::from((*error).sqlerrcode) as i32;
+        (code(a) == code(b), message(a) == message(b))
     };
     codes && messages
 }

@@ -29,9 +29,15 @@ impl ResultRelation {
         self.0.as_ptr()
     }
 
+    /// No reference to it outlives an accessor.
+    const fn info(&self) -> &pg_sys::ResultRelInfo {
+        // SAFETY: valid until the executor state is freed.
+        unsafe { self.0.as_ref() }
+    }
+
     pub fn relation(self) -> Relation<'static> {
         // SAFETY: the relation is open until the executor state is freed.
-        unsafe { Relation::from_raw(self.0.as_ref().ri_RelationDesc) }
+        unsafe { Relation::from_raw(self.info().ri_RelationDesc) }
     }
 
     /// Opens the indexes, with what is needed to search them for conflicting rows if `searched`. Guarded.
@@ -59,15 +65,14 @@ impl ResultRelation {
             let index = *(*self.as_ptr()).ri_IndexRelationDescs.add(i);
             (!index.is_null()).then(|| Relation::from_raw(index))
         };
-        // SAFETY: a valid result relation.
-        (0..usize::try_from(unsafe { self.0.as_ref() }.ri_NumIndices).unwrap_or(0)).filter_map(at)
+        (0..usize::try_from(self.info().ri_NumIndices).unwrap_or(0)).filter_map(at)
     }
 
     /// The triggers, whose numbers are their places. Copies.
     pub fn triggers(self) -> Vec<pg_sys::Trigger> {
         // SAFETY: a valid result relation has an array of `numtriggers` triggers, or null.
         unsafe {
-            let Some(all) = self.0.as_ref().ri_TrigDesc.as_ref() else { return Vec::new() };
+            let Some(all) = self.info().ri_TrigDesc.as_ref() else { return Vec::new() };
             (0..usize::try_from(all.numtriggers).unwrap_or(0)).map(|number| *all.triggers.add(number)).collect()
         }
     }
@@ -76,7 +81,7 @@ impl ResultRelation {
     pub fn enable_trigger(self, number: usize, enabled: c_char) {
         // SAFETY: as in `triggers`; the array is the result relation's own copy.
         unsafe {
-            if let Some(all) = self.0.as_ref().ri_TrigDesc.as_mut()
+            if let Some(all) = self.info().ri_TrigDesc.as_mut()
                 && usize::try_from(all.numtriggers).is_ok_and(|count| number < count)
             {
                 (*all.triggers.add(number)).tgenabled = enabled;
@@ -89,7 +94,7 @@ impl ResultRelation {
     pub fn as_trigger<T>(self, number: usize, step: impl FnOnce() -> Result<(T, u64)>) -> Result<T> {
         // SAFETY: a valid result relation has an instrument for each trigger, or null; guarded calls.
         unsafe {
-            let all = self.0.as_ref().ri_TrigInstrument;
+            let all = self.info().ri_TrigInstrument;
             if all.is_null() || number >= self.triggers().len() {
                 return step().map(|(result, _)| result);
             }
@@ -105,7 +110,7 @@ impl ResultRelation {
         let count = self.triggers().len().min(to.triggers().len());
         // SAFETY: an array of instruments, unless it is null, has an element for each trigger.
         unsafe {
-            let (source, goal) = (self.0.as_ref().ri_TrigInstrument, to.0.as_ref().ri_TrigInstrument);
+            let (source, goal) = (self.info().ri_TrigInstrument, to.info().ri_TrigInstrument);
             if !source.is_null() && !goal.is_null() {
                 goal.copy_from(source, count);
             }
@@ -115,7 +120,7 @@ impl ResultRelation {
     /// Are there row triggers for updates, such as those of foreign keys that refer to the table?
     pub fn has_update_triggers(self) -> bool {
         // SAFETY: a valid result relation has triggers, or null.
-        unsafe { self.0.as_ref().ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
+        unsafe { self.info().ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
     }
 }
 

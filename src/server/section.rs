@@ -1,4 +1,4 @@
-//! A section of code in which no error is raised and no interrupt is served.
+//! Sections of code in which no error is raised and no interrupt is served.
 
 use pgrx::pg_sys;
 
@@ -48,15 +48,24 @@ impl Section {
         Section { delays }
     }
 
-    /// Run `work` as a critical section: an error in it is a PANIC, which stops the server.
+    /// Run `work` as a critical section.
     pub fn critically(&self, work: impl FnOnce()) {
-        // SAFETY: START_CRIT_SECTION and END_CRIT_SECTION (miscadmin.h).
-        unsafe {
-            pg_sys::CritSectionCount += 1;
-            work();
-            pg_sys::CritSectionCount -= 1;
-        }
+        critical(|_| work());
     }
+}
+
+/// Shows that the code runs in a critical section: an error in it is a PANIC, which stops the server. So no error leaves
+/// it, neither as a panic nor as a longjmp.
+#[derive(Debug)]
+pub struct Critical(());
+
+/// Run `work` as a critical section (START_CRIT_SECTION and END_CRIT_SECTION, miscadmin.h). In any frame.
+pub fn critical(work: impl FnOnce(&Critical)) {
+    // SAFETY: a counter of this process.
+    unsafe { pg_sys::CritSectionCount += 1 };
+    work(&Critical(()));
+    // SAFETY: as above.
+    unsafe { pg_sys::CritSectionCount -= 1 };
 }
 
 impl Drop for Section {

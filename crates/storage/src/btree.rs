@@ -34,7 +34,7 @@ mod tuple;
 pub mod tuples;
 pub mod unique;
 
-use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
+use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE, item_id};
 use crate::tuple::max_align;
 
 /// MAXALIGN(sizeof(BTPageOpaqueData)): the special space.
@@ -116,6 +116,20 @@ pub struct Opaque {
     pub cycle_id: u16,
 }
 
+impl Opaque {
+    /// Reads the special space of a page.
+    #[must_use]
+    pub fn of(special: &[u8; SPECIAL]) -> Opaque {
+        Opaque {
+            prev: u32_at(special, 0),
+            next: u32_at(special, 4),
+            level: u32_at(special, 8),
+            flags: u16_at(special, 12),
+            cycle_id: u16_at(special, 14),
+        }
+    }
+}
+
 /// BTMetaPageData
 #[repr(C)]
 struct Meta {
@@ -168,13 +182,6 @@ fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(to) = to.get_mut(at..at + bytes.len()) {
         to.copy_from_slice(bytes);
     }
-}
-
-/// Returns the offset, the flags and the length in a line pointer.
-#[inline(always)]
-fn item_id(pointer: u32) -> (usize, u32, usize) {
-    let (low, flags, high) = ((pointer & 0x7fff) as usize, pointer >> 15 & 3, (pointer >> 17) as usize);
-    if cfg!(target_endian = "big") { (high, flags, low) } else { (low, flags, high) }
 }
 
 /// LP_NORMAL

@@ -9,25 +9,19 @@
 //! numbers when the batch is appended, not while they are filled. The last, partly filled page need not be appended:
 //! [`PageBatch::take_full`] moves it to the next batch.
 //!
-//! The tricky point is reused memory. A page is not cleared before it is filled. Tuples and line pointers are written
-//! first; the header and the zeros between them follow when the page is complete. So only complete pages are visible
+//! The tricky point is reused memory. A page is not cleared before it is filled again. Tuples and line pointers are
+//! written first; the header and the zeros between them follow when the page is complete. So only complete pages are visible
 //! outside. The bounds of the current page are in `lower` and `upper`.
 //!
 //! A page ends at the same tuple as with heap_multi_insert, and its bytes are those that PageInit and PageAddItem would
 //! leave. So a standby that replays [`PageBatch::wal_data`] has the same bytes. pd_prune_xid is 0 on all pages: an
 //! insert leaves nothing to prune.
-#![allow(unsafe_code, reason = "pages are memory with an alignment and uninitialised parts")]
-
-use std::alloc::{Layout as Memory, alloc, dealloc};
-use std::ptr::{self, NonNull};
-use std::slice;
+#![allow(unsafe_code, reason = "pages are bytes, and tuples are copied in pieces")]
 
 use crate::tuple::{MAX_TUPLE_SIZE, T_CTID, T_INFOMASK2, TUPLE_HEADER, max_align};
 
 /// BLCKSZ
 pub const PAGE_SIZE: usize = 8192;
-/// PG_IO_ALIGN_SIZE
-pub const IO_ALIGN: usize = 4096;
 /// SizeOfPageHeaderData
 pub const PAGE_HEADER: usize = 24;
 /// sizeof(ItemIdData)
@@ -45,25 +39,73 @@ const LP_NORMAL: u32 = 1;
 /// Number of pages in the first allocation.
 const FIRST_PAGES: usize = 2;
 
-/// PageHeaderData, without line pointers.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct PageHeaderData {
-    pd_lsn: [u32; 2],
-    pd_checksum: u16,
-    pd_flags: u16,
-    pd_lower: u16,
-    pd_upper: u16,
-    pd_special: u16,
-    pd_pagesize_version: u16,
-    pd_prune_xid: u32,
+/// Offsets in the header.
+const PD_FLAGS: usize = 10;
+const PD_LOWER: usize = 12;
+
+/// A page, aligned for direct I/O (PG_IO_ALIGN_SIZE).
+#[derive(Clone, Debug)]
+#[repr(C, align(4096))]
+pub struct Page(pub [u8; PAGE_SIZE]);
+
+impl Page {
+    /// A page of zeros.
+    pub const ZERO: Page = Page([0; PAGE_SIZE]);
+
+    /// Returns the bytes of pages.
+    #[must_use]
+    pub fn bytes_of(pages: &[Page]) -> &[u8] {
+        // SAFETY: pages are arrays of bytes, one after the other.
+        unsafe { std::slice::from_raw_parts(pages.as_ptr().cast(), size_of_val(pages)) }
+    }
+
+    /// Returns the bytes of pages.
+    pub fn bytes_of_mut(pages: &mut [Page]) -> &mut [u8] {
+        // SAFETY: pages are arrays of bytes, one after the other; any bytes are a page.
+        unsafe { std::slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), size_of_val(pages)) }
+    }
+
+    /// Sets pd_lsn.
+    pub fn set_lsn(&mut self, lsn: u64) {
+        self.put(0, [(lsn >> 32) as u32, lsn as u32].map(u32::to_ne_bytes).as_flattened());
+    }
+
+    /// Reads bytes at an offset; zeros beyond the end.
+    #[inline(always)]
+    #[must_use]
+    pub fn get<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.0.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
+    }
+
+    /// Writes bytes at an offset; nothing beyond the end.
+    #[inline(always)]
+    pub fn put(&mut self, at: usize, bytes: &[u8]) {
+        put(&mut self.0, at, bytes);
+    }
+
+    /// Number of line pointers.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        usize::from(u16::from_ne_bytes(self.get(PD_LOWER))).saturating_sub(PAGE_HEADER) / LINE_POINTER
+    }
+
+    /// Offset, flags and length in a line pointer, from 1.
+    #[inline(always)]
+    #[must_use]
+    pub fn item(&self, number: usize) -> (usize, u32, usize) {
+        item_id(u32::from_ne_bytes(self.get(PAGE_HEADER + number.saturating_sub(1) * LINE_POINTER)))
+    }
+}
+
+/// Writes bytes at an offset within `to`.
+#[inline(always)]
+fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(to) = to.get_mut(at..at + bytes.len()) {
+        to.copy_from_slice(bytes);
+    }
 }
 
 const _: () = {
-    use std::mem::offset_of;
-    assert!(size_of::<PageHeaderData>() == PAGE_HEADER);
-    assert!(offset_of!(PageHeaderData, pd_lower) == 12);
-    assert!(offset_of!(PageHeaderData, pd_prune_xid) == 20);
     assert!(MAX_TUPLES == 291);
     // A page without dead line pointers is full before it can reach this limit.
     assert!(PAGE_HEADER + (MAX_TUPLES + 1) * (LINE_POINTER + max_align(TUPLE_HEADER)) > PAGE_SIZE);
@@ -75,9 +117,9 @@ const _: () = {
 /// Pages under construction.
 #[derive(Debug)]
 pub struct PageBatch {
-    pages: NonNull<u8>,
-    /// Pages in the allocated memory, and the most pages of the batch.
-    capacity: usize,
+    /// The pages that have memory.
+    pages: Vec<Page>,
+    /// The most pages of the batch.
     limit: usize,
     /// Bytes to leave free on each page.
     reserve: usize,
@@ -91,21 +133,6 @@ pub struct PageBatch {
     rows: u64,
 }
 
-// SAFETY: the batch owns the memory.
-unsafe impl Send for PageBatch {}
-
-impl Drop for PageBatch {
-    fn drop(&mut self) {
-        // SAFETY: allocated with the same layout.
-        unsafe { dealloc(self.pages.as_ptr(), memory(self.capacity)) };
-    }
-}
-
-fn memory(pages: usize) -> Memory {
-    // SAFETY: the alignment is a power of two, and the size of at most `limit` pages does not overflow.
-    unsafe { Memory::from_size_align_unchecked(pages * PAGE_SIZE, IO_ALIGN) }
-}
-
 impl PageBatch {
     /// Creates a batch of at most `pages` pages. Each page keeps `reserve` bytes free unless it has only one tuple:
     /// RelationGetTargetPageFreeSpace, BLCKSZ × (100 − fillfactor) / 100. With `frozen` tuples, pages are all-visible.
@@ -114,12 +141,10 @@ impl PageBatch {
     #[must_use]
     pub fn new(pages: usize, reserve: usize, frozen: bool) -> Option<Self> {
         let limit = pages.clamp(1, u32::MAX as usize);
-        let capacity = limit.min(FIRST_PAGES);
-        // SAFETY: not of size zero.
-        let pages = NonNull::new(unsafe { alloc(memory(capacity)) })?;
         let flags = if frozen { PD_ALL_VISIBLE } else { 0 };
-        let (lower, upper) = (PAGE_HEADER, PAGE_SIZE);
-        Some(Self { pages, capacity, limit, reserve, flags, complete: 0, lower, upper, rows: 0 })
+        let (pages, lower, upper) = (Vec::new(), PAGE_HEADER, PAGE_SIZE);
+        let mut batch = Self { pages, limit, reserve, flags, complete: 0, lower, upper, rows: 0 };
+        batch.grow(limit.min(FIRST_PAGES)).then_some(batch)
     }
 
     /// Adds a tuple. Returns its page, counted from 0, and its offset number.
@@ -137,15 +162,13 @@ impl PageBatch {
         }
         let upper = self.upper - room;
         let number = (self.lower - PAGE_HEADER) / LINE_POINTER + 1;
-        // SAFETY: the page has room for a line pointer and the tuple, of at least 24 bytes with its padding.
-        unsafe {
-            let page = self.page(self.complete);
-            page.add(self.lower).cast::<u32>().write(line_pointer(upper, tuple.len()));
-            let to = page.add(upper);
-            to.add(room - 8).cast::<u64>().write(0);
-            copy(tuple.as_ptr(), to, tuple.len());
-            to.add(T_CTID + 4).cast::<u16>().write(number as u16);
-        }
+        let page = &mut self.pages.get_mut(self.complete)?.0;
+        put(page, self.lower, &line_pointer(upper, tuple.len()).to_ne_bytes());
+        // At least 24 bytes, with the padding.
+        let to = page.get_mut(upper..self.upper)?;
+        *to.last_chunk_mut()? = [0; 8];
+        copy(tuple, to);
+        put(to, T_CTID + 4, &(number as u16).to_ne_bytes());
         self.lower += LINE_POINTER;
         self.upper = upper;
         Some((self.complete as u32, number as u16))
@@ -161,12 +184,9 @@ impl PageBatch {
     #[inline]
     pub fn add_with_header(&mut self, tuple: &[u8], header: &[u8; TUPLE_HEADER]) -> Option<(u32, u16)> {
         let place = self.add_here(tuple)?;
-        // SAFETY: `add_here` has put the tuple at `upper` of the current page, and a tuple has a header.
-        unsafe {
-            let to = self.page(self.complete).add(self.upper);
-            to.cast::<[u8; TUPLE_HEADER]>().write(*header);
-            to.add(T_CTID + 4).cast::<u16>().write(place.1);
-        }
+        let to = self.pages.get_mut(self.complete)?.0.get_mut(self.upper..)?;
+        put(to, 0, header);
+        put(to, T_CTID + 4, &place.1.to_ne_bytes());
         Some(place)
     }
 
@@ -184,44 +204,35 @@ impl PageBatch {
         if self.complete == self.limit {
             return None;
         }
-        if self.complete == self.capacity && !self.grow() {
+        if self.complete == self.pages.len() && !self.grow((2 * self.complete).min(self.limit)) {
             // Memory is exhausted: the batch ends with the pages that it has.
-            self.limit = self.capacity;
+            self.limit = self.complete;
             return None;
         }
         Some(())
     }
 
-    fn grow(&mut self) -> bool {
-        let capacity = (self.capacity * 2).min(self.limit);
-        // SAFETY: not of size zero.
-        let Some(pages) = NonNull::new(unsafe { alloc(memory(capacity)) }) else { return false };
-        // SAFETY: both have at least `complete` pages; the old memory is not used any more.
-        unsafe {
-            ptr::copy_nonoverlapping(self.pages.as_ptr(), pages.as_ptr(), self.complete * PAGE_SIZE);
-            dealloc(self.pages.as_ptr(), memory(self.capacity));
+    /// Allocates memory for more pages. Returns false if there is none.
+    fn grow(&mut self, pages: usize) -> bool {
+        let has_memory = self.pages.try_reserve_exact(pages.saturating_sub(self.pages.len())).is_ok();
+        if has_memory {
+            self.pages.resize(pages, Page::ZERO);
         }
-        (self.pages, self.capacity) = (pages, capacity);
-        true
+        has_memory
     }
 
     /// Writes the current page's header and the zeros between line pointers and tuples.
     fn finish_page(&mut self) {
-        let header = PageHeaderData {
-            pd_lsn: [0; 2],
-            pd_checksum: 0,
-            pd_flags: self.flags,
-            pd_lower: self.lower as u16,
-            pd_upper: self.upper as u16,
-            pd_special: PAGE_SIZE as u16,
-            pd_pagesize_version: PAGE_SIZE as u16 | LAYOUT_VERSION,
-            pd_prune_xid: 0,
-        };
-        // SAFETY: the current page has memory, and lower is not above upper.
-        unsafe {
-            let page = self.page(self.complete);
-            page.cast::<PageHeaderData>().write(header);
-            ptr::write_bytes(page.add(self.lower), 0, self.upper - self.lower);
+        let Some(Page(page)) = self.pages.get_mut(self.complete) else { return };
+        page[..PAGE_HEADER].fill(0);
+        let (lower, upper) = (self.lower as u16, self.upper as u16);
+        for (i, field) in
+            [self.flags, lower, upper, PAGE_SIZE as u16, PAGE_SIZE as u16 | LAYOUT_VERSION].iter().enumerate()
+        {
+            put(page, PD_FLAGS + 2 * i, &field.to_ne_bytes());
+        }
+        if let Some(hole) = page.get_mut(self.lower..self.upper) {
+            hole.fill(0);
         }
         self.rows += self.partial_rows() as u64;
         self.complete += 1;
@@ -258,14 +269,11 @@ impl PageBatch {
 
     /// Removes the complete pages. The page that is being filled becomes page 0 and keeps its tuples.
     pub fn take_full(&mut self) {
-        if self.complete > 0 && self.lower > PAGE_HEADER {
-            // SAFETY: both pages have memory; the copied bytes have been written, and the pages are not the same
-            // one.
-            unsafe {
-                let (from, to) = (self.page(self.complete), self.page(0));
-                let (line_pointers, tuples) = (self.lower - PAGE_HEADER, PAGE_SIZE - self.upper);
-                ptr::copy_nonoverlapping(from.add(PAGE_HEADER), to.add(PAGE_HEADER), line_pointers);
-                ptr::copy_nonoverlapping(from.add(self.upper), to.add(self.upper), tuples);
+        if self.lower > PAGE_HEADER
+            && let Some(([Page(to), ..], [Page(from), ..])) = self.pages.split_at_mut_checked(self.complete)
+        {
+            for part in [PAGE_HEADER..self.lower, self.upper..PAGE_SIZE] {
+                put(to, part.start, from.get(part).unwrap_or_default());
             }
         }
         self.complete = 0;
@@ -274,27 +282,18 @@ impl PageBatch {
 
     /// Frees memory that only a larger batch needs. Does nothing if there are complete pages.
     pub fn shrink(&mut self) {
-        let capacity = self.limit.min(FIRST_PAGES);
-        if self.complete > 0 || self.capacity <= capacity {
-            return;
+        let kept = self.limit.min(FIRST_PAGES);
+        let mut pages = Vec::new();
+        if self.complete == 0 && self.pages.len() > kept && pages.try_reserve_exact(kept).is_ok() {
+            pages.extend(self.pages.drain(..kept));
+            self.pages = pages;
         }
-        // SAFETY: not of size zero.
-        let Some(pages) = NonNull::new(unsafe { alloc(memory(capacity)) }) else { return };
-        // SAFETY: the written parts of the page that is being filled are copied to the same offsets; the old memory
-        // is not used any more.
-        unsafe {
-            let (from, to) = (self.pages.as_ptr(), pages.as_ptr());
-            ptr::copy_nonoverlapping(from.add(PAGE_HEADER), to.add(PAGE_HEADER), self.lower - PAGE_HEADER);
-            ptr::copy_nonoverlapping(from.add(self.upper), to.add(self.upper), PAGE_SIZE - self.upper);
-            dealloc(self.pages.as_ptr(), memory(self.capacity));
-        }
-        (self.pages, self.capacity) = (pages, capacity);
     }
 
     /// Size of the allocated memory, in bytes.
     #[must_use]
     pub fn allocated(&self) -> usize {
-        self.capacity * PAGE_SIZE
+        self.pages.capacity() * PAGE_SIZE
     }
 
     /// Removes all pages.
@@ -307,31 +306,32 @@ impl PageBatch {
     /// Returns the complete pages as one slice. Adding tuples may move them.
     #[must_use]
     pub fn pages(&self) -> &[u8] {
-        // SAFETY: complete pages are initialised.
-        unsafe { slice::from_raw_parts(self.pages.as_ptr(), self.complete * PAGE_SIZE) }
+        Page::bytes_of(self.complete_pages())
     }
 
-    /// Returns a complete page for server functions that write to it; null if there is no such page.
+    fn complete_pages(&self) -> &[Page] {
+        self.pages.get(..self.complete).unwrap_or_default()
+    }
+
+    /// Returns a complete page.
     #[must_use]
-    pub fn as_ptr(&mut self, page: usize) -> *mut u8 {
-        if page < self.complete { self.page(page) } else { ptr::null_mut() }
+    pub fn page_mut(&mut self, page: usize) -> Option<&mut Page> {
+        self.pages.get_mut(..self.complete)?.get_mut(page)
     }
 
     /// Number of tuples on a complete page.
     #[must_use]
     pub fn page_rows(&self, page: usize) -> usize {
-        self.header(page).map_or(0, |header| (usize::from(header.pd_lower) - PAGE_HEADER) / LINE_POINTER)
+        self.complete_pages().get(page).map_or(0, Page::rows)
     }
 
     /// The tuples of a complete page with their offset numbers.
     pub fn tuples(&self, page: usize) -> impl Iterator<Item = (u16, &[u8])> {
-        (1..=self.page_rows(page)).map(move |number| {
-            // SAFETY: the page is complete and has tuples up to `number`.
-            let tuple = unsafe {
-                let (tuple, length) = find(self.page(page), number);
-                slice::from_raw_parts(tuple.cast_const(), length)
-            };
-            (number as u16, tuple)
+        self.complete_pages().get(page).into_iter().flat_map(|page| {
+            (1..=page.rows()).filter_map(|number| {
+                let (at, _, length) = page.item(number);
+                Some((number as u16, page.0.get(at..at + length)?))
+            })
         })
     }
 
@@ -349,22 +349,10 @@ impl PageBatch {
 
     /// Makes a complete page the block `block`: sets t_ctid of all its tuples.
     pub fn set_block_number(&mut self, page: usize, block: u32) {
-        let halves = [(block >> 16) as u16, block as u16];
-        for number in 1..=self.page_rows(page) {
-            // SAFETY: the page is complete and has tuples up to `number`, each with a header; it is borrowed
-            // exclusively.
-            unsafe {
-                let (tuple, _) = find(self.page(page), number);
-                tuple.add(T_CTID).cast::<[u16; 2]>().write(halves);
-            }
-        }
-    }
-
-    /// Sets pd_lsn of a complete page.
-    pub fn set_lsn(&mut self, page: usize, lsn: u64) {
-        if page < self.complete {
-            // SAFETY: a complete page begins with a header; it is borrowed exclusively.
-            unsafe { (*self.page(page).cast::<PageHeaderData>()).pd_lsn = [(lsn >> 32) as u32, lsn as u32] };
+        let halves = [(block >> 16) as u16, block as u16].map(u16::to_ne_bytes);
+        let Some(page) = self.page_mut(page) else { return };
+        for number in 1..=page.rows() {
+            page.put(page.item(number).0 + T_CTID, halves.as_flattened());
         }
     }
 
@@ -373,55 +361,38 @@ impl PageBatch {
     pub fn wal_data(&self, page: usize, out: &mut Vec<u8>) -> u16 {
         let start = out.len();
         // A tuple takes fewer bytes in WAL, padding included, than it and its line pointer take on the page.
-        out.reserve(PAGE_SIZE);
+        out.resize(start + PAGE_SIZE, 0);
+        let to = out.get_mut(start..).unwrap_or_default();
         let mut at = 0;
-        // SAFETY: PAGE_SIZE bytes are reserved, see above; `add` takes no tuple shorter than its header.
-        unsafe {
-            let to = out.as_mut_ptr().add(start);
-            for (_, tuple) in self.tuples(page) {
-                // Tuples begin on even addresses, as counted from the beginning of the block's data.
-                if at % 2 == 1 {
-                    to.add(at).write(0);
-                    at += 1;
-                }
-                to.add(at).cast::<u16>().write_unaligned((tuple.len() - TUPLE_HEADER) as u16);
-                let logged = tuple.len() - T_INFOMASK2;
-                copy(tuple.as_ptr().add(T_INFOMASK2), to.add(at + 2), logged);
-                at += 2 + logged;
-            }
-            out.set_len(start + at);
+        for (_, tuple) in self.tuples(page) {
+            // Tuples begin on even addresses, as counted from the beginning of the block's data.
+            at += at % 2;
+            put(to, at, &((tuple.len() - TUPLE_HEADER) as u16).to_ne_bytes());
+            let logged = tuple.get(T_INFOMASK2..).unwrap_or_default();
+            copy(logged, to.get_mut(at + 2..).unwrap_or_default());
+            at += 2 + logged.len();
         }
+        out.truncate(start + at);
         self.page_rows(page) as u16
-    }
-
-    /// Start of a page. The page must have memory.
-    #[inline(always)]
-    fn page(&self, page: usize) -> *mut u8 {
-        self.pages.as_ptr().wrapping_add(page * PAGE_SIZE)
-    }
-
-    fn header(&self, page: usize) -> Option<&PageHeaderData> {
-        // SAFETY: a complete page begins with a header.
-        (page < self.complete).then(|| unsafe { &*self.page(page).cast::<PageHeaderData>() })
     }
 }
 
 /// Copies a tuple. Most tuples are short, and a call of memcpy takes longer than copying them in pieces. The last piece
 /// overlaps the one before it.
-///
-/// # Safety
-/// As [`ptr::copy_nonoverlapping`].
+/// Copies nothing if `to` is too short.
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+fn copy(from: &[u8], to: &mut [u8]) {
     type Lane = [u64; 2];
     const LANE: usize = size_of::<Lane>();
-    // SAFETY: this function's contract; all pieces are within `len` bytes.
+    let len = from.len();
+    let Some(to) = to.get_mut(..len) else { return };
+    if !(LANE..=16 * LANE).contains(&len) {
+        return to.copy_from_slice(from);
+    }
+    let (from, to, last) = (from.as_ptr(), to.as_mut_ptr(), len - LANE);
+    let mut at = 0;
+    // SAFETY: both have `len` bytes, and all pieces are within these.
     unsafe {
-        if !(LANE..=16 * LANE).contains(&len) {
-            return ptr::copy_nonoverlapping(from, to, len);
-        }
-        let last = len - LANE;
-        let mut at = 0;
         while at < last {
             to.add(at).cast::<Lane>().write_unaligned(from.add(at).cast::<Lane>().read_unaligned());
             at += LANE;
@@ -437,17 +408,10 @@ fn line_pointer(at: usize, length: usize) -> u32 {
     if cfg!(target_endian = "big") { at << 17 | LP_NORMAL << 15 | length } else { at | LP_NORMAL << 15 | length << 17 }
 }
 
-/// Finds tuple `number` of a page. Returns its address and length.
-///
-/// # Safety
-/// The page is complete and has that many tuples.
+/// Returns the offset, the flags and the length in a line pointer.
 #[inline(always)]
-unsafe fn find(page: *mut u8, number: usize) -> (*mut u8, usize) {
-    // SAFETY: this function's contract.
-    unsafe {
-        let pointer = page.add(PAGE_HEADER + (number - 1) * LINE_POINTER).cast::<u32>().read();
-        let (low, high) = ((pointer & 0x7fff) as usize, (pointer >> 17) as usize);
-        let (at, length) = if cfg!(target_endian = "big") { (high, low) } else { (low, high) };
-        (page.add(at), length)
-    }
+#[must_use]
+pub fn item_id(pointer: u32) -> (usize, u32, usize) {
+    let (low, flags, high) = ((pointer & 0x7fff) as usize, pointer >> 15 & 3, (pointer >> 17) as usize);
+    if cfg!(target_endian = "big") { (high, flags, low) } else { (low, flags, high) }
 }

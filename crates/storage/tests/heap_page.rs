@@ -134,7 +134,7 @@ fn the_server_s_page() {
     }
     batch.finish();
     batch.set_block_numbers(0);
-    batch.set_lsn(0, LSN);
+    batch.page_mut(0).unwrap().set_lsn(LSN);
     let expected = server_page();
     if let Some(at) = (0..PAGE_SIZE).find(|at| batch.pages()[*at] != expected[*at]) {
         panic!("byte {at} is {}, not {}", batch.pages()[at], expected[at]);

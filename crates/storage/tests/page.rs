@@ -141,8 +141,8 @@ proptest! {
             let mut on_pages = 0;
             for page in 0..batch.complete() {
                 let lsn = 0x0123_4567_89ab_cdef + page as u64;
-                batch.set_lsn(page, lsn);
-                assert_eq!(batch.as_ptr(page).cast_const(), batch.pages()[page * PAGE_SIZE..].as_ptr());
+                batch.page_mut(page).unwrap().set_lsn(lsn);
+                assert_eq!(batch.page_mut(page).unwrap().0.as_ptr(), batch.pages()[page * PAGE_SIZE..].as_ptr());
                 let bytes = &batch.pages()[page * PAGE_SIZE..][..PAGE_SIZE];
                 // The data follow those of other pages, of any length.
                 let mut data = vec![0; page];
@@ -173,7 +173,7 @@ proptest! {
         let partial = batch.partial_rows() > 0;
         assert_eq!(batch.complete() + usize::from(partial), batch.finish());
         take(&mut batch);
-        assert!(batch.as_ptr(0).is_null());
+        assert!(batch.page_mut(0).is_none());
         assert_eq!(rows, tuples.len() as u64);
         assert_eq!(pages.len(), expected.len());
         assert!(pages == expected);

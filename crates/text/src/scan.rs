@@ -77,8 +77,6 @@ pub enum Level {
     Sse2,
     /// 256-bit vectors, with carry-less multiplication and bit manipulation.
     Avx2,
-    /// 512-bit vectors with byte masks.
-    Avx512,
     /// Vectors of AArch64.
     Neon,
 }
@@ -93,8 +91,6 @@ impl Level {
             Level::Sse2 => true,
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => x86::has_avx2(),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => x86::has_avx512(),
             #[cfg(target_arch = "aarch64")]
             Level::Neon => true,
             _ => false,
@@ -104,7 +100,7 @@ impl Level {
     /// Returns the levels that this machine supports.
     #[must_use]
     pub fn available() -> Vec<Level> {
-        let levels = [Level::Scalar, Level::Sse2, Level::Avx2, Level::Avx512, Level::Neon];
+        let levels = [Level::Scalar, Level::Sse2, Level::Avx2, Level::Neon];
         levels.into_iter().filter(|level| level.is_available()).collect()
     }
 
@@ -142,8 +138,6 @@ impl Scanner {
     pub fn new(needles: Needles, level: Level) -> Scanner {
         let (split, cut, tally, sums): (SplitFn, CutFn, TallyFn, SumsFn) = match level {
             _ if !level.is_available() => (scalar::split, scalar::cut, scalar::tally, survey::sums),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => (x86::split_avx512, x86::cut_avx512, x86::tally_avx512, x86::sums_avx512),
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => (x86::split_avx2, x86::cut_avx2, x86::tally_avx2, x86::sums_avx2),
             #[cfg(target_arch = "x86_64")]

@@ -67,11 +67,9 @@ pub fn worth(rows: &[u64], workers: usize) -> usize {
     workers.min(pages / least)
 }
 
-/// Mark rows like [`Windows::mark`], with this many workers, and return their CPU usage. Guarded, and interruptible.
-///
-/// # Safety
-/// As for [`Windows::new`], with the same relation; outside of parallel mode.
-pub unsafe fn mark(
+/// Mark rows like [`Windows::mark`], with this many workers, and return their CPU usage. `relation`: that of the
+/// windows. Guarded, and interruptible; outside of parallel mode.
+pub fn mark(
     relation: Relation<'_>,
     needs_wal: bool,
     windows: &mut Windows,

@@ -3,10 +3,10 @@
 //! The tricky point is the pages in a window that have no rows to mark. They are read with the others but must not be
 //! written: a buffer or another process may write a newer version meanwhile.
 
-use pgrx::pg_sys;
+use pg_bulk_storage::page::Page;
 
-use super::page::{Deleter, Mark, Page, bytes_of, log};
-use super::{BLCKSZ, block_of};
+use super::block_of;
+use super::page::{Deleter, Mark, is_plain};
 use crate::error::Result;
 use crate::heap::segment::{RelationFile, Segment, SegmentPages};
 use crate::server::compat;
@@ -32,12 +32,9 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Start with a relation. Guarded.
-    ///
-    /// # Safety
-    /// The relation's file is new in this transaction. No process reads its pages into buffers until a
-    /// window is done, and no other process marks rows of the same pages.
-    pub unsafe fn new(relation: Relation<'static>, needs_wal: bool, deleter: Deleter) -> Result<Windows> {
+    /// Start with a relation, whose file is new in this transaction. No process may read its pages into buffers until a
+    /// window is done, and no other process may mark rows of the same pages. Guarded.
+    pub fn new(relation: Relation<'static>, needs_wal: bool, deleter: Deleter) -> Result<Windows> {
         let file = RelationFile::new(relation, false)?;
         Ok(Windows { relation, needs_wal, deleter, file, segment: None, pages: Vec::new(), redo: Redo::now() })
     }
@@ -82,7 +79,7 @@ impl Windows {
     fn mark_window(&mut self, first: u32, rows: &mut [u64]) -> Result<()> {
         let last = rows.last().map_or(first, |&row| block_of(row));
         let count = (last - first) as usize + 1;
-        self.pages.resize(WINDOW, Page([0; BLCKSZ]));
+        self.pages.resize(WINDOW, Page::ZERO);
         let (Some(segment), Some(pages)) = (&self.segment, self.pages.get_mut(..count)) else { return Ok(()) };
         // Look for buffers before the file is read: a page that has left its buffer is written by then, and none enters
         // one meanwhile.
@@ -94,7 +91,7 @@ impl Windows {
             }
         }
         point!("remove.looked");
-        let there = segment.read(first, bytes_of(pages));
+        let there = segment.read(first, Page::bytes_of_mut(pages));
         let (mut marks, mut segments) = (Vec::new(), Vec::<SegmentPages>::new());
         for of_page in rows.chunk_by_mut(|a, b| block_of(*a) == block_of(*b)) {
             let Some(&row) = of_page.first() else { continue };
@@ -102,11 +99,12 @@ impl Windows {
             let page = (block - first) as usize;
             let fits = page < there
                 && in_buffer.get(page) == Some(&false)
-                && pages.get_mut(page).is_some_and(|page| page.is_plain(block))
+                && pages.get_mut(page).is_some_and(|page| is_plain(page, block))
                 && of_page.iter().all(|&row| {
-                    let mark = pages.get_mut(page).and_then(|bytes| bytes.mark(page, row, &mut self.deleter));
+                    let mark = pages.get(page).and_then(|bytes| Mark::of(bytes, page, row, &mut self.deleter));
+                    let is_marked = mark.is_some();
                     marks.extend(mark);
-                    mark.is_some()
+                    is_marked
                 });
             if !fits {
                 marks.truncate(known);
@@ -134,23 +132,15 @@ impl Windows {
         section.critically(|| {
             for mark in marks {
                 let Some(page) = self.pages.get_mut(mark.page) else { continue };
-                page.delete(mark, xid);
-                if needs_wal {
-                    // SAFETY: in a critical section; the page of a block of the relation.
-                    unsafe {
-                        let end = log(relation, mark.row, page, xid);
-                        page.set_lsn(end);
-                    }
-                }
+                mark.delete(page, xid, relation, needs_wal);
             }
         });
         for number in segments.iter().flat_map(|some| some.first..some.first + some.count) {
             if let Some(page) = self.pages.get_mut(number) {
-                // SAFETY: a page of the window.
-                unsafe { pg_sys::PageSetChecksumInplace(page.0.as_mut_ptr().cast(), first + number as u32) };
+                compat::set_checksum(page, first + number as u32);
             }
         }
-        let (_, outcome) = self.file.write(segments, bytes_of(&mut self.pages), &section);
+        let (_, outcome) = self.file.write(segments, Page::bytes_of(&self.pages), &section);
         drop(section);
         outcome
     }

@@ -21,7 +21,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::server::compat;
+use crate::server::locked_page::LockedPage;
 use crate::server::relation::Relation;
+use crate::server::unguarded::guard;
 
 /// Most leaves that are read to find the last entry of an index.
 const MOST_EMPTY: u32 = 16;
@@ -99,43 +101,26 @@ fn read_page(
     strategy: pg_sys::BufferAccessStrategy,
     permanent: bool,
 ) -> [u8; PAGE_SIZE] {
-    // SAFETY: a guarded call, which returns a pinned buffer.
-    unsafe { copy_of(compat::read_block(file, block, strategy, permanent)) }
+    // SAFETY: the file of an index that is not temporary (see [`Leaves::of`]), which no other session changes.
+    unsafe { compat::read_block(file, block, strategy, permanent) }
 }
 
-/// A copy of a page of an open index. Guarded.
-fn page_of(index: Relation<'_>, block: u32) -> [u8; PAGE_SIZE] {
-    // SAFETY: a guarded call on an open index, which returns a pinned buffer.
-    unsafe { copy_of(pg_sys::ReadBuffer(index.as_ptr(), block)) }
-}
-
-/// A copy of a buffer's page. Releases the buffer. Guarded.
+/// The last entry of an index; None without an entry, or for a version whose leaves are not supported. Guarded.
 ///
-/// # Safety
-/// The buffer is pinned.
-unsafe fn copy_of(buffer: pg_sys::Buffer) -> [u8; PAGE_SIZE] {
-    // SAFETY: guarded calls on a pinned buffer, whose page is read under a lock, and has `PAGE_SIZE` bytes.
-    unsafe {
-        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
-        let page = *pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>();
-        pg_sys::UnlockReleaseBuffer(buffer);
-        page
-    }
-}
-
-/// The last entry of a B-tree; None without an entry, or for a version whose leaves are not supported. No other session
-/// changes its pages. Guarded.
-///
-/// From the end, it goes back over a few empty leaves, which VACUUM may leave.
+/// From the end, it goes back over a few empty leaves, which VACUUM may leave. No other session changes the pages of the index.
 pub fn last_entry<W: Word>(index: Relation<'_>, shape: &KeyShape) -> Option<Entry<W>> {
-    let mut block = if can_read(index) { compat::last_leaf(index) } else { None };
+    // SAFETY: a B-tree, since it has a metapage; the closure owns nothing.
+    let mut page = if can_read(index) { unsafe { guard(|| compat::last_of_level(index, 0)) } } else { None };
     let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);
-    while let Some(number) = block.take() {
-        let page = page_of(index, number);
-        let leaf = Leaf::new(&page).ok()?;
+    while let Some(locked) = page.take() {
+        let bytes = locked.copy();
+        locked.release();
+        let leaf = Leaf::new(&bytes).ok()?;
         Entry::read_leaf(shape, &leaf, &mut entries).ok()?;
         looked += 1;
-        block = Some(leaf.prev()).filter(|&prev| entries.is_empty() && prev != NO_BLOCK && looked < MOST_EMPTY);
+        if entries.is_empty() && leaf.prev() != NO_BLOCK && looked < MOST_EMPTY {
+            page = Some(LockedPage::read(index, leaf.prev()));
+        }
     }
     entries.last().copied()
 }
@@ -143,7 +128,10 @@ pub fn last_entry<W: Word>(index: Relation<'_>, shape: &KeyShape) -> Option<Entr
 /// Is the index of a version whose leaves are supported here? After pg_upgrade from a version before 12, equal keys may
 /// be in any order. Guarded.
 pub fn can_read(index: Relation<'_>) -> bool {
-    Metapage::new(&page_of(index, METAPAGE)).is_some()
+    let page = LockedPage::read(index, METAPAGE);
+    let bytes = page.copy();
+    page.release();
+    Metapage::new(&bytes).is_some()
 }
 
 /// Reader of the entries of a leaf level. Guarded.

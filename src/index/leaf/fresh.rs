@@ -19,54 +19,47 @@
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::page_of;
 use crate::error::{Error, Result};
 use crate::heap::append::{ExtensionLock, Traits};
 use crate::heap::segment::RelationFile;
 use crate::server::compat;
+use crate::server::locked_page::ExclusivePage;
 use crate::server::points::point;
 use crate::server::relation::Relation;
 
-const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
-
-/// Extends an index by as many pages as `buffers` has room for, or fewer, and puts them there, pinned, locked for
-/// writing, and zeroed. Returns their number; 0 if that is not possible here. Guarded.
-pub fn extend(index: Relation<'static>, buffers: &mut [pg_sys::Buffer]) -> Result<usize> {
-    // SAFETY: guarded calls on an open index.
-    unsafe {
-        let traits = Traits::of(index);
-        // A file that only this process uses needs no such care.
-        if !traits.shared {
-            return Ok(0);
-        }
-        let file = RelationFile::new(index, traits.temporary)?;
-        let lock = ExtensionLock::take(index);
-        let first = pg_sys::RelationGetNumberOfBlocksInFork(index.as_ptr(), MAIN);
-        // Only within a segment: otherwise the segment before would have to be completed first.
-        let rest = pg_sys::RELSEG_SIZE - first % pg_sys::RELSEG_SIZE;
-        let count = buffers.len().min(rest as usize);
-        let Some(last) = (count as u32).checked_sub(1).and_then(|more| first.checked_add(more)) else { return Ok(0) };
-        let segments = file.open_segments(first, count)?;
-        if !segments.reserved {
-            return Ok(0);
-        }
-        drop(segments);
-        for (place, block) in buffers.iter_mut().zip(first..=last) {
-            point!("leaf.extend");
-            let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
-            let buffer = pg_sys::ReadBufferExtended(index.as_ptr(), MAIN, block, mode, std::ptr::null_mut());
-            // PageIsNew (bufpage.h). The page was not read; it can only be in memory after a failed extension.
-            if (*page_of(buffer).cast::<pg_sys::PageHeaderData>()).pd_upper != 0 {
-                // ReadBuffer_common (bufmgr.c)
-                let message = format!("unexpected data beyond EOF in block {block} of relation {}", file.display());
-                let hint = "This has been seen to occur with buggy kernels; consider updating your system.";
-                return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message).hint(hint));
-            }
-            *place = buffer;
-        }
-        compat::extend_to(index.as_ptr(), last);
-        point!("leaf.extended");
-        drop(lock);
-        Ok(count)
+/// Extends an index by as many pages as `pages` has room for, or fewer, and puts them there, locked for writing, and
+/// zeroed. Returns their number; 0 if that is not possible here. Guarded.
+pub fn extend(index: Relation<'static>, pages: &mut [Option<ExclusivePage>]) -> Result<usize> {
+    let traits = Traits::of(index);
+    // A file that only this process uses needs no such care.
+    if !traits.shared {
+        return Ok(0);
     }
+    let file = RelationFile::new(index, traits.temporary)?;
+    let lock = ExtensionLock::take(index);
+    let first = index.pages();
+    // Only within a segment: otherwise the segment before would have to be completed first.
+    let rest = pg_sys::RELSEG_SIZE - first % pg_sys::RELSEG_SIZE;
+    let count = pages.len().min(rest as usize);
+    let Some(last) = (count as u32).checked_sub(1).and_then(|more| first.checked_add(more)) else { return Ok(0) };
+    let segments = file.open_segments(first, count)?;
+    if !segments.reserved {
+        return Ok(0);
+    }
+    drop(segments);
+    for (place, block) in pages.iter_mut().zip(first..=last) {
+        point!("leaf.extend");
+        let page = place.insert(ExclusivePage::zeroed(index, block));
+        // The page was not read; it can only be in memory after a failed extension.
+        if !page.is_new() {
+            // ReadBuffer_common (bufmgr.c)
+            let message = format!("unexpected data beyond EOF in block {block} of relation {}", file.display());
+            let hint = "This has been seen to occur with buggy kernels; consider updating your system.";
+            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message).hint(hint));
+        }
+    }
+    compat::extend_to(index, last);
+    point!("leaf.extended");
+    drop(lock);
+    Ok(count)
 }

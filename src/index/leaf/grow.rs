@@ -25,16 +25,19 @@
 //! keys alone decide this: if all new keys are greater, no row of the index has one of them. A process that is about to
 //! insert one of them waits for the last leaf's lock, and then finds the new tuple.
 
+use std::ptr::null_mut;
+
 use pg_bulk_storage::btree::extension::{Extension, lead_to};
 use pg_bulk_storage::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START};
-use pg_bulk_storage::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
-use super::{LeafWriter, NOT_ORDINARY, add, aligned_size, free_space, fresh, page_of};
+use super::{LINE_POINTER, LeafWriter, NOT_ORDINARY, fresh};
 use crate::error::OrRaise;
 use crate::server::compat;
+use crate::server::index_tuple::IndexTuple;
+use crate::server::locked_page::{ExclusivePage, LockedPage};
 use crate::server::points::{point_plain, point_quiet};
-use crate::server::relation::Relation;
+use crate::server::section::{Critical, critical};
 use crate::server::unguarded as c;
 
 /// Maximum number of new leaves per step: these, the last leaf and its parent are the blocks of one record
@@ -42,9 +45,7 @@ use crate::server::unguarded as c;
 pub const MOST_PAGES: usize = pg_sys::XLR_MAX_BLOCK_ID as usize + 1 - 2;
 /// XLOG_FPI (pg_control.h)
 const FULL_PAGES: u8 = 0xB0;
-const LINE_POINTER: usize = size_of::<pg_sys::ItemIdData>();
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
-const EXCLUSIVE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
 /// Maximum length of a high key or downlink.
 const LONGEST_LINK: usize = 128;
 
@@ -75,27 +76,22 @@ impl LeafWriter {
     /// # Safety
     /// As [`LeafWriter::put`].
     pub unsafe fn end(&mut self, tuple: pg_sys::IndexTuple) -> Option<IndexEnd> {
-        // SAFETY: this function's contract covers frame and tuple. Pages are returned pinned and locked, and are
-        // released.
+        // SAFETY: a plain frame and a tuple of the index, by this function's contract.
         unsafe {
-            if self.key.is_null() {
+            if !self.is_supported() {
                 return None;
             }
-            self.search(tuple);
-            let buffer = compat::leaf_to_write(self.index, self.heap, self.key.cast());
-            if buffer == 0 {
-                return None;
-            }
-            let leaf = c::BufferGetBlockNumber(buffer);
-            let room = self.room_behind(page_of(buffer), tuple);
-            c::UnlockReleaseBuffer(buffer);
+            let tuple = IndexTuple::from_raw(tuple);
+            self.search_for(tuple, &mut super::Keys::new());
+            let page = compat::leaf_to_write(self.index, self.heap, self.key.as_ptr().cast())?;
+            let (leaf, room) = (page.block(), self.room_behind(&page, tuple));
+            page.release();
             let room = room?;
             // The leaf is not the root, so it has a parent level.
-            let buffer = compat::last_of_level(self.index, 1);
-            let parent = c::BufferGetBlockNumber(buffer);
-            let parent_room = room_for_links(page_of(buffer), leaf);
-            c::UnlockReleaseBuffer(buffer);
-            let may_deduplicate = (*self.key).allequalimage;
+            let page = compat::last_of_level(self.index, 1)?;
+            let (parent, parent_room) = (page.block(), room_for_links(&page, leaf));
+            page.release();
+            let may_deduplicate = self.key().allequalimage;
             Some(IndexEnd { leaf, room, parent, parent_room: parent_room?, may_deduplicate })
         }
     }
@@ -115,47 +111,55 @@ impl LeafWriter {
         leaves: &mut Extension,
         border: &Border<'_>,
     ) -> bool {
-        // SAFETY: this function's contract covers frame and tuples. Buffers stay pinned and locked until they are
-        // released, also by an error; a page without tuples is empty then.
+        let (index, count) = (self.index, leaves.len());
+        // SAFETY: a plain frame and tuples of the index, by this function's contract. An error leaves pages pinned and
+        // locked until the abort; a page without tuples is empty then.
         unsafe {
-            if leaves.is_empty() || leaves.len() > MOST_PAGES {
+            let (first, tuples) = (IndexTuple::from_raw(first), IndexTuple::list(tuples));
+            // New leaves, the last leaf, its parent.
+            let (mut held, mut blocks) = ([const { None }; MOST_PAGES + 2], [NO_BLOCK; MOST_PAGES]);
+            let (Some((pages, [leaf, parent, ..])), Some(blocks), true) =
+                (held.split_at_mut_checked(count), blocks.get_mut(..count), count > 0)
+            else {
                 return false;
-            }
+            };
             if self.needs_wal {
                 c::XLogEnsureRecordSpace(pg_sys::XLR_MAX_BLOCK_ID as i32, 0);
             }
-            let (mut held, mut blocks) = (LockedPages::new(), [NO_BLOCK; MOST_PAGES]);
-            self.get_pages(leaves.len(), &mut held);
-            let blocks = blocks.get_unchecked_mut(..leaves.len());
-            for (place, &buffer) in blocks.iter_mut().zip(held.buffers()) {
-                *place = c::BufferGetBlockNumber(buffer);
+            self.get_pages(pages);
+            for (place, page) in blocks.iter_mut().zip(pages.iter().flatten()) {
+                *place = page.block();
             }
             leaves.place(blocks, end.leaf);
-            self.search(first);
-            let leaf = held.lock(self.index, end.leaf);
-            let parent = held.lock(self.index, end.parent);
+            self.search_for(first, &mut super::Keys::new());
+            let leaf = leaf.insert(ExclusivePage::read(index, end.leaf));
+            let parent = parent.insert(ExclusivePage::read(index, end.parent));
             let mut key = Link([0; LONGEST_LINK]);
             let is_same = self.room_behind(leaf, first) == Some(end.room)
                 && room_for_links(parent, end.leaf) == Some(end.parent_room);
             let length = if is_same { border(leaves, last_item(leaf, tuples), &mut key.0) } else { None };
-            let Some(length) = length.filter(|&length| fits(end, tuples, length, leaves)) else {
-                held.release();
+            let length = length.filter(|&length| fits(end, tuples, length, leaves));
+            let Some(key) = length.and_then(|length| key.0.get_mut(..length)) else {
+                release(held);
                 for &block in blocks.iter() {
-                    c::RecordFreeIndexPage(self.index, block);
+                    c::RecordFreeIndexPage(index.as_ptr(), block);
                 }
                 return false;
             };
-            c::CheckForSerializableConflictIn(self.index, std::ptr::null_mut(), end.leaf);
+            c::CheckForSerializableConflictIn(index.as_ptr(), null_mut(), end.leaf);
             point_quiet!("leaf.grow");
-            pg_sys::CritSectionCount += 1;
-            self.write_end(&held, tuples, key.0.get_unchecked_mut(..length), leaves);
-            pg_sys::CritSectionCount -= 1;
+            critical(|critical| {
+                write_end(pages, leaf, parent, tuples, key, leaves);
+                if self.needs_wal {
+                    log(critical, pages, leaf, parent);
+                }
+            });
             point_quiet!("leaf.grown");
             // A transaction that has read up to the end has also read the range of the new pages.
             for &block in blocks.iter() {
-                c::PredicateLockPageSplit(self.index, end.leaf, block);
+                c::PredicateLockPageSplit(index.as_ptr(), end.leaf, block);
             }
-            held.release();
+            release(held);
             self.wake_wal_writer();
             true
         }
@@ -165,238 +169,127 @@ impl LeafWriter {
     /// finds them.
     ///
     /// # Safety
-    /// As [`LeafWriter::put`]; `held` is empty, and has room for the pages.
-    unsafe fn get_pages(&mut self, wanted: usize, held: &mut LockedPages) {
-        // SAFETY: this function's contract covers frame and room; buffers are pinned and locked.
-        unsafe {
-            while held.count < wanted {
+    /// A plain frame.
+    unsafe fn get_pages(&mut self, pages: &mut [Option<ExclusivePage>]) {
+        let mut count = 0;
+        while count < pages.len() {
+            // SAFETY: a plain frame, and open relations.
+            unsafe {
                 if self.no_free_pages {
-                    let index = Relation::from_raw(self.index);
-                    let room = held.list.get_unchecked_mut(held.count..wanted);
-                    held.count += c::guarded(|| fresh::extend(index, room).or_raise());
+                    let room = pages.get_unchecked_mut(count..);
+                    count += c::guarded(|| fresh::extend(self.index, room).or_raise());
                 }
-                if held.count < wanted {
+                if let Some(place) = pages.get_mut(count) {
                     point_plain!("leaf.page");
-                    let end = c::RelationGetNumberOfBlocksInFork(self.index, MAIN);
-                    let buffer = compat::new_index_page(self.index, self.heap);
-                    std::ptr::write_bytes(page_of(buffer), 0, PAGE_SIZE);
-                    self.no_free_pages = held.add(buffer) >= end;
+                    let end = c::RelationGetNumberOfBlocksInFork(self.index.as_ptr(), MAIN);
+                    let page = place.insert(compat::new_index_page(self.index, self.heap));
+                    page.bytes().fill(0);
+                    self.no_free_pages = page.block() >= end;
+                    count += 1;
                 }
             }
         }
     }
 
-    /// Changes the pages and logs them. In a critical section.
+    /// Returns the free space of a leaf, if it is the last one and a tuple, that of the scan key, belongs behind all its
+    /// tuples.
     ///
     /// # Safety
-    /// As [`LeafWriter::grow`], which has checked the free space.
-    unsafe fn write_end(&self, held: &LockedPages, tuples: &[pg_sys::IndexTuple], key: &mut [u8], leaves: &Extension) {
-        // SAFETY: this function's contract covers all arguments: the leaf, its parent and a page for each new leaf are
-        // locked.
-        unsafe {
-            let [new @ .., leaf, parent] = held.buffers() else { return };
-            let first = new.first().map_or(NO_BLOCK, |&buffer| c::BufferGetBlockNumber(buffer));
-            let page = page_of(*leaf);
-            for &tuple in tuples {
-                add(page, tuple, count(page) + 1);
-            }
-            add(page, key.as_mut_ptr().cast(), 1);
-            (*opaque(page)).next = first;
-            c::MarkBufferDirty(*leaf);
-            let page = page_of(*parent);
-            lead_to(key, first);
-            add(page, key.as_mut_ptr().cast(), count(page) + 1);
-            for link in leaves.links() {
-                add(page, link.as_ptr().cast_mut().cast(), count(page) + 1);
-            }
-            c::MarkBufferDirty(*parent);
-            for (&buffer, bytes) in new.iter().zip(leaves.pages()) {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), page_of(buffer), PAGE_SIZE);
-                c::MarkBufferDirty(buffer);
-            }
-            if !self.needs_wal {
-                return;
-            }
-            c::XLogBeginInsert();
-            let flags = (pg_sys::REGBUF_FORCE_IMAGE | pg_sys::REGBUF_STANDARD) as u8;
-            for (id, &buffer) in (0u8..).zip(held.buffers()) {
-                c::XLogRegisterBuffer(id, buffer, flags);
-            }
-            let at = c::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, FULL_PAGES);
-            for &buffer in held.buffers() {
-                let header = &mut *page_of(buffer).cast::<pg_sys::PageHeaderData>();
-                header.pd_lsn.xlogid = (at >> 32) as u32;
-                header.pd_lsn.xrecoff = at as u32;
-            }
+    /// A plain frame.
+    unsafe fn room_behind(&mut self, page: &LockedPage, tuple: IndexTuple<'_>) -> Option<usize> {
+        let Opaque { prev, flags, .. } = last_of_level(page, BTP_LEAF)?;
+        let last = page.count();
+        // If the leaf is alone on its level, it may be the fast root (btm_fastroot), which a split must update.
+        if flags & BTP_ROOT != 0 || prev == NO_BLOCK || last == 0 {
+            return None;
         }
-    }
-
-    /// Sets the scan key to a tuple.
-    ///
-    /// # Safety
-    /// As [`LeafWriter::put`].
-    unsafe fn search(&mut self, tuple: pg_sys::IndexTuple) {
-        let mut keys = super::Keys::new();
-        // SAFETY: passed on.
-        unsafe { self.search_for(tuple, &mut keys) }
-    }
-
-    /// Returns the free space of a leaf, if it is the last one and the scan key belongs behind all its tuples.
-    ///
-    /// # Safety
-    /// As [`LeafWriter::put`]; a locked page of the index.
-    unsafe fn room_behind(&mut self, page: *mut u8, tuple: pg_sys::IndexTuple) -> Option<usize> {
-        // SAFETY: this function's contract covers all arguments.
-        unsafe {
-            let Opaque { prev, flags, .. } = *opaque(page);
-            // If the leaf is alone on its level, it may be the fast root (btm_fastroot), which a split must update.
-            if !is_last(page, BTP_LEAF) || flags & BTP_ROOT != 0 || prev == NO_BLOCK {
-                return None;
-            }
-            let last = count(page);
-            // Dead rows count, too.
-            (*self.key).scantid = if self.unique { std::ptr::null_mut() } else { &raw mut (*tuple).t_tid };
-            let is_behind = last > 0 && self.compare(page, last) > 0;
-            (*self.key).scantid = &raw mut (*tuple).t_tid;
-            is_behind.then(|| free_space(page))
-        }
+        // Dead rows count, too.
+        self.key().scantid = if self.unique { null_mut() } else { tuple.row() };
+        // SAFETY: a plain frame, and the number of a tuple of the leaf.
+        let is_behind = unsafe { self.compare(page, last) } > 0;
+        self.key().scantid = tuple.row();
+        is_behind.then(|| page.free_space())
     }
 }
 
 /// Whether the free space suffices for the tuples, a high key of that length, and the downlinks to the leaves.
-///
-/// # Safety
-/// Tuples.
-unsafe fn fits(end: &IndexEnd, tuples: &[pg_sys::IndexTuple], high_key: usize, leaves: &Extension) -> bool {
+fn fits(end: &IndexEnd, tuples: &[IndexTuple<'_>], high_key: usize, leaves: &Extension) -> bool {
     let size = |bytes: usize| bytes.next_multiple_of(8) + LINE_POINTER;
-    // SAFETY: this function's contract covers the tuples.
-    let tuples_size: usize = tuples.iter().map(|&tuple| size(unsafe { aligned_size(tuple) })).sum();
+    let tuples_size: usize = tuples.iter().map(|tuple| size(tuple.size())).sum();
     let links_size: usize = size(high_key) + leaves.links().map(|link| size(link.len())).sum::<usize>();
     tuples_size + size(high_key) <= end.room && links_size <= end.parent_room
 }
 
-/// Pages that are pinned and locked: new leaves, the last leaf, its parent.
-struct LockedPages {
-    list: [pg_sys::Buffer; MOST_PAGES + 2],
-    count: usize,
+/// Changes the pages, whose free space was checked: new leaves, the last leaf, its parent. Raises nothing but a PANIC.
+fn write_end(
+    new: &mut [Option<ExclusivePage>],
+    leaf: &mut ExclusivePage,
+    parent: &mut ExclusivePage,
+    tuples: &[IndexTuple<'_>],
+    key: &mut [u8],
+    leaves: &Extension,
+) {
+    let first = new.iter().flatten().next().map_or(NO_BLOCK, |page| page.block());
+    for tuple in tuples {
+        leaf.add(tuple.bytes(), leaf.count() + 1);
+    }
+    leaf.add(key, 1);
+    // btpo_next
+    leaf.bytes()[SPECIAL_START + 4..SPECIAL_START + 8].copy_from_slice(&first.to_ne_bytes());
+    leaf.mark_dirty();
+    lead_to(key, first);
+    parent.add(key, parent.count() + 1);
+    for link in leaves.links() {
+        parent.add(link, parent.count() + 1);
+    }
+    parent.mark_dirty();
+    for (page, bytes) in new.iter_mut().flatten().zip(leaves.pages()) {
+        *page.bytes() = *bytes;
+        page.mark_dirty();
+    }
 }
 
-impl LockedPages {
-    const fn new() -> LockedPages {
-        LockedPages { list: [0; MOST_PAGES + 2], count: 0 }
-    }
-
-    /// Adds a locked page. Returns its block number.
-    ///
-    /// # Safety
-    /// A buffer that is pinned and locked; `list` has room for it.
-    unsafe fn add(&mut self, buffer: pg_sys::Buffer) -> u32 {
-        // SAFETY: this function's contract covers the argument.
-        unsafe {
-            *self.list.get_unchecked_mut(self.count) = buffer;
-            self.count += 1;
-            c::BufferGetBlockNumber(buffer)
+/// Logs pages, which are marked dirty, in full.
+fn log(_: &Critical, new: &mut [Option<ExclusivePage>], leaf: &mut ExclusivePage, parent: &mut ExclusivePage) {
+    let flags = (pg_sys::REGBUF_FORCE_IMAGE | pg_sys::REGBUF_STANDARD) as u8;
+    // SAFETY: pages that are locked for writing, in a critical section.
+    let at = unsafe {
+        c::XLogBeginInsert();
+        for (id, page) in (0u8..).zip(new.iter().flatten().chain([&*leaf, &*parent])) {
+            c::XLogRegisterBuffer(id, page.buffer(), flags);
         }
-    }
-
-    /// # Safety
-    /// A plain frame; an open index that has this block.
-    unsafe fn lock(&mut self, index: pg_sys::Relation, block: u32) -> *mut u8 {
-        // SAFETY: this function's contract covers both arguments.
-        unsafe {
-            let mode = pg_sys::ReadBufferMode::RBM_NORMAL;
-            let buffer = c::ReadBufferExtended(index, MAIN, block, mode, std::ptr::null_mut());
-            c::LockBuffer(buffer, EXCLUSIVE);
-            self.add(buffer);
-            page_of(buffer)
-        }
-    }
-
-    fn buffers(&self) -> &[pg_sys::Buffer] {
-        self.list.get(..self.count).unwrap_or_default()
-    }
-
-    /// Releases all pages.
-    ///
-    /// # Safety
-    /// All pages are pinned and locked.
-    unsafe fn release(&self) {
-        for &buffer in self.buffers() {
-            // SAFETY: this function's contract covers the argument.
-            unsafe { c::UnlockReleaseBuffer(buffer) };
-        }
-    }
+        c::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, FULL_PAGES)
+    };
+    new.iter_mut().flatten().chain([leaf, parent]).for_each(|page| page.set_lsn(at));
 }
 
-/// BTPageGetOpaque (nbtree.h)
-///
-/// # Safety
-/// A pinned page of a B-tree.
-unsafe fn opaque(page: *mut u8) -> *mut Opaque {
-    // SAFETY: this function's contract covers the page; the special space has a fixed position.
-    unsafe { page.add(SPECIAL_START).cast() }
+fn release<const N: usize>(pages: [Option<ExclusivePage>; N]) {
+    pages.into_iter().flatten().for_each(ExclusivePage::release);
 }
 
-/// PageGetMaxOffsetNumber (bufpage.h)
-///
-/// # Safety
-/// A pinned page.
-unsafe fn count(page: *const u8) -> u16 {
-    // SAFETY: this function's contract covers the page.
-    let lower = usize::from(unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lower });
-    (lower.saturating_sub(size_of::<pg_sys::PageHeaderData>()) / LINE_POINTER) as u16
-}
-
-/// Whether a page is the last one of the leaf level (`leaf` is BTP_LEAF) or of the level above (`leaf` is 0), and is
-/// not left to `index_insert`.
-///
-/// # Safety
-/// A locked page.
-unsafe fn is_last(page: *mut u8, leaf: u16) -> bool {
-    // SAFETY: this function's contract covers the page.
-    unsafe {
-        let special = usize::from((*page.cast::<pg_sys::PageHeaderData>()).pd_special);
-        let Opaque { next, level, flags, .. } = *opaque(page);
-        let is_level = level == u32::from(leaf == 0) && flags & BTP_LEAF == leaf;
-        special == SPECIAL_START && is_level && flags & NOT_ORDINARY == 0 && next == NO_BLOCK
-    }
+/// The special space of a page, if that is the last one of the leaf level (`leaf` is BTP_LEAF) or of the level above
+/// (`leaf` is 0), and is not left to `index_insert`.
+fn last_of_level(page: &LockedPage, leaf: u16) -> Option<Opaque> {
+    let opaque = Opaque::of(&page.get(SPECIAL_START)?);
+    let is_level = opaque.level == u32::from(leaf == 0) && opaque.flags & BTP_LEAF == leaf;
+    let is_last = is_level && opaque.flags & NOT_ORDINARY == 0 && opaque.next == NO_BLOCK;
+    (page.special() == SPECIAL_START && is_last).then_some(opaque)
 }
 
 /// Returns the free space of a page, if it is the last one above the leaves and its last downlink leads to this leaf.
-///
-/// # Safety
-/// A locked page.
-unsafe fn room_for_links(page: *mut u8, leaf: u32) -> Option<usize> {
-    // SAFETY: this function's contract covers the page.
-    unsafe {
-        let last = if is_last(page, 0) { count(page) } else { 0 };
-        let link = (last > 0).then(|| tuple_at(page, last))?;
-        let block = u32::from((*link).t_tid.ip_blkid.bi_hi) << 16 | u32::from((*link).t_tid.ip_blkid.bi_lo);
-        (block == leaf).then(|| free_space(page))
-    }
-}
-
-/// PageGetItem (bufpage.h)
-///
-/// # Safety
-/// A locked page that has an item with this number.
-unsafe fn tuple_at(page: *mut u8, number: u16) -> pg_sys::IndexTuple {
-    // SAFETY: this function's contract covers the page.
-    unsafe {
-        let pointers = page.add(size_of::<pg_sys::PageHeaderData>()).cast::<pg_sys::ItemIdData>();
-        let pointer = &*pointers.add(usize::from(number) - 1);
-        page.add(pointer.lp_off() as usize).cast()
-    }
+fn room_for_links(page: &LockedPage, leaf: u32) -> Option<usize> {
+    last_of_level(page, 0)?;
+    let (at, _) = page.item(page.count())?;
+    // A downlink begins with the halves of the block number, high one first.
+    let [high, low] = [page.get(at)?, page.get(at + 2)?].map(u16::from_ne_bytes);
+    (u32::from(high) << 16 | u32::from(low) == leaf).then(|| page.free_space())
 }
 
 /// Returns the last item of a leaf once it has these tuples, too.
-///
-/// # Safety
-/// As [`LeafWriter::grow`]; a locked page that has items.
-unsafe fn last_item<'a>(page: *mut u8, tuples: &[pg_sys::IndexTuple]) -> &'a [u8] {
-    // SAFETY: this function's contract covers all arguments; the tuple's header holds its length.
-    unsafe {
-        let last = tuples.last().copied().unwrap_or_else(|| tuple_at(page, count(page)));
-        std::slice::from_raw_parts(last.cast::<u8>(), usize::from((*last).t_info & super::SIZE_MASK))
+fn last_item<'a>(leaf: &'a mut ExclusivePage, tuples: &[IndexTuple<'a>]) -> &'a [u8] {
+    if let Some(last) = tuples.last() {
+        return last.bytes();
     }
+    let item = leaf.item(leaf.count());
+    item.and_then(|(at, length)| leaf.bytes().get(at..at + length)).unwrap_or_default()
 }

@@ -6,6 +6,7 @@ use pgrx::pg_sys;
 use crate::rows::row::RowArrays;
 use crate::server::compat;
 use crate::server::expression;
+use crate::server::memory_context::MemoryContext;
 use crate::server::relation::TupleDesc;
 use crate::server::unguarded;
 
@@ -40,6 +41,12 @@ impl Executor {
     pub fn attributes(&self) -> usize {
         // SAFETY: as above.
         unsafe { usize::try_from((*(*self.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
+    }
+
+    /// The memory context of the state, which is deleted with it.
+    pub fn memory(&self) -> MemoryContext {
+        // SAFETY: as above.
+        unsafe { MemoryContext::of_query(self.estate) }
     }
 
     /// The target.

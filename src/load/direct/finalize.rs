@@ -129,7 +129,7 @@ impl Finalization {
         }
         self.relations = relations;
         self.check_references(leader)?;
-        leader.enter(Phase::Triggers);
+        leader.phases().enter(Phase::Triggers);
         let Executor { estate, target, .. } = self.executor;
         // SAFETY: guarded calls on the executor state of the load.
         unsafe {
@@ -145,7 +145,7 @@ impl Finalization {
         let Executor { estate, econtext, .. } = self.executor;
         leader.violating_row.relation = written.index;
         let relinfo = self.open(leader, written)?;
-        leader.enter(Phase::Indexes);
+        leader.phases().enter(Phase::Indexes);
         // With logical decoding, a subscriber would insert a row that is deleted later, and the insert may fail.
         let keeps = leader.process.rejects.keeps();
         let survives = (keeps || leader.arbiter.is_some()) && !written.traits.logical;
@@ -174,7 +174,7 @@ impl Finalization {
         }
         if table.refers {
             if table.indexes.list.iter().any(|index| index.strategy == IndexStrategy::Rebuild) {
-                leader.enter(Phase::Rebuild);
+                leader.phases().enter(Phase::Rebuild);
                 self.rebuild(leader, &mut table);
             }
             leader.held.hold_again(written.index);
@@ -218,7 +218,7 @@ impl Finalization {
         }
         let is_built = |index: &Index| matches!(index.strategy, IndexStrategy::Rebuild | IndexStrategy::Merge);
         if table.indexes.list.iter().any(is_built) {
-            leader.enter(Phase::Rebuild);
+            leader.phases().enter(Phase::Rebuild);
             if !survives {
                 self.build(leader, written, &mut table, held_by_others, false)?;
             }
@@ -228,7 +228,7 @@ impl Finalization {
         // Index expressions have run since the last check of the relation's file.
         leader.held.check(written.index, written.start)?;
         if !table.keys.are_none() {
-            leader.enter(Phase::ForeignKeys);
+            leader.phases().enter(Phase::ForeignKeys);
         }
         if !table.keys.check()? {
             table.keys.give_back();

@@ -34,6 +34,7 @@ use crate::load::rejects::Complaint;
 use crate::server::original::gettext;
 use crate::server::relation::Relation;
 use crate::server::result_relation::ResultRelation;
+use crate::server::role::applies_changes;
 use crate::server::unguarded as c;
 
 /// Fewer rows than this are left to the server's checks.
@@ -63,11 +64,8 @@ pub struct ForeignKeys {
 
 /// Does a trigger fire AFTER INSERT for each row, in this session? (TriggerEnabled, trigger.c.)
 fn fires(trigger: &pg_sys::Trigger) -> bool {
-    // SAFETY: reads a setting.
-    let role = unsafe { pg_sys::SessionReplicationRole };
-    let replica = role == pg_sys::SESSION_REPLICATION_ROLE_REPLICA.cast_signed();
     let enabled = trigger.tgenabled.cast_unsigned();
-    let not_here = if replica { pg_sys::TRIGGER_FIRES_ON_ORIGIN } else { pg_sys::TRIGGER_FIRES_ON_REPLICA };
+    let not_here = if applies_changes() { pg_sys::TRIGGER_FIRES_ON_ORIGIN } else { pg_sys::TRIGGER_FIRES_ON_REPLICA };
     trigger.tgtype & ROW != 0
         && trigger.tgtype & INSERT != 0
         && trigger.tgtype & BEFORE_OR_INSTEAD == 0

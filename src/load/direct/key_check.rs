@@ -30,6 +30,7 @@ use super::foreign_keys::ForeignKeys;
 use super::indexes::Indexes;
 use super::origin::{Origin, Origins, Traces, Trail};
 use crate::error::{Error, Result};
+use crate::guc;
 use crate::heap::removal::{number_of, row_of};
 use crate::index::key_conflicts::{Bits, KeyConflicts};
 use crate::index::number_sort::NumberSort;
@@ -153,8 +154,7 @@ impl KeyCheck {
     fn open(&self, relinfo: ResultRelation, number: usize) -> CheckedTable {
         let Executor { estate, econtext, .. } = self.executor;
         let relation = relinfo.relation();
-        // SAFETY: the executor state of the load, which is freed after its tables are closed.
-        let memory = unsafe { MemoryContext::of_query(estate) }.child(c"pg_bulk keys");
+        let memory = self.executor.memory().child(c"pg_bulk keys");
         let _entered = memory.enter();
         // Routing has opened the indexes, but not for speculative insertion.
         relinfo.open_indexes(true);
@@ -174,9 +174,8 @@ impl KeyCheck {
             |index: usize| indexes.list.get(index).is_some_and(|index| index.strategy == IndexStrategy::SearchOnly);
         let searched: Vec<usize> = (0..indexes.list.len()).filter(|&index| searched(index)).collect();
         let sorts = (indexes.sorts() + searched.len() + keys.len() + offered.len()) * self.tables.len();
-        // SAFETY: reads a setting.
-        let all = unsafe { pg_sys::maintenance_work_mem };
-        let sort_memory = (all / i32::try_from(sorts.max(1)).unwrap_or(i32::MAX)).max(LEAST_MEMORY);
+        let sort_memory =
+            (guc::maintenance_work_mem() / i32::try_from(sorts.max(1)).unwrap_or(i32::MAX)).max(LEAST_MEMORY);
         indexes.begin_sorts(sort_memory);
         keys.prepare(sort_memory, true);
         // SAFETY: open indexes of the relation, and a slot for its rows.

@@ -9,7 +9,9 @@ use std::ffi::{CStr, CString};
 use pgrx::{PgList, pg_sys};
 
 use crate::error::Result;
+use crate::guc;
 use crate::index::key_conflicts::Bits;
+use crate::server::lookup;
 use crate::server::relation::{OpenRelation, Relation, TupleDesc};
 use crate::server::statement::{self, About};
 use crate::server::tuplestore::Tuplestore;
@@ -68,8 +70,8 @@ impl KeyQuery {
             let full = is_full(key.conoid)?;
             let open = OpenRelation::open(key.confrelid, lock);
             let parent = open.get();
-            let schema = pg_sys::get_namespace_name((*(*parent.as_ptr()).rd_rel).relnamespace);
-            let name = CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, parent.name().as_ptr()));
+            let schema = lookup::schema_name(lookup::schema_of(parent.oid())).unwrap_or_default();
+            let name = lookup::qualified(&schema, &parent.name());
             let count = usize::try_from(key.nkeys).unwrap_or(0).min(key.conkey.len());
             let descriptor = pg_sys::CreateTemplateTupleDesc(key.nkeys + 1);
             let clause = pg_sys::makeStringInfo();
@@ -100,7 +102,7 @@ impl KeyQuery {
                 [b"SELECT k.number FROM ", KEYS.to_bytes(), b" k JOIN ", what, name.to_bytes(), b" x ON ", clause]
                     .concat()
             };
-            let unlocked = found_in(b"ONLY ", name);
+            let unlocked = found_in(b"ONLY ", &name);
             let numbers = [unlocked.as_slice(), b" FOR KEY SHARE OF x"].concat();
             let text = [b"SELECT FROM (".as_slice(), &numbers, b") found GROUP BY number"].concat();
             (parent.kind() == pg_sys::RELKIND_RELATION && sortable).then(|| KeyQuery {
@@ -162,8 +164,7 @@ impl KeyQuery {
         unsafe {
             pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut security);
             let level = pg_sys::NewGUCNestLevel();
-            let memory = pg_sys::maintenance_work_mem;
-            let memory = CString::new(memory.to_string()).unwrap_or_default();
+            let memory = CString::new(guc::maintenance_work_mem().to_string()).unwrap_or_default();
             // Without statistics of the keys, the estimated cost could start JIT compilation for a query that runs once.
             for (name, value) in [(c"work_mem", memory.as_c_str()), (c"hash_mem_multiplier", c"1"), (c"jit", c"off")] {
                 pg_sys::set_config_option(

@@ -18,7 +18,7 @@ use super::shared::Shared;
 use super::spec::{LoadTask, Spec};
 use crate::index::violating_row::ViolatingRow;
 use crate::load::duplicate::Duplicates;
-use crate::load::phase::Phase;
+use crate::load::phase::Phases;
 use crate::load::report::Counts;
 use crate::server::team::Team;
 
@@ -66,10 +66,10 @@ pub struct Workers {
 }
 
 impl Leader {
-    /// Enters a phase. Guarded.
-    pub fn enter(&mut self, phase: Phase) {
-        // SAFETY: the phases of the load, which outlives its leader.
-        unsafe { &mut *self.process.progress.phases }.enter(phase);
+    /// The phases of the load.
+    pub fn phases(&mut self) -> &mut Phases {
+        // SAFETY: the load outlives its leader.
+        unsafe { &mut *self.process.progress.phases }
     }
 
     /// Appended rows of a relation, by all processes.

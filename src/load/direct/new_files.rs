@@ -29,6 +29,7 @@ use crate::index::index_keys::can_read;
 use crate::index::strategy::IndexStrategy;
 use crate::load::options::IndexesOption;
 use crate::load::report::Why;
+use crate::server::background::pause;
 use crate::server::owner::may_run;
 use crate::server::relation::Relation;
 
@@ -37,7 +38,7 @@ const FEWEST_ROWS: u64 = 10_000;
 /// How long the load waits for readers of its indexes in all, and how often it checks, as VACUUM does before it
 /// truncates (vacuumlazy.c).
 pub const PATIENCE: Duration = Duration::from_secs(5);
-const INTERVAL: std::ffi::c_long = 50;
+const INTERVAL: i64 = 50;
 
 /// Inserting this many keys costs as much as to read, merge and write a page of an index.
 ///
@@ -243,21 +244,17 @@ impl Rebuild {
     fn lock(&mut self, index: pg_sys::Oid) -> bool {
         let exclusive = pg_sys::AccessExclusiveLock.cast_signed();
         let began = Instant::now();
-        let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH).cast_signed();
         loop {
-            // SAFETY: guarded calls. The relation is locked, so the index cannot be dropped. The lock is only requested
-            // conditionally, so no deadlock is possible.
-            unsafe {
-                let is_locked = pg_sys::ConditionalLockRelationOid(index, exclusive);
-                let waited = began.elapsed();
-                if is_locked || waited >= self.patience {
-                    self.patience = self.patience.saturating_sub(waited);
-                    return is_locked;
-                }
-                pg_sys::WaitLatch(pg_sys::MyLatch, events, INTERVAL, pg_sys::PG_WAIT_EXTENSION);
-                pg_sys::ResetLatch(pg_sys::MyLatch);
+            // The relation is locked, so the index cannot be dropped. The lock is only requested conditionally, so no
+            // deadlock is possible.
+            // SAFETY: a guarded call.
+            let is_locked = unsafe { pg_sys::ConditionalLockRelationOid(index, exclusive) };
+            let waited = began.elapsed();
+            if is_locked || waited >= self.patience {
+                self.patience = self.patience.saturating_sub(waited);
+                return is_locked;
             }
-            pgrx::check_for_interrupts!();
+            pause(INTERVAL);
         }
     }
 

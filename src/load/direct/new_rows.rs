@@ -174,12 +174,13 @@ impl NewRows {
         }
     }
 
-    /// Did this load insert the tuple?
+    /// Did this load insert the tuple? A combo command id hides the command (HeapTupleHeaderGetCmin, combocid.c).
     ///
     /// # Safety
     /// The header is on a page that is locked.
     unsafe fn is_ours(&self, tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
-        // SAFETY: a tuple on a page of the heap has these fields.
+        // SAFETY: a tuple on a page of the heap has these fields. If this transaction has inserted it, the server knows its
+        // combo command id, and raises nothing. Only the fixed part of the header is copied and read.
         unsafe {
             let heap = (*tuple).t_choice.t_heap;
             if heap.t_xmin.into_inner() != self.stamp.xmin {
@@ -188,26 +189,13 @@ impl NewRows {
             let cid = heap.t_field3.t_cid;
             let infomask = (*tuple).t_infomask;
             if infomask & pg_sys::HEAP_COMBOCID as u16 != 0 {
-                return inserting_command(tuple) == self.stamp.cid;
+                let mut head = std::mem::zeroed::<pg_sys::HeapTupleHeaderData>();
+                (head.t_choice, head.t_infomask) = ((*tuple).t_choice, infomask);
+                return c::HeapTupleHeaderGetCmin(&raw mut head) == self.stamp.cid;
             }
             // A deleted frozen row does not show this. A load of frozen rows has raised an error by now (Held).
             cid == self.stamp.cid
         }
-    }
-}
-
-/// The command that inserted a tuple with a combo command id (HeapTupleHeaderGetCmin, combocid.c).
-///
-/// # Safety
-/// This transaction has inserted the tuple.
-unsafe fn inserting_command(tuple: *const pg_sys::HeapTupleHeaderData) -> pg_sys::CommandId {
-    // SAFETY: this function's contract covers the argument; only the fixed part of the header is copied and read. The
-    // function raises nothing.
-    unsafe {
-        let mut head = std::mem::zeroed::<pg_sys::HeapTupleHeaderData>();
-        head.t_choice = (*tuple).t_choice;
-        head.t_infomask = (*tuple).t_infomask;
-        c::HeapTupleHeaderGetCmin(&raw mut head)
     }
 }
 
@@ -217,8 +205,8 @@ unsafe fn inserting_command(tuple: *const pg_sys::HeapTupleHeaderData) -> pg_sys
 /// This transaction has inserted the tuple, and its page is pinned.
 unsafe fn is_gone(tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
     const UNTOUCHED: u16 = (pg_sys::HEAP_XMAX_INVALID | pg_sys::HEAP_XMAX_LOCK_ONLY) as u16;
-    // SAFETY: this function's contract covers the argument. No other transaction can delete an uncommitted row. Neither
-    // function raises anything: the members of a multixact of this transaction are in memory.
+    // SAFETY: the header stays in place. No other transaction can delete an uncommitted row. Neither function
+    // raises anything: the members of a multixact of this transaction are in memory.
     unsafe {
         let infomask = (*tuple).t_infomask;
         if infomask & UNTOUCHED != 0 {

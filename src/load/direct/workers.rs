@@ -108,8 +108,7 @@ impl Leader {
         self.workers.team = Some(team);
         self.workers.launched += launched;
         self.workers.at_once = self.workers.at_once.max(launched);
-        // SAFETY: the load outlives its leader.
-        unsafe { &mut *self.process.progress.phases }.show(|figures| figures.workers = launched);
+        self.phases().show(|figures| figures.workers = launched);
         if launched < wanted {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
         }

@@ -1,9 +1,17 @@
 //! Index access: functions whose signature differs between versions.
 
+use std::ptr::null_mut;
+
+use pg_bulk_storage::btree::build::Page;
+use pg_bulk_storage::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
 use super::Locator;
+use crate::server::locked_page::{ExclusivePage, LockedPage};
 use crate::server::relation::Relation;
+use crate::server::unguarded as c;
+
+const WRITE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
 
 /// `ExecInsertIndexTuples` for a new row: returns the indexes whose constraints are to be checked later.
 ///
@@ -14,15 +22,12 @@ pub unsafe fn insert_index_tuples(
     slot: *mut pg_sys::TupleTableSlot,
     estate: *mut pg_sys::EState,
 ) -> *mut pg_sys::List {
-    use std::ptr::null_mut;
-
-    use crate::server::unguarded::ExecInsertIndexTuples;
-    // SAFETY: the indexes are open, the row is stored, and the frame is plain.
+    // SAFETY: valid arguments, by this function's contract.
     unsafe {
         #[cfg(feature = "pg15")]
-        return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut());
+        return c::ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut());
         #[cfg(not(feature = "pg15"))]
-        return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut(), false);
+        return c::ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut(), false);
     }
 }
 
@@ -37,18 +42,18 @@ pub unsafe fn check_index_constraints(
     estate: *mut pg_sys::EState,
     conflict: pg_sys::ItemPointer,
 ) -> bool {
-    use std::ptr::null_mut;
-
-    use crate::server::unguarded::ExecCheckIndexConstraints;
-    // SAFETY: the indexes are open, the slot has a row, and the frame is plain.
+    // SAFETY: valid arguments, by this function's contract.
     unsafe {
         #[cfg(not(feature = "pg18"))]
-        return ExecCheckIndexConstraints(relinfo, slot, estate, conflict, null_mut());
+        return c::ExecCheckIndexConstraints(relinfo, slot, estate, conflict, null_mut());
         #[cfg(feature = "pg18")]
         {
             // ItemPointerSetInvalid (itemptr.h): the new row has no TID to be excluded.
-            let mut own = crate::server::holder::NOBODY;
-            ExecCheckIndexConstraints(relinfo, slot, estate, conflict, &raw mut own, null_mut())
+            let mut own = pg_sys::ItemPointerData {
+                ip_blkid: pg_sys::BlockIdData { bi_hi: u16::MAX, bi_lo: u16::MAX },
+                ip_posid: 0,
+            };
+            c::ExecCheckIndexConstraints(relinfo, slot, estate, conflict, &raw mut own, null_mut())
         }
     }
 }
@@ -63,13 +68,12 @@ pub unsafe fn index_beginscan(
     snapshot: pg_sys::Snapshot,
     keys: std::ffi::c_int,
 ) -> pg_sys::IndexScanDesc {
-    use crate::server::unguarded::index_beginscan;
-    // SAFETY: both relations are open and the snapshot outlives the scan; the frame is plain.
+    // SAFETY: open relations and a live snapshot, by this function's contract.
     unsafe {
         #[cfg(not(feature = "pg18"))]
-        return index_beginscan(heap, index, snapshot, keys, 0);
+        return c::index_beginscan(heap, index, snapshot, keys, 0);
         #[cfg(feature = "pg18")]
-        return index_beginscan(heap, index, snapshot, std::ptr::null_mut(), keys, 0);
+        return c::index_beginscan(heap, index, snapshot, null_mut(), keys, 0);
     }
 }
 
@@ -87,95 +91,85 @@ pub fn reindex_index(index: pg_sys::Oid, persistence: u8) {
     }
 }
 
-/// Reads a block of a relation's main fork by its locator (`ReadBufferWithoutRelcache`).
+/// Copies a block of a main fork, found by its locator (`ReadBufferWithoutRelcache`). Guarded.
 ///
 /// # Safety
-/// A file of a relation that is not temporary, and has the block; a guarded frame.
+/// A relation that is not temporary, and has the block; a strategy, or null.
 pub unsafe fn read_block(
     file: Locator,
     block: u32,
     strategy: pg_sys::BufferAccessStrategy,
     permanent: bool,
-) -> pg_sys::Buffer {
-    const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
-    let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
-    // SAFETY: a guarded call; the file has the block.
-    unsafe { pg_sys::ReadBufferWithoutRelcache(file, MAIN, block, normal, strategy, permanent) }
+) -> [u8; PAGE_SIZE] {
+    let (fork, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ReadBufferMode::RBM_NORMAL);
+    // SAFETY: guarded calls, for such a file. The buffer is pinned, then locked.
+    let page = unsafe {
+        let buffer = pg_sys::ReadBufferWithoutRelcache(file, fork, block, mode, strategy, permanent);
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+        LockedPage::from_buffer(buffer)
+    };
+    let bytes = page.copy();
+    page.release();
+    bytes
 }
 
-/// Returns the first leaf of a B-tree; None if the index is empty. Guarded.
+/// Returns the first leaf of a B-tree (`_bt_get_endpoint`); None if the index is empty, or no B-tree. Guarded.
 pub fn first_leaf(index: Relation<'_>) -> Option<u32> {
-    end_leaf(index, false)
+    if index.access_method() != pg_sys::BTREE_AM_OID {
+        return None;
+    }
+    // SAFETY: an open B-tree, and closures that own nothing; the page is returned pinned and locked.
+    let page = unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        let buffer = c::guard(|| c::_bt_get_endpoint(index.as_ptr(), 0, false, null_mut()));
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        let buffer = c::guard(|| c::_bt_get_endpoint(index.as_ptr(), 0, false));
+        (buffer != 0).then(|| LockedPage::from_buffer(buffer))?
+    };
+    let block = page.block();
+    page.release();
+    Some(block)
 }
 
-/// Returns the last leaf of a B-tree; None if the index is empty. Guarded.
-pub fn last_leaf(index: Relation<'_>) -> Option<u32> {
-    end_leaf(index, true)
-}
-
-/// `_bt_get_endpoint`
-fn end_leaf(index: Relation<'_>, last: bool) -> Option<u32> {
-    use crate::server::unguarded as c;
+/// Returns the last page of a level, locked for reading; None if the index is empty. Raises an error if only the level
+/// does not exist.
+///
+/// # Safety
+/// A plain frame, and a B-tree.
+pub unsafe fn last_of_level(index: Relation<'_>, level: u32) -> Option<LockedPage> {
     let index = index.as_ptr();
-    // SAFETY: guarded calls on an open index, which raise an error if it is no B-tree; the closure owns nothing. The
-    // page is returned pinned and locked.
+    // SAFETY: a plain frame, and an open relation. The page is returned pinned and locked.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, last, std::ptr::null_mut()));
+        let buffer = c::_bt_get_endpoint(index, level, true, null_mut());
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, last));
-        (buffer != 0).then(|| {
-            let block = pg_sys::BufferGetBlockNumber(buffer);
-            pg_sys::UnlockReleaseBuffer(buffer);
-            block
-        })
+        let buffer = c::_bt_get_endpoint(index, level, true);
+        (buffer != 0).then(|| LockedPage::from_buffer(buffer))
     }
 }
 
-/// Returns the last page of a level, pinned and locked for reading. Raises an error if the level does not exist.
+/// Returns an unused page of an index, locked for writing, and empty.
 ///
 /// # Safety
-/// A plain frame; an open B-tree that has entries.
-pub unsafe fn last_of_level(index: pg_sys::Relation, level: u32) -> pg_sys::Buffer {
-    use crate::server::unguarded as c;
-    // SAFETY: an open B-tree, whose root is a page; the frame is plain.
-    unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        return c::_bt_get_endpoint(index, level, true, std::ptr::null_mut());
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        return c::_bt_get_endpoint(index, level, true);
-    }
-}
-
-/// Returns an unused page of an index, pinned, locked for writing, and empty.
-///
-/// # Safety
-/// A plain frame; an open B-tree and its heap.
-pub unsafe fn new_index_page(index: pg_sys::Relation, heap: pg_sys::Relation) -> pg_sys::Buffer {
-    use crate::server::unguarded as c;
-    // SAFETY: an open B-tree and its heap; the frame is plain. P_NEW, BT_WRITE (nbtree.h).
+/// A plain frame; a B-tree and its heap.
+pub unsafe fn new_index_page(index: Relation<'_>, heap: Relation<'_>) -> ExclusivePage {
+    // SAFETY: a plain frame, and open relations. P_NEW, BT_WRITE (nbtree.h). The page is returned pinned and locked.
     unsafe {
         #[cfg(feature = "pg15")]
-        let (_, buffer) =
-            (heap, c::_bt_getbuf(index, pg_sys::InvalidBlockNumber, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed()));
+        let (_, buffer) = (heap, c::_bt_getbuf(index.as_ptr(), pg_sys::InvalidBlockNumber, WRITE));
         #[cfg(not(feature = "pg15"))]
-        let buffer = c::_bt_allocbuf(index, heap);
-        buffer
+        let buffer = c::_bt_allocbuf(index.as_ptr(), heap.as_ptr());
+        ExclusivePage::from_buffer(buffer)
     }
 }
 
-/// Extends the main fork of a relation to end with `block`, which is written as zeroes. Guarded.
-///
-/// # Safety
-/// An open relation whose extension lock is held; its file ends before `block`.
-pub unsafe fn extend_to(relation: pg_sys::Relation, block: u32) {
-    /// Aligned for direct I/O (PG_IO_ALIGN_SIZE, from 16 on).
-    #[repr(C, align(4096))]
-    struct Zeroes([u8; pg_sys::BLCKSZ as usize]);
-    let mut zeroes = Zeroes([0; pg_sys::BLCKSZ as usize]);
-    // SAFETY: guarded calls; the extension lock is held. The page is only read.
+/// Extends the main fork of a relation, whose extension lock is held, to end with `block`, which is written as zeroes.
+/// Guarded.
+pub fn extend_to(relation: Relation<'_>, block: u32) {
+    let mut zeroes = Page([0; PAGE_SIZE]);
+    // SAFETY: guarded calls on an open relation; the page is only read.
     unsafe {
-        let smgr = pg_sys::RelationGetSmgr(relation);
+        let smgr = pg_sys::RelationGetSmgr(relation.as_ptr());
         pg_sys::smgrextend(smgr, pg_sys::ForkNumber::MAIN_FORKNUM, block, zeroes.0.as_mut_ptr().cast(), false);
     }
 }
@@ -194,29 +188,24 @@ pub fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
     }
 }
 
-/// `_bt_search` for a leaf to write to: returns its buffer, or 0.
+/// `_bt_search` for a leaf to write to; None if the index is empty.
 ///
 /// # Safety
-/// A plain frame; an open B-tree and its heap, and a scan key from `_bt_mkscankey`.
-pub unsafe fn leaf_to_write(
-    index: pg_sys::Relation,
-    heap: pg_sys::Relation,
-    key: crate::server::unguarded::Opaque,
-) -> pg_sys::Buffer {
-    use crate::server::unguarded as c;
-    const WRITE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
-    let mut buffer = 0;
-    // SAFETY: _bt_mkscankey has made the key for this open B-tree. The stack of parents is freed unused.
+/// A plain frame; a B-tree and its heap, and a scan key from `_bt_mkscankey`.
+pub unsafe fn leaf_to_write(index: Relation<'_>, heap: Relation<'_>, key: c::Opaque) -> Option<ExclusivePage> {
+    let (index, mut buffer) = (index.as_ptr(), 0);
+    // SAFETY: a plain frame, and open relations; the stack of parents is freed unused. The page is returned pinned and
+    // locked.
     unsafe {
         #[cfg(feature = "pg15")]
-        let (_, stack) = (heap, c::_bt_search(index, key, &raw mut buffer, WRITE, std::ptr::null_mut()));
+        let (_, stack) = (heap, c::_bt_search(index, key, &raw mut buffer, WRITE, null_mut()));
         #[cfg(feature = "pg16")]
-        let stack = c::_bt_search(index, heap, key, &raw mut buffer, WRITE, std::ptr::null_mut());
+        let stack = c::_bt_search(index, heap.as_ptr(), key, &raw mut buffer, WRITE, null_mut());
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        let stack = c::_bt_search(index, heap, key, &raw mut buffer, WRITE);
+        let stack = c::_bt_search(index, heap.as_ptr(), key, &raw mut buffer, WRITE);
         if !stack.is_null() {
             c::_bt_freestack(stack);
         }
+        (buffer != 0).then(|| ExclusivePage::from_buffer(buffer))
     }
-    buffer
 }

@@ -1,9 +1,12 @@
 //! Files of relations, and WAL records about them.
 
+use pg_bulk_storage::page::Page;
 use pgrx::pg_sys;
 
 use super::version::MAJOR;
 use crate::server::relation::Relation;
+
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 
 /// Identifies a relation's storage (RelFileLocator).
 #[cfg(feature = "pg15")]
@@ -86,7 +89,6 @@ pub fn dirties_visible(relation: Relation<'_>) -> bool {
 /// `relpath` of the main fork, relative to the data directory. None if another storage manager than the one for magnetic
 /// disks has the relation. Guarded.
 pub fn relation_path(relation: Relation<'_>) -> Option<std::ffi::CString> {
-    const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
     // SAFETY: guarded calls; an open relation has a storage manager's entry. The result is a string that is palloc'd or
     // returned by value.
     unsafe {
@@ -123,36 +125,63 @@ pub fn log_smgrcreate(relation: Relation<'_>, fork: pg_sys::ForkNumber::Type) {
     unsafe { c::guard(|| c::log_smgrcreate(&raw const locator, fork)) };
 }
 
-/// `log_newpage` of a page with the standard layout.
-///
-/// # Safety
-/// A page.
-pub unsafe fn log_newpage(
-    relation: Relation<'_>,
-    fork: pg_sys::ForkNumber::Type,
-    block: u32,
-    page: *mut u8,
-) -> pg_sys::XLogRecPtr {
-    let mut locator = locator(relation);
-    // SAFETY: a guarded call; the page has BLCKSZ bytes. The locator is copied.
-    unsafe { pg_sys::log_newpage(&raw mut locator, fork, block, page.cast(), true) }
+/// `PageSetChecksumInplace`, for the block that a page is going to be.
+pub fn set_checksum(page: &mut Page, block: u32) {
+    // SAFETY: a page.
+    unsafe { pg_sys::PageSetChecksumInplace(page.0.as_mut_ptr().cast(), block) };
 }
 
-/// `log_newpages` for pages with the standard layout. Sets their LSN.
-///
-/// # Safety
-/// Pages, outside of critical sections. Guarded.
-pub unsafe fn log_newpages(
-    relation: Relation<'_>,
-    fork: pg_sys::ForkNumber::Type,
-    blocks: &mut [u32],
-    pages: &mut [*mut std::ffi::c_char],
-) {
+/// `log_newpage` of a page of the main fork with the standard layout. Guarded.
+pub fn log_newpage(relation: Relation<'_>, block: u32, page: &mut Page) -> pg_sys::XLogRecPtr {
+    let mut locator = locator(relation);
+    // SAFETY: a guarded call, which copies the locator.
+    unsafe { pg_sys::log_newpage(&raw mut locator, MAIN, block, page.0.as_mut_ptr().cast(), true) }
+}
+
+/// `log_newpages` for pages of the main fork with the standard layout, each with its block. Sets their LSN. Guarded,
+/// outside of critical sections.
+pub fn log_newpages(relation: Relation<'_>, blocks: &mut [u32], pages: &mut [&mut Page]) {
     let count = i32::try_from(blocks.len().min(pages.len())).unwrap_or(0);
     let mut locator = locator(relation);
-    // SAFETY: a guarded call; each page has BLCKSZ bytes, and there is a block for each. The locator is
-    // copied.
-    unsafe { pg_sys::log_newpages(&raw mut locator, fork, count, blocks.as_mut_ptr(), pages.as_mut_ptr(), true) };
+    // SAFETY: a guarded call, which copies the locator. A reference is a pointer.
+    unsafe {
+        pg_sys::log_newpages(&raw mut locator, MAIN, count, blocks.as_mut_ptr(), pages.as_mut_ptr().cast(), true);
+    }
+}
+
+/// A change of a page that WAL describes.
+pub struct PageChange<'a> {
+    pub block: u32,
+    pub page: &'a Page,
+    /// REGBUF_STANDARD, …
+    pub flags: u32,
+    pub data: &'a [u8],
+}
+
+/// Inserts a WAL record with a change of a page of the main fork. In a critical section an error is a PANIC. `flags` are
+/// those of XLogSetRecordFlags. Returns the end of the record. Guarded.
+pub fn log_change(
+    relation: Relation<'_>,
+    (manager, info): (pg_sys::RmgrIds::Type, u8),
+    flags: u8,
+    record: &[u8],
+    change: PageChange<'_>,
+) -> pg_sys::XLogRecPtr {
+    let PageChange { block, page, flags: keep, data } = change;
+    let mut locator = locator(relation);
+    // SAFETY: guarded calls. The locator is copied; the bytes and the page outlive XLogInsert.
+    unsafe {
+        pg_sys::XLogBeginInsert();
+        xlog_register_data(record.as_ptr().cast_mut(), record.len());
+        pg_sys::XLogRegisterBlock(0, &raw mut locator, MAIN, block, page.0.as_ptr().cast_mut().cast(), keep as u8);
+        if !data.is_empty() {
+            pg_sys::XLogRegisterBufData(0, data.as_ptr().cast_mut().cast(), data.len() as _);
+        }
+        if flags != 0 {
+            pg_sys::XLogSetRecordFlags(flags);
+        }
+        pg_sys::XLogInsert(manager as u8, info)
+    }
 }
 
 /// `XLogRegisterData`. In a critical section an error is a PANIC; otherwise it raises nothing.
@@ -160,7 +189,7 @@ pub unsafe fn log_newpages(
 /// # Safety
 /// A guarded frame, between XLogBeginInsert and XLogInsert; the bytes stay valid until the latter.
 pub unsafe fn xlog_register_data(data: *mut u8, length: usize) {
-    // SAFETY: the data stay in place until the record is inserted. A record is far smaller than 2 GB.
+    // SAFETY: valid bytes, by this function's contract. A record is far smaller than 2 GB.
     unsafe {
         #[cfg(feature = "pg15")]
         pg_sys::XLogRegisterData(data.cast(), length as i32);
@@ -169,39 +198,14 @@ pub unsafe fn xlog_register_data(data: *mut u8, length: usize) {
     }
 }
 
-/// `XLogRegisterBlock`, block 0.
-///
-/// # Safety
-/// Between XLogBeginInsert and XLogInsert; a page that stays valid until the latter. Guarded.
-pub unsafe fn xlog_register_block(
-    relation: Relation<'_>,
-    fork: pg_sys::ForkNumber::Type,
-    block: u32,
-    page: *mut u8,
-    flags: u8,
-) {
-    let mut locator = locator(relation);
-    // SAFETY: a guarded call; the page has BLCKSZ bytes. The locator is copied.
-    unsafe { pg_sys::XLogRegisterBlock(0, &raw mut locator, fork, block, page.cast(), flags) };
-}
-
-/// `XLogRegisterBufData` of block 0.
-///
-/// # Safety
-/// As [`xlog_register_data`].
-pub unsafe fn xlog_register_block_data(data: *mut u8, len: usize) {
-    // SAFETY: the data stay in place until the record is inserted.
-    unsafe { pg_sys::XLogRegisterBufData(0, data.cast(), len as _) }
-}
-
-/// Asks the checkpointer to sync a segment (`INIT_MD_FILETAG`, `RegisterSyncRequest`). Returns false if the request
+/// Asks the checkpointer to sync a segment of a main fork (`INIT_MD_FILETAG`, `RegisterSyncRequest`). Returns false if the request
 /// queue is full. The relation is not temporary. Guarded.
-pub fn request_sync(relation: Relation<'_>, fork: pg_sys::ForkNumber::Type, segment: u32) -> bool {
+pub fn request_sync(relation: Relation<'_>, segment: u32) -> bool {
     // SAFETY: a guarded call; the tag is copied. Tags are compared byte by byte, hence the zeroes.
     unsafe {
         let mut tag: pg_sys::FileTag = std::mem::zeroed();
         tag.handler = pg_sys::SyncRequestHandler::SYNC_HANDLER_MD as i16;
-        tag.forknum = fork as i16;
+        tag.forknum = MAIN as i16;
         tag.segno = segment as _;
         #[cfg(feature = "pg15")]
         {

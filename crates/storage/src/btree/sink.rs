@@ -2,12 +2,7 @@
 
 use super::DEFAULT_FILLFACTOR;
 use super::entry::Tid;
-use crate::page::PAGE_SIZE;
-
-/// A page, aligned for direct I/O.
-#[derive(Clone, Debug)]
-#[repr(C, align(4096))]
-pub struct Page(pub [u8; PAGE_SIZE]);
+pub use crate::page::Page;
 
 /// Takes the pages of a tree.
 pub trait PageSink {

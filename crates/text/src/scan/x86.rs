@@ -1,12 +1,12 @@
 //! Kernels for x86-64.
 //!
 //! SSE2 is part of it. The AVX2 kernels also use carry-less multiplication and the bit manipulation sets, which nearly
-//! all machines with AVX2 have, and require all of them. AVX-512 compares directly into a mask.
+//! all machines with AVX2 have, and require all of them.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, __m512i, _mm_clmulepi64_si128, _mm_cmpeq_epi8, _mm_cvtsi128_si64, _mm_loadu_si128,
-    _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8,
-    _mm256_set1_epi8, _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_set1_epi8, _pext_u64,
+    __m128i, __m256i, _mm_clmulepi64_si128, _mm_cmpeq_epi8, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_movemask_epi8,
+    _mm_set_epi64x, _mm_set1_epi8, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8,
+    _pext_u64,
 };
 
 use super::kernel::{self, Batch, CutState};
@@ -22,10 +22,6 @@ pub(super) fn has_avx2() -> bool {
         && is_x86_feature_detected!("lzcnt")
         && is_x86_feature_detected!("popcnt")
         && is_x86_feature_detected!("pclmulqdq")
-}
-
-pub(super) fn has_avx512() -> bool {
-    has_avx2() && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
 }
 
 #[derive(Clone, Copy)]
@@ -108,38 +104,6 @@ impl Isa for Avx2 {
     }
 }
 
-/// Made only by functions that are compiled for the sets of [`has_avx512`].
-#[derive(Clone, Copy)]
-struct Avx512(Avx2);
-
-impl Isa for Avx512 {
-    type Block = __m512i;
-
-    #[inline(always)]
-    fn load(self, bytes: &[u8; 64]) -> Self::Block {
-        // SAFETY: the machine has AVX-512, since `self` exists. The unaligned load is the array.
-        unsafe { _mm512_loadu_si512(bytes.as_ptr().cast::<__m512i>()) }
-    }
-
-    #[inline(always)]
-    fn eq(self, block: Self::Block, needle: u8) -> u64 {
-        // SAFETY: the machine has AVX-512, since `self` exists.
-        unsafe { _mm512_cmpeq_epi8_mask(block, _mm512_set1_epi8(needle.cast_signed())) }
-    }
-
-    #[inline(always)]
-    fn prefix_xor(self, bits: u64) -> u64 {
-        self.0.prefix_xor(bits)
-    }
-
-    const COMPRESSES: bool = true;
-
-    #[inline(always)]
-    fn compress(self, bits: u64, mask: u64) -> u64 {
-        self.0.compress(bits, mask)
-    }
-}
-
 pub(super) fn split_sse2(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
     kernel::split(Sse2, n, data, from, batch);
 }
@@ -169,25 +133,5 @@ pub(super) fn tally_avx2(n: &Needles, data: &[u8], from: usize, fields: usize) -
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) fn sums_avx2(n: &Needles, data: &[u8]) -> Sums {
-    survey::sums(n, data)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
-pub(super) fn split_avx512(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    kernel::split(Avx512(Avx2(())), n, data, from, batch);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
-pub(super) fn cut_avx512(n: &Needles, data: &[u8], state: &mut CutState) {
-    kernel::cut(Avx512(Avx2(())), n, data, state);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
-pub(super) fn tally_avx512(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    tally::tally(Avx512(Avx2(())), n, data, from, fields)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
-pub(super) fn sums_avx512(n: &Needles, data: &[u8]) -> Sums {
     survey::sums(n, data)
 }

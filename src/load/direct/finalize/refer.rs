@@ -12,7 +12,7 @@ impl Finalization {
     pub(super) fn check_references(&mut self, leader: &mut Leader) -> Result<()> {
         let mut tables = std::mem::take(&mut self.referring);
         if !tables.is_empty() {
-            leader.enter(Phase::ForeignKeys);
+            leader.phases().enter(Phase::ForeignKeys);
         }
         let mut taken = 0;
         for table in &mut tables {

@@ -4,6 +4,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::{Finalization, Written};
 use crate::error::Result;
+use crate::guc;
 use crate::heap::freeze;
 use crate::heap::leaves::{may_complain, may_refer};
 use crate::index::index_keys::{Collector, Sources};
@@ -90,7 +91,7 @@ impl Finalization {
                 // Routing has opened the indexes, which must be closed while they are rebuilt: `open_indexes` does it.
                 return Ok(ResultRelation::from_raw(relinfo));
             }
-            let _memory = MemoryContext::of_query(executor.estate).enter();
+            let _memory = executor.memory().enter();
             let relinfo = new_result_relation();
             pg_sys::InitResultRelInfo(relinfo, relation, 0, executor.target, (*executor.estate).es_instrument);
             Ok(ResultRelation::from_raw(relinfo))
@@ -107,8 +108,7 @@ impl Finalization {
     ) -> Result<WrittenTable> {
         let &mut Finalization { executor, stamp, option, patience, files, workers, .. } = self;
         let relation = relinfo.relation();
-        // SAFETY: the executor state of the load is freed after the steps after the rows.
-        let memory = unsafe { MemoryContext::of_query(executor.estate) }.child(c"pg_bulk finalize");
+        let memory = executor.memory().child(c"pg_bulk finalize");
         let _entered = memory.enter();
         let collected: Vec<pg_sys::Oid> = written.collectors.iter().map(|collector| collector.index).collect();
         let (keeps, arbiter) = (leader.process.rejects.keeps(), leader.arbiter);
@@ -179,8 +179,7 @@ impl Finalization {
 /// The part of maintenance_work_mem that `held` bytes leave, in kB.
 pub(super) fn left_beside(held: usize) -> i32 {
     let held = i32::try_from(held / 1024).unwrap_or(i32::MAX);
-    // SAFETY: reads a setting.
-    unsafe { pg_sys::maintenance_work_mem }.saturating_sub(held).max(LEAST_MEMORY)
+    guc::maintenance_work_mem().saturating_sub(held).max(LEAST_MEMORY)
 }
 
 /// Finds the indexes of the merge strategy whose keys are all before the new ones. Guarded; allocates in the current

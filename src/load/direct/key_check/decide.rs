@@ -15,7 +15,7 @@ impl Leader {
     /// Decides on all rows of a dry run, whose process has read the whole file. Guarded, and outside of parallel mode.
     pub fn decide_keys(&mut self) -> Result<()> {
         let Some(mut check) = self.process.keys.take() else { return Ok(()) };
-        self.enter(Phase::Indexes);
+        self.phases().enter(Phase::Indexes);
         for table in check.tables.iter_mut().flatten() {
             table.remember(table.rows / PER_BLOCK, &mut self.process.tracer.origins);
         }
@@ -25,7 +25,7 @@ impl Leader {
             unsafe { guard(|| table.indexes.compare_sorted(&raw mut table.conflicts, table.slot)) };
             verdict::decide(self, table)?;
         }
-        self.enter(Phase::ForeignKeys);
+        self.phases().enter(Phase::ForeignKeys);
         references::decide(self, &mut check)?;
         check.tables.into_iter().flatten().for_each(|table| table.close());
         Ok(())

@@ -137,8 +137,7 @@ impl Leader {
             rejected: counts.rejected,
             ..Figures::default()
         };
-        // SAFETY: the load outlives its leader.
-        unsafe { &mut *self.process.progress.phases }.show(|figures| figures.workers = 0);
+        self.phases().show(|figures| figures.workers = 0);
         self.process.switch_to_file(File {
             rows,
             projection,

@@ -8,6 +8,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
 use super::{Files as LoadFiles, Further, Leader, Workers};
 use crate::error::{Error, Result};
+use crate::guc;
 use crate::heap::append::Traits;
 use crate::heap::leaves;
 use crate::index::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
@@ -268,8 +269,7 @@ fn most_rows(rows: &Rows, size: Option<u64>) -> u64 {
 
 /// Bytes for each of `count` key collections. All together get `maintenance_work_mem`, as one index build does.
 fn memory_of_each(count: usize) -> usize {
-    // SAFETY: reads a setting.
-    let all = usize::try_from(unsafe { pg_sys::maintenance_work_mem }).unwrap_or(0) * 1024;
+    let all = usize::try_from(guc::maintenance_work_mem()).unwrap_or(0) * 1024;
     all / count.max(1)
 }
 

@@ -11,6 +11,7 @@ use crate::load::direct::leader::line::name_line;
 use crate::load::direct::row_loop;
 use crate::rows::context::copy_context;
 use crate::server::attempt::attempt;
+use crate::server::background::pause;
 use crate::server::failure;
 use crate::server::original::Original;
 use crate::server::session_state::SessionState;
@@ -105,15 +106,9 @@ impl Leader {
             return;
         }
         // A worker has an earlier error and raises it; the leader receives it from its message queue in this loop.
-        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
         loop {
             self.drain();
-            // SAFETY: guarded calls on this process's latch.
-            unsafe {
-                pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), 10, pg_sys::PG_WAIT_EXTENSION);
-                pg_sys::ResetLatch(pg_sys::MyLatch);
-            }
-            pgrx::check_for_interrupts!();
+            pause(10);
         }
     }
 

@@ -1,0 +1,59 @@
+//! A handle of an index tuple.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use pgrx::pg_sys;
+
+/// INDEX_SIZE_MASK (itup.h)
+const SIZE_MASK: u16 = 0x1fff;
+
+/// An index tuple as long as `'a`: its memory has the size in its header, rounded up to a multiple of 8.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct IndexTuple<'a>(NonNull<pg_sys::IndexTupleData>, PhantomData<&'a [u8]>);
+
+impl<'a> IndexTuple<'a> {
+    /// # Safety
+    /// A tuple that is valid as long as `'a`.
+    pub unsafe fn from_raw(tuple: pg_sys::IndexTuple) -> IndexTuple<'a> {
+        // SAFETY: a tuple is not null.
+        IndexTuple(unsafe { NonNull::new_unchecked(tuple) }, PhantomData)
+    }
+
+    /// # Safety
+    /// Tuples that are valid as long as `'a`.
+    pub unsafe fn list(tuples: &'a [pg_sys::IndexTuple]) -> &'a [IndexTuple<'a>] {
+        // SAFETY: this type has the layout of a pointer, and tuples are not null.
+        unsafe { &*(std::ptr::from_ref(tuples) as *const [IndexTuple<'a>]) }
+    }
+
+    pub const fn as_ptr(self) -> pg_sys::IndexTuple {
+        self.0.as_ptr()
+    }
+
+    /// The row: a tuple begins with its TID.
+    pub const fn row(self) -> pg_sys::ItemPointer {
+        self.0.as_ptr().cast()
+    }
+
+    /// IndexTupleSize (itup.h)
+    #[inline]
+    pub fn size(self) -> usize {
+        // SAFETY: a valid tuple.
+        usize::from(unsafe { self.0.as_ref() }.t_info & SIZE_MASK)
+    }
+
+    /// MAXALIGN(IndexTupleSize)
+    #[inline]
+    pub fn aligned_size(self) -> usize {
+        self.size().next_multiple_of(8)
+    }
+
+    /// The tuple's bytes with its alignment.
+    #[inline]
+    pub fn bytes(self) -> &'a [u8] {
+        // SAFETY: the tuple's memory has this size.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.aligned_size()) }
+    }
+}
