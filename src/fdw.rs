@@ -14,6 +14,7 @@ mod explain;
 mod filter;
 mod filter_option;
 mod import;
+mod node;
 mod options;
 mod order;
 mod parallel;
@@ -22,28 +23,34 @@ mod private;
 mod scan;
 mod servers;
 
+use std::ffi::c_void;
+
 use pgrx::prelude::*;
 use pgrx::{AllocatedByRust, pg_sys};
 
+use self::node::ScanNode;
 use self::options::TableOptions;
+use self::parallel::{Context, SharedPlace};
+use self::private::{Private, Wanted};
 use self::scan::Scan;
 pub use self::servers::{end_statement, init};
 use crate::error::{OrRaise, Result};
 use crate::input::source::Location;
 use crate::rows::column::Column;
 use crate::rows::copy_options::CopyOptions;
+use crate::server::callback::{Out, Unused, callback};
+use crate::server::explain::Explain;
+use crate::server::node::{Node, NodeList};
 use crate::server::option_value::stored;
+use crate::server::planner::{PlannedRelation, Planner};
+use crate::server::relation::Relation;
 
 /// A callback that only this wrapper's routines have.
-static BEGIN: pg_sys::BeginForeignScan_function = Some(scan::open::begin_foreign_scan);
+static BEGIN: pg_sys::BeginForeignScan_function = Some(callback!(scan::open::begin, node: ScanNode<'_>, flags: i32));
 
 /// Do these routines belong to this wrapper?
-///
-/// # Safety
-/// Valid routines, or null.
-pub unsafe fn owns(routine: *const pg_sys::FdwRoutine) -> bool {
-    // SAFETY: this function's contract covers them.
-    let begin = unsafe { routine.as_ref() }.and_then(|routine| routine.BeginForeignScan);
+pub fn owns(routine: Option<Node<'_, pg_sys::FdwRoutine>>) -> bool {
+    let begin = routine.and_then(|routine| routine.BeginForeignScan);
     begin.map(|begin| begin as usize) == BEGIN.map(|begin| begin as usize)
 }
 
@@ -58,52 +65,40 @@ pub fn filters(relid: pg_sys::Oid) -> Result<bool> {
     Ok(TableOptions::of_table(relid)?.filter.is_some())
 }
 
-/// The numbers of the columns that a scan's conditions read, and of the others that it returns. Guarded.
-///
-/// # Safety
-/// The plan of a scan of this wrapper.
-pub unsafe fn wanted(scan: *const pg_sys::ForeignScan) -> [Vec<i16>; 2] {
-    // SAFETY: this function's contract covers the plan.
-    let private::Wanted { by_quals, besides } = unsafe { private::Wanted::from_private((*scan).fdw_private) };
+/// The numbers of the columns that a scan's conditions read, and of the others that it returns.
+pub fn wanted(scan: Node<'_, pg_sys::ForeignScan>) -> [Vec<i16>; 2] {
+    let Wanted { by_quals, besides } = Private::of(scan.private()).wanted;
     [by_quals, besides].map(|numbers| numbers.into_iter().filter_map(|number| i16::try_from(number).ok()).collect())
 }
 
-/// Is the state that of a begun scan of this wrapper, whose file a load can read instead, in any order?
-///
-/// # Safety
-/// A valid state.
-pub unsafe fn is_replaceable(node: *const pg_sys::ForeignScanState) -> bool {
-    // SAFETY: this function's contract covers the state; a scan that has our routines was begun by them.
-    unsafe {
-        let begin = (*node).fdwroutine.as_ref().and_then(|routine| routine.BeginForeignScan);
-        begin.is_some_and(|begin| begin as usize == scan::open::begin_foreign_scan as *const () as usize)
-            && (*node).fdw_state.cast::<Scan>().as_ref().is_some_and(Scan::is_replaceable)
-    }
+/// The begun scan of a node; None if it is not one of this wrapper.
+fn scan_of<'a>(node: Node<'a, pg_sys::ForeignScanState>) -> Option<ScanNode<'a>> {
+    // SAFETY: a node has valid routines, or null.
+    let is_ours = owns(unsafe { Node::from_raw(node.fdwroutine) });
+    // SAFETY: a node of this wrapper. Loads ask about it between two callbacks, in which alone it has other handles.
+    is_ours.then(|| unsafe { ScanNode::from_raw(node.as_ptr()) })
+}
+
+/// Is the node that of a begun scan of this wrapper, whose file a load can read instead, in any order?
+pub fn is_replaceable(node: Node<'_, pg_sys::ForeignScanState>) -> bool {
+    scan_of(node).is_some_and(|mut node| node.scan().is_some_and(|scan| scan.is_replaceable()))
 }
 
 /// Marks the scan as replaced by a load. Guarded.
-///
-/// # Safety
-/// A scan that is replaceable.
-pub unsafe fn replace(node: *mut pg_sys::ForeignScanState) -> Result<()> {
-    // SAFETY: this function's contract covers the state.
-    unsafe { (*node).fdw_state.cast::<Scan>().as_mut() }.map_or(Ok(()), Scan::give_up)
+pub fn replace(node: Node<'_, pg_sys::ForeignScanState>) -> Result<()> {
+    scan_of(node).map_or(Ok(()), |mut node| node.scan().map_or(Ok(()), Scan::give_up))
 }
 
 /// Adds bytes read and rejected rows, which the load has already reported.
-///
-/// # Safety
-/// A scan that was replaced.
-pub unsafe fn count(node: *mut pg_sys::ForeignScanState, bytes: u64, bad_rows: u64) {
-    // SAFETY: this function's contract covers the state.
-    if let Some(scan) = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() } {
+pub fn count(node: Node<'_, pg_sys::ForeignScanState>, bytes: u64, bad_rows: u64) {
+    if let Some(scan) = scan_of(node).as_mut().and_then(ScanNode::scan) {
         scan.bytes_before += bytes;
         scan.pump.policy.tolerance.bad_rows += bad_rows;
     }
 }
 
 /// The columns of a foreign table's file with these options. Guarded; the current memory context must outlive them.
-pub fn columns_of(relation: pg_sys::Relation, copy: &CopyOptions) -> Result<Vec<Column>> {
+pub fn columns_of(relation: Relation<'_>, copy: &CopyOptions) -> Result<Vec<Column>> {
     TableOptions { location: None, sorted_by: None, filter: None, copy: copy.clone() }.columns(relation)
 }
 
@@ -113,24 +108,71 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     // SAFETY: a guarded allocation of a node of this type.
     let mut routine =
         unsafe { PgBox::<pg_sys::FdwRoutine, AllocatedByRust>::alloc_node(pg_sys::NodeTag::T_FdwRoutine) };
-    routine.GetForeignRelSize = Some(plan::get_foreign_rel_size);
-    routine.GetForeignPaths = Some(plan::get_foreign_paths);
-    routine.GetForeignPlan = Some(plan::get_foreign_plan);
-    routine.IsForeignScanParallelSafe = Some(plan::is_foreign_scan_parallel_safe);
+    routine.GetForeignRelSize =
+        Some(callback!(plan::size, root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid));
+    routine.GetForeignPaths =
+        Some(callback!(plan::paths, root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid));
+    routine.GetForeignPlan = Some(callback!(
+        plan::plan,
+        root: Planner<'_>,
+        rel: PlannedRelation<'_>,
+        relid: pg_sys::Oid,
+        path: Node<'_, pg_sys::ForeignPath>,
+        targets: NodeList<'_>,
+        clauses: NodeList<'_>,
+        outer_plan: Option<Node<'_, pg_sys::Plan>> => *mut pg_sys::ForeignScan
+    ));
+    routine.GetForeignUpperPaths = Some(callback!(
+        aggregate::upper_paths,
+        root: Planner<'_>,
+        stage: pg_sys::UpperRelationKind::Type,
+        input: PlannedRelation<'_>,
+        output: PlannedRelation<'_>,
+        extra: Unused<c_void>
+    ));
+    routine.IsForeignScanParallelSafe = Some(callback!(
+        plan::is_parallel_safe,
+        root: Planner<'_>,
+        rel: PlannedRelation<'_>,
+        entry: Node<'_, pg_sys::RangeTblEntry> => bool
+    ));
     routine.BeginForeignScan = BEGIN;
     routine.IterateForeignScan = Some(scan::iterate::iterate_foreign_scan);
-    routine.ReScanForeignScan = Some(scan::iterate::rescan_foreign_scan);
-    routine.EndForeignScan = Some(scan::iterate::end_foreign_scan);
-    routine.ExplainForeignScan = Some(explain::explain_foreign_scan);
-    routine.EstimateDSMForeignScan = Some(parallel::estimate_dsm);
-    routine.InitializeDSMForeignScan = Some(parallel::initialize_dsm);
-    routine.ReInitializeDSMForeignScan = Some(parallel::reinitialize_dsm);
-    routine.InitializeWorkerForeignScan = Some(parallel::initialize_worker);
-    routine.ShutdownForeignScan = Some(parallel::shutdown_foreign_scan);
-    routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
-    routine.GetForeignUpperPaths = Some(aggregate::get_foreign_upper_paths);
-    routine.ImportForeignSchema = Some(import::import_foreign_schema);
     routine.RecheckForeignScan = Some(scan::iterate::recheck_foreign_scan);
+    routine.ReScanForeignScan = Some(callback!(scan::iterate::rescan, node: ScanNode<'_>));
+    routine.EndForeignScan = Some(callback!(scan::iterate::end, node: ScanNode<'_>));
+    routine.ExplainForeignScan = Some(callback!(explain::explain, node: ScanNode<'_>, explain: Explain<'_>));
+    routine.EstimateDSMForeignScan = Some(callback!(
+        parallel::estimate,
+        node: ScanNode<'_>,
+        context: Unused<pg_sys::ParallelContext> => pg_sys::Size
+    ));
+    routine.InitializeDSMForeignScan =
+        Some(callback!(parallel::initialize, node: ScanNode<'_>, context: Context, place: SharedPlace));
+    routine.ReInitializeDSMForeignScan = Some(callback!(
+        parallel::reinitialize,
+        node: ScanNode<'_>,
+        context: Unused<pg_sys::ParallelContext>,
+        place: SharedPlace
+    ));
+    routine.InitializeWorkerForeignScan = Some(callback!(
+        parallel::initialize_worker,
+        node: ScanNode<'_>,
+        toc: Unused<pg_sys::shm_toc>,
+        place: SharedPlace
+    ));
+    routine.ShutdownForeignScan = Some(callback!(parallel::shutdown, node: ScanNode<'_>));
+    routine.AnalyzeForeignTable = Some(callback!(
+        analyze::analyze,
+        relation: Relation<'_>,
+        function: Out<pg_sys::AcquireSampleRowsFunc>,
+        pages: Out<pg_sys::BlockNumber> => bool
+    ));
+    routine.ImportForeignSchema = Some(callback!(
+        import::import,
+        statement: Node<'_, pg_sys::ImportForeignSchemaStmt>,
+        server: pg_sys::Oid => *mut pg_sys::List
+    ));
     routine.into_pg_boxed()
 }
 

@@ -70,7 +70,7 @@ unsafe extern "C-unwind" fn hook(
             }
         }
         if !ends && !is_asked {
-            fdw::end_statement();
+            c::guarded(fdw::end_statement);
         }
     }
 }

@@ -7,10 +7,8 @@
 //! MAINTAIN. If the role lacks the owner's privileges, and the table has code that is not built in (a filter, types,
 //! defaults), the table is left out ([`may_sample`]).
 
-use std::ffi::CStr;
-
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::filter;
 use super::options::TableOptions;
@@ -23,78 +21,69 @@ use crate::rows::context::copy_context;
 use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::{OnError, Verbosity};
+use crate::server::callback::Out;
 use crate::server::compat;
+use crate::server::node::Node;
 use crate::server::owner::as_owner_plainly;
 use crate::server::plain_code::table_is_plain;
 use crate::server::relation::Relation;
-use crate::server::server_text::from_server;
+use crate::server::role::role_name;
 use crate::server::unguarded::{Opaque, guarded};
 
-/// # Safety
-/// Called by ANALYZE.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn analyze_foreign_table(
-    relation: pg_sys::Relation,
-    function: *mut pg_sys::AcquireSampleRowsFunc,
-    pages: *mut pg_sys::BlockNumber,
-) -> bool {
-    // SAFETY: an open relation.
-    let options = TableOptions::of_table(unsafe { (*relation).rd_id }).or_raise();
+/// AnalyzeForeignTable.
+pub fn analyze(
+    relation: Relation<'_>,
+    function: Out<pg_sys::AcquireSampleRowsFunc>,
+    pages: Out<pg_sys::BlockNumber>,
+) -> Result<bool> {
+    let options = TableOptions::of_table(relation.oid())?;
     // A program may return other data with each run, and a FIFO can be read only once: neither gets statistics.
-    let location = options.location().or_raise();
-    let size = if let Some(list) = location.files().or_raise() {
+    let location = options.location()?;
+    let size = if let Some(list) = location.files()? {
         list.size()
     } else if location.path().is_some() {
         let message = || format!("could not stat file \"{}\"", location.display());
-        let meta = location.metadata().map_err(|e| crate::error::Error::file_access(&message(), &e)).or_raise();
+        let meta = location.metadata().map_err(|e| crate::error::Error::file_access(&message(), &e))?;
         if !meta.is_file() {
-            return false;
+            return Ok(false);
         }
         meta.len()
     } else {
-        return false;
+        return Ok(false);
     };
-    // SAFETY: an open relation, and ANALYZE's own variables. At least one page: zero would mean "never analyzed".
-    unsafe {
-        if !may_sample(relation, &options) {
-            return false;
-        }
-        *pages = u32::try_from(size.div_ceil(u64::from(pg_sys::BLCKSZ))).unwrap_or(u32::MAX).max(1);
-        *function = Some(acquire_sample_rows);
+    if !may_sample(relation, &options) {
+        return Ok(false);
     }
-    true
+    // At least one page: zero would mean "never analyzed".
+    pages.set(u32::try_from(size.div_ceil(u64::from(pg_sys::BLCKSZ))).unwrap_or(u32::MAX).max(1));
+    function.set(Some(acquire_sample_rows));
+    Ok(true)
 }
 
 /// May the code of the table's rows run as its owner, for the role that runs ANALYZE? Warns if not. Guarded.
 ///
 /// The current user is the owner of a parent if that is analyzed (do_analyze_rel, analyze.c). Then only the outer user,
 /// which SECURITY DEFINER functions do not change, is the role that runs ANALYZE.
-///
-/// # Safety
-/// An open foreign table.
-unsafe fn may_sample(relation: pg_sys::Relation, options: &TableOptions) -> bool {
-    // SAFETY: this function's contract covers the table; guarded calls.
-    unsafe {
-        let owner = (*(*relation).rd_rel).relowner;
+fn may_sample(relation: Relation<'_>, options: &TableOptions) -> bool {
+    // SAFETY: guarded calls.
+    let user = unsafe {
         let who = [pg_sys::GetUserId(), pg_sys::GetOuterUserId()];
-        let Some(user) = who.into_iter().find(|&user| !pg_sys::has_privs_of_role(user, owner)) else {
-            return true;
-        };
-        if options.filter.is_none() && table_is_plain(Relation::from_raw(relation)) {
-            return true;
-        }
-        let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-        let role = from_server(CStr::from_ptr(pg_sys::GetUserNameFromId(user, false)));
-        pgrx::ereport!(
-            pgrx::PgLogLevel::WARNING,
-            pgrx::PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
-            format!("foreign table \"{name}\" is not analyzed"),
-            format!(
-                "Its filter, types or defaults call functions that are not built in. They would run with the privileges of the table's owner, which role \"{role}\" does not have."
-            )
-        );
-        false
+        who.into_iter().find(|&user| !pg_sys::has_privs_of_role(user, relation.owner()))
+    };
+    let Some(user) = user else { return true };
+    if options.filter.is_none() && table_is_plain(relation) {
+        return true;
     }
+    let (name, role) = (relation.name_text(), role_name(user));
+    pgrx::ereport!(
+        pgrx::PgLogLevel::WARNING,
+        pgrx::PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        format!("foreign table \"{name}\" is not analyzed"),
+        format!(
+            "Its filter, types or defaults call functions that are not built in. They would run with the privileges of the table's owner, which role \"{role}\" does not have."
+        )
+    );
+    false
 }
 
 /// A sampling scan.
@@ -116,27 +105,27 @@ struct Sample {
     to_skip: f64,
     /// For evaluating DEFAULT markers.
     econtext: *mut pg_sys::ExprContext,
-    /// The sample position of the current row, if it enters the sample. With a filter, [`keep_sample`] decides it.
+    /// The sample position of the current row, if it enters the sample. With a filter, [`Sampling::take`] decides it.
     place: Option<usize>,
     /// The filter, which may leave out records.
     filter: Option<RowFilter>,
 }
 
-/// # Safety
-/// Called by ANALYZE.
-#[pg_guard]
-unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i32) -> *mut Sampling {
-    // SAFETY: ANALYZE's own structures, guarded calls.
-    unsafe {
-        let options = TableOptions::of_table((*relation).rd_id).or_raise();
-        copy_question::may_read(options.location().or_raise());
-        let rows = open_rows(relation, &options).or_raise();
-        let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
-        let estate = pg_sys::CreateExecutorState();
-        let filter = filter::begin(&options, relation, estate).or_raise();
-        let econtext = pg_sys::MakePerTupleExprContext(estate);
+impl Sampling {
+    /// Opens the file of a table. Guarded.
+    fn begin(relation: Relation<'_>, target: i32) -> Result<Sampling> {
+        let options = TableOptions::of_table(relation.oid())?;
+        copy_question::may_read(options.location()?);
+        let rows = open_rows(relation, &options)?;
+        let natts = relation.descriptor().len();
         let mut state = pg_sys::ReservoirStateData::default();
-        pg_sys::reservoir_init_selection_state(&raw mut state, target);
+        // SAFETY: guarded calls; a new executor state is a node, and `end` frees it.
+        let (estate, econtext) = unsafe {
+            let estate = pg_sys::CreateExecutorState();
+            pg_sys::reservoir_init_selection_state(&raw mut state, target);
+            (Node::from_raw(estate).unwrap_unchecked(), pg_sys::MakePerTupleExprContext(estate))
+        };
+        let filter = filter::begin(&options, relation, estate)?;
         let mut policy = Policy::of(&options.copy);
         (policy.tolerance.verbosity, policy.tolerance.reject_limit) = (Verbosity::Silent, None);
         policy.want(&rows, |_| true);
@@ -152,8 +141,35 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
             place: None,
             filter,
         };
-        let sampling = Sampling { rows, pump: Pump { policy, sink } };
-        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(sampling)
+        Ok(Sampling { rows, pump: Pump { policy, sink } })
+    }
+
+    /// Makes the tuple of a row that enters the sample, with its place. Guarded.
+    fn take(&mut self, relation: Relation<'_>) -> Option<(usize, pg_sys::HeapTuple)> {
+        let Sampling { rows, pump: Pump { policy, sink: s } } = self;
+        if s.filter.is_some() {
+            s.place = s.next_place();
+            s.count_row(policy);
+        } else {
+            rows.check_missing().or_raise();
+        }
+        let at = s.place?;
+        let descriptor = relation.descriptor().as_ptr();
+        // SAFETY: a guarded call with an element for each attribute.
+        Some((at, unsafe { pg_sys::heap_form_tuple(descriptor, s.values.as_mut_ptr(), s.nulls.as_mut_ptr()) }))
+    }
+
+    /// Closes the file and reports the counts. Guarded.
+    fn end(&mut self, relation: Relation<'_>, elevel: i32) {
+        self.rows.close().or_raise();
+        let s = &self.pump.sink;
+        // SAFETY: a guarded call; `begin` has made the state, and nothing uses it any more.
+        unsafe { pg_sys::FreeExecutorState((*s.econtext).ecxt_estate) };
+        let name = relation.name_text();
+        let message = format!("\"{name}\": file contains {:.0} rows; {} rows in sample", s.seen, s.sampled);
+        let level =
+            if elevel >= pg_sys::INFO.cast_signed() { pgrx::PgLogLevel::INFO } else { pgrx::PgLogLevel::DEBUG2 };
+        pgrx::ereport!(level, pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message);
     }
 }
 
@@ -228,86 +244,14 @@ impl Sample {
     }
 }
 
-/// Stores the row in the sample.
-///
-/// # Safety
-/// A valid sampling, and ANALYZE's array.
-#[pg_guard]
-unsafe extern "C-unwind" fn keep_sample(
-    sampling: *mut Sampling,
-    relation: pg_sys::Relation,
-    rows: *mut pg_sys::HeapTuple,
-) {
-    // SAFETY: this function's contract covers the argument; the place is less than the target, which is the array's
-    // length.
-    unsafe {
-        let Sampling { rows: file, pump: Pump { policy, sink: s } } = &mut *sampling;
-        if s.filter.is_some() {
-            s.place = s.next_place();
-            s.count_row(policy);
-        } else {
-            file.check_missing().or_raise();
-        }
-        let Some(at) = s.place else { return };
-        let tuple = pg_sys::heap_form_tuple((*relation).rd_att, s.values.as_mut_ptr(), s.nulls.as_mut_ptr());
-        let place = rows.add(at);
-        if at < s.sampled {
-            pg_sys::heap_freetuple(*place);
-        } else {
-            s.sampled += 1;
-        }
-        *place = tuple;
-    }
-}
-
-/// Does the filter make a row of the record? Raises the error about missing fields first.
-///
-/// # Safety
-/// A plain frame; a valid sampling with a filter.
-unsafe fn makes_row(sampling: *mut Sampling) -> bool {
-    // SAFETY: this function's contract covers the argument; nothing here has a destructor.
-    unsafe {
-        let (rows, sink) = (&raw mut (*sampling).rows, &raw mut (*sampling).pump.sink);
-        guarded(|| (*rows).check_missing().or_raise());
-        let arrays = RowArrays { values: (*sink).values.as_mut_ptr(), nulls: (*sink).nulls.as_mut_ptr() };
-        match (*sink).filter.as_ref() {
-            Some(filter) => {
-                let made = filter::call(&raw const *filter, rows, arrays);
-                matches!(made, Made::Row | Made::Tuple(_))
-            }
-            None => false,
-        }
-    }
-}
-
-/// Closes the file and reports the counts.
-///
-/// # Safety
-/// A valid sampling; it is not used afterwards.
-#[pg_guard]
-unsafe extern "C-unwind" fn end_sampling(sampling: *mut Sampling, relation: pg_sys::Relation, elevel: i32) -> i32 {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let s = &(*sampling).pump.sink;
-        (*sampling).rows.close().or_raise();
-        pg_sys::FreeExecutorState((*s.econtext).ecxt_estate);
-        let name = std::ffi::CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_string_lossy();
-        let message = format!("\"{name}\": file contains {:.0} rows; {} rows in sample", s.seen, s.sampled);
-        let level =
-            if elevel >= pg_sys::INFO.cast_signed() { pgrx::PgLogLevel::INFO } else { pgrx::PgLogLevel::DEBUG2 };
-        pgrx::ereport!(level, pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message);
-        i32::try_from(s.sampled).unwrap_or(0)
-    }
-}
-
 /// Arguments and results of ANALYZE's callback.
-struct AnalyzeCall {
-    relation: pg_sys::Relation,
+struct AnalyzeCall<'a> {
+    relation: Relation<'a>,
     elevel: i32,
     rows: *mut pg_sys::HeapTuple,
     target: i32,
     seen: f64,
-    sampled: i32,
+    sampled: usize,
 }
 
 /// # Safety
@@ -320,32 +264,38 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
     total_rows: *mut f64,
     total_dead_rows: *mut f64,
 ) -> i32 {
-    // SAFETY: ANALYZE's own structures; nothing here has a destructor. ANALYZE runs functions as the owner of the table
-    // that it was called for (do_analyze_rel, analyze.c), perhaps a parent of this one. A filter, its defaults and
+    // SAFETY: ANALYZE has the relation open; nothing here has a destructor. ANALYZE runs functions as the owner of the
+    // table that it was called for (do_analyze_rel, analyze.c), perhaps a parent of this one. A filter, its defaults and
     // input functions must run as this table's owner.
     unsafe {
+        let relation = Relation::from_raw(relation);
         let mut call = AnalyzeCall { relation, elevel, rows, target, seen: 0.0, sampled: 0 };
-        as_owner_plainly(Relation::from_raw(relation), sample, (&raw mut call).cast());
+        as_owner_plainly(relation, sample, (&raw mut call).cast());
         *total_rows = call.seen;
         *total_dead_rows = 0.0;
-        call.sampled
+        i32::try_from(call.sampled).unwrap_or(0)
     }
 }
 
 /// # Safety
 /// A plain frame; the arguments of ANALYZE.
 unsafe extern "C-unwind" fn sample(call: Opaque) {
-    // SAFETY: this function's contract covers the argument, and a sampling made here; nothing here has a destructor.
+    // SAFETY: `acquire_sample_rows` passes its arguments, and `begin` has made the sampling, which the memory context
+    // drops. The place of a row is less than the target, which is the length of ANALYZE's array. Nothing here has a
+    // destructor.
     unsafe {
-        let call = call.cast::<AnalyzeCall>();
-        let sampling = begin_sampling((*call).relation, (*call).target);
+        let call = &mut *call.cast::<AnalyzeCall<'_>>();
+        let sampling = guarded(|| {
+            let sampling = Sampling::begin(call.relation, call.target).or_raise();
+            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(sampling)
+        });
+        let (rows, sink) = (&raw mut (*sampling).rows, &raw mut (*sampling).pump.sink);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(copy_context),
-            arg: (&raw mut (*sampling).rows).cast(),
+            arg: rows.cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        let (rows, sink) = (&raw mut (*sampling).rows, &raw mut (*sampling).pump.sink);
         while guarded(|| (*sampling).pump.next(&mut *rows).or_raise()) != RowOutcome::End {
             if (*rows).has_queue() {
                 let (old, econtext) = (pg_sys::CurrentMemoryContext, (*sink).econtext);
@@ -353,12 +303,25 @@ unsafe extern "C-unwind" fn sample(call: Opaque) {
                 Rows::convert(rows, (*sink).arrays(), econtext);
                 pg_sys::CurrentMemoryContext = old;
             }
-            if (*sink).filter.is_none() || makes_row(sampling) {
-                keep_sample(sampling, (*call).relation, (*call).rows);
+            if let Some(filter) = (*sink).filter.as_ref() {
+                guarded(|| (*rows).check_missing().or_raise());
+                let arrays = RowArrays { values: (*sink).values.as_mut_ptr(), nulls: (*sink).nulls.as_mut_ptr() };
+                if !matches!(filter::call(&raw const *filter, rows, arrays), Made::Row | Made::Tuple(_)) {
+                    continue;
+                }
+            }
+            if let Some((at, tuple)) = guarded(|| (*sampling).take(call.relation)) {
+                let place = call.rows.add(at);
+                if at < (*sink).sampled {
+                    guarded(|| pg_sys::heap_freetuple(*place));
+                } else {
+                    (*sink).sampled += 1;
+                }
+                *place = tuple;
             }
         }
         pg_sys::error_context_stack = context.previous;
-        (*call).seen = (*sink).seen;
-        (*call).sampled = end_sampling(sampling, (*call).relation, (*call).elevel);
+        (call.seen, call.sampled) = ((*sink).seen, (*sink).sampled);
+        guarded(|| (*sampling).end(call.relation, call.elevel));
     }
 }

@@ -1,95 +1,67 @@
 //! EXPLAIN of a scan: file, size, rows and column lists.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString};
 
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::pg_sys;
 
-use super::aggregate::Aggregates;
+use super::node::ScanNode;
 use super::options::TableOptions;
-use super::private::{order_of, others};
-use super::scan::Scan;
-use crate::error::OrRaise;
+use super::private::Private;
+use crate::error::Result;
 use crate::input::source::Location;
 use crate::rows::soft::OnError;
+use crate::server::explain::Explain;
 use crate::server::refusal::refusal;
 use crate::server::server_text::from_server;
 
-fn text(label: &std::ffi::CStr, value: &str, es: *mut pg_sys::ExplainState) {
-    let value = CString::new(value).unwrap_or_default();
-    // SAFETY: guarded; valid strings and the state that the server gave.
-    unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), es) }
+/// A name in SQL. Guarded.
+fn quoted(name: &CStr) -> String {
+    // SAFETY: a guarded call, which returns a string.
+    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) }.to_string_lossy().into_owned()
 }
 
-/// Column names, quoted for SQL.
-fn quoted(names: &[CString]) -> String {
-    // SAFETY: guarded; valid strings.
-    let quote = |name: &CString| unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) };
-    let names: Vec<_> = names.iter().map(|name| quote(name).to_string_lossy()).collect();
-    names.join(", ")
+/// Names in SQL. Guarded.
+fn list(names: &[CString]) -> String {
+    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
 }
 
-fn number(label: &std::ffi::CStr, unit: Option<&std::ffi::CStr>, value: u64, es: *mut pg_sys::ExplainState) {
-    let unit = unit.map_or(std::ptr::null(), std::ffi::CStr::as_ptr);
-    let value = i64::try_from(value).unwrap_or(i64::MAX);
-    // SAFETY: as above.
-    unsafe { pg_sys::ExplainPropertyInteger(label.as_ptr(), unit, value, es) }
-}
-
-/// Labels a scan that returns aggregates as postgres_fdw does, since core does not name its table. Returns the table;
-/// `None` if the scan returns rows. Guarded.
-///
-/// # Safety
-/// As [`explain_foreign_scan`].
-unsafe fn explain_aggregate(node: *mut pg_sys::ForeignScanState, es: *mut pg_sys::ExplainState) -> Option<pg_sys::Oid> {
-    // SAFETY: this function's contract covers the structures. The only member of `fs_relids` is the index of a range
-    // table entry, and EXPLAIN has a name for each entry.
-    unsafe {
-        let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
-        let aggregates = Aggregates::from_private((*plan).fdw_private)?;
-        let place = pg_sys::bms_next_member((*plan).fs_relids, -1) - 1;
-        let entry = pg_sys::list_nth((*es).rtable, place).cast::<pg_sys::RangeTblEntry>();
-        let relid = (*entry).relid;
-        let quote = |name: *const c_char| CStr::from_ptr(pg_sys::quote_identifier(name)).to_string_lossy().into_owned();
-        let name = pg_sys::get_rel_name(relid);
-        let mut table = quote(name);
-        if (*es).verbose {
-            let schema = pg_sys::get_namespace_name_or_temp(pg_sys::get_rel_namespace(relid));
-            table = format!("{}.{table}", quote(schema));
-        }
-        let mut alias = pg_sys::list_nth((*es).rtable_names, place).cast::<c_char>().cast_const();
-        if alias.is_null() {
-            alias = (*(*entry).eref).aliasname;
-        }
-        if CStr::from_ptr(alias) != CStr::from_ptr(name) {
-            table = format!("{table} {}", quote(alias));
-        }
-        let what = if aggregates.partial { "Partial Aggregate" } else { "Aggregate" };
-        text(c"Relations", &format!("{what} on ({table})"), es);
-        Some(relid)
-    }
-}
-
-/// # Safety
-/// Called by EXPLAIN.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn explain_foreign_scan(
-    node: *mut pg_sys::ForeignScanState,
-    es: *mut pg_sys::ExplainState,
-) {
-    // SAFETY: the executor's and EXPLAIN's own structures.
-    let (relid, scan, costs, verbose, analyze) = unsafe {
-        let relid = explain_aggregate(node, es).unwrap_or_else(|| (*(*node).ss.ss_currentRelation).rd_id);
-        (relid, (*node).fdw_state.cast::<Scan>().as_ref(), (*es).costs, (*es).verbose, (*es).analyze)
+/// Labels a scan that returns aggregates as postgres_fdw does, since core does not name its table. Guarded.
+fn explain_aggregate(partial: bool, relid: pg_sys::Oid, alias: &CStr, explain: Explain<'_>) {
+    // SAFETY: guarded catalog lookups, which return the names of a relation that is locked.
+    let [schema, name] = unsafe {
+        let schema = pg_sys::get_namespace_name_or_temp(pg_sys::get_rel_namespace(relid));
+        [schema, pg_sys::get_rel_name(relid)].map(|name| CStr::from_ptr(name))
     };
-    let options = TableOptions::of_table(relid).or_raise();
-    match options.location().or_raise() {
+    let mut table = quoted(name);
+    if explain.is_verbose() {
+        table = format!("{}.{table}", quoted(schema));
+    }
+    if alias != name {
+        table = format!("{table} {}", quoted(alias));
+    }
+    let what = if partial { "Partial Aggregate" } else { "Aggregate" };
+    explain.text(c"Relations", &format!("{what} on ({table})"));
+}
+
+/// ExplainForeignScan.
+pub fn explain(mut node: ScanNode<'_>, explain: Explain<'_>) -> Result<()> {
+    let private = Private::of(node.private());
+    let aggregated = private.aggregates.and_then(|aggregates| {
+        let (relid, alias) = explain.relation(node.aggregated_table())?;
+        explain_aggregate(aggregates.partial, relid, alias, explain);
+        Some(relid)
+    });
+    let relid = aggregated.unwrap_or_else(|| node.relation().oid());
+    let (verbose, analyze, estate) = (explain.is_verbose(), explain.is_analyze(), node.estate());
+    let options = TableOptions::of_table(relid)?;
+    match options.location()? {
         Location::Client(_) | Location::Bytes(_) | Location::LargeObject(_) | Location::Query => (),
-        location @ Location::Program(_) => text(c"Foreign Program", &location.display(), es),
+        location @ Location::Program(_) => explain.text(c"Foreign Program", &location.display()),
         location @ (Location::File(_) | Location::Files(_) | Location::Below(_)) => {
-            text(c"Foreign File", &location.display(), es);
+            explain.text(c"Foreign File", &location.display());
             let list = location.files().ok().flatten();
             if let Some(list) = &list {
-                number(c"Foreign Files", None, list.files.len() as u64, es);
+                explain.number(c"Foreign Files", None, list.files.len() as u64);
             }
             let size = || match list {
                 Some(list) => Some(list.size()).filter(|_| Location::Files(list).is_allowed()),
@@ -98,49 +70,45 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
                 None => location.metadata().ok().filter(|meta| !meta.is_dir()).map(|meta| meta.len()),
             };
             // As file_fdw: no size without costs.
-            if costs && let Some(size) = size() {
-                number(c"Foreign File Size", Some(c"b"), size, es);
+            if explain.has_costs()
+                && let Some(size) = size()
+            {
+                explain.number(c"Foreign File Size", Some(c"b"), size);
             }
         }
     }
     if let Some(filter) = &options.filter {
-        text(c"Filter Function", &from_server(filter.name()), es);
+        explain.text(c"Filter Function", &from_server(filter.name()));
     }
-    // SAFETY: a plan that this module made.
-    let order = unsafe { order_of((*(*node).ss.ps.plan.cast::<pg_sys::ForeignScan>()).fdw_private) };
-    if !order.is_empty() {
-        let columns: Vec<_> = order.iter().map(|column| column.describe(relid)).collect();
-        text(c"Sorted By", &columns.join(", "), es);
+    if !private.order.is_empty() {
+        let columns: Vec<_> = private.order.iter().map(|column| column.describe(relid)).collect();
+        explain.text(c"Sorted By", &columns.join(", "));
     }
     if verbose {
-        // SAFETY: a plan that this module made; the entries about its path are strings.
-        let why = unsafe {
-            let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
-            let others = PgList::<pg_sys::Node>::from_pg(others((*plan).fdw_private));
-            others.get_ptr(0).map(|node| CStr::from_ptr((*node.cast::<pg_sys::String>()).sval).to_string_lossy())
-        };
-        // SAFETY: the executor's own structures.
-        let of_query = || refusal(unsafe { (*node).ss.ps.state }).filter(|_| analyze).map(Into::into);
+        let remark = private.remarks.first().and_then(|remark| remark.as_a::<pg_sys::String>());
+        let why = remark.map(|remark| remark.text().to_string_lossy());
+        let of_query = || refusal(estate).filter(|_| analyze).map(Into::into);
         if let Some(why) = why.or_else(of_query) {
-            text(c"Direct Insert", &format!("no ({why})"), es);
+            explain.text(c"Direct Insert", &format!("no ({why})"));
         }
     }
-    let Some(scan) = scan.filter(|_| analyze) else { return };
+    let Some(scan) = node.scan().filter(|_| analyze) else { return Ok(()) };
     if scan.is_replaced {
-        text(c"Direct Insert", "yes", es);
+        explain.text(c"Direct Insert", "yes");
     }
-    number(c"Bytes Read", Some(c"b"), scan.bytes_read(), es);
+    explain.number(c"Bytes Read", Some(c"b"), scan.bytes_read());
     if options.copy.on_error != OnError::Stop {
         let label = if options.copy.on_error == OnError::Ignore { c"Rows Skipped" } else { c"Rows Set to Null" };
-        number(label, None, scan.pump.policy.tolerance.bad_rows, es);
+        explain.number(label, None, scan.pump.policy.tolerance.bad_rows);
     }
     if verbose {
         let [first, rest] = scan.converted();
         if !first.is_empty() {
-            text(c"Converted", &quoted(&first), es);
+            explain.text(c"Converted", &list(&first));
         }
         if !rest.is_empty() {
-            text(c"Converted after Filter", &quoted(&rest), es);
+            explain.text(c"Converted after Filter", &list(&rest));
         }
     }
+    Ok(())
 }

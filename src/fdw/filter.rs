@@ -16,6 +16,9 @@ use crate::program::filter::{self, RowFilter};
 use crate::program::projection::Made;
 use crate::rows::copy_options::RecordShape;
 use crate::rows::row::{RowArrays, Rows};
+use crate::server::node::Node;
+use crate::server::planner::Planner;
+use crate::server::relation::Relation;
 
 /// The function, for the planner. None if there is no filter, or if the execution will fail to find the function.
 /// Guarded.
@@ -36,67 +39,36 @@ pub fn is_parallel_safe(options: &TableOptions, relid: pg_sys::Oid) -> Result<bo
     }
 }
 
-/// Forbids parallel plans if the function is parallel-unsafe, since core only checks functions in the query's text. A
-/// subquery that was planned before may still have workers. Guarded.
-///
-/// # Safety
-/// The planner's structure.
-pub unsafe fn forbid_workers(options: &TableOptions, root: *mut pg_sys::PlannerInfo) {
-    let Some(function) = planned(options) else { return };
-    // SAFETY: this function's contract covers the structure, whose arrays are as long as it says; a guarded call.
-    unsafe {
-        if pg_sys::func_parallel(function).cast_unsigned() != pg_sys::PROPARALLEL_UNSAFE {
-            return;
-        }
-        (*(*root).glob).parallelModeOK = false;
-        let mut level = root;
-        while let Some(root) = level.as_ref() {
-            for at in 1..usize::try_from(root.simple_rel_array_size).unwrap_or(0) {
-                if let Some(rel) = (*root.simple_rel_array.add(at)).as_mut() {
-                    rel.consider_parallel = false;
-                }
-            }
-            level = root.parent_root;
-        }
+/// Forbids parallel plans if the function is parallel-unsafe, since core only checks functions in the query's text.
+/// Guarded.
+pub fn forbid_workers(options: &TableOptions, root: Planner<'_>) {
+    // SAFETY: a guarded catalog lookup.
+    let is_unsafe = |function| unsafe { pg_sys::func_parallel(function) }.cast_unsigned() == pg_sys::PROPARALLEL_UNSAFE;
+    if planned(options).is_some_and(is_unsafe) {
+        root.forbid_workers();
     }
 }
 
 /// The cost of one call. Guarded.
-///
-/// # Safety
-/// The planner's structure.
-pub unsafe fn cost(options: &TableOptions, root: *mut pg_sys::PlannerInfo) -> f64 {
-    let mut cost = pg_sys::QualCost::default();
-    if let Some(function) = planned(options) {
-        // SAFETY: this function's contract covers the structure; a guarded call.
-        unsafe { pg_sys::add_function_cost(root, function, std::ptr::null_mut(), &raw mut cost) };
-    }
-    cost.per_tuple
+pub fn cost(options: &TableOptions, root: Planner<'_>) -> f64 {
+    planned(options).map_or(0.0, |function| root.function_cost(function))
 }
 
 /// Invalidates the plan when the function is replaced. Guarded.
-///
-/// # Safety
-/// The planner's structure.
-pub unsafe fn depend(options: &TableOptions, root: *mut pg_sys::PlannerInfo) {
+pub fn depend(options: &TableOptions, root: Planner<'_>) {
     if let Some(function) = planned(options) {
-        // SAFETY: this function's contract covers the structure; a guarded call.
-        unsafe { pg_sys::record_plan_function_dependency(root, function) };
+        root.depend(function);
     }
 }
 
 /// Makes the filter of a scan. Guarded; allocates in the executor's memory.
-///
-/// # Safety
-/// The open table, and the state of a query that is executed.
-pub unsafe fn begin(
+pub fn begin(
     options: &TableOptions,
-    relation: pg_sys::Relation,
-    estate: *mut pg_sys::EState,
+    relation: Relation<'_>,
+    estate: Node<'_, pg_sys::EState>,
 ) -> Result<Option<RowFilter>> {
     let Some(filter) = &options.filter else { return Ok(None) };
-    // SAFETY: same contract.
-    unsafe { RowFilter::new(filter.function()?, relation, options.copy.on_error, estate) }.map(Some)
+    RowFilter::new(filter.function()?, relation, options.copy.on_error, estate).map(Some)
 }
 
 /// Calls the function for the record whose fields were converted.

@@ -11,9 +11,8 @@ use crate::program::filter;
 use crate::rows::column::Column;
 use crate::rows::copy_options::{CopyOptions, RecordShape};
 use crate::rows::objects;
-use crate::server::compat;
 use crate::server::option_value::{invalid, stored};
-use crate::server::server_text::from_server;
+use crate::server::relation::{Relation, attribute_name};
 
 /// The stored option.
 #[derive(Debug, Clone)]
@@ -70,17 +69,13 @@ impl Filter {
 
     /// The columns of the file, which are the function's arguments. Guarded; the current memory context must outlive
     /// them.
-    pub fn columns(&self, relation: pg_sys::Relation, copy: &CopyOptions, session: &Session) -> Result<Vec<Column>> {
-        // SAFETY: guarded catalog lookups of an open relation's attributes; a name is NUL-terminated.
-        unsafe {
-            for i in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
-                let form = &*compat::attribute((*relation).rd_att, i);
-                let options = stored(pg_sys::GetForeignColumnOptions((*relation).rd_id, form.attnum));
-                if let Some((option, _)) = options.first().filter(|_| !form.attisdropped) {
-                    let column = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
-                    let message = format!("cannot specify both filter and option {option} of column \"{column}\"");
-                    return Err(invalid(message));
-                }
+    pub fn columns(&self, relation: Relation<'_>, copy: &CopyOptions, session: &Session) -> Result<Vec<Column>> {
+        for attribute in relation.descriptor().attributes().filter(|attribute| !attribute.attisdropped) {
+            // SAFETY: a guarded catalog lookup.
+            let options = unsafe { stored(pg_sys::GetForeignColumnOptions(relation.oid(), attribute.attnum)) };
+            if let Some((option, _)) = options.first() {
+                let column = attribute_name(attribute);
+                return Err(invalid(format!("cannot specify both filter and option {option} of column \"{column}\"")));
             }
         }
         let mut columns = filter::columns_of(self.function()?, relation, session)?;

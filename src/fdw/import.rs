@@ -11,52 +11,40 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
-use pgrx::{PgList, PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
+use pgrx::{PgList, PgLogLevel, PgSqlErrorCode as Code, ereport, pg_sys};
 
 use super::servers::role_missing;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result};
 use crate::input::directory::{Below, check_usage, directory_of, reads_all};
 use crate::input::encoding::{Encodings, invalid_in_server_encoding, shown};
 use crate::input::source::Location;
 use crate::program::copy_question;
 use crate::rows::sniff::{self, Request, identifier, table_name};
+use crate::server::node::Node;
 use crate::server::option_value::{Caller, OptionValue, stored};
 use crate::server::server_text::from_server;
 
 /// The options besides those that describe a file.
 const NAMES: &[&str] = &["filename", "sample"];
 
-/// Makes the CREATE FOREIGN TABLE statements of a directory.
-///
-/// # Safety
-/// Called by the server, with a statement and the server that it names.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn import_foreign_schema(
-    statement: *mut pg_sys::ImportForeignSchemaStmt,
-    server: pg_sys::Oid,
-) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers the statement, whose strings outlive the call; the strings of the list
-    // are copies.
-    unsafe {
-        let commands = commands(statement, server).or_raise();
-        let mut list = PgList::<std::ffi::c_char>::new();
-        for command in commands {
-            let command = CString::new(command).unwrap_or_default();
-            list.push(pg_sys::pstrdup(command.as_ptr()));
-        }
-        list.into_pg()
+/// ImportForeignSchema: makes the CREATE FOREIGN TABLE statements of a directory.
+pub fn import(statement: Node<'_, pg_sys::ImportForeignSchemaStmt>, server: pg_sys::Oid) -> Result<*mut pg_sys::List> {
+    let mut list = PgList::<std::ffi::c_char>::new();
+    for command in commands(statement, server)? {
+        let command = CString::new(command).unwrap_or_default();
+        // SAFETY: a guarded call, which copies the string.
+        list.push(unsafe { pg_sys::pstrdup(command.as_ptr()) });
     }
+    Ok(list.into_pg())
 }
 
-/// # Safety
-/// As [`import_foreign_schema`].
-unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_sys::Oid) -> Result<Vec<Vec<u8>>> {
+fn commands(statement: Node<'_, pg_sys::ImportForeignSchemaStmt>, server: pg_sys::Oid) -> Result<Vec<Vec<u8>>> {
     let mut request = Request::new(Caller::ForeignTable);
     let mut filename = None;
-    // SAFETY: this function's contract covers the statement.
+    // SAFETY: the statement has a list of options and two names.
     let (options, schema, server_name) = unsafe {
-        let options = stored((*statement).options);
-        (options, CStr::from_ptr((*statement).remote_schema), CStr::from_ptr((*statement).server_name))
+        let options = stored(statement.options);
+        (options, CStr::from_ptr(statement.remote_schema), CStr::from_ptr(statement.server_name))
     };
     for (name, value) in options {
         if name == "filename" {
@@ -78,7 +66,7 @@ unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_s
         let table = table_name(file.name());
         let name = CString::new(table.as_slice()).unwrap_or_default();
         // SAFETY: a guarded call with a string and the statement.
-        if !unsafe { pg_sys::IsImportableForeignTable(name.as_ptr(), statement) } {
+        if !unsafe { pg_sys::IsImportableForeignTable(name.as_ptr(), statement.as_ptr()) } {
             continue;
         }
         // The option's value would not be valid text.

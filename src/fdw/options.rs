@@ -24,6 +24,7 @@ use crate::rows::copy_options::slice_options::{SliceDraft, slices};
 use crate::rows::copy_options::{self, CopyOptions, Draft};
 use crate::rows::objects;
 use crate::server::option_value::{Caller, OptionValue, invalid, stored, text};
+use crate::server::relation::Relation;
 
 const COLUMN_OPTIONS: &[&str] = &[
     "force_not_null",
@@ -216,15 +217,14 @@ impl TableOptions {
     }
 
     /// The columns of the table's file. Guarded; the current memory context must outlive them.
-    pub fn columns(&self, relation: pg_sys::Relation) -> Result<Vec<Column>> {
+    pub fn columns(&self, relation: Relation<'_>) -> Result<Vec<Column>> {
         let session = column::session(Encodings::new(self.copy.encoding)?.charset());
         if let Some(filter) = &self.filter {
             return filter.columns(relation, &self.copy, &session);
         }
         let with_defaults = self.copy.dialect.default.is_some() || self.copy.by_name();
-        let mut columns = Column::of_relation(relation, &session, with_defaults);
-        // SAFETY: an open relation.
-        self.apply_to(unsafe { (*relation).rd_id }, &mut columns)?;
+        let mut columns = Column::of_relation(relation.as_ptr(), &session, with_defaults);
+        self.apply_to(relation.oid(), &mut columns)?;
         Ok(columns)
     }
 

@@ -26,20 +26,22 @@ mod check;
 use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys::NodeTag;
-use pgrx::{PgList, PgSqlErrorCode as Code, PgTryBuilder, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, PgTryBuilder, pg_sys};
 
 pub use self::check::{IN_ORDER, OrderCheck, follows};
 use crate::error::{Error, Result};
 use crate::rows::copy_options::attribute_number;
 use crate::server::compat;
+use crate::server::node::{Node, NodeList};
 use crate::server::option_value::invalid;
+use crate::server::planner::{PathOrder, PlannedRelation, Planner};
 
-/// A column in the option. Its pointers live in the memory context in which the option was read.
+/// A column in the option.
 #[derive(Debug)]
-struct OrderKey {
+struct OrderKey<'a> {
     name: CString,
-    /// Names of a collation, or null.
-    collation: *mut pg_sys::List,
+    /// Names of a collation; none without one.
+    collation: NodeList<'a>,
     descending: bool,
     nulls_first: bool,
 }
@@ -66,7 +68,7 @@ pub fn validate(option: &CStr) -> Result<()> {
 }
 
 /// Parses the option. Guarded.
-fn keys(option: &CStr) -> Result<Vec<OrderKey>> {
+fn keys<'a>(option: &CStr) -> Result<Vec<OrderKey<'a>>> {
     let statement = CString::new([b"SELECT ORDER BY ", option.to_bytes()].concat()).unwrap_or_default();
     // A position in the parser's error would refer to this internal statement.
     let parsed = PgTryBuilder::new(|| {
@@ -75,66 +77,47 @@ fn keys(option: &CStr) -> Result<Vec<OrderKey>> {
     })
     .catch_when(Code::ERRCODE_SYNTAX_ERROR, |_| std::ptr::null_mut())
     .execute();
-    // SAFETY: a result of the parser; tags give the node types.
-    unsafe { sort_clause(parsed).and_then(|clause| clause.iter_ptr().map(|item| key(item)).collect()) }
-        .ok_or_else(malformed)
+    // SAFETY: a list of statements, or null.
+    let statements = unsafe { NodeList::from_raw(parsed) };
+    sort_clause(statements).and_then(|clause| clause.iter().map(key).collect()).ok_or_else(malformed)
 }
 
 /// The ORDER BY clause, if the statement has nothing else. Guarded.
-///
-/// # Safety
-/// The parser's result, or null.
-unsafe fn sort_clause(parsed: *mut pg_sys::List) -> Option<PgList<pg_sys::Node>> {
-    // SAFETY: the parser makes lists of RawStmt; tags give the node types; a guarded comparison.
-    unsafe {
-        let statements = PgList::<pg_sys::RawStmt>::from_pg(parsed);
-        let statement = (*statements.get_ptr(0).filter(|_| statements.len() == 1)?).stmt;
-        if (*statement).type_ != NodeTag::T_SelectStmt {
-            return None;
-        }
-        let statement = statement.cast::<pg_sys::SelectStmt>();
-        let clause = std::mem::replace(&mut (*statement).sortClause, std::ptr::null_mut());
-        // The statement without the clause must be empty.
-        let mut nothing = pg_sys::SelectStmt { type_: NodeTag::T_SelectStmt, ..Default::default() };
-        nothing.limitOption = (*statement).limitOption;
-        let is_all = pg_sys::equal(statement.cast(), (&raw const nothing).cast());
-        (is_all && !clause.is_null()).then(|| PgList::from_pg(clause))
-    }
+fn sort_clause<'a>(statements: NodeList<'a, pg_sys::RawStmt>) -> Option<NodeList<'a>> {
+    let statement = statements.first().filter(|_| statements.len() == 1)?.stmt().as_a::<pg_sys::SelectStmt>()?;
+    let clause = statement.sort_clause();
+    // The statement without the clause must be empty.
+    let nothing = pg_sys::SelectStmt {
+        type_: NodeTag::T_SelectStmt,
+        limitOption: statement.limitOption,
+        sortClause: statement.sortClause,
+        ..Default::default()
+    };
+    // SAFETY: a guarded comparison of two statements.
+    let is_all = unsafe { pg_sys::equal(statement.as_ptr().cast(), (&raw const nothing).cast()) };
+    (is_all && !clause.is_empty()).then_some(clause)
 }
 
-/// # Safety
 /// An item of a sort clause.
-unsafe fn key(item: *mut pg_sys::Node) -> Option<OrderKey> {
-    // SAFETY: this function's contract covers the argument; tags give the node types.
-    unsafe {
-        if (*item).type_ != NodeTag::T_SortBy {
-            return None;
-        }
-        let item = item.cast::<pg_sys::SortBy>();
-        let descending = match (*item).sortby_dir {
-            pg_sys::SortByDir::SORTBY_DEFAULT | pg_sys::SortByDir::SORTBY_ASC => false,
-            pg_sys::SortByDir::SORTBY_DESC => true,
-            _ => return None,
-        };
-        let nulls_first = match (*item).sortby_nulls {
-            pg_sys::SortByNulls::SORTBY_NULLS_FIRST => true,
-            pg_sys::SortByNulls::SORTBY_NULLS_LAST => false,
-            _ => descending,
-        };
-        let mut node = (*item).node;
-        let mut collation = std::ptr::null_mut();
-        if (*node).type_ == NodeTag::T_CollateClause {
-            let clause = node.cast::<pg_sys::CollateClause>();
-            (node, collation) = ((*clause).arg, (*clause).collname);
-        }
-        if node.is_null() || (*node).type_ != NodeTag::T_ColumnRef {
-            return None;
-        }
-        let fields = PgList::<pg_sys::Node>::from_pg((*node.cast::<pg_sys::ColumnRef>()).fields);
-        let field = fields.get_ptr(0).filter(|field| fields.len() == 1 && (**field).type_ == NodeTag::T_String)?;
-        let name = CStr::from_ptr((*field.cast::<pg_sys::String>()).sval).to_owned();
-        Some(OrderKey { name, collation, descending, nulls_first })
+fn key(item: Node<'_>) -> Option<OrderKey<'_>> {
+    let item = item.as_a::<pg_sys::SortBy>()?;
+    let descending = match item.sortby_dir {
+        pg_sys::SortByDir::SORTBY_DEFAULT | pg_sys::SortByDir::SORTBY_ASC => false,
+        pg_sys::SortByDir::SORTBY_DESC => true,
+        _ => return None,
+    };
+    let nulls_first = match item.sortby_nulls {
+        pg_sys::SortByNulls::SORTBY_NULLS_FIRST => true,
+        pg_sys::SortByNulls::SORTBY_NULLS_LAST => false,
+        _ => descending,
+    };
+    let (mut node, mut collation) = (item.value(), NodeList::EMPTY);
+    if let Some(clause) = node.as_a::<pg_sys::CollateClause>() {
+        (node, collation) = (clause.arg()?, clause.names());
     }
+    let fields = node.as_a::<pg_sys::ColumnRef>()?.fields();
+    let field = fields.first().filter(|_| fields.len() == 1)?.as_a::<pg_sys::String>()?;
+    Some(OrderKey { name: field.text().to_owned(), collation, descending, nulls_first })
 }
 
 /// The columns of the order, with the planner's data about them. Guarded.
@@ -153,7 +136,7 @@ struct PlannerColumn {
     strategy: i16,
 }
 
-fn column(relid: pg_sys::Oid, key: &OrderKey) -> Result<(Ordered, PlannerColumn)> {
+fn column(relid: pg_sys::Oid, key: &OrderKey<'_>) -> Result<(Ordered, PlannerColumn)> {
     let number = attribute_number(relid, &key.name)
         .map_err(|error| error.hint("The option sorted_by of the foreign table names the column."))?;
     let none = pg_sys::InvalidOid;
@@ -163,12 +146,12 @@ fn column(relid: pg_sys::Oid, key: &OrderKey) -> Result<(Ordered, PlannerColumn)
         pg_sys::get_atttypetypmodcoll(relid, number, &raw mut type_, &raw mut modifier, &raw mut own_collation);
         let type_name = || CStr::from_ptr(pg_sys::format_type_be(type_)).to_string_lossy();
         let mut collation = own_collation;
-        if !key.collation.is_null() {
+        if !key.collation.is_empty() {
             if own_collation == none {
                 let message = format!("collations are not supported by type {}", type_name());
                 return Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message));
             }
-            collation = pg_sys::get_collation_oid(key.collation, false);
+            collation = pg_sys::get_collation_oid(key.collation.as_ptr(), false);
         }
         let flags = pg_sys::TYPECACHE_LT_OPR | pg_sys::TYPECACHE_GT_OPR;
         let operators = pg_sys::lookup_type_cache(type_, flags.cast_signed());
@@ -186,19 +169,17 @@ fn column(relid: pg_sys::Oid, key: &OrderKey) -> Result<(Ordered, PlannerColumn)
 
 /// The leading part of a file's order that a query can use.
 #[derive(Debug)]
-struct UsableOrder {
+struct UsableOrder<'a> {
     columns: Vec<Ordered>,
-    pathkeys: *mut pg_sys::List,
+    pathkeys: Vec<Node<'a, pg_sys::PathKey>>,
     /// For each pathkey, the number of columns up to it.
     up_to: Vec<usize>,
 }
 
-impl UsableOrder {
-    /// The columns that the first pathkeys stand for.
-    fn columns(mut self, pathkeys: *const pg_sys::List) -> Vec<Ordered> {
-        // SAFETY: a list or null.
-        let count = unsafe { pathkeys.as_ref() }.map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
-        if let Some(&columns) = count.checked_sub(1).and_then(|last| self.up_to.get(last)) {
+impl UsableOrder<'_> {
+    /// The columns that this many pathkeys stand for.
+    fn columns(mut self, pathkeys: usize) -> Vec<Ordered> {
+        if let Some(&columns) = pathkeys.checked_sub(1).and_then(|last| self.up_to.get(last)) {
             self.columns.truncate(columns);
         }
         self.columns
@@ -206,110 +187,85 @@ impl UsableOrder {
 }
 
 /// Makes the pathkeys of the option. Guarded.
-///
-/// # Safety
-/// The planner's structures.
-unsafe fn spoken(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
+fn spoken<'a>(
+    root: Planner<'a>,
+    rel: PlannedRelation<'a>,
     relid: pg_sys::Oid,
     option: &CStr,
-) -> Result<UsableOrder> {
+) -> Result<UsableOrder<'a>> {
     let columns = columns(relid, option)?;
-    let mut pathkeys = PgList::<pg_sys::PathKey>::new();
+    let mut pathkeys: Vec<Node<'_, pg_sys::PathKey>> = Vec::new();
     let mut up_to = Vec::new();
-    // SAFETY: this function's contract covers the structures; guarded calls.
-    unsafe {
-        for (i, (ordered, known)) in columns.iter().enumerate() {
-            // As make_pathkey_from_sortinfo and build_index_pathkeys.
+    for (i, (ordered, known)) in columns.iter().enumerate() {
+        // As make_pathkey_from_sortinfo and build_index_pathkeys.
+        // SAFETY: guarded calls; the second one returns a node.
+        let (equality, column) = unsafe {
             let equal = pg_sys::BTEqualStrategyNumber as i16;
             let equality = pg_sys::get_opfamily_member(known.family, known.input, known.input, equal);
-            let families = pg_sys::get_mergejoin_opfamilies(equality);
-            let place = (*rel).relid.cast_signed();
-            let var = pg_sys::makeVar(place, ordered.number, known.type_, known.modifier, known.own_collation, 0);
-            let class = compat::known_eclass(root, var.cast(), families, known.input, ordered.collation, (*rel).relids);
-            if class.is_null() {
-                // The query does not use the order of this column.
-                break;
-            }
-            let key = compat::canonical_pathkey(root, class, known.family, known.strategy, ordered.nulls_first);
-            let class = (*key).pk_eclass;
-            if !compat::is_constant(&*class) && pathkeys.iter_ptr().all(|other| (*other).pk_eclass != class) {
-                pathkeys.push(key);
-                up_to.push(i + 1);
-            }
+            let index = rel.relid.cast_signed();
+            let column = pg_sys::makeVar(index, ordered.number, known.type_, known.modifier, known.own_collation, 0);
+            (equality, Node::from_raw(column))
+        };
+        let class =
+            column.and_then(|column| compat::known_eclass(root, rel, column, equality, known.input, ordered.collation));
+        // Without a class, the query does not use the order of this column.
+        let Some(class) = class else { break };
+        let key = compat::canonical_pathkey(root, class, known.family, known.strategy, ordered.nulls_first);
+        let class = key.class();
+        if !compat::is_constant(class) && pathkeys.iter().all(|other| other.pk_eclass != class.as_ptr()) {
+            pathkeys.push(key);
+            up_to.push(i + 1);
         }
     }
     let columns = columns.into_iter().map(|(ordered, _)| ordered).collect();
-    Ok(UsableOrder { columns, pathkeys: pathkeys.into_pg(), up_to })
+    Ok(UsableOrder { columns, pathkeys, up_to })
 }
 
 /// The part of the file's order that a query can use: pathkeys, and the columns that they stand for. `None` if it
 /// can use no part. Guarded.
-///
-/// # Safety
-/// The planner's structures.
-pub unsafe fn useful(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
+pub fn useful<'a>(
+    root: Planner<'a>,
+    rel: PlannedRelation<'a>,
     relid: pg_sys::Oid,
     option: &CStr,
-) -> Result<Option<(*mut pg_sys::List, Vec<Ordered>)>> {
-    // SAFETY: this function's contract covers the structures; a guarded call.
-    unsafe {
-        let spoken = spoken(root, rel, relid, option)?;
-        let useful = pg_sys::truncate_useless_pathkeys(root, rel, spoken.pathkeys);
-        Ok((!useful.is_null()).then(|| (useful, spoken.columns(useful))))
-    }
+) -> Result<Option<(PathOrder<'a>, Vec<Ordered>)>> {
+    let mut spoken = spoken(root, rel, relid, option)?;
+    let (order, count) = PathOrder::useful(root, rel, std::mem::take(&mut spoken.pathkeys));
+    Ok((count > 0).then(|| (order, spoken.columns(count))))
 }
 
-/// The columns that a path's pathkeys stand for, which [`useful`] has made. Guarded.
-///
-/// # Safety
-/// The planner's structures, in the same state.
-pub unsafe fn promised(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
+/// The columns that the first pathkeys of a path stand for, which [`useful`] has made. Guarded.
+pub fn promised(
+    root: Planner<'_>,
+    rel: PlannedRelation<'_>,
     relid: pg_sys::Oid,
     option: &CStr,
-    pathkeys: *const pg_sys::List,
+    pathkeys: usize,
 ) -> Result<Vec<Ordered>> {
-    // SAFETY: this function's contract covers the structures.
-    Ok(unsafe { spoken(root, rel, relid, option)? }.columns(pathkeys))
+    Ok(spoken(root, rel, relid, option)?.columns(pathkeys))
 }
 
 impl Ordered {
-    /// Makes a list of columns that a path and a plan can carry. Guarded.
-    pub fn to_list(columns: &[Ordered]) -> *mut pg_sys::List {
+    /// Numbers that a plan can carry.
+    pub fn to_numbers(&self) -> [i32; 4] {
         let oid = |oid: pg_sys::Oid| oid.to_u32().cast_signed();
-        let numbers = columns.iter().flat_map(|column| {
-            let Ordered { number, operator, collation, nulls_first } = *column;
-            [i32::from(number), oid(operator), oid(collation), i32::from(nulls_first)]
-        });
-        // SAFETY: a guarded call on a list made here.
-        numbers.fold(std::ptr::null_mut(), |list, number| unsafe { pg_sys::lappend_int(list, number) })
+        let Ordered { number, operator, collation, nulls_first } = *self;
+        [i32::from(number), oid(operator), oid(collation), i32::from(nulls_first)]
     }
 
-    /// # Safety
-    /// A list made by [`Ordered::to_list`], or null.
-    pub unsafe fn from_list(list: *mut pg_sys::List) -> Vec<Ordered> {
-        // SAFETY: this function's contract covers the list, of integers.
-        let numbers: Vec<i32> = unsafe {
-            let list = list.as_ref();
-            let length = list.map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
-            (0..length).map(|i| list.map_or(0, |list| (*list.elements.add(i)).int_value)).collect()
-        };
+    /// The columns with these numbers.
+    pub fn from_numbers(numbers: &[i32]) -> Vec<Ordered> {
         let oid = |number: i32| pg_sys::Oid::from_u32(number.cast_unsigned());
-        let column = |numbers: &[i32]| match *numbers {
-            [number, operator, collation, nulls_first] => Some(Ordered {
+        let (columns, _) = numbers.as_chunks();
+        let column = |&[number, operator, collation, nulls_first]: &[i32; 4]| {
+            Some(Ordered {
                 number: i16::try_from(number).ok()?,
                 operator: oid(operator),
                 collation: oid(collation),
                 nulls_first: nulls_first != 0,
-            }),
-            _ => None,
+            })
         };
-        numbers.chunks(4).filter_map(column).collect()
+        columns.iter().filter_map(column).collect()
     }
 
     /// In ORDER BY syntax. Guarded.

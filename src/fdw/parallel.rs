@@ -28,31 +28,26 @@
 pub mod participant;
 
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::rc::Rc;
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use self::participant::{Participant, Shared, SharedList};
 use super::aggregate;
+use super::node::ScanNode;
 use super::scan::Scan;
-use super::scan::open::open_in_worker;
-use crate::error::OrRaise;
+use crate::error::Result;
 use crate::input::files::FileList;
 use crate::rows::file_chunks::FileChunks;
+use crate::server::callback::{Argument, Unused};
 use crate::server::points::point;
 use crate::server::team::{Memory, at_detach};
 use crate::server::worker_errors;
 
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn estimate_dsm(
-    node: *mut pg_sys::ForeignScanState,
-    _context: *mut pg_sys::ParallelContext,
-) -> pg_sys::Size {
-    // SAFETY: a scan that BeginForeignScan made.
-    let scan = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() };
-    Memory::<Shared>::size(&SharedList::new(scan.and_then(shared_list)).image)
+/// EstimateDSMForeignScan.
+pub fn estimate(mut node: ScanNode<'_>, _context: Unused<pg_sys::ParallelContext>) -> Result<pg_sys::Size> {
+    Ok(Memory::<Shared>::size(&SharedList::new(node.scan().and_then(shared_list)).image))
 }
 
 /// The files that the processes of a scan share.
@@ -71,45 +66,64 @@ fn places(scan: &Scan) -> u32 {
     if scan.aggregation.is_some() { aggregate::places(scan.qual.is_null()) } else { u32::MAX }
 }
 
-/// Writes the shared state. Guarded.
-///
-/// # Safety
-/// Memory of the requested size, which no other process reads yet.
-unsafe fn share(scan: &mut Scan, place: *mut c_void) -> Option<Memory<Shared>> {
+/// Shared memory of the size that [`estimate`] has returned. The executor keeps it until the workers have ended.
+#[derive(Debug)]
+pub struct SharedPlace(*mut c_void);
+
+// SAFETY: the executor passes such memory to the callbacks of a parallel scan.
+unsafe impl Argument for SharedPlace {
+    type Raw = *mut c_void;
+
+    unsafe fn of(raw: *mut c_void) -> SharedPlace {
+        SharedPlace(raw)
+    }
+}
+
+/// Writes the shared state, which no other process reads yet. Guarded.
+fn share(scan: &mut Scan, place: SharedPlace) -> Option<Memory<Shared>> {
     let list = SharedList::new(shared_list(scan));
     let places = places(scan);
     let shared = Shared::new(scan.rows.as_ref()?, &list, places);
-    // SAFETY: this function's contract covers the memory.
-    Some(unsafe { Memory::write(place, &list.image, shared) })
+    // SAFETY: `estimate` has asked for memory for the same list. The leader forgets it before it is released.
+    Some(unsafe { Memory::write(place.0, &list.image, shared) })
 }
 
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn initialize_dsm(
-    node: *mut pg_sys::ForeignScanState,
-    context: *mut pg_sys::ParallelContext,
-    shared: *mut c_void,
-) {
-    // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and memory of the requested size.
-    unsafe {
-        let scan = (*node).fdw_state.cast::<Scan>();
-        if (*scan).rows.is_none() {
-            return;
-        }
-        if (*scan).rows.as_ref().is_some_and(|rows| !rows.stream().is_for_workers()) {
+/// The parallel context of a scan's workers.
+#[derive(Debug)]
+pub struct Context(NonNull<pg_sys::ParallelContext>);
+
+// SAFETY: the executor passes a valid context.
+unsafe impl Argument for Context {
+    type Raw = *mut pg_sys::ParallelContext;
+
+    unsafe fn of(raw: Self::Raw) -> Context {
+        // SAFETY: the executor passes a pointer that is not null.
+        Context(unsafe { NonNull::new_unchecked(raw) })
+    }
+}
+
+/// InitializeDSMForeignScan.
+pub fn initialize(mut node: ScanNode<'_>, mut context: Context, place: SharedPlace) -> Result<()> {
+    let memory = node.estate().es_query_cxt;
+    let Some(scan) = node.scan().filter(|scan| scan.rows.is_some()) else { return Ok(()) };
+    let shared = share(scan, place);
+    // SAFETY: a valid context, which is initialized. The scan and the memory of the query outlive its workers, also when
+    // it fails.
+    let announces_end = unsafe {
+        if scan.rows.as_ref().is_some_and(|rows| !rows.stream().is_for_workers()) {
             // client_encoding has changed since planning. The leader reads alone: LaunchParallelWorkers (parallel.c)
             // then starts no workers, even after a rescan. A context without workers (nworkers) would have no memory to
             // share parameters in.
-            (*context).nworkers_to_launch = 0;
+            context.0.as_mut().nworkers_to_launch = 0;
         }
-        let memory = share(&mut *scan, shared);
-        let announces_end = at_detach(context, gather, scan.cast());
+        let announces_end = at_detach(context.0.as_ptr(), gather, std::ptr::from_mut(scan).cast());
         if announces_end {
-            worker_errors::watch(context, (*(*node).ss.ps.state).es_query_cxt);
+            worker_errors::watch(context.0.as_ptr(), memory);
         }
-        (*scan).pump.sink.participant = memory.map(|memory| Participant::new(memory, 0, announces_end));
-    }
+        announces_end
+    };
+    scan.pump.sink.participant = shared.map(|shared| Participant::new(shared, 0, announces_end));
+    Ok(())
 }
 
 /// Called after the workers have ended, and before the shared memory is released.
@@ -122,50 +136,39 @@ unsafe extern "C-unwind" fn gather(_segment: *mut pg_sys::dsm_segment, scan: pg_
     worker_errors::forget();
 }
 
-/// # Safety
-/// Called by the executor, when no worker runs.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn reinitialize_dsm(
-    node: *mut pg_sys::ForeignScanState,
-    _context: *mut pg_sys::ParallelContext,
-    shared: *mut c_void,
-) {
-    // SAFETY: as in `initialize_dsm`.
-    unsafe {
-        let scan = &mut *(*node).fdw_state.cast::<Scan>();
+/// ReInitializeDSMForeignScan: no worker runs.
+pub fn reinitialize(
+    mut node: ScanNode<'_>,
+    _context: Unused<pg_sys::ParallelContext>,
+    place: SharedPlace,
+) -> Result<()> {
+    if let Some(scan) = node.scan() {
         scan.add_others();
-        share(scan, shared);
+        share(scan, place);
     }
+    Ok(())
 }
 
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn initialize_worker(
-    node: *mut pg_sys::ForeignScanState,
-    _toc: *mut pg_sys::shm_toc,
-    shared: *mut c_void,
-) {
-    // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and the leader's shared state.
-    unsafe {
-        let memory = Memory::<Shared>::read(shared).or_raise();
-        point!("scan.worker");
-        let shared = memory.task();
-        let list = FileList::read(memory.slice(shared.list));
-        open_in_worker(node, shared.encoding, list, shared.descriptor, shared.file).or_raise();
-        let scan = &mut *(*node).fdw_state.cast::<Scan>();
-        let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
+/// InitializeWorkerForeignScan.
+pub fn initialize_worker(mut node: ScanNode<'_>, _toc: Unused<pg_sys::shm_toc>, place: SharedPlace) -> Result<()> {
+    // SAFETY: the leader has written its shared state, which stays until this process ends.
+    let memory = unsafe { Memory::<Shared>::read(place.0) }?;
+    point!("scan.worker");
+    let shared = memory.task();
+    let list = FileList::read(memory.slice(shared.list));
+    if let Some(scan) = node.scan() {
+        scan.open_in_worker(shared.encoding, list, shared.descriptor, shared.file)?;
+        // SAFETY: a variable of this process.
+        let number = usize::try_from(unsafe { pg_sys::ParallelWorkerNumber }).unwrap_or(0) + 1;
         scan.pump.sink.participant = Some(Participant::new(memory, number, true));
     }
+    Ok(())
 }
 
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn shutdown_foreign_scan(node: *mut pg_sys::ForeignScanState) {
-    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made, or null after a bare EXPLAIN.
-    unsafe {
-        let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
+/// ShutdownForeignScan.
+pub fn shutdown(mut node: ScanNode<'_>) -> Result<()> {
+    if let Some(scan) = node.scan() {
         scan.stop_sharing();
     }
+    Ok(())
 }

@@ -1,68 +1,146 @@
-//! The data that a plan carries to its scan: columns to convert, remarks about the path, aggregates
-//! ([`super::aggregate`]), and the promised order.
+//! The data that a plan carries to its scan, as lists that can be copied, cached and sent to a worker.
 
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use super::order::Ordered;
+use crate::server::node::{Node, NodeList};
 
-/// Columns that a scan converts, by attribute number: those that the quals read, and the others. They pass through the
-/// plan as two lists of integers, which can be copied, cached and sent to a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Columns that a scan converts, by attribute number: those that the quals read, and the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     pub by_quals: Vec<i32>,
     pub besides: Vec<i32>,
 }
 
-impl Wanted {
-    /// `more` are remarks about the scan, for [`others`].
-    pub fn into_private(self, more: *mut pg_sys::List) -> *mut pg_sys::List {
-        let list = |attributes: Vec<i32>| {
-            attributes.into_iter().fold(std::ptr::null_mut(), |list, attribute| {
-                // SAFETY: a guarded call on a list made here.
-                unsafe { pg_sys::lappend_int(list, attribute) }
-            })
-        };
-        let mut private = PgList::<pg_sys::List>::new();
-        private.push(list(self.by_quals));
-        private.push(list(self.besides));
-        private.push(more);
-        private.into_pg()
+/// An aggregate's function and the number of its column, or 0.
+pub type Call = (pg_sys::Oid, i32);
+
+/// The aggregates of a scan, as a plan carries them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Aggregates {
+    /// Return transition states instead of values.
+    pub partial: bool,
+    pub list: Vec<Call>,
+    /// Numbers of the columns that follow the aggregates in the scan's tuple.
+    pub columns: Vec<i32>,
+}
+
+impl Aggregates {
+    /// As lists for a plan. Guarded.
+    fn to_lists<'a>(&self) -> NodeList<'a> {
+        let calls = std::iter::once(i32::from(self.partial)).chain(to_numbers(&self.list));
+        list([list_of(calls), list_of(self.columns.iter().copied())])
     }
 
-    /// # Safety
-    /// The private list of a plan that this module made; a guarded frame.
-    pub unsafe fn from_private(private: *mut pg_sys::List) -> Wanted {
-        // SAFETY: this function's contract covers the list.
-        let read = |index: usize| unsafe {
-            let private = PgList::<pg_sys::List>::from_pg(private);
-            let list = private.get_ptr(index).unwrap_or(std::ptr::null_mut());
-            if list.is_null() {
-                return Vec::new();
-            }
-            let len = usize::try_from((*list).length).unwrap_or(0);
-            (0..len).map(|i| (*(*list).elements.add(i)).int_value).collect()
-        };
-        Wanted { by_quals: read(0), besides: read(1) }
+    /// The aggregates of a plan's scan; `None` if it returns rows.
+    fn from_lists(lists: NodeList<'_>) -> Option<Aggregates> {
+        let calls = numbers(lists.first()?);
+        let (partial, list) = calls.split_first()?;
+        let columns = lists.get(1).map_or_else(Vec::new, numbers);
+        Some(Aggregates { partial: *partial != 0, list: from_numbers(list), columns })
     }
 }
 
-/// Remarks of other modules about a plan's path, in its private list. Guarded.
-///
-/// # Safety
-/// The private list of a plan that this module made.
-pub unsafe fn others(private: *mut pg_sys::List) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers the list.
-    unsafe { PgList::<pg_sys::List>::from_pg(private).get_ptr(2).unwrap_or(std::ptr::null_mut()) }
+/// Numbers that a list can carry.
+pub fn to_numbers(calls: &[Call]) -> impl Iterator<Item = i32> {
+    calls.iter().flat_map(|(function, attribute)| [function.to_u32().cast_signed(), *attribute])
 }
 
-/// The columns of the order that a plan relies on; empty if it relies on none. Guarded.
-///
-/// # Safety
-/// The private list of a plan that this module made.
-pub unsafe fn order_of(private: *mut pg_sys::List) -> Vec<Ordered> {
-    // SAFETY: this function's contract covers the list.
+pub fn from_numbers(numbers: &[i32]) -> Vec<Call> {
+    let (pairs, _) = numbers.as_chunks();
+    pairs.iter().map(|[function, attribute]| (pg_sys::Oid::from_u32(function.cast_unsigned()), *attribute)).collect()
+}
+
+/// The data of one plan.
+#[derive(Debug)]
+pub struct Private<'a> {
+    pub wanted: Wanted,
+    /// Remarks of other modules about the plan's path, which are strings.
+    pub remarks: NodeList<'a>,
+    /// The aggregates, if the scan returns these instead of rows.
+    pub aggregates: Option<Aggregates>,
+    /// The columns of the order that the plan relies on.
+    pub order: Vec<Ordered>,
+}
+
+impl<'a> Private<'a> {
+    /// Reads the private list of a plan. Anything else is data without a column.
+    pub fn of(list: NodeList<'a>) -> Private<'a> {
+        let columns = |index| list.get(index).map_or_else(Vec::new, numbers);
+        Private {
+            wanted: Wanted { by_quals: columns(0), besides: columns(1) },
+            remarks: elements(list.get(2)),
+            aggregates: Aggregates::from_lists(elements(list.get(3))),
+            order: Ordered::from_numbers(&columns(4)),
+        }
+    }
+
+    /// Makes the private list of a plan. Guarded.
+    pub fn to_list(&self) -> NodeList<'a> {
+        let order = self.order.iter().flat_map(Ordered::to_numbers);
+        let aggregates = self.aggregates.as_ref().map(Aggregates::to_lists);
+        list([
+            list_of(self.wanted.by_quals.iter().copied()),
+            list_of(self.wanted.besides.iter().copied()),
+            self.remarks.node(),
+            aggregates.and_then(NodeList::node),
+            list_of(order),
+        ])
+    }
+
+    /// Makes the plan of a scan with these lists, of the relation with this index, or of none. Guarded.
+    pub fn make_scan(
+        &self,
+        targets: NodeList<'_>,
+        conditions: NodeList<'_>,
+        index: pg_sys::Index,
+        tuple: NodeList<'_, pg_sys::TargetEntry>,
+        outer_plan: Option<Node<'_, pg_sys::Plan>>,
+    ) -> *mut pg_sys::ForeignScan {
+        let (none, outer) = (std::ptr::null_mut(), outer_plan.map_or(std::ptr::null_mut(), Node::as_ptr));
+        let (targets, conditions) = (targets.as_ptr(), conditions.as_ptr());
+        let (private, tuple) = (self.to_list().as_ptr(), tuple.as_ptr());
+        // SAFETY: a guarded call with lists of nodes.
+        unsafe { pg_sys::make_foreignscan(targets, conditions, index, none, private, tuple, none, outer) }
+    }
+}
+
+/// Makes a list of nodes, some of which may be missing. Guarded.
+pub fn list<'a>(nodes: impl IntoIterator<Item = Option<Node<'a>>>) -> NodeList<'a> {
+    let pointer = |node: Option<Node<'a>>| node.map_or(std::ptr::null_mut(), Node::as_ptr);
+    // SAFETY: guarded calls on a list that is made here.
     unsafe {
-        let list = PgList::<pg_sys::List>::from_pg(private).get_ptr(4).unwrap_or(std::ptr::null_mut());
-        Ordered::from_list(list)
+        NodeList::from_raw(
+            nodes.into_iter().fold(std::ptr::null_mut(), |list, node| pg_sys::lappend(list, pointer(node).cast())),
+        )
+    }
+}
+
+/// The elements of a list of nodes; none for any other node.
+pub fn elements(node: Option<Node<'_>>) -> NodeList<'_> {
+    // SAFETY: the tag says that the node is a list of nodes.
+    node.filter(|node| node.tag() == pg_sys::NodeTag::T_List)
+        .map_or(NodeList::EMPTY, |node| unsafe { NodeList::from_raw(node.as_ptr().cast()) })
+}
+
+/// Makes a list of integers; None without any. Guarded.
+pub fn list_of<'a>(numbers: impl Iterator<Item = i32>) -> Option<Node<'a>> {
+    // SAFETY: guarded calls on a list that is made here.
+    unsafe {
+        let list = numbers.fold(std::ptr::null_mut(), |list, number| pg_sys::lappend_int(list, number));
+        Node::from_raw(list.cast())
+    }
+}
+
+/// The elements of a list of integers; none for any other node.
+pub fn numbers(node: Node<'_>) -> Vec<i32> {
+    if node.tag() != pg_sys::NodeTag::T_IntList {
+        return Vec::new();
+    }
+    // SAFETY: the tag says that the node is a list of integers.
+    unsafe {
+        let list = &*node.as_ptr().cast::<pg_sys::List>();
+        let len = usize::try_from(list.length).unwrap_or(0);
+        (0..len).map(|index| (*list.elements.add(index)).int_value).collect()
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! A scan begins in [`open`] and returns its rows in [`iterate`]; [`step`] has the Rust work for a row.
 
-mod filtered;
 pub(super) mod iterate;
 pub(super) mod open;
 pub(super) mod step;
@@ -23,6 +22,7 @@ use crate::rows::row::pump::{Begin, Policy, Pump, Sink};
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::OnError;
 use crate::server::progress::Progress;
+use crate::server::relation::Relation;
 
 /// The state of a scan.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Scan {
     pub rows: Option<Rows>,
     pub pump: Pump<SlotSink>,
     relid: pg_sys::Oid,
-    relation: pg_sys::Relation,
+    relation: Relation<'static>,
     /// The subtransaction in which the source was opened.
     begun_in: pg_sys::SubTransactionId,
     /// Check of the row order, if the plan relies on it.
@@ -235,11 +235,4 @@ impl Scan {
         };
         [self.pump.policy.wanted(), &self.pump.sink.rest].map(|set| set.iter().filter_map(name).collect())
     }
-}
-
-/// # Safety
-/// A valid slot.
-unsafe fn slot_arrays(slot: *mut pg_sys::TupleTableSlot) -> RowArrays {
-    // SAFETY: this function's contract covers the slot.
-    unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } }
 }

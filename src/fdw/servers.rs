@@ -231,22 +231,19 @@ fn each_row(
     }
 }
 
-/// # Safety
-/// Called by the server.
-unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
+#[pg_guard]
+extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
     use pg_sys::XactEvent::{
         XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE, XACT_EVENT_PREPARE,
     };
     match event {
-        XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => check_pending_guarded(),
+        XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => check_pending().or_raise(),
         XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => forget(),
         _ => (),
     }
 }
 
-/// # Safety
-/// Called by the server.
-unsafe extern "C-unwind" fn at_subtransaction_end(
+extern "C-unwind" fn at_subtransaction_end(
     event: pg_sys::SubXactEvent::Type,
     _own: pg_sys::SubTransactionId,
     _parent: pg_sys::SubTransactionId,
@@ -257,30 +254,21 @@ unsafe extern "C-unwind" fn at_subtransaction_end(
     }
 }
 
-/// # Safety
-/// Called by the server.
-#[pg_guard]
-extern "C-unwind" fn check_pending_guarded() {
-    check_pending().or_raise();
-}
-
 /// Clears all names. Raises nothing.
-extern "C-unwind" fn forget() {
+fn forget() {
     PENDING.with_borrow_mut(Vec::clear);
     CHECKED.set(HashSet::new());
     AGAIN.set(false);
 }
 
 /// Makes checked names pending again. Raises nothing.
-extern "C-unwind" fn require_check() {
+fn require_check() {
     AGAIN.set(CHECKED.with_borrow(|checked| !checked.is_empty()));
 }
 
-/// Checks pending names at the end of a utility statement. May raise; a plain frame.
+/// Checks pending names at the end of a utility statement. Guarded.
 pub fn end_statement() {
-    if has_pending() {
-        check_pending_guarded();
-    }
+    check_pending().or_raise();
 }
 
 /// Are names pending? Raises nothing.
@@ -289,7 +277,7 @@ fn has_pending() -> bool {
 }
 
 /// # Safety
-/// Called by the server.
+/// Called by the server, with the arguments of the hook.
 unsafe extern "C-unwind" fn object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: pg_sys::Oid,
@@ -298,7 +286,7 @@ unsafe extern "C-unwind" fn object_access(
     argument: *mut c_void,
 ) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: same contract.
+    // SAFETY: the server calls the hook with these arguments.
     unsafe {
         if let Some(previous) = OBJECT_ACCESS.get().copied().flatten() {
             previous(access, class, object, sub, argument);

@@ -25,6 +25,7 @@ use super::pattern::without_escapes;
 use super::source::is_below;
 use crate::error::{Error, Result};
 use crate::server::compat;
+use crate::server::node::Node;
 use crate::server::server_text::from_server;
 
 /// A file that must be below the directory of a server.
@@ -182,7 +183,7 @@ const HANDLER: &[u8] = b"bulk_fdw_handler_wrapper";
 
 /// Whether a server belongs to the wrapper whose routines are `ours`. Handlers of other wrappers are not called: a
 /// wrapper may have none, or its library may be missing. Guarded.
-pub fn is_ours(server: pg_sys::Oid, ours: unsafe fn(*const pg_sys::FdwRoutine) -> bool) -> bool {
+pub fn is_ours(server: pg_sys::Oid, ours: fn(Option<Node<'_, pg_sys::FdwRoutine>>) -> bool) -> bool {
     // SAFETY: guarded catalog lookups; prosrc of a C function is its name in the library. The routines are valid.
     unsafe {
         let handler = (*pg_sys::GetForeignDataWrapper((*pg_sys::GetForeignServer(server)).fdwid)).fdwhandler;
@@ -197,12 +198,12 @@ pub fn is_ours(server: pg_sys::Oid, ours: unsafe fn(*const pg_sys::FdwRoutine) -
         let is_c = (*form).prolang == pg_sys::Oid::from(C_LANGUAGE) && !is_null;
         let is_handler = is_c && CStr::from_ptr(pg_sys::text_to_cstring(source.cast_mut_ptr())).to_bytes() == HANDLER;
         pg_sys::ReleaseSysCache(tuple);
-        is_handler && ours(pg_sys::GetFdwRoutine(handler))
+        is_handler && ours(Node::from_raw(pg_sys::GetFdwRoutine(handler)))
     }
 }
 
 /// Returns a file below the directory of the named server, whose wrapper must have routines that are `ours`. Guarded.
-pub fn file_of(server: &CStr, path: &CStr, ours: unsafe fn(*const pg_sys::FdwRoutine) -> bool) -> Result<Below> {
+pub fn file_of(server: &CStr, path: &CStr, ours: fn(Option<Node<'_, pg_sys::FdwRoutine>>) -> bool) -> Result<Below> {
     // SAFETY: a guarded catalog lookup.
     unsafe {
         let id = (*pg_sys::GetForeignServerByName(server.as_ptr(), false)).serverid;

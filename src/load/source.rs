@@ -25,6 +25,7 @@ use crate::rows::objects;
 use crate::rows::row::Rows;
 use crate::rows::soft::OnError;
 use crate::server::option_value::HeaderOption;
+use crate::server::relation::Relation;
 use crate::server::server_text::from_server;
 
 /// A further file that an INSERT reads.
@@ -203,12 +204,11 @@ pub fn foreign_columns(
 ) -> Result<(CString, Vec<Column>)> {
     let lock = pg_sys::AccessShareLock.cast_signed();
     // SAFETY: a guarded call; the lock is kept.
-    let relation = unsafe { pg_sys::table_open(foreign, lock) };
-    // SAFETY: an open relation's name.
-    let name = unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) }.to_owned();
+    let relation = unsafe { Relation::from_raw(pg_sys::table_open(foreign, lock)) };
+    let name = relation.name();
     let mut columns = Wrapper::get()?.columns_of(relation, &options.copy)?;
     // SAFETY: opened above.
-    unsafe { pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()) };
+    unsafe { pg_sys::table_close(relation.as_ptr(), pg_sys::NoLock.cast_signed()) };
     for (column, field) in columns.iter_mut().zip(&mapping.fields) {
         // The set of rows that are rejected must not depend on the columns that are read.
         let is_wanted = |wanted: &Vec<i16>| {

@@ -11,26 +11,28 @@ use crate::error::{Error, Result};
 use crate::input::source::Location;
 use crate::rows::column::Column;
 use crate::rows::copy_options::CopyOptions;
+use crate::server::node::Node;
+use crate::server::relation::Relation;
 
 /// Callbacks of the foreign data wrapper about its tables.
 #[derive(Debug)]
 pub struct Wrapper {
     /// Are the routines those of this wrapper?
-    pub owns: unsafe fn(*const pg_sys::FdwRoutine) -> bool,
+    pub owns: fn(Option<Node<'_, pg_sys::FdwRoutine>>) -> bool,
     /// A table's file, and its format.
     pub file: fn(pg_sys::Oid) -> Result<(Location, CopyOptions)>,
     /// The columns of an open table's file.
-    pub columns: fn(pg_sys::Relation, &CopyOptions) -> Result<Vec<Column>>,
+    pub columns: fn(Relation<'_>, &CopyOptions) -> Result<Vec<Column>>,
     /// Does one of its tables have a filter? Guarded.
     pub filters: fn(pg_sys::Oid) -> Result<bool>,
     /// The columns that a scan's conditions read, and the other columns that it returns.
-    pub wanted: unsafe fn(*const pg_sys::ForeignScan) -> [Vec<i16>; 2],
+    pub wanted: fn(Node<'_, pg_sys::ForeignScan>) -> [Vec<i16>; 2],
     /// Is the state that of a scan of this wrapper, of a file that a load can read instead?
-    pub is_replaceable: unsafe fn(*const pg_sys::ForeignScanState) -> bool,
+    pub is_replaceable: fn(Node<'_, pg_sys::ForeignScanState>) -> bool,
     /// Announces that a load replaces the scan. Guarded.
-    pub replace: unsafe fn(*mut pg_sys::ForeignScanState) -> Result<()>,
+    pub replace: fn(Node<'_, pg_sys::ForeignScanState>) -> Result<()>,
     /// Adds bytes read and rejected rows to the scan's figures.
-    pub count: unsafe fn(*mut pg_sys::ForeignScanState, u64, u64),
+    pub count: fn(Node<'_, pg_sys::ForeignScanState>, u64, u64),
 }
 
 static WRAPPER: OnceLock<Wrapper> = OnceLock::new();
@@ -45,8 +47,8 @@ impl Wrapper {
     /// # Safety
     /// A RelOptInfo of the planner.
     pub unsafe fn has(&self, rel: *const pg_sys::RelOptInfo) -> bool {
-        // SAFETY: this function's contract covers the argument.
-        unsafe { (self.owns)((*rel).fdwroutine) }
+        // SAFETY: a relation has valid routines, or null.
+        (self.owns)(unsafe { Node::from_raw((*rel).fdwroutine) })
     }
 
     /// A table's file, and its format. Guarded.
@@ -55,7 +57,7 @@ impl Wrapper {
     }
 
     /// The columns of an open table's file. Guarded; the current memory context must outlive them.
-    pub fn columns_of(&self, relation: pg_sys::Relation, copy: &CopyOptions) -> Result<Vec<Column>> {
+    pub fn columns_of(&self, relation: Relation<'_>, copy: &CopyOptions) -> Result<Vec<Column>> {
         (self.columns)(relation, copy)
     }
 }

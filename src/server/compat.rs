@@ -9,6 +9,7 @@ mod encoding;
 mod executor_hook;
 mod foreign;
 mod index;
+mod mutator;
 mod partition_key;
 mod planned;
 mod planner;
@@ -34,16 +35,18 @@ pub use self::buffer::is_in_buffer;
 pub use self::collation::{collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
-pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
+pub use self::foreign::{
+    Estimate, create_foreign_upper_path, create_foreignscan_path, may_execute, range_table_relation,
+};
 pub use self::index::{
     check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write,
     new_index_page, read_block, reindex_index, reindex_relation,
 };
+pub use self::mutator::expression_tree_mutator;
 pub use self::partition_key::{partition_expressions, partition_functions, partition_types};
 pub use self::planned::{nodes_of, statement_for_workers};
 pub use self::planner::{
-    adjust_to_child, canonical_pathkey, expression_tree_mutator, is_constant, known_eclass, ordering_of,
-    prunes_at_run_time,
+    adjust_to_child, canonical_pathkey, is_constant, known_eclass, ordering_of, prunes_at_run_time,
 };
 pub use self::rights::{
     Rights, check_insert_rights, check_server_usage, forgo_insert_rights, insert_into, may_use_schema, owns_relation,
@@ -62,65 +65,6 @@ pub use self::version::{COPY_HAS_DEFAULT, HAS_TRANSACTION_TIMEOUT, ZONE_LETTERS}
 /// Returns the meaning of `\.` in this server's COPY.
 pub fn end_marker() -> EndMarker {
     if MAJOR >= 18 { EndMarker::Since18 } else { EndMarker::Until17 }
-}
-
-/// `create_foreignscan_path` for a base relation without pathkeys, outer path or private data.
-///
-/// # Safety
-/// Planner pointers of the current planning; called from a guarded frame.
-pub unsafe fn create_foreignscan_path(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    rows: f64,
-    startup_cost: f64,
-    total_cost: f64,
-) -> *mut pg_sys::ForeignPath {
-    use std::ptr::null_mut;
-    // SAFETY: a guarded call; the planner's structs exist as long as it plans.
-    unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        return pg_sys::create_foreignscan_path(
-            root,
-            rel,
-            null_mut(),
-            rows,
-            startup_cost,
-            total_cost,
-            null_mut(),
-            (*rel).lateral_relids,
-            null_mut(),
-            null_mut(),
-        );
-        #[cfg(feature = "pg17")]
-        return pg_sys::create_foreignscan_path(
-            root,
-            rel,
-            null_mut(),
-            rows,
-            startup_cost,
-            total_cost,
-            null_mut(),
-            (*rel).lateral_relids,
-            null_mut(),
-            null_mut(),
-            null_mut(),
-        );
-        #[cfg(feature = "pg18")]
-        return pg_sys::create_foreignscan_path(
-            root,
-            rel,
-            null_mut(),
-            rows,
-            0,
-            startup_cost,
-            total_cost,
-            null_mut(),
-            (*rel).lateral_relids,
-            null_mut(),
-            null_mut(),
-            null_mut(),
-        );
-    }
 }
 
 /// Anum_pg_statistic_ext_stxexprs, which is not among the bindings of 18.

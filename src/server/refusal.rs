@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 
+use super::node::Node;
+
 /// The reason for one query.
 #[derive(Debug)]
 struct Refusal {
@@ -42,26 +44,19 @@ impl Drop for Refusal {
 }
 
 /// Keep the reason if EXPLAIN ANALYZE may ask for it. Guarded.
-///
-/// # Safety
-/// The state of a running query.
-pub unsafe fn refuse(query: *const pg_sys::EState, why: &str) {
-    // SAFETY: a running query has its state, and its memory context lives as long.
-    unsafe {
-        if (*query).es_instrument == 0 {
-            return;
-        }
-        let refusal = Refusal { query, why: why.into(), before: LAST.load(Relaxed) };
-        LAST.store(PgMemoryContexts::For((*query).es_query_cxt).leak_and_drop_on_delete(refusal), Relaxed);
+pub fn refuse(query: Node<'_, pg_sys::EState>, why: &str) {
+    if query.es_instrument != 0 {
+        let refusal = Refusal { query: query.as_ptr(), why: why.into(), before: LAST.load(Relaxed) };
+        LAST.store(PgMemoryContexts::For(query.es_query_cxt).leak_and_drop_on_delete(refusal), Relaxed);
     }
 }
 
 /// Return the reason that was kept for a query.
-pub fn refusal<'a>(query: *const pg_sys::EState) -> Option<&'a str> {
+pub fn refusal(query: Node<'_, pg_sys::EState>) -> Option<&str> {
     let mut at = LAST.load(Relaxed).cast_const();
     // SAFETY: as in `drop`; the query's state, and so its reason, is alive.
     while let Some(refusal) = unsafe { at.as_ref() } {
-        if refusal.query == query {
+        if refusal.query == query.as_ptr().cast_const() {
             return Some(&refusal.why);
         }
         at = refusal.before;

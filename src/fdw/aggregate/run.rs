@@ -5,8 +5,9 @@
 //! value, records are only counted. Rows with values that the decoders leave undecided, and all rows if there are
 //! quals, go one by one.
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::sums::Aggregation;
 use crate::error::{Error, OrRaise};
 use crate::fdw::scan::Scan;
 use crate::fdw::scan::step;
@@ -16,88 +17,63 @@ use crate::rows::row::{RowArrays, Rows};
 use crate::server::points::point_plain;
 use crate::server::unguarded::{self, guarded};
 
-/// Reads on to the next row that must be handled by itself, or to the end.
-///
-/// # Safety
-/// A valid scan with an aggregation that nothing else uses.
-#[pg_guard]
-unsafe extern "C-unwind" fn next_rows(scan: *mut Scan) -> RowOutcome {
-    // SAFETY: this function's contract covers the argument.
-    let scan = unsafe { &mut *scan };
-    loop {
-        let outcome = scan.go_to_row();
-        if outcome != RowOutcome::Row || !scan.qual.is_null() {
-            return outcome;
+impl Scan {
+    /// Reads on to the next row that must be handled by itself, or to the end. Guarded.
+    fn next_rows(&mut self) -> RowOutcome {
+        loop {
+            let outcome = self.go_to_row();
+            if outcome != RowOutcome::Row || !self.qual.is_null() {
+                return outcome;
+            }
+            pgrx::check_for_interrupts!();
+            let (goes_on, wants_nothing) = (self.goes_on(), self.wants_nothing());
+            let (Some(rows), Some(aggregation)) = (&mut self.rows, &mut self.aggregation) else {
+                return RowOutcome::End;
+            };
+            if wants_nothing && !rows.has_queue() {
+                let count = 1 + if goes_on { rows.pass_by() } else { 0 };
+                aggregation.accumulators.iter_mut().for_each(|accumulator| accumulator.add_rows(count));
+                continue;
+            }
+            if rows.decoded().is_none() {
+                return RowOutcome::Row;
+            }
+            let Some(run) = rows.run(if goes_on { usize::MAX } else { 1 }) else { return RowOutcome::Row };
+            aggregation.add(&run);
+            if aggregation.overflows {
+                return RowOutcome::Row;
+            }
         }
-        pgrx::check_for_interrupts!();
-        let (goes_on, wants_nothing) = (scan.goes_on(), scan.wants_nothing());
-        let (Some(rows), Some(aggregation)) = (&mut scan.rows, &mut scan.aggregation) else { return RowOutcome::End };
-        if wants_nothing && !rows.has_queue() {
-            let count = 1 + if goes_on { rows.pass_by() } else { 0 };
-            aggregation.accumulators.iter_mut().for_each(|accumulator| accumulator.add_rows(count));
-            continue;
-        }
-        if rows.decoded().is_none() {
-            return RowOutcome::Row;
-        }
-        let Some(run) = rows.run(if goes_on { usize::MAX } else { 1 }) else { return RowOutcome::Row };
-        aggregation.add(&run);
-        if aggregation.overflows {
-            return RowOutcome::Row;
-        }
+    }
+
+    /// Does a sum exceed its range?
+    #[inline]
+    fn overflows(&self) -> bool {
+        self.aggregation.as_ref().is_some_and(|aggregation| aggregation.overflows)
     }
 }
 
-/// Stores the values of the aggregates in the scan's slot.
+/// Stores the aggregates, or else the columns that the quals read, in the scan's slot. Guarded if it stores aggregates.
 ///
 /// # Safety
-/// As [`next_rows`], and the scan's slot.
-#[pg_guard]
-unsafe extern "C-unwind" fn finish(scan: *mut Scan, slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: this function's contract covers both arguments; the slot has an attribute for each aggregate, and each
-    // column after them.
+/// The arrays of the scan's slot, which has an attribute for each aggregate, and each column after them.
+unsafe fn show(aggregation: &Aggregation, slot: RowArrays, has_ended: bool) {
+    let aggregates = aggregation.accumulators.len();
+    // SAFETY: the slot has these attributes.
     unsafe {
-        let Some(aggregation) = &mut (*scan).aggregation else { return };
-        aggregation.done = true;
-        let slot = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
-        for (i, accumulator) in aggregation.accumulators.iter().enumerate() {
-            slot.set(i, accumulator.result(aggregation.partial));
+        if has_ended {
+            for (i, accumulator) in aggregation.accumulators.iter().enumerate() {
+                slot.set(i, accumulator.result(aggregation.partial));
+            }
         }
-        let aggregates = aggregation.accumulators.len();
-        for i in 0..aggregation.columns.len() {
-            slot.set(aggregates + i, None);
-        }
-    }
-}
-
-/// Does a sum exceed its range?
-///
-/// # Safety
-/// As [`next_rows`], but a plain frame.
-#[inline]
-unsafe fn overflows(scan: *mut Scan) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { (*scan).aggregation.as_ref().is_some_and(|aggregation| aggregation.overflows) }
-}
-
-/// Stores the columns that the quals read in the slot.
-///
-/// # Safety
-/// As [`finish`], but a plain frame.
-unsafe fn show(scan: *mut Scan, slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: as in `finish`.
-    unsafe {
-        let Some(aggregation) = &(*scan).aggregation else { return };
-        let aggregates = aggregation.accumulators.len();
         for (i, &attribute) in aggregation.columns.iter().enumerate() {
             let (Some(&value), Some(&null)) = (aggregation.values.get(attribute), aggregation.nulls.get(attribute))
             else {
                 continue;
             };
-            *(*slot).tts_values.add(aggregates + i) = pg_sys::Datum::from(value as usize);
-            *(*slot).tts_isnull.add(aggregates + i) = null;
+            let value = (!null && !has_ended).then(|| pg_sys::Datum::from(value as usize));
+            slot.set(aggregates + i, value);
         }
-        unguarded::store_virtual(slot);
     }
 }
 
@@ -114,6 +90,7 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
             _ => return,
         };
         let slot = (*node).ss.ss_ScanTupleSlot;
+        let shown = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
         let econtext = (*node).ss.ps.ps_ExprContext;
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -123,11 +100,12 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
         pg_sys::error_context_stack = &raw mut context;
         loop {
             let has_qual = !(*scan).qual.is_null();
-            let outcome = if has_qual && step::next_decoded(scan) { RowOutcome::Row } else { next_rows(scan) };
+            let outcome =
+                if has_qual && step::next_decoded(scan) { RowOutcome::Row } else { guarded(|| (*scan).next_rows()) };
             if outcome == RowOutcome::End {
                 break;
             }
-            if !overflows(scan) {
+            if !(*scan).overflows() {
                 point_plain!("scan.row");
                 if (*rows).has_queue() {
                     Rows::convert(rows, arrays, econtext);
@@ -138,7 +116,10 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
                 }
                 let mut passes = true;
                 if has_qual {
-                    show(scan, slot);
+                    if let Some(aggregation) = (*scan).aggregation.as_ref() {
+                        show(aggregation, shown, false);
+                    }
+                    unguarded::store_virtual(slot);
                     (*econtext).ecxt_scantuple = slot;
                     // A qual's error is not about the file, and the line may hold data that the user may not see.
                     pg_sys::error_context_stack = context.previous;
@@ -155,7 +136,7 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
                     instrument.nfiltered1 += 1.0;
                 }
             }
-            if overflows(scan) {
+            if (*scan).overflows() {
                 // This error is not about the file either.
                 pg_sys::error_context_stack = context.previous;
                 // As float_overflow_error.
@@ -166,7 +147,10 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
             unguarded::check_for_interrupts();
         }
         pg_sys::error_context_stack = context.previous;
-        finish(scan, slot);
+        if let Some(aggregation) = (*scan).aggregation.as_mut() {
+            aggregation.done = true;
+            guarded(|| show(aggregation, shown, true));
+        }
         unguarded::store_virtual(slot);
     }
 }

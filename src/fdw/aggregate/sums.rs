@@ -4,10 +4,11 @@ use pg_bulk_types::block::Run;
 use pg_bulk_types::convert::Datum;
 use pgrx::pg_sys;
 
-use super::Aggregates;
 use super::accumulator::{Accumulator, AggregateKind};
+use crate::fdw::private::Aggregates;
 use crate::rows::row::RowArrays;
 use crate::server::compat;
+use crate::server::relation::Relation;
 
 /// The running aggregates of a scan.
 #[derive(Debug)]
@@ -28,12 +29,8 @@ pub struct Aggregation {
 
 impl Aggregation {
     /// Raises an error unless the user may call all the functions. Guarded.
-    ///
-    /// # Safety
-    /// An open relation.
-    pub unsafe fn new(aggregates: &Aggregates, relation: pg_sys::Relation) -> Aggregation {
-        // SAFETY: this function's contract covers the relation.
-        let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
+    pub fn new(aggregates: &Aggregates, relation: Relation<'_>) -> Aggregation {
+        let natts = relation.descriptor().len();
         let attribute = |column: i32| usize::try_from(column - 1).unwrap_or(0);
         let accumulator = |&(function, column): &(pg_sys::Oid, i32)| {
             check_rights(function);

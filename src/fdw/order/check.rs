@@ -8,7 +8,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::Ordered;
 use crate::error::Error;
 use crate::rows::row::RowArrays;
-use crate::server::compat;
+use crate::server::relation::{Relation, attribute_name};
 use crate::server::unguarded;
 
 /// The declared order of a scan's rows, and the last row.
@@ -33,17 +33,15 @@ struct Compared {
 impl OrderCheck {
     /// Makes the check for this relation and order; `None` if there is no order. The last row lives in the current
     /// memory context. Guarded.
-    ///
-    /// # Safety
-    /// An open relation, and columns that it had when the query was planned.
-    pub unsafe fn new(order: &[Ordered], relation: pg_sys::Relation) -> Option<OrderCheck> {
+    pub fn new(order: &[Ordered], relation: Relation<'_>) -> Option<OrderCheck> {
         if order.is_empty() {
             return None;
         }
         // SAFETY: the current context.
         let context = unsafe { pg_sys::CurrentMemoryContext };
         let compared = |column: &Ordered| {
-            let attribute = usize::try_from(column.number - 1).unwrap_or(0);
+            let attribute = usize::try_from(column.number - 1).ok()?;
+            let form = relation.descriptor().attribute(attribute)?;
             let mut support = pg_sys::SortSupportData {
                 ssup_cxt: context,
                 ssup_collation: column.collation,
@@ -51,15 +49,12 @@ impl OrderCheck {
                 ssup_attno: column.number,
                 ..Default::default()
             };
-            // SAFETY: an attribute of the relation; a guarded call.
-            let form = unsafe {
-                pg_sys::PrepareSortSupportFromOrderingOp(column.operator, &raw mut support);
-                &*compat::attribute((*relation).rd_att, attribute)
-            };
+            // SAFETY: a guarded call, which fills the support.
+            unsafe { pg_sys::PrepareSortSupportFromOrderingOp(column.operator, &raw mut support) };
             let (by_value, length) = (form.attbyval, form.attlen);
-            Compared { attribute, support, by_value, length, value: pg_sys::Datum::from(0usize), null: true }
+            Some(Compared { attribute, support, by_value, length, value: pg_sys::Datum::from(0usize), null: true })
         };
-        Some(OrderCheck { columns: order.iter().map(compared).collect(), has_row: false, context })
+        Some(OrderCheck { columns: order.iter().filter_map(compared).collect(), has_row: false, context })
     }
 
     /// Forgets the last row, for a rescan.
@@ -83,7 +78,23 @@ pub unsafe fn follows(check: *mut OrderCheck, row: RowArrays) -> usize {
         if check.has_row {
             for (i, column) in check.columns.iter_mut().enumerate() {
                 let (value, null) = (*row.values.add(column.attribute), *row.nulls.add(column.attribute));
-                let order = compare(column, value, null);
+                // As ApplySortComparator.
+                let (nulls_first, support) = (column.support.ssup_nulls_first, &raw mut column.support);
+                let order = match (column.null, null) {
+                    (true, true) => 0,
+                    (last_is_null, this_is_null) if last_is_null || this_is_null => {
+                        if last_is_null == nulls_first {
+                            -1
+                        } else {
+                            1
+                        }
+                    }
+                    // `new` has prepared the support for the column's type.
+                    _ => {
+                        let order = (*support).comparator.map_or(0, |compare| compare(column.value, value, support));
+                        if (*support).ssup_reverse { 0_i32.saturating_sub(order) } else { order }
+                    }
+                };
                 if order > 0 {
                     return i;
                 }
@@ -114,57 +125,12 @@ pub unsafe fn follows(check: *mut OrderCheck, row: RowArrays) -> usize {
     }
 }
 
-/// Compares the last row's value with the next one's (`ApplySortComparator`).
-///
-/// # Safety
-/// As [`follows`].
-#[inline]
-unsafe fn compare(column: &mut Compared, value: pg_sys::Datum, null: bool) -> i32 {
-    let nulls_first = column.support.ssup_nulls_first;
-    match (column.null, null) {
-        (true, true) => 0,
-        (true, false) => {
-            if nulls_first {
-                -1
-            } else {
-                1
-            }
-        }
-        (false, true) => {
-            if nulls_first {
-                1
-            } else {
-                -1
-            }
-        }
-        (false, false) => {
-            let support = &raw mut column.support;
-            // SAFETY: OrderCheck::new has prepared the support for the column's type; column.value is a copy of an earlier
-            // row's value. This function's contract covers frame and value.
-            let order =
-                unsafe { (*support).comparator }.map_or(0, |compare| unsafe { compare(column.value, value, support) });
-            if column.support.ssup_reverse { 0_i32.saturating_sub(order) } else { order }
-        }
-    }
-}
-
 impl OrderCheck {
     /// The error about a row that violates the order by this column. Guarded.
-    ///
-    /// # Safety
-    /// The relation of the rows.
-    pub unsafe fn complaint(&self, column: usize, relation: pg_sys::Relation) -> Error {
-        let attribute = self.columns.get(column).map_or(0, |column| column.attribute);
-        // SAFETY: this function's contract covers the relation, which has the attribute.
-        let (table, column) = unsafe {
-            let column = (*compat::attribute((*relation).rd_att, attribute)).attname.data;
-            let table = (*(*relation).rd_rel).relname.data;
-            let text = |name: &[std::ffi::c_char]| {
-                let bytes: Vec<u8> = name.iter().map(|&c| c.cast_unsigned()).take_while(|&b| b != 0).collect();
-                String::from_utf8_lossy(&bytes).into_owned()
-            };
-            (text(&table), text(&column))
-        };
+    pub fn complaint(&self, column: usize, relation: Relation<'_>) -> Error {
+        let table = relation.name_text();
+        let attribute = self.columns.get(column).and_then(|column| relation.descriptor().attribute(column.attribute));
+        let column = attribute.map(attribute_name).unwrap_or_default();
         let message = format!("rows of foreign table \"{table}\" are not sorted as its option sorted_by says");
         Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message)
             .detail(format!(

@@ -9,17 +9,20 @@
 //! of types without a native decoder, defaults and quals without a guard. The Rust work for a row is in
 //! [`step`](super::step), with one guard for each step. A scan begins in [`open`](super::open).
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::open::open_late;
-use super::step::{convert_rest, next_decoded, raise_out_of_order};
-use super::{Scan, filtered, slot_arrays};
-use crate::error::{Error, OrRaise};
+use super::Scan;
+use super::open::subtransaction;
+use super::step::{convert_rest, next_decoded};
+use crate::error::{Error, OrRaise, Result};
 use crate::fdw::aggregate::run;
+use crate::fdw::filter::call;
+use crate::fdw::node::ScanNode;
 use crate::fdw::order::{self, IN_ORDER};
+use crate::program::projection::Made;
 use crate::rows::context::copy_context;
-use crate::rows::row::Rows;
 use crate::rows::row::pump::{Pump, RowOutcome};
+use crate::rows::row::{RowArrays, Rows};
 use crate::server::points::point_plain;
 use crate::server::unguarded::{self, guarded};
 
@@ -35,7 +38,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
         unguarded::clear_virtual(slot);
         let scan = (*node).fdw_state.cast::<Scan>();
         if (*scan).rows.is_none() {
-            open_late(node);
+            guarded(|| (*scan).open_late((*(*node).ss.ps.state).es_query_cxt).or_raise());
         }
         let rows = match (*scan).rows.as_mut() {
             Some(rows) => &raw mut *rows,
@@ -45,7 +48,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             run::aggregate(node, scan, rows);
             return slot;
         }
-        let arrays = slot_arrays(slot);
+        let arrays = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
         let filter = match (*scan).filter.as_ref() {
             Some(filter) => &raw const *filter,
             None => std::ptr::null(),
@@ -70,7 +73,21 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                 convert_rest(scan, rows);
                 guarded(|| (*rows).check_missing().or_raise());
             }
-            if !filter.is_null() && !filtered::make(scan, filter, rows, arrays) {
+            let mut is_made = true;
+            if !filter.is_null() {
+                match call(filter, rows, arrays) {
+                    Made::Row | Made::Tuple(_) => (),
+                    Made::Nothing => {
+                        (*scan).pump.policy.uncount_row();
+                        is_made = false;
+                    }
+                    Made::Bad(error) => {
+                        guarded(|| (*scan).leave_out(error));
+                        is_made = false;
+                    }
+                }
+            }
+            if !is_made {
                 unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
                 unguarded::check_for_interrupts();
                 continue;
@@ -103,7 +120,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                 let column = order::follows(check, arrays);
                 pg_sys::error_context_stack = &raw mut context;
                 if column != IN_ORDER {
-                    raise_out_of_order(scan, column);
+                    guarded(|| (*scan).raise_out_of_order(column));
                 }
             }
             unguarded::store_virtual(slot);
@@ -114,58 +131,50 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
     }
 }
 
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignScanState) {
-    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made.
-    unsafe {
-        let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
-        scan.bytes_before = scan.bytes_read();
-        let Pump { policy, sink } = &mut scan.pump;
-        sink.reported = 0;
-        let options = &scan.options;
-        let begun_in = scan.begun_in;
-        if let Some(rows) = &mut scan.rows {
-            let open = |columns| {
-                // A source that is opened in a subtransaction is closed when that is rolled back, which this scan may
-                // outlive. A regular file is not opened again; other sources cannot be rewound.
-                if pg_sys::GetCurrentSubTransactionId() > begun_in {
-                    let message = "cannot read a program or a FIFO again in a later subtransaction";
-                    return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
-                }
-                options.copy.open(options.location()?, options.copy.header(), columns)
-            };
-            rows.restart(options.copy.header(), open).or_raise();
-            policy.restart(&options.copy);
-            sink.decode_together(rows, policy);
-        }
-        if let Some(participant) = &mut sink.participant {
-            participant.again();
-        }
-        if let Some(aggregation) = &mut scan.aggregation {
-            aggregation.again();
-        }
-        if let Some(order) = &mut scan.order {
-            order.again();
-        }
+/// ReScanForeignScan.
+pub fn rescan(mut node: ScanNode<'_>) -> Result<()> {
+    let Some(scan) = node.scan() else { return Ok(()) };
+    scan.bytes_before = scan.bytes_read();
+    let Pump { policy, sink } = &mut scan.pump;
+    sink.reported = 0;
+    let options = &scan.options;
+    let begun_in = scan.begun_in;
+    if let Some(rows) = &mut scan.rows {
+        let open = |columns| {
+            // A source that is opened in a subtransaction is closed when that is rolled back, which this scan may
+            // outlive. A regular file is not opened again; other sources cannot be rewound.
+            if subtransaction() > begun_in {
+                let message = "cannot read a program or a FIFO again in a later subtransaction";
+                return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+            }
+            options.copy.open(options.location()?, options.copy.header(), columns)
+        };
+        rows.restart(options.copy.header(), open)?;
+        policy.restart(&options.copy);
+        sink.decode_together(rows, policy);
     }
+    if let Some(participant) = &mut sink.participant {
+        participant.again();
+    }
+    if let Some(aggregation) = &mut scan.aggregation {
+        aggregation.again();
+    }
+    if let Some(order) = &mut scan.order {
+        order.again();
+    }
+    Ok(())
 }
 
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanState) {
-    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made, or null after a bare EXPLAIN.
-    unsafe {
-        let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
-        scan.pump.sink.progress.end();
-        scan.stop_sharing();
-        if let Some(mut rows) = scan.rows.take() {
-            scan.pump.policy.tolerance.report(None);
-            rows.close().or_raise();
-        }
+/// EndForeignScan.
+pub fn end(mut node: ScanNode<'_>) -> Result<()> {
+    let Some(scan) = node.scan() else { return Ok(()) };
+    scan.pump.sink.progress.end();
+    scan.stop_sharing();
+    if let Some(mut rows) = scan.rows.take() {
+        scan.pump.policy.tolerance.report(None);
+        rows.close()?;
     }
+    Ok(())
 }
 
 /// Rechecks a row of EvalPlanQual. Server versions that confuse a scan of the rechecked query with one of its

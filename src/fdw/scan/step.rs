@@ -1,16 +1,20 @@
 //! The Rust steps for a row, with one guard each.
 //!
-//! [`Scan::go_to_row`] decodes the first columns of the next row, [`convert_rest`] the others. [`raise_out_of_order`]
-//! raises an error about it. [`next_decoded`] replaces [`Scan::go_to_row`] for most rows, without a guard.
+//! [`Scan::go_to_row`] decodes the first columns of the next row, [`convert_rest`] the others.
+//! [`Scan::raise_out_of_order`] raises an error about it. [`next_decoded`] replaces [`Scan::go_to_row`] for most rows, without a guard.
 //! The loops that call these steps are plain frames: a scan's, and that of a scan that aggregates rows
 //! (`aggregate::run`).
 
-use pgrx::pg_guard;
+use std::ffi::CStr;
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Scan;
-use crate::error::OrRaise;
+use crate::error::{Error, OrRaise};
 use crate::rows::row::Rows;
-use crate::rows::row::pump::{Pump, RowOutcome};
+use crate::rows::row::pump::{Policy, Pump, RowOutcome};
+use crate::rows::soft::Verbosity;
+use crate::server::server_text::from_server;
 use crate::server::unguarded::guarded;
 
 impl Scan {
@@ -24,6 +28,30 @@ impl Scan {
         }
         // SAFETY: `begin` has fitted the sink to the scan's rows.
         unsafe { self.pump.next(rows) }.or_raise()
+    }
+
+    /// Raises the error about a row that violates the order by this column. Guarded.
+    pub(super) fn raise_out_of_order(&mut self, column: usize) {
+        if let (Some(order), Some(rows)) = (&self.order, &mut self.rows) {
+            // The line may hold data that the user may not see.
+            (rows.context.is_discreet, rows.context.is_converting) = (true, false);
+            order.complaint(column, self.relation).raise();
+        }
+    }
+
+    /// Rejects the record that the filter has raised an error for. Guarded.
+    ///
+    /// # Safety
+    /// A caught error.
+    pub(super) unsafe fn leave_out(&mut self, error: *const pg_sys::ErrorData) {
+        self.pump.policy.uncount_row();
+        let Policy { tolerance, .. } = &mut self.pump.policy;
+        if let Some(rows) = self.rows.as_mut().filter(|_| tolerance.verbosity == Verbosity::Verbose) {
+            // SAFETY: an error has a message.
+            let text = from_server(unsafe { CStr::from_ptr((*error).message) });
+            rows.note_record(&Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, text));
+        }
+        tolerance.count().or_raise();
     }
 }
 
@@ -71,21 +99,5 @@ pub unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows) {
         if (*rows).has_queue() {
             Rows::convert(rows, (*sink).arrays, (*sink).econtext);
         }
-    }
-}
-
-/// Raises the error about a row that violates the order by this column.
-///
-/// # Safety
-/// As [`next_decoded`].
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn raise_out_of_order(scan: *mut Scan, column: usize) {
-    // SAFETY: this function's contract covers the argument.
-    let scan = unsafe { &mut *scan };
-    if let (Some(order), Some(rows)) = (&scan.order, &mut scan.rows) {
-        // The line may hold data that the user may not see.
-        (rows.context.is_discreet, rows.context.is_converting) = (true, false);
-        // SAFETY: the scan's relation.
-        unsafe { order.complaint(column, scan.relation) }.raise();
     }
 }

@@ -26,6 +26,8 @@ use crate::rows::hazard::Hazards;
 use crate::rows::row::RowArrays;
 use crate::rows::soft::OnError;
 use crate::server::compat;
+use crate::server::node::Node;
+use crate::server::relation::Relation;
 use crate::server::role::as_role;
 use crate::server::unguarded as c;
 
@@ -61,9 +63,9 @@ fn is_temporary(function: pg_sys::Oid) -> bool {
 }
 
 /// The columns of the file: the arguments. Guarded; allocates in the current memory context.
-pub fn columns_of(function: pg_sys::Oid, relation: pg_sys::Relation, session: &Session) -> Result<Vec<Column>> {
+pub fn columns_of(function: pg_sys::Oid, relation: Relation<'_>, session: &Session) -> Result<Vec<Column>> {
     // SAFETY: an open relation.
-    let signature = Signature::of(function, unsafe { own_type(relation) })?;
+    let signature = Signature::of(function, unsafe { own_type(relation.as_ptr()) })?;
     Ok(signature.columns(&signature.names, session))
 }
 
@@ -120,28 +122,25 @@ pub struct RowFilter {
 
 impl RowFilter {
     /// Makes the filter of a scan of that table. Guarded; allocates in the executor's memory.
-    ///
-    /// # Safety
-    /// The open table, and the state of a query that is executed.
-    pub unsafe fn new(
+    pub fn new(
         function: pg_sys::Oid,
-        relation: pg_sys::Relation,
+        relation: Relation<'_>,
         on_error: OnError,
-        estate: *mut pg_sys::EState,
+        estate: Node<'_, pg_sys::EState>,
     ) -> Result<RowFilter> {
-        // SAFETY: guarded calls; this function's contract covers table and state.
+        let memory = estate.es_query_cxt;
+        // SAFETY: guarded calls with the memory of a query that is executed, and with an open relation.
         unsafe {
-            let memory = (*estate).es_query_cxt;
             let old = pg_sys::MemoryContextSwitchTo(memory);
             // Initializing expressions checks EXECUTE. The search path is the session's, which the function's body may
             // use.
             check(function)?;
             let mut nodes = Nodes::NONE;
             let into = &raw mut nodes;
-            c::guard(|| analyze(relation, function, into));
-            let descriptor = super::descriptor(function, relation)?;
+            c::guard(|| analyze(relation.as_ptr(), function, into));
+            let descriptor = super::descriptor(function, relation.as_ptr())?;
             let projection = Projection::over(nodes, descriptor, &[], on_error, memory);
-            let econtext = pg_sys::CreateExprContext(estate);
+            let econtext = pg_sys::CreateExprContext(estate.as_ptr());
             pg_sys::MemoryContextSwitchTo(old);
             Ok(RowFilter { projection, econtext })
         }

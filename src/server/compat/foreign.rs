@@ -2,58 +2,118 @@
 
 use pgrx::pg_sys;
 
-/// `create_foreign_upper_path` with the relation's own target, and without pathkeys or outer path.
-///
-/// # Safety
-/// Planner pointers of the current planning; called from a guarded frame.
-pub unsafe fn create_foreign_upper_path(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    startup: f64,
-    total: f64,
-    private: *mut pg_sys::List,
+use crate::server::node::Node;
+use crate::server::relation::Relation;
+
+/// The cost of a path, and its number of rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Estimate {
+    pub rows: f64,
+    pub startup: f64,
+    pub total: f64,
+}
+
+/// `create_foreignscan_path` for a base relation without pathkeys, outer path or private data. Guarded.
+pub fn create_foreignscan_path(
+    root: Node<'_, pg_sys::PlannerInfo>,
+    rel: Node<'_, pg_sys::RelOptInfo>,
+    cost: Estimate,
 ) -> *mut pg_sys::ForeignPath {
-    use std::ptr::null_mut;
-    // SAFETY: a guarded call on the planner's structs, which exist as long as it plans.
+    let (none, lateral) = (std::ptr::null_mut::<pg_sys::List>(), rel.lateral_relids);
+    // SAFETY: a guarded call with the planner's own structures.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return pg_sys::create_foreignscan_path(
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            cost.startup,
+            cost.total,
+            none,
+            lateral,
+            none.cast(),
+            none,
+        );
+        #[cfg(feature = "pg17")]
+        return pg_sys::create_foreignscan_path(
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            cost.startup,
+            cost.total,
+            none,
+            lateral,
+            none.cast(),
+            none,
+            none,
+        );
+        #[cfg(feature = "pg18")]
+        return pg_sys::create_foreignscan_path(
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            0,
+            cost.startup,
+            cost.total,
+            none,
+            lateral,
+            none.cast(),
+            none,
+            none,
+        );
+    }
+}
+
+/// `create_foreign_upper_path` with the relation's own target, and without pathkeys, outer path or private data. Guarded.
+pub fn create_foreign_upper_path(
+    root: Node<'_, pg_sys::PlannerInfo>,
+    rel: Node<'_, pg_sys::RelOptInfo>,
+    cost: Estimate,
+) -> *mut pg_sys::ForeignPath {
+    let none = std::ptr::null_mut::<pg_sys::List>();
+    // SAFETY: a guarded call with the planner's own structures.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         return pg_sys::create_foreign_upper_path(
-            root,
-            rel,
-            null_mut(),
-            1.0,
-            startup,
-            total,
-            null_mut(),
-            null_mut(),
-            private,
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            cost.startup,
+            cost.total,
+            none,
+            none.cast(),
+            none,
         );
         #[cfg(feature = "pg17")]
         return pg_sys::create_foreign_upper_path(
-            root,
-            rel,
-            null_mut(),
-            1.0,
-            startup,
-            total,
-            null_mut(),
-            null_mut(),
-            null_mut(),
-            private,
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
+            cost.startup,
+            cost.total,
+            none,
+            none.cast(),
+            none,
+            none,
         );
         #[cfg(feature = "pg18")]
         return pg_sys::create_foreign_upper_path(
-            root,
-            rel,
-            null_mut(),
-            1.0,
+            root.as_ptr(),
+            rel.as_ptr(),
+            none.cast(),
+            cost.rows,
             0,
-            startup,
-            total,
-            null_mut(),
-            null_mut(),
-            null_mut(),
-            private,
+            cost.startup,
+            cost.total,
+            none,
+            none.cast(),
+            none,
+            none,
         );
     }
 }
@@ -61,14 +121,15 @@ pub unsafe fn create_foreign_upper_path(
 /// Returns a relation of the range table; it stays open until the executor ends. Guarded.
 ///
 /// # Safety
-/// The executor's state, and a range table index that has a relation.
-pub unsafe fn range_table_relation(estate: *mut pg_sys::EState, place: pg_sys::Index) -> pg_sys::Relation {
-    // SAFETY: the parser has made the state with this entry.
+/// A range table index that has a relation.
+pub unsafe fn range_table_relation<'a>(estate: Node<'a, pg_sys::EState>, index: pg_sys::Index) -> Relation<'a> {
+    // SAFETY: a guarded call, which opens the relation of the index.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
-        return pg_sys::ExecGetRangeTableRelation(estate, place);
+        let relation = pg_sys::ExecGetRangeTableRelation(estate.as_ptr(), index);
         #[cfg(feature = "pg18")]
-        return pg_sys::ExecGetRangeTableRelation(estate, place, false);
+        let relation = pg_sys::ExecGetRangeTableRelation(estate.as_ptr(), index, false);
+        Relation::from_raw(relation)
     }
 }
 

@@ -1,33 +1,8 @@
 //! Planner functions whose signature differs between versions.
 
-use std::ffi::c_void;
-
 use pgrx::pg_sys;
 
-/// A function that replaces a node.
-pub type Mutator = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> *mut pg_sys::Node;
-
-/// `expression_tree_mutator`
-///
-/// # Safety
-/// A node, and the context of the mutator; called from a guarded frame.
-pub unsafe fn expression_tree_mutator(
-    node: *mut pg_sys::Node,
-    mutator: Mutator,
-    context: *mut c_void,
-) -> *mut pg_sys::Node {
-    // SAFETY: a guarded call; the mutator gets its own context. Up to 15 the mutator is declared without arguments, but called with them.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        {
-            type Undeclared = unsafe extern "C-unwind" fn() -> *mut pg_sys::Node;
-            let mutator = std::mem::transmute::<Mutator, Undeclared>(mutator);
-            pg_sys::expression_tree_mutator(node, Some(mutator), context)
-        }
-        #[cfg(not(feature = "pg15"))]
-        pg_sys::expression_tree_mutator_impl(node, Some(mutator), context)
-    }
-}
+use crate::server::node::Node;
 
 /// Whether a plan node prunes its children at run time.
 pub fn prunes_at_run_time(append: &pg_sys::Append) -> bool {
@@ -59,22 +34,22 @@ pub unsafe fn adjust_to_child(
     }
 }
 
-/// Returns the equivalence class of an expression (`get_eclass_for_sort_expr`); null if the query has none.
-///
-/// # Safety
-/// Planner pointers of the current planning; called from a guarded frame.
-pub unsafe fn known_eclass(
-    root: *mut pg_sys::PlannerInfo,
-    expression: *mut pg_sys::Expr,
-    families: *mut pg_sys::List,
+/// Returns the equivalence class of a column that is sorted by this family, with its operator `equality`
+/// (`get_eclass_for_sort_expr`); None if the query has none. Guarded.
+pub fn known_eclass<'a>(
+    root: Node<'a, pg_sys::PlannerInfo>,
+    rel: Node<'a, pg_sys::RelOptInfo>,
+    column: Node<'a, pg_sys::Var>,
+    equality: pg_sys::Oid,
     input: pg_sys::Oid,
     collation: pg_sys::Oid,
-    relids: pg_sys::Relids,
-) -> *mut pg_sys::EquivalenceClass {
-    // SAFETY: a guarded call on the planner's structs, which exist as long as it plans.
+) -> Option<Node<'a, pg_sys::EquivalenceClass>> {
+    let (root, expression, relids) = (root.as_ptr(), column.as_ptr().cast(), rel.relids);
+    // SAFETY: guarded calls with the planner's own structures, which return a class or null.
     unsafe {
+        let families = pg_sys::get_mergejoin_opfamilies(equality);
         #[cfg(feature = "pg15")]
-        return pg_sys::get_eclass_for_sort_expr(
+        let class = pg_sys::get_eclass_for_sort_expr(
             root,
             expression,
             std::ptr::null_mut(),
@@ -86,12 +61,13 @@ pub unsafe fn known_eclass(
             false,
         );
         #[cfg(not(feature = "pg15"))]
-        pg_sys::get_eclass_for_sort_expr(root, expression, families, input, collation, 0, relids, false)
+        let class = pg_sys::get_eclass_for_sort_expr(root, expression, families, input, collation, 0, relids, false);
+        Node::from_raw(class)
     }
 }
 
 /// Whether all members of the class equal a constant, so that sorting by it is redundant (`EC_MUST_BE_REDUNDANT`).
-pub fn is_constant(class: &pg_sys::EquivalenceClass) -> bool {
+pub fn is_constant(class: Node<'_, pg_sys::EquivalenceClass>) -> bool {
     #[cfg(feature = "pg15")]
     return class.ec_has_const && !class.ec_below_outer_join;
     #[cfg(not(feature = "pg15"))]
@@ -112,17 +88,18 @@ pub fn ordering_of(operator: pg_sys::Oid) -> Option<(pg_sys::Oid, pg_sys::Oid, i
     orders.then_some((family, input, strategy))
 }
 
-/// `make_canonical_pathkey` for a strategy from [`ordering_of`].
-///
-/// # Safety
-/// Planner pointers of the current planning; a guarded frame.
-pub unsafe fn canonical_pathkey(
-    root: *mut pg_sys::PlannerInfo,
-    class: *mut pg_sys::EquivalenceClass,
+/// `make_canonical_pathkey` for a strategy from [`ordering_of`]. Guarded.
+pub fn canonical_pathkey<'a>(
+    root: Node<'a, pg_sys::PlannerInfo>,
+    class: Node<'a, pg_sys::EquivalenceClass>,
     family: pg_sys::Oid,
     strategy: i16,
     nulls_first: bool,
-) -> *mut pg_sys::PathKey {
-    // SAFETY: a guarded call on the planner's structs. The strategy is an int up to 17, and an enum with equal values from 18 on.
-    unsafe { pg_sys::make_canonical_pathkey(root, class, family, strategy as _, nulls_first) }
+) -> Node<'a, pg_sys::PathKey> {
+    // SAFETY: a guarded call, which returns a pathkey. The strategy is an int up to 17, and an enum with equal values from
+    // 18 on.
+    unsafe {
+        let key = pg_sys::make_canonical_pathkey(root.as_ptr(), class.as_ptr(), family, strategy as _, nulls_first);
+        Node::from_raw(key).unwrap_unchecked()
+    }
 }

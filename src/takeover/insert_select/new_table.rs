@@ -29,6 +29,7 @@ use crate::guc::{self, DirectInsert};
 use crate::load::wrapper::Wrapper;
 use crate::program::Nodes;
 use crate::server::compat;
+use crate::server::node::Node;
 use crate::server::refusal::refuse;
 use crate::server::unguarded;
 
@@ -114,7 +115,8 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
             }
         }
         let mut outcome = LoadOutcome::default();
-        unguarded::guarded(|| Wrapper::get().and_then(|wrapper| (wrapper.replace)(scan)).or_raise());
+        let Some(replaced) = Node::from_raw(scan) else { return };
+        unguarded::guarded(|| Wrapper::get().and_then(|wrapper| (wrapper.replace)(replaced)).or_raise());
         run::run(insertions, null(), None, null_mut(), &raw mut outcome);
         (*(*state).state).es_processed = outcome.rows;
         for node in [gather, scan.cast()] {
@@ -123,7 +125,7 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
             }
         }
         node::count_filtered(scan.cast(), &raw const outcome);
-        unguarded::guarded(|| (Wrapper::get().or_raise().count)(scan, outcome.bytes, outcome.rejected));
+        unguarded::guarded(|| (Wrapper::get().or_raise().count)(replaced, outcome.bytes, outcome.rejected));
     }
 }
 
@@ -159,7 +161,9 @@ unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
         let insertion = match source_of(query) {
             Ok(insertion) => insertion,
             Err(why) => {
-                refuse((*query).estate, &why);
+                if let Some(estate) = Node::from_raw((*query).estate) {
+                    refuse(estate, &why);
+                }
                 return null_mut();
             }
         };
@@ -183,7 +187,10 @@ unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
         let place = (*scan).scan.scanrelid as usize;
         let entries = PgList::<pg_sys::RangeTblEntry>::from_pg(statement.rtable);
         let foreign = match place.checked_sub(1).and_then(|i| entries.get_ptr(i)) {
-            Some(entry) if Wrapper::get().is_ok_and(|w| (w.is_replaceable)(state_of((*query).planstate))) => {
+            Some(entry)
+                if Node::from_raw(state_of((*query).planstate))
+                    .is_some_and(|state| Wrapper::get().is_ok_and(|w| (w.is_replaceable)(state))) =>
+            {
                 (*entry).relid
             }
             _ => return no("The SELECT reads another table."),
@@ -278,6 +285,12 @@ unsafe extern "C-unwind" fn suits(
             pg_sys::RELKIND_RELATION => of_tables(&*insertions, true),
             _ => no("The new relation is not a table."),
         };
-        answer.inspect_err(|why| refuse(query, why)).is_ok()
+        answer
+            .inspect_err(|why| {
+                if let Some(query) = Node::from_raw(query.cast_mut()) {
+                    refuse(query, why);
+                }
+            })
+            .is_ok()
     }
 }

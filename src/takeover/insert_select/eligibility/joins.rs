@@ -23,6 +23,7 @@ use crate::error::OrRaise;
 use crate::load::direct::{self, Columns};
 use crate::load::wrapper::Wrapper;
 use crate::program::volatile;
+use crate::server::node::Node;
 use crate::server::unguarded;
 
 /// PROPARALLEL_SAFE (pg_proc.h)
@@ -269,7 +270,8 @@ pub unsafe fn plan(
         if (*scan).fsSystemCol {
             return no("The SELECT reads a system column of the foreign table.");
         }
-        let [by_quals, besides] = (Wrapper::get().or_raise().wanted)(scan);
+        let Some(node) = Node::from_raw(scan) else { return unexpected() };
+        let [by_quals, besides] = (Wrapper::get().or_raise().wanted)(node);
         *place = direct::in_place_of(scan, &Columns { by_quals, besides });
         Ok(top)
     }

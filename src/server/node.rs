@@ -1,0 +1,416 @@
+//! Handles of the server's nodes and lists of nodes: parse trees, expressions, paths, plans.
+//!
+//! A [`Node`] points to a node that is valid as long as `'a`: its tag is set, and its fields are as the server's parser,
+//! planner or executor makes them, or null where the server leaves them null. The same holds for all nodes below it. So
+//! [`Node::as_a`] looks at a node as the struct that its tag says, and the table of [`nodes!`] has the fields that lead to
+//! other nodes. The elements of a [`NodeList`] are nodes or null; their tags say which of them it returns.
+//!
+//! A node lives in a memory context: that of the statement, of the plan, or the one that was current when a function here
+//! made it. Only unsafe code deletes, resets or switches contexts, and `'a` must end before the node's context does.
+//! Only unsafe code changes a node, too. The server changes its own planner's structures, so a reference to a struct
+//! ([`Deref`]) lasts for one expression, in which no function of the server is called.
+//!
+//! Functions that walk or copy trees are guarded: they call the server through pgrx, and the server calls their closures
+//! in a guard of their own. An error in a closure becomes an error of the server, and then a panic of the walk.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use pgrx::pg_sys::{self, NodeTag};
+
+use super::compat;
+
+/// A struct that begins with a tag, or with a struct that does.
+///
+/// # Safety
+/// Each node with one of these tags begins with this struct.
+pub unsafe trait Tagged {
+    fn is_tag(tag: NodeTag) -> bool;
+}
+
+/// A node of type `T`.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Node<'a, T = pg_sys::Node>(NonNull<T>, PhantomData<&'a T>);
+
+impl<T> Clone for Node<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Node<'_, T> {}
+
+/// Reads a field, which is copied at once.
+impl<T> Deref for Node<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: a valid node.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<'a, T> Node<'a, T> {
+    /// Null gives None.
+    ///
+    /// # Safety
+    /// Null, or a node of this type that is valid as long as the handle and what it leads to are used.
+    pub const unsafe fn from_raw(node: *mut T) -> Option<Node<'a, T>> {
+        match NonNull::new(node) {
+            Some(node) => Some(Node(node, PhantomData)),
+            None => None,
+        }
+    }
+
+    /// # Safety
+    /// As [`Node::from_raw`], and not null.
+    unsafe fn known(node: *mut T) -> Node<'a, T> {
+        // SAFETY: the callers have checked that the node is not null, or the server never makes it null.
+        Node(unsafe { NonNull::new_unchecked(node) }, PhantomData)
+    }
+
+    /// Returns the pointer for functions of the server.
+    pub const fn as_ptr(self) -> *mut T {
+        self.0.as_ptr()
+    }
+
+    /// The same node without its type.
+    pub const fn node(self) -> Node<'a> {
+        Node(self.0.cast(), PhantomData)
+    }
+
+    pub fn tag(self) -> NodeTag {
+        self.node().type_
+    }
+
+    /// The node as this struct, if its tag says so.
+    pub fn as_a<U: Tagged>(self) -> Option<Node<'a, U>> {
+        U::is_tag(self.tag()).then_some(Node(self.0.cast(), PhantomData))
+    }
+
+    /// Returns a copy of the tree in the current memory context. Guarded.
+    pub fn copy(self) -> Node<'a, T> {
+        // SAFETY: a guarded call returns a node with the same tag.
+        unsafe { Node::known(pg_sys::copyObjectImpl(self.as_ptr().cast()).cast()) }
+    }
+
+    /// Whether two trees are equal. Guarded.
+    pub fn is_equal<U>(self, other: Node<'_, U>) -> bool {
+        // SAFETY: a guarded call, which reads both trees.
+        unsafe { pg_sys::equal(self.as_ptr().cast(), other.as_ptr().cast()) }
+    }
+
+    /// Returns the type of an expression's value. Guarded; raises an error for other nodes.
+    pub fn type_oid(self) -> pg_sys::Oid {
+        // SAFETY: a guarded call, which looks at the tag.
+        unsafe { pg_sys::exprType(self.node().as_ptr()) }
+    }
+
+    /// Returns the columns of the query that an expression uses, and the nodes of the kinds that `include` names
+    /// (`pull_var_clause`). Guarded.
+    pub fn variables(self, include: u32) -> NodeList<'a> {
+        // SAFETY: a guarded call, which returns a list of nodes of this tree.
+        unsafe { NodeList::from_raw(pg_sys::pull_var_clause(self.node().as_ptr(), include.cast_signed())) }
+    }
+
+    /// Returns the numbers of the attributes that an expression uses of a relation of the range table (`pull_varattnos`).
+    /// Guarded.
+    pub fn attributes(self, relation: pg_sys::Index) -> Vec<i32> {
+        let mut found = Vec::new();
+        let mut member = -1;
+        // SAFETY: guarded calls on an expression, and on a set that is made here.
+        unsafe {
+            let mut set: *mut pg_sys::Bitmapset = std::ptr::null_mut();
+            pg_sys::pull_varattnos(self.node().as_ptr(), relation, &raw mut set);
+            loop {
+                member = pg_sys::bms_next_member(set, member);
+                if member < 0 {
+                    return found;
+                }
+                found.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
+            }
+        }
+    }
+
+    /// Whether `test` holds for a function that this node calls, without the nodes below it. Guarded.
+    pub fn calls(self, mut test: impl FnMut(pg_sys::Oid) -> bool) -> bool {
+        // SAFETY: a guarded call; `visit_function` gets the closure, which outlives it.
+        unsafe {
+            pg_sys::check_functions_in_node(self.node().as_ptr(), Some(function_visitor(&test)), closure(&mut test))
+        }
+    }
+
+    /// Whether `test` holds for a node of an expression or query: of the tree from its root down, with subqueries.
+    /// Guarded.
+    pub fn any(self, mut test: impl FnMut(Node<'a>) -> bool) -> bool {
+        search(self.node(), &mut test)
+    }
+
+    /// Returns a copy of an expression in which other nodes are put in place of those for which `by` returns one. Guarded.
+    pub fn replace(self, mut by: impl FnMut(Node<'a>) -> Option<Node<'a>>) -> Node<'a> {
+        rebuild(self.node(), &mut by)
+    }
+}
+
+/// The argument that a walk passes on to its visitor.
+fn closure<F>(closure: &mut F) -> *mut c_void {
+    std::ptr::from_mut(closure).cast()
+}
+
+fn search<'a, F: FnMut(Node<'a>) -> bool>(node: Node<'a>, test: &mut F) -> bool {
+    if test(node) {
+        return true;
+    }
+    // SAFETY: guarded calls, which pass nodes below this one and the closure to the visitor. Nothing else uses the closure
+    // meanwhile.
+    unsafe {
+        if node.tag() == NodeTag::T_Query {
+            return pg_sys::query_tree_walker(node.as_ptr().cast(), Some(visit::<F>), closure(test), 0);
+        }
+        pg_sys::expression_tree_walker(node.as_ptr(), Some(visit::<F>), closure(test))
+    }
+}
+
+/// # Safety
+/// Called by a walk of [`search`].
+unsafe extern "C-unwind" fn visit<'a, F: FnMut(Node<'a>) -> bool>(node: *mut pg_sys::Node, test: *mut c_void) -> bool {
+    // SAFETY: `search` has passed the closure, and the server passes a node of the tree, or null.
+    unsafe { pgrx_extern_c_guard(|| Node::from_raw(node).is_some_and(|node| search(node, &mut *test.cast::<F>()))) }
+}
+
+type FunctionVisitor = unsafe extern "C-unwind" fn(pg_sys::Oid, *mut c_void) -> bool;
+
+/// The visitor for closures of this type.
+fn function_visitor<F: FnMut(pg_sys::Oid) -> bool>(_: &F) -> FunctionVisitor {
+    /// # Safety
+    /// Called by [`Node::calls`].
+    unsafe extern "C-unwind" fn visit<F: FnMut(pg_sys::Oid) -> bool>(function: pg_sys::Oid, test: *mut c_void) -> bool {
+        // SAFETY: `calls` has passed the closure.
+        unsafe { pgrx_extern_c_guard(|| (*test.cast::<F>())(function)) }
+    }
+    visit::<F>
+}
+
+fn rebuild<'a, F: FnMut(Node<'a>) -> Option<Node<'a>>>(node: Node<'a>, by: &mut F) -> Node<'a> {
+    if let Some(other) = by(node) {
+        return other;
+    }
+    // SAFETY: a guarded call, which passes nodes below this one and the closure to the visitor. It returns a new node.
+    unsafe { Node::known(compat::expression_tree_mutator(node.as_ptr(), mutate::<F>, closure(by))) }
+}
+
+/// # Safety
+/// Called by [`rebuild`].
+unsafe extern "C-unwind" fn mutate<'a, F: FnMut(Node<'a>) -> Option<Node<'a>>>(
+    node: *mut pg_sys::Node,
+    by: *mut c_void,
+) -> *mut pg_sys::Node {
+    // SAFETY: `rebuild` has passed the closure, and the server passes a node of the tree, or null.
+    unsafe {
+        pgrx_extern_c_guard(|| Node::from_raw(node).map_or(node, |node| rebuild(node, &mut *by.cast::<F>()).as_ptr()))
+    }
+}
+
+impl<'a> Node<'a, pg_sys::String> {
+    pub fn text(self) -> &'a std::ffi::CStr {
+        // SAFETY: a node of this type has a string.
+        unsafe { std::ffi::CStr::from_ptr(self.sval) }
+    }
+}
+
+/// A list of nodes, of which it returns those of type `T`. An empty list is null.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct NodeList<'a, T = pg_sys::Node>(*mut pg_sys::List, PhantomData<&'a T>);
+
+impl<T> Clone for NodeList<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for NodeList<'_, T> {}
+
+impl<'a, T: Tagged> NodeList<'a, T> {
+    pub const EMPTY: NodeList<'a, T> = NodeList(std::ptr::null_mut(), PhantomData);
+
+    /// # Safety
+    /// Null, or a list of nodes and nulls that is valid as long as the handle and what it leads to are used.
+    pub const unsafe fn from_raw(list: *mut pg_sys::List) -> NodeList<'a, T> {
+        NodeList(list, PhantomData)
+    }
+
+    /// Returns the pointer for functions of the server.
+    pub const fn as_ptr(self) -> *mut pg_sys::List {
+        self.0
+    }
+
+    /// The list as a node; None if it is empty.
+    pub fn node(self) -> Option<Node<'a>> {
+        // SAFETY: a list is a node.
+        unsafe { Node::from_raw(self.0.cast()) }
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of elements of any type.
+    pub fn len(self) -> usize {
+        // SAFETY: a valid list, or null.
+        unsafe { self.0.as_ref() }.map_or(0, |list| usize::try_from(list.length).unwrap_or(0))
+    }
+
+    /// Returns the element with this index, from 0. None if there is none, or if it is no `T`.
+    pub fn get(self, index: usize) -> Option<Node<'a, T>> {
+        // SAFETY: a list with this element, which is a node or null.
+        let node = unsafe { (index < self.len()).then(|| (*(*self.0).elements.add(index)).ptr_value.cast())? };
+        // SAFETY: as above.
+        unsafe { Node::<pg_sys::Node>::from_raw(node) }?.as_a()
+    }
+
+    pub fn first(self) -> Option<Node<'a, T>> {
+        self.get(0)
+    }
+
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = Node<'a, T>> + Clone {
+        (0..self.len()).filter_map(move |index| self.get(index))
+    }
+
+    /// A new list of all elements of both. Guarded.
+    pub fn concat<U: Tagged>(self, other: NodeList<'a, U>) -> NodeList<'a, T> {
+        // SAFETY: a guarded call on two lists of nodes.
+        NodeList(unsafe { pg_sys::list_concat_copy(self.0, other.as_ptr()) }, PhantomData)
+    }
+
+    /// The same elements as another type.
+    pub fn of<U: Tagged>(self) -> NodeList<'a, U> {
+        NodeList(self.0, PhantomData)
+    }
+
+    /// Returns a copy of the list and its nodes. Guarded.
+    pub fn copy(self) -> NodeList<'a, T> {
+        self.node().map_or(NodeList::EMPTY, |node| NodeList(node.copy().as_ptr().cast(), PhantomData))
+    }
+}
+
+/// Makes a list. Guarded.
+impl<'a, T: Tagged> FromIterator<Node<'a, T>> for NodeList<'a, T> {
+    fn from_iter<I: IntoIterator<Item = Node<'a, T>>>(nodes: I) -> Self {
+        // SAFETY: a guarded call on a list that is made here.
+        let append = |list, node: Node<'a, T>| unsafe { pg_sys::lappend(list, node.as_ptr().cast()) };
+        NodeList(nodes.into_iter().fold(std::ptr::null_mut(), append), PhantomData)
+    }
+}
+
+// SAFETY: all nodes begin with these structs.
+unsafe impl Tagged for pg_sys::Node {
+    fn is_tag(_: NodeTag) -> bool {
+        true
+    }
+}
+
+/// Whether a tag lies between two others, both included.
+fn is_between(tag: NodeTag, first: NodeTag, last: NodeTag) -> bool {
+    (first as u32..=last as u32).contains(&(tag as u32))
+}
+
+// SAFETY: the tags from T_Path to T_LimitPath are those of pathnodes.h, in its order. These three are no paths.
+unsafe impl Tagged for pg_sys::Path {
+    fn is_tag(tag: NodeTag) -> bool {
+        is_between(tag, NodeTag::T_Path, NodeTag::T_LimitPath)
+            && !matches!(tag, NodeTag::T_IndexClause | NodeTag::T_GroupingSetData | NodeTag::T_RollupData)
+    }
+}
+
+// SAFETY: the tags from T_Result to T_Limit are those of plannodes.h, in its order. This one is no plan.
+unsafe impl Tagged for pg_sys::Plan {
+    fn is_tag(tag: NodeTag) -> bool {
+        is_between(tag, NodeTag::T_Result, NodeTag::T_Limit) && tag != NodeTag::T_NestLoopParam
+    }
+}
+
+/// The structs of nodes with their tags, and their fields that lead to other nodes: to one that is never null (`one`), to
+/// one or none (`maybe`), or to a list (`many`). A field within a struct within the struct is in parentheses.
+macro_rules! nodes {
+    ($($of:ident = $($tag:ident)|+ { $($name:ident $(($($path:tt)+))?: $kind:ident $to:ident),* })*) => {$(
+        // SAFETY: nodes with these tags begin with this struct.
+        unsafe impl Tagged for pg_sys::$of {
+            fn is_tag(tag: NodeTag) -> bool {
+                matches!(tag, $(NodeTag::$tag)|+)
+            }
+        }
+
+        impl<'a> Node<'a, pg_sys::$of> {
+            $(nodes! { @ $name ($($($path)+)?) $kind $to })*
+        }
+    )*};
+    (@ $name:ident () $kind:ident $to:ident) => { nodes! { @ $name ($name) $kind $to } };
+    (@ $name:ident ($($path:tt)+) one $to:ident) => {
+        pub fn $name(self) -> Node<'a, pg_sys::$to> {
+            // SAFETY: a valid node, whose field leads to a node of this type.
+            unsafe { Node::known((*self.as_ptr()).$($path)+.cast()) }
+        }
+    };
+    (@ $name:ident ($($path:tt)+) maybe $to:ident) => {
+        pub fn $name(self) -> Option<Node<'a, pg_sys::$to>> {
+            // SAFETY: a valid node, whose field leads to a node of this type, or is null.
+            unsafe { Node::from_raw((*self.as_ptr()).$($path)+.cast()) }
+        }
+    };
+    (@ $name:ident ($($path:tt)+) many $to:ident) => {
+        pub fn $name(self) -> NodeList<'a, pg_sys::$to> {
+            // SAFETY: a valid node, whose field is a list of nodes, or null.
+            unsafe { NodeList::from_raw((*self.as_ptr()).$($path)+) }
+        }
+    };
+}
+
+nodes! {
+    Var = T_Var {}
+    Aggref = T_Aggref { args: many TargetEntry }
+    Const = T_Const {}
+    RelabelType = T_RelabelType { arg: one Node }
+    PlaceHolderVar = T_PlaceHolderVar { phexpr: one Node }
+    TargetEntry = T_TargetEntry { expr: one Node }
+    RangeTblEntry = T_RangeTblEntry {}
+    PlannerInfo = T_PlannerInfo { query(parse): one Query }
+    RelOptInfo = T_RelOptInfo {
+        conditions(baserestrictinfo): many RestrictInfo,
+        partial_paths(partial_pathlist): many Path,
+        cheapest(cheapest_total_path): one Path
+    }
+    RestrictInfo = T_RestrictInfo { clause: one Node }
+    String = T_String {}
+    RawStmt = T_RawStmt { stmt: one Node }
+    SelectStmt = T_SelectStmt { sort_clause(sortClause): many Node }
+    SortBy = T_SortBy { value(node): one Node }
+    CollateClause = T_CollateClause { arg: maybe Node, names(collname): many Node }
+    ColumnRef = T_ColumnRef { fields: many Node }
+    Query = T_Query { targets(targetList): many TargetEntry }
+    AggPath = T_AggPath { subpath: one Path }
+    AppendPath = T_AppendPath { subpaths: many Path }
+    ForeignScan = T_ForeignScan { private(fdw_private): many Node }
+    ForeignPath = T_ForeignPath { private(fdw_private): many Node, pathkeys(path.pathkeys): many PathKey }
+    PathKey = T_PathKey { class(pk_eclass): one EquivalenceClass }
+    EquivalenceClass = T_EquivalenceClass {}
+    GroupPath = T_GroupPath { subpath: one Path }
+    JoinPath = T_NestPath | T_MergePath | T_HashPath { outerjoinpath: one Path, innerjoinpath: one Path }
+    LimitPath = T_LimitPath { subpath: one Path }
+    LockRowsPath = T_LockRowsPath { subpath: one Path }
+    MaterialPath = T_MaterialPath { subpath: one Path }
+    MemoizePath = T_MemoizePath { subpath: one Path }
+    MergeAppendPath = T_MergeAppendPath { subpaths: many Path }
+    ModifyTablePath = T_ModifyTablePath { subpath: one Path }
+    ProjectionPath = T_ProjectionPath { subpath: one Path }
+    ProjectSetPath = T_ProjectSetPath { subpath: one Path }
+    SortPath = T_SortPath | T_IncrementalSortPath { subpath: one Path }
+    SubqueryScanPath = T_SubqueryScanPath { subpath: one Path }
+    UniquePath = T_UniquePath { subpath: one Path }
+    UpperUniquePath = T_UpperUniquePath { subpath: one Path }
+    WindowAggPath = T_WindowAggPath { subpath: one Path }
+}

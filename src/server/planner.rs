@@ -1,0 +1,174 @@
+//! The planner's data about a query and its relations, as callbacks receive it.
+
+use pgrx::pg_sys;
+
+use super::compat;
+pub use super::compat::Estimate;
+use super::node::{Node, NodeList};
+
+/// The planner's data about a query.
+pub type Planner<'a> = Node<'a, pg_sys::PlannerInfo>;
+
+/// The planner's data about a relation.
+pub type PlannedRelation<'a> = Node<'a, pg_sys::RelOptInfo>;
+
+/// The order of a path's rows: pathkeys of the current planning, or none.
+#[derive(Debug, Clone, Copy)]
+pub struct PathOrder<'a>(NodeList<'a, pg_sys::PathKey>);
+
+impl<'a> PathOrder<'a> {
+    pub const NONE: PathOrder<'a> = PathOrder(NodeList::EMPTY);
+
+    /// The first pathkeys that the query can use, and their number. Guarded.
+    pub fn useful(
+        root: Planner<'a>,
+        rel: PlannedRelation<'a>,
+        pathkeys: Vec<Node<'a, pg_sys::PathKey>>,
+    ) -> (PathOrder<'a>, usize) {
+        let pathkeys: NodeList<'a, pg_sys::PathKey> = pathkeys.into_iter().collect();
+        // SAFETY: a guarded call, which returns a list of the first pathkeys, or null.
+        let useful = unsafe {
+            NodeList::from_raw(pg_sys::truncate_useless_pathkeys(root.as_ptr(), rel.as_ptr(), pathkeys.as_ptr()))
+        };
+        (PathOrder(useful), useful.len())
+    }
+}
+
+impl<'a> Planner<'a> {
+    /// The range table entry of a base relation.
+    pub fn entry(self, index: pg_sys::Index) -> Option<pg_sys::RangeTblEntry> {
+        let root = *self;
+        let size = usize::try_from(root.simple_rel_array_size).unwrap_or(0);
+        let index = usize::try_from(index).ok().filter(|&index| index < size)?;
+        // SAFETY: the array has an element for each relation, which may be null.
+        unsafe { (*root.simple_rte_array.add(index)).as_ref().copied() }
+    }
+
+    /// Whether the query reads only this relation. Guarded.
+    pub fn is_only(self, rel: PlannedRelation<'_>) -> bool {
+        // SAFETY: a guarded call, which compares two sets.
+        unsafe { pg_sys::bms_equal(rel.relids, self.all_baserels) }
+    }
+
+    /// The cost of a condition for each row. Guarded.
+    pub fn cost_of_row(self, condition: Node<'_>) -> f64 {
+        let mut cost = pg_sys::QualCost::default();
+        // SAFETY: a guarded call.
+        unsafe { pg_sys::cost_qual_eval_node(&raw mut cost, condition.as_ptr(), self.as_ptr()) };
+        cost.per_tuple
+    }
+
+    /// Forbids parallel plans of the query. A subquery that was planned before may still have workers.
+    pub fn forbid_workers(self) {
+        // SAFETY: the planner has global data; a relation's array is as long as it says; nothing else uses them.
+        unsafe {
+            (*(*self.as_ptr()).glob).parallelModeOK = false;
+            let mut level = self.as_ptr();
+            while let Some(root) = level.as_ref() {
+                for at in 1..usize::try_from(root.simple_rel_array_size).unwrap_or(0) {
+                    if let Some(rel) = (*root.simple_rel_array.add(at)).as_mut() {
+                        rel.consider_parallel = false;
+                    }
+                }
+                level = root.parent_root;
+            }
+        }
+    }
+
+    /// The cost of one call of a function. Guarded.
+    pub fn function_cost(self, function: pg_sys::Oid) -> f64 {
+        let mut cost = pg_sys::QualCost::default();
+        // SAFETY: a guarded call.
+        unsafe { pg_sys::add_function_cost(self.as_ptr(), function, std::ptr::null_mut(), &raw mut cost) };
+        cost.per_tuple
+    }
+
+    /// Invalidates the plan when the function is replaced. Guarded.
+    pub fn depend(self, function: pg_sys::Oid) {
+        // SAFETY: a guarded call.
+        unsafe { pg_sys::record_plan_function_dependency(self.as_ptr(), function) };
+    }
+}
+
+impl<'a> PlannedRelation<'a> {
+    /// The expressions that the relation returns.
+    pub fn targets(self) -> NodeList<'a> {
+        // SAFETY: the target has a list of expressions.
+        unsafe { NodeList::from_raw(self.target().exprs) }
+    }
+
+    /// The width and cost of what the relation returns.
+    pub fn target(self) -> pg_sys::PathTarget {
+        // SAFETY: a relation has a target.
+        unsafe { *self.reltarget }
+    }
+
+    /// Sets the number of rows, before and after the conditions, and the number of pages. Guarded.
+    pub fn set_size(self, root: Planner<'_>, tuples: f64, pages: u32) {
+        // SAFETY: guarded calls on the relation's conditions; nothing else uses it.
+        unsafe {
+            let rel = self.as_ptr();
+            (*rel).tuples = pg_sys::clamp_row_est(tuples);
+            (*rel).pages = pages;
+            let (none, join) = (std::ptr::null_mut(), pg_sys::JoinType::JOIN_INNER);
+            let share = pg_sys::clauselist_selectivity(root.as_ptr(), (*rel).baserestrictinfo, 0, join, none);
+            (*rel).rows = pg_sys::clamp_row_est((*rel).tuples * share);
+        }
+    }
+
+    /// The number of workers for a parallel scan of the relation. Guarded.
+    pub fn workers(self) -> i32 {
+        // SAFETY: a guarded call, and a setting.
+        unsafe {
+            let most = pg_sys::max_parallel_workers_per_gather;
+            pg_sys::compute_parallel_worker(self.as_ptr(), f64::from(self.pages), -1.0, most)
+        }
+    }
+
+    /// Adds a path for a scan by one process. `is_safe`: a worker may run all of it. Guarded.
+    pub fn add_scan(self, root: Planner<'_>, cost: Estimate, order: PathOrder<'_>, is_safe: bool) {
+        // SAFETY: guarded calls on a path that was just made.
+        unsafe {
+            let path = compat::create_foreignscan_path(root, self, cost);
+            (*path).path.parallel_safe &= is_safe;
+            (*path).path.pathkeys = order.0.as_ptr();
+            pg_sys::add_path(self.as_ptr(), path.cast());
+        }
+    }
+
+    /// Adds a path for a scan by several processes. Guarded.
+    pub fn add_parallel_scan(self, root: Planner<'_>, cost: Estimate, order: PathOrder<'_>, workers: i32) {
+        // SAFETY: as in `add_scan`.
+        unsafe {
+            let path = compat::create_foreignscan_path(root, self, cost);
+            (*path).path.pathkeys = order.0.as_ptr();
+            (*path).path.parallel_aware = true;
+            (*path).path.parallel_workers = workers;
+            pg_sys::add_partial_path(self.as_ptr(), path.cast());
+        }
+    }
+
+    /// Adds a path that returns this upper relation from a scan of `input` by one process. Guarded.
+    pub fn add_upper(self, root: Planner<'_>, cost: Estimate, private: NodeList<'_>, input: PlannedRelation<'_>) {
+        // SAFETY: as in `add_scan`.
+        unsafe {
+            let path = compat::create_foreign_upper_path(root, self, cost);
+            (*path).fdw_private = private.as_ptr();
+            // As the scan that core would aggregate.
+            (*path).path.parallel_safe &= input.cheapest().parallel_safe;
+            pg_sys::add_path(self.as_ptr(), path.cast());
+        }
+    }
+
+    /// Adds a path that returns this upper relation in part, from a scan by several processes. Guarded.
+    pub fn add_partial_upper(self, root: Planner<'_>, cost: Estimate, private: NodeList<'_>, workers: i32) {
+        // SAFETY: as in `add_scan`.
+        unsafe {
+            let path = compat::create_foreign_upper_path(root, self, cost);
+            (*path).fdw_private = private.as_ptr();
+            (*path).path.parallel_aware = true;
+            (*path).path.parallel_workers = workers;
+            pg_sys::add_partial_path(self.as_ptr(), path.cast());
+        }
+    }
+}
