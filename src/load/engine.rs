@@ -16,7 +16,6 @@ use super::planned_insert::{self, Answer};
 use crate::error::{Error, Result};
 use crate::server::compat;
 use crate::server::relation::Relation;
-use crate::server::server_text::from_server;
 
 /// An extension that owns tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,12 +73,8 @@ pub fn owner_of(relation: Relation<'_>) -> Option<Owned> {
 
 /// Raises an error if the table's engine would not see the rows that the server inserts. Else returns how the server
 /// plans that INSERT, unless it is a plain one. Guarded.
-///
-/// # Safety
-/// An open, locked relation, and the engine that it belongs to.
-pub unsafe fn check_active(relation: pg_sys::Relation, owned: &Owned) -> Result<Option<String>> {
-    // SAFETY: this function's contract covers the relation.
-    let answer = unsafe { planned_insert::answer(relation) };
+pub fn check_active(relation: Relation<'_>, owned: &Owned) -> Result<Option<String>> {
+    let answer = planned_insert::answer(relation);
     let is_active = match (owned.needs, &answer) {
         (_, Answer::Other(_)) | (Needs::Nothing, _) => true,
         (Needs::Library, Answer::Plain) => is_loaded(owned.engine),
@@ -95,9 +90,7 @@ pub unsafe fn check_active(relation: pg_sys::Relation, owned: &Owned) -> Result<
         Engine::Citus => ("Citus", "citus"),
         Engine::TimescaleDb => ("TimescaleDB", "timescaledb"),
     };
-    // SAFETY: an open relation's name.
-    let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
-    let message = format!("cannot load \"{name}\": {extension} is not active in this process");
+    let message = format!("cannot load \"{}\": {extension} is not active in this process", relation.name_text());
     let detail = format!(
         "It is {}. Without that library the server would store the rows where no query finds them.",
         owned.what

@@ -16,6 +16,7 @@ use super::options::LoadOptions;
 use super::{engine, trigger_condition};
 use crate::heap::append::Traits;
 use crate::program::volatile;
+use crate::server::node::Node;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::server_text::from_server;
 
@@ -158,12 +159,11 @@ pub fn release(locked: &[pg_sys::Oid]) {
 /// or system columns. COPY evaluates them as it inserts each row, the direct writer after the last row. Such a
 /// condition could see the difference, or change rows that are still to come. Guarded.
 fn of_conditions(relation: Relation<'_>, keep: Keep, found: &mut Vec<String>) {
-    // SAFETY: guarded calls on an expression of the catalog, or null.
-    let is_other = |trigger: &pg_sys::Trigger| unsafe {
-        let is_row = trigger.tgtype.cast_unsigned() & ROW != 0;
-        is_row
-            && !trigger.tgqual.is_null()
-            && trigger_condition::is_time_dependent(pg_sys::stringToNode(trigger.tgqual).cast())
+    let is_other = |trigger: &pg_sys::Trigger| {
+        let is_conditional = trigger.tgtype.cast_unsigned() & ROW != 0 && !trigger.tgqual.is_null();
+        // SAFETY: a guarded call with an expression of the catalog.
+        let condition = || unsafe { Node::from_raw(pg_sys::stringToNode(trigger.tgqual).cast()) };
+        is_conditional && condition().is_some_and(trigger_condition::is_time_dependent)
     };
     if has_trigger(relation, events_of(keep), is_other) {
         let name = relation.name_text();

@@ -22,10 +22,11 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use crate::server::attempt::in_subtransaction;
-use crate::server::compat;
+use crate::server::node::{Node, NodeList};
+use crate::server::relation::Relation;
 use crate::server::server_text::from_server;
 use crate::server::unguarded::{self as c, Opaque};
 
@@ -112,52 +113,46 @@ unsafe extern "C-unwind" fn forget(_: pg_sys::Datum, relid: pg_sys::Oid) {
     kept().retain(|kept| relid != pg_sys::InvalidOid && kept.relid != relid);
 }
 
-/// Reason why the direct writer cannot replace the server's INSERT; None if it can. Guarded.
-///
-/// # Safety
-/// An open relation that is locked as for an INSERT.
-pub unsafe fn obstacle(relation: pg_sys::Relation) -> Option<String> {
-    // SAFETY: same contract.
-    match unsafe { answer(relation) } {
+/// Reason why the direct writer cannot replace the server's INSERT into a relation that is locked for it; None if it can.
+/// Guarded.
+pub fn obstacle(relation: Relation<'_>) -> Option<String> {
+    match answer(relation) {
         Answer::Plain => None,
         Answer::Other(why) => Some(why),
     }
 }
 
 /// How the server would insert. Guarded.
-///
-/// # Safety
-/// As [`obstacle`].
-pub unsafe fn answer(relation: pg_sys::Relation) -> Answer {
-    // SAFETY: this function's contract covers the relation; guarded calls.
-    unsafe {
-        if Hooks::now().are_ours() {
-            return Answer::Plain;
-        }
-        let (relid, role, row_security) = ((*relation).rd_id, pg_sys::GetUserId(), pg_sys::row_security);
-        let hooks = Hooks::now();
-        let is_it = |kept: &&Kept| {
-            kept.relid == relid && kept.role == role && kept.row_security == row_security && kept.hooks == hooks
-        };
-        if let Some(kept) = kept().iter().find(is_it) {
-            return kept.answer.clone();
-        }
-        if pg_sys::IsInParallelMode() {
-            return Answer::Other("The planner cannot be asked in parallel mode.".into());
-        }
-        let before = INVALIDATIONS.load(Relaxed);
-        let answer = ask(relation);
-        if INVALIDATIONS.load(Relaxed) == before {
-            // Analyzing the statement may have loaded a library.
-            let hooks = Hooks::now();
-            let mut kept = kept();
-            if kept.len() >= MOST {
-                kept.remove(0);
-            }
-            kept.push(Kept { relid, role, row_security, hooks, answer: answer.clone() });
-        }
-        answer
+pub fn answer(relation: Relation<'_>) -> Answer {
+    let hooks = Hooks::now();
+    if hooks.are_ours() {
+        return Answer::Plain;
     }
+    let relid = relation.oid();
+    // SAFETY: guarded calls, and a variable of this process, which has one thread.
+    let (role, row_security, is_parallel) =
+        unsafe { (pg_sys::GetUserId(), pg_sys::row_security, pg_sys::IsInParallelMode()) };
+    let is_it = |kept: &&Kept| {
+        kept.relid == relid && kept.role == role && kept.row_security == row_security && kept.hooks == hooks
+    };
+    if let Some(kept) = kept().iter().find(is_it) {
+        return kept.answer.clone();
+    }
+    if is_parallel {
+        return Answer::Other("The planner cannot be asked in parallel mode.".into());
+    }
+    let before = INVALIDATIONS.load(Relaxed);
+    let answer = ask(relation);
+    if INVALIDATIONS.load(Relaxed) == before {
+        // Analyzing the statement may have loaded a library.
+        let hooks = Hooks::now();
+        let mut kept = kept();
+        if kept.len() >= MOST {
+            kept.remove(0);
+        }
+        kept.push(Kept { relid, role, row_security, hooks, answer: answer.clone() });
+    }
+    answer
 }
 
 /// The statement to plan, for a plain frame.
@@ -169,13 +164,13 @@ struct Question {
     plan: *mut pg_sys::PlannedStmt,
 }
 
-/// # Safety
-/// As [`obstacle`].
-unsafe fn ask(relation: pg_sys::Relation) -> Answer {
-    // SAFETY: this function's contract covers the relation; guarded calls. The plan lives in a memory context of its
-    // own.
+/// Asks the planner. Guarded.
+fn ask(relation: Relation<'_>) -> Answer {
+    let text = statement(relation);
+    let name = relation.name_text();
+    // SAFETY: guarded calls. The question outlives the subtransaction, and the plan lives in a memory context that ends
+    // after its last use.
     unsafe {
-        let text = statement(relation);
         let memory = pg_sys::AllocSetContextCreateExtended(
             pg_sys::CurrentMemoryContext,
             c"planned INSERT".as_ptr(),
@@ -188,13 +183,15 @@ unsafe fn ask(relation: pg_sys::Relation) -> Answer {
         let was_asking = ASKING.swap(true, Relaxed);
         let error = in_subtransaction(|| plan((&raw mut question).cast()));
         ASKING.store(was_asking, Relaxed);
-        let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
         let answer = match error.as_ref() {
             Some(error) => {
                 let message = error.message.as_ref().map_or(c"", |message| CStr::from_ptr(message));
                 Answer::Other(format!("The server cannot plan an INSERT into \"{name}\": {}.", from_server(message)))
             }
-            None => difference(&question, (*relation).rd_id, &name).map_or(Answer::Plain, Answer::Other),
+            None => {
+                let (queries, plan) = (NodeList::from_raw(question.queries), Node::from_raw(question.plan));
+                difference(queries, plan, relation.oid(), &name).map_or(Answer::Plain, Answer::Other)
+            }
         };
         pg_sys::MemoryContextSwitchTo(caller);
         pg_sys::MemoryContextDelete(memory);
@@ -203,38 +200,39 @@ unsafe fn ask(relation: pg_sys::Relation) -> Answer {
 }
 
 /// The INSERT, with each column that may be set. Guarded.
-///
-/// # Safety
-/// An open relation.
-unsafe fn statement(relation: pg_sys::Relation) -> CString {
-    // SAFETY: this function's contract covers the relation; guarded catalog lookups, and strings that they return.
-    unsafe {
-        let form = (*relation).rd_rel;
-        let schema = pg_sys::get_namespace_name((*form).relnamespace);
-        let table = CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, (*form).relname.data.as_ptr()));
-        let (mut list, mut values) = (Vec::new(), Vec::new());
-        for index in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
-            let attribute = &*compat::attribute((*relation).rd_att, index);
-            if attribute.attisdropped || attribute.attgenerated != 0 {
-                continue;
-            }
-            let name = CStr::from_ptr(pg_sys::quote_identifier(attribute.attname.data.as_ptr())).to_bytes();
-            let separator: &[u8] = if list.is_empty() { b"" } else { b", " };
-            list.extend([separator, name].concat());
-            values.extend([separator, b"f.", name].concat());
+fn statement(relation: Relation<'_>) -> CString {
+    let table = quoted_name(relation);
+    let (mut list, mut values) = (Vec::new(), Vec::new());
+    for attribute in relation.descriptor().attributes() {
+        if attribute.attisdropped || attribute.attgenerated != 0 {
+            continue;
         }
-        let list = if list.is_empty() { Vec::new() } else { [b" (", list.as_slice(), b")"].concat() };
-        let parts: [&[u8]; 8] = [
-            b"INSERT INTO ",
-            table.to_bytes(),
-            &list,
-            b" OVERRIDING SYSTEM VALUE SELECT ",
-            &values,
-            b" FROM pg_catalog.json_populate_recordset(NULL::",
-            table.to_bytes(),
-            b", NULL::pg_catalog.json) f",
-        ];
-        CString::new(parts.concat()).unwrap_or_default()
+        // SAFETY: a guarded call with a name, which returns a string.
+        let name = unsafe { CStr::from_ptr(pg_sys::quote_identifier(attribute.attname.data.as_ptr())) }.to_bytes();
+        let separator: &[u8] = if list.is_empty() { b"" } else { b", " };
+        list.extend([separator, name].concat());
+        values.extend([separator, b"f.", name].concat());
+    }
+    let list = if list.is_empty() { Vec::new() } else { [b" (", list.as_slice(), b")"].concat() };
+    let parts: [&[u8]; 8] = [
+        b"INSERT INTO ",
+        table.to_bytes(),
+        &list,
+        b" OVERRIDING SYSTEM VALUE SELECT ",
+        &values,
+        b" FROM pg_catalog.json_populate_recordset(NULL::",
+        table.to_bytes(),
+        b", NULL::pg_catalog.json) f",
+    ];
+    CString::new(parts.concat()).unwrap_or_default()
+}
+
+/// Schema and name of a relation, quoted. Guarded.
+fn quoted_name(relation: Relation<'_>) -> CString {
+    // SAFETY: guarded calls with strings, which return strings.
+    unsafe {
+        let schema = pg_sys::get_namespace_name(relation.schema());
+        CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, relation.name().as_ptr())).to_owned()
     }
 }
 
@@ -264,72 +262,56 @@ unsafe extern "C-unwind" fn plan(question: Opaque) {
     }
 }
 
-/// The difference from a plain INSERT's plan, if there is one. Guarded.
-///
-/// # Safety
-/// A question about this table that was planned without an error.
-unsafe fn difference(question: &Question, relid: pg_sys::Oid, name: &str) -> Option<String> {
-    // SAFETY: this function's contract covers the question; tags give the node types, and lists have nodes of one type.
-    unsafe {
-        let queries = PgList::<pg_sys::Query>::from_pg(question.queries);
-        let Some(query) = queries.get_ptr(0).filter(|_| queries.len() == 1) else {
-            return Some(format!("The server makes {} queries of an INSERT into \"{name}\".", queries.len()));
-        };
-        let unexpected = || Some(format!("The server's query for an INSERT into \"{name}\" is not a plain INSERT."));
-        let is_plain = (*query).commandType == pg_sys::CmdType::CMD_INSERT
-            && (*query).withCheckOptions.is_null()
-            && (*query).returningList.is_null()
-            && (*query).onConflict.is_null();
-        let Some(plan) = question.plan.as_ref().filter(|_| is_plain) else { return unexpected() };
-        if let Some(why) = foreign_node(plan.planTree, name) {
-            return Some(why);
-        }
-        if !plan.subplans.is_null() {
-            return unexpected();
-        }
-        let modify = plan.planTree.cast::<pg_sys::ModifyTable>();
-        if (*plan.planTree).type_ != pg_sys::NodeTag::T_ModifyTable {
-            return unexpected();
-        }
-        let entries = PgList::<pg_sys::RangeTblEntry>::from_pg(plan.rtable);
-        let targets = (*modify).resultRelations;
-        let is_target = targets.as_ref().is_some_and(|targets| targets.length == 1)
-            && usize::try_from(pg_sys::list_nth_int(targets, 0) - 1)
-                .ok()
-                .and_then(|at| entries.get_ptr(at))
-                .is_some_and(|entry| (*entry).relid == relid);
-        let is_plain = is_target
-            && (*modify).operation == pg_sys::CmdType::CMD_INSERT
-            && (*modify).onConflictAction == pg_sys::OnConflictAction::ONCONFLICT_NONE
-            && (*modify).withCheckOptionLists.is_null()
-            && (*modify).returningLists.is_null()
-            && (*modify).rowMarks.is_null();
-        if is_plain { None } else { unexpected() }
+/// The difference of a planned INSERT from the plan of a plain one, if there is one.
+fn difference(
+    queries: NodeList<'_, pg_sys::Query>,
+    plan: Option<Node<'_, pg_sys::PlannedStmt>>,
+    relid: pg_sys::Oid,
+    name: &str,
+) -> Option<String> {
+    let Some(query) = queries.get(0).filter(|_| queries.len() == 1) else {
+        return Some(format!("The server makes {} queries of an INSERT into \"{name}\".", queries.len()));
+    };
+    let unexpected = Some(format!("The server's query for an INSERT into \"{name}\" is not a plain INSERT."));
+    let is_plain = query.commandType == pg_sys::CmdType::CMD_INSERT
+        && query.withCheckOptions.is_null()
+        && query.returningList.is_null()
+        && query.onConflict.is_null();
+    let Some(plan) = plan.filter(|_| is_plain) else { return unexpected };
+    if let Some(why) = foreign_node(Some(plan.plan()), name) {
+        return Some(why);
     }
+    let Some(modify) = plan.plan().as_a::<pg_sys::ModifyTable>().filter(|_| plan.subplans.is_null()) else {
+        return unexpected;
+    };
+    let target = modify.targets().ints().next().filter(|_| modify.targets().len() == 1);
+    let entry = target.and_then(|target| plan.rtable().get(usize::try_from(target - 1).ok()?));
+    let is_plain = entry.is_some_and(|entry| entry.relid == relid)
+        && modify.operation == pg_sys::CmdType::CMD_INSERT
+        && modify.onConflictAction == pg_sys::OnConflictAction::ONCONFLICT_NONE
+        && modify.withCheckOptionLists.is_null()
+        && modify.returningLists.is_null()
+        && modify.rowMarks.is_null();
+    if is_plain { None } else { unexpected }
 }
 
-/// The topmost node that does not belong to a plain INSERT of a function's rows. Guarded.
-///
-/// # Safety
-/// A plan or null.
-unsafe fn foreign_node(plan: *const pg_sys::Plan, name: &str) -> Option<String> {
-    // SAFETY: this function's contract covers the plan; tags give the node types.
-    unsafe {
-        let node = plan.as_ref()?;
-        match node.type_ {
-            pg_sys::NodeTag::T_ModifyTable | pg_sys::NodeTag::T_Result | pg_sys::NodeTag::T_FunctionScan => (),
-            pg_sys::NodeTag::T_CustomScan => {
-                let methods = (*plan.cast::<pg_sys::CustomScan>()).methods;
-                let own = methods.as_ref().map_or(c"?", |methods| CStr::from_ptr(methods.CustomName));
-                let library = library_of(methods.cast());
-                return Some(format!(
-                    "INSERTs into \"{name}\" are planned by the library \"{library}\", with its node \"{}\".",
-                    from_server(own)
-                ));
-            }
-            _ => return Some(format!("The server's plan for an INSERT into \"{name}\" has an unknown node.")),
+/// The topmost node that does not belong to a plain INSERT of a function's rows.
+fn foreign_node(plan: Option<Node<'_, pg_sys::Plan>>, name: &str) -> Option<String> {
+    let plan = plan?;
+    if let Some(scan) = plan.as_a::<pg_sys::CustomScan>() {
+        // SAFETY: a custom scan has methods with a name, or null.
+        let own = unsafe { scan.methods.as_ref().map_or(c"?", |methods| CStr::from_ptr(methods.CustomName)) };
+        let library = library_of(scan.methods.cast());
+        return Some(format!(
+            "INSERTs into \"{name}\" are planned by the library \"{library}\", with its node \"{}\".",
+            from_server(own)
+        ));
+    }
+    match plan.tag() {
+        pg_sys::NodeTag::T_ModifyTable | pg_sys::NodeTag::T_Result | pg_sys::NodeTag::T_FunctionScan => {
+            foreign_node(plan.lefttree(), name).or_else(|| foreign_node(plan.righttree(), name))
         }
-        foreign_node(node.lefttree, name).or_else(|| foreign_node(node.righttree, name))
+        _ => Some(format!("The server's plan for an INSERT into \"{name}\" has an unknown node.")),
     }
 }
 

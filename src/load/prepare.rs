@@ -124,19 +124,17 @@ fn caller(load: &Load) -> CString {
 /// Adds a reason against the direct writer, as the first one, if the server would insert into the table by another plan
 /// than a plain one. Fails if that plan cannot do what the options demand. Guarded.
 fn ask_planner(load: &mut Load) -> Result<()> {
-    let relation = load.target.reopen();
-    let keep = load.request.options.duplicates.keep;
     // SAFETY: the relation is open and locked.
-    let (why, counts) = unsafe {
-        match engine::owner_of(Relation::from_raw(relation)) {
-            Some(owned) => (engine::check_active(relation, &owned)?, owned.counts_rows()),
-            None if load.target.obstacles.is_empty()
-                && (load.request.options.writer != WriterOption::Buffered || keep == Keep::Old) =>
-            {
-                (planned_insert::obstacle(relation), false)
-            }
-            None => (None, true),
+    let relation = unsafe { Relation::from_raw(load.target.reopen()) };
+    let keep = load.request.options.duplicates.keep;
+    let (why, counts) = match engine::owner_of(relation) {
+        Some(owned) => (engine::check_active(relation, &owned)?, owned.counts_rows()),
+        None if load.target.obstacles.is_empty()
+            && (load.request.options.writer != WriterOption::Buffered || keep == Keep::Old) =>
+        {
+            (planned_insert::obstacle(relation), false)
         }
+        None => (None, true),
     };
     let Some(why) = why else { return Ok(()) };
     if keep == Keep::Old && !counts {

@@ -43,12 +43,9 @@ impl Wrapper {
     }
 
     /// Is this one of its tables?
-    ///
-    /// # Safety
-    /// A RelOptInfo of the planner.
-    pub unsafe fn has(&self, rel: *const pg_sys::RelOptInfo) -> bool {
+    pub fn has(&self, rel: Node<'_, pg_sys::RelOptInfo>) -> bool {
         // SAFETY: a relation has valid routines, or null.
-        (self.owns)(unsafe { Node::from_raw((*rel).fdwroutine) })
+        (self.owns)(unsafe { Node::from_raw(rel.fdwroutine) })
     }
 
     /// A table's file, and its format. Guarded.

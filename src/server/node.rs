@@ -92,6 +92,11 @@ impl<'a, T> Node<'a, T> {
         U::is_tag(self.tag()).then_some(Node(self.0.cast(), PhantomData))
     }
 
+    /// The node as a list; empty if it is none.
+    pub fn list<U: Tagged>(self) -> NodeList<'a, U> {
+        self.as_a::<pg_sys::List>().map_or(NodeList::EMPTY, |list| NodeList(list.as_ptr(), PhantomData))
+    }
+
     /// Returns a copy of the tree in the current memory context. Guarded.
     pub fn copy(self) -> Node<'a, T> {
         // SAFETY: a guarded call returns a node with the same tag.
@@ -265,12 +270,23 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         unsafe { self.0.as_ref() }.map_or(0, |list| usize::try_from(list.length).unwrap_or(0))
     }
 
+    /// The cell with this index, if the list has this tag.
+    fn cell(self, tag: NodeTag, index: usize) -> Option<pg_sys::ListCell> {
+        // SAFETY: a valid list has as many cells as it says.
+        unsafe { (index < self.len() && (*self.0).type_ == tag).then(|| *(*self.0).elements.add(index)) }
+    }
+
     /// Returns the element with this index, from 0. None if there is none, or if it is no `T`.
     pub fn get(self, index: usize) -> Option<Node<'a, T>> {
-        // SAFETY: a list with this element, which is a node or null.
-        let node = unsafe { (index < self.len()).then(|| (*(*self.0).elements.add(index)).ptr_value.cast())? };
-        // SAFETY: as above.
-        unsafe { Node::<pg_sys::Node>::from_raw(node) }?.as_a()
+        let cell = self.cell(NodeTag::T_List, index)?;
+        // SAFETY: a cell of a list with this tag is a node or null.
+        unsafe { Node::<pg_sys::Node>::from_raw(cell.ptr_value.cast()) }?.as_a()
+    }
+
+    /// The numbers of a list of integers.
+    pub fn ints(self) -> impl Iterator<Item = i32> {
+        // SAFETY: a cell of a list with this tag is an integer.
+        (0..self.len()).filter_map(move |index| Some(unsafe { self.cell(NodeTag::T_IntList, index)?.int_value }))
     }
 
     pub fn first(self) -> Option<Node<'a, T>> {
@@ -287,14 +303,14 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         NodeList(unsafe { pg_sys::list_concat_copy(self.0, other.as_ptr()) }, PhantomData)
     }
 
-    /// The same elements as another type.
-    pub fn of<U: Tagged>(self) -> NodeList<'a, U> {
+    /// The same list, for other types of elements.
+    pub const fn of<U: Tagged>(self) -> NodeList<'a, U> {
         NodeList(self.0, PhantomData)
     }
 
-    /// Returns a copy of the list and its nodes. Guarded.
-    pub fn copy(self) -> NodeList<'a, T> {
-        self.node().map_or(NodeList::EMPTY, |node| NodeList(node.copy().as_ptr().cast(), PhantomData))
+    /// The list that `change` makes of this one, unless it is empty.
+    pub fn map(self, change: impl FnOnce(Node<'a>) -> Node<'a>) -> NodeList<'a, T> {
+        self.node().map(change).map_or(NodeList::EMPTY, Node::list)
     }
 }
 
@@ -335,15 +351,18 @@ unsafe impl Tagged for pg_sys::Plan {
 }
 
 /// The structs of nodes with their tags, and their fields that lead to other nodes: to one that is never null (`one`), to
-/// one or none (`maybe`), or to a list (`many`). A field within a struct within the struct is in parentheses.
+/// one or none (`maybe`), or to a list (`many`). `base` is the struct that a node begins with. The path to the field is in
+/// parentheses if it is not the name of the function.
 macro_rules! nodes {
-    ($($of:ident = $($tag:ident)|+ { $($name:ident $(($($path:tt)+))?: $kind:ident $to:ident),* })*) => {$(
-        // SAFETY: nodes with these tags begin with this struct.
-        unsafe impl Tagged for pg_sys::$of {
-            fn is_tag(tag: NodeTag) -> bool {
-                matches!(tag, $(NodeTag::$tag)|+)
+    ($($of:ident $(= $($tag:ident)|+)? { $($name:ident $(($($path:tt)+))?: $kind:ident $to:ident),* })*) => {$(
+        $(
+            // SAFETY: nodes with these tags begin with this struct.
+            unsafe impl Tagged for pg_sys::$of {
+                fn is_tag(tag: NodeTag) -> bool {
+                    matches!(tag, $(NodeTag::$tag)|+)
+                }
             }
-        }
+        )?
 
         impl<'a> Node<'a, pg_sys::$of> {
             $(nodes! { @ $name ($($($path)+)?) $kind $to })*
@@ -354,6 +373,12 @@ macro_rules! nodes {
         pub fn $name(self) -> Node<'a, pg_sys::$to> {
             // SAFETY: a valid node, whose field leads to a node of this type.
             unsafe { Node::known((*self.as_ptr()).$($path)+.cast()) }
+        }
+    };
+    (@ $name:ident ($($path:tt)+) base $to:ident) => {
+        pub fn $name(self) -> Node<'a, pg_sys::$to> {
+            // SAFETY: a struct within a valid node.
+            unsafe { Node::known(&raw mut (*self.as_ptr()).$($path)+) }
         }
     };
     (@ $name:ident ($($path:tt)+) maybe $to:ident) => {
@@ -371,16 +396,22 @@ macro_rules! nodes {
 }
 
 nodes! {
+    List = T_List | T_IntList | T_OidList {}
     Var = T_Var {}
-    Aggref = T_Aggref { args: many TargetEntry }
     Const = T_Const {}
     RelabelType = T_RelabelType { arg: one Node }
     PlaceHolderVar = T_PlaceHolderVar { phexpr: one Node }
     TargetEntry = T_TargetEntry { expr: one Node }
     RangeTblEntry = T_RangeTblEntry {}
-    PlannerInfo = T_PlannerInfo { query(parse): one Query }
+    Query = T_Query {}
+    PlannerGlobal = T_PlannerGlobal {}
+    PlannerInfo = T_PlannerInfo {
+        query(parse): one Query, glob: one PlannerGlobal, processed_tlist: many TargetEntry, cte_plan_ids: many Node
+    }
     RelOptInfo = T_RelOptInfo {
+        subroot: one PlannerInfo,
         conditions(baserestrictinfo): many RestrictInfo,
+        pathlist: many Path,
         partial_paths(partial_pathlist): many Path,
         cheapest(cheapest_total_path): one Path
     }
@@ -391,21 +422,24 @@ nodes! {
     SortBy = T_SortBy { value(node): one Node }
     CollateClause = T_CollateClause { arg: maybe Node, names(collname): many Node }
     ColumnRef = T_ColumnRef { fields: many Node }
-    Query = T_Query { targets(targetList): many TargetEntry }
-    AggPath = T_AggPath { subpath: one Path }
-    AppendPath = T_AppendPath { subpaths: many Path }
-    ForeignScan = T_ForeignScan { private(fdw_private): many Node }
-    ForeignPath = T_ForeignPath { private(fdw_private): many Node, pathkeys(path.pathkeys): many PathKey }
     PathKey = T_PathKey { class(pk_eclass): one EquivalenceClass }
     EquivalenceClass = T_EquivalenceClass {}
+    Aggref = T_Aggref { args: many TargetEntry }
+    Path { rel(parent): one RelOptInfo }
+    AggPath = T_AggPath { subpath: one Path }
+    AppendPath = T_AppendPath { subpaths: many Path }
+    ForeignPath = T_ForeignPath {
+        rel(path.parent): one RelOptInfo, private(fdw_private): many Node, pathkeys(path.pathkeys): many PathKey
+    }
     GroupPath = T_GroupPath { subpath: one Path }
+    HashPath = T_HashPath {}
     JoinPath = T_NestPath | T_MergePath | T_HashPath { outerjoinpath: one Path, innerjoinpath: one Path }
     LimitPath = T_LimitPath { subpath: one Path }
     LockRowsPath = T_LockRowsPath { subpath: one Path }
     MaterialPath = T_MaterialPath { subpath: one Path }
     MemoizePath = T_MemoizePath { subpath: one Path }
     MergeAppendPath = T_MergeAppendPath { subpaths: many Path }
-    ModifyTablePath = T_ModifyTablePath { subpath: one Path }
+    ModifyTablePath = T_ModifyTablePath { subpath: one Path, targets(resultRelations): many Node }
     ProjectionPath = T_ProjectionPath { subpath: one Path }
     ProjectSetPath = T_ProjectSetPath { subpath: one Path }
     SortPath = T_SortPath | T_IncrementalSortPath { subpath: one Path }
@@ -413,4 +447,44 @@ nodes! {
     UniquePath = T_UniquePath { subpath: one Path }
     UpperUniquePath = T_UpperUniquePath { subpath: one Path }
     WindowAggPath = T_WindowAggPath { subpath: one Path }
+    PlannedStmt = T_PlannedStmt { plan(planTree): one Plan, rtable: many RangeTblEntry }
+    Plan { lefttree: maybe Plan, righttree: maybe Plan, qual: many Node, targetlist: many TargetEntry }
+    CustomScan = T_CustomScan {}
+    Append = T_Append { appendplans: many Plan }
+    ForeignScan = T_ForeignScan { plan(scan.plan): base Plan, private(fdw_private): many Node }
+    Join = T_NestLoop | T_MergeJoin | T_HashJoin {}
+    ModifyTable = T_ModifyTable { targets(resultRelations): many Node }
+    Result = T_Result {}
+    SubqueryScan = T_SubqueryScan { subplan: one Plan }
+}
+
+impl<'a> Node<'a, pg_sys::Path> {
+    /// The paths right below this one, the outer one of a join first. Empty for scans, and for paths that are not in the
+    /// table.
+    pub fn below(self) -> Vec<Node<'a, pg_sys::Path>> {
+        macro_rules! only {
+            ($($path:ident),*) => {
+                $(if let Some(path) = self.as_a::<pg_sys::$path>() {
+                    return vec![path.subpath()];
+                })*
+            };
+        }
+        only!(AggPath, GroupPath, LimitPath, LockRowsPath, MaterialPath, MemoizePath, ProjectionPath, ProjectSetPath);
+        only!(SortPath, SubqueryScanPath, UniquePath, UpperUniquePath, WindowAggPath);
+        if let Some(join) = self.as_a::<pg_sys::JoinPath>() {
+            return vec![join.outerjoinpath(), join.innerjoinpath()];
+        }
+        let append = self.as_a::<pg_sys::AppendPath>().map(|append| append.subpaths());
+        let merge = self.as_a::<pg_sys::MergeAppendPath>().map(|append| append.subpaths());
+        append.or(merge).map_or_else(Vec::new, |paths| paths.iter().collect())
+    }
+}
+
+impl<'a> Node<'a, pg_sys::PlannerInfo> {
+    /// The relation with this index of the range table.
+    pub fn rel(self, place: pg_sys::Index) -> Option<Node<'a, pg_sys::RelOptInfo>> {
+        let is_there = (1..self.simple_rel_array_size).contains(&i32::try_from(place).ok()?);
+        // SAFETY: the array has this many elements, from 1 on, each a relation or null.
+        unsafe { is_there.then(|| Node::from_raw(*self.simple_rel_array.add(place as usize)))? }
+    }
 }

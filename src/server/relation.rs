@@ -74,6 +74,16 @@ impl<'a> Relation<'a> {
         self.form().relpersistence.cast_unsigned()
     }
 
+    /// Whether the relation is a temporary one of another session.
+    pub const fn is_other_temporary(self) -> bool {
+        self.persistence() == pg_sys::RELPERSISTENCE_TEMP && !self.entry().rd_islocaltemp
+    }
+
+    /// The OID of the schema.
+    pub const fn schema(self) -> pg_sys::Oid {
+        self.form().relnamespace
+    }
+
     pub const fn owner(self) -> pg_sys::Oid {
         self.form().relowner
     }

@@ -28,6 +28,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use crate::guc;
 use crate::program::where_clause::{self, WhereClause};
+use crate::server::relation::Relation;
 use crate::server::server_text::to_server;
 use crate::server::unguarded as c;
 
@@ -106,7 +107,7 @@ unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt, watched
                 }
             };
         let relation = pg_sys::table_openrv((*statement).relation, pg_sys::RowExclusiveLock.cast_signed());
-        let Err(why) = eligibility::of_table(relation, &options) else { return relation };
+        let Err(why) = eligibility::of_table(Relation::from_raw(relation), &options) else { return relation };
         hand_on(statement, relation, &why);
         std::ptr::null_mut()
     }

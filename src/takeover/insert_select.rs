@@ -31,18 +31,19 @@ mod insertion;
 mod new_table;
 mod node;
 mod run;
-mod scans;
 mod translate;
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{pg_guard, pg_sys};
 
 use self::insertion::Insertion;
 use crate::load::direct;
 use crate::load::planned_insert::{self, OUR_UPPER_PATHS_HOOK};
+use crate::load::wrapper::Wrapper;
+use crate::server::node::Node;
 use crate::server::server_text::to_server;
 
 /// The hook that was installed before.
@@ -100,60 +101,60 @@ unsafe extern "C-unwind" fn take_over(
     input: *mut pg_sys::RelOptInfo,
     output: *mut pg_sys::RelOptInfo,
 ) {
-    // SAFETY: this function's contract covers the structures; tags give the node types.
-    unsafe {
-        let paths = PgList::<pg_sys::Path>::from_pg((*output).pathlist);
-        let Some(path) = paths.get_ptr(0).filter(|_| paths.len() == 1) else { return };
-        if (*path).type_ != pg_sys::NodeTag::T_ModifyTablePath {
-            return;
-        }
-        let path = path.cast::<pg_sys::ModifyTablePath>();
-        let scans = scans::below((*path).subpath);
-        if scans.is_empty() {
-            return;
-        }
-        match eligibility::check(root, input, path) {
-            Ok(insertions) => add(output, path, &insertions),
-            Err(why) => scans.into_iter().for_each(|scan| explain(scan, &why)),
-        }
+    // SAFETY: the planner passes its own structures, which outlive this call.
+    let structures = unsafe { (Node::from_raw(root), Node::from_raw(input), Node::from_raw(output)) };
+    let (Some(root), Some(input), Some(output)) = structures else { return };
+    let paths = output.pathlist();
+    let Some(path) = paths.of::<pg_sys::ModifyTablePath>().get(0).filter(|_| paths.len() == 1) else { return };
+    let scans = scans(path.subpath());
+    if scans.is_empty() {
+        return;
+    }
+    match eligibility::check(root, input, path) {
+        Ok(insertions) => add(output, path, &insertions),
+        Err(why) => scans.into_iter().for_each(|scan| explain(scan, &why)),
     }
 }
 
+/// The scans of the wrapper's foreign tables anywhere below a path.
+fn scans(path: Node<'_, pg_sys::Path>) -> Vec<Node<'_, pg_sys::ForeignPath>> {
+    let is_ours = |path: &Node<'_, pg_sys::ForeignPath>| Wrapper::get().is_ok_and(|wrapper| wrapper.has(path.rel()));
+    let mut found: Vec<_> = path.as_a().filter(is_ours).into_iter().collect();
+    path.below().into_iter().for_each(|path| found.extend(scans(path)));
+    found
+}
+
 /// Gives the scan's EXPLAIN the reason. Guarded.
-///
-/// # Safety
-/// A valid path of a foreign table of pg_bulk.
-unsafe fn explain(scan: *mut pg_sys::ForeignPath, why: &str) {
-    // SAFETY: this function's contract covers the path; guarded calls.
-    unsafe {
-        if (*scan).fdw_private.is_null() {
-            let why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
-            (*scan).fdw_private = pg_sys::lappend(null_mut(), pg_sys::makeString(why).cast());
+fn explain(scan: Node<'_, pg_sys::ForeignPath>, why: &str) {
+    if scan.fdw_private.is_null() {
+        let why = to_server(why.trim_end_matches('.'));
+        // SAFETY: guarded calls with a string that is copied. The wrapper's path has no private data until its plan is
+        // made, and only this function and the wrapper use them.
+        unsafe {
+            let why = pg_sys::makeString(pg_sys::pstrdup(why.as_ptr()));
+            (*scan.as_ptr()).fdw_private = pg_sys::lappend(null_mut(), why.cast());
         }
     }
 }
 
 /// Adds the load's path. Guarded.
-///
-/// # Safety
-/// The planner's own structures.
-unsafe fn add(output: *mut pg_sys::RelOptInfo, modify: *mut pg_sys::ModifyTablePath, insertions: &[Insertion]) {
-    // SAFETY: this function's contract covers the structures; guarded calls.
+fn add(output: Node<'_, pg_sys::RelOptInfo>, modify: Node<'_, pg_sys::ModifyTablePath>, insertions: &[Insertion]) {
+    // SAFETY: guarded calls. Zeroed memory becomes a valid path as its fields are set.
     unsafe {
         // The planner frees a dominated path, and the new path refers to this one.
         let below = pg_sys::palloc0(size_of::<pg_sys::ModifyTablePath>()).cast::<pg_sys::ModifyTablePath>();
-        below.copy_from_nonoverlapping(modify, 1);
+        *below = *modify;
         let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
         (*path).path.type_ = pg_sys::NodeTag::T_CustomPath;
         (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
-        (*path).path.parent = output;
-        (*path).path.pathtarget = (*modify).path.pathtarget;
-        (*path).path.rows = (*modify).path.rows;
-        (*path).path.startup_cost = (*modify).path.startup_cost * SHARE_OF_COST;
-        (*path).path.total_cost = (*modify).path.total_cost * SHARE_OF_COST;
+        (*path).path.parent = output.as_ptr();
+        (*path).path.pathtarget = modify.path.pathtarget;
+        (*path).path.rows = modify.path.rows;
+        (*path).path.startup_cost = modify.path.startup_cost * SHARE_OF_COST;
+        (*path).path.total_cost = modify.path.total_cost * SHARE_OF_COST;
         (*path).custom_paths = pg_sys::lappend(null_mut(), below.cast());
         (*path).custom_private = Insertion::all_to_list(insertions);
         (*path).methods = node::path_methods();
-        pg_sys::add_path(output, path.cast());
+        pg_sys::add_path(output.as_ptr(), path.cast());
     }
 }

@@ -13,24 +13,23 @@ pub fn prunes_at_run_time(append: &pg_sys::Append) -> bool {
 }
 
 /// Translates a node about an inheritance parent or partitioned table to one of its children
-/// (`adjust_appendrel_attrs_multilevel`). Returns the node itself if the relation is no child.
-///
-/// # Safety
-/// Planner pointers of the current planning; called from a guarded frame.
-pub unsafe fn adjust_to_child(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    node: *mut pg_sys::Node,
-) -> *mut pg_sys::Node {
-    // SAFETY: a guarded call on the planner's structs; a child relation has a link to its parent.
+/// (`adjust_appendrel_attrs_multilevel`). Returns the node itself if the relation is no child. Guarded.
+pub fn adjust_to_child<'a>(
+    root: Node<'a, pg_sys::PlannerInfo>,
+    rel: Node<'a, pg_sys::RelOptInfo>,
+    node: Node<'a>,
+) -> Node<'a> {
+    if rel.reloptkind != pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL {
+        return node;
+    }
+    // SAFETY: a guarded call on the planner's structures; a child relation has a link to its parent. It returns a copy.
     unsafe {
-        if node.is_null() || (*rel).reloptkind != pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL {
-            return node;
-        }
+        let (root, old) = (root.as_ptr(), node.as_ptr());
         #[cfg(feature = "pg15")]
-        return pg_sys::adjust_appendrel_attrs_multilevel(root, node, (*rel).relids, (*rel).top_parent_relids);
+        let copy = pg_sys::adjust_appendrel_attrs_multilevel(root, old, rel.relids, rel.top_parent_relids);
         #[cfg(not(feature = "pg15"))]
-        pg_sys::adjust_appendrel_attrs_multilevel(root, node, rel, (*rel).top_parent)
+        let copy = pg_sys::adjust_appendrel_attrs_multilevel(root, old, rel.as_ptr(), rel.top_parent);
+        Node::from_raw(copy).unwrap_or(node)
     }
 }
 

@@ -15,9 +15,8 @@ use crate::load::options::LoadOptions;
 use crate::load::{direct, duplicate::Keep, obstacle, planned_insert};
 use crate::program::mapping::Mapping;
 use crate::program::volatile;
-use crate::program::where_clause::WhereClause;
 use crate::rows::column::default_expression;
-use crate::server::compat;
+use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
 use crate::takeover::insert_select::eligibility::expression::takes_ids;
 use crate::takeover::insert_select::eligibility::{Answer, Sequences, no};
@@ -74,87 +73,63 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answe
 }
 
 /// Checks of the table itself. They need no rights, and evaluate no user code. Guarded.
-///
-/// # Safety
-/// A relation, open and locked.
-pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Answer<()> {
-    // SAFETY: this function's contract covers the relation; guarded calls.
-    unsafe {
-        let form = &*(*relation).rd_rel;
-        let kind = form.relkind.cast_unsigned();
-        if kind != pg_sys::RELKIND_RELATION && kind != pg_sys::RELKIND_PARTITIONED_TABLE {
-            return no("The target is not a table.");
-        }
-        if form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP && !(*relation).rd_islocaltemp {
-            return no("The table is a temporary table of another session.");
-        }
-        let mut found = obstacle::of_named(Relation::from_raw(relation), Keep::Error);
-        if obstacle::has_before_statement(Relation::from_raw(relation)) {
-            // The trigger may change settings that affect how fields are read.
-            found.push("The table has a BEFORE statement trigger.".into());
-        }
-        if found.is_empty() {
-            found.extend(planned_insert::obstacle(relation));
-        }
-        if found.is_empty() && options.table.freeze && direct::check_freeze(Relation::from_raw(relation)).is_err() {
-            found.push("The table does not meet the conditions of FREEZE.".into());
-        }
-        found.into_iter().next().map_or(Ok(()), Err)
+pub fn of_table(relation: Relation<'_>, options: &LoadOptions) -> Answer<()> {
+    if relation.kind() != pg_sys::RELKIND_RELATION && !relation.is_partitioned() {
+        return no("The target is not a table.");
     }
+    if relation.is_other_temporary() {
+        return no("The table is a temporary table of another session.");
+    }
+    let mut found = obstacle::of_named(relation, Keep::Error);
+    if obstacle::has_before_statement(relation) {
+        // The trigger may change settings that affect how fields are read.
+        found.push("The table has a BEFORE statement trigger.".into());
+    }
+    if found.is_empty() {
+        found.extend(planned_insert::obstacle(relation));
+    }
+    if found.is_empty() && options.table.freeze && direct::check_freeze(relation).is_err() {
+        found.push("The table does not meet the conditions of FREEZE.".into());
+    }
+    found.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Checks of the rows that go into the table. Returns the leaves that it has locked. Guarded.
-///
-/// # Safety
-/// The table, open and locked, columns that belong to it, and the condition.
-pub unsafe fn of_rows(
-    relation: pg_sys::Relation,
+pub fn of_rows(
+    relation: Relation<'_>,
     options: &LoadOptions,
-    clause: &WhereClause,
+    conditions: NodeList<'_>,
     mapping: &Mapping,
 ) -> Answer<Vec<pg_sys::Oid>> {
-    // SAFETY: this function's contract covers all arguments; guarded calls on an open relation.
-    unsafe {
-        // A field may request its column's default.
-        let set = options.copy.dialect.default.is_none().then_some(mapping);
-        let mut found = volatile::obstacles(Relation::from_raw(relation), set, clause.conditions);
-        if takes_ids(clause.conditions.cast(), std::ptr::null_mut()) {
-            found.push("The condition calls nextval.".into());
-        }
-        if share_sequence(relation, mapping) {
-            found.push("Two columns take their defaults from the same sequence.".into());
-        }
-        // A negative answer needs no further locks.
-        let locked = if found.is_empty() {
-            obstacle::of_free_leaves(Relation::from_raw(relation), &mut found)
-        } else {
-            Vec::new()
-        };
-        found.into_iter().next().map_or(Ok(locked), Err)
+    // A field may request its column's default.
+    let set = options.copy.dialect.default.is_none().then_some(mapping);
+    // SAFETY: a list of expressions.
+    let mut found = unsafe { volatile::obstacles(relation, set, conditions.as_ptr()) };
+    if conditions.node().is_some_and(takes_ids) {
+        found.push("The condition calls nextval.".into());
     }
+    if share_sequence(relation, mapping) {
+        found.push("Two columns take their defaults from the same sequence.".into());
+    }
+    // A negative answer needs no further locks.
+    let locked = if found.is_empty() { obstacle::of_free_leaves(relation, &mut found) } else { Vec::new() };
+    found.into_iter().next().map_or(Ok(locked), Err)
 }
 
-/// Do several columns take ids from one sequence?
-///
-/// # Safety
-/// An open relation. Guarded.
-unsafe fn share_sequence(relation: pg_sys::Relation, mapping: &Mapping) -> bool {
+/// Do several columns take ids from one sequence? Guarded.
+fn share_sequence(relation: Relation<'_>, mapping: &Mapping) -> bool {
     let mut sequences = Sequences::default();
-    // SAFETY: this function's contract covers the relation; attributes below natts exist.
-    unsafe {
-        let descriptor = (*relation).rd_att;
+    for (index, attribute) in relation.descriptor().attributes().enumerate() {
         // Identity columns have no default in the catalog.
-        for index in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
-            let attribute = &*compat::attribute(descriptor, index);
-            let has_default = attribute.atthasdef || attribute.attidentity != 0;
-            let is_set = mapping.attributes().any(|attnum| attnum == attribute.attnum);
-            if is_set || !has_default || attribute.attisdropped || attribute.attgenerated != 0 {
-                continue;
-            }
-            let default = default_expression(relation, index);
-            if !default.is_null() {
-                sequences.add((*default).expr.cast());
-            }
+        let has_default = attribute.atthasdef || attribute.attidentity != 0;
+        let is_set = mapping.attributes().any(|attnum| attnum == attribute.attnum);
+        if is_set || !has_default || attribute.attisdropped || attribute.attgenerated != 0 {
+            continue;
+        }
+        let default = default_expression(relation.as_ptr(), index);
+        // SAFETY: the state of an expression, or null.
+        if let Some(expression) = unsafe { default.as_ref().and_then(|state| Node::from_raw(state.expr.cast())) } {
+            sequences.add(expression);
         }
     }
     sequences.are_shared()

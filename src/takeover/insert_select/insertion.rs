@@ -6,6 +6,8 @@ use pgrx::{PgList, pg_sys};
 
 use crate::program::Nodes;
 use crate::program::mapping::Mapping;
+use crate::server::node::{Node, NodeList};
+use crate::server::relation::OpenRelation;
 
 /// Values of `columns`: the attribute gets its default, or the value of an expression.
 pub const DEFAULT: i32 = 0;
@@ -67,25 +69,15 @@ impl Insertion {
         list.into_pg()
     }
 
-    /// # Safety
-    /// A list made by [`Insertion::all_to_list`], or a copy, which outlives the result.
-    pub unsafe fn all_of_list(list: *mut pg_sys::List) -> Vec<Insertion> {
-        // SAFETY: this function's contract covers the list.
-        unsafe { PgList::<pg_sys::List>::from_pg(list).iter_ptr().map(|list| Insertion::of_list(list)).collect() }
+    /// Reads a list made by [`Insertion::all_to_list`], or a copy.
+    pub fn all_of_list(list: NodeList<'_, pg_sys::List>) -> Vec<Insertion> {
+        list.iter().map(|list| Insertion::of_list(list.list())).collect()
     }
 
-    /// # Safety
-    /// A list made by [`Insertion::to_list`], or a copy.
-    unsafe fn of_list(list: *mut pg_sys::List) -> Insertion {
-        // SAFETY: this function's contract covers the list.
-        let (numbers, own) = unsafe {
-            let lists = PgList::<pg_sys::List>::from_pg(list);
-            let nth = |i: usize| lists.get_ptr(i).unwrap_or(null_mut());
-            let list = nth(0);
-            let len = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
-            let numbers: Vec<i32> = (0..len).map(|i| (*(*list).elements.add(i)).int_value).collect();
-            (numbers, Nodes { targets: nth(1), quals: nth(2), ..Nodes::NONE })
-        };
+    fn of_list(lists: NodeList<'_, pg_sys::List>) -> Insertion {
+        let nth = |i: usize| lists.get(i).map_or(NodeList::<pg_sys::Node>::EMPTY, |list| list.list());
+        let numbers: Vec<i32> = nth(0).ints().collect();
+        let own = Nodes { targets: nth(1).as_ptr(), quals: nth(2).as_ptr(), ..Nodes::NONE };
         let number = |i: usize| numbers.get(i).copied().unwrap_or(0);
         let oid = |i: usize| pg_sys::Oid::from_u32(number(i).cast_unsigned());
         Insertion {
@@ -109,55 +101,42 @@ impl Insertion {
             || self.columns.iter().enumerate().any(twice)
     }
 
-    /// The entries of a target list for attributes that do not get their default. Guarded.
-    ///
-    /// # Safety
-    /// A list of TargetEntries, one for each attribute.
-    pub unsafe fn entries(&self, list: *mut pg_sys::List) -> *mut pg_sys::List {
-        // SAFETY: this function's contract covers the list.
-        let entries = unsafe { PgList::<pg_sys::TargetEntry>::from_pg(list) };
-        let mut targets = PgList::<pg_sys::TargetEntry>::new();
-        let set = entries.iter_ptr().zip(&self.columns).filter(|(_, number)| **number != DEFAULT);
-        set.for_each(|(entry, _)| targets.push(entry));
-        targets.into_pg()
+    /// The entries of a target list, with one for each attribute, for those that do not get their default. Guarded.
+    pub fn entries<'a>(&self, list: NodeList<'a, pg_sys::TargetEntry>) -> NodeList<'a, pg_sys::TargetEntry> {
+        let set = list.iter().zip(&self.columns).filter(|(_, number)| **number != DEFAULT);
+        set.map(|(entry, _)| entry).collect()
     }
 
-    /// The nodes that compute rows of the target, if there are any. Guarded.
-    ///
-    /// # Safety
-    /// The plan of this insertion.
-    pub unsafe fn nodes(&self, plan: *const pg_sys::CustomScan) -> Option<Nodes> {
+    /// The nodes that compute rows of the target, if there are any, for this plan of the insertion. Guarded.
+    pub fn nodes(&self, plan: Option<Node<'_, pg_sys::Plan>>) -> Option<Nodes> {
         if !self.projects() || self.joins.is_some() {
             return None;
         }
-        // SAFETY: this function's contract covers the plan, whose target list has an entry for each attribute.
-        let of_plan = || unsafe {
-            let plan = &(*plan).scan.plan;
-            Nodes { targets: self.entries(plan.targetlist), quals: plan.qual, ..Nodes::NONE }
+        let of_plan = |plan: Node<'_, pg_sys::Plan>| Nodes {
+            targets: self.entries(plan.targetlist()).as_ptr(),
+            quals: plan.qual().as_ptr(),
+            ..Nodes::NONE
         };
-        Some(self.own.unwrap_or_else(of_plan))
+        self.own.or_else(|| plan.map(of_plan))
     }
 
     /// Maps the file's fields to the target's attributes. Guarded.
-    ///
-    /// # Safety
-    /// The open foreign table.
-    pub unsafe fn mapping(&self, foreign: pg_sys::Relation) -> Mapping {
-        // SAFETY: this function's contract covers the relation.
-        unsafe {
-            let projects = self.projects();
-            let mut mapping = Mapping::of_foreign(foreign, |number| {
-                if projects {
-                    return None;
-                }
-                let place = self.columns.iter().position(|&column| column == i32::from(number))?;
-                i16::try_from(place + 1).ok()
-            });
+    pub fn mapping(&self) -> Mapping {
+        let projects = self.projects();
+        let foreign = OpenRelation::locked(self.foreign);
+        let place = |number: i16| {
             if projects {
-                let set = self.columns.iter().zip(1..).filter(|(number, _)| **number != DEFAULT);
-                mapping.computed = set.map(|(_, attnum)| attnum).collect();
+                return None;
             }
-            mapping
+            let place = self.columns.iter().position(|&column| column == i32::from(number))?;
+            i16::try_from(place + 1).ok()
+        };
+        // SAFETY: the open foreign table.
+        let mut mapping = unsafe { Mapping::of_foreign(foreign.get().as_ptr(), place) };
+        if projects {
+            let set = self.columns.iter().zip(1..).filter(|(number, _)| **number != DEFAULT);
+            mapping.computed = set.map(|(_, attnum)| attnum).collect();
         }
+        mapping
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{pg_guard, pg_sys};
 
 use super::eligibility::expression::of_expression;
 use super::eligibility::{Answer, no, of_tables, without_relabels};
@@ -130,23 +130,18 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
 }
 
 /// The plan's expressions, over a row of the foreign table. Guarded.
-///
-/// # Safety
-/// A scan of a plan, and its insertion.
-unsafe fn nodes(scan: *const pg_sys::ForeignScan, insertion: &Insertion) -> Nodes {
-    // SAFETY: this function's contract covers the scan; guarded calls.
-    unsafe {
-        let plan = &(*scan).scan;
-        let over_row = |list: *mut pg_sys::List| {
-            let copy: *mut pg_sys::List = pg_sys::copyObjectImpl(list.cast()).cast();
-            pg_sys::ChangeVarNodes(copy.cast(), plan.scanrelid as _, pg_sys::INDEX_VAR as _, 0);
-            copy
-        };
-        Nodes {
-            targets: over_row(insertion.entries(plan.plan.targetlist)),
-            quals: over_row(plan.plan.qual),
-            ..Nodes::NONE
-        }
+fn nodes(scan: Node<'_, pg_sys::ForeignScan>, insertion: &Insertion) -> Nodes {
+    let over_row = |node: Node<'_>| {
+        let copy = node.copy().as_ptr();
+        // SAFETY: a guarded call that changes a copy.
+        unsafe { pg_sys::ChangeVarNodes(copy, scan.scan.scanrelid as _, pg_sys::INDEX_VAR as _, 0) };
+        copy.cast()
+    };
+    let of = |node: Option<Node<'_>>| node.map_or(null_mut(), over_row);
+    Nodes {
+        targets: of(insertion.entries(scan.plan().targetlist()).node()),
+        quals: of(scan.plan().qual().node()),
+        ..Nodes::NONE
     }
 }
 
@@ -158,7 +153,13 @@ unsafe fn nodes(scan: *const pg_sys::ForeignScan, insertion: &Insertion) -> Node
 unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
     // SAFETY: this function's contract covers the query.
     unsafe {
-        let insertion = match source_of(query) {
+        let Some(statement) = Node::from_raw((*query).plannedstmt) else { return null_mut() };
+        let flags = (*(*query).estate).es_top_eflags.cast_unsigned();
+        let is_ours = || {
+            let state = Node::from_raw(state_of((*query).planstate));
+            state.is_some_and(|state| Wrapper::get().is_ok_and(|wrapper| (wrapper.is_replaceable)(state)))
+        };
+        let insertion = match source_of(statement, flags, is_ours) {
             Ok(insertion) => insertion,
             Err(why) => {
                 if let Some(estate) = Node::from_raw((*query).estate) {
@@ -173,83 +174,62 @@ unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
     }
 }
 
-/// # Safety
-/// As [`take`].
-unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
-    // SAFETY: this function's contract covers the query; tags give the node types.
-    unsafe {
-        let statement = &*(*query).plannedstmt;
-        let no_data = (*(*query).estate).es_top_eflags.cast_unsigned() & pg_sys::EXEC_FLAG_WITH_NO_DATA != 0;
-        if no_data || statement.hasModifyingCTE || !statement.subplans.is_null() || !statement.rowMarks.is_null() {
-            return no("The SELECT does more than read rows.");
-        }
-        let scan = scan_of(statement.planTree)?;
-        let place = (*scan).scan.scanrelid as usize;
-        let entries = PgList::<pg_sys::RangeTblEntry>::from_pg(statement.rtable);
-        let foreign = match place.checked_sub(1).and_then(|i| entries.get_ptr(i)) {
-            Some(entry)
-                if Node::from_raw(state_of((*query).planstate))
-                    .is_some_and(|state| Wrapper::get().is_ok_and(|w| (w.is_replaceable)(state))) =>
-            {
-                (*entry).relid
-            }
-            _ => return no("The SELECT reads another table."),
-        };
-        let quals = (*scan).scan.plan.qual;
-        of_expression(quals.cast(), place, foreign)?;
-        let mut columns = Vec::new();
-        for entry in PgList::<pg_sys::TargetEntry>::from_pg((*scan).scan.plan.targetlist).iter_ptr() {
-            if (*entry).resjunk {
-                return no("The target list is not as expected.");
-            }
-            of_expression((*entry).expr.cast(), place, foreign)?;
-            // A relabeled value is stored unchanged.
-            let value = without_relabels((*entry).expr.cast());
-            columns.push(match (*value).type_ {
-                pg_sys::NodeTag::T_Var => i32::from((*value.cast::<pg_sys::Var>()).varattno),
-                _ => EXPRESSION,
-            });
-        }
-        if columns.is_empty() {
-            return no("The new table has no columns.");
-        }
-        let target = pg_sys::InvalidOid;
-        let insertion =
-            Insertion { target, foreign, place, filters: !quals.is_null(), joins: None, columns, own: None };
-        let own = Some(nodes(scan, &insertion));
-        Ok(Insertion { own, ..insertion })
+/// Checks the plan of a query. Guarded.
+fn source_of(
+    statement: Node<'_, pg_sys::PlannedStmt>,
+    flags: u32,
+    is_ours: impl FnOnce() -> bool,
+) -> Answer<Insertion> {
+    let no_data = flags & pg_sys::EXEC_FLAG_WITH_NO_DATA != 0;
+    if no_data || statement.hasModifyingCTE || !statement.subplans.is_null() || !statement.rowMarks.is_null() {
+        return no("The SELECT does more than read rows.");
     }
+    let scan = scan_of(statement.plan())?;
+    let place = scan.scan.scanrelid as usize;
+    let foreign = match place.checked_sub(1).and_then(|i| statement.rtable().get(i)) {
+        Some(entry) if is_ours() => entry.relid,
+        _ => return no("The SELECT reads another table."),
+    };
+    let quals = scan.plan().qual();
+    quals.node().map_or(Ok(()), |quals| of_expression(quals, place, foreign))?;
+    let mut columns = Vec::new();
+    for entry in scan.plan().targetlist().iter() {
+        if entry.resjunk {
+            return no("The target list is not as expected.");
+        }
+        of_expression(entry.expr(), place, foreign)?;
+        // A relabeled value is stored unchanged.
+        let var = without_relabels(entry.expr()).as_a::<pg_sys::Var>();
+        columns.push(var.map_or(EXPRESSION, |var| i32::from(var.varattno)));
+    }
+    if columns.is_empty() {
+        return no("The new table has no columns.");
+    }
+    let target = pg_sys::InvalidOid;
+    let insertion = Insertion { target, foreign, place, filters: !quals.is_empty(), joins: None, columns, own: None };
+    let own = Some(nodes(scan, &insertion));
+    Ok(Insertion { own, ..insertion })
 }
 
 /// The only scan of the plan.
-///
-/// # Safety
-/// A valid plan.
-unsafe fn scan_of(plan: *mut pg_sys::Plan) -> Answer<*mut pg_sys::ForeignScan> {
-    // SAFETY: this function's contract covers the plan; tags give the node types.
-    unsafe {
-        let mut plan = plan;
-        if (*plan).type_ == pg_sys::NodeTag::T_Gather {
-            let entries = PgList::<pg_sys::TargetEntry>::from_pg((*plan).targetlist);
-            let passes = entries.iter_ptr().enumerate().all(|(i, entry)| {
-                let var = (*entry).expr.cast::<pg_sys::Var>();
-                (*var.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Var
-                    && (*var).varno == pg_sys::OUTER_VAR
-                    && usize::try_from((*var).varattno) == Ok(i + 1)
-            });
-            let below = (*plan).lefttree;
-            let width = |plan: *mut pg_sys::Plan| (*plan).targetlist.as_ref().map_or(0, |list| list.length);
-            if !passes || !(*plan).qual.is_null() || !(*plan).initPlan.is_null() || width(plan) != width(below) {
-                return no("The SELECT does more than read rows.");
-            }
-            plan = below;
+fn scan_of(top: Node<'_, pg_sys::Plan>) -> Answer<Node<'_, pg_sys::ForeignScan>> {
+    let mut plan = top;
+    if plan.tag() == pg_sys::NodeTag::T_Gather {
+        let passes = plan.targetlist().iter().enumerate().all(|(i, entry)| {
+            entry
+                .expr()
+                .as_a::<pg_sys::Var>()
+                .is_some_and(|var| var.varno == pg_sys::OUTER_VAR && usize::try_from(var.varattno) == Ok(i + 1))
+        });
+        let same = |below: &Node<'_, pg_sys::Plan>| below.targetlist().len() == top.targetlist().len();
+        match plan.lefttree().filter(same) {
+            Some(below) if passes && plan.qual().is_empty() && plan.initPlan.is_null() => plan = below,
+            _ => return no("The SELECT does more than read rows."),
         }
-        let scan = plan.cast::<pg_sys::ForeignScan>();
-        if (*plan).type_ != pg_sys::NodeTag::T_ForeignScan || !(*plan).initPlan.is_null() || (*scan).scan.scanrelid == 0
-        {
-            return no("The SELECT does more than read rows.");
-        }
-        Ok(scan)
+    }
+    match plan.as_a::<pg_sys::ForeignScan>() {
+        Some(scan) if plan.initPlan.is_null() && scan.scan.scanrelid != 0 => Ok(scan),
+        _ => no("The SELECT does more than read rows."),
     }
 }
 

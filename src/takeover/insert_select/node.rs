@@ -16,8 +16,9 @@ use crate::guc::{self, DirectInsert};
 use crate::input::source::Location;
 use crate::load::direct::{self, Statement};
 use crate::load::wrapper::Wrapper;
-use crate::server::compat;
 use crate::server::custom_scan::{Methods, NO_CALLBACKS};
+use crate::server::node::{Node, NodeList};
+use crate::server::relation::OpenRelation;
 use crate::server::server_text::to_server;
 
 const NAME: &CStr = c"Direct Insert";
@@ -62,39 +63,43 @@ unsafe extern "C-unwind" fn plan_path(
     _clauses: *mut pg_sys::List,
     plans: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
-    // SAFETY: the planner's own structures, and a path made by `upper_paths`.
+    // SAFETY: the planner passes its own structures, a path made by `take_over`, and the plans of the paths below it.
+    let (root, private, below) = unsafe {
+        let Some(root) = Node::from_raw(root) else { return null_mut() };
+        (root, NodeList::from_raw((*path).custom_private), NodeList::<pg_sys::Plan>::from_raw(plans))
+    };
+    let mut below = below.get(0).and_then(|modify| modify.lefttree());
+    let mut insertions = Insertion::all_of_list(private);
+    let targets = root.processed_tlist().map(Node::copy);
+    let mut quals = NodeList::EMPTY;
+    let columns = match insertions.first() {
+        // The plan's entries are for EXPLAIN only.
+        Some(insertion) if insertion.joins.is_some() => variables_of(targets),
+        Some(insertion) if insertion.own.is_none() => {
+            while let Some(plan) = below.filter(|plan| plan.tag() == pg_sys::NodeTag::T_Result) {
+                below = plan.lefttree();
+            }
+            quals = below.map_or(NodeList::EMPTY, |plan| plan.qual().map(Node::copy));
+            // Turns the plan's expressions into ones over a row of the foreign table.
+            columns_of(root, insertion.foreign).into_pg()
+        }
+        _ => {
+            // Each table has its own planned expressions; those of the plan are for EXPLAIN only.
+            if !set_conditions(&mut insertions, root, below) {
+                insertions.clear();
+            }
+            variables_of(targets)
+        }
+    };
+    // SAFETY: a guarded call. Zeroed memory becomes a valid plan as its fields are set.
     unsafe {
         let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
         (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
         // An entry for each attribute. The planner labels them in every node except ModifyTable, and EXPLAIN shows
         // them.
-        (*scan).scan.plan.targetlist = pg_sys::copyObjectImpl((*root).processed_tlist.cast()).cast();
-        let mut below =
-            PgList::<pg_sys::Plan>::from_pg(plans).get_ptr(0).map_or(null_mut(), |modify| (*modify).lefttree);
-        let mut insertions = Insertion::all_of_list((*path).custom_private);
-        match insertions.first() {
-            Some(insertion) if insertion.joins.is_some() => {
-                // The plan's entries are for EXPLAIN only.
-                (*scan).custom_scan_tlist = variables_of((*scan).scan.plan.targetlist);
-            }
-            Some(insertion) if insertion.own.is_none() => {
-                while below.as_ref().is_some_and(|plan| plan.type_ == pg_sys::NodeTag::T_Result) {
-                    below = (*below).lefttree;
-                }
-                if let Some(scan_below) = below.as_ref() {
-                    (*scan).scan.plan.qual = pg_sys::copyObjectImpl(scan_below.qual.cast()).cast();
-                }
-                // Turns the plan's expressions into ones over a row of the foreign table.
-                (*scan).custom_scan_tlist = columns_of(root, insertion.foreign);
-            }
-            _ => {
-                // Each table has its own planned expressions; those of the plan are for EXPLAIN only.
-                (*scan).custom_scan_tlist = variables_of((*scan).scan.plan.targetlist);
-                if !set_conditions(&mut insertions, root, below) {
-                    insertions.clear();
-                }
-            }
-        }
+        (*scan).scan.plan.targetlist = targets.as_ptr();
+        (*scan).scan.plan.qual = quals.as_ptr();
+        (*scan).custom_scan_tlist = columns;
         (*scan).custom_plans = plans;
         (*scan).custom_private = Insertion::all_to_list(&insertions);
         (*scan).methods = &raw const SCAN.0;
@@ -102,68 +107,58 @@ unsafe extern "C-unwind" fn plan_path(
     }
 }
 
-/// Takes each table's conditions from the plan. False if the plan is not as expected. Guarded.
-///
-/// # Safety
-/// The planner's structures, and the plan made from the paths below this node's.
-unsafe fn set_conditions(
+/// Takes each table's conditions from the plan made of the paths below this node's. False if the plan is not as expected.
+/// Guarded.
+fn set_conditions(
     insertions: &mut [Insertion],
-    root: *mut pg_sys::PlannerInfo,
-    plan: *mut pg_sys::Plan,
+    root: Node<'_, pg_sys::PlannerInfo>,
+    plan: Option<Node<'_, pg_sys::Plan>>,
 ) -> bool {
     let mut found = Vec::new();
-    // SAFETY: this function's contract covers both arguments.
-    let is_known = unsafe { parts::conditions(root, plan, null_mut(), &mut found) };
-    let are_ours = |(insertion, (place, quals)): (&Insertion, &(usize, *mut pg_sys::List))| {
-        insertion.place == *place && insertion.filters != quals.is_null()
+    let is_known = parts::conditions(root, plan, NodeList::EMPTY, &mut found);
+    let are_ours = |(insertion, (place, quals)): (&Insertion, &(usize, NodeList<'_>))| {
+        insertion.place == *place && insertion.filters != quals.is_empty()
     };
     if !is_known || found.len() != insertions.len() || !insertions.iter().zip(&found).all(are_ours) {
         return false;
     }
     for (insertion, (_, quals)) in insertions.iter_mut().zip(found) {
         if let Some(nodes) = &mut insertion.own {
-            nodes.quals = quals;
+            nodes.quals = quals.as_ptr();
         }
     }
     true
 }
 
 /// The variables of a target list, as a target list. Guarded.
-///
-/// # Safety
-/// A target list.
-unsafe fn variables_of(list: *mut pg_sys::List) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers the list; guarded calls.
+fn variables_of(targets: NodeList<'_, pg_sys::TargetEntry>) -> *mut pg_sys::List {
+    // SAFETY: guarded calls on a list of nodes.
     unsafe {
-        let variables = pg_sys::pull_var_clause(list.cast(), pg_sys::PVC_RECURSE_PLACEHOLDERS.cast_signed());
+        let variables =
+            pg_sys::pull_var_clause(targets.as_ptr().cast(), pg_sys::PVC_RECURSE_PLACEHOLDERS.cast_signed());
         pg_sys::add_to_flat_tlist(null_mut(), variables)
     }
 }
 
-/// The columns of the foreign table, each at its attribute number. Guarded.
-///
-/// # Safety
-/// The planner's structures; the query reads the foreign table only.
-unsafe fn columns_of(root: *mut pg_sys::PlannerInfo, foreign: pg_sys::Oid) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers the structures; guarded calls.
-    unsafe {
-        let place = pg_sys::bms_singleton_member((*root).all_baserels);
-        let relation = pg_sys::table_open(foreign, pg_sys::NoLock.cast_signed());
-        let descriptor = (*relation).rd_att;
-        let mut columns = PgList::<pg_sys::TargetEntry>::new();
-        for i in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
-            let form = &*compat::attribute(descriptor, i);
+/// The columns of the foreign table, the only one that the query reads, each at its attribute number. Guarded.
+fn columns_of(root: Node<'_, pg_sys::PlannerInfo>, foreign: pg_sys::Oid) -> PgList<pg_sys::TargetEntry> {
+    let foreign = OpenRelation::locked(foreign);
+    let mut columns = PgList::<pg_sys::TargetEntry>::new();
+    // SAFETY: a guarded call on a set of the planner.
+    let place = unsafe { pg_sys::bms_singleton_member(root.all_baserels) };
+    for form in foreign.get().descriptor().attributes() {
+        // SAFETY: guarded calls, which make nodes.
+        columns.push(unsafe {
             let expression: *mut pg_sys::Expr = if form.attisdropped {
                 pg_sys::makeNullConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid).cast()
             } else {
                 let (kind, modifier, collation) = (form.atttypid, form.atttypmod, form.attcollation);
                 pg_sys::makeVar(place as _, form.attnum, kind, modifier, collation, 0).cast()
             };
-            columns.push(pg_sys::makeTargetEntry(expression, form.attnum, null_mut(), false));
-        }
-        pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
-        columns.into_pg()
+            pg_sys::makeTargetEntry(expression, form.attnum, null_mut(), false)
+        });
     }
+    columns
 }
 
 /// The state of the node.
@@ -206,8 +201,8 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *m
     unsafe {
         let state = node.cast::<State>();
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        let insertions = Insertion::all_of_list((*plan).custom_private);
-        let modify = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans).get_ptr(0).unwrap_or(null_mut());
+        let insertions = Insertion::all_of_list(NodeList::from_raw((*plan).custom_private));
+        let Some(modify) = NodeList::<pg_sys::Plan>::from_raw((*plan).custom_plans).get(0) else { return };
         let mut answer = if guc::direct_insert() != DirectInsert::Off {
             eligibility::of_tables(&insertions, flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0)
                 .and_then(|()| insertions.first().map_or(Ok(()), |insertion| eligibility::of_plan(insertion.target)))
@@ -215,27 +210,27 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *m
             Err("pg_bulk.direct_insert is off".into())
         };
         if let Some(insertion) = insertions.first().filter(|insertion| insertion.joins.is_some() && answer.is_ok()) {
-            match joins::plan(modify, insertion, estate) {
+            match joins::plan(modify, insertion, NodeList::from_raw((*estate).es_range_table)) {
                 Ok(plan) => {
-                    (*state).joined = pg_sys::ExecInitNode(plan, estate, flags);
+                    (*state).joined = pg_sys::ExecInitNode(plan.as_ptr(), estate, flags);
                     (*node).custom_ps = pg_sys::lappend(null_mut(), (*state).joined.cast());
                 }
                 Err(why) => answer = Err(why),
             }
         }
-        let open = |insertion: &Insertion| pg_sys::table_open(insertion.foreign, pg_sys::NoLock.cast_signed());
-        let foreign: Vec<pg_sys::Relation> = insertions.iter().map(open).collect();
+        let foreign = insertions.iter().map(|insertion| OpenRelation::locked(insertion.foreign).keep());
+        let foreign: Vec<pg_sys::Relation> = foreign.collect();
         let mut memory = PgMemoryContexts::For((*estate).es_query_cxt);
         (*state).foreign = memory.leak_and_drop_on_delete(foreign);
         (*state).insertions = memory.leak_and_drop_on_delete(insertions);
         if answer.is_ok() && flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0 {
-            let modify = modify.cast::<pg_sys::ModifyTable>().as_ref();
-            let place = modify.map_or(0, |modify| pg_sys::list_nth_int(modify.resultRelations, 0));
+            let targets = modify.as_a::<pg_sys::ModifyTable>().map(|modify| modify.targets());
+            let place = targets.and_then(|targets| targets.ints().next()).unwrap_or(0);
             (*state).statement = Some(Statement::begin(estate, place.cast_unsigned()));
         }
         if let Err(why) = answer {
             (*state).why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
-            (*state).child = pg_sys::ExecInitNode(modify, estate, flags);
+            (*state).child = pg_sys::ExecInitNode(modify.as_ptr(), estate, flags);
             (*node).custom_ps = pg_sys::lappend(null_mut(), (*state).child.cast());
         }
     }

@@ -16,6 +16,7 @@ use crate::load::{Load, Program, Request, Writer, direct, memory_context, run_st
 use crate::program::Nodes;
 use crate::program::copy_question;
 use crate::program::mapping::Mapping;
+use crate::server::node::Node;
 use crate::server::relation::Relation;
 use crate::server::unguarded::guarded;
 
@@ -99,11 +100,8 @@ fn options_of(insertion: &Insertion) -> (LoadOptions, CString) {
 unsafe fn mapping_of(insertion: &Insertion, plan: *const pg_sys::CustomScan) -> (Mapping, Option<Nodes>) {
     // SAFETY: this function's contract covers both arguments; guarded calls on a table that is locked.
     unsafe {
-        let no_lock = pg_sys::NoLock.cast_signed();
-        let foreign = pg_sys::table_open(insertion.foreign, no_lock);
-        let mut mapping = insertion.mapping(foreign);
-        pg_sys::table_close(foreign, no_lock);
-        let nodes = insertion.nodes(plan);
+        let mut mapping = insertion.mapping();
+        let nodes = insertion.nodes(Node::from_raw(plan.cast_mut().cast()));
         if let Some(nodes) = nodes {
             nodes.complete(&mut mapping);
         }

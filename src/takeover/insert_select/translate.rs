@@ -1,87 +1,52 @@
 //! Translates expressions between levels of a query: a subquery's columns to its target list, and a table's columns to
 //! the row that a load reads.
 
-use std::ffi::c_void;
-use std::ptr::null_mut;
+use pgrx::pg_sys;
 
-use pgrx::{pg_guard, pg_sys};
-
-use crate::server::compat;
-
-/// The replacement for the columns of a relation.
-struct Translation {
-    /// Its range table index.
-    place: i32,
-    /// The target list with the replacements; null for columns of the row that a load reads.
-    targets: *mut pg_sys::List,
-}
+use crate::server::node::{Node, NodeList};
 
 /// A copy in which a subquery's columns are replaced by its target list. Guarded.
-///
-/// # Safety
-/// An expression, a list of them, or null; the subquery's target list.
-pub unsafe fn through_subquery(node: *mut pg_sys::Node, place: u32, targets: *mut pg_sys::List) -> *mut pg_sys::Node {
-    let mut translation = Translation { place: place.cast_signed(), targets };
-    // SAFETY: this function's contract covers both arguments; the translation outlives the walk.
-    unsafe { mutate(node, (&raw mut translation).cast()) }
+pub fn through_subquery<'a>(node: Node<'a>, place: u32, targets: NodeList<'a, pg_sys::TargetEntry>) -> Node<'a> {
+    translate(node, &|var| {
+        let is_column = |entry: &Node<'a, pg_sys::TargetEntry>| entry.resno == var.varattno;
+        let entry = if is_column_of(var, place) { targets.iter().find(is_column) } else { None };
+        entry.map(|entry| entry.expr().copy())
+    })
 }
 
 /// A copy in which a table's columns are those of the row that a load reads, as in the plan of a custom scan. Guarded.
-///
-/// # Safety
-/// An expression, a list of them, or null.
-pub unsafe fn to_row(node: *mut pg_sys::Node, place: u32) -> *mut pg_sys::Node {
-    let mut translation = Translation { place: place.cast_signed(), targets: null_mut() };
-    // SAFETY: as above. fix_opfuncids as in set_plan_references (setrefs.c).
-    unsafe {
-        let node = mutate(node, (&raw mut translation).cast());
-        pg_sys::fix_opfuncids(node);
-        node
-    }
+pub fn to_row(node: Node<'_>, place: u32) -> Node<'_> {
+    let copy = translate(node, &|var| {
+        if !is_column_of(var, place) {
+            return None;
+        }
+        let copy = var.copy();
+        // SAFETY: a copy that nothing else refers to.
+        unsafe {
+            (*copy.as_ptr()).varno = pg_sys::INDEX_VAR as _;
+            (*copy.as_ptr()).varnosyn = 0;
+        }
+        Some(copy.node())
+    });
+    // SAFETY: a guarded call that completes a copy, as in set_plan_references (setrefs.c).
+    unsafe { pg_sys::fix_opfuncids(copy.as_ptr()) };
+    copy
 }
 
 /// A copy without PlaceHolderVars: expressions are always evaluated where the rows are read. Guarded.
-///
-/// # Safety
-/// An expression, a list of them, or null.
-pub unsafe fn bare(node: *mut pg_sys::Node) -> *mut pg_sys::Node {
-    let mut translation = Translation { place: i32::MIN, targets: null_mut() };
-    // SAFETY: as above; no relation has this index.
-    unsafe { mutate(node, (&raw mut translation).cast()) }
+pub fn bare(node: Node<'_>) -> Node<'_> {
+    translate(node, &|_| None)
 }
 
-/// # Safety
-/// Called with the nodes of an expression, and a translation.
-#[pg_guard]
-unsafe extern "C-unwind" fn mutate(node: *mut pg_sys::Node, context: *mut c_void) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers both arguments; tags give the node types.
-    unsafe {
-        if node.is_null() {
-            return node;
-        }
-        let translation = &*context.cast::<Translation>();
-        match (*node).type_ {
-            pg_sys::NodeTag::T_PlaceHolderVar => {
-                return mutate((*node.cast::<pg_sys::PlaceHolderVar>()).phexpr.cast(), context);
-            }
-            pg_sys::NodeTag::T_Var => {
-                let var = node.cast::<pg_sys::Var>();
-                // Whole-row and system columns stay; no load reads them.
-                if (*var).varno == translation.place && (*var).varlevelsup == 0 && (*var).varattno > 0 {
-                    if translation.targets.is_null() {
-                        let copy = pg_sys::copyObjectImpl(node.cast()).cast::<pg_sys::Var>();
-                        (*copy).varno = pg_sys::INDEX_VAR as _;
-                        (*copy).varnosyn = 0;
-                        return copy.cast();
-                    }
-                    let entry = pg_sys::get_tle_by_resno(translation.targets, (*var).varattno);
-                    if let Some(entry) = entry.as_ref() {
-                        return pg_sys::copyObjectImpl(entry.expr.cast()).cast();
-                    }
-                }
-            }
-            _ => (),
-        }
-        compat::expression_tree_mutator(node, mutate, context)
-    }
+/// Whether a variable is a column of a relation. Whole-row and system columns stay; no load reads them.
+fn is_column_of(var: Node<'_, pg_sys::Var>, place: u32) -> bool {
+    u32::try_from(var.varno) == Ok(place) && var.varlevelsup == 0 && var.varattno > 0
+}
+
+/// A copy without PlaceHolderVars, with replacements for variables. Guarded.
+fn translate<'a>(node: Node<'a>, replaced: &dyn Fn(Node<'a, pg_sys::Var>) -> Option<Node<'a>>) -> Node<'a> {
+    node.replace(|node| match node.as_a::<pg_sys::PlaceHolderVar>() {
+        Some(holder) => Some(translate(holder.phexpr(), replaced)),
+        None => node.as_a().and_then(replaced),
+    })
 }
