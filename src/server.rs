@@ -60,6 +60,7 @@ pub mod server_text;
 pub mod session_state;
 pub mod shared_files;
 pub mod shared_words;
+pub mod slot;
 pub mod spi;
 pub mod sql_value;
 pub mod stages;

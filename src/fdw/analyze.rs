@@ -28,6 +28,7 @@ use crate::server::owner::as_owner_plainly;
 use crate::server::plain_code::table_is_plain;
 use crate::server::relation::Relation;
 use crate::server::role::role_name;
+use crate::server::slot::ExprContext;
 use crate::server::unguarded::{Opaque, guarded};
 
 /// AnalyzeForeignTable.
@@ -104,7 +105,7 @@ struct Sample {
     /// Rows to skip before the next row to take; negative: not decided yet.
     to_skip: f64,
     /// For evaluating DEFAULT markers.
-    econtext: *mut pg_sys::ExprContext,
+    econtext: ExprContext<'static>,
     /// The sample position of the current row, if it enters the sample. With a filter, [`Sampling::take`] decides it.
     place: Option<usize>,
     /// The filter, which may leave out records.
@@ -123,7 +124,7 @@ impl Sampling {
         let (estate, econtext) = unsafe {
             let estate = pg_sys::CreateExecutorState();
             pg_sys::reservoir_init_selection_state(&raw mut state, target);
-            (Node::from_raw(estate).unwrap_unchecked(), pg_sys::MakePerTupleExprContext(estate))
+            (Node::from_raw(estate).unwrap_unchecked(), ExprContext::from_raw(pg_sys::MakePerTupleExprContext(estate)))
         };
         let filter = filter::begin(&options, relation, estate)?;
         let mut policy = Policy::of(&options.copy);
@@ -164,7 +165,7 @@ impl Sampling {
         self.rows.close().or_raise();
         let s = &self.pump.sink;
         // SAFETY: a guarded call; `begin` has made the state, and nothing uses it any more.
-        unsafe { pg_sys::FreeExecutorState((*s.econtext).ecxt_estate) };
+        unsafe { pg_sys::FreeExecutorState((*s.econtext.as_ptr()).ecxt_estate) };
         let name = relation.name_text();
         let message = format!("\"{name}\": file contains {:.0} rows; {} rows in sample", s.seen, s.sampled);
         let level =
@@ -173,15 +174,17 @@ impl Sampling {
     }
 }
 
-// SAFETY: the arrays are as long as the table's descriptor, or as the filter's input row. The context is the sampling's.
-unsafe impl Sink for Sample {
+/// The arrays are those of the table's row, or of the filter's input row. The context is the sampling's.
+impl Sink for Sample {
     /// The arrays that fields are converted into.
-    fn arrays(&mut self) -> RowArrays {
-        let own = RowArrays { values: self.values.as_mut_ptr(), nulls: self.nulls.as_mut_ptr() };
-        self.filter.as_ref().map_or(own, RowFilter::arguments)
+    fn arrays(&mut self) -> RowArrays<'_> {
+        match &self.filter {
+            Some(filter) => filter.arguments(),
+            None => RowArrays::of(&mut self.values, &mut self.nulls),
+        }
     }
 
-    fn econtext(&self) -> *mut pg_sys::ExprContext {
+    fn econtext(&self) -> ExprContext<'static> {
         self.econtext
     }
 
@@ -201,8 +204,7 @@ unsafe impl Sink for Sample {
         }
         // A short row must not show values of the row before.
         self.nulls.fill(true);
-        // SAFETY: no row uses the memory; a guarded call.
-        unsafe { pg_sys::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory) };
+        self.econtext.reset();
         Ok(Begin::Decode)
     }
 
@@ -299,13 +301,13 @@ unsafe extern "C-unwind" fn sample(call: Opaque) {
         while guarded(|| (*sampling).pump.next(&mut *rows).or_raise()) != RowOutcome::End {
             if (*rows).has_queue() {
                 let (old, econtext) = (pg_sys::CurrentMemoryContext, (*sink).econtext);
-                pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
-                Rows::convert(rows, (*sink).arrays(), econtext);
+                pg_sys::CurrentMemoryContext = econtext.memory();
+                Rows::convert(rows, (*sink).arrays(), econtext.as_ptr());
                 pg_sys::CurrentMemoryContext = old;
             }
             if let Some(filter) = (*sink).filter.as_ref() {
                 guarded(|| (*rows).check_missing().or_raise());
-                let arrays = RowArrays { values: (*sink).values.as_mut_ptr(), nulls: (*sink).nulls.as_mut_ptr() };
+                let arrays = RowArrays::of(&mut (*sink).values, &mut (*sink).nulls);
                 if !matches!(filter::call(&raw const *filter, rows, arrays), Made::Row | Made::Tuple(_)) {
                     continue;
                 }

@@ -17,6 +17,7 @@ use crate::server::callback::Argument;
 use crate::server::compat;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
+use crate::server::slot::{ExprContext, Slot};
 
 /// A node of this wrapper that is valid, and that nothing else uses, as long as `'a`.
 #[derive(Debug)]
@@ -67,8 +68,9 @@ impl<'a> ScanNode<'a> {
         unsafe { Node::from_raw(self.node().ss.ps.state).unwrap_unchecked() }
     }
 
-    pub const fn econtext(&self) -> *mut pg_sys::ExprContext {
-        self.node().ss.ps.ps_ExprContext
+    pub const fn econtext(&self) -> ExprContext<'static> {
+        // SAFETY: a scan's node has a context, which outlives the scan.
+        unsafe { ExprContext::from_raw(self.node().ss.ps.ps_ExprContext) }
     }
 
     pub const fn is_parallel_aware(&self) -> bool {
@@ -101,10 +103,9 @@ impl<'a> ScanNode<'a> {
     }
 
     /// The arrays of the scan's slot.
-    pub const fn arrays(&self) -> RowArrays {
-        // SAFETY: a node has a slot.
-        let slot = unsafe { &*self.node().ss.ss_ScanTupleSlot };
-        RowArrays { values: slot.tts_values, nulls: slot.tts_isnull }
+    pub fn arrays(&self) -> RowArrays<'static> {
+        // SAFETY: a node has a slot, which outlives the scan.
+        unsafe { Slot::from_raw(self.node().ss.ss_ScanTupleSlot) }.arrays()
     }
 
     /// Takes the conditions, so that the executor finds none; null if there are none.

@@ -23,6 +23,7 @@ use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::OnError;
 use crate::server::progress::Progress;
 use crate::server::relation::Relation;
+use crate::server::slot::ExprContext;
 
 /// The state of a scan.
 #[derive(Debug)]
@@ -52,8 +53,8 @@ pub struct Scan {
 /// read are converted first, or all columns if there are no quals.
 #[derive(Debug)]
 pub struct SlotSink {
-    arrays: RowArrays,
-    econtext: *mut pg_sys::ExprContext,
+    arrays: RowArrays<'static>,
+    econtext: ExprContext<'static>,
     wanted: Wanted,
     has_qual: bool,
     /// A filter takes all columns of the file.
@@ -83,18 +84,10 @@ impl SlotSink {
     }
 
     /// Copies the first columns of a row that was decoded together with others.
-    ///
-    /// # Safety
-    /// The arrays of a row of the scan's file.
     #[inline]
-    unsafe fn take_decoded(&self, decoded: RowArrays) {
-        let arrays = self.arrays;
-        for &attribute in &self.first_attributes {
-            // SAFETY: this function's contract covers the row, and `fit` has made the list of the columns' attributes.
-            unsafe {
-                *arrays.values.add(attribute) = *decoded.values.add(attribute);
-                *arrays.nulls.add(attribute) = *decoded.nulls.add(attribute);
-            }
+    fn take_decoded(&self, rows: &Rows) {
+        if let Some(decoded) = rows.decoded() {
+            self.arrays.take(&self.first_attributes, decoded);
         }
     }
 
@@ -104,14 +97,13 @@ impl SlotSink {
     }
 }
 
-// SAFETY: the scan's slot, its aggregation and its filter's input row have an element for each attribute of the columns,
-// and live as long as the scan. The context is the plan node's.
-unsafe impl Sink for SlotSink {
-    fn arrays(&mut self) -> RowArrays {
+/// The arrays are those of the scan's slot, its aggregation or its filter's input row. The context is the plan node's.
+impl Sink for SlotSink {
+    fn arrays(&mut self) -> RowArrays<'_> {
         self.arrays
     }
 
-    fn econtext(&self) -> *mut pg_sys::ExprContext {
+    fn econtext(&self) -> ExprContext<'static> {
         self.econtext
     }
 
@@ -148,13 +140,13 @@ unsafe impl Sink for SlotSink {
 
     #[inline]
     fn begin(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<Begin> {
-        let Some(decoded) = rows.decoded() else { return Ok(Begin::Decode) };
+        if rows.decoded().is_none() {
+            return Ok(Begin::Decode);
+        }
         rows.clear_queue();
         // SAFETY: the row is new.
-        unsafe {
-            rows.make_datums(decoded)?;
-            self.take_decoded(decoded);
-        }
+        unsafe { rows.make_datums() }?;
+        self.take_decoded(rows);
         Ok(Begin::Row)
     }
 

@@ -128,8 +128,8 @@ unsafe fn end(load: &mut Load, feed: &mut Feed, processed: u64) {
         // A spool lives as long as its load at least.
         let Pump { policy: Policy { tolerance, .. }, sink } = &feed.pump;
         tolerance.report(load.spool.as_ref().and_then(Spool::view_of));
-        pg_sys::ExecDropSingleTupleTableSlot(feed.slot);
-        pg_sys::FreeExecutorState((*sink.econtext).ecxt_estate);
+        pg_sys::ExecDropSingleTupleTableSlot(feed.slot.as_ptr());
+        pg_sys::FreeExecutorState((*sink.econtext.as_ptr()).ecxt_estate);
         let left_out = feed.given.saturating_sub(processed);
         // The statement does not distinguish rows left out by ON CONFLICT from those left out by a trigger.
         let (duplicate, left_out) = if load.arbiter.is_some() { (left_out, 0) } else { (0, left_out) };

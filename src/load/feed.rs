@@ -23,6 +23,8 @@ use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::Verbosity;
 use crate::server::progress::Figures;
+use crate::server::relation::TupleDesc;
+use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded::{self, Opaque, guarded};
 
 /// A load's rows for an INSERT.
@@ -38,7 +40,7 @@ pub struct Feed {
     /// Makes computed columns.
     projection: Option<Projection>,
     /// The row; a virtual tuple.
-    pub slot: *mut pg_sys::TupleTableSlot,
+    pub slot: Slot<'static>,
     pub pump: Pump<InsertSink>,
     /// Rows that the INSERT has received.
     pub given: u64,
@@ -53,8 +55,8 @@ pub struct Feed {
 #[derive(Debug)]
 pub struct InsertSink {
     load: *mut Load,
-    arrays: RowArrays,
-    pub econtext: *mut pg_sys::ExprContext,
+    arrays: RowArrays<'static>,
+    pub econtext: ExprContext<'static>,
     /// Rejects go to the spool.
     keeps: bool,
     pub filtered: u64,
@@ -91,25 +93,19 @@ impl Feed {
                 qual = pg_sys::ExecInitQual(this.program.where_clause.conditions, std::ptr::null_mut());
                 defaults = source::defaults(relation, &this.mapping);
             }
-            let slot = pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsVirtual);
-            for attribute in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
-                // Attributes without a value are NULL in every row.
-                *(*slot).tts_isnull.add(attribute) = true;
-                *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
-            }
+            let slot = Slot::make(TupleDesc::from_raw((*relation).rd_att));
             let projection = this.program.projection.zip(this.rows.as_ref()).map(|(nodes, rows)| {
                 let inputs = source::input_descriptor(relation, &this.mapping);
                 Projection::over(nodes, inputs, rows.columns(), this.request.options.copy.on_error, memory)
             });
-            let own = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
             let mut policy = Policy::of(&this.request.options.copy);
             if let Some(rows) = &this.rows {
                 policy.want(rows, |_| true);
             }
             let sink = InsertSink {
                 load,
-                arrays: projection.as_ref().map_or(own, Projection::arrays),
-                econtext: pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState()),
+                arrays: projection.as_ref().map_or(slot.arrays(), Projection::arrays),
+                econtext: ExprContext::from_raw(pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState())),
                 keeps: !(*load).spool.is_null(),
                 filtered: 0,
                 reported: 0,
@@ -333,14 +329,13 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> RowOutcome {
     }
 }
 
-// SAFETY: the arrays are as long as the descriptor of the relation, or of the projection's input. The context is the
-// feed's.
-unsafe impl Sink for InsertSink {
-    fn arrays(&mut self) -> RowArrays {
+/// The arrays are those of the relation's row, or of the projection's input.
+impl Sink for InsertSink {
+    fn arrays(&mut self) -> RowArrays<'_> {
         self.arrays
     }
 
-    fn econtext(&self) -> *mut pg_sys::ExprContext {
+    fn econtext(&self) -> ExprContext<'static> {
         self.econtext
     }
 
@@ -444,7 +439,7 @@ unsafe extern "C-unwind" fn leave_out(feed: *mut Feed, error: *mut pg_sys::Error
 pub unsafe fn fill(feed: *mut Feed) -> bool {
     // SAFETY: this function's contract covers the feed, which nothing else uses meanwhile.
     unsafe {
-        let (slot, econtext) = ((*feed).slot, (*feed).pump.sink.econtext);
+        let (slot, econtext) = ((*feed).slot, (*feed).pump.sink.econtext.as_ptr());
         let (policy, arrays) = (&raw mut (*feed).pump.policy, (*feed).pump.sink.arrays);
         let Some(rows) = (*(*feed).load).rows.as_mut() else { return false };
         let rows = &raw mut *rows;
@@ -475,7 +470,7 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
             }
             let mut is_there = true;
             if let Some(projection) = (*feed).projection.as_ref() {
-                let row = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+                let row = slot.arrays();
                 if !projection.filters {
                     compute_read(&raw const *projection, econtext, row);
                 } else {
@@ -558,13 +553,13 @@ unsafe fn passes(feed: *mut Feed) -> bool {
         if (*feed).qual.is_null() {
             return true;
         }
-        let (slot, econtext) = ((*feed).slot, (*feed).pump.sink.econtext);
-        let defaults = (*feed).defaults.as_ptr();
-        for i in 0..(*feed).defaults.len() {
-            let (attribute, expression) = *defaults.add(i);
-            let is_null = (*slot).tts_isnull.add(attribute);
-            *(*slot).tts_values.add(attribute) = unguarded::exec_eval_expr(expression, econtext, is_null);
+        let (slot, econtext) = ((*feed).slot, (*feed).pump.sink.econtext.as_ptr());
+        for &(attribute, expression) in &(*feed).defaults {
+            let mut is_null = false;
+            let value = unguarded::exec_eval_expr(expression, econtext, &raw mut is_null);
+            slot.arrays().set(attribute, (!is_null).then_some(value));
         }
+        let slot = slot.as_ptr();
         unguarded::store_virtual(slot);
         (*slot).tts_tableOid = (*(*feed).load).target.relid;
         (*econtext).ecxt_scantuple = slot;

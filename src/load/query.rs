@@ -129,8 +129,8 @@ pub unsafe fn next(query: *mut Query, arrays: RowArrays) -> bool {
             let sets = &raw const (*query).sets;
             for i in 0..(*sets).len() {
                 let at = *(*sets).as_ptr().add(i);
-                *arrays.values.add(at) = *(*slot).tts_values.add(at);
-                *arrays.nulls.add(at) = *(*slot).tts_isnull.add(at);
+                *arrays.values().add(at) = *(*slot).tts_values.add(at);
+                *arrays.nulls().add(at) = *(*slot).tts_isnull.add(at);
             }
         }
         pg_sys::CurrentMemoryContext = caller;

@@ -34,7 +34,9 @@ use crate::rows::soft::{self, Limit, OnError};
 use crate::server::function::{Call, version_1};
 use crate::server::jsonb::Jsonb;
 use crate::server::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
+use crate::server::relation::TupleDesc;
 use crate::server::server_text::from_server;
+use crate::server::slot::ExprContext;
 use crate::server::unguarded::guarded;
 
 /// Option names besides COPY's format options.
@@ -54,7 +56,7 @@ struct Store {
     values: Vec<pg_sys::Datum>,
     nulls: Vec<bool>,
     /// Memory context of a row, for input functions.
-    econtext: *mut pg_sys::ExprContext,
+    econtext: ExprContext<'static>,
     store: *mut pg_sys::Tuplestorestate,
     descriptor: pg_sys::TupleDesc,
 }
@@ -81,8 +83,8 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
         let (rows, sink) = (&raw mut (*reading).rows, &raw mut (*reading).pump.sink);
         while guarded(|| (*reading).pump.next(&mut *rows).or_raise()) != RowOutcome::End {
             let econtext = (*sink).econtext;
-            pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
-            Rows::convert(rows, (*sink).arrays(), econtext);
+            pg_sys::CurrentMemoryContext = econtext.memory();
+            Rows::convert(rows, (*sink).arrays(), econtext.as_ptr());
             pg_sys::CurrentMemoryContext = caller;
             guarded(|| (*sink).keep(&mut *rows, &mut (*reading).pump.policy).or_raise());
         }
@@ -178,7 +180,7 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
         );
         let old = pg_sys::MemoryContextSwitchTo(memory);
         let rows = open(&location, &copy, &places, descriptor).or_raise();
-        let econtext = pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState());
+        let econtext = ExprContext::from_raw(pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState()));
         pg_sys::MemoryContextSwitchTo(old);
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
         let sink = Store {
@@ -199,10 +201,10 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
 /// Opens the file with these columns. Guarded; the current memory context must outlive the rows.
 fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg_sys::TupleDesc) -> Result<Rows> {
     let session = column::session(Encodings::new(copy.encoding)?.charset());
-    // SAFETY: a valid descriptor.
-    let natts = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
-    // SAFETY: the descriptor has this number of attributes.
-    let mut columns: Vec<_> = (0..natts).map(|i| unsafe { Column::of_descriptor(descriptor, i, &session) }).collect();
+    // SAFETY: the executor's descriptor has this number of attributes.
+    let mut columns: Vec<_> = unsafe {
+        (0..TupleDesc::from_raw(descriptor).len()).map(|i| Column::of_descriptor(descriptor, i, &session)).collect()
+    };
     copy.force(pg_sys::InvalidOid, &mut columns)?;
     let fields = place(&mut columns, places, copy.shape())?;
     copy.refine(&mut columns, &fields)?;
@@ -241,13 +243,12 @@ fn place(columns: &mut [Column], places: &Places, shape: RecordShape) -> Result<
     Ok(fields.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-// SAFETY: the arrays are as long as the descriptor that all columns belong to. The context is the reading's.
-unsafe impl Sink for Store {
-    fn arrays(&mut self) -> RowArrays {
-        RowArrays { values: self.values.as_mut_ptr(), nulls: self.nulls.as_mut_ptr() }
+impl Sink for Store {
+    fn arrays(&mut self) -> RowArrays<'_> {
+        RowArrays::of(&mut self.values, &mut self.nulls)
     }
 
-    fn econtext(&self) -> *mut pg_sys::ExprContext {
+    fn econtext(&self) -> ExprContext<'static> {
         self.econtext
     }
 
@@ -267,23 +268,23 @@ unsafe impl Sink for Store {
     /// Stores all rows that were decoded together with the current one.
     fn begin(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<Begin> {
         self.records += 1;
-        let mut decoded = rows.decoded();
-        if decoded.is_none() {
+        if rows.decoded().is_none() {
             // A row that is too short must not show values of the row before.
             self.nulls.fill(true);
-            // SAFETY: no row uses the memory; a guarded call.
-            unsafe { pg_sys::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory) };
+            self.econtext.reset();
             return Ok(Begin::Decode);
         }
-        while let Some(row) = decoded {
+        loop {
             // SAFETY: a new row with the descriptor's attributes; guarded calls.
             unsafe {
-                rows.make_datums(row)?;
-                pg_sys::tuplestore_putvalues(self.store, self.descriptor, row.values, row.nulls);
+                rows.make_datums()?;
+                let Some(row) = rows.decoded() else { return Ok(Begin::Done) };
+                pg_sys::tuplestore_putvalues(self.store, self.descriptor, row.values(), row.nulls());
             }
-            decoded = rows.advance_decoded();
+            if !rows.advance_decoded() {
+                return Ok(Begin::Done);
+            }
         }
-        Ok(Begin::Done)
     }
 
     fn finish(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<bool> {
@@ -300,7 +301,7 @@ impl Store {
     fn keep(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<()> {
         rows.check_missing()?;
         policy.count_row();
-        let RowArrays { values, nulls } = self.arrays();
+        let (values, nulls) = (self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
         // SAFETY: a guarded call with a row of the descriptor.
         unsafe { pg_sys::tuplestore_putvalues(self.store, self.descriptor, values, nulls) };
         Ok(())
@@ -321,7 +322,7 @@ unsafe extern "C-unwind" fn end(reading: *mut Reading) {
             soft::check_share(tolerance.on_error, r.reject_limit, tolerance.bad_rows, sink.records).or_raise();
             tolerance.report(None);
             r.rows.close().or_raise();
-            pg_sys::FreeExecutorState((*sink.econtext).ecxt_estate);
+            pg_sys::FreeExecutorState((*sink.econtext.as_ptr()).ecxt_estate);
             r.memory
         };
         pg_sys::MemoryContextDelete(memory);

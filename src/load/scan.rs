@@ -16,9 +16,10 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::feed::{self, Feed};
 use super::planned_insert::OUR_PATHLIST_HOOK;
 use crate::error::Error;
-use crate::server::compat;
 use crate::server::custom_scan::{Methods, NO_CALLBACKS};
 use crate::server::function::version_1;
+use crate::server::relation::TupleDesc;
+use crate::server::slot::Slot;
 use crate::server::unguarded;
 
 const NAME: &CStr = c"bulk_rows";
@@ -161,8 +162,7 @@ unsafe fn columns(index: pg_sys::Index, row_type: pg_sys::Oid) -> *mut pg_sys::L
     unsafe {
         let descriptor = pg_sys::lookup_rowtype_tupdesc(row_type, -1);
         let mut columns = PgList::<pg_sys::TargetEntry>::new();
-        for i in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
-            let form = &*compat::attribute(descriptor, i);
+        for form in TupleDesc::from_raw(descriptor).attributes() {
             let expression: *mut pg_sys::Expr = if form.attisdropped {
                 pg_sys::makeNullConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid).cast()
             } else {
@@ -222,8 +222,7 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, _estate: *
         if is_null || feed.is_null() {
             refuse();
         }
-        let wanted = (*(*node).ss.ss_ScanTupleSlot).tts_tupleDescriptor;
-        if !are_the_same(wanted, (*(*feed).slot).tts_tupleDescriptor) {
+        if !are_the_same(Slot::from_raw((*node).ss.ss_ScanTupleSlot).descriptor(), (*feed).slot.descriptor()) {
             refuse();
         }
         (*node.cast::<Scan>()).feed = feed;
@@ -231,18 +230,9 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, _estate: *
 }
 
 /// Do two descriptors have the same column types, except for dropped columns of the second?
-///
-/// # Safety
-/// Two valid descriptors.
-unsafe fn are_the_same(one: pg_sys::TupleDesc, other: pg_sys::TupleDesc) -> bool {
-    // SAFETY: this function's contract covers both arguments; attributes below natts exist.
-    unsafe {
-        (*one).natts == (*other).natts
-            && (0..usize::try_from((*one).natts).unwrap_or(0)).all(|index| {
-                let (one, other) = (&*compat::attribute(one, index), &*compat::attribute(other, index));
-                other.attisdropped || one.atttypid == other.atttypid
-            })
-    }
+fn are_the_same(one: TupleDesc<'_>, other: TupleDesc<'_>) -> bool {
+    let mut both = one.attributes().zip(other.attributes());
+    one.len() == other.len() && both.all(|(one, other)| other.attisdropped || one.atttypid == other.atttypid)
 }
 
 /// # Safety
@@ -273,7 +263,7 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
             (*scan).begun = true;
         }
         let caller = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*(*feed).pump.sink.econtext).ecxt_per_tuple_memory;
+        pg_sys::CurrentMemoryContext = (*feed).pump.sink.econtext.memory();
         let more = feed::fill(feed);
         pg_sys::CurrentMemoryContext = caller;
         if !more {
@@ -282,9 +272,7 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
             return slot;
         }
         (*feed).note_stored((*node).ps.state);
-        let (row, natts) = ((*feed).slot, (*(*slot).tts_tupleDescriptor).natts as usize);
-        (*slot).tts_values.copy_from_nonoverlapping((*row).tts_values, natts);
-        (*slot).tts_isnull.copy_from_nonoverlapping((*row).tts_isnull, natts);
+        Slot::from_raw(slot).arrays().copy_from((*feed).slot.arrays());
         unguarded::store_virtual(slot);
         slot
     }
@@ -301,8 +289,8 @@ unsafe extern "C-unwind" fn recheck(_node: *mut pg_sys::ScanState, _slot: *mut p
 unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
+        end(node);
         let scan = node.cast::<Scan>();
-        leave(scan);
         ((*scan).begun, (*scan).ended) = (false, false);
     }
 }
@@ -311,15 +299,9 @@ unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {
 /// Called by the executor with a state made by [`create_state`].
 #[pg_guard]
 unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { leave(node.cast()) }
-}
-
-/// # Safety
-/// A valid scan.
-unsafe fn leave(scan: *mut Scan) {
-    // SAFETY: this function's contract covers the argument; the feed outlives our statement.
+    // SAFETY: the executor's own node; the feed outlives our statement.
     unsafe {
+        let scan = node.cast::<Scan>();
         if !(*scan).feed.is_null() {
             feed::end_series((*scan).feed, scan.cast());
         }

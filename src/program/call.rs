@@ -15,6 +15,7 @@ use crate::rows::row::RowArrays;
 use crate::server::compat;
 use crate::server::expression;
 use crate::server::server_text::from_server;
+use crate::server::slot::Slot;
 use crate::server::unguarded::{self, guarded};
 
 /// A call that is ready to run.
@@ -187,9 +188,9 @@ impl Call {
     }
 
     /// The arrays of the row.
-    pub fn arrays(&self) -> RowArrays {
+    pub fn arrays(&self) -> RowArrays<'static> {
         // SAFETY: the slot outlives the call.
-        unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } }
+        unsafe { Slot::from_raw(self.slot) }.arrays()
     }
 
     /// Checks that the type is the expected one, with the messages of tupledesc_match (execSRF.c). Guarded.

@@ -217,15 +217,11 @@ impl Defaults {
     }
 
     /// Sets the attributes whose defaults are constants or ids. Guarded.
-    ///
-    /// # Safety
-    /// The arrays belong to the relation's descriptor.
     #[inline]
-    pub unsafe fn set(&mut self, arrays: RowArrays) -> Result<()> {
+    pub fn set(&mut self, arrays: RowArrays<'_>) -> Result<()> {
         for default in &self.list {
             if let self::Default::Constant { attribute, value } = *default {
-                // SAFETY: this function's contract covers the arrays.
-                unsafe { arrays.set(attribute, value) };
+                arrays.set(attribute, value);
             }
         }
         for ids in &mut self.ids {
@@ -238,8 +234,7 @@ impl Defaults {
                 let id = ids.sequence.next_id(range)?;
                 ids.used = Position { last_value: id, is_called: true };
                 let value = ids.default.datum(id)?;
-                // SAFETY: as above.
-                unsafe { arrays.set(ids.attribute, Some(value)) };
+                arrays.set(ids.attribute, Some(value));
             }
         }
         Ok(())

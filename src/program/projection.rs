@@ -21,6 +21,7 @@ use crate::rows::soft::OnError;
 use crate::server::attempt::in_subtransaction;
 use crate::server::expression;
 use crate::server::failure;
+use crate::server::slot::Slot;
 use crate::server::unguarded::{self, Opaque, guarded};
 
 /// Source of an attribute's value. Both are counted from 0.
@@ -41,20 +42,6 @@ enum AttributeSource {
         to: usize,
         expands: bool,
     },
-}
-
-/// Sets all columns to NULL; columns that are not used stay NULL in every row.
-///
-/// # Safety
-/// The slot is virtual.
-unsafe fn clear_columns(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: this function's contract covers the slot, whose arrays are as long as its descriptor.
-    unsafe {
-        for attribute in 0..usize::try_from((*(*slot).tts_tupleDescriptor).natts).unwrap_or(0) {
-            *(*slot).tts_isnull.add(attribute) = true;
-            *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
-        }
-    }
 }
 
 /// The attributes to convert before the conditions, which use the columns `by_quals`. None: all attributes.
@@ -122,7 +109,7 @@ impl Projection {
             let old = pg_sys::MemoryContextSwitchTo(memory);
             let descriptor = pg_sys::CreateTupleDescCopy(descriptor);
             let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual);
-            clear_columns(slot);
+            Slot::from_raw(slot).arrays().clear();
             let quals = pg_sys::ExecInitQual(nodes.quals, std::ptr::null_mut());
             let mut parts = Vec::new();
             for entry in PgList::<pg_sys::TargetEntry>::from_pg(nodes.targets).iter_ptr() {
@@ -162,8 +149,8 @@ impl Projection {
         columns: &[Column],
         on_error: OnError,
     ) -> Projection {
-        // SAFETY: this function's contract covers the slot.
-        unsafe { clear_columns(slot) };
+        // SAFETY: the slot lives as long as the projection. Columns that are not used stay NULL in every row.
+        unsafe { Slot::from_raw(slot) }.arrays().clear();
         Projection::fitted(slot, quals, Vec::new(), early(by_quals, quals.is_null(), on_error), columns)
     }
 
@@ -212,9 +199,9 @@ impl Projection {
     }
 
     /// The arrays of the row.
-    pub fn arrays(&self) -> RowArrays {
+    pub fn arrays(&self) -> RowArrays<'static> {
         // SAFETY: the slot lives as long as the executor's state.
-        unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } }
+        unsafe { Slot::from_raw(self.slot) }.arrays()
     }
 
     /// Number of the row's attributes.
@@ -365,10 +352,10 @@ pub enum Made {
 }
 
 /// Arguments and result of [`make`].
-struct Making {
+struct Making<'a> {
     projection: *const Projection,
     econtext: *mut pg_sys::ExprContext,
-    arrays: RowArrays,
+    arrays: RowArrays<'a>,
     as_tuple: bool,
     made: Made,
 }
@@ -418,7 +405,7 @@ unsafe fn filter_to(
 unsafe extern "C-unwind" fn make(making: Opaque) {
     // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
-        let making = making.cast::<Making>();
+        let making = making.cast::<Making<'_>>();
         let Making { projection, econtext, arrays, as_tuple, .. } = *making;
         if !unguarded::exec_qual((*projection).quals, econtext) {
             return;
@@ -472,21 +459,21 @@ pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::Expr
         for i in 0..(*parts).len() {
             match *(*parts).as_ptr().add(i) {
                 AttributeSource::Move { from, to } => {
-                    *arrays.values.add(to) = *source.values.add(from);
-                    *arrays.nulls.add(to) = *source.nulls.add(from);
+                    *arrays.values().add(to) = *source.values().add(from);
+                    *arrays.nulls().add(to) = *source.nulls().add(from);
                 }
                 AttributeSource::Take { from, to } => {
                     if let Some(call) = (*projection).call.as_ref() {
                         let made = call.arrays();
-                        *arrays.values.add(to) = *made.values.add(from);
-                        *arrays.nulls.add(to) = *made.nulls.add(from);
+                        *arrays.values().add(to) = *made.values().add(from);
+                        *arrays.nulls().add(to) = *made.nulls().add(from);
                     }
                 }
                 AttributeSource::Compute { state, to, expands } => {
-                    let is_null = arrays.nulls.add(to);
+                    let is_null = arrays.nulls().add(to);
                     let value = unguarded::exec_eval_expr(state, econtext, is_null);
                     let value = if expands && !*is_null { unguarded::read_only(value) } else { value };
-                    *arrays.values.add(to) = value;
+                    *arrays.values().add(to) = value;
                 }
             }
         }

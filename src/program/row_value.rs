@@ -72,7 +72,7 @@ impl RowValue {
     /// The arrays have a value for each attribute of the row, in the form that `column_forms` names.
     #[inline]
     pub unsafe fn form(&mut self, column_forms: &[ColumnForm], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
-        let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
+        let (values, nulls) = (arrays.values().cast_const().cast(), arrays.nulls().cast_const());
         // SAFETY: this function's contract covers the arrays; a datum is a usize. The tuple has the alignment of its
         // header.
         let value = unsafe { self.layout.form_value(column_forms, values, nulls, &mut self.buffer) };

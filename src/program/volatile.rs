@@ -13,15 +13,16 @@
 //! that writes in parallel mode. So the direct writer runs a user-defined function only if it is declared PARALLEL SAFE
 //! or PARALLEL RESTRICTED.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{PgList, pg_sys};
 
 use super::mapping::Mapping;
 use crate::rows::column::default_expression;
 use crate::rows::type_parts::{TypeParts, domain_checks};
 use crate::server::compat;
 use crate::server::index_functions;
+use crate::server::node::Node;
 use crate::server::relation::{IndexForm, OpenRelation, Relation, attribute_name};
 use crate::server::server_text::from_server;
 
@@ -179,33 +180,28 @@ fn call_in_values(type_oid: pg_sys::Oid) -> Option<UserCall> {
     }
 }
 
-/// A call by the server's own functions in this node of an expression, for the types of values that it takes or makes. Guarded.
-///
-/// # Safety
-/// A node of an expression; its tag is set.
-unsafe fn call_for_types(node: *mut pg_sys::Node) -> Option<UserCall> {
+/// A call by the server's own functions in this node of an expression, for the types of values that it takes or makes.
+/// Guarded.
+fn call_for_types(node: Node<'_>) -> Option<UserCall> {
     use pg_sys::NodeTag::*;
     // Arrays, rows and ranges from text, and rows from JSON or XML: the constraints of domains in them.
     let made = |type_oid| call_in_type(type_oid).or_else(|| call_in_values(type_oid));
-    let all_made = |types: *mut pg_sys::List| {
-        // SAFETY: the types of a node's columns, or null.
-        let types = unsafe { PgList::<pg_sys::Oid>::from_pg(types) };
-        types.iter_oid().find_map(made)
-    };
-    // SAFETY: this function's contract covers the node; a tag gives the node's type; guarded calls.
+    // SAFETY: a node of each tag has this struct, whose list is of types or null.
     unsafe {
-        match (*node).type_ {
-            T_CoerceToDomain => call_in_domain((*node.cast::<pg_sys::CoerceToDomain>()).resulttype),
-            T_FuncExpr if (*node.cast::<pg_sys::FuncExpr>()).funcid.to_u32() < pg_sys::FirstUnpinnedObjectId => {
-                made(pg_sys::exprType(node))
+        let raw = node.as_ptr();
+        let all_made = |types: *mut pg_sys::List| PgList::<pg_sys::Oid>::from_pg(types).iter_oid().find_map(made);
+        match node.tag() {
+            T_CoerceToDomain => call_in_domain((*raw.cast::<pg_sys::CoerceToDomain>()).resulttype),
+            T_FuncExpr if (*raw.cast::<pg_sys::FuncExpr>()).funcid.to_u32() < pg_sys::FirstUnpinnedObjectId => {
+                made(node.type_oid())
             }
-            T_CoerceViaIO => made(pg_sys::exprType(node)),
-            tag if compat::is_json_expression(tag) => made(pg_sys::exprType(node)),
-            T_RangeTblFunction => all_made((*node.cast::<pg_sys::RangeTblFunction>()).funccoltypes),
-            T_TableFunc => all_made((*node.cast::<pg_sys::TableFunc>()).coltypes),
+            T_CoerceViaIO => made(node.type_oid()),
+            tag if compat::is_json_expression(tag) => made(node.type_oid()),
+            T_RangeTblFunction => all_made((*raw.cast::<pg_sys::RangeTblFunction>()).funccoltypes),
+            T_TableFunc => all_made((*raw.cast::<pg_sys::TableFunc>()).coltypes),
             T_Var | T_Const | T_Param | T_FuncExpr | T_OpExpr | T_Aggref | T_WindowFunc | T_RowExpr | T_ArrayExpr
             | T_ArrayCoerceExpr | T_ConvertRowtypeExpr | T_RelabelType | T_FieldSelect | T_SubscriptingRef => {
-                call_in_values(pg_sys::exprType(node))
+                call_in_values(node.type_oid())
             }
             _ => None,
         }
@@ -389,41 +385,20 @@ pub unsafe fn obstacles(
 /// The first call in an expression, or in a query and those below it, that keeps rows out.
 ///
 /// # Safety
-/// An expression, or a query; or a list of such. Guarded.
+/// An expression, or a query; or a list of such; or null. Guarded.
 pub unsafe fn call_in(node: *mut pg_sys::Node) -> Option<UserCall> {
     let mut call: Option<UserCall> = None;
-    // SAFETY: this function's contract covers the expression. The result outlives the walk, whose error comes back as a
-    // panic.
-    unsafe { crate::server::unguarded::guard(|| walk(node, (&raw mut call).cast())) };
-    call
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn walk(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
-    // SAFETY: called with the nodes of an expression, and with the result of call_in; guarded calls.
-    unsafe {
-        if node.is_null() {
+    // SAFETY: the node is valid or null, as the callers know; the handle ends with this function.
+    unsafe { Node::from_raw(node) }?.any(|node| {
+        if node.tag() == pg_sys::NodeTag::T_Query {
             return false;
         }
-        if (*node).type_ == pg_sys::NodeTag::T_Query {
-            return pg_sys::query_tree_walker(node.cast(), Some(walk), context, 0);
-        }
-        let call = call_for_types(node);
-        if call.is_some() {
-            *context.cast() = call;
-            return true;
-        }
-        pg_sys::check_functions_in_node(node, Some(note_call), context)
-            || pg_sys::expression_tree_walker(node, Some(walk), context)
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn note_call(function: pg_sys::Oid, context: *mut c_void) -> bool {
-    let call = call_of(function);
-    if call.is_some() {
-        // SAFETY: walk's contract covers the context.
-        unsafe { *context.cast() = call };
-    }
-    call.is_some()
+        call = call_for_types(node);
+        call.is_some()
+            || node.calls(|function| {
+                call = call_of(function);
+                call.is_some()
+            })
+    });
+    call
 }

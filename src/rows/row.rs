@@ -41,6 +41,7 @@ use crate::input::encoding::EncodingErrors;
 use crate::input::stream::{Header, Stream};
 use crate::server::copy_errors;
 use crate::server::elsewhere::Elsewhere;
+pub use crate::server::slot::RowArrays;
 
 /// Capacity in bytes that a buffer keeps from row to row. A larger buffer is shrunk to it.
 const KEPT: usize = 1 << 20;
@@ -56,36 +57,6 @@ pub struct Attention {
 
 impl Attention {
     pub const NONE: Attention = Attention { column: std::ptr::null(), value: std::ptr::null() };
-}
-
-/// Values and null flags of a row, one for each attribute of the tuple descriptor.
-#[derive(Debug, Clone, Copy)]
-pub struct RowArrays {
-    pub values: *mut pg_sys::Datum,
-    pub nulls: *mut bool,
-}
-
-impl RowArrays {
-    /// # Safety
-    /// `attribute` is one of the descriptor's.
-    #[inline(always)]
-    pub unsafe fn set(self, attribute: usize, value: Option<pg_sys::Datum>) {
-        // SAFETY: this function's contract covers the index.
-        unsafe {
-            *self.nulls.add(attribute) = value.is_none();
-            *self.values.add(attribute) = value.unwrap_or(pg_sys::Datum::from(0usize));
-        }
-    }
-
-    /// # Safety
-    /// Both have at least `attributes` elements, and they do not overlap.
-    pub unsafe fn copy_from(self, other: RowArrays, attributes: usize) {
-        // SAFETY: this function's contract covers the argument.
-        unsafe {
-            std::ptr::copy_nonoverlapping(other.values, self.values, attributes);
-            std::ptr::copy_nonoverlapping(other.nulls, self.nulls, attributes);
-        }
-    }
 }
 
 /// A change since rows were last decoded.
@@ -132,7 +103,7 @@ pub struct RowValues {
     /// The rows around the current one, if they are decoded together.
     block: Option<Block>,
     /// The current row in the block.
-    decoded: Option<RowArrays>,
+    decoded: Option<RowArrays<'static>>,
     /// A value with its escapes removed.
     unescaped: Vec<u8>,
     /// NUL-terminated inputs of the queue.
@@ -174,7 +145,6 @@ pub struct Rows {
     pub file_name: Vec<u8>,
     /// Set when the columns or the file have changed.
     pub change: Option<RowsChange>,
-    /// Number of rows so far.
     rows: u64,
 }
 
@@ -349,9 +319,7 @@ impl Rows {
         self.values.arena.reset();
         for buffer in [&mut self.values.strings, &mut self.values.unescaped] {
             buffer.clear();
-            if buffer.capacity() > KEPT {
-                buffer.shrink_to(KEPT);
-            }
+            buffer.shrink_to(KEPT);
         }
         if let Some(parts) = &mut self.layout.parts {
             parts.shrink(KEPT);
@@ -360,17 +328,12 @@ impl Rows {
 
     /// Decode the columns at `wanted` (ascending indexes into the columns) of the current row with native decoders, and
     /// queue the others. Guarded, but nothing in it raises.
-    ///
-    /// # Safety
-    /// `arrays` are as long as the descriptor the columns were made from, and no column at `wanted` is an ignored one
-    /// (see [`Rows::all`]).
     #[inline]
-    pub unsafe fn decode(&mut self, wanted: &[usize], arrays: RowArrays) {
+    pub fn decode(&mut self, wanted: &[usize], arrays: RowArrays<'_>) {
         self.values.queue.clear();
         self.values.strings.clear();
         if self.layout.is_refined {
-            // SAFETY: `decode_refined` has this contract.
-            return unsafe { self.decode_refined(wanted, arrays) };
+            return self.decode_refined(wanted, arrays);
         }
         let reader = &self.stream.reader;
         let record = reader.record();
@@ -398,8 +361,7 @@ impl Rows {
                     self.values.strings.get(start..).unwrap_or_default()
                 }
                 Value::Null => {
-                    // SAFETY: this function's contract covers the arrays.
-                    unsafe { arrays.set(column.attribute, None) };
+                    arrays.set(column.attribute, None);
                     if column.input.wants_null {
                         self.values.queue.push(Queued { column: i, what: What::Null });
                     }
@@ -412,8 +374,7 @@ impl Rows {
             };
             if force_null && bytes == reader.dialect().null {
                 self.values.strings.truncate(start);
-                // SAFETY: this function's contract covers the arrays.
-                unsafe { arrays.set(column.attribute, None) };
+                arrays.set(column.attribute, None);
                 if column.input.wants_null {
                     self.values.queue.push(Queued { column: i, what: What::Null });
                 }
@@ -423,9 +384,8 @@ impl Rows {
                 && let Some(datum) = decoder.decode(bytes, &mut self.values.arena)
             {
                 self.values.strings.truncate(start);
-                // SAFETY: this function's contract covers the arrays; the server is a 64-bit one, so a datum is a
-                // usize.
-                unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+                // The server is a 64-bit one, so a datum is a usize.
+                arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
                 continue;
             }
             if let Value::Plain(bytes) = value {
@@ -436,8 +396,7 @@ impl Rows {
             self.values.queue.push(Queued { column: i, what: What::Input(start) });
         }
         if self.layout.fields < self.layout.columns.len() {
-            // SAFETY: as above.
-            unsafe { self.take_others(wanted, arrays) };
+            self.take_others(wanted, arrays);
         }
     }
 

@@ -18,6 +18,7 @@ use super::row::refined::complaint_of;
 use super::row::{Attention, RowArrays, Rows, What};
 use crate::error::{Error, Result};
 use crate::server::compat::{self, Soft};
+use crate::server::slot::ExprContext;
 
 /// Action for rows with bad values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,15 +158,12 @@ pub fn check_share(on_error: OnError, limit: Option<Limit>, rejected: u64, recor
 }
 
 impl Rows {
-    /// Run the queue, and survive bad values. Guarded.
-    ///
-    /// # Safety
-    /// As for [`Rows::convert`], except for the frame.
-    pub unsafe fn convert_softly(
+    /// Run the queue, and survive bad values. The current memory context is the row's. Guarded.
+    pub fn convert_softly(
         &mut self,
         tolerance: &mut Tolerance,
-        arrays: RowArrays,
-        econtext: *mut pg_sys::ExprContext,
+        arrays: RowArrays<'_>,
+        econtext: ExprContext<'_>,
     ) -> Result<Conversion> {
         if self.layout.binary.is_some() {
             // In no version do receive functions report errors softly.
@@ -176,11 +174,10 @@ impl Rows {
             let Some(&queued) = self.values.queue.get(at) else { break };
             let string = match queued.what {
                 What::Input(start) | What::Made { input: start, .. } => {
-                    self.values.strings.get_mut(start..).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr)
+                    self.values.strings.get_mut(start..).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr).cast()
                 }
-                _ => std::ptr::null_mut(),
+                _ => std::ptr::null_mut::<std::ffi::c_char>(),
             };
-            let string = string.cast::<std::ffi::c_char>();
             let Some(column) = self.layout.columns.get_mut(queued.column) else { break };
             let shown = match (queued.what, &self.layout.default) {
                 (What::Default, Some(marker)) => marker.as_ptr(),
@@ -193,8 +190,8 @@ impl Rows {
             let (attribute, typioparam, typmod) = (column.attribute, column.input.typioparam, column.input.typmod);
             let value = if matches!(queued.what, What::Default) {
                 let mut is_null = false;
-                // SAFETY: a guarded call; this function's contract covers the context.
-                let datum = unsafe { pg_sys::ExecEvalExpr(column.default, econtext, &raw mut is_null) };
+                // SAFETY: a guarded call with the column's own expression.
+                let datum = unsafe { pg_sys::ExecEvalExpr(column.default, econtext.as_ptr(), &raw mut is_null) };
                 (!is_null).then_some(datum)
             } else {
                 let type_oid = column.type_oid;
@@ -231,8 +228,7 @@ impl Rows {
                     }
                 }
             };
-            // SAFETY: this function's contract covers the arrays.
-            unsafe { arrays.set(attribute, value) };
+            arrays.set(attribute, value);
         }
         self.context.attention = Attention::NONE;
         tolerance.bad_rows += u64::from(set_null);

@@ -29,14 +29,12 @@ fn class_of(class: &[u8; 2]) -> i32 {
 /// Is an error about a row, so that an error of an earlier row replaces it? Not if the load is canceled or the server
 /// fails.
 pub fn is_about_a_row(error: &pg_sys::ErrorData) -> bool {
-    let class = error.sqlerrcode & 0xfff;
     // Transaction rollback, insufficient resources, object not in the required state (a lock that is not available),
     // operator intervention, system error, internal error.
-    ![b"40", b"53", b"55", b"57", b"58", b"XX"].map(class_of).contains(&class)
+    ![b"40", b"53", b"55", b"57", b"58", b"XX"].map(class_of).contains(&(error.sqlerrcode & 0xfff))
 }
 
 /// May the load do more before an error is raised again? Not if the server lacks a resource or has an internal error.
 pub fn leaves_server_well(error: &pg_sys::ErrorData) -> bool {
-    let class = error.sqlerrcode & 0xfff;
-    ![b"53", b"58", b"XX"].map(class_of).contains(&class)
+    ![b"53", b"58", b"XX"].map(class_of).contains(&(error.sqlerrcode & 0xfff))
 }

@@ -243,10 +243,18 @@ impl Caught {
 
     /// Replaces message and detail. Guarded.
     pub fn reword(&mut self, message: &CStr, detail: Option<&CStr>) {
-        // SAFETY: guarded calls; the error is valid.
+        // SAFETY: guarded calls; the error is valid, and a pushed original, too.
         unsafe {
-            (*self.error).message = pg_sys::pstrdup(message.as_ptr());
-            (*self.error).detail = detail.map_or(std::ptr::null_mut(), |detail| pg_sys::pstrdup(detail.as_ptr()));
+            let message = pg_sys::pstrdup(message.as_ptr());
+            let detail = detail.map_or(std::ptr::null_mut(), |detail| pg_sys::pstrdup(detail.as_ptr()));
+            // The original around the step restores the fields of the error with its new words.
+            if let Some(outer) = INNERMOST.load(Relaxed).as_mut()
+                && !outer.error.is_null()
+                && is_same(outer.error, self.error)
+            {
+                ((*outer.error).message, (*outer.error).detail) = (message, detail);
+            }
+            ((*self.error).message, (*self.error).detail) = (message, detail);
         }
     }
 

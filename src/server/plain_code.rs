@@ -11,12 +11,11 @@
 //! that is not known to be plain counts as not plain. Expressions are read from the catalog: those of the relation
 //! cache have been planned, and planning may have run functions.
 
-use std::ffi::c_void;
-
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{PgList, pg_sys};
 
 use super::compat;
 use super::index_functions;
+use super::node::Node;
 use super::relation::{IndexForm, OpenRelation, Relation};
 
 const INDEXES: i32 = pg_sys::SysCacheIdentifier::INDEXRELID.cast_signed();
@@ -86,7 +85,7 @@ pub fn table_is_plain(table: Relation<'_>) -> bool {
     let descriptor = table.descriptor();
     descriptor.attributes().all(|attribute| attribute.attisdropped || type_is_plain(attribute.atttypid))
         // SAFETY: an expression that was just parsed.
-        && descriptor.defaults().all(|(_, expression)| unsafe { expression_is_plain(expression) })
+        && descriptor.defaults().all(|(_, expression)| unsafe { Node::from_raw(expression) }.is_none_or(expression_is_plain))
 }
 
 /// Is this attribute of a catalog row plain? It is if it is null.
@@ -95,26 +94,29 @@ pub fn table_is_plain(table: Relation<'_>) -> bool {
 /// A row of that cache's catalog; the number of an attribute that is an expression or a list of expressions. Guarded.
 unsafe fn stored_is_plain(cache: i32, tuple: pg_sys::HeapTuple, attribute: u32) -> bool {
     let mut is_null = true;
-    // SAFETY: this function's contract covers all arguments; guarded calls.
+    // SAFETY: guarded calls on a row of this catalog, whose attribute is a text that nodeToString wrote.
     unsafe {
         let value = pg_sys::SysCacheGetAttr(cache, tuple, attribute as pg_sys::AttrNumber, &raw mut is_null);
         if is_null {
             return true;
         }
         let text = pg_sys::text_to_cstring(value.cast_mut_ptr());
-        let is_plain = expression_is_plain(pg_sys::stringToNode(text).cast());
+        let expression = Node::from_raw(pg_sys::stringToNode(text).cast());
+        let is_plain = expression.is_none_or(expression_is_plain);
         pg_sys::pfree(text.cast());
         is_plain
     }
 }
 
-/// Is an expression plain: does it call only plain functions, and make only values of plain types? Guarded.
-///
-/// # Safety
-/// An expression, a list of them, or null.
-unsafe fn expression_is_plain(node: *mut pg_sys::Node) -> bool {
-    // SAFETY: this function's contract covers the argument; a guarded call.
-    unsafe { !is_other(node, std::ptr::null_mut()) }
+/// Is an expression, or a list of them, plain: does it call only plain functions, and make only values of plain types?
+/// Guarded.
+fn expression_is_plain(expression: Node<'_>) -> bool {
+    // SAFETY: a guarded catalog lookup.
+    let only_computes = |function| unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == IMMUTABLE;
+    let is_other = |function: pg_sys::Oid| {
+        !function_is_plain(function) || !(HARMLESS.contains(&function.to_u32()) || only_computes(function))
+    };
+    !expression.any(|node| !makes_plain(node) || node.calls(is_other))
 }
 
 /// Is a function built in, or in C and without defaults of its arguments, which are evaluated? Guarded.
@@ -169,47 +171,26 @@ fn is_built_in(oid: pg_sys::Oid) -> bool {
     oid.to_u32() < pg_sys::FirstUnpinnedObjectId
 }
 
-/// Is there a node in an expression that is not plain?
-///
-/// # Safety
-/// Called with the nodes of an expression.
-#[pg_guard]
-unsafe extern "C-unwind" fn is_other(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
+/// Does a node of an expression make only values of plain types? Guarded.
+fn makes_plain(node: Node<'_>) -> bool {
     use pg_sys::NodeTag::*;
-    // SAFETY: this function's contract covers the node, whose tag gives its type; guarded calls.
-    unsafe {
-        if node.is_null() {
-            return false;
-        }
-        let makes_plain = match (*node).type_ {
-            T_List | T_CaseWhen => true,
-            // The value of a column exists already; for a domain, its base type counts.
-            T_Var => type_is_plain(pg_sys::getBaseType(pg_sys::exprType(node))),
-            // GREATEST and LEAST compare with the function of the type cache.
-            T_MinMaxExpr => {
-                let type_oid = pg_sys::exprType(node);
-                type_is_plain(type_oid) && is_compared_plainly(type_oid)
-            }
-            T_Const | T_FuncExpr | T_OpExpr | T_DistinctExpr | T_NullIfExpr | T_ScalarArrayOpExpr | T_BoolExpr
-            | T_RelabelType | T_CoerceViaIO | T_ArrayCoerceExpr | T_ArrayExpr | T_CaseExpr | T_CaseTestExpr
-            | T_CoalesceExpr | T_NullTest | T_BooleanTest | T_CollateExpr | T_FieldSelect | T_SubscriptingRef
-            | T_SQLValueFunction => type_is_plain(pg_sys::exprType(node)),
-            // A row comparison calls the functions of the operator families, not the operators.
-            T_RowCompareExpr => {
-                let families = (*node.cast::<pg_sys::RowCompareExpr>()).opfamilies;
-                PgList::<pg_sys::Oid>::from_pg(families).iter_oid().all(is_built_in)
-            }
-            _ => false,
-        };
-        !makes_plain
-            || pg_sys::check_functions_in_node(node, Some(is_other_function), context)
-            || pg_sys::expression_tree_walker(node, Some(is_other), context)
+    match node.tag() {
+        T_List | T_CaseWhen => true,
+        // The value of a column exists already; for a domain, its base type counts.
+        // SAFETY: a guarded catalog lookup.
+        T_Var => type_is_plain(unsafe { pg_sys::getBaseType(node.type_oid()) }),
+        // GREATEST and LEAST compare with the function of the type cache.
+        T_MinMaxExpr => type_is_plain(node.type_oid()) && is_compared_plainly(node.type_oid()),
+        T_Const | T_FuncExpr | T_OpExpr | T_DistinctExpr | T_NullIfExpr | T_ScalarArrayOpExpr | T_BoolExpr
+        | T_RelabelType | T_CoerceViaIO | T_ArrayCoerceExpr | T_ArrayExpr | T_CaseExpr | T_CaseTestExpr
+        | T_CoalesceExpr | T_NullTest | T_BooleanTest | T_CollateExpr | T_FieldSelect | T_SubscriptingRef
+        | T_SQLValueFunction => type_is_plain(node.type_oid()),
+        // A row comparison calls the functions of the operator families, not the operators.
+        // SAFETY: such a node has a list of OIDs.
+        T_RowCompareExpr => unsafe {
+            let families = (*node.as_ptr().cast::<pg_sys::RowCompareExpr>()).opfamilies;
+            PgList::<pg_sys::Oid>::from_pg(families).iter_oid().all(is_built_in)
+        },
+        _ => false,
     }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn is_other_function(function: pg_sys::Oid, _context: *mut c_void) -> bool {
-    // SAFETY: a guarded catalog lookup.
-    let only_computes = || unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == IMMUTABLE;
-    !function_is_plain(function) || !(HARMLESS.contains(&function.to_u32()) || only_computes())
 }

@@ -15,6 +15,7 @@ use crate::rows::context::copy_context;
 use crate::rows::row::pump::RowOutcome;
 use crate::rows::row::{RowArrays, Rows};
 use crate::server::points::point_plain;
+use crate::server::slot::Slot;
 use crate::server::unguarded::{self, guarded};
 
 impl Scan {
@@ -54,26 +55,20 @@ impl Scan {
 }
 
 /// Stores the aggregates, or else the columns that the quals read, in the scan's slot. Guarded if it stores aggregates.
-///
-/// # Safety
-/// The arrays of the scan's slot, which has an attribute for each aggregate, and each column after them.
-unsafe fn show(aggregation: &Aggregation, slot: RowArrays, has_ended: bool) {
+/// The slot has an attribute for each aggregate, and each column after them.
+fn show(aggregation: &Aggregation, slot: RowArrays<'_>, has_ended: bool) {
     let aggregates = aggregation.accumulators.len();
-    // SAFETY: the slot has these attributes.
-    unsafe {
-        if has_ended {
-            for (i, accumulator) in aggregation.accumulators.iter().enumerate() {
-                slot.set(i, accumulator.result(aggregation.partial));
-            }
+    if has_ended {
+        for (i, accumulator) in aggregation.accumulators.iter().enumerate() {
+            slot.set(i, accumulator.result(aggregation.partial));
         }
-        for (i, &attribute) in aggregation.columns.iter().enumerate() {
-            let (Some(&value), Some(&null)) = (aggregation.values.get(attribute), aggregation.nulls.get(attribute))
-            else {
-                continue;
-            };
-            let value = (!null && !has_ended).then(|| pg_sys::Datum::from(value as usize));
-            slot.set(aggregates + i, value);
-        }
+    }
+    for (i, &attribute) in aggregation.columns.iter().enumerate() {
+        let (Some(&value), Some(&null)) = (aggregation.values.get(attribute), aggregation.nulls.get(attribute)) else {
+            continue;
+        };
+        let value = (!null && !has_ended).then(|| pg_sys::Datum::from(value as usize));
+        slot.set(aggregates + i, value);
     }
 }
 
@@ -90,7 +85,7 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
             _ => return,
         };
         let slot = (*node).ss.ss_ScanTupleSlot;
-        let shown = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+        let shown = Slot::from_raw(slot).arrays();
         let econtext = (*node).ss.ps.ps_ExprContext;
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,

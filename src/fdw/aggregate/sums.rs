@@ -48,9 +48,12 @@ impl Aggregation {
     }
 
     /// The arrays of a row that is not in a block.
-    pub fn arrays(&mut self) -> RowArrays {
-        // A datum is a usize on a 64-bit server.
-        RowArrays { values: self.values.as_mut_ptr().cast(), nulls: self.nulls.as_mut_ptr() }
+    ///
+    /// # Safety
+    /// The aggregation stays where it is until their last use.
+    pub unsafe fn arrays(&mut self) -> RowArrays<'static> {
+        // SAFETY: vectors of equal lengths, which change only through these arrays. A datum is a usize on a 64-bit server.
+        unsafe { RowArrays::from_raw(self.values.as_mut_ptr().cast(), self.nulls.as_mut_ptr(), self.nulls.len()) }
     }
 
     /// Resets the aggregates, for a rescan.

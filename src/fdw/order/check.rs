@@ -77,7 +77,7 @@ pub unsafe fn follows(check: *mut OrderCheck, row: RowArrays) -> usize {
         let mut is_new = !check.has_row;
         if check.has_row {
             for (i, column) in check.columns.iter_mut().enumerate() {
-                let (value, null) = (*row.values.add(column.attribute), *row.nulls.add(column.attribute));
+                let (value, null) = (*row.values().add(column.attribute), *row.nulls().add(column.attribute));
                 // As ApplySortComparator.
                 let (nulls_first, support) = (column.support.ssup_nulls_first, &raw mut column.support);
                 let order = match (column.null, null) {
@@ -108,7 +108,7 @@ pub unsafe fn follows(check: *mut OrderCheck, row: RowArrays) -> usize {
             let old = pg_sys::CurrentMemoryContext;
             pg_sys::CurrentMemoryContext = check.context;
             for column in &mut check.columns {
-                let (value, null) = (*row.values.add(column.attribute), *row.nulls.add(column.attribute));
+                let (value, null) = (*row.values().add(column.attribute), *row.nulls().add(column.attribute));
                 if !column.by_value && !column.null {
                     column.null = true;
                     unguarded::pfree(column.value.cast_mut_ptr());

@@ -21,9 +21,10 @@ use crate::fdw::node::ScanNode;
 use crate::fdw::order::{self, IN_ORDER};
 use crate::program::projection::Made;
 use crate::rows::context::copy_context;
+use crate::rows::row::Rows;
 use crate::rows::row::pump::{Pump, RowOutcome};
-use crate::rows::row::{RowArrays, Rows};
 use crate::server::points::point_plain;
+use crate::server::slot::Slot;
 use crate::server::unguarded::{self, guarded};
 
 /// # Safety
@@ -48,7 +49,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             run::aggregate(node, scan, rows);
             return slot;
         }
-        let arrays = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+        let arrays = Slot::from_raw(slot).arrays();
         let filter = match (*scan).filter.as_ref() {
             Some(filter) => &raw const *filter,
             None => std::ptr::null(),

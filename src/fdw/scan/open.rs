@@ -73,14 +73,12 @@ pub fn begin(mut node: ScanNode<'_>, flags: i32) -> Result<()> {
         qual = node.take_qual();
     }
     let arrays = match &mut aggregation {
-        Some(aggregation) => aggregation.arrays(),
+        // SAFETY: the scan keeps the aggregation, whose arrays stay where they are.
+        Some(aggregation) => unsafe { aggregation.arrays() },
         None => node.arrays(),
     };
-    for attribute in 0..relation.descriptor().len() {
-        // Columns that are not read are NULL in every row.
-        // SAFETY: an aggregation and the slot of a scan of rows have an element for each attribute of the relation.
-        unsafe { arrays.set(attribute, None) };
-    }
+    // Columns that are not read are NULL in every row.
+    arrays.clear();
     let is_program = matches!(options.location, Some(Location::Program(_)));
     let progress = match &rows {
         Some(rows) => Progress::start(relid, is_program, rows.stream().file_size()),

@@ -26,8 +26,7 @@ impl Scan {
             let Pump { policy, sink } = &mut self.pump;
             sink.decode_together(rows, policy);
         }
-        // SAFETY: `begin` has fitted the sink to the scan's rows.
-        unsafe { self.pump.next(rows) }.or_raise()
+        self.pump.next(rows).or_raise()
     }
 
     /// Raises the error about a row that violates the order by this column. Guarded.
@@ -67,11 +66,13 @@ pub unsafe fn next_decoded(scan: *mut Scan) -> bool {
             return false;
         }
         let Some(rows) = (*scan).rows.as_mut() else { return false };
-        let Some(decoded) = rows.advance_decoded() else { return false };
-        if (*scan).pump.sink.has_raw {
-            guarded(|| rows.make_datums(decoded).or_raise());
+        if !rows.advance_decoded() {
+            return false;
         }
-        (*scan).pump.sink.take_decoded(decoded);
+        if (*scan).pump.sink.has_raw {
+            guarded(|| rows.make_datums().or_raise());
+        }
+        (*scan).pump.sink.take_decoded(rows);
     }
     true
 }
@@ -97,7 +98,7 @@ pub unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows) {
             (*rows).decode(&(*sink).rest, (*sink).arrays);
         });
         if (*rows).has_queue() {
-            Rows::convert(rows, (*sink).arrays, (*sink).econtext);
+            Rows::convert(rows, (*sink).arrays, (*sink).econtext.as_ptr());
         }
     }
 }

@@ -7,7 +7,8 @@ use crate::rows::row::RowArrays;
 use crate::server::compat;
 use crate::server::expression;
 use crate::server::memory_context::MemoryContext;
-use crate::server::relation::TupleDesc;
+use crate::server::relation::{Relation, TupleDesc};
+use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded;
 
 /// Executor state of a load's target.
@@ -32,9 +33,15 @@ pub struct Executor {
 
 impl Executor {
     /// The arrays of the target's row.
-    pub fn arrays(&self) -> RowArrays {
+    pub fn arrays(&self) -> RowArrays<'static> {
         // SAFETY: the slot lives as long as the executor's state.
-        unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } }
+        unsafe { Slot::from_raw(self.slot) }.arrays()
+    }
+
+    /// The context for the target's rows.
+    pub fn context(&self) -> ExprContext<'static> {
+        // SAFETY: the context lives as long as the executor's state.
+        unsafe { ExprContext::from_raw(self.econtext) }
     }
 
     /// Number of the target's attributes.
@@ -50,9 +57,9 @@ impl Executor {
     }
 
     /// The target.
-    pub fn relation(&self) -> pg_sys::Relation {
+    pub fn relation(&self) -> Relation<'static> {
         // SAFETY: the state has a result relation, which is open as long as the state is.
-        unsafe { (*self.target).ri_RelationDesc }
+        unsafe { Relation::from_raw((*self.target).ri_RelationDesc) }
     }
 
     /// Does no row need a step of the executor?
@@ -111,12 +118,7 @@ unsafe fn make(
             pg_sys::ExecInitQual(condition.cast(), &raw mut (*mtstate).ps)
         };
         let descriptor = (*relation).rd_att;
-        let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual);
-        for attribute in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
-            // Attributes that the file does not set are NULL in every row.
-            *(*slot).tts_isnull.add(attribute) = true;
-            *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
-        }
+        let slot = Slot::make(TupleDesc::from_raw(descriptor)).as_ptr();
         let constraints = (*descriptor).constr;
         let (checks, generated) = constraints.as_ref().map_or((false, false), |own| {
             (own.num_check > 0 || TupleDesc::from_raw(descriptor).has_virtual_not_null(), own.has_generated_stored)

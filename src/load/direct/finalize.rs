@@ -53,7 +53,7 @@ pub fn before_rows(executor: Executor) {
         pg_sys::AfterTriggerBeginQuery();
         pg_sys::ExecBSInsertTriggers(executor.estate, executor.target);
         // An early failure saves work; the decisive check comes after the rows.
-        check_serializable(Relation::from_raw(executor.relation()));
+        check_serializable(executor.relation());
     }
 }
 

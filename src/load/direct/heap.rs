@@ -154,7 +154,8 @@ impl Heap {
         self.append_early(append_lock)?;
         let mut watch = self.stages.sample();
         // SAFETY: this function's contract covers the arrays; a datum is a usize.
-        let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
+        let formed =
+            unsafe { self.layout.form(arrays.values().cast_const().cast(), arrays.nulls().cast_const(), form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         self.add_formed(formed, origin, append_lock, watch)
     }
@@ -173,7 +174,7 @@ impl Heap {
         append_lock: &AppendLock,
     ) -> Result<Added> {
         self.append_early(append_lock)?;
-        let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
+        let (values, nulls) = (arrays.values().cast_const().cast(), arrays.nulls().cast_const());
         let mut watch = self.stages.sample();
         // SAFETY: this function's contract covers the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form_decoded(column_forms, values, nulls, form) };
@@ -189,7 +190,8 @@ impl Heap {
     pub unsafe fn add_at_once(&mut self, arrays: RowArrays, origin: Origin, form: &mut FormBuffer) -> bool {
         let mut watch = self.stages.sample();
         // SAFETY: this function's contract covers the arrays; a datum is a usize.
-        let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
+        let formed =
+            unsafe { self.layout.form(arrays.values().cast_const().cast(), arrays.nulls().cast_const(), form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         let Formed::Tuple(tuple) = formed else { return false };
         let place = self.batch.add_here(tuple);

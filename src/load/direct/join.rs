@@ -34,6 +34,7 @@ use crate::rows::row::RowArrays;
 use crate::rows::soft::OnError;
 use crate::server::compat;
 use crate::server::sent::sent;
+use crate::server::slot::ExprContext;
 use crate::server::unguarded::{self, Opaque};
 
 /// A plan that is ready to run.
@@ -107,9 +108,9 @@ impl Joined {
     }
 
     /// The context in which fields are converted.
-    pub fn fields(&self) -> *mut pg_sys::ExprContext {
+    pub fn fields(&self) -> ExprContext<'static> {
         // SAFETY: as above.
-        unsafe { (*self.leaf).custom.ss.ps.ps_ExprContext }
+        unsafe { ExprContext::from_raw((*self.leaf).custom.ss.ps.ps_ExprContext) }
     }
 
     /// The plan in the form that workers read. Guarded.
@@ -225,8 +226,8 @@ pub unsafe fn next(join: *const Join, arrays: RowArrays) -> bool {
         let sets = &raw const (*join).sets;
         for i in 0..(*sets).len() {
             let at = *(*sets).as_ptr().add(i);
-            *arrays.values.add(at) = *(*slot).tts_values.add(at);
-            *arrays.nulls.add(at) = *(*slot).tts_isnull.add(at);
+            *arrays.values().add(at) = *(*slot).tts_values.add(at);
+            *arrays.nulls().add(at) = *(*slot).tts_isnull.add(at);
         }
         true
     }

@@ -26,7 +26,7 @@ use super::executor::{Executor, set_up_again};
 use super::join::Join;
 use super::key_check::KeyCheck;
 use super::rejects::Rejects;
-use super::shared::Shared;
+use super::shared::SharedRef;
 use super::wide::Wide;
 use crate::error::Result;
 use crate::load::query::Query;
@@ -42,7 +42,7 @@ use crate::server::unguarded::Opaque;
 pub struct Process {
     /// Number of this process; 0 is the leader.
     pub number: usize,
-    pub shared: *const Shared,
+    pub shared: SharedRef,
     pub executor: Executor,
     pub rows: Rows,
     pub chunks: Chunks,
@@ -108,16 +108,10 @@ impl Process {
     pub fn ready(mut self) -> Result<Process> {
         if self.executor.routing.is_null() {
             self.heaps.open(self.executor.relation(), &self.tracer)?;
-            // SAFETY: the executor has the relation open.
-            self.recipe.not_null = not_null(unsafe { Relation::from_raw(self.executor.relation()) });
+            self.recipe.not_null = not_null(self.executor.relation());
         }
         self.begin_file();
         Ok(self)
-    }
-
-    pub fn shared(&self) -> &Shared {
-        // SAFETY: the shared state is valid as long as the process works.
-        unsafe { &*self.shared }
     }
 
     /// The plan that rows of the file go through, if they are joined.
@@ -142,7 +136,7 @@ impl Process {
             Some(projection) if is_joined => projection.forget_conditions(),
             projection => {
                 self.executor = set_up_again(&self.executor, inserted);
-                self.recipe.fields = self.executor.econtext;
+                self.recipe.fields = self.executor.context();
                 if let Some(projection) = projection {
                     projection.renew();
                 }

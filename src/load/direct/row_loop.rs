@@ -27,6 +27,7 @@ use crate::rows::row::pump::RowOutcome;
 use crate::rows::row::{RowArrays, Rows};
 use crate::server::attempt::attempt;
 use crate::server::row_violation::{RowViolation, set_checking};
+use crate::server::slot::Slot;
 use crate::server::stages::Stage;
 use crate::server::unguarded::{self, Opaque, guarded};
 use crate::server::{compat, original};
@@ -80,7 +81,7 @@ pub unsafe extern "C-unwind" fn run_again(process: *mut Process) {
             return;
         }
         let memory = pg_sys::CurrentMemoryContext;
-        let of_record = (*(*process).recipe.fields).ecxt_per_tuple_memory;
+        let of_record = (*process).recipe.fields.memory();
         let mut filtered = 0;
         unguarded::MemoryContextReset(of_record);
         while fetch(process.cast(), &raw mut filtered) {
@@ -177,8 +178,8 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
                 }
             } else {
                 (*rows).context.is_converting = true;
-                let NextRow { outcome, value } = match projection.is_null() {
-                    true => NextRow::of(step(process)),
+                let (outcome, value) = match projection.is_null() {
+                    true => (step(process), std::ptr::null_mut()),
                     false => next_of_projection(process, as_tuple),
                 };
                 if outcome == RowOutcome::End {
@@ -273,7 +274,7 @@ unsafe extern "C-unwind" fn rows(run: Opaque) {
             }
             pg_sys::CurrentMemoryContext = memory;
             if (*process).keys.is_none() {
-                let arrays = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+                let arrays = Slot::from_raw(slot).arrays();
                 guarded(|| (*process).store(relinfo, arrays).or_raise());
             } else {
                 let table = guarded(|| (*process).take(relinfo, slot).or_raise());
@@ -322,32 +323,18 @@ impl Kept {
     }
 }
 
-/// Result of going to the next row.
-#[derive(Clone, Copy)]
-struct NextRow {
-    outcome: RowOutcome,
-    /// The row as one value, for the projection; else null.
-    value: pg_sys::HeapTupleHeader,
-}
-
-impl NextRow {
-    fn of(outcome: RowOutcome) -> NextRow {
-        NextRow { outcome, value: std::ptr::null_mut() }
-    }
-}
-
-/// Goes to the next row, for a projection.
+/// Goes to the next row, for a projection. Also returns the row as one value, or null.
 ///
 /// # Safety
 /// A plain frame; a valid process with a projection. `as_tuple`: it [stores tuples](Process::stores_tuples).
 #[inline]
-unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> NextRow {
+unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> (RowOutcome, pg_sys::HeapTupleHeader) {
     // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
         match (*process).advance_in_block(as_tuple) {
-            InBlock::Row => NextRow::of(RowOutcome::Row),
-            InBlock::Value(value) => NextRow { outcome: RowOutcome::Row, value },
-            InBlock::Not => NextRow::of(step(process)),
+            InBlock::Row => (RowOutcome::Row, std::ptr::null_mut()),
+            InBlock::Value(value) => (RowOutcome::Row, value),
+            InBlock::Not => (step(process), std::ptr::null_mut()),
             InBlock::NoMemory => guarded(|| error::out_of_memory().raise()),
         }
     }
@@ -380,9 +367,8 @@ unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryCont
 unsafe fn evaluate_defaults(defaults: *const Defaults, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
     // SAFETY: this function's contract covers the frame; evaluating a default does not change the list.
     unsafe {
-        let list = &raw const (*defaults).list;
-        for at in 0..(*list).len() {
-            if let Default::Expression { attribute, state, expands } = *(*list).as_ptr().add(at) {
+        for default in &(*defaults).list {
+            if let Default::Expression { attribute, state, expands } = *default {
                 let mut is_null = false;
                 let value = unguarded::exec_eval_expr(state, econtext, &raw mut is_null);
                 let value = if expands && !is_null { unguarded::read_only(value) } else { value };

@@ -34,8 +34,7 @@ const RANGES: usize = 2000;
 struct Envelope {
     relation: pg_sys::Oid,
     length: u32,
-    /// A [`MessageKind`].
-    kind: u64,
+    kind: MessageKind,
     /// The tuple position of a row.
     position: u64,
 }
@@ -122,7 +121,7 @@ impl Wide {
         // context.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
-            self.toaster.load(heap.relation, arrays.values, arrays.nulls);
+            self.toaster.load(heap.relation, arrays.values(), arrays.nulls());
             self.store(heap, origin, append_lock)?;
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);
@@ -146,7 +145,10 @@ impl Wide {
             match self.role {
                 _ if fits => heap.add_tuple(tuple, origin, append_lock),
                 Role::Leader(_) => heap.insert(tuple, origin, (*self.memory).parent, append_lock),
-                Role::Worker(queue) => send(queue, (*relation).rd_id, origin.position, tuple),
+                Role::Worker(queue) => {
+                    let bytes = std::slice::from_raw_parts((*tuple).t_data.cast::<u8>(), (*tuple).t_len as usize);
+                    send_bytes(queue, MessageKind::Row, (*relation).rd_id, origin.position, bytes)
+                }
             }
         }
     }
@@ -199,20 +201,17 @@ impl Wide {
             }
             match result {
                 pg_sys::shm_mq_result::SHM_MQ_SUCCESS if length >= size_of::<Envelope>() => {
-                    // SAFETY: `length` bytes, valid until the next call; queues align messages.
+                    // SAFETY: `length` bytes of `send_bytes`, valid until the next call; queues align messages.
                     let (envelope, content) = unsafe {
                         let content = data.cast::<u8>().add(size_of::<Envelope>());
                         let content = std::ptr::slice_from_raw_parts(content, length - size_of::<Envelope>());
                         (data.cast::<Envelope>().read(), content)
                     };
-                    const REJECT: u64 = MessageKind::Reject as u64;
-                    const RANGES: u64 = MessageKind::Ranges as u64;
-                    const ANCHORS: u64 = MessageKind::Anchors as u64;
                     return match envelope.kind {
-                        REJECT => Received::Reject(content),
-                        RANGES => Received::Ranges(envelope.relation, content),
-                        ANCHORS => Received::Anchors(content),
-                        _ => Received::Row(envelope.relation, data),
+                        MessageKind::Reject => Received::Reject(content),
+                        MessageKind::Ranges => Received::Ranges(envelope.relation, content),
+                        MessageKind::Anchors => Received::Anchors(content),
+                        MessageKind::Row => Received::Row(envelope.relation, data),
                     };
                 }
                 _ => (),
@@ -252,23 +251,8 @@ impl Wide {
     }
 }
 
-/// Sends a tuple to the leader; waits while the queue has no room. Guarded.
+/// Sends a message to the leader; waits while the queue has no room. Guarded.
 ///
-/// # Safety
-/// The queue is attached, the tuple is of the relation.
-unsafe fn send(
-    queue: *mut pg_sys::shm_mq_handle,
-    relation: pg_sys::Oid,
-    position: u64,
-    tuple: pg_sys::HeapTuple,
-) -> Result<()> {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe {
-        let bytes = std::slice::from_raw_parts((*tuple).t_data.cast::<u8>().cast_const(), (*tuple).t_len as usize);
-        send_bytes(queue, MessageKind::Row, relation, position, bytes)
-    }
-}
-
 /// # Safety
 /// The queue is attached.
 unsafe fn send_bytes(
@@ -281,7 +265,7 @@ unsafe fn send_bytes(
     // SAFETY: a guarded call; the parts live until the message is sent.
     let sent = unsafe {
         let length = u32::try_from(bytes.len()).unwrap_or(0);
-        let envelope = Envelope { relation, length, kind: kind as u64, position };
+        let envelope = Envelope { relation, length, kind, position };
         let mut parts = [
             pg_sys::shm_mq_iovec { data: (&raw const envelope).cast(), len: size_of::<Envelope>() },
             pg_sys::shm_mq_iovec { data: bytes.as_ptr().cast(), len: bytes.len() },

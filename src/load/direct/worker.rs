@@ -17,7 +17,7 @@ use super::origin::Traces;
 use super::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
 use super::rejects::Rejects;
 use super::row_loop;
-use super::shared::Shared;
+use super::shared::{Shared, SharedRef};
 use super::spec::{LoadTask, Spec, condition_node};
 use super::wide::Wide;
 use crate::error::{Error, OrRaise, Result};
@@ -98,7 +98,7 @@ unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut
 unsafe extern "C-unwind" fn is_earliest(process: *mut Process) -> bool {
     // SAFETY: this function's contract covers the argument.
     let process = unsafe { &*process };
-    process.shared().is_earliest(process.number)
+    process.shared.is_earliest(process.number)
 }
 
 #[pg_guard]
@@ -147,7 +147,7 @@ unsafe extern "C-unwind" fn finish(state: *mut State) {
         figures::report(&join, unsafe { &mut *Exclusive::pointer(figures.unwrap_or_default()) });
         join.end();
     }
-    let target = process.executor.relation();
+    let target = process.executor.relation().as_ptr();
     // SAFETY: the worker has no row left.
     unsafe { executor::tear_down(&process.executor) };
     if let Some(files) = process.heaps.plan.files.take() {
@@ -299,7 +299,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     // SAFETY: the memory outlives this process's work.
     let by_file = unsafe { ByFile::new(by_file.as_ptr(), by_file.len()) };
     rows.stream_mut().count_by_file(by_file);
-    let fields = join.as_ref().map_or(executor.econtext, |join| join.joined().fields());
+    let fields = join.as_ref().map_or(executor.context(), |join| join.joined().fields());
     let stamp = Stamp { xmin, cid: spec.command, frozen: spec.frozen };
     let traces = if spec.traces { Traces::Positions } else { Traces::Nothing };
     let tracer = Tracer::new(traces, spec.traits.len());
@@ -316,7 +316,8 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     };
     let process = Process {
         number: team.number,
-        shared,
+        // SAFETY: the memory stays until this worker is done.
+        shared: unsafe { SharedRef::from_raw(shared) },
         executor,
         rows,
         chunks,

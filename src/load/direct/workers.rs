@@ -10,7 +10,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::join::figures;
 use super::leader::Leader;
 use super::rejects::{RejectTally, TooMuch};
-use super::shared::Shared;
+use super::shared::{Shared, SharedRef};
 use super::spec::LoadTask;
 use crate::error::{Error, Result};
 use crate::index::shared_sorts::SharedSorts;
@@ -98,8 +98,9 @@ impl Leader {
             }
         };
         let task = team.task();
-        // SAFETY: the memory stays until the workers are gone.
-        unsafe { self.process.hand_over(&raw const task.shared, if is_compressed { 0 } else { place.offset }) };
+        // SAFETY: the memory stays until the workers are gone, and this process then uses its own again.
+        let shared = unsafe { SharedRef::from_raw(&raw const task.shared) };
+        self.process.hand_over(shared, if is_compressed { 0 } else { place.offset });
         let rejects = team.slice(task.rejects).as_ptr();
         let states = team.slice(task.states).as_ptr();
         let launched = team.launch();
@@ -179,7 +180,8 @@ impl Leader {
             }
             self.too_much = self.find_too_much();
             self.process.rejects.tallies = std::ptr::null();
-            self.process.shared = &raw const *self.alone;
+            // SAFETY: the leader has both.
+            self.process.shared = unsafe { SharedRef::from_raw(&raw const *self.alone) };
             self.workers.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
             if let Some(team) = self.workers.team.take() {
                 team.finish();
@@ -193,15 +195,14 @@ impl Leader {
     /// Notes the files that all processes have read to their end. Only while the workers' figures exist.
     pub fn note_whole_files(&self) {
         if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.workers.team) {
-            let open = self.process.shared().first_open();
+            let open = self.process.shared.first_open();
             self.process.progress.by_file.note_whole(listed.chunks().file_of(open));
         }
     }
 
     /// The record that exceeded `reject_limit`, if there is one before the position at which the load ended.
     pub fn find_too_much(&self) -> Option<TooMuch> {
-        let shared = self.process.shared();
-        self.process.rejects.too_much(shared)
+        self.process.rejects.too_much(&self.process.shared)
     }
 
     /// Prepares to read that record again. False without such a record, or if it was read again already. Guarded.
@@ -214,7 +215,8 @@ impl Leader {
         };
         self.files.looked_again = true;
         let process = &mut self.process;
-        process.shared = &raw const *self.alone;
+        // SAFETY: the leader has both.
+        process.shared = unsafe { SharedRef::from_raw(&raw const *self.alone) };
         if let Some(team) = self.workers.team.take() {
             // SAFETY: raises nothing. A wait that timed out has left this process in the queue of a shared condition
             // variable.
@@ -233,18 +235,18 @@ impl Leader {
     /// Rows are counted where they are made and where they are stored. If the counts differ, a row is missing and the
     /// load fails.
     fn gather(&mut self) -> Result<()> {
-        let shared = self.process.shared();
+        let shared = self.process.shared;
         let alone = &self.alone;
         let both = |count: fn(&Shared) -> &AtomicU64| {
-            let own = if std::ptr::eq(shared, &raw const **alone) { 0 } else { count(alone).load(Relaxed) };
-            count(shared).load(Relaxed) + own
+            let own = if std::ptr::eq(&raw const *shared, &raw const **alone) { 0 } else { count(alone).load(Relaxed) };
+            count(&shared).load(Relaxed) + own
         };
         self.counts.filtered += both(|s| &s.filtered);
         let mut bytes_read = both(|s| &s.bytes);
         self.files.made += both(|s| &s.rows);
         let Counts { pages, stages, .. } = &mut self.counts;
         alone.sum_up(pages, stages);
-        if !std::ptr::eq(shared, &raw const **alone) {
+        if !std::ptr::eq(&raw const *shared, &raw const **alone) {
             shared.sum_up(pages, stages);
         }
         let stream = self.process.rows.stream();

@@ -147,7 +147,7 @@ impl RowFilter {
     }
 
     /// The arrays for the arguments.
-    pub fn arguments(&self) -> RowArrays {
+    pub fn arguments(&self) -> RowArrays<'static> {
         self.projection.arrays()
     }
 }

@@ -15,19 +15,21 @@ use pg_bulk_types::convert::Datum;
 use pgrx::pg_sys;
 
 use super::session::SessionMark;
-use super::{Attention, RowArrays, Rows};
+use super::{Attention, RowArrays, RowValues, Rows};
 use crate::error::{self, Result};
 use crate::rows::column::{Column, Taken};
 use crate::server::stages::Stage;
 
 const _: () = assert!(size_of::<pg_sys::Datum>() == size_of::<Datum>());
 
-impl RowArrays {
-    /// The arrays of a row that was decoded together with others.
-    fn of(row: block::BlockRow<'_>) -> RowArrays {
-        // A datum is a usize on a 64-bit server.
-        RowArrays { values: row.values.as_mut_ptr().cast(), nulls: row.nulls.as_mut_ptr() }
-    }
+/// The arrays of a row that was decoded together with others.
+///
+/// # Safety
+/// The block stays until the last use of the arrays.
+unsafe fn arrays_of(row: block::BlockRow<'_>) -> RowArrays<'static> {
+    // SAFETY: the block keeps the addresses of a row, and uses its values only between two rows. A datum is a usize on a
+    // 64-bit server.
+    unsafe { RowArrays::from_raw(row.values.as_mut_ptr().cast(), row.nulls.as_mut_ptr(), row.nulls.len()) }
 }
 
 impl Rows {
@@ -73,7 +75,7 @@ impl Rows {
     /// The arrays of the current row, if it was decoded together with others: it has no error, and [`Rows::convert`]
     /// has nothing to do. Its values last until the next row is asked for. [`Rows::column_forms`] describes them.
     #[inline]
-    pub fn decoded(&self) -> Option<RowArrays> {
+    pub fn decoded(&self) -> Option<RowArrays<'_>> {
         self.values.decoded
     }
 
@@ -88,13 +90,13 @@ impl Rows {
         self.column_forms().contains(&ColumnForm::Raw)
     }
 
-    /// Convert the values of the current row, which was decoded together with others, that are not datums yet.
+    /// Convert the values of the current row, if it was decoded together with others, that are not datums yet.
     ///
     /// # Safety
-    /// The arrays are those that [`Rows::decoded`] returned, and this is called once a row.
-    pub unsafe fn make_datums(&mut self, arrays: RowArrays) -> Result<()> {
-        // SAFETY: `has_made_datums` has this contract.
-        if unsafe { self.has_made_datums(arrays) } { Ok(()) } else { Err(error::out_of_memory()) }
+    /// This is called once a row, and no attribute of the row that has a field has been set.
+    pub unsafe fn make_datums(&mut self) -> Result<()> {
+        // SAFETY: it is the only call for this row, whose values are the block's.
+        if unsafe { self.has_made_datums() } { Ok(()) } else { Err(error::out_of_memory()) }
     }
 
     /// Convert like [`Rows::make_datums`], but raise nothing: false if memory is short.
@@ -102,21 +104,23 @@ impl Rows {
     /// # Safety
     /// As for [`Rows::make_datums`].
     #[inline]
-    pub unsafe fn has_made_datums(&mut self, arrays: RowArrays) -> bool {
-        let Some(block) = &mut self.values.block else { return true };
-        // SAFETY: this function's contract covers the argument; a datum is a usize.
-        unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.is_some()
+    pub unsafe fn has_made_datums(&mut self) -> bool {
+        let RowValues { block: Some(block), decoded: Some(arrays), .. } = &mut self.values else { return true };
+        // SAFETY: the arrays of the block's current row, whose raw values are the block's own; a datum is a usize.
+        unsafe { block.make_datums(arrays.values().cast(), arrays.nulls()) }.is_some()
     }
 
     /// The current record's row, if it is decoded together with others.
     #[inline]
-    pub(super) fn row_of_block(&mut self) -> Option<RowArrays> {
-        self.values.block.as_mut()?.row(&self.stream.reader).map(RowArrays::of)
+    pub(super) fn row_of_block(&mut self) -> Option<RowArrays<'static>> {
+        let row = self.values.block.as_mut()?.row(&self.stream.reader)?;
+        // SAFETY: kept as the current row, which goes before the block does.
+        Some(unsafe { arrays_of(row) })
     }
 
     /// The current record's row, with the time of decoding a block added to the stages.
     #[cold]
-    pub(super) fn row_of_block_timed(&mut self) -> Option<RowArrays> {
+    pub(super) fn row_of_block_timed(&mut self) -> Option<RowArrays<'static>> {
         let block = self.values.block.as_ref()?;
         if block.has(&self.stream.reader) {
             return self.row_of_block();
@@ -127,20 +131,20 @@ impl Rows {
         row
     }
 
-    /// Go to the next row if it was decoded together with the current one. This raises nothing and needs no guard. The
-    /// arrays are those of [`Rows::decoded`].
+    /// Go to the next row if it was decoded together with the current one ([`Rows::decoded`]); else false. This raises
+    /// nothing and needs no guard.
     #[inline]
-    pub fn advance_decoded(&mut self) -> Option<RowArrays> {
-        let block = self.values.block.as_mut()?;
+    pub fn advance_decoded(&mut self) -> bool {
+        let Some(block) = &mut self.values.block else { return false };
         if self.values.session_mark != SessionMark::now() || !block.has_next(&self.stream.reader) {
-            return None;
+            return false;
         }
         let _ = self.stream.reader.advance();
         self.rows += 1;
         self.values.queue.clear();
         self.context.attention = Attention::NONE;
-        self.values.decoded = block.row(&self.stream.reader).map(RowArrays::of);
-        self.values.decoded
+        self.values.decoded = self.row_of_block();
+        self.values.decoded.is_some()
     }
 
     /// The current row, which was decoded together with others, and up to `most` - 1 valid rows of the block behind it.

@@ -22,11 +22,8 @@ impl Rows {
     }
 
     /// Fill the columns without a field.
-    ///
-    /// # Safety
-    /// As for [`Rows::decode`].
     #[inline(never)]
-    pub unsafe fn take_others(&mut self, wanted: &[usize], arrays: RowArrays) {
+    pub fn take_others(&mut self, wanted: &[usize], arrays: RowArrays<'_>) {
         let fields = self.layout.fields;
         for &i in wanted.iter().filter(|&&i| i >= fields) {
             let Some(column) = self.layout.columns.get(i) else { break };
@@ -34,8 +31,7 @@ impl Rows {
             match column.taken {
                 Taken::Field => continue,
                 Taken::Part if self.layout.binary.is_some() => {
-                    // SAFETY: this function's contract covers the arrays.
-                    unsafe { self.decode_field(i, arrays) };
+                    self.decode_field(i, arrays);
                     continue;
                 }
                 Taken::Part => {
@@ -46,24 +42,18 @@ impl Rows {
                         continue;
                     }
                     let Given::Value(value) = given else {
-                        // SAFETY: this function's contract covers the arrays.
-                        unsafe { arrays.set(column.attribute, None) };
-                        if column.input.wants_null {
-                            self.values.queue.push(Queued { column: i, what: What::Null });
-                        }
+                        self.set_null(i, arrays);
                         continue;
                     };
                     if column.refinement.is_some() {
                         self.values.strings.extend_from_slice(value);
-                        // SAFETY: as above.
-                        unsafe { self.convert_text(i, start, arrays) };
+                        self.convert_text(i, start, arrays);
                         continue;
                     }
                     if let Some(datum) =
                         column.decoder.and_then(|decoder| decoder.decode(value, &mut self.values.arena))
                     {
-                        // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
-                        unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+                        arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
                         continue;
                     }
                     self.values.strings.extend_from_slice(value);
@@ -81,19 +71,14 @@ impl Rows {
                     continue;
                 }
                 Taken::Null => {
-                    // SAFETY: this function's contract covers the arrays.
-                    unsafe { arrays.set(column.attribute, None) };
-                    if column.input.wants_null {
-                        self.values.queue.push(Queued { column: i, what: What::Null });
-                    }
+                    self.set_null(i, arrays);
                     continue;
                 }
             }
             let bytes = self.values.strings.get(start..).unwrap_or_default();
             if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(bytes, &mut self.values.arena)) {
                 self.values.strings.truncate(start);
-                // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
-                unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+                arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
                 continue;
             }
             self.values.strings.push(0);

@@ -14,13 +14,12 @@
 //! finish by itself. The caller is a plain frame. It runs the queue of the row ([`Rows::convert`]) if there is one, and
 //! then raises the error about missing fields ([`Rows::check_missing`]) if the row is [`RowOutcome::Short`].
 
-use pgrx::pg_sys;
-
 use super::{RowArrays, Rows};
 use crate::error::{Error, Result};
 use crate::rows::column::Column;
 use crate::rows::copy_options::CopyOptions;
 use crate::rows::soft::{Conversion, OnError, Tolerance};
+use crate::server::slot::ExprContext;
 
 /// Result of a step to the next row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,17 +107,13 @@ impl Policy {
     }
 }
 
-/// Takes the rows of a pump. All functions are called in a guard.
-///
-/// # Safety
-/// Until [`Sink::fit`] is called with other rows, the arrays have an element for each attribute of the rows' columns.
-/// The context is valid, and its per-tuple memory is for one row.
-pub unsafe trait Sink {
-    /// The arrays that fields are decoded into.
-    fn arrays(&mut self) -> RowArrays;
+/// Takes the rows of a pump. Guarded.
+pub trait Sink {
+    /// The arrays that fields are decoded into, with an element for each attribute of the rows' columns.
+    fn arrays(&mut self) -> RowArrays<'_>;
 
     /// For default expressions and input functions.
-    fn econtext(&self) -> *mut pg_sys::ExprContext;
+    fn econtext(&self) -> ExprContext<'static>;
 
     /// Go to the next record; false at the end.
     #[inline]
@@ -161,12 +156,10 @@ pub struct Pump<S> {
 }
 
 impl<S: Sink> Pump<S> {
-    /// Make rows until one needs a step outside of the guard. Guarded.
-    ///
-    /// # Safety
-    /// The sink has been [fitted](Sink::fit) to these rows.
+    /// Make rows until one needs a step outside of the guard. The sink has been [fitted](Sink::fit) to these rows.
+    /// Guarded.
     #[inline]
-    pub unsafe fn next(&mut self, rows: &mut Rows) -> Result<RowOutcome> {
+    pub fn next(&mut self, rows: &mut Rows) -> Result<RowOutcome> {
         let Pump { policy, sink } = self;
         loop {
             if policy.limit_left == Some(0) {
@@ -196,25 +189,17 @@ impl<S: Sink> Pump<S> {
                 Begin::Row => return Ok(RowOutcome::Row),
             }
             rows.reset();
-            let (arrays, econtext) = (sink.arrays(), sink.econtext());
-            // SAFETY: the contract of the trait covers arrays and context, and `Policy::want` leaves out the columns
-            // without an attribute; guarded calls.
-            unsafe {
-                rows.decode(&policy.wanted, arrays);
-                if policy.tolerance.on_error != OnError::Stop && rows.has_queue() {
-                    let memory = (*econtext).ecxt_per_tuple_memory;
-                    let old = pg_sys::MemoryContextSwitchTo(memory);
-                    let outcome = rows.convert_softly(&mut policy.tolerance, arrays, econtext);
-                    pg_sys::MemoryContextSwitchTo(old);
-                    match outcome? {
-                        Conversion::Good => rows.clear_queue(),
-                        Conversion::Raises => return Ok(RowOutcome::Row),
-                        Conversion::LeftOut => {
-                            sink.note_bad_value(rows, policy)?;
-                            pgrx::check_for_interrupts!();
-                            pg_sys::MemoryContextReset(memory);
-                            continue;
-                        }
+            rows.decode(&policy.wanted, sink.arrays());
+            if policy.tolerance.on_error != OnError::Stop && rows.has_queue() {
+                let econtext = sink.econtext();
+                match econtext.within(|| rows.convert_softly(&mut policy.tolerance, sink.arrays(), econtext))? {
+                    Conversion::Good => rows.clear_queue(),
+                    Conversion::Raises => return Ok(RowOutcome::Row),
+                    Conversion::LeftOut => {
+                        sink.note_bad_value(rows, policy)?;
+                        pgrx::check_for_interrupts!();
+                        econtext.reset();
+                        continue;
                     }
                 }
             }

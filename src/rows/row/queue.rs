@@ -54,7 +54,7 @@ impl Rows {
     /// # Safety
     /// A plain frame; `this` is valid and not used elsewhere; `arrays` as in [`Rows::decode`]; `econtext` is valid if
     /// there is a DEFAULT marker. The current memory context is the row's.
-    pub unsafe fn convert(this: *mut Rows, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) {
+    pub unsafe fn convert(this: *mut Rows, arrays: RowArrays<'_>, econtext: *mut pg_sys::ExprContext) {
         // SAFETY: this function's contract covers all arguments. A jump out of a call leaves `this` a valid value, with
         // `attention` set for the message.
         unsafe {

@@ -19,7 +19,7 @@ use crate::input::stream::Header;
 use crate::load::direct::origin::{Earlier, ReadPosition, Traces};
 use crate::load::direct::process::{File, Quota};
 use crate::load::direct::rejects::Rejects;
-use crate::load::direct::shared::Shared;
+use crate::load::direct::shared::{Shared, SharedRef};
 use crate::load::options::LoadOptions;
 use crate::load::source::{self, FurtherFile};
 use crate::program::Nodes;
@@ -110,7 +110,7 @@ impl Leader {
         self.process.rows.close()?;
         let FurtherFile { options, path, mapping, projection } = source;
         let executor = self.process.executor;
-        let mut rows = source::open_rows(executor.relation(), &options, Some(&mapping))?;
+        let mut rows = source::open_rows(executor.relation().as_ptr(), &options, Some(&mapping))?;
         rows.stream_mut().mark_splits(FileChunks::is_large);
         let traces = if self.process.tracer.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
@@ -128,7 +128,8 @@ impl Leader {
             unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt) }
         });
         *self.alone = Shared::alone();
-        self.process.shared = &raw const *self.alone;
+        // SAFETY: the leader has both.
+        self.process.shared = unsafe { SharedRef::from_raw(&raw const *self.alone) };
         let counts = &self.counts;
         self.process.progress.before = Figures {
             bytes: counts.bytes_read,

@@ -67,7 +67,7 @@ impl Leader {
         }
         let Some(place) = latest else { return Ok(None) };
         if let Some(earlier) = usize::try_from(place.file).ok().and_then(|file| self.files.earlier.get_mut(file)) {
-            let target = self.process.executor.relation();
+            let target = self.process.executor.relation().as_ptr();
             let (line, described) = earlier.line_of(place, target)?;
             return Ok(Some((line, earlier.relation.clone(), described)));
         }

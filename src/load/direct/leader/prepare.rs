@@ -24,7 +24,7 @@ use crate::load::direct::new_files;
 use crate::load::direct::origin::Traces;
 use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
 use crate::load::direct::rejects::Rejects;
-use crate::load::direct::shared::Shared;
+use crate::load::direct::shared::{Shared, SharedRef};
 use crate::load::direct::spec::{InputSpec, KeySpec, Spec};
 use crate::load::direct::statement::inserted_by;
 use crate::load::direct::wide::Wide;
@@ -203,7 +203,7 @@ impl Leader {
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
         let projection = projection.or_else(|| load.program.joined.map(of_scan));
-        let fields = load.program.joined.map_or(executor.econtext, |joined| joined.fields());
+        let fields = load.program.joined.map_or(executor.context(), |joined| joined.fields());
         let tracer = Tracer::new(traces, traits.len());
         let plan = KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, participant: 0 };
         let mut heaps = Heaps::new(traits, stamp, plan, &executor, &rows);
@@ -214,7 +214,8 @@ impl Leader {
         };
         let process = Process {
             number: 0,
-            shared: &raw const *alone,
+            // SAFETY: the leader has both.
+            shared: unsafe { SharedRef::from_raw(&raw const *alone) },
             executor,
             rows,
             chunks: Chunks::InOrder,

@@ -7,11 +7,9 @@ use std::cell::Cell;
 
 use pg_bulk_text::reader::RecordStart;
 
-use pgrx::pg_sys;
-
 use super::Process;
 use crate::error::Result;
-use crate::load::direct::shared::Shared;
+use crate::load::direct::shared::SharedRef;
 use crate::load::rejects::Complaint;
 use crate::program::projection::Projection;
 use crate::rows::row::RowArrays;
@@ -28,7 +26,7 @@ pub(super) const ROUND: u32 = 256;
 
 impl Process {
     /// The arrays that fields are decoded into.
-    fn arrays(&self) -> RowArrays {
+    fn arrays(&self) -> RowArrays<'static> {
         self.recipe.projection.as_ref().map_or_else(|| self.executor.arrays(), Projection::arrays)
     }
 
@@ -50,7 +48,7 @@ impl Process {
             if self.progress.round >= ROUND || unguarded::are_interrupts_pending() {
                 self.progress.round = 0;
                 pgrx::check_for_interrupts!();
-                if self.chunks.is_over(self.shared()) {
+                if self.chunks.is_over(&self.shared) {
                     return Ok(RowOutcome::End);
                 }
                 self.receive()?;
@@ -83,43 +81,30 @@ impl Process {
                 self.quota.skip -= 1;
                 continue;
             }
-            if let (Some(decoded), Some(projection)) = (self.rows.decoded(), &mut self.recipe.projection) {
-                projection.is_partial = false;
-                let attributes = projection.attributes();
+            if let Some(decoded) = self.rows.decoded() {
+                if let Some(projection) = &mut self.recipe.projection {
+                    projection.is_partial = false;
+                } else {
+                    self.recipe.defaults.set(decoded)?;
+                    if !is_plain && !self.recipe.unset_not_null.iter().any(|&i| decoded.is_null(i)) {
+                        self.add_decoded()?;
+                        continue;
+                    }
+                }
                 self.rows.clear_queue();
-                // SAFETY: both arrays are as long as the foreign table's descriptor.
-                unsafe {
-                    self.rows.make_datums(decoded)?;
-                    arrays.copy_from(decoded, attributes);
+                // SAFETY: the row is new; only attributes without a field have been set.
+                unsafe { self.rows.make_datums() }?;
+                if let Some(decoded) = self.rows.decoded() {
+                    arrays.copy_from(decoded);
                 }
                 return Ok(RowOutcome::Row);
             }
-            if let Some(decoded) = self.rows.decoded() {
-                // SAFETY: the arrays are as long as the target's descriptor.
-                unsafe { self.recipe.defaults.set(decoded) }?;
-                // SAFETY: attributes of the same descriptor.
-                let null = |&i: &usize| unsafe { *decoded.nulls.add(i) };
-                if is_plain || self.recipe.unset_not_null.iter().any(null) {
-                    self.rows.clear_queue();
-                    // SAFETY: as above, both arrays.
-                    unsafe {
-                        self.rows.make_datums(decoded)?;
-                        arrays.copy_from(decoded, self.executor.attributes());
-                    }
-                    return Ok(RowOutcome::Row);
-                }
-                // SAFETY: as above.
-                unsafe { self.add_decoded(decoded) }?;
-                continue;
-            }
             self.rows.reset();
             let mut watch = self.progress.stages.sample();
-            // SAFETY: the slot's arrays are as long as the target's descriptor.
-            unsafe { self.rows.decode(&self.recipe.wanted, arrays) };
+            self.rows.decode(&self.recipe.wanted, arrays);
             self.progress.stages.lap_sample(&mut watch, Stage::Convert);
             if self.tolerance.on_error != OnError::Stop && self.rows.has_queue() {
-                // SAFETY: as above.
-                let outcome = unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.recipe.fields) }?;
+                let outcome = self.rows.convert_softly(&mut self.tolerance, arrays, self.recipe.fields)?;
                 self.progress.stages.lap_sample(&mut watch, Stage::Convert);
                 original::forget();
                 if self.tolerance.bad_rows > 0 {
@@ -129,8 +114,7 @@ impl Process {
                     Conversion::Good => (),
                     Conversion::Raises => return Ok(RowOutcome::Row),
                     Conversion::LeftOut => {
-                        // SAFETY: the row's values are not needed any more; a guarded call.
-                        unsafe { pg_sys::MemoryContextReset((*self.recipe.fields).ecxt_per_tuple_memory) };
+                        self.recipe.fields.reset();
                         continue;
                     }
                 }
@@ -146,14 +130,11 @@ impl Process {
             if projects {
                 return Ok(RowOutcome::Row);
             }
-            // SAFETY: as above.
-            unsafe { self.recipe.defaults.set(arrays) }?;
-            // SAFETY: attributes of the same descriptor.
-            let null = |&i: &usize| unsafe { *arrays.nulls.add(i) };
-            if is_plain || self.rows.has_queue() || self.recipe.not_null.iter().any(null) {
+            self.recipe.defaults.set(arrays)?;
+            if is_plain || self.rows.has_queue() || self.recipe.not_null.iter().any(|&i| arrays.is_null(i)) {
                 return Ok(RowOutcome::Row);
             }
-            // SAFETY: as above; without routing, the target's heap is the first.
+            // SAFETY: a row of the target, whose heap is the first without routing.
             unsafe { self.add(0, arrays) }?;
         }
     }
@@ -165,8 +146,6 @@ impl Process {
         let Process { rows, chunks, shared, number, recipe, rejects, tracer, progress, .. } = self;
         let defaults = &mut recipe.defaults;
         let began = Cell::new(None);
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &**shared };
         let mark = |ticket, place: RecordStart| {
             rejects.mark(ticket, place);
             began.set(Some(place));
@@ -184,24 +163,19 @@ impl Process {
 
     /// Adds this process's progress to the shared counts.
     pub(super) fn report(&mut self) {
-        // SAFETY: as in `shared`.
-        self.progress.report(&self.rows, unsafe { &*self.shared });
+        self.progress.report(&self.rows, &self.shared);
     }
 
     /// Shows the progress of all processes.
     pub fn show(&self) {
-        self.progress.show(&self.rows, &self.chunks, self.shared());
+        self.progress.show(&self.rows, &self.chunks, &self.shared);
     }
 
     /// Switches to reading in chunks, with counts shared by all processes. Bytes of the file beyond `place` that were
     /// read are read again. Before workers start.
-    ///
-    /// # Safety
-    /// `shared` stays valid as long as this process works.
-    pub unsafe fn hand_over(&mut self, shared: *const Shared, place: u64) {
+    pub fn hand_over(&mut self, shared: SharedRef, place: u64) {
         self.report();
-        // SAFETY: this function's contract covers the argument.
-        self.shared().move_counts(unsafe { &*shared }, place);
+        self.shared.move_counts(&shared, place);
         self.progress.reported = self.rows.stream().bytes_read();
         self.shared = shared;
     }

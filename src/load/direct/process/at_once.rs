@@ -53,20 +53,25 @@ impl Process {
             return InBlock::Not;
         }
         let Some(projection) = &mut self.recipe.projection else { return InBlock::Not };
-        let Some(decoded) = self.rows.advance_decoded() else { return InBlock::Not };
+        if !self.rows.advance_decoded() {
+            return InBlock::Not;
+        }
         projection.is_partial = false;
         self.progress.round += 1;
         self.quota.records -= 1;
-        let (arrays, attributes) = (projection.arrays(), projection.attributes());
-        // SAFETY: the row is new; both arrays are as long as the descriptor.
-        unsafe {
-            if as_value && let Some(value) = projection.form_value(self.rows.column_forms(), decoded) {
-                return InBlock::Value(value);
-            }
-            if !self.rows.has_made_datums(decoded) {
-                return InBlock::NoMemory;
-            }
-            arrays.copy_from(decoded, attributes);
+        if as_value
+            && let Some(decoded) = self.rows.decoded()
+            // SAFETY: the row is new, in the form of these columns.
+            && let Some(value) = unsafe { projection.form_value(self.rows.column_forms(), decoded) }
+        {
+            return InBlock::Value(value);
+        }
+        // SAFETY: the row is new.
+        if !unsafe { self.rows.has_made_datums() } {
+            return InBlock::NoMemory;
+        }
+        if let Some(decoded) = self.rows.decoded() {
+            projection.arrays().copy_from(decoded);
         }
         InBlock::Row
     }
@@ -78,8 +83,7 @@ impl Process {
     /// contain values of its types.
     #[inline]
     pub unsafe fn store_at_once(&mut self, arrays: RowArrays) -> bool {
-        // SAFETY: attributes of the target.
-        if self.recipe.not_null.iter().any(|&i| unsafe { *arrays.nulls.add(i) }) {
+        if self.recipe.not_null.iter().any(|&i| arrays.is_null(i)) {
             return false;
         }
         let origin = self.tracer.origin(&mut self.rows);

@@ -49,7 +49,7 @@ impl Process {
     pub fn pause(&mut self) -> Result<()> {
         self.report();
         self.show();
-        self.shared().rest(self.number);
+        self.shared.rest(self.number);
         self.tracer.report(0, &mut self.heaps.list, &mut self.wide)
     }
 

@@ -1,7 +1,6 @@
 //! The heaps that a process puts its rows into: one for each relation, opened at its first row.
 
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::sync::atomic::AtomicU64;
 
 use pg_bulk_storage::tuple::{FormBuffer, Stamp};
@@ -20,8 +19,7 @@ use crate::load::direct::wide::Wide;
 use crate::load::{memory, obstacle};
 use crate::rows::row::{RowArrays, Rows};
 use crate::server::elsewhere::Elsewhere;
-use crate::server::relation::Relation;
-use crate::server::server_text::from_server;
+use crate::server::relation::{OpenRelation, Relation};
 use crate::server::shared_files::SharedFiles;
 
 /// The heaps of a process.
@@ -101,12 +99,11 @@ impl Heaps {
     }
 
     /// The index of the heap of a relation that rows may go to; opens it at its first row. Guarded.
-    pub fn open(&mut self, relation: pg_sys::Relation, tracer: &Tracer) -> Result<usize> {
+    pub fn open(&mut self, relation: Relation<'_>, tracer: &Tracer) -> Result<usize> {
         if self.is_dry {
             return Ok(0);
         }
-        // SAFETY: an open relation.
-        let oid = unsafe { (*relation).rd_id };
+        let oid = relation.oid();
         if let Some(&index) = self.by_oid.get(&oid.to_u32()) {
             return Ok(index);
         }
@@ -114,30 +111,23 @@ impl Heaps {
         let Some(&(_, traits)) = self.relations.get(index) else { return Ok(0) };
         // The executor has just copied the triggers. Only commands of functions can have added triggers since the load
         // began.
-        // SAFETY: a guarded call; an open relation that is locked.
-        let late = unsafe {
-            (pg_sys::GetCurrentCommandId(false) > self.stamp.cid + 1)
-                .then(|| obstacle::of_late_leaf(Relation::from_raw(relation)))
-                .flatten()
-        };
-        if let Some(obstacle) = late {
-            // SAFETY: the name of an open relation.
-            let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
+        // SAFETY: a guarded call.
+        let has_changed = unsafe { pg_sys::GetCurrentCommandId(false) } > self.stamp.cid + 1;
+        if let Some(obstacle) = has_changed.then(|| obstacle::of_late_leaf(relation)).flatten() {
+            let name = relation.name_text();
             let message = format!("a function has changed partition \"{name}\" while rows were being loaded");
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message).detail(obstacle));
         }
-        // SAFETY: an open relation. The array has a counter for each of the relations, and stays as long as the heaps.
-        let written = unsafe {
-            let end = || pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
-            let start = self.starts.get(index).copied().unwrap_or_else(end);
-            let counters = self.counters;
-            Appends::new(index, start, if counters.is_null() { counters } else { counters.add(index) })
-        };
-        let mut heap = Heap::new(relation, traits, self.stamp, written)?;
+        let start = self.starts.get(index).copied().unwrap_or_else(|| relation.pages());
+        let counters = self.counters;
+        // SAFETY: the array has a counter for each of the relations, and stays as long as the heaps.
+        let written =
+            unsafe { Appends::new(index, start, if counters.is_null() { counters } else { counters.add(index) }) };
+        let mut heap = Heap::new(relation.as_ptr(), traits, self.stamp, written)?;
         // SAFETY: guarded calls; the memory outlives the heaps, the relation is open.
         heap.collectors = unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
-            let collectors = self.plan.collectors(index, Relation::from_raw(relation), &self.elsewhere);
+            let collectors = self.plan.collectors(index, Relation::from_raw(relation.as_ptr()), &self.elsewhere);
             pg_sys::MemoryContextSwitchTo(old);
             collectors
         };
@@ -153,9 +143,10 @@ impl Heaps {
         if let Some(&index) = self.by_oid.get(&oid.to_u32()) {
             return Ok(index);
         }
-        // SAFETY: a relation that the leader has locked.
-        let relation = unsafe { pg_sys::table_open(oid, pg_sys::NoLock.cast_signed()) };
-        let index = self.open(relation, tracer)?;
+        let relation = OpenRelation::locked(oid);
+        let index = self.open(relation.get(), tracer)?;
+        // The heap closes it.
+        relation.keep();
         if let Some(heap) = self.list.get_mut(index) {
             heap.is_owner = true;
         }
@@ -168,18 +159,17 @@ impl Heaps {
     /// A result relation of the executor.
     pub(super) unsafe fn of_leaf(&mut self, relinfo: *mut pg_sys::ResultRelInfo, tracer: &Tracer) -> Result<usize> {
         if self.last_leaf.0 != relinfo {
-            // SAFETY: this function's contract covers the argument: its relation is open.
-            let relation = unsafe { (*relinfo).ri_RelationDesc };
+            // SAFETY: a result relation is open.
+            let relation = unsafe { Relation::from_raw((*relinfo).ri_RelationDesc) };
             self.last_leaf = (relinfo, self.open(relation, tracer)?);
         }
         Ok(self.last_leaf.1)
     }
 
     /// The relation's index in the load's list of relations. Guarded.
-    pub fn number_of(&self, relation: pg_sys::Relation) -> Result<usize> {
-        // SAFETY: an open relation.
-        let (oid, name) = unsafe { ((*relation).rd_id, CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr())) };
-        self.relations.iter().position(|(known, _)| *known == oid).ok_or_else(|| {
+    pub fn number_of(&self, relation: Relation<'_>) -> Result<usize> {
+        self.relations.iter().position(|(known, _)| *known == relation.oid()).ok_or_else(|| {
+            let name = relation.name();
             let message = format!("partition \"{}\" was attached while rows were being loaded", name.to_string_lossy());
             Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         })
@@ -209,29 +199,27 @@ impl Heaps {
         self.follow_bytes(before, after, append_lock)
     }
 
-    /// Puts a row that was decoded in a block into the target's heap. Guarded.
-    ///
-    /// # Safety
-    /// The arrays have a value for each attribute of the target, in the form of these rows' columns.
+    /// Puts a row that was decoded in a block, for the target, into the target's heap. Guarded.
     #[inline]
-    pub(super) unsafe fn add_decoded(
+    pub(super) fn add_decoded(
         &mut self,
         rows: &mut Rows,
-        arrays: RowArrays,
         origin: Origin,
         wide: &mut Wide,
         append_lock: &AppendLock,
     ) -> Result<()> {
-        let Some(destination) = self.list.first_mut() else { return Ok(()) };
+        let (Some(destination), Some(arrays)) = (self.list.first_mut(), rows.decoded()) else { return Ok(()) };
         let before = destination.bytes();
-        // SAFETY: this function's contract covers the arrays.
+        // SAFETY: the process has asked for blocks of the target's rows.
         let added =
             unsafe { destination.add_decoded(rows.column_forms(), arrays, origin, &mut self.form, append_lock) }?;
         if added == Added::Wide {
-            // SAFETY: as above; the arrays then contain datums.
+            // SAFETY: the only call for this row, which then contains datums.
             unsafe {
-                rows.make_datums(arrays)?;
-                wide.add(destination, arrays, origin, append_lock)?;
+                rows.make_datums()?;
+                if let Some(arrays) = rows.decoded() {
+                    wide.add(destination, arrays, origin, append_lock)?;
+                }
             }
         }
         let after = destination.bytes();

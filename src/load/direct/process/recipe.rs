@@ -1,11 +1,10 @@
 //! How a record of the file becomes a row of the target.
 
-use pgrx::pg_sys;
-
 use crate::program::defaults::Defaults;
 use crate::program::projection::Projection;
 use crate::rows::column::{Column, Taken};
 use crate::rows::row::Rows;
+use crate::server::slot::ExprContext;
 
 /// The steps from a record's fields to a row.
 #[derive(Debug)]
@@ -15,7 +14,7 @@ pub struct Recipe {
     /// The projection of the file's rows, if they are not stored unchanged.
     pub projection: Option<Projection>,
     /// The context for the values of a record; with a join, one record may have many rows.
-    pub fields: *mut pg_sys::ExprContext,
+    pub fields: ExprContext<'static>,
     pub defaults: Defaults,
     /// Attributes that must not be NULL, counted from 0.
     pub(super) not_null: Vec<usize>,
@@ -25,7 +24,7 @@ pub struct Recipe {
 
 impl Recipe {
     /// Before the first record, the process [adapts](Recipe::adapt) it to the file.
-    pub fn new(projection: Option<Projection>, fields: *mut pg_sys::ExprContext, defaults: Defaults) -> Recipe {
+    pub fn new(projection: Option<Projection>, fields: ExprContext<'static>, defaults: Defaults) -> Recipe {
         Recipe { wanted: Vec::new(), projection, fields, defaults, not_null: Vec::new(), unset_not_null: Vec::new() }
     }
 

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgrx::pg_sys;
-
 use super::Process;
 use crate::error::{Error, Result};
 use crate::load::rejects::{Complaint, Reject};
@@ -44,9 +42,7 @@ impl Process {
     pub fn reject(&mut self, complaint: Complaint) -> Result<()> {
         // Messages contain the line number, and would otherwise count lines again from an earlier position.
         self.rows.stream_mut().reader.store_line_number();
-        // SAFETY: as in `Process::shared`.
-        let shared = unsafe { &*self.shared };
-        if self.rejects.keep.is_some_and(|most| shared.kept.fetch_add(1, SeqCst) < most) {
+        if self.rejects.keep.is_some_and(|most| self.shared.kept.fetch_add(1, SeqCst) < most) {
             let reject = Reject::new(&mut self.rows, complaint).write();
             self.rejects.keep_bytes(&reject);
             self.wide.send_reject(&reject)?;
@@ -55,8 +51,7 @@ impl Process {
     }
 
     fn count(&mut self) -> Result<()> {
-        // SAFETY: as in `Process::shared`.
-        self.rejects.count(unsafe { &*self.shared }, self.number, &mut self.wide)?;
+        self.rejects.count(&self.shared, self.number, &mut self.wide)?;
         if self.tolerance.on_error != OnError::SetNull
             && let Some(figures) = self.progress.by_file.of(self.rows.stream().file_number())
         {
@@ -66,8 +61,7 @@ impl Process {
         self.rows.clear_queue();
         // A failed subtransaction may have reset the progress that other sessions see.
         self.show();
-        // SAFETY: the row's values are not needed any more; a guarded call.
-        unsafe { pg_sys::MemoryContextReset((*self.executor.econtext).ecxt_per_tuple_memory) };
+        self.executor.context().reset();
         Ok(())
     }
 }

@@ -30,8 +30,7 @@ pub(super) enum Sent {
 impl Process {
     /// Inserts some of the rows that workers have sent. Guarded, and interruptible.
     pub(super) fn receive(&mut self) -> Result<Sent> {
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &*self.shared };
+        let shared = self.shared;
         for _ in 0..RECEIVED {
             let (oid, message) = match self.wide.receive() {
                 Received::Row(oid, message) => (oid, message),
@@ -95,23 +94,16 @@ impl Process {
     pub(super) unsafe fn add(&mut self, heap: usize, arrays: RowArrays) -> Result<()> {
         self.count_row();
         let origin = self.tracer.origin(&mut self.rows);
-        // SAFETY: as in `shared`; this function's contract covers the arrays.
-        unsafe { self.heaps.add(heap, arrays, origin, &mut self.wide, &(*self.shared).append_lock) }
+        // SAFETY: the row is one of the heap's relation.
+        unsafe { self.heaps.add(heap, arrays, origin, &mut self.wide, &self.shared.append_lock) }
     }
 
-    /// Puts a row that was decoded in a block into the target's heap. Guarded.
-    ///
-    /// # Safety
-    /// The arrays are those of the rows, decoded for the target's descriptor.
+    /// Puts a row that was decoded in a block, for the target, into the target's heap. Guarded.
     #[inline]
-    pub(super) unsafe fn add_decoded(&mut self, arrays: RowArrays) -> Result<()> {
+    pub(super) fn add_decoded(&mut self) -> Result<()> {
         self.count_row();
         let origin = self.tracer.origin(&mut self.rows);
-        // SAFETY: as in `shared`; this function's contract covers the arrays.
-        unsafe {
-            let append_lock = &(*self.shared).append_lock;
-            self.heaps.add_decoded(&mut self.rows, arrays, origin, &mut self.wide, append_lock)
-        }
+        self.heaps.add_decoded(&mut self.rows, origin, &mut self.wide, &self.shared.append_lock)
     }
 
     /// Gives a row that is not stored its position, in the slot. Returns the table that checks its keys; null without a
@@ -128,7 +120,7 @@ impl Process {
         // SAFETY: the executor's result relation, and a slot with a row of it.
         unsafe {
             let relinfo = ResultRelation::from_raw(relinfo);
-            let table = keys.table_of(relinfo, || self.heaps.number_of(relinfo.relation().as_ptr()))?;
+            let table = keys.table_of(relinfo, || self.heaps.number_of(relinfo.relation()))?;
             let origin = self.tracer.origin(&mut self.rows);
             (*slot).tts_tid = table.next(origin, &mut self.tracer.origins);
             let table = &raw mut *table;
@@ -145,17 +137,15 @@ impl Process {
 
     /// Appends all rows that are left. Guarded.
     pub fn finish(&mut self) -> Result<()> {
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &*self.shared };
         self.report();
         self.show();
-        shared.rest(self.number);
+        self.shared.rest(self.number);
         // With workers, each process may have a few rows left in any load. Without workers, a few rows may be the whole
         // load, and then go through shared buffers.
         let alone = self.number == 0 && matches!(self.chunks, Chunks::InOrder);
         self.recipe.defaults.give_back()?;
         let mut watch = self.progress.stages.watch();
-        self.heaps.finish(alone, &shared.append_lock)?;
+        self.heaps.finish(alone, &self.shared.append_lock)?;
         self.tracer.report(0, &mut self.heaps.list, &mut self.wide)?;
         for collector in self.heaps.collectors() {
             if self.number > 0 {
@@ -182,6 +172,6 @@ impl Process {
         }
         stages.merge(&std::mem::replace(&mut self.rows.stream_mut().stages, Stages::new()));
         stages.set_rest(Stage::Rest);
-        self.shared().account(pages, &stages);
+        self.shared.account(pages, &stages);
     }
 }

@@ -78,8 +78,7 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
         let Some(projection) = (*process).recipe.projection.as_mut() else { return false };
         let projection = &raw mut *projection;
         let rows = &raw mut (*process).rows;
-        let econtext = (*process).recipe.fields;
-        let memory = (*econtext).ecxt_per_tuple_memory;
+        let (econtext, memory) = ((*process).recipe.fields.as_ptr(), (*process).recipe.fields.memory());
         loop {
             pg_sys::CurrentMemoryContext = memory;
             ((*rows).context.is_quiet, (*rows).context.is_converting) = (false, true);

@@ -99,8 +99,7 @@ pub(super) unsafe fn fail(
 impl Leader {
     /// Waits until the workers are done with all earlier chunks. Raises an earlier error. Guarded.
     fn wait_for_earlier(&mut self) {
-        // SAFETY: as in Process::shared; the reference does not outlive this function.
-        let shared = unsafe { &*self.process.shared };
+        let shared = self.process.shared;
         // The wide rows of workers are not needed any more, but a full queue would block its worker.
         if shared.wait_until_earliest(0, &mut || self.drain()) {
             return;

@@ -83,26 +83,17 @@ impl Rows {
 
     /// Decode the field of a column, or queue it. A field that the record lacks is skipped here: [`Self::check_fields`]
     /// reports it.
-    ///
-    /// # Safety
-    /// As [`Rows::decode`].
     #[inline]
-    pub unsafe fn decode_field(&mut self, i: usize, arrays: RowArrays) {
+    pub fn decode_field(&mut self, i: usize, arrays: RowArrays<'_>) {
         let line = self.stream.reader.raw_line().unwrap_or_default();
         let (Some(fields), Some(column)) = (&self.layout.binary, self.layout.columns.get(i)) else { return };
         // The first column is the line.
         let Some(value) = i.checked_sub(1).and_then(|field| fields.get(field, line)) else { return };
         let Some(bytes) = value else {
-            // SAFETY: this function's contract covers the arrays.
-            unsafe { arrays.set(column.attribute, None) };
-            if column.input.wants_null {
-                self.values.queue.push(Queued { column: i, what: What::Null });
-            }
-            return;
+            return self.set_null(i, arrays);
         };
         if let Some(datum) = column.wire.and_then(|wire| wire.decode(bytes, &mut self.values.arena)) {
-            // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
-            unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+            arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
             return;
         }
         let start = self.values.strings.len();

@@ -24,11 +24,8 @@ use crate::server::unguarded::guarded;
 
 impl Rows {
     /// Decode a row in which a column is refined or invalid bytes are replaced.
-    ///
-    /// # Safety
-    /// As for [`Rows::decode`].
     #[inline(never)]
-    pub unsafe fn decode_refined(&mut self, wanted: &[usize], arrays: RowArrays) {
+    pub fn decode_refined(&mut self, wanted: &[usize], arrays: RowArrays<'_>) {
         let replaces = self.stream.invalid() == EncodingErrors::Replace;
         let is_dirty = replaces && self.stream.reader.is_dirty();
         for (at, &i) in wanted.iter().enumerate() {
@@ -52,8 +49,7 @@ impl Rows {
                 Value::Plain(bytes) => self.values.strings.extend_from_slice(bytes),
                 Value::Escaped(raw) => is_doubtful |= reader.unescape(raw, &mut self.values.strings),
                 Value::Null => {
-                    // SAFETY: this function's contract covers the arrays.
-                    unsafe { self.set_null(i, arrays) };
+                    self.set_null(i, arrays);
                     continue;
                 }
                 Value::Default => {
@@ -64,46 +60,36 @@ impl Rows {
             let text = self.values.strings.get(start..).unwrap_or_default();
             if force_null && text == reader.dialect().null {
                 self.values.strings.truncate(start);
-                // SAFETY: as above.
-                unsafe { self.set_null(i, arrays) };
+                self.set_null(i, arrays);
                 continue;
             }
             if is_doubtful && replaces {
                 mend_in_server_encoding(&mut self.values.strings, start);
             }
-            // SAFETY: as above.
-            unsafe { self.convert_text(i, start, arrays) };
+            self.convert_text(i, start, arrays);
         }
         if self.layout.fields < self.layout.columns.len() {
-            // SAFETY: as above.
-            unsafe { self.take_others(wanted, arrays) };
+            self.take_others(wanted, arrays);
         }
     }
 
-    /// # Safety
-    /// As [`Rows::decode`].
-    unsafe fn set_null(&mut self, i: usize, arrays: RowArrays) {
+    pub fn set_null(&mut self, i: usize, arrays: RowArrays<'_>) {
         let Some(column) = self.layout.columns.get(i) else { return };
-        // SAFETY: this function's contract covers the arrays.
-        unsafe { arrays.set(column.attribute, None) };
+        arrays.set(column.attribute, None);
         if column.input.wants_null {
             self.values.queue.push(Queued { column: i, what: What::Null });
         }
     }
 
     /// Convert the text of a column, which starts at `start` of the strings.
-    ///
-    /// # Safety
-    /// As [`Rows::decode`].
-    pub unsafe fn convert_text(&mut self, i: usize, start: usize, arrays: RowArrays) {
+    pub fn convert_text(&mut self, i: usize, start: usize, arrays: RowArrays<'_>) {
         let RowValues { strings, queue, arena, unescaped: made, .. } = &mut self.values;
         let Some(column) = self.layout.columns.get(i) else { return };
         let refinement = column.refinement.as_deref();
         let text = strings.get(start..).unwrap_or_default();
         if refinement.is_some_and(|refinement| refinement.is_null(text)) {
             strings.truncate(start);
-            // SAFETY: this function's contract covers the arrays.
-            unsafe { self.set_null(i, arrays) };
+            self.set_null(i, arrays);
             return;
         }
         made.clear();
@@ -114,8 +100,7 @@ impl Rows {
             && let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(value, arena))
         {
             strings.truncate(start);
-            // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
-            unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+            arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
             return;
         }
         strings.push(0);

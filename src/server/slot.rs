@@ -1,0 +1,198 @@
+//! Handles of tuple slots, of the arrays of a row, and of expression contexts.
+//!
+//! A [`Slot`] is one whose arrays have an element for each attribute of its descriptor, as MakeSingleTupleTableSlot and
+//! the executor make them (MakeTupleTableSlot, execTuples.c). Its arrays keep their addresses until it is dropped.
+//! [`RowArrays`] are these arrays, or arrays of pg_bulk: a value and a null flag for each attribute. They are cells,
+//! because the server and several parts of pg_bulk use the same arrays. All indexes are checked. The arrays are always
+//! initialized, but what a datum points to is up to those who read it: functions that look behind a datum are unsafe.
+//!
+//! Nothing here calls the server, except where a comment says guarded. So plain frames may use it.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use pgrx::pg_sys::{self, Datum};
+
+use super::relation::TupleDesc;
+
+/// Values and null flags of a row, one for each attribute of a tuple descriptor.
+#[derive(Debug, Clone, Copy)]
+pub struct RowArrays<'a> {
+    values: *mut Datum,
+    nulls: *mut bool,
+    attributes: usize,
+    arrays: PhantomData<&'a Cell<Datum>>,
+}
+
+impl<'a> RowArrays<'a> {
+    /// The arrays of a row that other code uses, too.
+    ///
+    /// # Safety
+    /// Both are initialized and have this many elements, as long as the handle and its copies are used. No Rust reference
+    /// to them is used meanwhile, unless nothing changes them.
+    #[inline]
+    pub const unsafe fn from_raw(values: *mut Datum, nulls: *mut bool, attributes: usize) -> RowArrays<'a> {
+        RowArrays { values, nulls, attributes, arrays: PhantomData }
+    }
+
+    #[inline]
+    pub fn of(values: &'a mut [Datum], nulls: &'a mut [bool]) -> RowArrays<'a> {
+        let attributes = values.len().min(nulls.len());
+        RowArrays { values: values.as_mut_ptr(), nulls: nulls.as_mut_ptr(), attributes, arrays: PhantomData }
+    }
+
+    #[inline(always)]
+    fn attribute(self, attribute: usize) -> Option<(&'a Cell<Datum>, &'a Cell<bool>)> {
+        // SAFETY: `from_raw` and `of` make arrays of this length, which are valid; a cell is like its value.
+        (attribute < self.attributes).then(|| unsafe {
+            (&*self.values.add(attribute).cast::<Cell<Datum>>(), &*self.nulls.add(attribute).cast::<Cell<bool>>())
+        })
+    }
+
+    /// Sets an attribute. Does nothing if there is none with this index.
+    #[inline(always)]
+    pub fn set(self, attribute: usize, value: Option<Datum>) {
+        if let Some((own, is_null)) = self.attribute(attribute) {
+            is_null.set(value.is_none());
+            own.set(value.unwrap_or(Datum::from(0usize)));
+        }
+    }
+
+    #[inline(always)]
+    pub fn is_null(self, attribute: usize) -> bool {
+        self.attribute(attribute).is_none_or(|(_, is_null)| is_null.get())
+    }
+
+    /// Takes these attributes from another row of the same descriptor.
+    #[inline]
+    pub fn take(self, attributes: &[usize], other: RowArrays<'_>) {
+        let most = self.attributes.min(other.attributes);
+        for &attribute in attributes.iter().filter(|&&attribute| attribute < most) {
+            // SAFETY: all arrays are longer, and other code has no reference to them.
+            unsafe {
+                *self.values.add(attribute) = *other.values.add(attribute);
+                *self.nulls.add(attribute) = *other.nulls.add(attribute);
+            }
+        }
+    }
+
+    /// Takes the attributes that both rows have.
+    #[inline]
+    pub fn copy_from(self, other: RowArrays<'_>) {
+        let attributes = self.attributes.min(other.attributes);
+        // SAFETY: all arrays are at least as long, and other code has no reference to them.
+        unsafe {
+            std::ptr::copy(other.values, self.values, attributes);
+            std::ptr::copy(other.nulls, self.nulls, attributes);
+        }
+    }
+
+    /// Makes all attributes NULL.
+    pub fn clear(self) {
+        (0..self.attributes).for_each(|attribute| self.set(attribute, None));
+    }
+
+    /// Returns the values, for functions that take pointers.
+    #[inline(always)]
+    pub const fn values(self) -> *mut Datum {
+        self.values
+    }
+
+    /// Returns the null flags, for functions that take pointers.
+    #[inline(always)]
+    pub const fn nulls(self) -> *mut bool {
+        self.nulls
+    }
+}
+
+/// A slot that exists as long as `'a`.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct Slot<'a>(NonNull<pg_sys::TupleTableSlot>, PhantomData<&'a pg_sys::TupleTableSlot>);
+
+impl<'a> Slot<'a> {
+    /// # Safety
+    /// The slot is not null. It exists as long as this handle, its copies and what they lend are used.
+    #[inline]
+    pub const unsafe fn from_raw(slot: *mut pg_sys::TupleTableSlot) -> Slot<'a> {
+        // SAFETY: it is not null.
+        Slot(unsafe { NonNull::new_unchecked(slot) }, PhantomData)
+    }
+
+    /// Makes a virtual slot for rows in which attributes without a value are NULL. Guarded; in the current memory
+    /// context, which outlives the handle. The descriptor does, too.
+    pub fn make(descriptor: TupleDesc<'_>) -> Slot<'a> {
+        // SAFETY: a guarded call, which makes a slot.
+        let slot = unsafe {
+            let slot = pg_sys::MakeSingleTupleTableSlot(descriptor.as_ptr(), &raw const pg_sys::TTSOpsVirtual);
+            Slot::from_raw(slot)
+        };
+        slot.arrays().clear();
+        slot
+    }
+
+    /// Returns the pointer for functions of the server.
+    #[inline(always)]
+    pub const fn as_ptr(self) -> *mut pg_sys::TupleTableSlot {
+        self.0.as_ptr()
+    }
+
+    #[inline]
+    pub fn descriptor(self) -> TupleDesc<'a> {
+        // SAFETY: the slot exists, and keeps its descriptor.
+        unsafe { TupleDesc::from_raw((*self.as_ptr()).tts_tupleDescriptor) }
+    }
+
+    #[inline]
+    pub fn arrays(self) -> RowArrays<'a> {
+        // SAFETY: the slot's arrays are as long as its descriptor; the server changes them through pointers.
+        unsafe {
+            RowArrays::from_raw((*self.as_ptr()).tts_values, (*self.as_ptr()).tts_isnull, self.descriptor().len())
+        }
+    }
+}
+
+/// An expression context with memory for one row, that exists as long as `'a`.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct ExprContext<'a>(NonNull<pg_sys::ExprContext>, PhantomData<&'a pg_sys::ExprContext>);
+
+impl<'a> ExprContext<'a> {
+    /// # Safety
+    /// The context is not null, and exists as long as this handle and its copies are used.
+    #[inline]
+    pub const unsafe fn from_raw(context: *mut pg_sys::ExprContext) -> ExprContext<'a> {
+        // SAFETY: it is not null.
+        ExprContext(unsafe { NonNull::new_unchecked(context) }, PhantomData)
+    }
+
+    /// Returns the pointer for functions of the server.
+    #[inline(always)]
+    pub const fn as_ptr(self) -> *mut pg_sys::ExprContext {
+        self.0.as_ptr()
+    }
+
+    /// The memory context for one row.
+    #[inline(always)]
+    pub fn memory(self) -> pg_sys::MemoryContext {
+        // SAFETY: the context exists.
+        unsafe { (*self.as_ptr()).ecxt_per_tuple_memory }
+    }
+
+    /// Frees the memory of the row. Guarded.
+    pub fn reset(self) {
+        // SAFETY: a guarded call with the context's own memory.
+        unsafe { pg_sys::MemoryContextReset(self.memory()) }
+    }
+
+    /// Does work that allocates in the memory of the row. Guarded.
+    pub fn within<T>(self, work: impl FnOnce() -> T) -> T {
+        // SAFETY: the context's own memory; a guarded call.
+        let old = unsafe { pg_sys::MemoryContextSwitchTo(self.memory()) };
+        let done = work();
+        // SAFETY: the context that was current before, which the work has not deleted.
+        unsafe { pg_sys::MemoryContextSwitchTo(old) };
+        done
+    }
+}
