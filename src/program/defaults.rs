@@ -221,12 +221,7 @@ impl Defaults {
     pub fn set(&mut self, arrays: RowArrays<'_>) -> Result<()> {
         for default in &self.list {
             if let self::Default::Constant { attribute, value } = *default {
-<<<<<<< HEAD
-                // SAFETY: the arrays have an element for each attribute of the relation.
-                unsafe { arrays.set(attribute, value) };
-=======
                 arrays.set(attribute, value);
->>>>>>> main
             }
         }
         for ids in &mut self.ids {

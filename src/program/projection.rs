@@ -149,13 +149,8 @@ impl Projection {
         columns: &[Column],
         on_error: OnError,
     ) -> Projection {
-<<<<<<< HEAD
-        // SAFETY: the slot is virtual, so its arrays are as long as its descriptor.
-        unsafe { clear_columns(slot) };
-=======
         // SAFETY: the slot lives as long as the projection. Columns that are not used stay NULL in every row.
         unsafe { Slot::from_raw(slot) }.arrays().clear();
->>>>>>> main
         Projection::fitted(slot, quals, Vec::new(), early(by_quals, quals.is_null(), on_error), columns)
     }
 
