@@ -56,16 +56,16 @@ impl Section {
 
 /// Shows that the code runs in a critical section: an error in it is a PANIC, which stops the server. So no error leaves
 /// it, neither as a panic nor as a longjmp.
+#[derive(Debug)]
 pub struct Critical(());
 
 /// Run `work` as a critical section (START_CRIT_SECTION and END_CRIT_SECTION, miscadmin.h). In any frame.
 pub fn critical(work: impl FnOnce(&Critical)) {
     // SAFETY: a counter of this process.
-    unsafe {
-        pg_sys::CritSectionCount += 1;
-        work(&Critical(()));
-        pg_sys::CritSectionCount -= 1;
-    }
+    unsafe { pg_sys::CritSectionCount += 1 };
+    work(&Critical(()));
+    // SAFETY: as above.
+    unsafe { pg_sys::CritSectionCount -= 1 };
 }
 
 impl Drop for Section {
