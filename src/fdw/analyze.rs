@@ -24,7 +24,7 @@ use crate::rows::soft::{OnError, Verbosity};
 use crate::server::callback::Out;
 use crate::server::compat;
 use crate::server::node::Node;
-use crate::server::owner::as_owner;
+use crate::server::owner::as_owner_plainly;
 use crate::server::plain_code::table_is_plain;
 use crate::server::relation::Relation;
 use crate::server::role::role_name;
@@ -272,7 +272,7 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
     unsafe {
         let relation = Relation::from_raw(relation);
         let mut call = AnalyzeCall { relation, elevel, rows, target, seen: 0.0, sampled: 0 };
-        as_owner(relation, sample, (&raw mut call).cast());
+        as_owner_plainly(relation, sample, (&raw mut call).cast());
         *total_rows = call.seen;
         *total_dead_rows = 0.0;
         i32::try_from(call.sampled).unwrap_or(0)

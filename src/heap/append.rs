@@ -87,7 +87,7 @@ pub struct Appender {
     relation: Relation<'static>,
     traits: Traits,
     frozen: bool,
-    file: RelationFile,
+    file: RelationFile<'static>,
     /// Redo point when the latest batch was appended.
     redo: Redo,
     /// Data of one WAL record.

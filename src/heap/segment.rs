@@ -46,15 +46,15 @@ impl Drop for TransientFile {
 
 /// The main fork of a relation, in segments.
 #[derive(Debug)]
-pub struct RelationFile {
-    relation: Relation<'static>,
+pub struct RelationFile<'r> {
+    relation: Relation<'r>,
     path: CString,
     temporary: bool,
 }
 
-impl RelationFile {
+impl<'r> RelationFile<'r> {
     /// The main fork of an open relation. Guarded.
-    pub fn new(relation: Relation<'static>, temporary: bool) -> Result<RelationFile> {
+    pub fn new(relation: Relation<'r>, temporary: bool) -> Result<RelationFile<'r>> {
         let path = compat::relation_path(relation).ok_or_else(|| {
             let message = "pages can be written only to relations of the magnetic disk storage manager";
             Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)

@@ -81,7 +81,7 @@ impl Toaster {
     /// # Safety
     /// An open relation, and arrays as long as its descriptor.
     pub unsafe fn load(&mut self, relation: pg_sys::Relation, values: *const pg_sys::Datum, nulls: *const bool) {
-        // SAFETY: this function's contract covers the arrays.
+        // SAFETY: the relation is open, and the arrays are as long as its descriptor.
         unsafe {
             let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
             self.values.clear();

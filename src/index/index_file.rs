@@ -36,9 +36,9 @@ pub const BATCH: usize = if cfg!(feature = "points") { 40 } else { 4 * pg_sys::X
 const MOST_LATE: usize = 32;
 
 /// The file of an index.
-pub struct IndexFile {
-    relation: Relation<'static>,
-    file: RelationFile,
+pub struct IndexFile<'r> {
+    relation: Relation<'r>,
+    file: RelationFile<'r>,
     needs_wal: bool,
     /// Buffer for the next pages, from block `first` on. It grows to the largest batch so far. `count` pages are in
     /// use; `present` marks those that have arrived.
@@ -56,19 +56,19 @@ pub struct IndexFile {
     redo: Redo,
 }
 
-impl IndexFile {
+impl<'r> IndexFile<'r> {
     /// Creates a writer for an open relation whose file is new in this transaction, and empty. Guarded.
-    pub fn new(relation: Relation<'static>) -> Result<IndexFile> {
+    pub fn new(relation: Relation<'r>) -> Result<IndexFile<'r>> {
         Self::with_traits(relation, Traits::of(relation), false)
     }
 
     /// Creates one of several writers to such a file, each with its own blocks. The leader determines the traits.
     /// Guarded.
-    pub fn part(relation: Relation<'static>, traits: Traits) -> Result<IndexFile> {
+    pub fn part(relation: Relation<'r>, traits: Traits) -> Result<IndexFile<'r>> {
         Self::with_traits(relation, traits, true)
     }
 
-    fn with_traits(relation: Relation<'static>, traits: Traits, is_part: bool) -> Result<IndexFile> {
+    fn with_traits(relation: Relation<'r>, traits: Traits, is_part: bool) -> Result<IndexFile<'r>> {
         Ok(IndexFile {
             relation,
             file: RelationFile::new(relation, traits.temporary)?,
@@ -201,7 +201,7 @@ fn log(relation: Relation<'_>, needs_wal: bool, first: u32, pages: &mut [Page], 
 /// Writes pages; those that are `present` are logged. Guarded.
 fn write(
     relation: Relation<'_>,
-    file: &RelationFile,
+    file: &RelationFile<'_>,
     needs_wal: bool,
     first: u32,
     pages: &mut [Page],

@@ -40,17 +40,18 @@ use pgrx::pg_sys;
 pub use self::build::{WORTH_WORKERS, build, set_new_file, tid_of};
 pub use self::clash::Clash;
 pub use self::collector::Collector;
+use self::collector::Keys;
 pub use self::leaves::can_read;
 pub use self::sources::{Help, Sources};
-pub use self::stream::growth::{border, leaves_of, next_tuple, take_growth};
-pub use self::stream::{KeyStream, Room, next_tuples};
+pub use self::stream::{Growth, KeyStream, Room, border};
 use super::shared_sorts::SharedSorts;
+use super::tuple_sort::TupleSort;
 use crate::rows::hazard::Hazards;
 use crate::server::compat;
 use crate::server::elsewhere::Elsewhere;
 use crate::server::icu_collator::IcuCollator;
 use crate::server::owner::may_run;
-use crate::server::relation::Relation;
+use crate::server::relation::{IndexForm, OpenRelation, Relation};
 use crate::server::sent::sent;
 use crate::server::shared_files::SharedFiles;
 use crate::server::tuple_layout::attributes;
@@ -96,33 +97,20 @@ impl KeyPlan {
         self.list.iter().any(|planned| planned.relation == relation)
     }
 
-    /// Makes the collectors of a relation's indexes; workers share their files. Guarded; allocates in the current
-    /// memory context.
-    ///
-    /// # Safety
-    /// The relation is open and locked.
-    pub unsafe fn collectors(
-        &self,
-        number: usize,
-        relation: pg_sys::Relation,
-        elsewhere: &Elsewhere,
-    ) -> Vec<Collector> {
+    /// Makes the collectors of a relation's indexes, which the leader has locked; workers share their files. Guarded;
+    /// allocates in the current memory context.
+    pub fn collectors(&self, number: usize, relation: Relation<'static>, elsewhere: &Elsewhere) -> Vec<Collector> {
         let shared = self.files.map(|files| (files, self.participant));
         let mine = self.list.iter().filter(|planned| planned.relation == number);
         let collector = |planned: &Planned| {
-            // SAFETY: this function's contract covers the relation; guarded calls on an index of it that the leader has
-            // locked.
-            unsafe {
-                if let Some(number) = planned.sort {
-                    let shared = self.sorts.and_then(|sorts| sorts.get(number));
-                    return Some(Collector::of_tuples(planned, relation, self.sort_memory, shared, elsewhere.clone()));
-                }
-                let index = pg_sys::index_open(planned.index, pg_sys::AccessShareLock.cast_signed());
-                let shape = shape(relation, index);
-                pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
-                let attributes = attributes((*relation).rd_att);
-                Collector::new(planned.index, &shape?, &attributes, (self.memory, self.packs), shared)
+            if let Some(number) = planned.sort {
+                let shared = self.sorts.and_then(|sorts| sorts.get(number));
+                let sort = TupleSort::new(relation, planned.index, self.sort_memory, shared, elsewhere.clone());
+                return Some(Collector { index: planned.index, keys: Keys::Tuples(sort) });
             }
+            let shape = shape(relation, OpenRelation::open(planned.index, pg_sys::AccessShareLock).get());
+            let attributes = attributes(relation.descriptor().as_ptr());
+            Collector::new(planned.index, &shape?, &attributes, (self.memory, self.packs), shared)
         };
         mine.filter_map(collector).collect()
     }
@@ -155,138 +143,106 @@ pub enum Tuples {
     All,
 }
 
-/// Adds the indexes of a relation whose keys can be collected: those that may be built or merged, or else those that
-/// get their keys inserted. Guarded.
-///
-/// # Safety
-/// The relation is open and locked.
-pub unsafe fn plan(
-    relation: pg_sys::Relation,
+/// Adds the indexes of a locked relation whose keys can be collected: those that may be built or merged, or else those
+/// that get their keys inserted. Guarded.
+pub fn plan(
+    relation: Relation<'_>,
     number: usize,
     (builds, tuples): (bool, Tuples),
     hazards: &Hazards,
     planned: &mut Vec<Planned>,
 ) {
-    // SAFETY: this function's contract covers the relation; guarded calls. The list is a copy.
-    unsafe {
-        let list = pg_sys::RelationGetIndexList(relation);
-        let count = if list.is_null() { 0 } else { (*list).length };
-        for i in 0..count {
-            let oid = pg_sys::list_nth_oid(list, i);
-            let index = pg_sys::index_open(oid, pg_sys::RowExclusiveLock.cast_signed());
-            if planned.len() < MOST {
-                let shape = shape(relation, index);
-                if shape.as_ref().is_some_and(|shape| builds || matches!(shape.keys, KeyForm::Words(_))) {
-                    planned.push(Planned { relation: number, index: oid, sort: None });
-                } else if shape.is_none() && tuples != Tuples::None && has_tuples(index, tuples, hazards) {
-                    let sorts = planned.iter().filter(|planned| planned.sort.is_some()).count();
-                    planned.push(Planned { relation: number, index: oid, sort: Some(sorts) });
-                }
+    for oid in relation.indexes() {
+        let index = OpenRelation::open(oid, pg_sys::RowExclusiveLock);
+        if planned.len() < MOST {
+            let shape = shape(relation, index.get());
+            if shape.as_ref().is_some_and(|shape| builds || matches!(shape.keys, KeyForm::Words(_))) {
+                planned.push(Planned { relation: number, index: oid, sort: None });
+            } else if shape.is_none() && tuples != Tuples::None && has_tuples(index.get(), tuples, hazards) {
+                let sorts = planned.iter().filter(|planned| planned.sort.is_some()).count();
+                planned.push(Planned { relation: number, index: oid, sort: Some(sorts) });
             }
-            pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
         }
-        pg_sys::list_free(list);
     }
 }
 
 /// Is an index a B-tree whose tuples every process may form and compare as the table's owner? Guarded.
-///
-/// # Safety
-/// The index is open.
-unsafe fn has_tuples(index: pg_sys::Relation, tuples: Tuples, hazards: &Hazards) -> bool {
-    // SAFETY: this function's contract covers the index, which has `indnkeyatts` keys; guarded calls.
-    unsafe {
-        let form = &*(*index).rd_index;
-        is_immediate_btree(index)
-            && (tuples == Tuples::All || !form.indisunique)
-            && may_run(Relation::from_raw(index))
-            && hazards.is_safe(pg_sys::RelationGetIndexExpressions(index).cast())
-            && hazards.is_safe(pg_sys::RelationGetIndexPredicate(index).cast())
-            && (1..=form.indnkeyatts).all(|column| {
-                let procedure = pg_sys::index_getprocid(index, column, ORDER_PROC);
-                hazards.function_is_safe(procedure)
-            })
-    }
+fn has_tuples(index: Relation<'_>, tuples: Tuples, hazards: &Hazards) -> bool {
+    let Some(form) = immediate_btree(index).filter(|form| tuples == Tuples::All || !form.is_unique) else {
+        return false;
+    };
+    // SAFETY: guarded calls on an open index, which has an order function for each key.
+    may_run(index)
+        && unsafe {
+            hazards.is_safe(pg_sys::RelationGetIndexExpressions(index.as_ptr()).cast())
+                && hazards.is_safe(pg_sys::RelationGetIndexPredicate(index.as_ptr()).cast())
+                && (1i16..)
+                    .take(form.keys)
+                    .all(|column| hazards.function_is_safe(pg_sys::index_getprocid(index.as_ptr(), column, ORDER_PROC)))
+        }
 }
 
-/// # Safety
-/// The index is open.
-unsafe fn is_immediate_btree(index: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let form = &*(*index).rd_index;
-        (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
-            && form.indisvalid
-            && form.indisready
-            && form.indislive
-            && form.indimmediate
-            && !form.indisexclusion
-    }
+fn immediate_btree(index: Relation<'_>) -> Option<IndexForm> {
+    let form = index.index().filter(|_| index.access_method() == pg_sys::BTREE_AM_OID);
+    form.filter(|form| form.is_usable && form.is_immediate && !form.is_exclusion)
 }
 
 /// The shape of an index's keys, if they are integers or strings of bytes here. Guarded.
-///
-/// # Safety
-/// The relation and the index, one of its indexes, are open.
-pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Option<IndexProperties> {
-    // SAFETY: this function's contract covers both arguments; an index has `indnatts` keys, options and attributes.
-    unsafe {
-        let form = &*(*index).rd_index;
-        let is_plain = is_immediate_btree(index)
-            && form.indnatts == form.indnkeyatts
-            && pg_sys::RelationGetIndexExpressions(index).is_null()
-            && pg_sys::RelationGetIndexPredicate(index).is_null();
-        if !is_plain {
+pub fn shape(relation: Relation<'_>, index: Relation<'_>) -> Option<IndexProperties> {
+    let form = immediate_btree(index).filter(|form| form.keys == index.descriptor().len())?;
+    // SAFETY: guarded calls on an open index.
+    let is_plain = unsafe {
+        pg_sys::RelationGetIndexExpressions(index.as_ptr()).is_null()
+            && pg_sys::RelationGetIndexPredicate(index.as_ptr()).is_null()
+    };
+    if !is_plain {
+        return None;
+    }
+    let mut attributes = Vec::with_capacity(form.keys);
+    let mut columns = Vec::with_capacity(form.keys);
+    for (i, attnum) in index.key_columns().into_iter().enumerate() {
+        let attribute = usize::try_from(attnum).ok()?.checked_sub(1)?;
+        let (heap, own) = (relation.descriptor().attribute(attribute)?, index.descriptor().attribute(i)?);
+        let number = i16::try_from(i + 1).ok()?;
+        // SAFETY: a guarded call on an open index, which has an order function, a collation and options for each key.
+        let (procedure, collation, options) = unsafe {
+            let (index, procedure) = (&*index.as_ptr(), pg_sys::index_getprocid(index.as_ptr(), number, ORDER_PROC));
+            (procedure, *index.rd_indcollation.add(i), u32::from((*index.rd_indoption.add(i)).cast_unsigned()))
+        };
+        let (kind, collator) = match kind(procedure) {
+            Some(kind) => (ByteKind::Fixed(kind), None),
+            None => {
+                let collator = strings(procedure, collation)?;
+                let storage = own.attstorage.cast_unsigned();
+                let kind = ByteKind::Varlena {
+                    packable: storage != pg_sys::TYPSTORAGE_PLAIN,
+                    compressible: storage == pg_sys::TYPSTORAGE_EXTENDED || storage == pg_sys::TYPSTORAGE_MAIN,
+                };
+                (kind, collator)
+            }
+        };
+        // The operator class must compare values as the column stores them.
+        let (len, by_value) = match kind {
+            ByteKind::Fixed(kind) => (i16::try_from(kind.size()).ok()?, kind.by_value()),
+            ByteKind::Varlena { .. } => (-1, false),
+        };
+        if heap.attlen != len || heap.attbyval != by_value || own.attlen != len || own.attalign != heap.attalign {
             return None;
         }
-        let count = usize::try_from(form.indnatts).ok()?;
-        let mut attributes = Vec::with_capacity(count);
-        let mut columns = Vec::with_capacity(count);
-        for (i, &attnum) in form.indkey.values.as_slice(count).iter().enumerate() {
-            let attribute = usize::try_from(attnum).ok()?.checked_sub(1)?;
-            let natts = usize::try_from((*(*relation).rd_att).natts).ok()?;
-            if attribute >= natts {
-                return None;
-            }
-            let heap = &*compat::attribute((*relation).rd_att, attribute);
-            let own = &*compat::attribute((*index).rd_att, i);
-            let procedure = pg_sys::index_getprocid(index, i16::try_from(i + 1).ok()?, ORDER_PROC);
-            let (kind, collator) = match kind(procedure) {
-                Some(kind) => (ByteKind::Fixed(kind), None),
-                None => {
-                    let collator = strings(procedure, *(*index).rd_indcollation.add(i))?;
-                    let storage = own.attstorage.cast_unsigned();
-                    let kind = ByteKind::Varlena {
-                        packable: storage != pg_sys::TYPSTORAGE_PLAIN,
-                        compressible: storage == pg_sys::TYPSTORAGE_EXTENDED || storage == pg_sys::TYPSTORAGE_MAIN,
-                    };
-                    (kind, collator)
-                }
-            };
-            // The operator class must compare values as the column stores them.
-            let (len, by_value) = match kind {
-                ByteKind::Fixed(kind) => (i16::try_from(kind.size()).ok()?, kind.by_value()),
-                ByteKind::Varlena { .. } => (-1, false),
-            };
-            if heap.attlen != len || heap.attbyval != by_value || own.attlen != len || own.attalign != heap.attalign {
-                return None;
-            }
-            let options = u32::from((*(*index).rd_indoption.add(i)).cast_unsigned());
-            columns.push(ByteColumn {
-                kind,
-                collator,
-                descending: options & pg_sys::INDOPTION_DESC != 0,
-                nulls_first: options & pg_sys::INDOPTION_NULLS_FIRST != 0,
-                nullable: !heap.attnotnull,
-            });
-            attributes.push(attribute);
-        }
-        let keys = match words(&columns) {
-            Some(shape) => KeyForm::Words(shape),
-            None => KeyForm::Bytes(ByteShape::new(&columns)?),
-        };
-        Some(IndexProperties { keys, attributes })
+        columns.push(ByteColumn {
+            kind,
+            collator,
+            descending: options & pg_sys::INDOPTION_DESC != 0,
+            nulls_first: options & pg_sys::INDOPTION_NULLS_FIRST != 0,
+            nullable: !heap.attnotnull,
+        });
+        attributes.push(attribute);
     }
+    let keys = match words(&columns) {
+        Some(shape) => KeyForm::Words(shape),
+        None => KeyForm::Bytes(ByteShape::new(&columns)?),
+    };
+    Some(IndexProperties { keys, attributes })
 }
 
 /// The shape of keys that are integers.

@@ -40,7 +40,16 @@ struct SortTally {
 #[derive(Debug, Clone, Copy)]
 pub struct SharedSort {
     tally: *const SortTally,
-    pub sort: *mut pg_sys::Sharedsort,
+    sort: *mut pg_sys::Sharedsort,
+}
+
+/// What a process does in a shared sort.
+#[derive(Debug, Clone, Copy)]
+pub enum Role {
+    /// It sorts tuples of its own.
+    Participant,
+    /// It merges the tuples of all participants.
+    Merger,
 }
 
 impl SharedSorts {
@@ -118,6 +127,15 @@ impl SharedSort {
     fn tally(&self) -> &SortTally {
         // SAFETY: this process is attached.
         unsafe { &*self.tally }
+    }
+
+    /// What tuplesort.c needs to know of this process.
+    pub(super) fn coordinates(&self, role: Role) -> pg_sys::SortCoordinateData {
+        let (is_worker, participants) = match role {
+            Role::Participant => (true, -1),
+            Role::Merger => (false, i32::try_from(self.participants()).unwrap_or(i32::MAX)),
+        };
+        pg_sys::SortCoordinateData { isWorker: is_worker, nParticipants: participants, sharedsort: self.sort }
     }
 
     /// Count this process as a participant that has sorted its tuples, from `rows` rows.

@@ -4,17 +4,16 @@
 //! or equal keys, for unique indexes. If equal values are always identical (_bt_allequalimage), the bytes are compared,
 //! and no function is called.
 
-use std::ffi::c_void;
-
 use pg_bulk_storage::btree::{BTP_LEAF, SPECIAL};
 use pgrx::pg_sys;
 
-use super::shared_sorts::SharedSort;
-use crate::server::compat;
+use super::shared_sorts::{Role, SharedSort};
+use super::tuple_sort::BegunSort;
 use crate::server::owner::as_owner;
 use crate::server::points::point_plain;
 use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, Opaque, guard};
+use crate::server::violation;
 
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
@@ -34,7 +33,6 @@ const LONGEST: usize = SIZE_MASK as usize + 1;
 
 /// A tuple of a batch.
 #[derive(Debug, Clone, Copy)]
-#[repr(C)]
 struct BatchTuple {
     at: u32,
     len: u32,
@@ -45,7 +43,7 @@ struct BatchTuple {
 /// A tuple, and how it compares with the previous one.
 #[derive(Debug, Clone, Copy)]
 pub struct Sorted<'s> {
-    pub tuple: &'s [u8],
+    tuple: &'s [u8],
     /// Its values are identical to those of the previous tuple.
     pub same: bool,
     /// A unique index cannot contain the keys of both tuples.
@@ -66,8 +64,8 @@ enum Sought {
 
 /// Compares neighbors.
 #[derive(Debug)]
-struct Comparison {
-    index: pg_sys::Relation,
+struct Comparison<'a> {
+    index: Relation<'a>,
     columns: usize,
     /// attlen of the first column.
     first_len: i16,
@@ -79,17 +77,18 @@ struct Comparison {
 
 /// Tuples of an index, in order.
 #[derive(Debug)]
-pub struct SortedTuples {
-    heap: pg_sys::Relation,
-    index: pg_sys::Relation,
-    sort: *mut pg_sys::Tuplesortstate,
-    key: *mut c_void,
-    comparison: Comparison,
+pub struct SortedTuples<'a> {
+    heap: Relation<'a>,
+    index: Relation<'a>,
+    /// None without tuples.
+    sort: Option<BegunSort>,
+    key: Opaque,
+    comparison: Comparison<'a>,
     /// Memory context of all parts.
     memory: pg_sys::MemoryContext,
     buffer: *mut u8,
-    places: *mut BatchTuple,
-    count: usize,
+    /// The tuples of the batch, in the buffer.
+    places: Vec<BatchTuple>,
     /// The last tuple of the previous batch, if `has_previous`.
     previous: *mut u8,
     has_previous: bool,
@@ -97,44 +96,46 @@ pub struct SortedTuples {
 }
 
 /// Where the tuples were sorted.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub enum Origin {
-    /// By this process; null if there are none.
-    Own(*mut pg_sys::Tuplesortstate),
-    /// By several processes; the merge may use this many kB.
+    /// By this process; None if there are none.
+    Own(Option<BegunSort>),
+    /// By several processes, all of which have finished; the merge may use this many kB.
     Shared(SharedSort, i32),
 }
 
-/// Arguments for the begin of a merge.
-struct Begin {
-    to: *mut SortedTuples,
-    shared: SharedSort,
-    memory: i32,
+impl<'s> Sorted<'s> {
+    pub fn tuple(&self) -> &'s [u8] {
+        self.tuple
+    }
 }
 
-/// Two neighbors, and the pivot between them.
-struct Neighbours {
-    of: *mut SortedTuples,
-    left: *const u8,
-    left_len: usize,
-    right: *const u8,
-    right_len: usize,
-    pivot: pg_sys::IndexTuple,
-}
-
-impl SortedTuples {
-    /// Start to read the tuples of an open index. Guarded.
-    ///
-    /// # Safety
-    /// The relations stay open; all processes have finished sorting.
-    pub unsafe fn new(
-        heap: pg_sys::Relation,
-        index: pg_sys::Relation,
+impl<'a> SortedTuples<'a> {
+    /// Starts to read the tuples of an index. Guarded.
+    pub fn new(
+        heap: Relation<'a>,
+        index: Relation<'a>,
         origin: Origin,
         deduplicate: bool,
         all_equal_image: bool,
-    ) -> SortedTuples {
-        // SAFETY: this function's contract covers the relations; guarded calls. The closures own nothing.
+    ) -> SortedTuples<'a> {
+        let sort = match origin {
+            Origin::Own(sort) => sort,
+            Origin::Shared(shared, memory) => (shared.participants() > 0).then(|| {
+                as_owner(heap, || {
+                    let mut sort = BegunSort::begin(heap, index, memory, Some((shared, Role::Merger)));
+                    sort.perform();
+                    sort
+                })
+            }),
+        };
+        let form = index.index();
+        let sought = match form {
+            Some(form) if form.is_unique => Sought::EqualKeys { nulls_equal: form.nulls_equal },
+            _ if deduplicate => Sought::SameValues,
+            _ => Sought::Nothing,
+        };
+        // SAFETY: guarded calls on open relations; the closure owns nothing.
         unsafe {
             let context = |parent, name: &std::ffi::CStr| {
                 pg_sys::AllocSetContextCreateInternal(
@@ -147,201 +148,173 @@ impl SortedTuples {
             };
             let memory = context(pg_sys::CurrentMemoryContext, c"pg_bulk sorted tuples");
             let scratch = context(memory, c"pg_bulk index tuple");
-            let form = &*(*index).rd_index;
             let old = pg_sys::MemoryContextSwitchTo(memory);
-            let mut sorted = SortedTuples {
+            let sorted = SortedTuples {
                 heap,
                 index,
-                sort: std::ptr::null_mut(),
-                key: guard(|| c::_bt_mkscankey(index, std::ptr::null_mut())),
+                is_over: sort.is_none(),
+                sort,
+                key: guard(|| c::_bt_mkscankey(index.as_ptr(), std::ptr::null_mut())),
                 comparison: Comparison {
                     index,
-                    columns: usize::try_from(form.indnkeyatts).unwrap_or(0),
-                    first_len: (*compat::attribute((*index).rd_att, 0)).attlen,
+                    columns: form.map_or(0, |form| form.keys),
+                    first_len: index.descriptor().attribute(0).map_or(0, |attribute| attribute.attlen),
                     all_equal_image,
-                    sought: match (form.indisunique, deduplicate) {
-                        (true, _) => Sought::EqualKeys { nulls_equal: form.indnullsnotdistinct },
-                        (false, true) => Sought::SameValues,
-                        (false, false) => Sought::Nothing,
-                    },
+                    sought,
                     scratch,
                 },
                 memory,
                 buffer: pg_sys::palloc(BATCH_BYTES).cast(),
-                places: pg_sys::palloc(BATCH_TUPLES * size_of::<BatchTuple>()).cast(),
-                count: 0,
+                places: Vec::with_capacity(BATCH_TUPLES),
                 previous: pg_sys::palloc(LONGEST).cast(),
                 has_previous: false,
-                is_over: false,
             };
-            match origin {
-                Origin::Own(sort) => sorted.sort = sort,
-                Origin::Shared(shared, memory) if shared.participants() > 0 => {
-                    let mut begin = Begin { to: &raw mut sorted, shared, memory };
-                    let begin = (&raw mut begin).cast();
-                    guard(|| as_owner(Relation::from_raw(heap), begin_merge, begin));
-                }
-                Origin::Shared(..) => (),
-            }
-            sorted.is_over = sorted.sort.is_null();
             pg_sys::MemoryContextSwitchTo(old);
             sorted
         }
     }
 
-    /// Go to the next batch. False at the end. Guarded, and interruptible.
+    /// Goes to the next batch. False at the end. Guarded, and interruptible.
     pub fn advance(&mut self) -> bool {
-        self.count = 0;
+        self.places.clear();
         if !self.is_over {
-            // SAFETY: relations are open, the sort is not over; the closure owns nothing.
-            unsafe {
-                let (heap, this) = (self.heap, (&raw mut *self).cast());
-                guard(|| as_owner(Relation::from_raw(heap), fill, this));
-            }
+            // SAFETY: the closure owns nothing.
+            as_owner(self.heap, || unsafe { guard(|| self.fill()) });
         }
-        self.count > 0
+        !self.places.is_empty()
     }
 
     /// The tuples of the batch.
     pub fn batch(&self) -> impl Iterator<Item = Sorted<'_>> {
-        // SAFETY: `count` entries are filled, with tuples of the buffer.
-        let place = |i| unsafe {
-            let BatchTuple { at, len, same, equal } = *self.places.add(i);
-            Sorted { tuple: std::slice::from_raw_parts(self.buffer.add(at as usize), len as usize), same, equal }
-        };
-        (0..self.count).map(place)
+        self.places.iter().map(|&BatchTuple { at, len, same, equal }| {
+            // SAFETY: `fill` has put the tuple there.
+            let tuple = unsafe { std::slice::from_raw_parts(self.buffer.add(at as usize), len as usize) };
+            Sorted { tuple, same, equal }
+        })
     }
 
     /// The pivot tuple between two neighbors: _bt_truncate (nbtutils.c). Guarded.
     pub fn high_key(&self, left: &[u8], right: &[u8]) -> Vec<u8> {
-        let mut neighbours = Neighbours {
-            of: (&raw const *self).cast_mut(),
-            left: left.as_ptr(),
-            left_len: left.len(),
-            right: right.as_ptr(),
-            right_len: right.len(),
-            pivot: std::ptr::null_mut(),
-        };
-        // SAFETY: as in `advance`; the pivot has the length in its header, and lives in `scratch`.
+        let scratch = self.comparison.scratch;
+        as_owner(self.heap, || {
+            // SAFETY: guarded calls, which allocate in `scratch`; the closure owns nothing. Tuples must be aligned, so
+            // the bytes are copied. The pivot has the length in its header.
+            unsafe {
+                let old = pg_sys::MemoryContextSwitchTo(scratch);
+                let [left, right] = [left, right].map(|bytes| {
+                    let place = pg_sys::palloc(bytes.len()).cast::<u8>();
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+                    place.cast::<pg_sys::IndexTupleData>()
+                });
+                let pivot = guard(|| c::_bt_truncate(self.index.as_ptr(), left, right, self.key));
+                pg_sys::MemoryContextSwitchTo(old);
+                let bytes = std::slice::from_raw_parts(pivot.cast::<u8>(), len_of(pivot)).to_vec();
+                pg_sys::MemoryContextReset(scratch);
+                bytes
+            }
+        })
+    }
+
+    /// Raises the error for a tuple whose key the previous one has. Guarded.
+    pub fn raise_duplicate(&self, sorted: &Sorted<'_>) {
+        let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
+        let mut nulls = [false; MOST_KEYS];
+        let tuple = sorted.tuple.as_ptr().cast_mut().cast();
+        // SAFETY: a tuple of the index; there is a value for each column. The first call raises nothing.
         unsafe {
-            let (heap, argument) = (self.heap, (&raw mut neighbours).cast());
-            guard(|| as_owner(Relation::from_raw(heap), truncate, argument));
-            let pivot = neighbours.pivot;
-            let bytes =
-                std::slice::from_raw_parts(pivot.cast::<u8>(), usize::from((*pivot).t_info & SIZE_MASK)).to_vec();
-            pg_sys::MemoryContextReset(self.comparison.scratch);
-            bytes
+            let descriptor = self.index.descriptor().as_ptr();
+            c::index_deform_tuple(tuple, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+            violation::raise_unique(self.heap, self.index, &mut values, &mut nulls);
         }
     }
 
-    /// Read the values of a tuple. Guarded; they live as long as the tuple.
-    ///
-    /// # Safety
-    /// A tuple of a batch; arrays for the keys of any index.
-    pub unsafe fn values(&self, tuple: &[u8], values: *mut pg_sys::Datum, nulls: *mut bool) {
-        let tuple = tuple.as_ptr().cast_mut().cast();
-        // SAFETY: this function's contract covers the argument; raises nothing.
-        unsafe { c::index_deform_tuple(tuple, (*self.index).rd_att, values, nulls) }
-    }
-
-    /// Raise the error of _bt_check_third_page (nbtutils.c) for a tuple that is too long. Guarded.
-    pub fn refuse(&self, tuple: &[u8]) {
+    /// Raises the error of _bt_check_third_page (nbtutils.c) for a tuple that is too long. Guarded.
+    pub fn refuse(&self, sorted: &Sorted<'_>) {
+        let (heap, index, tuple) = (self.heap, self.index, sorted.tuple.as_ptr().cast_mut().cast());
         // SAFETY: guarded calls on an empty page; a tuple of a batch, whose header has its size.
         unsafe {
             let page = pg_sys::palloc0(BLCKSZ).cast::<i8>();
             pg_sys::PageInit(page.cast(), BLCKSZ, SPECIAL);
             page.add(BLCKSZ - SPECIAL + FLAGS).cast::<u16>().write(BTP_LEAF);
-            let (heap, index, tuple) = (self.heap, self.index, tuple.as_ptr().cast_mut().cast());
-            guard(|| c::_bt_check_third_page(index, heap, true, page.cast(), tuple));
+            guard(|| c::_bt_check_third_page(index.as_ptr(), heap.as_ptr(), true, page.cast(), tuple));
         }
     }
 
-    /// End the sort, and free the memory. Guarded.
+    /// Ends the sort, and frees the memory. Guarded.
     pub fn end(self) {
-        // SAFETY: guarded calls; made by `new`.
+        if let Some(sort) = self.sort {
+            sort.end();
+        }
+        // SAFETY: a guarded call; made by `new`.
+        unsafe { pg_sys::MemoryContextDelete(self.memory) };
+    }
+
+    /// Fills the batch.
+    ///
+    /// # Safety
+    /// A plain frame.
+    unsafe fn fill(&mut self) {
+        let Some(sort) = &self.sort else { return };
+        // SAFETY: nothing in this frame has a destructor. The buffer has space for a batch with tuples of any size, the
+        // list for its places, and `previous` for one tuple. The tuples are of the index.
         unsafe {
-            if !self.sort.is_null() {
-                pg_sys::tuplesort_end(self.sort);
-            }
-            pg_sys::MemoryContextDelete(self.memory);
-        }
-    }
-}
-
-/// # Safety
-/// A plain frame; [`Begin`].
-unsafe extern "C-unwind" fn begin_merge(begin: Opaque) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let Begin { to, shared, memory } = *begin.cast::<Begin>();
-        let participants = i32::try_from(shared.participants()).unwrap_or(i32::MAX);
-        let mut coordinate =
-            pg_sys::SortCoordinateData { isWorker: false, nParticipants: participants, sharedsort: shared.sort };
-        let (unique, nulls, options) = (false, false, 0);
-        let coordinate = &raw mut coordinate;
-        (*to).sort =
-            c::tuplesort_begin_index_btree((*to).heap, (*to).index, unique, nulls, memory, coordinate, options);
-        c::tuplesort_performsort((*to).sort);
-    }
-}
-
-/// # Safety
-/// A plain frame; [`SortedTuples`] that are not over.
-unsafe extern "C-unwind" fn fill(this: Opaque) {
-    // SAFETY: this function's contract covers the argument; no value in this frame has a destructor. The buffer has
-    // space for a batch with tuples of any size, and `previous` for one.
-    unsafe {
-        let this = this.cast::<SortedTuples>();
-        let (mut used, mut count) = (0, 0);
-        let mut before = if (*this).has_previous { (*this).previous.cast_const() } else { std::ptr::null() };
-        while used + LONGEST <= BATCH_BYTES && count < BATCH_TUPLES {
-            c::check_for_interrupts();
-            point_plain!("index.sorted");
-            let tuple = c::tuplesort_getindextuple((*this).sort, true);
-            if tuple.is_null() {
-                (*this).is_over = true;
-                break;
-            }
-            let len = usize::from((*tuple).t_info & SIZE_MASK);
-            let place = (*this).buffer.add(used);
-            std::ptr::copy_nonoverlapping(tuple.cast::<u8>().cast_const(), place, len);
-            let (mut same, mut equal) = (false, false);
-            if !before.is_null() {
-                let (left, right) = (before.cast_mut().cast(), place.cast());
-                match (*this).comparison.sought {
-                    Sought::EqualKeys { nulls_equal } => {
-                        equal = (*this).comparison.are_equal(nulls_equal, left, right);
-                    }
-                    Sought::SameValues => same = (*this).comparison.are_same(left, right),
-                    Sought::Nothing => (),
+            let mut used = 0;
+            let mut before = if self.has_previous { self.previous.cast_const() } else { std::ptr::null() };
+            while used + LONGEST <= BATCH_BYTES && self.places.len() < BATCH_TUPLES {
+                c::check_for_interrupts();
+                point_plain!("index.sorted");
+                let tuple = c::tuplesort_getindextuple(sort.as_ptr(), true);
+                if tuple.is_null() {
+                    self.is_over = true;
+                    break;
                 }
+                let len = len_of(tuple);
+                let place = self.buffer.add(used);
+                std::ptr::copy_nonoverlapping(tuple.cast::<u8>().cast_const(), place, len);
+                let (mut same, mut equal) = (false, false);
+                if !before.is_null() {
+                    let (left, right) = (before.cast_mut().cast(), place.cast());
+                    match self.comparison.sought {
+                        Sought::EqualKeys { nulls_equal } => {
+                            equal = self.comparison.are_equal(nulls_equal, left, right);
+                        }
+                        Sought::SameValues => same = self.comparison.are_same(left, right),
+                        Sought::Nothing => (),
+                    }
+                }
+                self.places.push(BatchTuple { at: used as u32, len: len as u32, same, equal });
+                before = place;
+                // Sizes are multiples of MAXALIGN.
+                used += len;
             }
-            (*this).places.add(count).write(BatchTuple { at: used as u32, len: len as u32, same, equal });
-            before = place;
-            // Sizes are multiples of MAXALIGN.
-            used += len;
-            count += 1;
-        }
-        (*this).count = count;
-        if !before.is_null() && before != (*this).previous.cast_const() {
-            let len = usize::from((*before.cast::<pg_sys::IndexTupleData>()).t_info & SIZE_MASK);
-            std::ptr::copy_nonoverlapping(before, (*this).previous, len);
-            (*this).has_previous = true;
+            if !before.is_null() && before != self.previous.cast_const() {
+                std::ptr::copy_nonoverlapping(before, self.previous, len_of(before.cast_mut().cast()));
+                self.has_previous = true;
+            }
         }
     }
 }
 
-impl Comparison {
+/// The length of a tuple, from its header.
+///
+/// # Safety
+/// A valid tuple.
+#[inline]
+unsafe fn len_of(tuple: pg_sys::IndexTuple) -> usize {
+    // SAFETY: a valid tuple.
+    usize::from(unsafe { (*tuple).t_info } & SIZE_MASK)
+}
+
+impl Comparison<'_> {
     /// Are the values of two tuples identical, whatever the comparison function?
     ///
     /// # Safety
     /// A plain frame; tuples of the index.
     unsafe fn are_same(&self, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
-        // SAFETY: this function's contract covers them; a tuple has the length in its header.
+        // SAFETY: tuples of the index; a tuple has the length in its header.
         unsafe {
             let data = |tuple: pg_sys::IndexTuple| {
-                let len = usize::from((*tuple).t_info & SIZE_MASK);
-                std::slice::from_raw_parts(tuple.cast::<u8>(), len).get(HEADER..).unwrap_or_default()
+                std::slice::from_raw_parts(tuple.cast::<u8>(), len_of(tuple)).get(HEADER..).unwrap_or_default()
             };
             if (*left).t_info == (*right).t_info && data(left) == data(right) {
                 return true;
@@ -354,7 +327,7 @@ impl Comparison {
             {
                 return false;
             }
-            usize::try_from(c::_bt_keep_natts_fast(self.index, left, right)).unwrap_or(0) > self.columns
+            usize::try_from(c::_bt_keep_natts_fast(self.index.as_ptr(), left, right)).unwrap_or(0) > self.columns
         }
     }
 
@@ -363,13 +336,14 @@ impl Comparison {
     /// # Safety
     /// A plain frame; tuples of the index.
     unsafe fn are_equal(&self, nulls_equal: bool, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
-        // SAFETY: this function's contract covers them. The arrays have space for the values of any index tuple.
+        // SAFETY: tuples of the index. The arrays have space for the values of any index tuple.
         unsafe {
             let has_nulls = ((*left).t_info | (*right).t_info) & NULL_MASK != 0;
             if self.all_equal_image && (!has_nulls || nulls_equal) {
                 return self.are_same(left, right);
             }
-            let descriptor = (*self.index).rd_att;
+            let index = self.index.as_ptr();
+            let descriptor = (*index).rd_att;
             let nothing = pg_sys::Datum::from(0usize);
             let (mut left_values, mut left_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
             let (mut right_values, mut right_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
@@ -383,8 +357,8 @@ impl Comparison {
                 if left_null || right_null {
                     equal = left_null && right_null && nulls_equal;
                 } else {
-                    let procedure = c::index_getprocinfo(self.index, column as i16 + 1, ORDER);
-                    let collation = *(*self.index).rd_indcollation.add(column);
+                    let procedure = c::index_getprocinfo(index, column as i16 + 1, ORDER);
+                    let collation = *(*index).rd_indcollation.add(column);
                     let (left, right) = (*left_values.as_ptr().add(column), *right_values.as_ptr().add(column));
                     equal = c::FunctionCall2Coll(procedure, collation, left, right).value() as i32 == 0;
                 }
@@ -414,26 +388,4 @@ fn first(data: &[u8], len: i16) -> Option<&[u8]> {
         Err(_) => return None,
     };
     data.get(..len)
-}
-
-/// # Safety
-/// A plain frame; [`Neighbours`].
-unsafe extern "C-unwind" fn truncate(neighbours: Opaque) {
-    // SAFETY: this function's contract covers the argument. Tuples must be aligned, so the bytes are copied.
-    unsafe {
-        let neighbours = neighbours.cast::<Neighbours>();
-        let of = (*neighbours).of;
-        let old = pg_sys::CurrentMemoryContext;
-        let scratch = (*of).comparison.scratch;
-        pg_sys::CurrentMemoryContext = scratch;
-        let copy = |bytes: *const u8, len: usize| {
-            let place = c::MemoryContextAlloc(scratch, len).cast::<u8>();
-            std::ptr::copy_nonoverlapping(bytes, place, len);
-            place.cast::<pg_sys::IndexTupleData>()
-        };
-        let left = copy((*neighbours).left, (*neighbours).left_len);
-        let right = copy((*neighbours).right, (*neighbours).right_len);
-        (*neighbours).pivot = c::_bt_truncate((*of).index, left, right, (*of).key);
-        pg_sys::CurrentMemoryContext = old;
-    }
 }

@@ -1,18 +1,14 @@
 //! How an index gets the new rows.
 
-use pgrx::pg_sys;
-
-use super::index_keys::KeyStream;
-
 /// How an index gets the new rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexStrategy {
     /// Not at all: another session is building it, or has left it half built.
     None,
     /// Inserted in the order of keys.
-    InsertSorted(*mut pg_sys::Tuplesortstate),
+    InsertSorted,
     /// Inserted in the order of keys, which were collected.
-    InsertKeys(*mut KeyStream),
+    InsertKeys,
     /// Inserted in the order of the heap.
     InsertRows,
     /// Rebuilt from the whole heap.

@@ -79,7 +79,7 @@ fn with_row<T>(function: pg_sys::Oid, look: impl FnOnce(pg_sys::HeapTuple) -> T)
 /// # Safety
 /// A row that is pinned, and an attribute of type text or pg_node_tree.
 unsafe fn text_of(tuple: pg_sys::HeapTuple, attribute: u32) -> Option<*mut c_char> {
-    // SAFETY: this function's contract covers both arguments.
+    // SAFETY: `with_row` pins the row, whose attribute is a text or null.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
         let mut is_null = false;
@@ -136,7 +136,7 @@ pub fn columns(
 /// # Safety
 /// An open relation, and nodes that were analyzed for it.
 pub unsafe fn obstacle(function: pg_sys::Oid, relation: pg_sys::Relation, nodes: Nodes) -> Result<Option<String>> {
-    // SAFETY: this function's contract covers the relation.
+    // SAFETY: the load has the relation open.
     let Signature { defaults, types, .. } = Signature::of(function, unsafe { own_type(relation) })?;
     // SAFETY: this function's contract covers the nodes; those of the catalog are expressions.
     let call =

@@ -89,7 +89,7 @@ impl RowValue {
         value: pg_sys::HeapTupleHeader,
         econtext: *mut pg_sys::ExprContext,
     ) -> Option<pg_sys::Datum> {
-        // SAFETY: this function's contract covers all arguments.
+        // SAFETY: `form` has made the value, and the row loop has the context.
         unsafe {
             let mut is_null = false;
             (*econtext).caseValue_datum = pg_sys::Datum::from(value);

@@ -375,7 +375,7 @@ pub unsafe fn obstacles(
             found.push(format!("The default of column \"{}\" {call}.", attribute_name(attribute)));
         }
     }
-    // SAFETY: this function's contract covers the conditions.
+    // SAFETY: the conditions are a list of analyzed expressions, or null.
     if let Some(call) = unsafe { call_in(conditions.cast()) } {
         found.push(format!("The condition {call}."));
     }

@@ -3,7 +3,7 @@
 //! An INSERT waits for transactions that may be inserting or deleting a conflicting row. This search finds the rows
 //! that exist now, and takes no lock on them: committed rows of other transactions, and rows of this transaction.
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::compat;
 use super::holder::NOBODY;
@@ -140,20 +140,16 @@ impl Look {
             all
         }
     }
-}
 
-/// Ends the search, except for its memory. Called once.
-///
-/// # Safety
-/// The result of [`Look::begin`].
-#[pg_guard]
-pub unsafe extern "C-unwind" fn end(look: *mut Look) {
-    // SAFETY: this function's contract covers the argument; guarded calls.
-    unsafe {
-        if !(*look).scan.is_null() {
-            pg_sys::index_endscan((*look).scan);
-            pg_sys::UnregisterSnapshot((*look).snapshot);
-            (*look).scan = std::ptr::null_mut();
+    /// Ends the search, except for its memory. Guarded.
+    pub fn end(&mut self) {
+        let scan = std::mem::replace(&mut self.scan, std::ptr::null_mut());
+        if !scan.is_null() {
+            // SAFETY: guarded calls; `begin` has made both, and they have not ended.
+            unsafe {
+                pg_sys::index_endscan(scan);
+                pg_sys::UnregisterSnapshot(self.snapshot);
+            }
         }
     }
 }

@@ -3,14 +3,15 @@
 //! pgrx's guards raise an error again without its CONTEXT and without the names of schema, table, column and
 //! constraint. An SQLSTATE that they do not know becomes XX000. The context callbacks run again, and their state may have changed since. But when they run for the first
 //! time, the error is complete. So the outermost callback takes a copy then, and the lost fields are restored where the
-//! error is caught.
+//! error is caught. pgrx also replaces bytes of its texts that are no UTF-8, in databases with other encodings.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use pgrx::{PgSqlErrorCode, pg_sys};
 
-use super::unguarded::{self, Opaque};
+use super::attempt::attempt;
+use super::unguarded::{self, Opaque, guarded};
 
 /// Copy of the latest error.
 #[derive(Debug)]
@@ -179,6 +180,102 @@ pub(super) unsafe fn is_same(a: *const pg_sys::ErrorData, b: *const pg_sys::Erro
         (code(a) == code(b), message(a) == message(b))
     };
     codes && messages
+}
+
+/// An error of a guarded step, caught by a plain frame. Memory contexts own its parts.
+#[derive(Debug)]
+pub struct Caught {
+    /// Valid, as CopyErrorData has made it.
+    error: *mut pg_sys::ErrorData,
+    original: Original,
+}
+
+/// Runs a guarded step, and catches its error.
+///
+/// # Safety
+/// A plain frame.
+pub unsafe fn catch<T: Copy>(step: impl FnOnce() -> T) -> Result<T, Caught> {
+    // SAFETY: the caller's frame is plain; the original is pushed while the step runs, and stays until then.
+    unsafe {
+        let mut original = Original::new();
+        let mut context = pg_sys::ErrorContextCallback::default();
+        Original::push(&raw mut original, &raw mut context);
+        let mut done = None;
+        let error = attempt(|| done = Some(guarded(step)));
+        Original::pop(&raw mut original, &raw mut context);
+        done.ok_or(Caught { error, original })
+    }
+}
+
+/// Runs a guarded step, whose error keeps all fields.
+///
+/// # Safety
+/// A plain frame, with no [`Original`] around it.
+pub unsafe fn keeping_fields<T: Copy>(step: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's frame is plain.
+    unsafe {
+        catch(step).unwrap_or_else(|mut caught| {
+            caught.restore();
+            caught.raise()
+        })
+    }
+}
+
+impl Caught {
+    fn get(&self) -> &pg_sys::ErrorData {
+        // SAFETY: the type's invariant.
+        unsafe { &*self.error }
+    }
+
+    pub fn sqlstate(&self) -> i32 {
+        self.get().sqlerrcode
+    }
+
+    pub fn message(&self) -> &[u8] {
+        // SAFETY: a string of an error.
+        unsafe { text(self.get().message) }
+    }
+
+    pub fn detail(&self) -> &[u8] {
+        // SAFETY: a string of an error.
+        unsafe { text(self.get().detail) }
+    }
+
+    /// Replaces message and detail. Guarded.
+    pub fn reword(&mut self, message: &CStr, detail: Option<&CStr>) {
+        // SAFETY: guarded calls; the error is valid, and a pushed original, too.
+        unsafe {
+            let message = pg_sys::pstrdup(message.as_ptr());
+            let detail = detail.map_or(std::ptr::null_mut(), |detail| pg_sys::pstrdup(detail.as_ptr()));
+            // The original around the step restores the fields of the error with its new words.
+            if let Some(outer) = INNERMOST.load(Relaxed).as_mut()
+                && !outer.error.is_null()
+                && is_same(outer.error, self.error)
+            {
+                ((*outer.error).message, (*outer.error).detail) = (message, detail);
+            }
+            ((*self.error).message, (*self.error).detail) = (message, detail);
+        }
+    }
+
+    /// Restores the fields: see [`Original::restore`]. Before the error is reworded, and not if an [`Original`] around
+    /// the step is to do so.
+    ///
+    /// # Safety
+    /// A plain frame.
+    pub unsafe fn restore(&mut self) -> bool {
+        // SAFETY: the error was caught while the original was pushed.
+        unsafe { Original::restore(&raw mut self.original, self.error) }
+    }
+
+    /// Raises the error again.
+    ///
+    /// # Safety
+    /// A plain frame.
+    pub unsafe fn raise(self) -> ! {
+        // SAFETY: the error is valid, and nothing here has a destructor.
+        unsafe { unguarded::ReThrowError(self.error) }
+    }
 }
 
 /// Returns a copy of the message that is being built, and the memory context that holds all of it.

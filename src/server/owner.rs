@@ -28,28 +28,53 @@ pub fn may_run(index: Relation<'_>) -> bool {
 }
 
 /// Runs `work` with a search path that is safe for code of a table's owner. The callee changes the user. After an
-/// error, the end of the (sub)transaction restores the search path.
-///
-/// # Safety
-/// A plain frame, as `work` is.
-pub unsafe fn along_safe_path(table: Relation<'_>, work: impl FnOnce()) {
-    // SAFETY: a plain frame.
+/// error, the end of the (sub)transaction restores the search path. Guarded.
+pub fn along_safe_path<T>(table: Relation<'_>, work: impl FnOnce() -> T) -> T {
+    with_safe_path(user_of_session().0, table.owner(), work)
+}
+
+/// Runs `work` as the owner of a table. The user is restored when `work` returns, or when an error unwinds it, because
+/// the transaction may end much later. Settings of `work` end with it, or after an error with the transaction. Guarded.
+pub fn as_owner<T>(table: Relation<'_>, work: impl FnOnce() -> T) -> T {
+    struct Restored(pg_sys::Oid, i32);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            // SAFETY: sets two variables of this process, and raises nothing.
+            unsafe { c::SetUserIdAndSecContext(self.0, self.1) }
+        }
+    }
+    let (user, context) = user_of_session();
+    let restored = Restored(user, context);
+    // SAFETY: sets two variables of this process, and raises nothing.
+    unsafe { c::SetUserIdAndSecContext(table.owner(), context | RESTRICTED) };
+    let done = with_safe_path(user, table.owner(), work);
+    drop(restored);
+    done
+}
+
+fn user_of_session() -> (pg_sys::Oid, i32) {
+    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
+    // SAFETY: reads two variables of this process, and raises nothing.
+    unsafe { c::GetUserIdAndSecContext(&raw mut user, &raw mut context) };
+    (user, context)
+}
+
+fn with_safe_path<T>(user: pg_sys::Oid, owner: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
+    // SAFETY: guarded calls; the closure owns nothing. The nest level is this function's own.
     unsafe {
-        let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-        c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        let level = c::NewGUCNestLevel();
-        compat::restrict_search_path(user, table.owner());
-        work();
-        c::AtEOXact_GUC(false, level);
+        let level = pg_sys::NewGUCNestLevel();
+        c::guard(|| compat::restrict_search_path(user, owner));
+        let done = work();
+        pg_sys::AtEOXact_GUC(false, level);
+        done
     }
 }
 
-/// Runs `body(argument)` as the owner of a table. The user is restored before an error is raised again, because the
-/// transaction may end much later.
+/// Runs `body(argument)` like [`as_owner`], in a plain frame, so that its error keeps all fields.
 ///
 /// # Safety
 /// A plain frame, as the body is.
-pub unsafe fn as_owner(table: Relation<'_>, body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) {
+pub unsafe fn as_owner_plainly(table: Relation<'_>, body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) {
     // SAFETY: a plain frame. Settings of the body end with its nest level, or after
     // an error with the transaction.
     unsafe {

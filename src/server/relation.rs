@@ -101,6 +101,11 @@ impl<'a> Relation<'a> {
         self.form().relhasindex
     }
 
+    /// Whether the number of rows has been estimated.
+    pub const fn has_statistics(self) -> bool {
+        self.form().reltuples >= 0.0
+    }
+
     pub const fn access_method(self) -> pg_sys::Oid {
         self.form().relam
     }
@@ -160,6 +165,8 @@ impl<'a> Relation<'a> {
             is_immediate: form.indimmediate,
             is_valid: form.indisvalid,
             is_usable: form.indisvalid && form.indisready && form.indislive,
+            checks_xmin: form.indcheckxmin,
+            nulls_equal: form.indnullsnotdistinct,
         })
     }
 
@@ -184,6 +191,10 @@ pub struct IndexForm {
     pub is_valid: bool,
     /// Valid, ready and live.
     pub is_usable: bool,
+    /// Older snapshots must not use the index.
+    pub checks_xmin: bool,
+    /// NULLS NOT DISTINCT
+    pub nulls_equal: bool,
 }
 
 /// A relation that is closed when this value is dropped. For guarded frames. After an error, the end of the transaction

@@ -26,7 +26,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use pgrx::pg_sys;
 
 use super::build_id::{build_id, check_build};
-use super::unguarded;
 use super::usage::{Cpu, WorkerUsage};
 use crate::error::{OrRaise, Result, out_of_memory};
 
@@ -333,15 +332,6 @@ impl<T: Task> Team<T> {
         let ended = std::mem::take(&mut self.uncounted);
         // SAFETY: there is an element for each worker, and these workers have ended.
         WorkerUsage::add_up(unsafe { std::slice::from_raw_parts_mut(self.usages, ended) })
-    }
-
-    /// Wait like [`Team::wait`], but from a plain frame, so that errors of workers keep their CONTEXT. Counts nothing.
-    ///
-    /// # Safety
-    /// A plain frame.
-    pub unsafe fn wait_plainly(&self) {
-        // SAFETY: a valid context; the frame is plain.
-        unsafe { unguarded::WaitForParallelWorkersToFinish(self.context) };
     }
 
     /// Stop the workers at once, and stay in parallel mode, for a transaction that is going to fail. The shared memory

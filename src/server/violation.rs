@@ -4,22 +4,27 @@ use std::ffi::c_int;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::relation::Relation;
 use super::unguarded::{self as c, guard};
+
+const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 
 /// Raise the error for a duplicate key (_bt_check_unique, nbtinsert.c). Its values are shown if the user may see them.
 /// Guarded.
 ///
 /// # Safety
-/// An open table, one of its indexes, and a value for each key column of the index.
+/// The index is one of the table, and has these values in its key columns.
 pub unsafe fn raise_unique(
-    relation: pg_sys::Relation,
-    index: pg_sys::Relation,
-    values: *mut pg_sys::Datum,
-    nulls: *mut bool,
+    relation: Relation<'_>,
+    index: Relation<'_>,
+    values: &mut [pg_sys::Datum; MOST_KEYS],
+    nulls: &mut [bool; MOST_KEYS],
 ) {
-    // SAFETY: this function's contract covers all arguments; the closure owns nothing. The last call does not return.
+    let (relation, index) = (relation.as_ptr(), index.as_ptr());
+    // SAFETY: guarded calls on open relations, with a value for each key; the closure owns nothing. The last call does
+    // not return.
     unsafe {
-        let key = pg_sys::BuildIndexValueDescription(index, values, nulls);
+        let key = pg_sys::BuildIndexValueDescription(index, values.as_mut_ptr(), nulls.as_mut_ptr());
         let name = (*(*index).rd_rel).relname.data.as_ptr();
         guard(|| {
             c::errstart_cold(pgrx::PgLogLevel::ERROR as c_int, std::ptr::null());

@@ -335,6 +335,6 @@ unsafe fn present(nulls: *const bool, count: usize) -> u8 {
         let nulls = u64::from_le_bytes(unsafe { *nulls.cast::<[u8; 8]>() });
         return !(nulls.wrapping_mul(GATHER) >> 56) as u8;
     }
-    // SAFETY: this function's contract.
+    // SAFETY: there are `count` nulls.
     (0..count).fold(0, |bits, i| bits | u8::from(unsafe { !*nulls.add(i) }) << i)
 }

@@ -30,6 +30,6 @@ pub fn unpack(word: u64) -> (*const u8, usize) {
 #[must_use]
 pub unsafe fn bytes<'a>(word: u64) -> &'a [u8] {
     let (address, len) = unpack(word);
-    // SAFETY: this function's contract.
+    // SAFETY: `pack` took both from a slice that is still valid.
     unsafe { std::slice::from_raw_parts(address, len) }
 }

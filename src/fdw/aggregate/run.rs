@@ -78,7 +78,7 @@ fn show(aggregation: &Aggregation, slot: RowArrays<'_>, has_ended: bool) {
 /// Called by IterateForeignScan with its node, whose slot is empty: a plain frame.
 pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, rows: *mut Rows) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: this function's contract covers the structures.
+    // SAFETY: IterateForeignScan passes its node, with the scan and the rows that the node has.
     unsafe {
         let arrays = match (*scan).aggregation.as_mut() {
             Some(aggregation) if !aggregation.done => aggregation.arrays(),

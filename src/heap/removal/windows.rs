@@ -24,7 +24,7 @@ pub struct Windows {
     relation: Relation<'static>,
     needs_wal: bool,
     pub deleter: Deleter,
-    file: RelationFile,
+    file: RelationFile<'static>,
     segment: Option<Segment>,
     pages: Vec<Page>,
     /// The redo point when pages were last changed.

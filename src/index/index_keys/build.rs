@@ -35,13 +35,11 @@ use crate::error::{Error, Result, out_of_memory};
 use crate::index::index_file::IndexFile;
 use crate::server::compat;
 use crate::server::points::point;
-use crate::server::relation::Relation;
+use crate::server::relation::{OpenRelation, Relation};
 use crate::server::shared_files::SharedFiles;
 use crate::server::unguarded::{self as c, guard};
 use crate::server::violation;
 
-const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
-const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 const INIT: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::INIT_FORKNUM;
 
 /// The position of a row in the form of index entries.
@@ -54,38 +52,21 @@ pub type MayStay<'a> = dyn FnMut(Clash<'_>, Tid) -> bool + 'a;
 
 /// Builds an index of a relation from its keys.
 ///
-/// False if the keys could not be collected, or the old entries could not be read: then the server must build it.
-/// Guarded.
-///
-/// # Safety
-/// The relation is open and has no other writer. The index is one of its planned indexes, closed and locked
-/// exclusively.
-pub unsafe fn build(
-    relation: pg_sys::Relation,
+/// False if the keys could not be collected, or the old entries could not be read: then the server must build it. The
+/// relation has no other writer. The index is one of its planned indexes, closed and locked exclusively. Guarded.
+pub fn build(
+    relation: Relation<'_>,
     collector: &mut Collector,
     sources: Sources<'_>,
     may_stay: &mut MayStay<'_>,
 ) -> Result<bool> {
     let index = collector.index;
     let mut others = Vec::new();
-    // SAFETY: this function's contract covers both arguments.
-    let built = unsafe {
-        match &mut collector.keys {
-            Keys::Narrow(keys) => {
-                build_keys(relation, index, keys, &mut others, sources, may_stay, |keys, index, others, old| {
-                    together::build(relation, index, keys, others, old, sources)
-                })
-            }
-            Keys::Wide(keys) => {
-                build_keys(relation, index, keys, &mut others, sources, may_stay, |keys, index, others, old| {
-                    together::build(relation, index, keys, others, old, sources)
-                })
-            }
-            Keys::Bytes(keys) => {
-                build_keys(relation, index, keys, &mut others, sources, may_stay, |_, _, _, _| Ok(Together::NotWorth))
-            }
-            Keys::Tuples(keys) => tuples::build(relation, index, keys, sources, may_stay),
-        }
+    let built = match &mut collector.keys {
+        Keys::Narrow(keys) => build_keys(relation, index, keys, &mut others, sources, may_stay),
+        Keys::Wide(keys) => build_keys(relation, index, keys, &mut others, sources, may_stay),
+        Keys::Bytes(keys) => build_keys(relation, index, keys, &mut others, sources, may_stay),
+        Keys::Tuples(keys) => tuples::build(relation, index, keys, sources, may_stay),
     }?;
     collector.close();
     others.iter_mut().for_each(Runs::close);
@@ -123,6 +104,19 @@ trait BuildKeys: Sized {
     /// Removes the keys in memory.
     fn clear(&mut self);
 
+    /// Builds an index in its new file with the help of workers, if they are worth their start. Guarded, and
+    /// interruptible.
+    fn build_together(
+        &mut self,
+        _relation: Relation<'_>,
+        _index: Relation<'_>,
+        _others: &[Runs],
+        _old: Option<Leaves>,
+        _sources: Sources<'_>,
+    ) -> Result<Together> {
+        Ok(Together::NotWorth)
+    }
+
     /// Passes the columns of a key to `take`, in order.
     fn decode(shape: &Shape<Self>, key: Key<'_, Self>, take: &mut dyn FnMut(usize, Value<'_>));
 }
@@ -142,6 +136,17 @@ impl<W: Word> BuildKeys for Collected<W> {
     type Family = Entry<W>;
     type Memory<'s> = Slice<'s, Entry<W>>;
     type File = RunReader<W>;
+
+    fn build_together(
+        &mut self,
+        relation: Relation<'_>,
+        index: Relation<'_>,
+        others: &[Runs],
+        old: Option<Leaves>,
+        sources: Sources<'_>,
+    ) -> Result<Together> {
+        together::build(relation, index, self, others, old, sources)
+    }
 
     fn shape(&self) -> &KeyShape {
         self.shape()
@@ -188,18 +193,14 @@ impl<W: Word> BuildKeys for Collected<W> {
     }
 }
 
-/// Builds an index from keys of one family. `together` may build it with the help of workers.
-///
-/// # Safety
-/// See [`build`].
-unsafe fn build_keys<K: BuildKeys>(
-    relation: pg_sys::Relation,
+/// Builds an index from keys of one family: see [`build`].
+fn build_keys<K: BuildKeys>(
+    relation: Relation<'_>,
     oid: pg_sys::Oid,
     keys: &mut K,
     others: &mut Vec<Runs>,
     sources: Sources<'_>,
     may_stay: &mut MayStay<'_>,
-    together: impl FnOnce(&mut K, pg_sys::Relation, &[Runs], Option<Leaves>) -> Result<Together>,
 ) -> Result<bool> {
     if !all_runs(sources, others, |worker, files| keys.take_over(files, worker, oid))? {
         return Ok(false);
@@ -207,19 +208,17 @@ unsafe fn build_keys<K: BuildKeys>(
     let Some(total) = keys.total() else { return Ok(false) };
     check_total(total, sources)?;
     keys.sort()?;
-    // SAFETY: this function's contract covers relation and index.
-    let built = unsafe {
-        renew(relation, oid, sources, &mut || (), |index, old, unfit| {
-            match together(keys, index, others, old)? {
-                Together::Built(built) => return Ok(built),
-                // The partly written file is replaced.
-                Together::GivenUp => set_new_file(relation, index),
-                Together::NotWorth => (),
-            }
-            let old = old.map(|old| old.reader(keys.shape().clone(), Rc::clone(&unfit)));
-            write_pages(relation, index, keys, others, old, sources, may_stay, &unfit)
-        })?
+    let write = |index: Relation<'_>, old: Option<Leaves>, unfit: Rc<Cell<bool>>| {
+        match keys.build_together(relation, index, others, old, sources)? {
+            Together::Built(built) => return Ok(built),
+            // The partly written file is replaced.
+            Together::GivenUp => set_new_file(relation, index),
+            Together::NotWorth => (),
+        }
+        let old = old.map(|old| old.reader(keys.shape().clone(), Rc::clone(&unfit)));
+        write_pages(relation, index, keys, others, old, sources, may_stay, &unfit)
     };
+    let built = renew(relation, oid, sources, || (), write)?;
     if built {
         keys.clear();
     }
@@ -261,60 +260,55 @@ pub(super) fn check_built(new: u64, total: u64) -> Result<()> {
 /// Gives an index a new file, and lets `write` fill it. False if that failed because something is `unfit`.
 ///
 /// `opened` is called when the index is open, so that other references to it can be closed. Guarded.
-///
-/// # Safety
-/// See [`build`].
-unsafe fn renew(
-    relation: pg_sys::Relation,
+fn renew(
+    relation: Relation<'_>,
     oid: pg_sys::Oid,
     sources: Sources<'_>,
-    opened: &mut dyn FnMut(),
-    write: impl FnOnce(pg_sys::Relation, Option<Leaves>, Rc<Cell<bool>>) -> Result<Built>,
+    opened: impl FnOnce(),
+    write: impl FnOnce(Relation<'_>, Option<Leaves>, Rc<Cell<bool>>) -> Result<Built>,
 ) -> Result<bool> {
-    // SAFETY: this function's contract covers relation and index; guarded calls.
-    unsafe {
-        let index = pg_sys::index_open(oid, EXCLUSIVE);
-        opened();
-        pg_sys::CheckTableNotInUse(index, c"REINDEX INDEX".as_ptr());
-        if !sources.merge && compat::first_leaf(Relation::from_raw(index)).is_some() {
-            // A function that is declared as not doing so has put rows into the table during the load.
-            pg_sys::index_close(index, NO_LOCK);
-            return Ok(false);
-        }
-        guard(|| c::TransferPredicateLocksToHeapRelation(index));
-        let old = sources.merge.then(|| Leaves::of(index));
-        set_new_file(relation, index);
-        let unfit = Rc::new(Cell::new(false));
-        let built = write(index, old, Rc::clone(&unfit));
-        if built.is_err() && unfit.get() {
-            pg_sys::index_close(index, NO_LOCK);
-            return Ok(false);
-        }
-        let built = built?;
-        set_statistics(index, built);
-        if !sources.merge {
-            set_table_statistics(relation, sources.rows);
-        }
-        pg_sys::index_close(index, NO_LOCK);
-        pg_sys::CommandCounterIncrement();
-        point!("index.built");
+    let open = OpenRelation::open(oid, pg_sys::AccessExclusiveLock);
+    let index = open.get();
+    opened();
+    // SAFETY: a guarded call on an open relation.
+    unsafe { pg_sys::CheckTableNotInUse(index.as_ptr(), c"REINDEX INDEX".as_ptr()) };
+    if !sources.merge && compat::first_leaf(index).is_some() {
+        // A function that is declared as not doing so has put rows into the table during the load.
+        return Ok(false);
     }
+    // SAFETY: a guarded call on an open relation; the closure owns nothing.
+    unsafe { guard(|| c::TransferPredicateLocksToHeapRelation(index.as_ptr())) };
+    let old = sources.merge.then(|| Leaves::of(index));
+    set_new_file(relation, index);
+    let unfit = Rc::new(Cell::new(false));
+    let built = write(index, old, Rc::clone(&unfit));
+    if built.is_err() && unfit.get() {
+        return Ok(false);
+    }
+    let built = built?;
+    // As index_update_stats does (index.c): an index with an empty new file keeps its statistics, since its table may
+    // be empty.
+    if built.entries > 0 {
+        compat::set_index_statistics(index, built.pages, built.entries as f64);
+    }
+    if !sources.merge {
+        // The table has only the rows of the load.
+        compat::set_table_statistics(relation, relation.pages(), sources.rows as f64);
+    }
+    drop(open);
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::CommandCounterIncrement() };
+    point!("index.built");
     Ok(true)
 }
 
-/// Gives an open index a new, empty file. Guarded.
-///
-/// # Safety
-/// The relation is open and has no other writer. The index is one of its indexes, open and locked exclusively.
-pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) {
-    // SAFETY: this function's contract covers both arguments; guarded calls.
-    unsafe {
-        let persistence = (*(*relation).rd_rel).relpersistence;
-        compat::set_new_file(Relation::from_raw(index), persistence);
-        point!("index.renewed");
-        if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_UNLOGGED {
-            make_init_fork(index);
-        }
+/// Gives an open index a new, empty file. The index is locked exclusively, and its relation has no other writer. Guarded.
+pub fn set_new_file(relation: Relation<'_>, index: Relation<'_>) {
+    let persistence = relation.persistence();
+    compat::set_new_file(index, persistence.cast_signed());
+    point!("index.renewed");
+    if persistence == pg_sys::RELPERSISTENCE_UNLOGGED {
+        make_init_fork(index);
     }
 }
 
@@ -351,7 +345,7 @@ where
     }
 }
 
-impl PageSink for IndexFile {
+impl PageSink for IndexFile<'_> {
     type Error = Error;
 
     fn page(&mut self, block: u32, page: &mut Page) -> Result<()> {
@@ -359,15 +353,12 @@ impl PageSink for IndexFile {
     }
 }
 
-/// Merges the keys and writes the index. Sets `unfit` for a key that is too long, and for keys that the server would
-/// order differently.
-///
-/// # Safety
-/// The index is open and has a new file.
+/// Merges the keys and writes the index into its new file. Sets `unfit` for a key that is too long, and for keys that
+/// the server would order differently.
 #[allow(clippy::too_many_arguments, reason = "what a build is made of")]
-unsafe fn write_pages<K: BuildKeys>(
-    relation: pg_sys::Relation,
-    index: pg_sys::Relation,
+fn write_pages<K: BuildKeys>(
+    relation: Relation<'_>,
+    index: Relation<'_>,
     keys: &K,
     others: &[Runs],
     old: Option<LeafReader<K::Family>>,
@@ -381,42 +372,34 @@ unsafe fn write_pages<K: BuildKeys>(
     runs.extend(keys.readers(std::iter::once(keys.runs()).chain(others)).into_iter().map(KeyRun::File));
     runs.extend(old.map(KeyRun::Old));
     let mut merge = Merge::<K::Family, _>::new(runs);
-    // SAFETY: this function's contract covers the index.
-    let (unique, nulls_equal, options) = unsafe {
-        let form = &*(*index).rd_index;
-        (form.indisunique, form.indnullsnotdistinct, options(index))
-    };
-    let mut builder = Builder::<K::Family>::new(shape, options);
-    // SAFETY: the index is open.
-    let open = unsafe { Relation::from_raw(index) };
-    let mut file = IndexFile::new(open)?;
-    let mut unique_keys = unique.then(|| Unique::new(shape, nulls_equal));
+    let mut builder = Builder::<K::Family>::new(shape, options(index));
+    let mut file = IndexFile::new(index)?;
+    let form = index.index().filter(|form| form.is_unique);
+    let mut unique_keys = form.map(|form| Unique::new(shape, form.nulls_equal));
     let mut clashes = Clashes::new(relation, index, sources);
     let failed = |error| {
         unfit.set(unfit.get() || matches!(error, BuildError::TooLong { .. } | BuildError::Collation));
         failed(error, &old_unfit)
     };
     let duplicate: &mut Duplicate<'_, K::Family> = &mut |key, rows, row| {
-        // SAFETY: this function's contract covers the relations; the index has an attribute for each column of a key, and
-        // there is a value for each.
-        unsafe {
-            if let Some(clash) = clashes.find(rows, row)
-                && !may_stay(clash, row)
-            {
-                // As _bt_check_unique does (nbtinsert.c).
-                let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
-                let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
-                K::decode(shape, key, &mut |column, value| {
-                    if let (Some(to), Some(null)) = (values.get_mut(column), nulls.get_mut(column)) {
-                        match value {
-                            Value::Null => *null = true,
-                            Value::Datum(datum) => *to = pg_sys::Datum::from(datum),
-                            Value::Bytes(bytes) => *to = datum(&*compat::attribute((*index).rd_att, column), bytes),
-                        }
+        if let Some(clash) = clashes.find(rows, row)
+            && !may_stay(clash, row)
+        {
+            // As _bt_check_unique does (nbtinsert.c).
+            let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
+            let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
+            let attributes = index.descriptor().attributes();
+            K::decode(shape, key, &mut |column, value| {
+                if let (Some(to), Some(null)) = (values.get_mut(column), nulls.get_mut(column)) {
+                    match (value, attributes.clone().nth(column)) {
+                        (Value::Datum(datum), _) => *to = pg_sys::Datum::from(datum),
+                        (Value::Bytes(bytes), Some(attribute)) => *to = datum(attribute, bytes),
+                        (Value::Null | Value::Bytes(_), _) => *null = true,
                     }
-                });
-                violation::raise_unique(relation, index, values.as_mut_ptr(), nulls.as_mut_ptr());
-            }
+                }
+            });
+            // SAFETY: the key is of the index, and its shape has the types of the columns.
+            unsafe { violation::raise_unique(relation, index, &mut values, &mut nulls) };
         }
         rows.push(row);
         Ok(())
@@ -462,7 +445,7 @@ fn feed<F: BuildFamily, R: Run<F, Error = Error>>(
     unique: &mut Option<Unique<F>>,
     duplicate: &mut Duplicate<'_, F>,
     builder: &mut Builder<F>,
-    file: &mut IndexFile,
+    file: &mut IndexFile<'_>,
     failed: &dyn Fn(BuildError<Error>) -> Error,
     is_over: impl Fn() -> bool,
 ) -> Result<()> {
@@ -504,48 +487,19 @@ fn failed(error: BuildError<Error>, unfit: &Unfit) -> Error {
     }
 }
 
-/// Makes the init fork for an index with a new main fork, as index_build does (index.c).
-///
-/// # Safety
-/// The index is open and unlogged. Guarded.
-unsafe fn make_init_fork(index: pg_sys::Relation) {
-    // SAFETY: this function's contract covers the index; guarded calls.
+/// Makes the init fork for an index with a new main fork, as index_build does (index.c). Guarded.
+fn make_init_fork(index: Relation<'_>) {
+    let relation = index.as_ptr();
+    // SAFETY: guarded calls on an open index; the closure owns nothing.
     unsafe {
-        if pg_sys::smgrexists(pg_sys::RelationGetSmgr(index), INIT) {
+        if pg_sys::smgrexists(pg_sys::RelationGetSmgr(relation), INIT) {
             return;
         }
-        pg_sys::smgrcreate(pg_sys::RelationGetSmgr(index), INIT, false);
-        compat::log_smgrcreate(Relation::from_raw(index), INIT);
-        if let Some(build_empty) = (*(*index).rd_indam).ambuildempty {
-            guard(|| build_empty(index));
+        pg_sys::smgrcreate(pg_sys::RelationGetSmgr(relation), INIT, false);
+        compat::log_smgrcreate(index, INIT);
+        if let Some(build_empty) = (*(*relation).rd_indam).ambuildempty {
+            guard(|| build_empty(relation));
         }
-    }
-}
-
-/// Sets the statistics of an index as index_update_stats does (index.c).
-///
-/// An index with an empty new file keeps its statistics, since its table may be empty.
-///
-/// # Safety
-/// The index is open. Guarded.
-unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
-    if built.entries == 0 {
-        return;
-    }
-    // SAFETY: this function's contract covers the argument.
-    unsafe { compat::set_index_statistics(Relation::from_raw(index), built.pages, built.entries as f64) };
-}
-
-/// Sets the statistics of a table that has only the rows of the load.
-///
-/// # Safety
-/// The table is open. Guarded.
-unsafe fn set_table_statistics(relation: pg_sys::Relation, rows: u64) {
-    // SAFETY: this function's contract covers the argument; guarded calls.
-    unsafe {
-        let main = pg_sys::ForkNumber::MAIN_FORKNUM;
-        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, main);
-        compat::set_table_statistics(Relation::from_raw(relation), blocks, rows as f64);
     }
 }
 
@@ -558,19 +512,16 @@ struct BTOptions {
     deduplicate_items: bool,
 }
 
-/// # Safety
-/// The index is an open B-tree. Guarded.
-pub(super) unsafe fn options(index: pg_sys::Relation) -> Options {
-    // SAFETY: this function's contract covers the index; a B-tree's options are BTOptions.
-    unsafe {
-        let stored = (*index).rd_options.cast::<BTOptions>();
-        let (fillfactor, deduplicate) = if stored.is_null() {
-            (Options::default().fillfactor, true)
-        } else {
-            (usize::try_from((*stored).fillfactor).unwrap_or(100), (*stored).deduplicate_items)
-        };
-        let all_equal_image = guard(|| c::_bt_allequalimage(index, false));
-        let deduplicate = deduplicate && all_equal_image && !(*(*index).rd_index).indisunique;
-        Options { fillfactor, deduplicate, all_equal_image }
-    }
+/// The options of a B-tree. Guarded.
+pub(super) fn options(index: Relation<'_>) -> Options {
+    // SAFETY: an open B-tree, whose options are BTOptions; a guarded call, whose closure owns nothing.
+    let (stored, all_equal_image) = unsafe {
+        let stored = (*index.as_ptr()).rd_options.cast::<BTOptions>().as_ref();
+        (stored, guard(|| c::_bt_allequalimage(index.as_ptr(), false)))
+    };
+    let (fillfactor, deduplicate) = stored.map_or((Options::default().fillfactor, true), |stored| {
+        (usize::try_from(stored.fillfactor).unwrap_or(100), stored.deduplicate_items)
+    });
+    let is_unique = index.index().is_some_and(|form| form.is_unique);
+    Options { fillfactor, deduplicate: deduplicate && all_equal_image && !is_unique, all_equal_image }
 }

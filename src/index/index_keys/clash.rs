@@ -12,6 +12,7 @@ use pg_bulk_storage::btree::entry::Tid;
 use pgrx::pg_sys;
 
 use super::sources::Sources;
+use crate::server::relation::Relation;
 
 /// A key conflict of a row with rows before it.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +31,8 @@ pub enum Clash<'r> {
 /// Finds the key conflicts of an index.
 #[derive(Debug)]
 pub struct Clashes<'w> {
-    relation: pg_sys::Relation,
-    index: pg_sys::Relation,
+    relation: Relation<'w>,
+    index: Relation<'w>,
     sources: Sources<'w>,
     /// For the current key: the last row of the load, ...
     latest: Option<Tid>,
@@ -45,16 +46,13 @@ pub struct Clashes<'w> {
 
 impl<'w> Clashes<'w> {
     /// Prepares for an open relation and one of its indexes.
-    pub fn new(relation: pg_sys::Relation, index: pg_sys::Relation, sources: Sources<'w>) -> Clashes<'w> {
+    pub fn new(relation: Relation<'w>, index: Relation<'w>, sources: Sources<'w>) -> Clashes<'w> {
         Clashes { relation, index, sources, latest: None, unknown: Vec::new(), taken: None, clashed: false }
     }
 
     /// Finds the conflict of a row with the rows of the same key before it. All of these but the first were passed
     /// before. Guarded, and interruptible.
-    ///
-    /// # Safety
-    /// The relations are still open.
-    pub unsafe fn find<'r>(&mut self, rows: &'r [Tid], row: Tid) -> Option<Clash<'r>> {
+    pub fn find<'r>(&mut self, rows: &'r [Tid], row: Tid) -> Option<Clash<'r>> {
         if let [first] = rows {
             (self.latest, self.taken, self.clashed) = (None, None, false);
             self.unknown.clear();
@@ -64,8 +62,7 @@ impl<'w> Clashes<'w> {
                 self.unknown.push(*first);
             }
         }
-        // SAFETY: this function's contract covers the relations.
-        let alive = |row| unsafe { alive(self.relation, self.index, row) };
+        let alive = |row| alive(self.relation, self.index, row);
         if self.sources.is_new(row) {
             let unknown = self.unknown.drain(..);
             self.taken = self.taken.or_else(|| unknown.into_iter().find_map(alive));
@@ -86,10 +83,7 @@ impl<'w> Clashes<'w> {
 }
 
 /// The live version of a row, with the snapshot of _bt_check_unique (nbtinsert.c). Guarded.
-///
-/// # Safety
-/// The relation is open, and the index is one of its indexes.
-unsafe fn alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid) -> Option<pg_sys::ItemPointerData> {
+fn alive(relation: Relation<'_>, index: Relation<'_>, row: Tid) -> Option<pg_sys::ItemPointerData> {
     let block = row.block();
     loop {
         pgrx::check_for_interrupts!();
@@ -101,16 +95,20 @@ unsafe fn alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid) -
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
             ..pg_sys::SnapshotData::default()
         };
-        // SAFETY: this function's contract covers both arguments; guarded calls. InitDirtySnapshot (snapmgr.h).
+        // SAFETY: guarded calls on open relations. InitDirtySnapshot (snapmgr.h).
         unsafe {
-            let is_alive =
-                pg_sys::table_index_fetch_tuple_check(relation, &raw mut tid, &raw mut snapshot, std::ptr::null_mut());
+            let is_alive = pg_sys::table_index_fetch_tuple_check(
+                relation.as_ptr(),
+                &raw mut tid,
+                &raw mut snapshot,
+                std::ptr::null_mut(),
+            );
             let other = if snapshot.xmin == pg_sys::InvalidTransactionId { snapshot.xmax } else { snapshot.xmin };
             if !is_alive || other == pg_sys::InvalidTransactionId {
                 return is_alive.then_some(tid);
             }
             // The table's lock has kept other writers away, so there should be no transaction to wait for.
-            pg_sys::XactLockTableWait(other, index, &raw mut tid, pg_sys::XLTW_Oper::XLTW_InsertIndex);
+            pg_sys::XactLockTableWait(other, index.as_ptr(), &raw mut tid, pg_sys::XLTW_Oper::XLTW_InsertIndex);
         }
     }
 }

@@ -23,9 +23,8 @@ use super::runs::{GIVEN_UP, RunFileKind, Runs};
 use super::sources::file_name;
 use super::{IndexProperties, KeyForm, Planned};
 use crate::error::{Result, out_of_memory};
-use crate::index::shared_sorts::{SharedSort, SharedSorts};
+use crate::index::shared_sorts::SharedSorts;
 use crate::index::tuple_sort::TupleSort;
-use crate::server::elsewhere::Elsewhere;
 use crate::server::points::point_quiet;
 use crate::server::shared_files::SharedFiles;
 
@@ -107,23 +106,6 @@ impl Collector {
         Some(Collector { index, keys })
     }
 
-    /// Makes a collector for an index whose keys are index tuples. Guarded; its state lives in the current memory
-    /// context.
-    ///
-    /// # Safety
-    /// The relation is the index's, and stays open until the collector is closed.
-    pub unsafe fn of_tuples(
-        planned: &Planned,
-        relation: pg_sys::Relation,
-        memory: usize,
-        shared: Option<SharedSort>,
-        elsewhere: Elsewhere,
-    ) -> Collector {
-        // SAFETY: this function's contract covers the relation; the leader has locked the index.
-        let sort = unsafe { TupleSort::new(relation, planned.index, memory, shared, elsewhere) };
-        Collector { index: planned.index, keys: Keys::Tuples(sort) }
-    }
-
     /// Does the collector hold the index open?
     pub fn holds_index(&self) -> bool {
         matches!(self.keys, Keys::Tuples(_))
@@ -152,8 +134,8 @@ impl Collector {
     /// Can the collector take every key? Strings may be too long, and some floats have no integer form.
     pub fn has_all(&self) -> bool {
         match &self.keys {
-            Keys::Narrow(keys) => keys.reader.shape().has_all(),
-            Keys::Wide(keys) => keys.reader.shape().has_all(),
+            Keys::Narrow(keys) => keys.shape().has_all(),
+            Keys::Wide(keys) => keys.shape().has_all(),
             Keys::Bytes(_) | Keys::Tuples(_) => false,
         }
     }

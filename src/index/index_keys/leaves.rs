@@ -39,19 +39,13 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// The leaf level of an open index that is locked exclusively and not temporary. Guarded.
-    ///
-    /// # Safety
-    /// The index is a B-tree.
-    pub unsafe fn of(index: pg_sys::Relation) -> Leaves {
-        // SAFETY: this function's contract covers the index.
-        unsafe {
-            Leaves {
-                file: compat::locator(Relation::from_raw(index)),
-                first: compat::first_leaf(Relation::from_raw(index)).unwrap_or(NO_BLOCK),
-                permanent: (*(*index).rd_rel).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT,
-                pages: pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM),
-            }
+    /// The leaf level of a B-tree that is locked exclusively and not temporary. Guarded.
+    pub fn of(index: Relation<'_>) -> Leaves {
+        Leaves {
+            file: compat::locator(index),
+            first: compat::first_leaf(index).unwrap_or(NO_BLOCK),
+            permanent: index.persistence() == pg_sys::RELPERSISTENCE_PERMANENT,
+            pages: index.pages(),
         }
     }
 

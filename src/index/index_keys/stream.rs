@@ -2,48 +2,109 @@
 //!
 //! With them, the rows are not read again, and their keys are not sorted through functions. Only for integer keys.
 
-pub mod growth;
+mod growth;
+
+use std::fmt::Debug;
 
 use pg_bulk_storage::btree::entry::{Entry, Word};
 use pg_bulk_storage::btree::key::{KeyShape, MAX_TUPLE};
 use pg_bulk_storage::btree::merge::{Merge, Run};
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
-use self::growth::Growth;
+pub use self::growth::{Growth, border};
 use super::build::{all_runs, check_total};
 use super::collector::{Collected, Collector, Keys};
+use super::end::is_behind;
 use super::runs::{RunReader, Runs};
 use super::sources::Sources;
-use crate::error::{Error, OrRaise, Result, out_of_memory};
+use crate::error::{Error, Result, out_of_memory};
+use crate::index::leaf::IndexEnd;
+use crate::server::relation::Relation;
 
-/// A stream of keys.
-#[derive(Debug)]
-pub enum KeyStream {
-    Narrow(Stream<u64>),
-    Wide(Stream<u128>),
+/// Keys in order, for an index that other sessions use. All functions are guarded.
+pub trait KeyStream: Debug {
+    /// Writes the next tuples, until the room's tuples or bytes are used up. Returns their number. At the end, it is 0,
+    /// and files are closed.
+    fn next(&mut self, room: &mut Room<'_>) -> Result<usize>;
+
+    /// Writes the next tuple into the room; false at the end. It stays the next one.
+    fn peek(&mut self, room: &mut Room<'_>) -> Result<bool>;
+
+    /// Makes leaves from the next keys, for an open B-tree with this end. False if there are too few keys. For a unique
+    /// index, leaves contain no equal keys, and no key with a null if nulls are distinct. The room has space for the
+    /// tuples of a page and two more.
+    fn grow(&mut self, index: Relation<'_>, end: &IndexEnd, room: &mut Room<'_>) -> Result<bool>;
+
+    /// The latest growth.
+    fn growth(&mut self) -> &mut Growth;
+
+    /// Takes the keys of the latest growth from the stream, because they are in the index.
+    fn take_growth(&mut self);
+}
+
+impl Collector {
+    /// The keys, if they are integers.
+    fn words(&mut self) -> Option<&mut dyn WordKeys> {
+        match &mut self.keys {
+            Keys::Narrow(keys) => Some(keys),
+            Keys::Wide(keys) => Some(keys),
+            Keys::Bytes(_) | Keys::Tuples(_) => None,
+        }
+    }
+
+    /// Are all collected keys greater than those of the index, which is open and has no other writer? Only for integer
+    /// keys. Guarded; the files' memory is in the current memory context.
+    pub fn is_behind(&mut self, index: Relation<'_>, sources: Sources<'_>) -> Result<bool> {
+        self.words().map_or(Ok(false), |keys| keys.is_behind(index, sources))
+    }
+
+    /// Opens the keys of all processes in order. None if they could not be collected, or are not integers. Guarded; the
+    /// files' memory is in the current memory context.
+    pub fn stream(&mut self, sources: Sources<'_>) -> Result<Option<Box<dyn KeyStream>>> {
+        let index = self.index;
+        self.words().map_or(Ok(None), |keys| keys.stream(index, sources))
+    }
+}
+
+/// Collected keys that are integers of one width: see [`Collector`].
+trait WordKeys {
+    fn is_behind(&mut self, index: Relation<'_>, sources: Sources<'_>) -> Result<bool>;
+
+    fn stream(&mut self, index: pg_sys::Oid, sources: Sources<'_>) -> Result<Option<Box<dyn KeyStream>>>;
+}
+
+impl<W: Word> WordKeys for Collected<W> {
+    fn is_behind(&mut self, index: Relation<'_>, sources: Sources<'_>) -> Result<bool> {
+        is_behind(self, index, sources)
+    }
+
+    fn stream(&mut self, index: pg_sys::Oid, sources: Sources<'_>) -> Result<Option<Box<dyn KeyStream>>> {
+        open(self, index, sources)
+    }
 }
 
 /// A stream of keys of one width.
 #[derive(Debug)]
-pub struct Stream<W: Word> {
+struct Stream<W: Word> {
     shape: KeyShape,
     merge: Merge<Entry<W>, KeyRun<W>>,
-    /// The latest entries of the merge, valid until its next call; and the number of them that were taken.
-    entries: *const [Entry<W>],
-    taken: usize,
-    /// Entries that were read ahead of these, and the number of them that were taken.
+    /// Entries that were read, and the number of them that were taken.
     ahead: Vec<Entry<W>>,
-    ahead_taken: usize,
+    taken: usize,
     /// The latest growth.
     growth: Growth,
     /// The files of workers.
     others: Vec<Runs>,
 }
 
+/// Entries of a run in memory that are read at once.
+const BLOCK: usize = 4096;
+
 /// The runs of all processes, in memory and in files.
 #[derive(Debug)]
 enum KeyRun<W: Word> {
-    Memory { entries: Vec<Entry<W>>, begun: bool },
+    /// Entries, and the range of those that are read.
+    Memory(Vec<Entry<W>>, std::ops::Range<usize>),
     File(RunReader<W>),
 }
 
@@ -52,161 +113,123 @@ impl<W: Word> Run<Entry<W>> for KeyRun<W> {
 
     fn block(&self) -> &[Entry<W>] {
         match self {
-            KeyRun::Memory { entries, begun: true } => entries,
-            KeyRun::Memory { .. } => &[],
+            KeyRun::Memory(entries, range) => entries.get(range.clone()).unwrap_or_default(),
             KeyRun::File(run) => run.block(),
         }
     }
 
     fn advance(&mut self) -> Result<()> {
         match self {
-            KeyRun::Memory { begun: begun @ false, .. } => *begun = true,
-            KeyRun::Memory { entries, .. } => *entries = Vec::new(),
+            KeyRun::Memory(entries, range) => {
+                *range = range.end..entries.len().min(range.end + BLOCK);
+                if range.start == range.end {
+                    *self = KeyRun::Memory(Vec::new(), 0..0);
+                }
+            }
             KeyRun::File(run) => run.advance()?,
         }
         Ok(())
     }
 }
 
-impl KeyStream {
-    /// Opens the keys of all processes. None if they could not be collected, or are not integers. Guarded; the files'
-    /// memory is in the current memory context.
-    pub fn open(collector: &mut Collector, sources: Sources<'_>) -> Result<Option<KeyStream>> {
-        let index = collector.index;
-        Ok(match &mut collector.keys {
-            Keys::Narrow(keys) => Stream::open(keys, index, sources)?.map(KeyStream::Narrow),
-            Keys::Wide(keys) => Stream::open(keys, index, sources)?.map(KeyStream::Wide),
-            Keys::Bytes(_) | Keys::Tuples(_) => None,
-        })
+/// Opens the keys of all processes: see [`Collector::stream`].
+fn open<W: Word>(
+    keys: &mut Collected<W>,
+    index: pg_sys::Oid,
+    sources: Sources<'_>,
+) -> Result<Option<Box<dyn KeyStream>>> {
+    let mut others = Vec::new();
+    if keys.given_up || !all_runs(sources, &mut others, |worker, files| keys.take_over(files, worker, index))? {
+        others.iter_mut().for_each(Runs::close);
+        return Ok(None);
     }
+    check_total(keys.total, sources)?;
+    keys.sort();
+    let files = || std::iter::once(&keys.runs).chain(&others);
+    let block = keys.block(files().map(|runs| runs.list.len()).sum());
+    let mut runs: Vec<KeyRun<W>> = files().flat_map(|runs| runs.readers(block)).map(KeyRun::File).collect();
+    let shape = keys.shape().clone();
+    runs.push(KeyRun::Memory(keys.take_entries(), 0..0));
+    let growth = Growth::new(shape.clone());
+    Ok(Some(Box::new(Stream { shape, merge: Merge::new(runs), ahead: Vec::new(), taken: 0, growth, others })))
 }
 
-impl<W: Word> Stream<W> {
-    fn open(keys: &mut Collected<W>, index: pg_sys::Oid, sources: Sources<'_>) -> Result<Option<Stream<W>>> {
-        let mut others = Vec::new();
-        if keys.given_up || !all_runs(sources, &mut others, |worker, files| keys.take_over(files, worker, index))? {
-            others.iter_mut().for_each(Runs::close);
-            return Ok(None);
-        }
-        check_total(keys.total, sources)?;
-        keys.sort();
-        let files = || std::iter::once(&keys.runs).chain(&others);
-        let block = keys.block(files().map(|runs| runs.list.len()).sum());
-        let mut runs: Vec<KeyRun<W>> = files().flat_map(|runs| runs.readers(block)).map(KeyRun::File).collect();
-        let shape = keys.shape().clone();
-        runs.push(KeyRun::Memory { entries: keys.take_entries(), begun: false });
-        Ok(Some(Stream {
-            shape,
-            merge: Merge::new(runs),
-            entries: &[],
-            taken: 0,
-            ahead: Vec::new(),
-            ahead_taken: 0,
-            growth: Growth::default(),
-            others,
-        }))
-    }
-
-    /// Writes the next tuples, until the room's tuples or bytes are used up. Returns their number, 0 at the end.
-    fn next(&mut self, room: &Room) -> Result<usize> {
+impl<W: Word> KeyStream for Stream<W> {
+    fn next(&mut self, room: &mut Room<'_>) -> Result<usize> {
         let (mut count, mut used) = (0, 0);
-        while count < room.most && used < room.size {
-            let Some(entry) = self.take()? else { break };
-            // SAFETY: after the used bytes there is room for the longest tuple, and for one more pointer.
-            used += unsafe { room.write(count, used, &self.shape, entry) };
+        while count < room.tuples.len() && used < room.size() {
+            if self.taken == self.ahead.len() {
+                self.look(1)?;
+            }
+            let Some(&entry) = self.ahead.get(self.taken) else { break };
+            self.taken += 1;
+            used += room.write(count, used, &self.shape, entry);
             count += 1;
+        }
+        if count == 0 {
+            self.others.iter_mut().for_each(Runs::close);
         }
         Ok(count)
     }
 
-    /// Takes the next key.
-    #[inline]
-    fn take(&mut self) -> Result<Option<Entry<W>>> {
-        if let Some(entry) = self.ahead.get(self.ahead_taken) {
-            self.ahead_taken += 1;
-            return Ok(Some(*entry));
-        }
-        loop {
-            // SAFETY: the merge was not called since.
-            let entries = unsafe { &*self.entries };
-            if let Some(entry) = entries.get(self.taken) {
-                self.taken += 1;
-                return Ok(Some(*entry));
-            }
-            let entries = self.merge.next()?;
-            (self.entries, self.taken) = (entries, 0);
-            if entries.is_empty() {
-                return Ok(None);
-            }
-        }
+    fn peek(&mut self, room: &mut Room<'_>) -> Result<bool> {
+        let Some(&entry) = self.look(1)?.first() else { return Ok(false) };
+        room.write(0, 0, &self.shape, entry);
+        Ok(true)
     }
 
-    /// Reads the next keys ahead, without taking them; fewer only at the end.
+    fn grow(&mut self, index: Relation<'_>, end: &IndexEnd, room: &mut Room<'_>) -> Result<bool> {
+        growth::grow(self, index, end, room)
+    }
+
+    fn growth(&mut self) -> &mut Growth {
+        &mut self.growth
+    }
+
+    fn take_growth(&mut self) {
+        self.taken = self.growth.count;
+    }
+}
+
+impl<W: Word> Stream<W> {
+    /// Reads the next keys, without taking them; fewer only at the end.
     fn look(&mut self, count: usize) -> Result<&[Entry<W>]> {
-        self.ahead.drain(..self.ahead_taken.min(self.ahead.len()));
-        self.ahead_taken = 0;
+        self.ahead.drain(..self.taken.min(self.ahead.len()));
+        self.taken = 0;
         while self.ahead.len() < count {
-            // SAFETY: the merge was not called since.
-            let entries = unsafe { &*self.entries };
-            let rest = entries.get(self.taken..).unwrap_or_default();
-            if rest.is_empty() {
-                let entries = self.merge.next()?;
-                (self.entries, self.taken) = (entries, 0);
-                if entries.is_empty() {
-                    break;
-                }
-                continue;
+            let entries = self.merge.next()?;
+            if entries.is_empty() {
+                break;
             }
-            let some = rest.get(..count - self.ahead.len()).unwrap_or(rest);
-            self.ahead.try_reserve(some.len()).map_err(|_| out_of_memory())?;
-            self.ahead.extend_from_slice(some);
-            self.taken += some.len();
+            self.ahead.try_reserve(entries.len()).map_err(|_| out_of_memory())?;
+            self.ahead.extend_from_slice(entries);
         }
         Ok(self.ahead.get(..count).unwrap_or(&self.ahead))
     }
 }
 
-/// Memory for tuples: `size` bytes and a tuple more, and `most` pointers.
+/// Memory for tuples.
 #[derive(Debug)]
-#[repr(C)]
-pub struct Room {
-    pub bytes: *mut u8,
-    pub size: usize,
-    pub tuples: *mut pg_sys::IndexTuple,
-    pub most: usize,
+pub struct Room<'b> {
+    /// Aligned, with space for the longest tuple behind the bytes that are to be used.
+    pub bytes: &'b mut [u8],
+    pub tuples: &'b mut [pg_sys::IndexTuple],
 }
 
-impl Room {
-    /// Writes the tuple of a key after `count` tuples and `used` bytes. Returns its length.
-    ///
-    /// # Safety
-    /// There is room for the tuple.
-    #[inline]
-    unsafe fn write<W: Word>(&self, count: usize, used: usize, shape: &KeyShape, entry: Entry<W>) -> usize {
-        // SAFETY: this function's contract covers the room.
-        unsafe {
-            let place = self.bytes.add(used);
-            *self.tuples.add(count) = place.cast();
-            shape.write_tuple(entry, std::slice::from_raw_parts_mut(place, MAX_TUPLE))
-        }
+impl Room<'_> {
+    /// The bytes that are to be used.
+    fn size(&self) -> usize {
+        self.bytes.len().saturating_sub(MAX_TUPLE)
     }
-}
 
-/// Writes the next tuples: see [`Stream::next`]. At the end, files are closed.
-///
-/// # Safety
-/// No other reference to the stream is in use; the room's fields are true.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn next_tuples(stream: *mut KeyStream, room: *const Room) -> usize {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe {
-        let (count, others) = match &mut *stream {
-            KeyStream::Narrow(keys) => (keys.next(&*room).or_raise(), &mut keys.others),
-            KeyStream::Wide(keys) => (keys.next(&*room).or_raise(), &mut keys.others),
+    /// Writes the tuple of a key after `count` tuples and `used` bytes. Returns its length; 0 without room.
+    #[inline]
+    fn write<W: Word>(&mut self, count: usize, used: usize, shape: &KeyShape, entry: Entry<W>) -> usize {
+        let (Some(bytes), Some(tuple)) = (self.bytes.get_mut(used..used + MAX_TUPLE), self.tuples.get_mut(count))
+        else {
+            return 0;
         };
-        if count == 0 {
-            others.iter_mut().for_each(Runs::close);
-        }
-        count
+        *tuple = bytes.as_mut_ptr().cast();
+        shape.write_tuple(entry, bytes)
     }
 }

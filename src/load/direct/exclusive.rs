@@ -16,7 +16,6 @@ use crate::heap::leaves::may_refer;
 use crate::server::compat;
 use crate::server::owner::{along_safe_path, may_run};
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::unguarded::guard;
 
 /// A smaller file (in bytes) does not justify locking other sessions out.
 pub const WORTH_EXCLUSIVE: u64 = 1 << 20;
@@ -58,11 +57,9 @@ pub fn renew(relation: Relation<'_>, references: i32) -> Result<bool> {
         compat::set_new_file(OpenRelation::open(toast, pg_sys::AccessExclusiveLock).get(), persistence);
     }
     let flags = pg_sys::REINDEX_REL_PROCESS_TOAST.cast_signed();
-    // SAFETY: guarded calls; the closure owns nothing. The table is locked exclusively.
-    unsafe {
-        pg_sys::CommandCounterIncrement();
-        guard(|| along_safe_path(relation, || compat::reindex_relation(relid, flags)));
-    }
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::CommandCounterIncrement() };
+    along_safe_path(relation, || compat::reindex_relation(relid, flags));
     Ok(true)
 }
 

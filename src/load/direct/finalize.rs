@@ -155,8 +155,7 @@ impl Finalization {
         let mut table = self.look(leader, written, relinfo, survives)?;
         written.let_go(&table.indexes);
         let memory = table.memory.enter();
-        // SAFETY: expressions of open indexes; the closure owns nothing.
-        unsafe { guard(|| table.indexes.prepare()) };
+        table.indexes.prepare();
         let late = table.indexes.are_late();
         let queue = table.keys.leave_others();
         if keeps && !survives {
@@ -255,9 +254,10 @@ impl Finalization {
 
     /// Rebuilds the indexes that the server's code must build. All indexes of the table are closed. Guarded.
     fn rebuild(&self, leader: &mut Leader, table: &mut WrittenTable) {
-        let relation = table.new.relation().as_ptr();
-        // SAFETY: the relation is open, its indexes are closed, and the closure owns nothing.
-        let cpu = unsafe { guard(|| rebuild::run(relation, &raw mut table.indexes, self.helpers)) };
+        let relation = table.new.relation();
+        let (indexes, helpers) = (&mut table.indexes, self.helpers);
+        // SAFETY: the indexes are closed, and the closure owns nothing.
+        let cpu = unsafe { guard(|| rebuild::run(relation, indexes, helpers)) };
         leader.counts.others.add(cpu);
     }
 }

@@ -27,7 +27,9 @@ use pgrx::pg_sys;
 
 use self::choice::{ConflictSearch, is_unique, needs_checks, strategy};
 use super::new_files::Rebuild;
+use crate::index::index_keys::KeyStream;
 use crate::index::strategy::IndexStrategy;
+use crate::index::tuple_sort::BegunSort;
 use crate::index::violating_row::ViolatingRow;
 use crate::load::duplicate::{self, Keep};
 use crate::load::report::{IndexReport, Why};
@@ -49,6 +51,10 @@ pub struct Index {
     pub relation: pg_sys::Relation,
     pub info: *mut pg_sys::IndexInfo,
     pub strategy: IndexStrategy,
+    /// The sort of an index that gets sorted keys, ...
+    sort: Option<BegunSort>,
+    /// ... or the keys that were collected.
+    pub keys: Option<Box<dyn KeyStream>>,
     pub why: Why,
     pub is_exclusion: bool,
     pub took: Duration,
@@ -135,6 +141,8 @@ impl Indexes {
                     relation: relation.as_ptr(),
                     info,
                     strategy,
+                    sort: None,
+                    keys: None,
                     why,
                     is_exclusion,
                     took: Duration::ZERO,
@@ -184,7 +192,7 @@ impl Indexes {
                 } else if is_exclusion {
                     IndexStrategy::SearchOnly
                 } else if (*form).indisunique && (*(*relation).rd_rel).relam == pg_sys::BTREE_AM_OID {
-                    IndexStrategy::InsertSorted(std::ptr::null_mut())
+                    IndexStrategy::InsertSorted
                 } else {
                     IndexStrategy::None
                 };
@@ -195,6 +203,8 @@ impl Indexes {
                     relation,
                     info,
                     strategy,
+                    sort: None,
+                    keys: None,
                     why: Why::Asked,
                     is_exclusion,
                     took: Duration::ZERO,
@@ -211,7 +221,7 @@ impl Indexes {
         self.list.iter().any(|index| {
             matches!(
                 index.strategy,
-                IndexStrategy::InsertSorted(_) | IndexStrategy::InsertRows | IndexStrategy::InsertChecked
+                IndexStrategy::InsertSorted | IndexStrategy::InsertRows | IndexStrategy::InsertChecked
             )
         })
     }
@@ -228,44 +238,29 @@ impl Indexes {
 
     /// Number of sorts.
     pub fn sorts(&self) -> usize {
-        self.list.iter().filter(|index| matches!(index.strategy, IndexStrategy::InsertSorted(_))).count()
+        self.list.iter().filter(|index| matches!(index.strategy, IndexStrategy::InsertSorted)).count()
     }
 
     /// Starts the sorts, with `memory` kB for each. Guarded; allocates in the current memory context.
     pub fn begin_sorts(&mut self, memory: i32) {
-        // index_insert decides on equal keys, because it knows which rows are dead.
-        let (unique, nulls, options, alone) = (false, false, 0, std::ptr::null_mut());
-        for index in &mut self.list {
-            if let IndexStrategy::InsertSorted(sort) = &mut index.strategy {
-                // SAFETY: guarded calls on open relations.
-                unsafe {
-                    let heap = (*self.relinfo).ri_RelationDesc;
-                    *sort = pg_sys::tuplesort_begin_index_btree(
-                        heap,
-                        index.relation,
-                        unique,
-                        nulls,
-                        memory,
-                        alone,
-                        options,
-                    );
-                }
-            }
+        for index in self.list.iter_mut().filter(|index| index.strategy == IndexStrategy::InsertSorted) {
+            // SAFETY: open relations.
+            let (heap, relation) =
+                unsafe { (Relation::from_raw((*self.relinfo).ri_RelationDesc), Relation::from_raw(index.relation)) };
+            // index_insert decides on equal keys, because it knows which rows are dead.
+            index.sort = Some(BegunSort::begin(heap, relation, memory, None));
         }
     }
 
-    /// Prepares the predicates.
-    ///
-    /// # Safety
-    /// The frame is plain.
-    pub unsafe fn prepare(&mut self) {
-        for index in &mut self.list {
-            // SAFETY: the info is of an open index; ExecInsertIndexTuples prepares predicates in the same way.
+    /// Prepares the predicates. Guarded.
+    pub fn prepare(&mut self) {
+        let wanted = |index: &&Index| matches!(index.strategy, IndexStrategy::InsertSorted | IndexStrategy::SearchOnly);
+        for index in self.list.iter().filter(wanted) {
+            // SAFETY: a guarded call; the info is of an open index. ExecInsertIndexTuples prepares predicates in the same
+            // way.
             unsafe {
-                if matches!(index.strategy, IndexStrategy::InsertSorted(_) | IndexStrategy::SearchOnly)
-                    && !(*index.info).ii_Predicate.is_null()
-                {
-                    (*index.info).ii_PredicateState = c::ExecPrepareQual((*index.info).ii_Predicate, self.estate);
+                if !(*index.info).ii_Predicate.is_null() {
+                    (*index.info).ii_PredicateState = pg_sys::ExecPrepareQual((*index.info).ii_Predicate, self.estate);
                 }
             }
         }
@@ -287,14 +282,16 @@ impl Indexes {
             (*self.econtext).ecxt_scantuple = slot;
             for (i, index) in self.list.iter_mut().enumerate() {
                 match index.strategy {
-                    IndexStrategy::InsertSorted(sort) => {
-                        if c::exec_qual((*index.info).ii_PredicateState, self.econtext) {
+                    IndexStrategy::InsertSorted => {
+                        if let Some(sort) = &index.sort
+                            && c::exec_qual((*index.info).ii_PredicateState, self.econtext)
+                        {
                             let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
                             let mut nulls = [false; MOST_KEYS];
                             let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
                             c::FormIndexDatum(index.info, slot, self.estate, values, nulls);
                             let tid = &raw mut (*slot).tts_tid;
-                            c::tuplesort_putindextuplevalues(sort, index.relation, tid, values, nulls);
+                            c::tuplesort_putindextuplevalues(sort.as_ptr(), index.relation, tid, values, nulls);
                         }
                     }
                     IndexStrategy::InsertRows | IndexStrategy::InsertChecked => {
@@ -310,7 +307,7 @@ impl Indexes {
                         }
                     }
                     IndexStrategy::None
-                    | IndexStrategy::InsertKeys(_)
+                    | IndexStrategy::InsertKeys
                     | IndexStrategy::Rebuild
                     | IndexStrategy::Build
                     | IndexStrategy::Merge
@@ -429,8 +426,8 @@ impl Indexes {
                 IndexStrategy::Rebuild | IndexStrategy::Build => "rebuild",
                 IndexStrategy::Merge => "merge",
                 IndexStrategy::None
-                | IndexStrategy::InsertSorted(_)
-                | IndexStrategy::InsertKeys(_)
+                | IndexStrategy::InsertSorted
+                | IndexStrategy::InsertKeys
                 | IndexStrategy::InsertRows
                 | IndexStrategy::InsertChecked
                 | IndexStrategy::InsertLate

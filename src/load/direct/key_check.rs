@@ -41,7 +41,7 @@ use crate::load::options::{LoadOptions, Truncate};
 use crate::server::memory_context::MemoryContext;
 use crate::server::relation::Relation;
 use crate::server::result_relation::ResultRelation;
-use crate::server::unguarded::{guard, guarded};
+use crate::server::unguarded::{self as c, guarded};
 
 /// Rows of a pseudo block; each needs an offset number.
 const PER_BLOCK: u64 = 1 << 15;
@@ -163,7 +163,7 @@ impl KeyCheck {
         let (mut indexes, slot) = unsafe {
             let (arbiter, has_rows) = (self.arbiter, !self.as_truncated);
             let mut indexes = Indexes::to_ask(relinfo.as_ptr(), estate, econtext, self.keep, arbiter, has_rows);
-            guard(|| indexes.prepare());
+            indexes.prepare();
             (indexes, pg_sys::table_slot_create(relation.as_ptr(), std::ptr::null_mut()))
         };
         let mut keys = ForeignKeys::new(relinfo, 0, true, pg_sys::AccessShareLock);
@@ -249,7 +249,7 @@ impl CheckedTable {
         unsafe {
             let caller = pg_sys::CurrentMemoryContext;
             pg_sys::CurrentMemoryContext = self.memory.as_ptr();
-            self.indexes.gather(slot);
+            c::list_free(self.indexes.add(slot, std::ptr::null_mut()));
             for exclusion in &mut self.exclusions {
                 exclusion.add(conflicts, slot);
             }

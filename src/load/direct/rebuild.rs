@@ -8,30 +8,42 @@
 mod members;
 mod team;
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString};
 use std::time::Instant;
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use self::team::Together;
+use self::team::RebuildTask;
 use super::indexes::{Index, Indexes};
+use crate::error::{OrRaise, Result};
 use crate::index::strategy::IndexStrategy;
 use crate::server::attempt::attempt;
 use crate::server::compat;
-use crate::server::failure::forget_worker;
-use crate::server::original::gettext;
+use crate::server::failure;
+use crate::server::original::{Caught, catch, gettext};
 use crate::server::owner::along_safe_path;
-use crate::server::points::point_plain;
-use crate::server::relation::Relation;
-use crate::server::unguarded::{self as c, Opaque};
+use crate::server::points::{point, point_plain};
+use crate::server::relation::{OpenRelation, Relation};
+use crate::server::team::Team;
+use crate::server::unguarded::guarded;
 use crate::server::usage::Cpu;
 
-/// Data for the errors of a build.
+/// The indexes of a relation that are rebuilt.
+#[derive(Debug)]
+struct Rebuild {
+    builds: Vec<Build>,
+    /// The workers, while they run.
+    team: Option<Team<RebuildTask>>,
+}
+
+/// An index that is rebuilt.
 #[derive(Debug)]
 struct Build {
-    relation: pg_sys::Relation,
-    index: *const Index,
-    persistence: c_char,
+    /// Its position in the relation's list.
+    number: usize,
+    /// The name in the server's encoding.
+    name: CString,
     /// The user may see the keys of the table.
     reveals: bool,
 }
@@ -40,118 +52,105 @@ struct Build {
 ///
 /// # Safety
 /// A plain frame outside of parallel mode. The indexes are closed.
-pub unsafe fn run(relation: pg_sys::Relation, indexes: *mut Indexes, workers: usize) -> Cpu {
-    // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
+pub unsafe fn run(relation: Relation<'_>, indexes: &mut Indexes, workers: usize) -> Cpu {
+    if indexes.list.iter().all(|index| index.strategy != IndexStrategy::Rebuild) {
+        return Cpu::default();
+    }
+    // SAFETY: a plain frame, in which nothing has a destructor, because a memory context owns the state. Each step is
+    // guarded.
     unsafe {
-        let persistence = (*(*relation).rd_rel).relpersistence;
-        let mut together = Together::new(relation, indexes, workers);
-        Together::build(&raw mut together);
-        for (number, index) in (*indexes).list.iter_mut().enumerate() {
-            if index.strategy != IndexStrategy::Rebuild || together.has(number) {
-                continue;
+        let rebuild = guarded(|| {
+            let rebuild = Rebuild::new(relation, &indexes.list);
+            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(rebuild)
+        });
+        let mut caught = match catch(|| (*rebuild).all(relation, indexes, workers).or_raise()) {
+            Ok(cpu) => return cpu,
+            Err(caught) => caught,
+        };
+        if (*rebuild).team.is_some() {
+            // No worker's error is received any more.
+            failure::recover();
+            if !attempt(|| guarded(|| (*rebuild).stop())).is_null() {
+                failure::recover();
             }
-            c::check_for_interrupts();
-            let began = Instant::now();
-            let mut build = Build { relation, index, persistence, reveals: may_see_keys(relation, index.oid) };
-            let build = (&raw mut build).cast::<Build>();
-            let error = attempt(|| reindex(build.cast()));
-            if !error.is_null() {
-                forget_worker(error);
-                reword(error, build);
-                c::ReThrowError(error);
-            }
-            index.took += began.elapsed();
+            point_plain!("team.failed");
         }
-        together.cpu
+        // The callers correct any other error, and recognize a worker's. They cannot recognize a reworded one.
+        if guarded(|| (*rebuild).build_of(&caught).is_some()) {
+            caught.restore();
+            guarded(|| (*rebuild).reword(&mut caught));
+        }
+        caught.raise()
     }
 }
 
-/// # Safety
-/// A plain frame; a [`Build`].
-unsafe extern "C-unwind" fn reindex(build: Opaque) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let build = build.cast::<Build>();
-        point_plain!("load.rebuild");
-        along_safe_path(Relation::from_raw((*build).relation), || {
-            compat::reindex_index((*(*build).index).oid, (*build).persistence)
-        });
-        c::CommandCounterIncrement();
-        point_plain!("load.rebuilt");
+impl Rebuild {
+    /// Guarded.
+    fn new(relation: Relation<'_>, list: &[Index]) -> Rebuild {
+        let rebuilt = list.iter().enumerate().filter(|(_, index)| index.strategy == IndexStrategy::Rebuild);
+        let build = |(number, index): (usize, &Index)| Build {
+            number,
+            name: index.name.clone(),
+            reveals: may_see_keys(relation, index.oid),
+        };
+        Rebuild { builds: rebuilt.map(build).collect(), team: None }
+    }
+
+    /// Builds all indexes, first those that a team builds. Guarded.
+    fn all(&mut self, relation: Relation<'_>, indexes: &mut Indexes, workers: usize) -> Result<Cpu> {
+        let (done, cpu) = self.build_together(relation, &mut indexes.list, workers)?;
+        for Build { number, .. } in self.builds.iter().filter(|build| !done.contains(&build.number)) {
+            let Some(index) = indexes.list.get_mut(*number) else { continue };
+            pgrx::check_for_interrupts!();
+            let began = Instant::now();
+            point!("load.rebuild");
+            along_safe_path(relation, || compat::reindex_index(index.oid, relation.persistence()));
+            // SAFETY: a guarded call, outside of parallel mode.
+            unsafe { pg_sys::CommandCounterIncrement() };
+            point!("load.rebuilt");
+            index.took += began.elapsed();
+        }
+        Ok(cpu)
+    }
+
+    /// The build that an error about equal keys is about.
+    fn build_of(&self, error: &Caught) -> Option<&Build> {
+        let is_about = |build: &&Build| {
+            error.message() == filled(c"could not create unique index \"%s\"", build.name.as_bytes()).to_bytes()
+        };
+        self.builds.iter().filter(|_| error.sqlstate() == Code::ERRCODE_UNIQUE_VIOLATION as i32).find(is_about)
+    }
+
+    /// Rewords a build's error about equal keys to that of an insertion (_bt_check_unique, nbtinsert.c). Guarded.
+    fn reword(&self, error: &mut Caught) {
+        let Some(build) = self.build_of(error) else { return };
+        let (before, after) = halves(c"Key %s is duplicated.");
+        let key = error.detail().strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        let detail = key.filter(|_| build.reveals).map(|key| filled(c"Key %s already exists.", key));
+        let message = filled(c"duplicate key value violates unique constraint \"%s\"", build.name.as_bytes());
+        error.reword(&message, detail.as_deref());
     }
 }
 
 /// May the user see a key that is not unique? The check of BuildIndexValueDescription (genam.c), which during a build
-/// checks the table's owner instead.
-///
-/// # Safety
-/// The relation is open, and the index is one of its indexes.
-#[pg_guard]
-unsafe extern "C-unwind" fn may_see_keys(relation: pg_sys::Relation, index: pg_sys::Oid) -> bool {
-    // SAFETY: this function's contract covers the argument; guarded calls. An index has `indnkeyatts` keys, listed
-    // first.
-    unsafe {
-        let (relid, user) = ((*relation).rd_id, pg_sys::GetUserId());
-        let enabled = pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed();
-        if pg_sys::check_enable_rls(relid, pg_sys::InvalidOid, true) == enabled {
-            return false;
-        }
-        let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
-        if pg_sys::pg_class_aclcheck(relid, user, select) == pg_sys::AclResult::ACLCHECK_OK {
-            return true;
-        }
-        let index = pg_sys::index_open(index, pg_sys::AccessShareLock.cast_signed());
-        let form = (*index).rd_index;
-        let keys = usize::try_from((*form).indnkeyatts).unwrap_or(0);
-        let may = (*form).indkey.values.as_slice(keys).iter().all(|&attnum| {
-            attnum != 0 && pg_sys::pg_attribute_aclcheck(relid, attnum, user, select) == pg_sys::AclResult::ACLCHECK_OK
-        });
-        pg_sys::index_close(index, pg_sys::AccessShareLock.cast_signed());
-        may
-    }
-}
-
-/// Rewords a build's error about equal keys to that of an insertion (_bt_check_unique, nbtinsert.c).
-///
-/// # Safety
-/// The error was caught from this build.
-#[pg_guard]
-unsafe extern "C-unwind" fn reword(error: *mut pg_sys::ErrorData, build: *const Build) {
-    // SAFETY: this function's contract covers both arguments. The error's strings are allocated; gettext has the
-    // server's own messages, which are formats with one argument.
-    unsafe {
-        if !is_about(error, build) {
-            return;
-        }
-        let name = (*(*build).index).name.as_bytes();
-        let inserted = filled(c"duplicate key value violates unique constraint \"%s\"", name);
-        (*error).message = pg_sys::pstrdup(inserted.as_ptr());
-        if (*error).detail.is_null() {
-            return;
-        }
-        let detail = CStr::from_ptr((*error).detail).to_bytes();
-        let (before, after) = halves(c"Key %s is duplicated.");
-        let key = detail.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-        (*error).detail = match key {
-            Some(key) if (*build).reveals => pg_sys::pstrdup(filled(c"Key %s already exists.", key).as_ptr()),
-            _ => std::ptr::null_mut(),
-        };
-    }
-}
-
-/// Is the error that of an index build about equal keys?
-///
-/// # Safety
-/// See [`reword`].
-unsafe fn is_about(error: *const pg_sys::ErrorData, build: *const Build) -> bool {
-    // SAFETY: see `reword`.
-    unsafe {
-        if (*error).sqlerrcode != Code::ERRCODE_UNIQUE_VIOLATION as i32 || (*error).message.is_null() {
-            return false;
-        }
-        let built = filled(c"could not create unique index \"%s\"", (*(*build).index).name.as_bytes());
-        CStr::from_ptr((*error).message).to_bytes() == built.to_bytes()
-    }
+/// checks the table's owner instead. Guarded.
+fn may_see_keys(relation: Relation<'_>, index: pg_sys::Oid) -> bool {
+    let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
+    let table = relation.oid();
+    // SAFETY: guarded calls that look into the catalogs.
+    let (is_hidden, user, sees_table) = unsafe {
+        let user = pg_sys::GetUserId();
+        let policies = pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true);
+        let is_hidden = policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed();
+        (is_hidden, user, pg_sys::pg_class_aclcheck(table, user, select) == pg_sys::AclResult::ACLCHECK_OK)
+    };
+    let sees = |attnum: i16| {
+        // SAFETY: a guarded call that looks into the catalogs.
+        let right = unsafe { pg_sys::pg_attribute_aclcheck(table, attnum, user, select) };
+        attnum != 0 && right == pg_sys::AclResult::ACLCHECK_OK
+    };
+    let index = || OpenRelation::open(index, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock);
+    !is_hidden && (sees_table || index().get().key_columns().into_iter().all(sees))
 }
 
 /// The text before and after the `%s` of a server message, in its language.

@@ -65,7 +65,7 @@ struct FilterAnalysis {
 /// A plain frame; an open relation, and a function that can be a filter. The contents of `nodes` live in the current
 /// memory context.
 pub unsafe fn analyze(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
-    // SAFETY: this function's contract covers all arguments.
+    // SAFETY: the caller's relation is open while `of` reads it, and `of` makes the analysis.
     unsafe {
         let analysis = guarded(|| FilterAnalysis::of(relation, function).or_raise());
         complete(analysis);
@@ -78,7 +78,7 @@ pub unsafe fn analyze(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: 
 /// # Safety
 /// A plain frame; a valid analysis that nothing else uses.
 unsafe fn complete(analysis: *mut FilterAnalysis) {
-    // SAFETY: this function's contract covers the argument.
+    // SAFETY: `analyze` has made the analysis, and uses nothing else of it meanwhile.
     unsafe {
         let state = c::make_parsestate(std::ptr::null_mut());
         c::assign_expr_collations(state, (*analysis).call.cast());

@@ -77,19 +77,17 @@ pub unsafe fn index_beginscan(
     }
 }
 
-/// `reindex_index` without a statement of the user.
-///
-/// # Safety
-/// A plain frame outside of parallel mode; the caller may lock the index exclusively.
-pub unsafe fn reindex_index(index: pg_sys::Oid, persistence: std::ffi::c_char) {
-    use crate::server::unguarded::reindex_index;
+/// `reindex_index` without a statement of the user. Guarded, outside of parallel mode.
+pub fn reindex_index(index: pg_sys::Oid, persistence: u8) {
+    use crate::server::unguarded::{guard, reindex_index};
     let params = pg_sys::ReindexParams::default();
-    // SAFETY: the caller may lock the index; the frame is plain. The parameters are only read.
+    let persistence = persistence.cast_signed();
+    // SAFETY: a guarded call, which only reads the parameters; the closure owns nothing.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        reindex_index(index, false, persistence, (&raw const params).cast_mut());
+        guard(|| reindex_index(index, false, persistence, (&raw const params).cast_mut()));
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        reindex_index(std::ptr::null(), index, false, persistence, &raw const params);
+        guard(|| reindex_index(std::ptr::null(), index, false, persistence, &raw const params));
     }
 }
 
@@ -176,19 +174,17 @@ pub fn extend_to(relation: Relation<'_>, block: u32) {
     }
 }
 
-/// `reindex_relation` without a statement of the user.
-///
-/// # Safety
-/// A table that is locked exclusively; a guarded frame outside of parallel mode.
-pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
-    use crate::server::unguarded::reindex_relation;
+/// `reindex_relation` without a statement of the user, for a table that is locked exclusively. Guarded, outside of
+/// parallel mode.
+pub fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
+    use crate::server::unguarded::{guard, reindex_relation};
     let params = pg_sys::ReindexParams::default();
-    // SAFETY: the table is locked exclusively. The parameters are only read.
+    // SAFETY: a guarded call, which only reads the parameters; the closure owns nothing.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        reindex_relation(relid, flags, (&raw const params).cast_mut());
+        guard(|| reindex_relation(relid, flags, (&raw const params).cast_mut()));
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        reindex_relation(std::ptr::null(), relid, flags, &raw const params);
+        guard(|| reindex_relation(std::ptr::null(), relid, flags, &raw const params));
     }
 }
 

@@ -108,8 +108,6 @@ unsafe extern "C-unwind" {
         slot: *mut pg_sys::TupleTableSlot,
         buffer: pg_sys::Buffer,
     ) -> *mut pg_sys::TupleTableSlot;
-    /// execExpr.c. Runs immutable functions; allocates in the executor's memory.
-    pub fn ExecPrepareQual(qual: *mut pg_sys::List, estate: *mut pg_sys::EState) -> *mut pg_sys::ExprState;
     /// execIndexing.c. Runs immutable functions.
     pub fn ExecOpenIndices(relinfo: *mut pg_sys::ResultRelInfo, speculative: bool);
     /// index.c. Runs the index's expressions.
@@ -138,37 +136,12 @@ unsafe extern "C-unwind" {
         values: *mut pg_sys::Datum,
         isnull: *mut bool,
     );
-    /// indexam.c. Reads the catalogs.
-    pub fn index_open(index: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> pg_sys::Relation;
-    /// indexam.c. Raises nothing.
-    pub fn index_close(index: pg_sys::Relation, lock: pg_sys::LOCKMODE);
-    /// index.c. Runs immutable functions; allocates in the current memory context.
-    pub fn BuildIndexInfo(index: pg_sys::Relation) -> *mut pg_sys::IndexInfo;
-    /// execUtils.c. A child of the current memory context.
-    pub fn CreateExecutorState() -> *mut pg_sys::EState;
-    /// execUtils.c.
-    pub fn MakePerTupleExprContext(estate: *mut pg_sys::EState) -> *mut pg_sys::ExprContext;
-    /// execTuples.c.
-    pub fn MakeSingleTupleTableSlot(
-        descriptor: pg_sys::TupleDesc,
-        operations: *const pg_sys::TupleTableSlotOps,
-    ) -> *mut pg_sys::TupleTableSlot;
     /// execTuples.c. Without `should_free`, the tuple must live as long as it is in the slot.
     pub fn ExecStoreHeapTuple(
         tuple: pg_sys::HeapTuple,
         slot: *mut pg_sys::TupleTableSlot,
         should_free: bool,
     ) -> *mut pg_sys::TupleTableSlot;
-    /// tuplesort.c. Allocates in the current memory context; runs support functions that prepare comparisons.
-    pub fn tuplesort_begin_index_btree(
-        heap: pg_sys::Relation,
-        index: pg_sys::Relation,
-        unique: bool,
-        nulls_not_distinct: bool,
-        memory: c_int,
-        coordinate: pg_sys::SortCoordinate,
-        options: c_int,
-    ) -> *mut pg_sys::Tuplesortstate;
     /// tuplesort.c.
     pub fn tuplesort_putindextuplevalues(
         state: *mut pg_sys::Tuplesortstate,

@@ -32,8 +32,6 @@ unsafe extern "C-unwind" {
     pub fn geterrcode() -> c_int;
     /// elog.c. Writes the error that was just caught to the log.
     pub fn EmitErrorReport();
-    /// parallel.c. Raises errors of workers.
-    pub fn WaitForParallelWorkersToFinish(context: *mut pg_sys::ParallelContext);
     /// guc.c. In parallel mode, only with an action that a nest level reverts.
     pub fn set_config_option(
         name: *const c_char,

@@ -237,6 +237,6 @@ unsafe fn put_bytes(from: *const u8, bytes: usize, tuple: *mut u8, at: usize, li
 /// 8 bytes can be written there.
 #[inline(always)]
 pub(super) unsafe fn clear_behind(tuple: *mut u8, at: usize) {
-    // SAFETY: this function's contract.
+    // SAFETY: the next 8 bytes are within the slack.
     unsafe { tuple.add(at).cast::<u64>().write_unaligned(0) };
 }

@@ -141,7 +141,7 @@ impl StoredColumn {
                 }
             }
             _ if null => Ok(at),
-            // SAFETY: this function's contract.
+            // SAFETY: all other forms are datums as the server has them.
             _ => unsafe { self.put(value, tuple, at, limit) },
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn address(bytes: &[u8]) -> Datum {
 #[allow(unsafe_code, reason = "a datum is an address")]
 pub(crate) unsafe fn body<'a>(datum: Datum) -> &'a [u8] {
     let from: *const u8 = std::ptr::with_exposed_provenance(datum as usize);
-    // SAFETY: this function's contract: the header has the size of the value, itself included.
+    // SAFETY: made by `alloc`: the header has the size of the value, itself included.
     unsafe {
         let size = (from.cast::<u32>().read_unaligned() >> 2) as usize;
         std::slice::from_raw_parts(from.add(HEADER), size - HEADER)
@@ -45,7 +45,7 @@ pub(crate) unsafe fn body<'a>(datum: Datum) -> &'a [u8] {
 /// A decoder has made the value with `len` bytes, in an arena that was not reset since.
 #[allow(unsafe_code, reason = "a datum is an address")]
 pub(super) unsafe fn fixed<'a>(datum: Datum, len: usize) -> &'a [u8] {
-    // SAFETY: this function's contract.
+    // SAFETY: a decoder has made these bytes, and the arena still has them.
     unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(datum as usize), len) }
 }
 
@@ -93,7 +93,7 @@ pub unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
 #[allow(unsafe_code, reason = "a copy in pieces")]
 unsafe fn copy_ends<T: Copy>(from: *const u8, to: *mut u8, bytes: usize) {
     let last = bytes - size_of::<T>();
-    // SAFETY: this function's contract.
+    // SAFETY: both moves are within the bytes, since these are not fewer than those of T.
     unsafe {
         let first = from.cast::<T>().read_unaligned();
         let second = from.add(last).cast::<T>().read_unaligned();

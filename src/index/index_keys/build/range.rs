@@ -282,7 +282,7 @@ pub struct Ranges<'a, W: Word> {
 
 impl<W: Word> Ranges<'_, W> {
     /// Builds one range. None if it was given up. Guarded, and interruptible.
-    pub fn build(&self, range: usize, file: &mut IndexFile, blocks: &Extents) -> Result<Option<BuiltRange<W>>> {
+    pub fn build(&self, range: usize, file: &mut IndexFile<'_>, blocks: &Extents) -> Result<Option<BuiltRange<W>>> {
         let before = range.checked_sub(1).and_then(|range| self.bounds.get(range));
         let (from, to) = (before.map(Bound::key::<W>), self.bounds.get(range).map(Bound::key::<W>));
         let mut sources = Vec::new();

@@ -41,7 +41,7 @@ use crate::index::index_keys::sources::{Help, Sources, file_name};
 use crate::index::index_keys::{KeyForm, shape};
 use crate::server::compat;
 use crate::server::points::point;
-use crate::server::relation::Relation;
+use crate::server::relation::{OpenRelation, Relation};
 use crate::server::shared_files::SharedFiles;
 use crate::server::team::{Array, Image, Portions, Shareable, Task, Team, Worker};
 
@@ -96,21 +96,17 @@ unsafe impl Task for BuildTask {
     const WORKER: &'static CStr = c"pg_bulk_index_worker";
 }
 
-/// Builds an index in its new file, if workers are worth their start. Guarded, and interruptible.
-///
-/// # Safety
-/// See [`super::build`]; the index is open. All keys are present and sorted.
-pub unsafe fn build<W: Word>(
-    relation: pg_sys::Relation,
-    index: pg_sys::Relation,
+/// See [`super::BuildKeys::build_together`]. All keys are present and sorted.
+pub(super) fn build<W: Word>(
+    relation: Relation<'_>,
+    index: Relation<'_>,
     keys: &mut Collected<W>,
     others: &[Runs],
     old: Option<Leaves>,
     sources: Sources<'_>,
 ) -> Result<Together> {
     let (Some(help), Some(files)) = (sources.help, sources.files) else { return Ok(Together::NotWorth) };
-    // SAFETY: this function's contract covers the argument.
-    let oid = unsafe { (*index).rd_id };
+    let (oid, Some(form)) = (index.oid(), index.index()) else { return Ok(Together::NotWorth) };
     let entries = old.map_or(0.0, |old| old.entries(keys.shape()));
     let (worth, least) = if guc::chunks_are_small() { (WORTH_SMALL, LEAST_RANGE_SMALL) } else { (WORTH, LEAST_RANGE) };
     let (total, processes) = (keys.total.saturating_add(entries as u64), sources.builders + 1);
@@ -129,30 +125,26 @@ pub unsafe fn build<W: Word>(
     let known = keys.lend(own, &files, oid)?;
     let pages = (keys.total as f64 + entries) / entries_of_page(keys.shape());
     let mut image = Image::new();
-    // SAFETY: this function's contract covers both arguments; guarded calls.
-    let task = unsafe {
-        let form = &*(*index).rd_index;
-        BuildTask {
-            relation: (*relation).rd_id,
-            index: oid,
-            file: compat::locator(Relation::from_raw(index)),
-            traits: Traits::of(Relation::from_raw(index)),
-            plan: RangePlan {
-                options: options(index),
-                unique: form.indisunique.then_some(form.indnullsnotdistinct),
-                block: keys.block(keys.runs.list.len() + others.iter().map(|runs| runs.list.len()).sum::<usize>()),
-                old,
-                // Only the leader knows the rows in `elsewhere`.
-                start: if sources.elsewhere.is_empty() { sources.start } else { 0 },
-            },
-            keys: files.handle(),
-            sources: sources.workers + 1,
-            bounds: image.array(bounds.iter().copied()),
-            ranges: Portions::new(bounds.len() + 1),
-            extent: AtomicU32::new(0),
-            extent_size: extent_size(pages as u64, processes),
-            over: AtomicBool::new(false),
-        }
+    let task = BuildTask {
+        relation: relation.oid(),
+        index: oid,
+        file: compat::locator(index),
+        traits: Traits::of(index),
+        plan: RangePlan {
+            options: options(index),
+            unique: form.is_unique.then_some(form.nulls_equal),
+            block: keys.block(keys.runs.list.len() + others.iter().map(|runs| runs.list.len()).sum::<usize>()),
+            old,
+            // Only the leader knows the rows in `elsewhere`.
+            start: if sources.elsewhere.is_empty() { sources.start } else { 0 },
+        },
+        keys: files.handle(),
+        sources: sources.workers + 1,
+        bounds: image.array(bounds.iter().copied()),
+        ranges: Portions::new(bounds.len() + 1),
+        extent: AtomicU32::new(0),
+        extent_size: extent_size(pages as u64, processes),
+        over: AtomicBool::new(false),
     };
     let mut team = Team::new(image, bounds.len().min(sources.builders), task);
     // The first range is the leader's.
@@ -160,9 +152,7 @@ pub unsafe fn build<W: Word>(
     let launched = team.launch();
     let task = team.task();
     point!("index.together");
-    // SAFETY: the index is open.
-    let open = unsafe { Relation::from_raw(index) };
-    let mut file = IndexFile::part(open, task.traits)?;
+    let mut file = IndexFile::part(index, task.traits)?;
     // SAFETY: the task stays until the workers are gone.
     let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
     let work = Ranges {
@@ -250,7 +240,7 @@ fn build_ranges<W: Word>(
     work: &Ranges<'_, W>,
     first: Option<usize>,
     ranges: &Portions,
-    file: &mut IndexFile,
+    file: &mut IndexFile<'_>,
     blocks: &Extents,
 ) -> Result<Vec<BuiltRange<W>>> {
     let mut built_ranges = Vec::new();
@@ -290,35 +280,26 @@ impl<W: Word> Collected<W> {
 #[unsafe(no_mangle)]
 #[pg_guard]
 pub unsafe extern "C-unwind" fn pg_bulk_index_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the leader holds locks on the relations that a worker may share.
-    unsafe {
-        let team = Worker::<BuildTask>::join(segment, toc).or_raise();
-        let lock = pg_sys::AccessShareLock.cast_signed();
-        let relation = pg_sys::table_open(team.task().relation, lock);
-        let index = pg_sys::index_open(team.task().index, lock);
-        let keys = shape(relation, index).map(|shape| shape.keys);
-        match keys {
-            Some(KeyForm::Words(keys)) => match keys.width() {
-                Width::Narrow => build_in_worker::<u64>(index, &team, &keys),
-                Width::Wide => build_in_worker::<u128>(index, &team, &keys),
-            },
-            _ => Err(damaged()),
-        }
-        .or_raise();
-        pg_sys::index_close(index, lock);
-        pg_sys::table_close(relation, lock);
-        team.end();
+    // SAFETY: the server passes the arguments.
+    let team = unsafe { Worker::<BuildTask>::join(segment, toc) }.or_raise();
+    let [relation, index] = [team.task().relation, team.task().index]
+        .map(|oid| OpenRelation::open(oid, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock));
+    match shape(relation.get(), index.get()).map(|shape| shape.keys) {
+        Some(KeyForm::Words(keys)) => match keys.width() {
+            Width::Narrow => build_in_worker::<u64>(index.get(), &team, &keys),
+            Width::Wide => build_in_worker::<u128>(index.get(), &team, &keys),
+        },
+        _ => Err(damaged()),
     }
+    .or_raise();
+    drop((index, relation));
+    team.end();
 }
 
-/// Builds ranges in a worker. Guarded, and interruptible.
-///
-/// # Safety
-/// The index is the task's and open.
-unsafe fn build_in_worker<W: Word>(index: pg_sys::Relation, team: &Worker<BuildTask>, shape: &KeyShape) -> Result<()> {
+/// Builds ranges of the task's index in a worker. Guarded, and interruptible.
+fn build_in_worker<W: Word>(index: Relation<'_>, team: &Worker<BuildTask>, shape: &KeyShape) -> Result<()> {
     let task = team.task();
-    // SAFETY: this function's contract covers the index.
-    if !compat::is_same_file(unsafe { compat::locator(Relation::from_raw(index)) }, task.file) {
+    if !compat::is_same_file(compat::locator(index), task.file) {
         return Err(damaged());
     }
     let files = SharedFiles::attach(task.keys)?;
@@ -327,9 +308,7 @@ unsafe fn build_in_worker<W: Word>(index: pg_sys::Relation, team: &Worker<BuildT
         let name = file_name(task.index, source);
         runs.push(Runs::open(&files, &name, size_of::<Entry<W>>())?.ok_or_else(damaged)?);
     }
-    // SAFETY: the index is open.
-    let open = unsafe { Relation::from_raw(index) };
-    let mut file = IndexFile::part(open, task.traits)?;
+    let mut file = IndexFile::part(index, task.traits)?;
     // SAFETY: the counter is in shared memory that stays until this process is done.
     let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
     let bounds = team.slice(task.bounds);

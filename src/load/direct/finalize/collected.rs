@@ -96,8 +96,8 @@ impl Finalization {
                 }
                 true
             };
-            // SAFETY: the relation is open, and `Rebuild` has locked the index and found no other writer.
-            let built = unsafe { index_keys::build(relation.as_ptr(), collector, sources, &mut may_stay) }?;
+            // `Rebuild` has locked the index and found no other writer.
+            let built = index_keys::build(relation, collector, sources, &mut may_stay)?;
             index.strategy = match (built, merge) {
                 (true, true) => IndexStrategy::Merge,
                 (true, false) => IndexStrategy::Build,

@@ -1,6 +1,5 @@
 //! A relation with new rows, open for the steps after the rows.
 
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_sys};
 
 use super::{Finalization, Written};
@@ -8,7 +7,7 @@ use crate::error::Result;
 use crate::guc;
 use crate::heap::freeze;
 use crate::heap::leaves::{may_complain, may_refer};
-use crate::index::index_keys::{Collector, KeyStream, Sources};
+use crate::index::index_keys::{Collector, Sources};
 use crate::index::key_conflicts::KeyConflicts;
 use crate::index::strategy::IndexStrategy;
 use crate::index::tuple_sort::LEAST_MEMORY;
@@ -197,8 +196,8 @@ fn find_behind(
         let oid = index.oid();
         if rebuild.may_merge_into(oid)
             && let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == oid)
-            // SAFETY: the index is open. If it is merged, the table has no other writer.
-            && unsafe { collector.is_behind(index.as_ptr(), sources)? }
+            // If the index is merged, the table has no other writer.
+            && collector.is_behind(index, sources)?
         {
             rebuild.set_behind(oid);
         }
@@ -218,12 +217,11 @@ fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedF
     let sources = sources_of(written, files, workers);
     let Written { collectors, .. } = written;
     for index in &mut indexes.list {
-        if matches!(index.strategy, IndexStrategy::InsertSorted(_))
+        if index.strategy == IndexStrategy::InsertSorted
             && let Some(collector) = collectors.iter_mut().find(|collector| collector.index == index.oid)
-            && let Some(keys) = KeyStream::open(collector, sources)?
+            && let Some(keys) = collector.stream(sources)?
         {
-            index.strategy =
-                IndexStrategy::InsertKeys(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(keys));
+            (index.strategy, index.keys) = (IndexStrategy::InsertKeys, Some(keys));
         }
     }
     Ok(())

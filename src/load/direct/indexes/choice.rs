@@ -29,7 +29,7 @@ pub(super) fn strategy(
         let certain = builds && search.may_build(index.oid(), form);
         let (new_file, why) = if certain { rebuild.choose(index) } else { (None, rebuild.insertion(Why::OneByOne)) };
         let inserted = if index.access_method() == pg_sys::BTREE_AM_OID {
-            IndexStrategy::InsertSorted(std::ptr::null_mut())
+            IndexStrategy::InsertSorted
         } else {
             IndexStrategy::InsertRows
         };

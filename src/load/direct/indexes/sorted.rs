@@ -39,7 +39,7 @@ impl Indexes {
         if !self
             .list
             .iter()
-            .any(|index| matches!(index.strategy, IndexStrategy::InsertSorted(_) | IndexStrategy::InsertKeys(_)))
+            .any(|index| matches!(index.strategy, IndexStrategy::InsertSorted | IndexStrategy::InsertKeys))
         {
             return;
         }
@@ -51,13 +51,12 @@ impl Indexes {
             let mut batch = Batch::new();
             let mut previous = Previous::new();
             for (number, index) in self.list.iter_mut().enumerate() {
-                let strategy = index.strategy;
-                if !matches!(strategy, IndexStrategy::InsertSorted(_) | IndexStrategy::InsertKeys(_)) {
+                if !matches!(index.strategy, IndexStrategy::InsertSorted | IndexStrategy::InsertKeys) {
                     continue;
                 }
                 let began = Instant::now();
-                if let IndexStrategy::InsertSorted(sort) = strategy {
-                    c::tuplesort_performsort(sort);
+                if let Some(sort) = &index.sort {
+                    c::tuplesort_performsort(sort.as_ptr());
                 }
                 previous.forget();
                 let mut insertion = IndexInsertion {
@@ -67,18 +66,21 @@ impl Indexes {
                     // Only indexes with immediate constraints are sorted.
                     unique: (*(*index.relation).rd_index).indisunique,
                     replaces: self.keep == Keep::New && self.arbiter == Some(number),
-                    index: &raw mut *index,
+                    index: &mut *index,
                     violating_row,
                     conflicts,
                     memory,
                     per_tuple,
-                    previous: &raw mut previous,
+                    previous: &mut previous,
                 };
-                insertion.run(&raw mut batch, strategy);
+                insertion.run(&mut batch);
                 (*violating_row).row = None;
-                if let IndexStrategy::InsertSorted(sort) = strategy {
-                    c::tuplesort_end(sort);
-                }
+                guarded(|| {
+                    index.keys = None;
+                    if let Some(sort) = index.sort.take() {
+                        sort.end();
+                    }
+                });
                 index.took += began.elapsed();
             }
             batch.free();
@@ -102,9 +104,9 @@ const SIZE_MASK: u16 = 0x1fff;
 type UniqueCheck = pg_sys::IndexUniqueCheck::Type;
 
 /// An index that sorted keys are inserted into.
-struct IndexInsertion {
+struct IndexInsertion<'i> {
     number: usize,
-    index: *mut Index,
+    index: &'i mut Index,
     heap: pg_sys::Relation,
     slot: *mut pg_sys::TupleTableSlot,
     unique: bool,
@@ -114,51 +116,46 @@ struct IndexInsertion {
     conflicts: *mut KeyConflicts,
     memory: pg_sys::MemoryContext,
     per_tuple: pg_sys::MemoryContext,
-    previous: *mut Previous,
+    previous: &'i mut Previous,
 }
 
-impl IndexInsertion {
-    /// # Safety
-    /// A plain frame, and a tuple.
-    unsafe fn writer(&self, any: pg_sys::IndexTuple) -> LeafWriter {
-        // SAFETY: this function's contract covers both arguments; the index is open.
-        unsafe {
-            let Index { relation, info, .. } = &*self.index;
-            LeafWriter::new(self.heap, *relation, self.unique, !(**info).ii_NullsNotDistinct, any)
-        }
-    }
-
+impl IndexInsertion<'_> {
     /// Inserts all keys.
     ///
     /// # Safety
-    /// A plain frame; `strategy` has the index's keys.
-    unsafe fn run(&mut self, batch: *mut Batch, strategy: IndexStrategy) {
-        // SAFETY: this function's contract covers both arguments.
+    /// A plain frame.
+    unsafe fn run(&mut self, batch: &mut Batch) {
+        // SAFETY: a plain frame; the index is open, and its sort is finished. The batch returns valid tuples, and as
+        // many as the writer has put into leaves.
         unsafe {
+            let (heap, relation, unique) = (self.heap, self.index.relation, self.unique);
+            let distinct = !(*self.index.info).ii_NullsNotDistinct;
+            let new_writer = |any| LeafWriter::new(heap, relation, unique, distinct, any);
+            let (memory, per_tuple) = (self.memory, self.per_tuple);
             let mut writer = None;
             // A key that the index has already would be searched for twice.
             let (mut misses, mut left) = (0u32, 0u32);
             loop {
                 c::check_for_interrupts();
-                if let IndexStrategy::InsertKeys(keys) = strategy {
-                    pg_sys::CurrentMemoryContext = self.per_tuple;
+                if let Some(keys) = self.index.keys.as_deref_mut() {
+                    pg_sys::CurrentMemoryContext = per_tuple;
                     let for_tuple = |any| {
-                        pg_sys::CurrentMemoryContext = self.memory;
-                        let writer: *mut LeafWriter = writer.get_or_insert_with(|| self.writer(any));
-                        pg_sys::CurrentMemoryContext = self.per_tuple;
+                        pg_sys::CurrentMemoryContext = memory;
+                        let writer: *mut LeafWriter = writer.get_or_insert_with(|| new_writer(any));
+                        pg_sys::CurrentMemoryContext = per_tuple;
                         writer
                     };
-                    let last = (*batch).grow(keys, (*self.index).relation, for_tuple);
-                    c::MemoryContextReset(self.per_tuple);
-                    pg_sys::CurrentMemoryContext = self.memory;
+                    let last = batch.grow(keys, Relation::from_raw(relation), for_tuple);
+                    c::MemoryContextReset(per_tuple);
+                    pg_sys::CurrentMemoryContext = memory;
                     if !last.is_null() {
-                        (*self.previous).set(last);
+                        self.previous.set(last);
                         continue;
                     }
                 }
-                let mut tuples = (*batch).fill(strategy);
+                let mut tuples = batch.fill(self.index);
                 let Some(&any) = tuples.first() else { break };
-                let writer = writer.get_or_insert_with(|| self.writer(any));
+                let writer = writer.get_or_insert_with(|| new_writer(any));
                 while let [first, others @ ..] = tuples {
                     c::check_for_interrupts();
                     point_plain!("load.key");
@@ -167,7 +164,7 @@ impl IndexInsertion {
                     let count = if left == 0 { writer.put(tuples) } else { 0 };
                     tuples = if let Some(last) = count.checked_sub(1) {
                         misses = 0;
-                        (*self.previous).set(*tuples.get_unchecked(last));
+                        self.previous.set(*tuples.get_unchecked(last));
                         tuples.get_unchecked(count..)
                     } else {
                         if left > 0 {
@@ -201,7 +198,7 @@ impl IndexInsertion {
             let mut nulls = [false; MOST_KEYS];
             let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
             c::index_deform_tuple(tuple, (*index.relation).rd_att, values, nulls);
-            let key = IndexKey { index: self.index, heap: self.heap, values, nulls, tuple };
+            let key = IndexKey { index, heap: self.heap, values, nulls, tuple };
             if !self.unique {
                 key.insert(NO);
                 return;
@@ -243,21 +240,21 @@ impl IndexInsertion {
 }
 
 /// A key that is to be inserted into an index.
-pub(super) struct IndexKey {
-    pub(super) index: *mut Index,
+pub(super) struct IndexKey<'i> {
+    pub(super) index: &'i Index,
     pub(super) heap: pg_sys::Relation,
     pub(super) values: *mut pg_sys::Datum,
     pub(super) nulls: *mut bool,
     pub(super) tuple: pg_sys::IndexTuple,
 }
 
-impl IndexKey {
+impl IndexKey<'_> {
     /// # Safety
     /// A plain frame, and a valid key.
     unsafe fn insert(&self, check: UniqueCheck) -> bool {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
-            let (index, row) = (&*self.index, &raw mut (*self.tuple).t_tid);
+            let (index, row) = (self.index, &raw mut (*self.tuple).t_tid);
             c::index_insert(index.relation, self.values, self.nulls, row, self.heap, check, false, index.info)
         }
     }
@@ -277,7 +274,7 @@ impl IndexKey {
         unsafe {
             let caller = pg_sys::CurrentMemoryContext;
             pg_sys::CurrentMemoryContext = memory;
-            let Index { relation, info, .. } = &*self.index;
+            let Index { relation, info, .. } = self.index;
             let found = loop {
                 let row = (*self.tuple).t_tid;
                 let key = (self.values.cast_const(), self.nulls.cast_const());
@@ -362,14 +359,14 @@ impl Previous {
     ///
     /// # Safety
     /// A plain frame, and a valid key of the same index.
-    pub(super) unsafe fn is_equal(&self, key: &IndexKey, keys: usize, memory: pg_sys::MemoryContext) -> bool {
+    pub(super) unsafe fn is_equal(&self, key: &IndexKey<'_>, keys: usize, memory: pg_sys::MemoryContext) -> bool {
         if self.len == 0 {
             return false;
         }
         // SAFETY: this function's contract covers frame and key; the arrays have room for the keys of any index, and an
         // index has an order function and a collation for each key.
         unsafe {
-            let index = (*key.index).relation;
+            let index = key.index.relation;
             let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
             let mut nulls = [false; MOST_KEYS];
             let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
@@ -379,7 +376,7 @@ impl Previous {
             let mut equal = true;
             for i in 0..keys {
                 if *nulls.add(i) || *key.nulls.add(i) {
-                    equal = *nulls.add(i) && *key.nulls.add(i) && (*(*key.index).info).ii_NullsNotDistinct;
+                    equal = *nulls.add(i) && *key.nulls.add(i) && (*key.index.info).ii_NullsNotDistinct;
                 } else {
                     let attnum = i16::try_from(i + 1).unwrap_or(1);
                     let function = c::index_getprocinfo(index, attnum, ORDER);

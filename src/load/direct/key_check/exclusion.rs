@@ -12,7 +12,7 @@ use crate::heap::removal::number_of;
 use crate::index::key_conflicts::{Bits, Group, KeyConflicts};
 use crate::load::direct::executor::Executor;
 use crate::load::direct::indexes::Indexes;
-use crate::server::look::{self, Look};
+use crate::server::look::Look;
 use crate::server::memory_context::MemoryContext;
 use crate::server::relation::{Relation, TupleDesc};
 use crate::server::tuplestore::Tuplestore;
@@ -251,7 +251,7 @@ impl Exclusion {
     pub fn close(mut self) {
         // SAFETY: all were made by `new`; guarded calls.
         unsafe {
-            look::end(&raw mut self.look);
+            self.look.end();
             pg_sys::ExecDropSingleTupleTableSlot(self.slot);
             pg_sys::ExecDropSingleTupleTableSlot(self.other);
         }

@@ -127,7 +127,7 @@ impl Leader {
                     true => Tuples::All,
                     false => Tuples::None,
                 };
-                plan(leaf.as_ptr(), number, (builds, tuples), &hazards, &mut list);
+                plan(leaf, number, (builds, tuples), &hazards, &mut list);
             }
             let keeps = options.copy.on_error == OnError::Table;
             let complain = leaves.iter().any(|&leaf| leaves::may_complain(leaf) || (keeps && leaves::may_refer(leaf)));

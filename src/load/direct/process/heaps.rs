@@ -127,7 +127,7 @@ impl Heaps {
         // SAFETY: guarded calls; the memory outlives the heaps, the relation is open.
         heap.collectors = unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
-            let collectors = self.plan.collectors(index, relation.as_ptr(), &self.elsewhere);
+            let collectors = self.plan.collectors(index, Relation::from_raw(relation.as_ptr()), &self.elsewhere);
             pg_sys::MemoryContextSwitchTo(old);
             collectors
         };

@@ -14,9 +14,7 @@ use crate::index::strategy::IndexStrategy;
 use crate::load::direct::indexes::Index;
 use crate::rows::hazard::Hazards;
 use crate::server::compat;
-use crate::server::relation::Relation;
-
-const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
+use crate::server::relation::{OpenRelation, Relation};
 
 /// An index: its position in the relation's list, and its relative cost.
 #[derive(Debug, Clone, Copy)]
@@ -27,32 +25,21 @@ pub struct Member {
 }
 
 /// The indexes that processes may build at the same time, the longest build first. Empty if there are fewer than two.
-/// Guarded.
-///
-/// # Safety
-/// The relation is open, and its indexes are closed.
-pub unsafe fn members(relation: pg_sys::Relation, list: &[Index]) -> Vec<Member> {
+/// Guarded. The relation's indexes are closed.
+pub fn members(relation: Relation<'_>, list: &[Index]) -> Vec<Member> {
     let mut found = Vec::new();
-    // SAFETY: this function's contract covers the relation; guarded calls. Its indexes stay while it is locked.
-    unsafe {
-        let persistence = (*(*relation).rd_rel).relpersistence.cast_unsigned();
-        if persistence == pg_sys::RELPERSISTENCE_TEMP || compat::prunes_early() {
-            return found;
-        }
-        let hazards = Hazards::new();
-        for (number, index) in list.iter().enumerate().filter(|(_, index)| index.strategy == IndexStrategy::Rebuild) {
-            let index = pg_sys::index_open(index.oid, pg_sys::AccessShareLock.cast_signed());
-            let form = &*(*index).rd_index;
-            // For other indexes, reindex_index (index.c) would have to update pg_index at the end.
-            let is_whole = form.indisvalid && form.indisready && form.indislive && !form.indcheckxmin;
-            let method = (*(*index).rd_rel).relam;
-            if let Some(weight) =
-                weight(method).filter(|_| is_whole && hazards.index_is_safe(Relation::from_raw(index)))
-            {
-                let is_btree = method == pg_sys::BTREE_AM_OID;
-                found.push(Member { number, cost: weight * width(index), is_btree });
-            }
-            pg_sys::index_close(index, NO_LOCK);
+    if relation.persistence() == pg_sys::RELPERSISTENCE_TEMP || compat::prunes_early() {
+        return found;
+    }
+    let hazards = Hazards::new();
+    for (number, index) in list.iter().enumerate().filter(|(_, index)| index.strategy == IndexStrategy::Rebuild) {
+        let index = OpenRelation::open(index.oid, pg_sys::AccessShareLock);
+        let index = index.get();
+        // For other indexes, reindex_index (index.c) would have to update pg_index at the end.
+        let is_whole = index.index().is_some_and(|form| form.is_usable && !form.checks_xmin);
+        let method = index.access_method();
+        if let Some(weight) = weight(method).filter(|_| is_whole && hazards.index_is_safe(index)) {
+            found.push(Member { number, cost: weight * width(index), is_btree: method == pg_sys::BTREE_AM_OID });
         }
     }
     found.sort_by(|a, b| b.cost.total_cmp(&a.cost));
@@ -85,20 +72,12 @@ fn weight(method: pg_sys::Oid) -> Option<f64> {
     })
 }
 
-/// Width of a row's entry in an index, by the server's default estimates, in units of eight bytes.
-///
-/// # Safety
-/// The index is open. Guarded.
-unsafe fn width(index: pg_sys::Relation) -> f64 {
-    // SAFETY: this function's contract covers the index, which has `natts` attributes; guarded calls.
-    unsafe {
-        let natts = usize::try_from((*(*index).rd_att).natts).unwrap_or(0);
-        let of = |i| {
-            let attribute = compat::attribute((*index).rd_att, i);
-            pg_sys::get_typavgwidth((*attribute).atttypid, (*attribute).atttypmod)
-        };
-        1.0 + f64::from((0..natts).map(of).sum::<i32>()) / 8.0
-    }
+/// Width of a row's entry in an index, by the server's default estimates, in units of eight bytes. Guarded.
+fn width(index: Relation<'_>) -> f64 {
+    // SAFETY: a guarded call that looks into the catalogs.
+    let of =
+        |column: &pg_sys::FormData_pg_attribute| unsafe { pg_sys::get_typavgwidth(column.atttypid, column.atttypmod) };
+    1.0 + f64::from(index.descriptor().attributes().map(of).sum::<i32>()) / 8.0
 }
 
 #[cfg(test)]

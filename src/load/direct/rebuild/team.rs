@@ -25,33 +25,26 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
-use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::Rebuild;
 use super::members::{Member, members};
-use super::{Build, is_about, may_see_keys, reword};
 use crate::error::{Error, OrRaise, Result};
 use crate::guc;
 use crate::index::index_keys::set_new_file;
-use crate::index::strategy::IndexStrategy;
-use crate::load::direct::indexes::{Index, Indexes};
-use crate::server::attempt::attempt;
+use crate::load::direct::indexes::Index;
 use crate::server::compat;
-use crate::server::failure;
-use crate::server::original::Original;
+use crate::server::original::keeping_fields;
 use crate::server::owner::as_owner;
-use crate::server::points::{point, point_plain};
-use crate::server::relation::Relation;
+use crate::server::points::point;
+use crate::server::relation::{OpenRelation, Relation};
 use crate::server::team::{Array, Image, Memory, Portions, Shareable, Task, Team, Worker};
-use crate::server::unguarded::{self as c, Opaque, guard};
+use crate::server::unguarded::{self as c, guard};
 use crate::server::usage::Cpu;
 
-const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
-const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
 const SHARE: pg_sys::LOCKMODE = pg_sys::ShareLock.cast_signed();
-const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 /// The leader has all locks that are needed.
-const WORKERS_LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock.cast_signed();
+const WORKERS_LOCK: u32 = pg_sys::AccessShareLock;
 
 /// Least number of a table's pages for which workers are started, unless a test uses small chunks.
 const LEAST_BLOCKS: u32 = 128;
@@ -59,7 +52,8 @@ const LEAST_BLOCKS: u32 = 128;
 const LEAST_MEMORY: i32 = 32 << 10;
 
 /// The builds of several indexes.
-struct RebuildTask {
+#[derive(Debug)]
+pub(super) struct RebuildTask {
     relation: pg_sys::Oid,
     /// maintenance_work_mem of each process, as a setting.
     memory: [u8; 16],
@@ -68,6 +62,7 @@ struct RebuildTask {
 }
 
 /// An index, and the results of its build, in shared memory.
+#[derive(Debug)]
 struct IndexBuild {
     index: pg_sys::Oid,
     /// 1 for the leader, more for workers; 0 until the index is built.
@@ -87,198 +82,110 @@ unsafe impl Task for RebuildTask {
     const WORKER: &'static CStr = c"pg_bulk_team_worker";
 }
 
-/// The input of a process's builds.
-struct Work {
-    heap: pg_sys::Relation,
-    shared: *const Memory<RebuildTask>,
-    builder: u32,
-    /// The memory is divided with other processes.
-    divides: bool,
-}
-
-/// The leader's state.
-struct LeaderState {
-    team: Option<Team<RebuildTask>>,
-    work: Work,
-    members: Vec<Member>,
-    builds: Vec<Build>,
-}
-
-/// A worker's state.
-struct WorkerState {
-    team: Worker<RebuildTask>,
-    work: Work,
-}
-
-/// Indexes of a relation that are built at the same time.
-pub struct Together {
-    relation: pg_sys::Relation,
-    indexes: *mut Indexes,
-    /// Most workers.
-    workers: usize,
-    /// Null if no indexes are built at the same time; else in memory that lives as long as the indexes.
-    state: *mut LeaderState,
-    /// CPU usage of the workers.
-    pub cpu: Cpu,
-}
-
-impl Together {
-    pub fn new(relation: pg_sys::Relation, indexes: *mut Indexes, workers: usize) -> Together {
-        Together { relation, indexes, workers, state: std::ptr::null_mut(), cpu: Cpu::default() }
-    }
-
-    /// Is this index among those that are built at the same time?
-    pub fn has(&self, number: usize) -> bool {
-        // SAFETY: null, or valid as long as `self`.
-        unsafe { self.state.as_ref() }.is_some_and(|state| state.members.iter().any(|member| member.number == number))
-    }
-
-    /// Builds the indexes.
-    ///
-    /// # Safety
-    /// A plain frame outside of parallel mode; an open relation and its indexes, which are closed.
-    pub unsafe fn build(this: *mut Together) {
-        // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
-        unsafe {
-            let to_build =
-                (*(*this).indexes).list.iter().filter(|index| index.strategy == IndexStrategy::Rebuild).count();
-            if (*this).workers == 0 || to_build < 2 {
-                return;
+impl Rebuild {
+    /// Builds indexes at the same time, if there are several for which workers are worth their start. Returns their
+    /// positions, and the workers' CPU usage. Guarded.
+    pub(super) fn build_together(
+        &mut self,
+        relation: Relation<'_>,
+        list: &mut [Index],
+        workers: usize,
+    ) -> Result<(Vec<usize>, Cpu)> {
+        let is_small = guc::chunks_are_small();
+        // If a caller is reindexing, reindex_index would raise an error.
+        if workers == 0 || self.builds.len() < 2 || is_reindexing() || !is_small && relation.pages() < LEAST_BLOCKS {
+            return Ok((Vec::new(), Cpu::default()));
+        }
+        let members = members(relation, list);
+        // SAFETY: reads a setting.
+        let memory = unsafe { pg_sys::maintenance_work_mem };
+        let memory_each = |workers: usize| memory / i32::try_from(workers + 1).unwrap_or(i32::MAX);
+        let mut wanted = workers.min(members.len().saturating_sub(1));
+        while wanted > 0 && !is_small && memory_each(wanted) < LEAST_MEMORY {
+            wanted -= 1;
+        }
+        if wanted == 0 {
+            return Ok((Vec::new(), Cpu::default()));
+        }
+        let numbers: Vec<usize> = members.iter().map(|Member { number, .. }| *number).collect();
+        let oids: Vec<pg_sys::Oid> = numbers.iter().filter_map(|&number| Some(list.get(number)?.oid)).collect();
+        // SAFETY: a guarded call.
+        unsafe { pg_sys::LockRelationOid(relation.oid(), SHARE) };
+        oids.iter().for_each(|&index| renew(relation, index));
+        set_pending(&oids);
+        let mut image = Image::new();
+        let mut task = RebuildTask {
+            relation: relation.oid(),
+            memory: [0; 16],
+            builds: image.array(oids.iter().map(|&index| {
+                let [rows, entries, took] = [const { AtomicU64::new(0) }; 3];
+                IndexBuild { index, builder: AtomicU32::new(0), rows, entries, took }
+            })),
+            portions: Portions::new(oids.len()),
+        };
+        // The number has at most eleven digits.
+        let _ = write!(&mut task.memory[..15], "{}", memory_each(wanted).max(1024));
+        // The error handler finds the workers from here on.
+        let team = self.team.insert(Team::new(image, wanted, task));
+        let divides = team.launch() > 0;
+        point!("team.launched");
+        as_owner(relation, || build_all(relation, team, 1, divides));
+        point!("team.waits");
+        let cpu = team.wait();
+        let mut entries = Vec::with_capacity(oids.len());
+        let mut rows = 0.0_f64;
+        for (&number, build) in numbers.iter().zip(team.slice(team.task().builds)) {
+            let builder = build.builder.load(Acquire);
+            let Some(index) = list.get_mut(number).filter(|_| builder > 0) else {
+                return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "an index was not built"));
+            };
+            index.took += Duration::from_micros(build.took.load(Relaxed));
+            index.workers = usize::from(builder > 1);
+            entries.push(f64::from_bits(build.entries.load(Relaxed)));
+            rows = rows.max(f64::from_bits(build.rows.load(Relaxed)));
+        }
+        if let Some(team) = self.team.take() {
+            team.finish();
+        }
+        end_pending();
+        for (oid, entries) in oids.into_iter().zip(entries) {
+            let index = OpenRelation::locked(oid);
+            let index = index.get();
+            // As in index_update_stats (index.c): an index with a new, empty file needs no update.
+            if entries > 0.0 {
+                compat::set_index_statistics(index, index.pages(), entries);
+            } else {
+                // SAFETY: a guarded call on an open relation.
+                unsafe { pg_sys::CacheInvalidateRelcache(index.as_ptr()) };
             }
-            // After rewording, an error could not be recognized as a worker's any more, so its context is corrected
-            // first.
-            let mut original = Original::new();
-            let mut context = pg_sys::ErrorContextCallback::default();
-            Original::push(&raw mut original, &raw mut context);
-            let error = attempt(|| all(this.cast()));
-            if !error.is_null() {
-                failure::recover();
-                if !attempt(|| stop(this.cast())).is_null() {
-                    failure::recover();
-                }
-                point_plain!("team.failed");
-                // The callers correct any other error, and recognize a worker's.
-                if is_about_keys((*this).state, error) {
-                    Original::restore(&raw mut original, error);
-                    reword_for_all((*this).state, error);
-                }
-                Original::pop(&raw mut original, &raw mut context);
-                c::ReThrowError(error);
-            }
-            Original::pop(&raw mut original, &raw mut context);
         }
+        if rows > 0.0 || relation.has_statistics() {
+            compat::set_table_statistics(relation, relation.pages(), rows);
+        }
+        // SAFETY: a guarded call, outside of parallel mode.
+        unsafe { pg_sys::CommandCounterIncrement() };
+        point!("team.done");
+        Ok((numbers, cpu))
     }
-}
 
-/// # Safety
-/// A plain frame; a valid [`Together`].
-unsafe extern "C-unwind" fn all(this: Opaque) {
-    // SAFETY: this function's contract covers the argument. While there are workers, their errors are raised in plain
-    // frames only, with all fields.
-    unsafe {
-        let this = this.cast::<Together>();
-        begin(this);
-        let state = (*this).state;
-        if state.is_null() {
-            return;
-        }
-        point_plain!("team.launched");
-        as_owner(Relation::from_raw((*state).work.heap), build_all, (&raw mut (*state).work).cast());
-        point_plain!("team.waits");
-        if let Some(team) = &(*state).team {
-            team.wait_plainly();
-        }
-        end(this);
-    }
-}
-
-/// Ends the workers after an error, so that no worker's error is received any more.
-///
-/// # Safety
-/// A valid [`Together`], whose error is going to be raised again.
-#[pg_guard]
-unsafe extern "C-unwind" fn stop(this: Opaque) {
-    // SAFETY: this function's contract covers the argument. Shared memory is not read after an error.
-    unsafe {
-        if let Some(team) = (*this.cast::<Together>()).state.as_mut().and_then(|state| state.team.take()) {
+    /// Ends the workers after an error that is going to be raised again. Shared memory is not read any more. Guarded.
+    pub(super) fn stop(&mut self) {
+        if let Some(team) = self.team.take() {
             team.destroy();
         }
     }
 }
 
-/// Makes new files, and starts workers.
-///
-/// # Safety
-/// See [`Together::build`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(this: *mut Together) {
-    // SAFETY: this function's contract covers the argument; guarded calls.
-    unsafe {
-        let (relation, list) = ((*this).relation, &(*(*this).indexes).list);
-        // Here reindex_index would raise an error.
-        if is_reindexing() {
-            return;
-        }
-        let is_small = guc::chunks_are_small();
-        if !is_small && pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN) < LEAST_BLOCKS {
-            return;
-        }
-        let members = members(relation, list);
-        let memory = pg_sys::maintenance_work_mem;
-        let memory_each = |workers: usize| memory / i32::try_from(workers + 1).unwrap_or(i32::MAX);
-        let mut wanted = (*this).workers.min(members.len().saturating_sub(1));
-        while wanted > 0 && !is_small && memory_each(wanted) < LEAST_MEMORY {
-            wanted -= 1;
-        }
-        if wanted == 0 {
-            return;
-        }
-        let of = |member: Member| list.get(member.number).map(|index| (member, index));
-        let (members, indexes): (Vec<Member>, Vec<&Index>) = members.into_iter().filter_map(of).unzip();
-        let persistence = (*(*relation).rd_rel).relpersistence;
-        let build =
-            |index: &&Index| Build { relation, index: *index, persistence, reveals: may_see_keys(relation, index.oid) };
-        let builds = indexes.iter().map(build).collect();
-        pg_sys::LockRelationOid((*relation).rd_id, SHARE);
-        indexes.iter().for_each(|index| renew(relation, index.oid));
-        set_pending(&indexes);
-        let mut image = Image::new();
-        let mut task = RebuildTask {
-            relation: (*relation).rd_id,
-            memory: [0; 16],
-            builds: image.array(indexes.iter().map(|index| {
-                let [rows, entries, took] = [const { AtomicU64::new(0) }; 3];
-                IndexBuild { index: index.oid, builder: AtomicU32::new(0), rows, entries, took }
-            })),
-            portions: Portions::new(indexes.len()),
-        };
-        // The number has at most eleven digits.
-        let _ = write!(&mut task.memory[..15], "{}", memory_each(wanted).max(1024));
-        let work = Work { heap: relation, shared: std::ptr::null(), builder: 1, divides: false };
-        let state = LeaderState { team: Some(Team::new(image, wanted, task)), work, members, builds };
-        (*this).state = PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(state);
-        // The error handler finds the workers from here on.
-        let state = &mut *(*this).state;
-        if let Some(team) = &mut state.team {
-            state.work.divides = team.launch() > 0;
-            state.work.shared = &raw const **team;
-        }
-    }
-}
-
 /// Gives an index a new file, as reindex_index does (index.c). Guarded.
-///
-/// # Safety
-/// The relation is open, and the index is one of its indexes, closed.
-unsafe fn renew(relation: pg_sys::Relation, oid: pg_sys::Oid) {
-    // SAFETY: this function's contract covers both arguments; guarded calls.
+fn renew(relation: Relation<'_>, index: pg_sys::Oid) {
+    let index = OpenRelation::open(index, pg_sys::AccessExclusiveLock);
+    let index = index.get();
+    // SAFETY: guarded calls on an open index; the closure owns nothing.
     unsafe {
-        let index = pg_sys::index_open(oid, EXCLUSIVE);
-        pg_sys::CheckTableNotInUse(index, c"REINDEX INDEX".as_ptr());
-        guard(|| c::TransferPredicateLocksToHeapRelation(index));
-        set_new_file(relation, index);
-        pg_sys::index_close(index, NO_LOCK);
+        pg_sys::CheckTableNotInUse(index.as_ptr(), c"REINDEX INDEX".as_ptr());
+        guard(|| c::TransferPredicateLocksToHeapRelation(index.as_ptr()));
     }
+    set_new_file(relation, index);
 }
 
 /// Is a caller reindexing something? The server has only one such state, which must not be overwritten. Guarded.
@@ -296,212 +203,100 @@ fn is_reindexing() -> bool {
 /// Marks the indexes as being rebuilt, in all processes, so that reading one of them raises an error.
 ///
 /// An expression of another index might read it. SetReindexProcessing (index.c) has room for one index only. Guarded.
-///
-/// # Safety
-/// Outside of parallel mode.
-unsafe fn set_pending(indexes: &[&Index]) {
+fn set_pending(indexes: &[pg_sys::Oid]) {
     // SerializedReindexState: the heap and the index in process, the number of pending indexes, and their oids.
     let count = u32::try_from(indexes.len()).unwrap_or(0);
     let mut state: Vec<u32> = vec![0, 0, count];
-    state.extend(indexes.iter().map(|index| index.oid.to_u32()));
+    state.extend(indexes.iter().map(|index| index.to_u32()));
     // SAFETY: oids and an int, all of four bytes; RestoreReindexState copies them.
     unsafe { pg_sys::RestoreReindexState(state.as_mut_ptr().cast()) };
 }
 
-/// Builds one index after the other until none is left.
-///
-/// # Safety
-/// A plain frame, as the table's owner; a valid [`Work`].
-unsafe extern "C-unwind" fn build_all(work: Opaque) {
-    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
-    unsafe {
-        let work = work.cast::<Work>();
-        let shared = &*(*work).shared;
-        if (*work).divides {
-            // Reset at the end of this function's nest level.
-            c::set_config_option(
-                c"maintenance_work_mem".as_ptr(),
-                shared.task().memory.as_ptr().cast(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
+/// Ends [`set_pending`]. Guarded.
+fn end_pending() {
+    // SAFETY: guarded calls.
+    unsafe { pg_sys::ResetReindexState(pg_sys::GetCurrentTransactionNestLevel()) };
+}
+
+/// Builds one index after the other until none is left, as the table's owner. `builder`: 1 for the leader, more for
+/// workers. `divides`: the memory is divided with other processes. Guarded.
+fn build_all(heap: Relation<'_>, memory: &Memory<RebuildTask>, builder: u32, divides: bool) {
+    let task = memory.task();
+    if divides {
+        // SAFETY: guarded calls; the setting is NUL-terminated, and is reset at the end of the caller's nest level.
+        unsafe {
+            guard(|| {
+                c::set_config_option(
+                    c"maintenance_work_mem".as_ptr(),
+                    task.memory.as_ptr().cast(),
+                    pg_sys::GucContext::PGC_USERSET,
+                    pg_sys::GucSource::PGC_S_SESSION,
+                    pg_sys::GucAction::GUC_ACTION_SAVE,
+                    true,
+                    0,
+                    false,
+                )
+            });
         }
-        let builds = shared.slice(shared.task().builds);
-        while let Some(build) = shared.task().portions.take().and_then(|number| builds.get(number)) {
-            build_index(work, build);
-        }
+    }
+    let builds = memory.slice(task.builds);
+    while let Some(build) = task.portions.take().and_then(|number| builds.get(number)) {
+        build_index(heap, build, builder);
     }
 }
 
-/// Builds an index in its new file.
-///
-/// # Safety
-/// See [`build_all`]; the index is this process's to build.
-unsafe fn build_index(work: *const Work, index_build: &IndexBuild) {
-    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
-    unsafe {
-        c::check_for_interrupts();
-        point_plain!("team.build");
-        let began = Instant::now();
-        let outside = pg_sys::CurrentMemoryContext;
-        let memory = c::AllocSetContextCreateInternal(
-            outside,
+/// Builds an index in its new file. Guarded.
+fn build_index(heap: Relation<'_>, build: &IndexBuild, builder: u32) {
+    pgrx::check_for_interrupts!();
+    point!("team.build");
+    let began = Instant::now();
+    let index = OpenRelation::open(build.index, WORKERS_LOCK).releasing(WORKERS_LOCK);
+    let relation = index.get().as_ptr();
+    // SAFETY: guarded calls on an open index and its table; the closure owns nothing. The memory context has all memory
+    // of the build.
+    let (rows, entries) = unsafe {
+        let memory = pg_sys::AllocSetContextCreateInternal(
+            pg_sys::CurrentMemoryContext,
             c"pg_bulk index".as_ptr(),
             pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         );
-        pg_sys::CurrentMemoryContext = memory;
-        let index = c::index_open(index_build.index, WORKERS_LOCK);
-        let info = c::BuildIndexInfo(index);
-        let (mut rows, mut entries) = (0.0_f64, 0.0_f64);
-        if let Some(build) = (*(*index).rd_indam).ambuild {
-            let result = build((*work).heap, index, info);
-            (rows, entries) = ((*result).heap_tuples, (*result).index_tuples);
-        }
-        c::index_close(index, WORKERS_LOCK);
-        pg_sys::CurrentMemoryContext = outside;
-        c::MemoryContextDelete(memory);
-        index_build.rows.store(rows.to_bits(), Relaxed);
-        index_build.entries.store(entries.to_bits(), Relaxed);
-        index_build.took.store(began.elapsed().as_micros() as u64, Relaxed);
-        index_build.builder.store((*work).builder, Release);
-        point_plain!("team.built");
-    }
+        let outside = pg_sys::MemoryContextSwitchTo(memory);
+        let info = pg_sys::BuildIndexInfo(relation);
+        let counts = (*(*relation).rd_indam).ambuild.map_or((0.0, 0.0), |ambuild| {
+            let result = &*guard(|| ambuild(heap.as_ptr(), relation, info));
+            (result.heap_tuples, result.index_tuples)
+        });
+        pg_sys::MemoryContextSwitchTo(outside);
+        pg_sys::MemoryContextDelete(memory);
+        counts
+    };
+    drop(index);
+    build.rows.store(f64::to_bits(rows), Relaxed);
+    build.entries.store(f64::to_bits(entries), Relaxed);
+    build.took.store(began.elapsed().as_micros() as u64, Relaxed);
+    build.builder.store(builder, Release);
+    point!("team.built");
 }
 
-/// Takes the results of all builds, after the workers have ended.
-///
-/// # Safety
-/// The team was made by [`begin`].
-#[pg_guard]
-unsafe extern "C-unwind" fn end(this: *mut Together) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe { (*this).end() }.or_raise();
-}
-
-impl Together {
-    /// # Safety
-    /// See [`end`].
-    unsafe fn end(&mut self) -> Result<()> {
-        // SAFETY: this function's contract covers the argument; guarded calls. Shared memory stays until `finish`.
-        unsafe {
-            let (relation, list, state) = (self.relation, &mut (*self.indexes).list, &mut *self.state);
-            let Some(team) = &mut state.team else { return Ok(()) };
-            self.cpu = team.wait();
-            let number = |bits: &AtomicU64| f64::from_bits(bits.load(Relaxed));
-            let mut built = Vec::with_capacity(state.members.len());
-            let mut rows = 0.0_f64;
-            for (member, build) in state.members.iter().zip(team.slice(team.task().builds)) {
-                let builder = build.builder.load(Acquire);
-                let Some(index) = list.get_mut(member.number).filter(|_| builder > 0) else {
-                    return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "an index was not built"));
-                };
-                index.took += Duration::from_micros(build.took.load(Relaxed));
-                index.workers = usize::from(builder > 1);
-                built.push((build.index, number(&build.entries)));
-                rows = rows.max(number(&build.rows));
-            }
-            if let Some(team) = state.team.take() {
-                team.finish();
-            }
-            pg_sys::ResetReindexState(pg_sys::GetCurrentTransactionNestLevel());
-            for (oid, entries) in built {
-                let index = pg_sys::index_open(oid, NO_LOCK);
-                // As in index_update_stats (index.c): an index with a new, empty file needs no update.
-                if entries > 0.0 {
-                    let pages = pg_sys::RelationGetNumberOfBlocksInFork(index, MAIN);
-                    compat::set_index_statistics(Relation::from_raw(index), pages, entries);
-                } else {
-                    pg_sys::CacheInvalidateRelcache(index);
-                }
-                pg_sys::index_close(index, NO_LOCK);
-            }
-            if rows > 0.0 || (*(*relation).rd_rel).reltuples >= 0.0 {
-                let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN);
-                compat::set_table_statistics(Relation::from_raw(relation), blocks, rows);
-            }
-            pg_sys::CommandCounterIncrement();
-            point!("team.done");
-        }
-        Ok(())
-    }
-}
-
-/// Does [`reword_for_all`] change this error?
-///
-/// # Safety
-/// The error was caught while the team built, or before it was made.
-#[pg_guard]
-unsafe extern "C-unwind" fn is_about_keys(state: *const LeaderState, error: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe { state.as_ref().is_some_and(|state| state.builds.iter().any(|build| is_about(error, build))) }
-}
-
-/// # Safety
-/// See [`is_about_keys`].
-#[pg_guard]
-unsafe extern "C-unwind" fn reword_for_all(state: *const LeaderState, error: *mut pg_sys::ErrorData) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe {
-        if let Some(state) = state.as_ref() {
-            state.builds.iter().for_each(|build| reword(error, build));
-        }
-    }
-}
-
-/// Entry point of a worker of [`Together::build`], called by ParallelWorkerMain in a transaction with the leader's xid.
+/// Entry point of a worker of [`Rebuild::build_together`], called by ParallelWorkerMain in a transaction with the
+/// leader's xid.
 ///
 /// # Safety
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_team_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server passes the arguments; nothing in this frame has a destructor.
+    // SAFETY: the server passes the arguments; a plain frame, in which nothing has a destructor.
     unsafe {
-        let mut state = std::mem::MaybeUninit::<WorkerState>::uninit();
-        let state = state.as_mut_ptr();
-        join(segment, toc, state);
-        as_owner(Relation::from_raw((*state).work.heap), build_all, (&raw mut (*state).work).cast());
-        leave(state);
-    }
-}
-
-/// Begins a worker's work.
-///
-/// # Safety
-/// See [`pg_bulk_team_worker`]; `state` can be written to, and stays at its address.
-#[pg_guard]
-unsafe extern "C-unwind" fn join(
-    segment: *mut pg_sys::dsm_segment,
-    toc: *mut pg_sys::shm_toc,
-    state: *mut WorkerState,
-) {
-    // SAFETY: this function's contract covers all arguments; the leader holds locks on the relations that a worker may
-    // share.
-    unsafe {
-        let place = &raw mut (*state).team;
-        place.write(Worker::join(segment, toc).or_raise());
-        let team = &*place;
-        let heap = pg_sys::table_open(team.task().relation, WORKERS_LOCK);
-        let builder = u32::try_from(team.number).unwrap_or(0) + 1;
-        (&raw mut (*state).work).write(Work { heap, shared: &raw const **team, builder, divides: true });
-        point!("team.worker");
-    }
-}
-
-/// Ends a worker's work.
-///
-/// # Safety
-/// The state is that of [`join`].
-#[pg_guard]
-unsafe extern "C-unwind" fn leave(state: *const WorkerState) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        pg_sys::table_close((*state).work.heap, WORKERS_LOCK);
-        (*state).team.end();
+        keeping_fields(|| {
+            let team = Worker::<RebuildTask>::join(segment, toc).or_raise();
+            let heap = OpenRelation::open(team.task().relation, WORKERS_LOCK).releasing(WORKERS_LOCK);
+            let builder = u32::try_from(team.number).unwrap_or(0) + 1;
+            point!("team.worker");
+            as_owner(heap.get(), || build_all(heap.get(), &team, builder, true));
+            drop(heap);
+            team.end();
+        });
     }
 }
