@@ -247,9 +247,9 @@ pub fn promised(
 
 impl Ordered {
     /// Numbers that a plan can carry.
-    pub fn to_numbers(&self) -> [i32; 4] {
+    pub fn to_numbers(self) -> [i32; 4] {
         let oid = |oid: pg_sys::Oid| oid.to_u32().cast_signed();
-        let Ordered { number, operator, collation, nulls_first } = *self;
+        let Ordered { number, operator, collation, nulls_first } = self;
         [i32::from(number), oid(operator), oid(collation), i32::from(nulls_first)]
     }
 

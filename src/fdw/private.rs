@@ -77,7 +77,7 @@ impl<'a> Private<'a> {
 
     /// Makes the private list of a plan. Guarded.
     pub fn to_list(&self) -> NodeList<'a> {
-        let order = self.order.iter().flat_map(Ordered::to_numbers);
+        let order = self.order.iter().copied().flat_map(Ordered::to_numbers);
         let aggregates = self.aggregates.as_ref().map(Aggregates::to_lists);
         list([
             list_of(self.wanted.by_quals.iter().copied()),

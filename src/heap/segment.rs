@@ -190,8 +190,9 @@ impl<'r> RelationFile<'r> {
         // dropped the data.
         let forwarded = compat::request_sync(self.relation, segment);
         // SAFETY: a setting.
+        let is_enabled = unsafe { pg_sys::enableFsync };
         if !forwarded
-            && unsafe { pg_sys::enableFsync }
+            && is_enabled
             && let Err(error) = file.sync_all()
         {
             let message = format!("could not fsync file \"{}\"", self.segment_path(segment).to_string_lossy());

@@ -155,20 +155,20 @@ impl Object {
         self.others.clear();
         self.lacks_memory = false;
         let mut tokens = Tokens::new(line, unicode);
-        let Token::OpenObject = tokens.next()? else { return None };
+        let Token::OpenObject = tokens.token()? else { return None };
         tokens.skip_blanks();
         let mut place = 0;
         let mut start = tokens.at;
-        let mut token = tokens.next()?;
+        let mut token = tokens.token()?;
         if matches!(token, Token::CloseObject) {
             return tokens.at_end().then_some(());
         }
         loop {
-            let (Token::Scalar(Scalar::Text(key)), Token::Colon) = (token, tokens.next()?) else { return None };
+            let (Token::Scalar(Scalar::Text(key)), Token::Colon) = (token, tokens.token()?) else { return None };
             let key = self.which(place, &key, encode);
             tokens.skip_blanks();
             let from = tokens.at;
-            let kind = match tokens.next()? {
+            let kind = match tokens.token()? {
                 Token::Scalar(Scalar::Null) => ValueKind::Null,
                 Token::Scalar(Scalar::Bool(_) | Scalar::Number(..)) => ValueKind::Bare,
                 Token::Scalar(Scalar::Text(text)) => {
@@ -201,14 +201,14 @@ impl Object {
                 }
                 None => (),
             }
-            match tokens.next()? {
+            match tokens.token()? {
                 Token::Comma => (),
                 Token::CloseObject => return tokens.at_end().then_some(()),
                 _ => return None,
             }
             tokens.skip_blanks();
             start = tokens.at;
-            token = tokens.next()?;
+            token = tokens.token()?;
             place += 1;
         }
     }

@@ -144,7 +144,7 @@ impl<'a> Tokens<'a> {
 
     /// The next token; `None` if there is no valid one.
     #[inline]
-    pub fn next(&mut self) -> Option<Token<'a>> {
+    pub fn token(&mut self) -> Option<Token<'a>> {
         self.skip_blanks();
         let (&first, rest) = self.rest().split_first()?;
         self.at += 1;
@@ -280,7 +280,7 @@ fn plain(text: &[u8]) -> usize {
 #[inline]
 pub fn parse<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) -> Option<()> {
     let mut tokens = Tokens::new(text, Unicode::Unsure);
-    let first = tokens.next()?;
+    let first = tokens.token()?;
     value(first, &mut tokens, sink)?;
     tokens.at_end().then_some(())
 }
@@ -296,7 +296,7 @@ pub fn value<'a>(mut token: Token<'a>, tokens: &mut Tokens<'a>, sink: &mut impl 
             Token::OpenObject | Token::OpenArray if depth < MAX_DEPTH => {
                 let object = matches!(token, Token::OpenObject);
                 sink.open(object)?;
-                match (tokens.next()?, object) {
+                match (tokens.token()?, object) {
                     (Token::CloseObject, true) | (Token::CloseArray, false) => sink.close()?,
                     (next, _) => {
                         (open, depth) = (open << 1 | u64::from(object), depth + 1);
@@ -312,14 +312,14 @@ pub fn value<'a>(mut token: Token<'a>, tokens: &mut Tokens<'a>, sink: &mut impl 
                 return Some(());
             }
             let object = open & 1 != 0;
-            match (tokens.next()?, object) {
+            match (tokens.token()?, object) {
                 (Token::Comma, true) => {
-                    let key = tokens.next()?;
+                    let key = tokens.token()?;
                     token = member(key, tokens, sink)?;
                     break;
                 }
                 (Token::Comma, false) => {
-                    token = tokens.next()?;
+                    token = tokens.token()?;
                     break;
                 }
                 (Token::CloseObject, true) | (Token::CloseArray, false) => {
@@ -335,9 +335,9 @@ pub fn value<'a>(mut token: Token<'a>, tokens: &mut Tokens<'a>, sink: &mut impl 
 /// Reads a key and its colon. Returns the first token of the value.
 #[inline]
 fn member<'a>(key: Token<'a>, tokens: &mut Tokens<'a>, sink: &mut impl Sink<'a>) -> Option<Token<'a>> {
-    let (Token::Scalar(Scalar::Text(key)), Token::Colon) = (key, tokens.next()?) else { return None };
+    let (Token::Scalar(Scalar::Text(key)), Token::Colon) = (key, tokens.token()?) else { return None };
     sink.key(key)?;
-    tokens.next()
+    tokens.token()
 }
 
 #[cfg(test)]

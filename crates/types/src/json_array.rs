@@ -28,7 +28,7 @@ pub fn write(raw: &[u8], element: Element, out: &mut Vec<u8>, encode: Encode<'_>
     loop {
         tokens.skip_blanks();
         let from = tokens.at;
-        let token = tokens.next()?;
+        let token = tokens.token()?;
         match token {
             Token::Comma => {
                 out.push(element.delimiter);
