@@ -12,14 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// The modules of the extension that do not depend on a server.
-#[path = "../../src/server"]
+#[path = "../../src/input"]
 #[allow(dead_code)]
-mod pg {
+mod input {
     pub mod compression;
     pub mod decompressor;
     mod lz4_frames;
-    /// Fault points do nothing here.
-    mod points {
+}
+
+/// Fault points do nothing here.
+mod server {
+    pub mod points {
         macro_rules! point_errno {
             ($name:literal) => {
                 None::<i32>

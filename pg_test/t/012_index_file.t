@@ -126,6 +126,24 @@ for my $after ('', 'after=1')
 	is_loaded("a checkpoint $after, and the power fails");
 }
 
+# A checkpoint begins between the WAL of a batch and its write: it waits for the write.
+for my $after ('', 'after=1')
+{
+	point_set($node, 'index.logged', "wait leader $after");
+	my (undef, $end) = begin_session($node, statement());
+	Points::point_wait($node, 'index.logged');
+	my ($pid, $checkpoint) = begin_session($node, 'CHECKPOINT');
+	usleep(500_000);
+	is($node->safe_psql('postgres', "SELECT state FROM pg_stat_activity WHERE pid = $pid"), 'active', "a checkpoint behind the WAL $after waits");
+	point_clear($node, 'index.logged');
+	is(($end->())[0], ROWS . "\n", '... the load goes on');
+	$checkpoint->();
+	point_clear($node);
+	$power->fail(1);
+	$power->start;
+	is_loaded("a checkpoint behind the WAL $after, and the power fails");
+}
+
 # Without interference.
 is($node->safe_psql('postgres', statement()), ROWS, 'nothing happens');
 is_loaded('nothing happens');

@@ -68,8 +68,12 @@ impl<'a> ScanNode<'a> {
         unsafe { Node::from_raw(self.node().ss.ps.state).unwrap_unchecked() }
     }
 
-    pub const fn econtext(&self) -> ExprContext<'static> {
-        // SAFETY: a scan's node has a context, which outlives the scan.
+    /// The context of the scan's expressions.
+    ///
+    /// # Safety
+    /// It is not used after EndForeignScan.
+    pub const unsafe fn econtext(&self) -> ExprContext<'static> {
+        // SAFETY: a scan's node has a context until then.
         unsafe { ExprContext::from_raw(self.node().ss.ps.ps_ExprContext) }
     }
 
@@ -103,8 +107,11 @@ impl<'a> ScanNode<'a> {
     }
 
     /// The arrays of the scan's slot.
-    pub fn arrays(&self) -> RowArrays<'static> {
-        // SAFETY: a node has a slot, which outlives the scan.
+    ///
+    /// # Safety
+    /// They are not used after EndForeignScan.
+    pub unsafe fn arrays(&self) -> RowArrays<'static> {
+        // SAFETY: a node has a slot until then.
         unsafe { Slot::from_raw(self.node().ss.ss_ScanTupleSlot) }.arrays()
     }
 

@@ -67,14 +67,18 @@ pub fn paths(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) ->
         let total = dearer(read + per_tuple * known.tuples, per_row * known.rows);
         // Without the option the client's encoding applies, which a worker does not know by itself.
         let knows_encoding = options.copy.encoding.is_some() && options.copy.shape() != RecordShape::Binary;
-        rel.add_scan(root, Estimate { rows: known.rows, startup, total }, order, knows_encoding && !is_list);
+        let cost = Estimate { rows: known.rows, startup, total };
+        // SAFETY: this function looks at no path.
+        unsafe { rel.add_scan(root, cost, order, knows_encoding && !is_list) };
         if workers > 0 {
             // As cost_seqscan: the rows are divided; reading the file is not.
             let divisor = divisor(workers);
             let total = dearer(read + per_tuple * known.tuples / divisor, per_row * known.rows / divisor);
-            // SAFETY: a guarded call, which only computes.
-            let rows = unsafe { pg_sys::clamp_row_est(known.rows / divisor) };
-            rel.add_parallel_scan(root, Estimate { rows, startup, total }, order, workers);
+            // SAFETY: a guarded call, which only computes; this function looks at no path.
+            unsafe {
+                let rows = pg_sys::clamp_row_est(known.rows / divisor);
+                rel.add_parallel_scan(root, Estimate { rows, startup, total }, order, workers);
+            }
         }
     };
     add(PathOrder::NONE, 0.0);

@@ -170,7 +170,9 @@ impl<'r> IndexFile<'r> {
         }
         self.write_late()?;
         pgrx::check_for_interrupts!();
-        self.redo.let_checkpoint_pass();
+        if self.needs_wal {
+            self.redo.let_checkpoint_pass();
+        }
         let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get(..self.count)) else {
             return Ok(());
         };

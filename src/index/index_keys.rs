@@ -97,6 +97,18 @@ impl KeyPlan {
         self.list.iter().any(|planned| planned.relation == relation)
     }
 
+    /// Lets go of the files and sorts. Guarded.
+    ///
+    /// # Safety
+    /// No copy of these handles, and nothing that they lent, is used any more.
+    pub unsafe fn release(&mut self) {
+        // SAFETY: no copy of them is used any more.
+        unsafe {
+            self.files.take().into_iter().for_each(|files| files.release());
+            self.sorts.take().into_iter().for_each(|sorts| sorts.release());
+        }
+    }
+
     /// Makes the collectors of a relation's indexes, which the leader has locked; workers share their files. Guarded;
     /// allocates in the current memory context.
     pub fn collectors(&self, number: usize, relation: Relation<'static>, elsewhere: &Elsewhere) -> Vec<Collector> {

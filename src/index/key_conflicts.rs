@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use pgrx::pg_sys;
 
 use super::number_sort::NumberSort;
+use crate::error::{Result, out_of_memory};
 use crate::heap::removal::{number_of, row_of};
 
 /// Rows of a relation with equal keys.
@@ -122,12 +123,16 @@ impl KeyConflicts {
 }
 
 /// A set of numbers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    pub fn new(count: u64) -> Bits {
-        Bits(vec![0; usize::try_from(count.div_ceil(64)).unwrap_or(0)])
+    /// A set for numbers below `count`.
+    pub fn new(count: u64) -> Result<Bits> {
+        let (mut words, needed) = (Vec::new(), usize::try_from(count.div_ceil(64)).unwrap_or(usize::MAX));
+        words.try_reserve_exact(needed).map_err(|_| out_of_memory())?;
+        words.resize(needed, 0);
+        Ok(Bits(words))
     }
 
     fn word(number: u64) -> usize {

@@ -117,7 +117,10 @@ impl SharedSorts {
     }
 
     /// Detach; the last process to do so deletes the sorted tuples. Guarded.
-    pub fn release(self) {
+    ///
+    /// # Safety
+    /// No copy of this handle, and nothing that it lent, is used any more.
+    pub unsafe fn release(self) {
         // SAFETY: attached; none of the files is open any more.
         unsafe { pg_sys::dsm_detach(self.segment) };
     }

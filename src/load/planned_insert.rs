@@ -278,10 +278,11 @@ fn difference(
         && query.returningList.is_null()
         && query.onConflict.is_null();
     let Some(plan) = plan.filter(|_| is_plain) else { return unexpected };
-    if let Some(why) = foreign_node(Some(plan.plan()), name) {
+    if let Some(why) = foreign_node(plan.plan(), name) {
         return Some(why);
     }
-    let Some(modify) = plan.plan().as_a::<pg_sys::ModifyTable>().filter(|_| plan.subplans.is_null()) else {
+    let modify = plan.plan().and_then(|node| node.as_a::<pg_sys::ModifyTable>());
+    let Some(modify) = modify.filter(|_| plan.subplans.is_null()) else {
         return unexpected;
     };
     let target = modify.targets().ints().next().filter(|_| modify.targets().len() == 1);

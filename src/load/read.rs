@@ -271,7 +271,8 @@ impl Sink for Store {
         if rows.decoded().is_none() {
             // A row that is too short must not show values of the row before.
             self.nulls.fill(true);
-            self.econtext.reset();
+            // SAFETY: the values of the row before are not used any more.
+            unsafe { self.econtext.reset() };
             return Ok(Begin::Decode);
         }
         loop {

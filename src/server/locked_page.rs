@@ -149,7 +149,10 @@ impl ExclusivePage {
     }
 
     /// Locks a page of the main fork, without reading it if it is not in shared buffers. It is zeroed then. Guarded.
-    pub fn zeroed(relation: Relation<'_>, block: u32) -> ExclusivePage {
+    ///
+    /// # Safety
+    /// The relation is not temporary: pages of these have no lock. This process has no other handle of the page.
+    pub unsafe fn zeroed(relation: Relation<'_>, block: u32) -> ExclusivePage {
         let (fork, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK);
         // SAFETY: a guarded call on an open relation, which pins and locks the buffer.
         unsafe {

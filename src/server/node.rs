@@ -6,7 +6,7 @@
 //! other nodes. The elements of a [`NodeList`] are nodes or null; their tags say which of them it returns.
 //!
 //! A node lives in a memory context: that of the statement, of the plan, or the one that was current when a function here
-//! made it. Only unsafe code deletes, resets or switches contexts, and `'a` must end before the node's context does.
+//! made it. Only unsafe code deletes or resets contexts, and `'a` must end before the node's context does.
 //! Only unsafe code changes a node, too. The server changes its own planner's structures, so a reference to a struct
 //! ([`Deref`]) lasts for one expression, in which no function of the server is called.
 //!
@@ -18,10 +18,12 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
+use pgrx::PgSqlErrorCode as Code;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, NodeTag};
 
 use super::compat;
+use crate::error::Error;
 
 /// A struct that begins with a tag, or with a struct that does.
 ///
@@ -297,9 +299,14 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         (0..self.len()).filter_map(move |index| self.get(index))
     }
 
-    /// A new list of all elements of both. Guarded.
+    /// A new list of all elements of both, which have the same kind. Guarded.
     pub fn concat<U: Tagged>(self, other: NodeList<'a, U>) -> NodeList<'a, T> {
-        // SAFETY: a guarded call on two lists of nodes.
+        // SAFETY: valid lists, or null.
+        let (kind, others) = unsafe { (self.0.as_ref(), other.as_ptr().as_ref()) };
+        if kind.zip(others).is_some_and(|(one, other)| one.type_ != other.type_) {
+            Error::new(Code::ERRCODE_INTERNAL_ERROR, "lists of different kinds").raise();
+        }
+        // SAFETY: a guarded call on two lists of one kind.
         NodeList(unsafe { pg_sys::list_concat_copy(self.0, other.as_ptr()) }, PhantomData)
     }
 
@@ -409,11 +416,11 @@ nodes! {
         query(parse): one Query, glob: one PlannerGlobal, processed_tlist: many TargetEntry, cte_plan_ids: many Node
     }
     RelOptInfo = T_RelOptInfo {
-        subroot: one PlannerInfo,
+        subroot: maybe PlannerInfo,
         conditions(baserestrictinfo): many RestrictInfo,
         pathlist: many Path,
         partial_paths(partial_pathlist): many Path,
-        cheapest(cheapest_total_path): one Path
+        cheapest(cheapest_total_path): maybe Path
     }
     RestrictInfo = T_RestrictInfo { clause: one Node }
     String = T_String {}
@@ -447,7 +454,7 @@ nodes! {
     UniquePath = T_UniquePath { subpath: one Path }
     UpperUniquePath = T_UpperUniquePath { subpath: one Path }
     WindowAggPath = T_WindowAggPath { subpath: one Path }
-    PlannedStmt = T_PlannedStmt { plan(planTree): one Plan, rtable: many RangeTblEntry }
+    PlannedStmt = T_PlannedStmt { plan(planTree): maybe Plan, rtable: many RangeTblEntry }
     Plan { lefttree: maybe Plan, righttree: maybe Plan, qual: many Node, targetlist: many TargetEntry }
     CustomScan = T_CustomScan {}
     Append = T_Append { appendplans: many Plan }

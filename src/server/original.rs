@@ -86,12 +86,15 @@ impl Original {
             if original.is_null() || !is_same(original, error) {
                 return false;
             }
-            // A guard replaces SQLSTATEs that it does not know, and bytes that are not UTF-8, as other encodings have them.
             (*error).sqlerrcode = (*original).sqlerrcode;
             (*error).message = (*original).message;
-            (*error).detail = (*original).detail;
-            (*error).detail_log = (*original).detail_log;
-            (*error).hint = (*original).hint;
+            // DETAIL and HINT may have been added since.
+            if may_become((*original).detail, (*error).detail) {
+                ((*error).detail, (*error).detail_log) = ((*original).detail, (*original).detail_log);
+            }
+            if may_become((*original).hint, (*error).hint) {
+                (*error).hint = (*original).hint;
+            }
             (*error).schema_name = (*original).schema_name;
             (*error).table_name = (*original).table_name;
             (*error).column_name = (*original).column_name;
@@ -168,18 +171,27 @@ pub(super) unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
     if string.is_null() { &[] } else { unsafe { CStr::from_ptr(string) }.to_bytes() }
 }
 
-/// Whether two errors are the same, of which one may have passed a guard.
+/// Whether a text of an error may be another one after guards, which replace bytes that are not UTF-8.
+///
+/// # Safety
+/// Two NUL-terminated strings, or null.
+unsafe fn may_become(original: *const c_char, now: *const c_char) -> bool {
+    // SAFETY: this function's contract.
+    let (original, now) = unsafe { (text(original), text(now)) };
+    original == now || String::from_utf8_lossy(original).as_bytes() == now
+}
+
+/// Whether an error is the original one, which may have passed guards since. They also replace SQLSTATEs that pgrx does
+/// not know.
 ///
 /// # Safety
 /// Two errors.
-pub(super) unsafe fn is_same(a: *const pg_sys::ErrorData, b: *const pg_sys::ErrorData) -> bool {
+pub(super) unsafe fn is_same(original: *const pg_sys::ErrorData, now: *const pg_sys::ErrorData) -> bool {
     // SAFETY: strings of errors are NUL-terminated or null.
-    let (codes, messages) = unsafe {
-        let message = |error: *const pg_sys::ErrorData| String::from_utf8_lossy(text((*error).message));
-        let code = |error: *const pg_sys::ErrorData| PgSqlErrorCode::from((*error).sqlerrcode) as i32;
-        (code(a) == code(b), message(a) == message(b))
-    };
-    codes && messages
+    unsafe {
+        let (was, is) = ((*original).sqlerrcode, (*now).sqlerrcode);
+        (was == is || PgSqlErrorCode::from(was) as i32 == is) && may_become((*original).message, (*now).message)
+    }
 }
 
 /// An error of a guarded step, caught by a plain frame. Memory contexts own its parts.
@@ -245,16 +257,19 @@ impl Caught {
     pub fn reword(&mut self, message: &CStr, detail: Option<&CStr>) {
         // SAFETY: guarded calls; the error is valid, and a pushed original, too.
         unsafe {
-            let message = pg_sys::pstrdup(message.as_ptr());
-            let detail = detail.map_or(std::ptr::null_mut(), |detail| pg_sys::pstrdup(detail.as_ptr()));
-            // The original around the step restores the fields of the error with its new words.
-            if let Some(outer) = INNERMOST.load(Relaxed).as_mut()
-                && !outer.error.is_null()
-                && is_same(outer.error, self.error)
-            {
-                ((*outer.error).message, (*outer.error).detail) = (message, detail);
+            let words = |memory| {
+                let copy = |text: &CStr| pg_sys::MemoryContextStrdup(memory, text.as_ptr());
+                (copy(message), detail.map_or(std::ptr::null_mut(), copy))
+            };
+            // The originals around the step restore the fields of the error with its new words.
+            let mut at = INNERMOST.load(Relaxed);
+            while let Some(outer) = at.as_mut() {
+                if !outer.error.is_null() && is_same(outer.error, self.error) {
+                    ((*outer.error).message, (*outer.error).detail) = words(outer.memory);
+                }
+                at = outer.outer;
             }
-            ((*self.error).message, (*self.error).detail) = (message, detail);
+            ((*self.error).message, (*self.error).detail) = words(pg_sys::CurrentMemoryContext);
         }
     }
 
@@ -310,7 +325,12 @@ unsafe extern "C-unwind" fn remember(original: Opaque) {
         let (copy, memory) = copy_of_message((*original).memory);
         if (*copy).elevel >= pgrx::PgLogLevel::ERROR as i32 {
             (*original).inside = text((*copy).context).len();
-            if (*original).error.is_null() || !is_same((*original).error, copy) {
+            let first = (*original).error;
+            let is_known = !first.is_null()
+                && is_same(first, copy)
+                && may_become((*first).detail, (*copy).detail)
+                && may_become((*first).hint, (*copy).hint);
+            if !is_known {
                 (*original).error = copy;
                 let old = std::mem::replace(&mut (*original).copy, memory);
                 if !old.is_null() {

@@ -126,7 +126,10 @@ impl<'a> PlannedRelation<'a> {
     }
 
     /// Adds a path for a scan by one process. `is_safe`: a worker may run all of it. Guarded.
-    pub fn add_scan(self, root: Planner<'_>, cost: Estimate, order: PathOrder<'_>, is_safe: bool) {
+    ///
+    /// # Safety
+    /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
+    pub unsafe fn add_scan(self, root: Planner<'a>, cost: Estimate, order: PathOrder<'a>, is_safe: bool) {
         // SAFETY: guarded calls on a path that was just made.
         unsafe {
             let path = compat::create_foreignscan_path(root, self, cost);
@@ -137,7 +140,10 @@ impl<'a> PlannedRelation<'a> {
     }
 
     /// Adds a path for a scan by several processes. Guarded.
-    pub fn add_parallel_scan(self, root: Planner<'_>, cost: Estimate, order: PathOrder<'_>, workers: i32) {
+    ///
+    /// # Safety
+    /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
+    pub unsafe fn add_parallel_scan(self, root: Planner<'a>, cost: Estimate, order: PathOrder<'a>, workers: i32) {
         // SAFETY: as in `add_scan`.
         unsafe {
             let path = compat::create_foreignscan_path(root, self, cost);
@@ -149,19 +155,31 @@ impl<'a> PlannedRelation<'a> {
     }
 
     /// Adds a path that returns this upper relation from a scan of `input` by one process. Guarded.
-    pub fn add_upper(self, root: Planner<'_>, cost: Estimate, private: NodeList<'_>, input: PlannedRelation<'_>) {
+    ///
+    /// # Safety
+    /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
+    pub unsafe fn add_upper(
+        self,
+        root: Planner<'a>,
+        cost: Estimate,
+        private: NodeList<'a>,
+        input: PlannedRelation<'_>,
+    ) {
         // SAFETY: as in `add_scan`.
         unsafe {
             let path = compat::create_foreign_upper_path(root, self, cost);
             (*path).fdw_private = private.as_ptr();
             // As the scan that core would aggregate.
-            (*path).path.parallel_safe &= input.cheapest().parallel_safe;
+            (*path).path.parallel_safe &= input.cheapest().is_some_and(|path| path.parallel_safe);
             pg_sys::add_path(self.as_ptr(), path.cast());
         }
     }
 
     /// Adds a path that returns this upper relation in part, from a scan by several processes. Guarded.
-    pub fn add_partial_upper(self, root: Planner<'_>, cost: Estimate, private: NodeList<'_>, workers: i32) {
+    ///
+    /// # Safety
+    /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
+    pub unsafe fn add_partial_upper(self, root: Planner<'a>, cost: Estimate, private: NodeList<'a>, workers: i32) {
         // SAFETY: as in `add_scan`.
         unsafe {
             let path = compat::create_foreign_upper_path(root, self, cost);

@@ -41,14 +41,17 @@ impl ResultRelation {
     }
 
     /// Opens the indexes, with what is needed to search them for conflicting rows if `searched`. Guarded.
-    pub fn open_indexes(self, searched: bool) {
+    ///
+    /// # Safety
+    /// No handle of an index that was open before is used any more.
+    pub unsafe fn open_indexes(self, searched: bool) {
         self.close_indexes();
         // SAFETY: a result relation without open indexes; the closure owns nothing.
         unsafe { c::guard(|| c::ExecOpenIndices(self.as_ptr(), searched)) }
     }
 
     /// Closes the indexes, if there are open ones. Guarded.
-    pub fn close_indexes(self) {
+    fn close_indexes(self) {
         // SAFETY: a guarded call, which closes what ExecOpenIndices has opened.
         unsafe {
             if (*self.as_ptr()).ri_NumIndices > 0 {

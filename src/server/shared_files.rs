@@ -70,7 +70,10 @@ impl SharedFiles {
     }
 
     /// Detach; the last process to do so deletes the files. Guarded.
-    pub fn release(self) {
+    ///
+    /// # Safety
+    /// No copy of this handle is used any more.
+    pub unsafe fn release(self) {
         // SAFETY: attached; none of its files is open any more.
         unsafe { pg_sys::dsm_detach(self.segment) };
     }

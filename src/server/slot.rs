@@ -121,8 +121,8 @@ impl<'a> Slot<'a> {
     }
 
     /// Makes a virtual slot for rows in which attributes without a value are NULL. Guarded; in the current memory
-    /// context, which outlives the handle. The descriptor does, too.
-    pub fn make(descriptor: TupleDesc<'_>) -> Slot<'a> {
+    /// context, which outlives the handle.
+    pub fn make(descriptor: TupleDesc<'a>) -> Slot<'a> {
         // SAFETY: a guarded call, which makes a slot.
         let slot = unsafe {
             let slot = pg_sys::MakeSingleTupleTableSlot(descriptor.as_ptr(), &raw const pg_sys::TTSOpsVirtual);
@@ -181,7 +181,10 @@ impl<'a> ExprContext<'a> {
     }
 
     /// Frees the memory of the row. Guarded.
-    pub fn reset(self) {
+    ///
+    /// # Safety
+    /// Nothing that was allocated there is used any more.
+    pub unsafe fn reset(self) {
         // SAFETY: a guarded call with the context's own memory.
         unsafe { pg_sys::MemoryContextReset(self.memory()) }
     }

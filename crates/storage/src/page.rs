@@ -144,7 +144,11 @@ impl PageBatch {
         let flags = if frozen { PD_ALL_VISIBLE } else { 0 };
         let (pages, lower, upper) = (Vec::new(), PAGE_HEADER, PAGE_SIZE);
         let mut batch = Self { pages, limit, reserve, flags, complete: 0, lower, upper, rows: 0 };
-        batch.grow(limit.min(FIRST_PAGES)).then_some(batch)
+        if !batch.grow(limit.min(FIRST_PAGES)) {
+            return None;
+        }
+        batch.pages.push(Page::ZERO);
+        Some(batch)
     }
 
     /// Adds a tuple. Returns its page, counted from 0, and its offset number.
@@ -204,21 +208,21 @@ impl PageBatch {
         if self.complete == self.limit {
             return None;
         }
-        if self.complete == self.pages.len() && !self.grow((2 * self.complete).min(self.limit)) {
-            // Memory is exhausted: the batch ends with the pages that it has.
-            self.limit = self.complete;
-            return None;
+        if self.complete == self.pages.len() {
+            if self.complete == self.pages.capacity() && !self.grow((2 * self.complete).min(self.limit)) {
+                // Memory is exhausted: the batch ends with the pages that it has.
+                self.limit = self.complete;
+                return None;
+            }
+            // A page is zeroed when it is the next one: zeroing all of them at once would push others out of the cache.
+            self.pages.push(Page::ZERO);
         }
         Some(())
     }
 
     /// Allocates memory for more pages. Returns false if there is none.
     fn grow(&mut self, pages: usize) -> bool {
-        let has_memory = self.pages.try_reserve_exact(pages.saturating_sub(self.pages.len())).is_ok();
-        if has_memory {
-            self.pages.resize(pages, Page::ZERO);
-        }
-        has_memory
+        self.pages.try_reserve_exact(pages.saturating_sub(self.pages.len())).is_ok()
     }
 
     /// Writes the current page's header and the zeros between line pointers and tuples.
@@ -284,8 +288,8 @@ impl PageBatch {
     pub fn shrink(&mut self) {
         let kept = self.limit.min(FIRST_PAGES);
         let mut pages = Vec::new();
-        if self.complete == 0 && self.pages.len() > kept && pages.try_reserve_exact(kept).is_ok() {
-            pages.extend(self.pages.drain(..kept));
+        if self.complete == 0 && self.pages.capacity() > kept && pages.try_reserve_exact(kept).is_ok() {
+            pages.extend(self.pages.drain(..kept.min(self.pages.len())));
             self.pages = pages;
         }
     }

@@ -75,7 +75,8 @@ pub fn begin(mut node: ScanNode<'_>, flags: i32) -> Result<()> {
     let arrays = match &mut aggregation {
         // SAFETY: the scan keeps the aggregation, whose arrays stay where they are.
         Some(aggregation) => unsafe { aggregation.arrays() },
-        None => node.arrays(),
+        // SAFETY: the scan ends with the node.
+        None => unsafe { node.arrays() },
     };
     // Columns that are not read are NULL in every row.
     arrays.clear();
@@ -89,7 +90,8 @@ pub fn begin(mut node: ScanNode<'_>, flags: i32) -> Result<()> {
             Some(filter) => filter.arguments(),
             None => arrays,
         },
-        econtext: node.econtext(),
+        // SAFETY: the scan ends with the node.
+        econtext: unsafe { node.econtext() },
         wanted: private.wanted,
         has_qual: !qual.is_null(),
         has_filter: filter.is_some(),

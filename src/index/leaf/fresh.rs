@@ -49,7 +49,8 @@ pub fn extend(index: Relation<'static>, pages: &mut [Option<ExclusivePage>]) -> 
     drop(segments);
     for (place, block) in pages.iter_mut().zip(first..=last) {
         point!("leaf.extend");
-        let page = place.insert(ExclusivePage::zeroed(index, block));
+        // SAFETY: `shared` excludes temporary relations; the block is new.
+        let page = place.insert(unsafe { ExclusivePage::zeroed(index, block) });
         // The page was not read; it can only be in memory after a failed extension.
         if !page.is_new() {
             // ReadBuffer_common (bufmgr.c)

@@ -149,7 +149,8 @@ impl Finalization {
         // With logical decoding, a subscriber would insert a row that is deleted later, and the insert may fail.
         let keeps = leader.process.rejects.keeps();
         let survives = (keeps || leader.arbiter.is_some()) && !written.traits.logical;
-        relinfo.open_indexes(survives);
+        // SAFETY: the load has no handle of the executor's indexes.
+        unsafe { relinfo.open_indexes(survives) };
         // From here on, references of the executor keep the indexes open, as long as that is possible.
         leader.held.let_go(written.index);
         let mut table = self.look(leader, written, relinfo, survives)?;

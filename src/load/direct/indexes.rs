@@ -276,7 +276,8 @@ impl Indexes {
         violating_row: *mut ViolatingRow,
     ) -> *mut pg_sys::List {
         let mut recheck: *mut pg_sys::List = std::ptr::null_mut();
-        let mut began = Instant::now();
+        // A dry run, which has no violating row, shows no times.
+        let mut began = (!violating_row.is_null()).then(Instant::now);
         // SAFETY: this function's contract covers frame and slot. The arrays have room for the keys of any index.
         unsafe {
             (*self.econtext).ecxt_scantuple = slot;
@@ -316,9 +317,11 @@ impl Indexes {
                         continue;
                     }
                 }
-                let now = Instant::now();
-                index.took += now - began;
-                began = now;
+                if let Some(began) = &mut began {
+                    let now = Instant::now();
+                    index.took += now - *began;
+                    *began = now;
+                }
             }
         }
         recheck

@@ -157,7 +157,8 @@ impl KeyCheck {
         let memory = self.executor.memory().child(c"pg_bulk keys");
         let _entered = memory.enter();
         // Routing has opened the indexes, but not for speculative insertion.
-        relinfo.open_indexes(true);
+        // SAFETY: the load has no handle of the executor's indexes.
+        unsafe { relinfo.open_indexes(true) };
         // SAFETY: the executor's structures, which outlive the table; expressions of open indexes, and a closure that owns
         // nothing; a guarded call on an open relation.
         let (mut indexes, slot) = unsafe {
@@ -191,7 +192,7 @@ impl KeyCheck {
             keys,
             orphans: Orphans { rows: None, sort_memory, memory },
             offers: offered.into_iter().map(|columns| Offer::new(relation, columns.clone(), sort_memory)).collect(),
-            removed: Bits::new(0),
+            removed: Bits::default(),
             slot,
             sort_memory,
             memory,

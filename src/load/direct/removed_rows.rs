@@ -159,7 +159,8 @@ impl Leader {
         conflicts: &mut KeyConflicts,
     ) -> Result<()> {
         let Some(rows) = conflicts.sort.take() else { return Ok(()) };
-        let mut taken: Vec<Bits> = conflicts.groups.iter().map(|&count| Bits::new(count + 1)).collect();
+        let taken: Result<Vec<_>> = conflicts.groups.iter().map(|&count| Bits::new(count + 1)).collect();
+        let mut taken = taken?;
         // Of equal keys, the first row stays, or the last one.
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, conflicts.memory, keep == Keep::New)?;

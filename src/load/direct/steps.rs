@@ -266,12 +266,8 @@ impl Leader {
         self.held.close();
         // SAFETY: the load has no row left, and finalize has ended.
         unsafe { executor::tear_down(&self.process.executor) };
-        if let Some(files) = self.process.heaps.plan.files.take() {
-            files.release();
-        }
-        if let Some(sorts) = self.process.heaps.plan.sorts.take() {
-            sorts.release();
-        }
+        // SAFETY: finalize has ended, which had the copies.
+        unsafe { self.process.heaps.plan.release() };
         point!("load.finalized");
         if self.process.tolerance.on_error == OnError::Table {
             self.process.tolerance.bad_rows = self.counts.rejected;

@@ -150,14 +150,11 @@ unsafe extern "C-unwind" fn finish(state: *mut State) {
     let target = process.executor.relation().as_ptr();
     // SAFETY: the worker has no row left.
     unsafe { executor::tear_down(&process.executor) };
-    if let Some(files) = process.heaps.plan.files.take() {
-        files.release();
-    }
-    if let Some(sorts) = process.heaps.plan.sorts.take() {
-        sorts.release();
-    }
-    // SAFETY: opened in `attach`.
-    unsafe { pg_sys::table_close(target, pg_sys::NoLock.cast_signed()) };
+    // SAFETY: the worker has written its keys; the table was opened in `attach`.
+    unsafe {
+        process.heaps.plan.release();
+        pg_sys::table_close(target, pg_sys::NoLock.cast_signed())
+    };
     team.end();
 }
 

@@ -198,7 +198,8 @@ impl<S: Sink> Pump<S> {
                     Conversion::LeftOut => {
                         sink.note_bad_value(rows, policy)?;
                         pgrx::check_for_interrupts!();
-                        econtext.reset();
+                        // SAFETY: the row is left out, and its values are not used.
+                        unsafe { econtext.reset() };
                         continue;
                     }
                 }

@@ -184,7 +184,8 @@ fn source_of(
     if no_data || statement.hasModifyingCTE || !statement.subplans.is_null() || !statement.rowMarks.is_null() {
         return no("The SELECT does more than read rows.");
     }
-    let scan = scan_of(statement.plan())?;
+    let Some(plan) = statement.plan() else { return no("The SELECT does more than read rows.") };
+    let scan = scan_of(plan)?;
     let place = scan.scan.scanrelid as usize;
     let foreign = match place.checked_sub(1).and_then(|i| statement.rtable().get(i)) {
         Some(entry) if is_ours() => entry.relid,

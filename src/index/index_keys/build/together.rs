@@ -320,7 +320,8 @@ fn build_in_worker<W: Word>(index: Relation<'_>, team: &Worker<BuildTask>, shape
     file.finish()?;
     runs.iter_mut().for_each(Runs::close);
     write_built(&files, &parts_name(task.index, team.number), blocks.left(), &built_ranges);
-    files.release();
+    // SAFETY: the build is done.
+    unsafe { files.release() };
     Ok(())
 }
 

@@ -98,7 +98,7 @@ impl ForeignKey {
         if keys == 0 {
             return Ok(());
         }
-        let mut found = Bits::new(keys + 1);
+        let mut found = Bits::new(keys + 1)?;
         self.query.find(&collected.numbered, beside, &mut found)?;
         let (sorted, last) = (self.sorted, self.query.columns.len());
         // SAFETY: the sort keeps its rows; the slot has an attribute for each column and one for the row. The closures own

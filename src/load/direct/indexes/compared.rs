@@ -22,6 +22,10 @@ impl Indexes {
             let heap = (*self.relinfo).ri_RelationDesc;
             let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
             for number in 0..self.list.len() {
+                // Only sorted keys are compared, and only their indexes have the operators that a search takes.
+                if self.list.get(number).is_none_or(|index| index.sort.is_none()) {
+                    continue;
+                }
                 let look = guarded(|| {
                     let look = self.look(number, slot);
                     look.map(|look| PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(look))

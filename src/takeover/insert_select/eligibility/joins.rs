@@ -118,7 +118,10 @@ impl Search {
             },
             NodeTag::T_IndexPath | NodeTag::T_BitmapHeapPath => self.table(root, rel),
             NodeTag::T_GroupResultPath => Ok(()),
-            NodeTag::T_SubqueryScanPath => self.all_inner(rel.subroot(), path),
+            NodeTag::T_SubqueryScanPath => match rel.subroot() {
+                Some(subroot) => self.all_inner(subroot, path),
+                None => no(OTHER),
+            },
             NodeTag::T_ProjectionPath
             | NodeTag::T_MaterialPath
             | NodeTag::T_MemoizePath

@@ -17,6 +17,8 @@ use crate::load::wrapper::Wrapper;
 use crate::server::compat;
 use crate::server::node::{Node, NodeList};
 
+const MORE: &str = "The SELECT does more than read rows.";
+
 type Root<'a> = Node<'a, pg_sys::PlannerInfo>;
 type Rel<'a> = Node<'a, pg_sys::RelOptInfo>;
 
@@ -58,7 +60,7 @@ pub fn gather<'a>(
             path.below().into_iter().try_for_each(|path| gather(root, path, above, found))
         }
         NodeTag::T_SubqueryScanPath if is_free => {
-            let subroot = rel.subroot();
+            let Some(subroot) = rel.subroot() else { return no(MORE) };
             of_select(subroot)?;
             // SAFETY: a guarded call on a list of expressions, or null.
             if unsafe { pg_sys::contain_volatile_functions(subroot.processed_tlist.cast()) } {
@@ -87,7 +89,7 @@ pub fn gather<'a>(
         _ if rel.rtekind == pg_sys::RTEKind::RTE_RELATION && is_scan(path.pathtype) => {
             no("The SELECT reads other tables than foreign ones.")
         }
-        _ => no("The SELECT does more than read rows."),
+        _ => no(MORE),
     }
 }
 
@@ -119,7 +121,8 @@ fn to_child<'a>(root: Root<'a>, rel: Rel<'a>, above: Above<'a>) -> Above<'a> {
 /// Translates to the columns that a subquery reads, and adds conditions on the subquery. Guarded.
 fn below_subquery<'a>(root: Root<'a>, rel: Rel<'a>, above: Above<'a>, own: NodeList<'a>) -> Above<'a> {
     let Above { targets, quals, .. } = to_child(root, rel, above);
-    let through = |node| through_subquery(node, rel.relid, rel.subroot().processed_tlist());
+    let outputs = rel.subroot().map_or(NodeList::EMPTY, |subroot| subroot.processed_tlist());
+    let through = |node| through_subquery(node, rel.relid, outputs);
     Above { targets: targets.map(through), quals: own.concat(quals).map(through), is_plain: false }
 }
 
@@ -146,8 +149,9 @@ pub fn conditions<'a>(
     }
     if let Some(scan) = plan.as_a::<pg_sys::SubqueryScan>() {
         let Some(rel) = root.rel(scan.scan.scanrelid) else { return false };
+        let Some(subroot) = rel.subroot() else { return false };
         let above = below_subquery(root, rel, above, own());
-        return conditions(rel.subroot(), Some(scan.subplan()), above.quals, found);
+        return conditions(subroot, Some(scan.subplan()), above.quals, found);
     }
     let Some(scan) = plan.as_a::<pg_sys::ForeignScan>() else { return false };
     let Some(rel) = root.rel(scan.scan.scanrelid) else { return false };

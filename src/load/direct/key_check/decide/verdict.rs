@@ -53,7 +53,7 @@ pub fn decide(leader: &mut Leader, table: &mut CheckedTable) -> Result<()> {
     if table.exclusions.is_empty() && table.conflicts.is_empty() {
         return Ok(());
     }
-    let mut decisions = Decisions::new(table);
+    let mut decisions = Decisions::new(table)?;
     // SAFETY: the operators are those of the constraints. The closure is plain: it owns nothing.
     unsafe {
         guard(|| {
@@ -117,7 +117,7 @@ fn leave_last(mut rows: NumberSort<4>, memory: i32, removals: &mut NumberSort<4>
 
 impl Decisions {
     /// Guarded; the table's memory context is current.
-    fn new(table: &mut CheckedTable) -> Decisions {
+    fn new(table: &mut CheckedTable) -> Result<Decisions> {
         let mut conflicts = table.conflicts.sort.take();
         if let Some(sort) = &mut conflicts {
             sort.sort();
@@ -137,19 +137,20 @@ impl Decisions {
         }
         let next = conflicts.as_mut().and_then(NumberSort::take);
         let owners = |&count: &u64| vec![0; usize::try_from(count + 1).unwrap_or(0)];
-        Decisions {
+        let taken: Result<_> = groups.iter().map(|&count| Bits::new(count + 1)).collect();
+        Ok(Decisions {
             conflicts,
             next,
             claims: Vec::new(),
             excluding: Vec::new(),
             keep,
             arbiter,
-            taken: groups.iter().map(|&count| Bits::new(count + 1)).collect(),
+            taken: taken?,
             owners: if keep == Keep::New && !one_key { groups.iter().map(owners).collect() } else { Vec::new() },
             replaced: HashSet::new(),
-            removed: Bits::new(0),
+            removed: Bits::default(),
             removals,
-        }
+        })
     }
 
     /// Does a row stay? Guarded.
