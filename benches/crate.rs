@@ -1,4 +1,4 @@
-//! Parts of the pure crate, measured with criterion: changes since the last run on this machine.
+//! Parts of the crates, measured with criterion: changes since the last run on this machine.
 //!
 //! ```text
 //! cargo bench -p pg_bulk-bench --bench crate [-- PIECE]

@@ -5,7 +5,7 @@
 //! several processes, `aggregate` a scan that returns aggregates only. `servers` has the checks of servers with a
 //! directory, `filter` the function that makes the rows, and `filter_option` its name. `private` is the data that a
 //! plan passes to its execution, `import` makes tables of a directory's files. The callbacks are short; `rows::row` and
-//! the pure crate read the file.
+//! the crate `text` read the file.
 
 mod aggregate;
 mod analyze;

@@ -1,6 +1,6 @@
 //! Loads: files into tables.
 //!
-//! `bulk_load` is a plain frame (see `pg`): it runs input functions, defaults, triggers and constraints. It pushes
+//! `bulk_load` is a plain frame (see `server`): it runs input functions, defaults, triggers and constraints. It pushes
 //! COPY's error context, which adds a line only while rows are read. A load has these steps:
 //!
 //! ```text

@@ -1,6 +1,6 @@
 //! The functions `bulk_load` of a path and of bytes: arguments in, a row out.
 //!
-//! Both are plain frames (see `pg`), because [`perform`] runs user code. The steps before and after it are guarded.
+//! Both are plain frames (see `server`), because [`perform`] runs user code. The steps before and after it are guarded.
 
 use pgrx::{pg_guard, pg_sys};
 

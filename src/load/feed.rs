@@ -3,7 +3,7 @@
 //! One reading of the file, row by row, is a series ([`fill`]). There is a single one, unless a rule makes several
 //! statements of the INSERT, or a join rescans its rows; then the file is rewound.
 //!
-//! [`fill`] is a plain frame (see `pg`). The Rust work for a row is in [`next_row`], which is guarded once for each
+//! [`fill`] is a plain frame (see `server`). The Rust work for a row is in [`next_row`], which is guarded once for each
 //! row.
 
 use std::sync::atomic::AtomicPtr;

@@ -9,9 +9,9 @@
 //!
 //! Both locks are session locks. The job's lock is released after the load's commit; otherwise both are released when
 //! the process exits, or when a transaction is aborted, so T3 (`failure`) takes the job's lock again. User code runs
-//! only in T2, in plain frames (see `pg`). Its errors are caught as a whole, are written to the log as in any session,
-//! and end the transaction. T1 is flushed, although the rows do not need that: if a load crashes the server at once,
-//! the queue must show that it ran.
+//! only in T2, in plain frames (see `server`). Its errors are caught as a whole, are written to the log as in any
+//! session, and end the transaction. T1 is flushed, although the rows do not need that: if a load crashes the server at
+//! once, the queue must show that it ran.
 //!
 //! Cancel requests are served until T2 ends. Afterwards the row must record the end of the job, and a late request must
 //! not affect the next job.

@@ -1,12 +1,12 @@
 //! JSON lines: conversion of an object's members to the text for each column.
 //!
 //! For the reader such a line is one field, which belongs to no column. A column's value is a part of the line, as in
-//! records of fixed length ([`super::line_parts`]). The pure crate finds it in the line ([`json_object`]). This module
+//! records of fixed length ([`super::line_parts`]). The crate `text` finds it in the line ([`json_object`]). This module
 //! converts it to the text that the column's type reads. A string loses its quotes and escapes. An array becomes an
 //! array literal if the type is an array. All other values remain as they are, and so does every value for json and
 //! jsonb.
 //!
-//! The tricky point is a line that the pure crate cannot decide about. Then the server's parser checks the line,
+//! The tricky point is a line that the crate `text` cannot decide about. Then the server's parser checks the line,
 //! including escapes, as `json_populate_record` does. Its error is an error of the record. Without an error the line is
 //! valid, and is parsed once more.
 

@@ -176,7 +176,7 @@ pub(super) unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
 /// # Safety
 /// Two NUL-terminated strings, or null.
 unsafe fn may_become(original: *const c_char, now: *const c_char) -> bool {
-    // SAFETY: this function's contract.
+    // SAFETY: strings of errors are NUL-terminated or null.
     let (original, now) = unsafe { (text(original), text(now)) };
     original == now || String::from_utf8_lossy(original).as_bytes() == now
 }

@@ -19,7 +19,7 @@
 //! row are not used; the caller decodes it as a single row, which handles all cases. A record with another number of
 //! fields ends the block.
 //!
-//! Values are made for [`pg_bulk_storage::tuple::Layout::form_decoded`], see [`ColumnForm`].
+//! Values are made for `pg_bulk_storage::tuple::Layout::form_decoded`, see [`ColumnForm`].
 #![allow(unsafe_code, reason = "calls of what only some machines can do")]
 
 mod column;
@@ -38,10 +38,10 @@ use pg_bulk_text::scan::RecordEnd;
 pub enum ColumnForm {
     /// Datums as the server has them.
     Exact,
-    /// Addresses of varlenas with a header of four bytes, not compressed. [`SLACK`](pg_bulk_types::arena::SLACK) bytes can be
+    /// Addresses of varlenas with a header of four bytes, not compressed. [`SLACK`](crate::arena::SLACK) bytes can be
     /// read from the start of each. This includes NULLs, which have at most sixteen bytes.
     Padded,
-    /// The bytes of a varlena without a header, packed by [`raw::pack`]. [`SLACK`](pg_bulk_types::arena::SLACK) bytes can be
+    /// The bytes of a varlena without a header, packed by [`raw::pack`]. [`SLACK`](crate::arena::SLACK) bytes can be
     /// read from the start of each. A NULL is empty.
     Raw,
 }

@@ -5,8 +5,8 @@
 //! converted. The remaining columns are converted only for rows that pass. EXPLAIN still shows the plan's quals, and
 //! removed rows are counted in core's counter.
 //!
-//! [`iterate_foreign_scan`] is a plain frame (see `pg`). It pushes COPY's error context, and runs the input functions
-//! of types without a native decoder, defaults and quals without a guard. The Rust work for a row is in
+//! [`iterate_foreign_scan`] is a plain frame (see `server`). It pushes COPY's error context, and runs the input
+//! functions of types without a native decoder, defaults and quals without a guard. The Rust work for a row is in
 //! [`step`](super::step), with one guard for each step. A scan begins in [`open`](super::open).
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};

@@ -1,7 +1,7 @@
 //! The queue of a row: input functions and default expressions that the server runs, in the order of the file.
 //!
 //! Decoding fills the queue and its strings under a guard. [`Rows::convert`] runs it in a plain frame, because input
-//! functions are user code and may raise any error (see `pg`). `soft` has the counterpart that survives bad values.
+//! functions are user code and may raise any error (see `server`). `soft` has the counterpart that survives bad values.
 
 pub mod received;
 pub mod refined;
