@@ -146,8 +146,9 @@ fn may_see_keys(relation: Relation<'_>, index: pg_sys::Oid) -> bool {
     };
     let sees = |attnum: i16| {
         // SAFETY: a guarded call that looks into the catalogs.
-        let right = unsafe { pg_sys::pg_attribute_aclcheck(table, attnum, user, select) };
-        attnum != 0 && right == pg_sys::AclResult::ACLCHECK_OK
+        let right = || unsafe { pg_sys::pg_attribute_aclcheck(table, attnum, user, select) };
+        // An expression has no right of its own.
+        attnum != 0 && right() == pg_sys::AclResult::ACLCHECK_OK
     };
     let index = || OpenRelation::open(index, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock);
     !is_hidden && (sees_table || index().get().key_columns().into_iter().all(sees))
