@@ -285,6 +285,19 @@ RESET ROLE;
 REVOKE SELECT ON hidden FROM load_triggers_owner;
 SELECT error_of($$SELECT bulk_load(data_path('keys'), 'seeking')$$);
 SELECT current_user, current_setting('jit');
+-- A trigger replaces an error by one with the same message: the load raises the latter, with its DETAIL and HINT.
+CREATE TABLE replaced (n int, word text);
+CREATE FUNCTION replace_error() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM 1 / 0;
+	RETURN NULL;
+EXCEPTION WHEN division_by_zero THEN
+	RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE, DETAIL = 'Batch 7.', HINT = 'Mend it.';
+END $$;
+CREATE TRIGGER replaced AFTER INSERT ON replaced FOR EACH ROW EXECUTE FUNCTION replace_error();
+\set SHOW_CONTEXT never
+SELECT bulk_load(data_path('three'), 'replaced', '{"writer": "direct"}');
+SELECT bulk_load(data_path('three'), 'replaced', '{"writer": "buffered"}');
 \set ECHO none
 SET client_min_messages = warning;
 DROP SCHEMA load_triggers CASCADE;
