@@ -165,8 +165,8 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     routine.AnalyzeForeignTable = Some(callback!(
         analyze::analyze,
         relation: Relation<'_>,
-        function: Out<pg_sys::AcquireSampleRowsFunc>,
-        pages: Out<pg_sys::BlockNumber> => bool
+        function: Out<'_, pg_sys::AcquireSampleRowsFunc>,
+        pages: Out<'_, pg_sys::BlockNumber> => bool
     ));
     routine.ImportForeignSchema = Some(callback!(
         import::import,

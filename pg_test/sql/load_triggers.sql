@@ -298,6 +298,28 @@ CREATE TRIGGER replaced AFTER INSERT ON replaced FOR EACH ROW EXECUTE FUNCTION r
 \set SHOW_CONTEXT never
 SELECT bulk_load(data_path('three'), 'replaced', '{"writer": "direct"}');
 SELECT bulk_load(data_path('three'), 'replaced', '{"writer": "buffered"}');
+-- A trigger swallows an error, and the same one is raised again elsewhere: the load shows the latter's CONTEXT, as COPY does.
+CREATE TABLE swallowed (n int, word text);
+CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	BEGIN
+		PERFORM 1 / (NEW.n - NEW.n);
+	EXCEPTION WHEN division_by_zero THEN
+		NULL;
+	END;
+	RETURN NULL;
+END $$;
+CREATE FUNCTION divide() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM 1 / (NEW.n - NEW.n);
+	RETURN NULL;
+END $$;
+CREATE TRIGGER a AFTER INSERT ON swallowed FOR EACH ROW EXECUTE FUNCTION swallow();
+CREATE TRIGGER b AFTER INSERT ON swallowed FOR EACH ROW EXECUTE FUNCTION divide();
+\set SHOW_CONTEXT always
+SELECT bulk_load(data_path('three'), 'swallowed', '{"writer": "direct"}');
+COPY swallowed FROM PROGRAM 'echo 1,one' WITH (FORMAT csv);
+\set SHOW_CONTEXT errors
 \set ECHO none
 SET client_min_messages = warning;
 DROP SCHEMA load_triggers CASCADE;

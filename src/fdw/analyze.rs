@@ -34,8 +34,8 @@ use crate::server::unguarded::{Opaque, guarded};
 /// AnalyzeForeignTable.
 pub fn analyze(
     relation: Relation<'_>,
-    function: Out<pg_sys::AcquireSampleRowsFunc>,
-    pages: Out<pg_sys::BlockNumber>,
+    function: Out<'_, pg_sys::AcquireSampleRowsFunc>,
+    pages: Out<'_, pg_sys::BlockNumber>,
 ) -> Result<bool> {
     let options = TableOptions::of_table(relation.oid())?;
     // A program may return other data with each run, and a FIFO can be read only once: neither gets statistics.

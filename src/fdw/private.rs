@@ -118,9 +118,7 @@ pub fn list<'a>(nodes: impl IntoIterator<Item = Option<Node<'a>>>) -> NodeList<'
 
 /// The elements of a list of nodes; none for any other node.
 pub fn elements(node: Option<Node<'_>>) -> NodeList<'_> {
-    // SAFETY: the tag says that the node is a list of nodes.
-    node.filter(|node| node.tag() == pg_sys::NodeTag::T_List)
-        .map_or(NodeList::EMPTY, |node| unsafe { NodeList::from_raw(node.as_ptr().cast()) })
+    node.map_or(NodeList::EMPTY, Node::list)
 }
 
 /// Makes a list of integers; None without any. Guarded.
@@ -134,13 +132,5 @@ pub fn list_of<'a>(numbers: impl Iterator<Item = i32>) -> Option<Node<'a>> {
 
 /// The elements of a list of integers; none for any other node.
 pub fn numbers(node: Node<'_>) -> Vec<i32> {
-    if node.tag() != pg_sys::NodeTag::T_IntList {
-        return Vec::new();
-    }
-    // SAFETY: the tag says that the node is a list of integers.
-    unsafe {
-        let list = &*node.as_ptr().cast::<pg_sys::List>();
-        let len = usize::try_from(list.length).unwrap_or(0);
-        (0..len).map(|index| (*list.elements.add(index)).int_value).collect()
-    }
+    node.list::<pg_sys::Node>().ints().collect()
 }

@@ -121,7 +121,7 @@ impl KeyPlan {
                 return Some(Collector { index: planned.index, keys: Keys::Tuples(sort) });
             }
             let shape = shape(relation, OpenRelation::open(planned.index, pg_sys::AccessShareLock).get());
-            let attributes = attributes(relation.descriptor().as_ptr());
+            let attributes = attributes(relation.descriptor());
             Collector::new(planned.index, &shape?, &attributes, (self.memory, self.packs), shared)
         };
         mine.filter_map(collector).collect()

@@ -34,7 +34,7 @@ use crate::server::compat;
 use crate::server::database::{cluster, database};
 use crate::server::function::{Call, sql_function};
 use crate::server::lock::{Mode, ObjectLock, Until};
-use crate::server::lookup::{now, qualified, relation_name, relation_named, relation_names};
+use crate::server::lookup::{now, qualified_name, relation_name, relation_named};
 use crate::server::own_table::{Columns, OwnTable, Row};
 use crate::server::points::point;
 use crate::server::relation::OpenRelation;
@@ -121,7 +121,7 @@ struct LoadedTable {
 impl LoadedTable {
     /// None if there is no such table. Guarded.
     fn of(oid: pg_sys::Oid) -> Option<LoadedTable> {
-        relation_names(oid).map(|(schema, name)| LoadedTable { oid, name: qualified(&schema, &name) })
+        qualified_name(oid).map(|name| LoadedTable { oid, name })
     }
 
     /// Does a row refer to this table? Guarded.

@@ -25,6 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pgrx::pg_sys;
 
 use crate::server::attempt::in_subtransaction;
+use crate::server::lookup::qualified_name;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
 use crate::server::server_text::from_server;
@@ -201,7 +202,7 @@ fn ask(relation: Relation<'_>) -> Answer {
 
 /// The INSERT, with each column that may be set. Guarded.
 fn statement(relation: Relation<'_>) -> CString {
-    let table = quoted_name(relation);
+    let table = qualified_name(relation.oid()).unwrap_or_default();
     let (mut list, mut values) = (Vec::new(), Vec::new());
     for attribute in relation.descriptor().attributes() {
         if attribute.attisdropped || attribute.attgenerated != 0 {
@@ -225,15 +226,6 @@ fn statement(relation: Relation<'_>) -> CString {
         b", NULL::pg_catalog.json) f",
     ];
     CString::new(parts.concat()).unwrap_or_default()
-}
-
-/// Schema and name of a relation, quoted. Guarded.
-fn quoted_name(relation: Relation<'_>) -> CString {
-    // SAFETY: guarded calls with strings, which return strings.
-    unsafe {
-        let schema = pg_sys::get_namespace_name(relation.schema());
-        CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, relation.name().as_ptr())).to_owned()
-    }
 }
 
 /// Analyzes, rewrites and plans the statement.

@@ -79,10 +79,10 @@ impl Complaint {
 
     /// Adds the value that the rows are converting.
     pub fn about_value(mut self, rows: &Rows) -> Complaint {
-        // SAFETY: `Rows` sets these to strings of its own, or null.
-        let (column, field) = unsafe { (bytes(rows.context.attention.column), bytes(rows.context.attention.value)) };
-        self.column = column.or(self.column);
-        self.field = field;
+        let attention = &rows.context.attention;
+        let bytes = |text: &CStr| text.to_bytes().to_vec();
+        self.column = attention.column().map(bytes).or(self.column);
+        self.field = attention.value().map(bytes);
         self
     }
 }

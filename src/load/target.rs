@@ -16,7 +16,7 @@ use crate::input::source::Location;
 use crate::program::copy_question::{self, Insertion};
 use crate::program::mapping::Mapping;
 use crate::server::compat::{self, Rights};
-use crate::server::lookup::{self, relation_name, schema_name, schema_of};
+use crate::server::lookup::{qualified_name, relation_name};
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::server_text::from_server;
 
@@ -109,7 +109,7 @@ impl Target {
             // At once, so that no lock is upgraded later, when the indexes of a partition are rebuilt.
             opened.get().with_descendants(lock);
         }
-        let name = qualified(opened.get());
+        let name = qualified_name(relid).unwrap_or_default();
         // SAFETY: the relation stays open until `close`.
         let relation = unsafe { Relation::from_raw(opened.keep()) };
         Ok(Target { relation: Some(relation), relid, kind, name, obstacles: Vec::new() })
@@ -120,7 +120,7 @@ impl Target {
     /// # Safety
     /// The load closes the table; nothing else uses it then.
     pub unsafe fn of_open(relation: Relation<'static>) -> Result<Target> {
-        let (relid, kind, name) = (relation.oid(), kind(relation)?, qualified(relation));
+        let (relid, kind, name) = (relation.oid(), kind(relation)?, qualified_name(relation.oid()).unwrap_or_default());
         Ok(Target { relation: Some(relation), relid, kind, name, obstacles: Vec::new() })
     }
 
@@ -214,11 +214,6 @@ impl Target {
         // SAFETY: guarded catalog lookups.
         unsafe { pg_sys::check_enable_rls(self.relid, pg_sys::InvalidOid, false) };
     }
-}
-
-/// Schema and name, quoted. Guarded.
-fn qualified(relation: Relation) -> CString {
-    lookup::qualified(&schema_name(schema_of(relation.oid())).unwrap_or_default(), &relation.name())
 }
 
 /// Raises unless the user may take a lock that blocks other sessions.

@@ -12,6 +12,7 @@ use pgrx::{PgList, pg_sys};
 
 use crate::rows::row::RowArrays;
 use crate::server::expression;
+use crate::server::relation::TupleDesc;
 use crate::server::tuple_layout::attributes;
 use crate::server::unguarded;
 
@@ -114,7 +115,7 @@ unsafe fn layout(row: *mut pg_sys::Node, nothing: *mut pg_sys::TupleTableSlot) -
         let mut is_null = false;
         let into = &raw mut is_null;
         let value = unguarded::guard(|| unguarded::exec_eval_expr(state, econtext, into));
-        let attributes = attributes((*nothing).tts_tupleDescriptor);
+        let attributes = attributes(TupleDesc::from_raw((*nothing).tts_tupleDescriptor));
         let layout = if is_null {
             None
         } else {

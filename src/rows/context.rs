@@ -111,15 +111,11 @@ fn describe(rows: &Rows) -> (CString, u64, What, CString) {
         What::Row
     } else if rows.context.is_discreet && !rows.context.is_converting {
         What::Line(None)
-    } else if attention.column.is_null() {
-        What::Line(rows.line().map(displayed))
+    } else if let Some(name) = attention.column().map(CStr::to_owned) {
+        let value = attention.value().map(|value| displayed(value.to_bytes()));
+        if is_binary { What::Field(name) } else { What::Column(name, value) }
     } else {
-        // SAFETY: set by Rows to strings that it owns.
-        unsafe {
-            let name = CStr::from_ptr(attention.column).to_owned();
-            let value = (!attention.value.is_null()).then(|| displayed(CStr::from_ptr(attention.value).to_bytes()));
-            if is_binary { What::Field(name) } else { What::Column(name, value) }
-        }
+        What::Line(rows.line().map(displayed))
     };
     // No line has been read yet.
     let (line, what) = match (rows.reader().line_number(), what) {

@@ -20,7 +20,7 @@ mod queue;
 mod record;
 mod session;
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 
 use pg_bulk_text::binary::Fields;
 use pg_bulk_text::reader::{Reader, Value};
@@ -49,14 +49,30 @@ const KEPT: usize = 1 << 20;
 /// The part of a message's CONTEXT after the line number.
 #[derive(Debug)]
 pub struct Attention {
-    /// Name of the column that is being converted, or null.
-    pub column: *const c_char,
-    /// Its value, null for NULL.
-    pub value: *const c_char,
+    column: *const c_char,
+    value: *const c_char,
 }
 
 impl Attention {
     pub const NONE: Attention = Attention { column: std::ptr::null(), value: std::ptr::null() };
+
+    /// # Safety
+    /// Two strings, or null, that stay as they are until another attention replaces this one.
+    pub const unsafe fn new(column: *const c_char, value: *const c_char) -> Attention {
+        Attention { column, value }
+    }
+
+    /// Name of the column that is being converted.
+    pub const fn column(&self) -> Option<&CStr> {
+        // SAFETY: a string, or null.
+        if self.column.is_null() { None } else { Some(unsafe { CStr::from_ptr(self.column) }) }
+    }
+
+    /// Its value; None for NULL.
+    pub const fn value(&self) -> Option<&CStr> {
+        // SAFETY: a string, or null.
+        if self.value.is_null() { None } else { Some(unsafe { CStr::from_ptr(self.value) }) }
+    }
 }
 
 /// A change since rows were last decoded.

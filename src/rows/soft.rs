@@ -186,7 +186,8 @@ impl Rows {
                 }
                 _ => string.cast_const(),
             };
-            self.context.attention = Attention { column: column.name.as_ptr(), value: shown };
+            // SAFETY: strings of the column and of the queue, which stay until the next value.
+            self.context.attention = unsafe { Attention::new(column.name.as_ptr(), shown) };
             let (attribute, typioparam, typmod) = (column.attribute, column.input.typioparam, column.input.typmod);
             let value = if matches!(queued.what, What::Default) {
                 let mut is_null = false;
@@ -239,13 +240,8 @@ impl Rows {
         // Find the line number now. Otherwise each notice would count lines from the beginning of the chunk.
         self.stream.reader.store_line_number();
         let name = self.layout.columns.get(column).map(|c| c.display_name().into_owned()).unwrap_or_default();
-        let value = if self.context.attention.value.is_null() {
-            "null input".to_owned()
-        } else {
-            // SAFETY: points to a string of the queue, which still exists.
-            let value = unsafe { CStr::from_ptr(self.context.attention.value) };
-            format!("\"{}\"", displayed(value.to_bytes()).to_string_lossy())
-        };
+        let quoted = |value: &CStr| format!("\"{}\"", displayed(value.to_bytes()).to_string_lossy());
+        let value = self.context.attention.value().map_or_else(|| "null input".to_owned(), quoted);
         let line = self.reader().line_number();
         let message = format!("{doing} due to data type incompatibility at line {line} for column \"{name}\": {value}");
         ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
@@ -280,7 +276,7 @@ impl Rows {
     }
 
     fn set_to_null(&mut self, column: usize, tolerance: &Tolerance) -> Result<()> {
-        if tolerance.verbosity == Verbosity::Verbose && !self.context.attention.value.is_null() {
+        if tolerance.verbosity == Verbosity::Verbose && self.context.attention.value().is_some() {
             self.note(column, "setting to null");
         }
         let Some(column) = self.layout.columns.get_mut(column) else { return Ok(()) };

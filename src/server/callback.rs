@@ -29,7 +29,7 @@ pub unsafe trait Argument {
 }
 
 // SAFETY: the server passes a valid node.
-unsafe impl<T> Argument for Node<'_, T> {
+unsafe impl<T: Tagged> Argument for Node<'_, T> {
     type Raw = *mut T;
 
     unsafe fn of(raw: *mut T) -> Self {
@@ -39,7 +39,7 @@ unsafe impl<T> Argument for Node<'_, T> {
 }
 
 // SAFETY: the server passes a valid node or null.
-unsafe impl<T> Argument for Option<Node<'_, T>> {
+unsafe impl<T: Tagged> Argument for Option<Node<'_, T>> {
     type Raw = *mut T;
 
     unsafe fn of(raw: *mut T) -> Self {
@@ -63,9 +63,9 @@ unsafe impl<T> Argument for Unused<T> {
 
 /// A result that the callback returns through a pointer.
 #[derive(Debug)]
-pub struct Out<T>(NonNull<T>);
+pub struct Out<'a, T>(NonNull<T>, PhantomData<&'a mut T>);
 
-impl<T> Out<T> {
+impl<T> Out<'_, T> {
     pub fn set(self, value: T) {
         // SAFETY: the server passes a pointer to a variable of its own.
         unsafe { self.0.write(value) }
@@ -73,12 +73,12 @@ impl<T> Out<T> {
 }
 
 // SAFETY: the server passes a valid pointer.
-unsafe impl<T> Argument for Out<T> {
+unsafe impl<T> Argument for Out<'_, T> {
     type Raw = *mut T;
 
     unsafe fn of(raw: *mut T) -> Self {
         // SAFETY: the server passes a pointer that is not null.
-        Out(unsafe { NonNull::new_unchecked(raw) })
+        Out(unsafe { NonNull::new_unchecked(raw) }, PhantomData)
     }
 }
 
@@ -131,7 +131,9 @@ macro_rules! callback {
             // SAFETY: the server calls it with these arguments, in a frame of C. This frame owns nothing.
             unsafe {
                 $crate::server::unguarded::guarded(|| {
-                    let result = $body($(<$kind as $crate::server::callback::Argument>::of($argument)),*);
+                    // The lifetimes of the arguments are those of the call.
+                    let body: fn($($kind),*) -> $crate::error::Result<$result> = $body;
+                    let result = body($(<$kind as $crate::server::callback::Argument>::of($argument)),*);
                     $crate::error::OrRaise::or_raise(result)
                 })
             }

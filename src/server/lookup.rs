@@ -39,6 +39,11 @@ pub fn qualified(schema: &CStr, name: &CStr) -> CString {
     unsafe { copied(pg_sys::quote_qualified_identifier(schema.as_ptr(), name.as_ptr())) }.unwrap_or_default()
 }
 
+/// Schema and name of a relation, quoted, if it exists.
+pub fn qualified_name(relation: pg_sys::Oid) -> Option<CString> {
+    relation_names(relation).map(|(schema, name)| qualified(&schema, &name))
+}
+
 /// The function of a schema with these argument types; InvalidOid if it does not exist.
 pub fn function_named(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid) -> pg_sys::Oid {
     // SAFETY: guarded calls, with keys of the types that the cache expects; the vector is a copy of the types.

@@ -461,6 +461,7 @@ nodes! {
     ForeignScan = T_ForeignScan { plan(scan.plan): base Plan, private(fdw_private): many Node }
     Join = T_NestLoop | T_MergeJoin | T_HashJoin {}
     ModifyTable = T_ModifyTable { targets(resultRelations): many Node }
+    ImportForeignSchemaStmt = T_ImportForeignSchemaStmt {}
     Result = T_Result {}
     SubqueryScan = T_SubqueryScan { subplan: one Plan }
 }

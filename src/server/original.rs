@@ -1,12 +1,12 @@
 //! Restores the fields that errors lose in pgrx's guards.
 //!
 //! pgrx's guards raise an error again without its CONTEXT and without the names of schema, table, column and
-//! constraint. An SQLSTATE that they do not know becomes XX000. The context callbacks run again, and their state may have changed since. But when they run for the first
-//! time, the error is complete. So the outermost callback takes a copy then, and the lost fields are restored where the
-//! error is caught. pgrx also replaces bytes of its texts that are no UTF-8, in databases with other encodings.
+//! constraint. An SQLSTATE that they do not know becomes XX000. The context callbacks run again, and their state may have
+//! changed since. But when they run for the first time, the error is complete. So the outermost callback takes a copy
+//! then, and the lost fields are restored where the error is caught. pgrx also replaces bytes of its texts that are no
+//! UTF-8, in databases with other encodings.
 
 use std::ffi::{CStr, c_char};
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use pgrx::{PgSqlErrorCode, pg_sys};
 
@@ -23,24 +23,31 @@ pub struct Original {
     /// Length of the context from callbacks inside of this one, when the error was raised most recently.
     inside: usize,
     memory: pg_sys::MemoryContext,
-    outer: *mut Original,
 }
 
-/// The innermost one that is pushed. Code that is left by an error restores it first.
-static INNERMOST: AtomicPtr<Original> = AtomicPtr::new(std::ptr::null_mut());
+/// The ones that are pushed, the innermost first. The server's list has no entry of a frame that an error has left.
+fn pushed() -> impl Iterator<Item = *mut Original> {
+    // SAFETY: a variable of this process.
+    let mut at = unsafe { pg_sys::error_context_stack };
+    std::iter::from_fn(move || {
+        // SAFETY: the list has the callbacks that are pushed, and `remember` is pushed with an original.
+        while let Some(entry) = unsafe { at.as_ref() } {
+            at = entry.previous;
+            let ours: unsafe extern "C-unwind" fn(Opaque) = remember;
+            if entry.callback.is_some_and(|callback| std::ptr::fn_addr_eq(callback, ours)) {
+                return Some(entry.arg.cast());
+            }
+        }
+        None
+    })
+}
 
 impl Original {
     /// Creates it. Copies are allocated in the current memory context.
     pub fn new() -> Original {
         // SAFETY: reads a variable of this backend.
         let memory = unsafe { pg_sys::CurrentMemoryContext };
-        Original {
-            error: std::ptr::null_mut(),
-            copy: std::ptr::null_mut(),
-            inside: 0,
-            memory,
-            outer: std::ptr::null_mut(),
-        }
+        Original { error: std::ptr::null_mut(), copy: std::ptr::null_mut(), inside: 0, memory }
     }
 
     /// Starts to copy errors.
@@ -50,7 +57,6 @@ impl Original {
     pub unsafe fn push(this: *mut Original, callback: *mut pg_sys::ErrorContextCallback) {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
-            (*this).outer = INNERMOST.swap(this, Relaxed);
             (*callback).previous = pg_sys::error_context_stack;
             (*callback).callback = Some(remember);
             (*callback).arg = this.cast();
@@ -61,13 +67,10 @@ impl Original {
     /// Stops copying errors.
     ///
     /// # Safety
-    /// The arguments of the latest push.
-    pub unsafe fn pop(this: *mut Original, callback: *mut pg_sys::ErrorContextCallback) {
-        // SAFETY: this function's contract covers both arguments.
-        unsafe {
-            pg_sys::error_context_stack = (*callback).previous;
-            INNERMOST.store((*this).outer, Relaxed);
-        }
+    /// The callback of the latest push.
+    pub unsafe fn pop(callback: *mut pg_sys::ErrorContextCallback) {
+        // SAFETY: the callback was pushed, and is valid.
+        unsafe { pg_sys::error_context_stack = (*callback).previous };
     }
 
     /// Restores the fields that an error has lost since it was raised, and drops the copy. Returns true for an error of
@@ -89,10 +92,10 @@ impl Original {
             (*error).sqlerrcode = (*original).sqlerrcode;
             (*error).message = (*original).message;
             // DETAIL and HINT may have been added since.
-            if may_become((*original).detail, (*error).detail) {
+            if may_become(text((*original).detail), text((*error).detail)) {
                 ((*error).detail, (*error).detail_log) = ((*original).detail, (*original).detail_log);
             }
-            if may_become((*original).hint, (*error).hint) {
+            if may_become(text((*original).hint), text((*error).hint)) {
                 (*error).hint = (*original).hint;
             }
             (*error).schema_name = (*original).schema_name;
@@ -151,8 +154,7 @@ pub fn gettext(words: &CStr) -> &CStr {
 
 /// Drops the copy of an error that was swallowed: an equal error may follow.
 pub fn forget() {
-    let original = INNERMOST.load(Relaxed);
-    if !original.is_null() {
+    if let Some(original) = pushed().next() {
         // SAFETY: a pushed one is valid, and nothing else uses the copy.
         unsafe {
             (*original).error = std::ptr::null_mut();
@@ -172,12 +174,7 @@ pub(super) unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
 }
 
 /// Whether a text of an error may be another one after guards, which replace bytes that are not UTF-8.
-///
-/// # Safety
-/// Two NUL-terminated strings, or null.
-unsafe fn may_become(original: *const c_char, now: *const c_char) -> bool {
-    // SAFETY: strings of errors are NUL-terminated or null.
-    let (original, now) = unsafe { (text(original), text(now)) };
+fn may_become(original: &[u8], now: &[u8]) -> bool {
     original == now || String::from_utf8_lossy(original).as_bytes() == now
 }
 
@@ -190,7 +187,8 @@ pub(super) unsafe fn is_same(original: *const pg_sys::ErrorData, now: *const pg_
     // SAFETY: strings of errors are NUL-terminated or null.
     unsafe {
         let (was, is) = ((*original).sqlerrcode, (*now).sqlerrcode);
-        (was == is || PgSqlErrorCode::from(was) as i32 == is) && may_become((*original).message, (*now).message)
+        (was == is || PgSqlErrorCode::from(was) as i32 == is)
+            && may_become(text((*original).message), text((*now).message))
     }
 }
 
@@ -214,7 +212,7 @@ pub unsafe fn catch<T: Copy>(step: impl FnOnce() -> T) -> Result<T, Caught> {
         Original::push(&raw mut original, &raw mut context);
         let mut done = None;
         let error = attempt(|| done = Some(guarded(step)));
-        Original::pop(&raw mut original, &raw mut context);
+        Original::pop(&raw mut context);
         done.ok_or(Caught { error, original })
     }
 }
@@ -262,12 +260,11 @@ impl Caught {
                 (copy(message), detail.map_or(std::ptr::null_mut(), copy))
             };
             // The originals around the step restore the fields of the error with its new words.
-            let mut at = INNERMOST.load(Relaxed);
-            while let Some(outer) = at.as_mut() {
+            for outer in pushed() {
+                let outer = &mut *outer;
                 if !outer.error.is_null() && is_same(outer.error, self.error) {
                     ((*outer.error).message, (*outer.error).detail) = words(outer.memory);
                 }
-                at = outer.outer;
             }
             ((*self.error).message, (*self.error).detail) = words(pg_sys::CurrentMemoryContext);
         }
@@ -326,10 +323,13 @@ unsafe extern "C-unwind" fn remember(original: Opaque) {
         if (*copy).elevel >= pgrx::PgLogLevel::ERROR as i32 {
             (*original).inside = text((*copy).context).len();
             let first = (*original).error;
+            // A guard raises an error again with the format "%s", as RAISE of PL/pgSQL raises a new one. Any other format is that of
+            // a new error, whatever its words are.
             let is_known = !first.is_null()
+                && text((*copy).message_id) == b"%s"
                 && is_same(first, copy)
-                && may_become((*first).detail, (*copy).detail)
-                && may_become((*first).hint, (*copy).hint);
+                && may_become(text((*first).detail), text((*copy).detail))
+                && may_become(text((*first).hint), text((*copy).hint));
             if !is_known {
                 (*original).error = copy;
                 let old = std::mem::replace(&mut (*original).copy, memory);

@@ -17,6 +17,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::compat;
 use super::lookup::relation_named;
 use super::relation::{OpenRelation, TupleDesc};
+use super::result_relation::new_result_relation;
 use super::sql_value::SqlValue;
 use super::unguarded::guard;
 use crate::error::{Error, OrRaise, Result};
@@ -205,8 +206,7 @@ impl OwnTable {
             if self.relation.get().has_indexes() {
                 let estate = pg_sys::CreateExecutorState();
                 let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
-                let relinfo = pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
-                (*relinfo).type_ = pg_sys::NodeTag::T_ResultRelInfo;
+                let relinfo = new_result_relation();
                 pg_sys::InitResultRelInfo(relinfo, relation, 0, std::ptr::null_mut(), 0);
                 pg_sys::ExecOpenIndices(relinfo, false);
                 let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsHeapTuple);

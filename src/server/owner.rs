@@ -52,7 +52,8 @@ pub fn as_owner<T>(table: Relation<'_>, work: impl FnOnce() -> T) -> T {
     done
 }
 
-fn user_of_session() -> (pg_sys::Oid, i32) {
+/// The current user, and the flags of its security context. Raises nothing.
+pub fn user_of_session() -> (pg_sys::Oid, i32) {
     let (mut user, mut context) = (pg_sys::InvalidOid, 0);
     // SAFETY: reads two variables of this process, and raises nothing.
     unsafe { c::GetUserIdAndSecContext(&raw mut user, &raw mut context) };
@@ -78,8 +79,7 @@ pub unsafe fn as_owner_plainly(table: Relation<'_>, body: unsafe extern "C-unwin
     // SAFETY: a plain frame. Settings of the body end with its nest level, or after
     // an error with the transaction.
     unsafe {
-        let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-        c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
+        let (user, context) = user_of_session();
         let owner = table.owner();
         c::SetUserIdAndSecContext(owner, context | RESTRICTED);
         let level = c::NewGUCNestLevel();

@@ -84,11 +84,6 @@ impl<'a> Relation<'a> {
         self.persistence() == pg_sys::RELPERSISTENCE_TEMP && !self.entry().rd_islocaltemp
     }
 
-    /// The OID of the schema.
-    pub const fn schema(self) -> pg_sys::Oid {
-        self.form().relnamespace
-    }
-
     pub const fn owner(self) -> pg_sys::Oid {
         self.form().relowner
     }

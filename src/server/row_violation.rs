@@ -16,6 +16,7 @@ use pgrx::pg_sys;
 
 use super::compat;
 use super::original::{copy_of_message, text};
+use super::owner::user_of_session;
 use super::unguarded::{self, Opaque};
 
 /// State of the callback: the errors for which it was called since it was pushed.
@@ -46,7 +47,7 @@ impl RowViolation {
                 nested: 0,
                 memory: pg_sys::CurrentMemoryContext,
                 snapshot: unguarded::GetActiveSnapshot(),
-                user: user(),
+                user: user_of_session(),
             });
             (*callback).previous = pg_sys::error_context_stack;
             (*callback).callback = Some(hear);
@@ -68,7 +69,7 @@ impl RowViolation {
             was_heard
                 && compat::is_violation(text((*error).funcname))
                 && unguarded::GetActiveSnapshot() == self.snapshot
-                && user() == self.user
+                && user_of_session() == self.user
         }
     }
 }
@@ -95,13 +96,6 @@ unsafe fn words_of(error: *const pg_sys::ErrorData) -> u64 {
     let bytes = code.to_ne_bytes().into_iter().chain(message.iter().copied());
     // FNV-1a
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)) | 1
-}
-
-fn user() -> (pg_sys::Oid, i32) {
-    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: fills its arguments; raises nothing.
-    unsafe { unguarded::GetUserIdAndSecContext(&raw mut user, &raw mut context) };
-    (user, context)
 }
 
 /// # Safety

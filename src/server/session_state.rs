@@ -6,6 +6,7 @@
 
 use pgrx::pg_sys;
 
+use super::owner::user_of_session;
 use super::unguarded as c;
 
 /// The state that AbortSubTransaction (xact.c) restores.
@@ -19,12 +20,9 @@ pub struct SessionState {
 impl SessionState {
     /// Save the current state. Settings changed from now on can be reverted.
     pub fn note() -> SessionState {
-        let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-        // SAFETY: fills its arguments; counts. Raises nothing.
-        unsafe {
-            c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-            SessionState { user, context, level: c::NewGUCNestLevel() }
-        }
+        let (user, context) = user_of_session();
+        // SAFETY: counts, and raises nothing.
+        SessionState { user, context, level: unsafe { c::NewGUCNestLevel() } }
     }
 
     /// Keep settings that the code has changed: it has returned.

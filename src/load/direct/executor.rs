@@ -7,7 +7,8 @@ use crate::rows::row::RowArrays;
 use crate::server::compat;
 use crate::server::expression;
 use crate::server::memory_context::MemoryContext;
-use crate::server::relation::{Relation, TupleDesc};
+use crate::server::relation::Relation;
+use crate::server::result_relation::new_result_relation;
 use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded;
 
@@ -72,43 +73,44 @@ impl Executor {
 ///
 /// `inserted`: the attributes that rows give values to; `condition`: the where option's expression or null;
 /// `instrument`: the figures to measure for triggers. Guarded; allocates in the current memory context.
-pub fn set_up(relation: pg_sys::Relation, inserted: &[i16], condition: *mut pg_sys::Node, instrument: i32) -> Executor {
-    // SAFETY: a guarded call on an open, locked relation.
+pub fn set_up(relation: Relation<'_>, inserted: &[i16], condition: *mut pg_sys::Node, instrument: i32) -> Executor {
+    // SAFETY: the handle of an open, locked relation.
     unsafe { make(relation, inserted, condition, instrument, std::ptr::null_mut()) }
 }
 
 /// Makes the executor state, with the partitions of `directory`, or with the current ones if it is null.
 ///
 /// # Safety
-/// The relation is open and locked. The directory is null, or of another executor state that is freed after the last
+/// The directory is null, or of another executor state that is freed after the last
 /// use of this one. Guarded.
 unsafe fn make(
-    relation: pg_sys::Relation,
+    relation: Relation<'_>,
     inserted: &[i16],
     condition: *mut pg_sys::Node,
     instrument: i32,
     directory: pg_sys::PartitionDirectory,
 ) -> Executor {
-    // SAFETY: guarded calls; this function's contract covers the relation; nodes are made in the current context.
+    // SAFETY: guarded calls; nodes are made in the current context.
     unsafe {
         let estate = pg_sys::CreateExecutorState();
         (*estate).es_instrument = instrument;
         (*estate).es_partition_directory = directory;
         let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
-        compat::init_range_table(estate, relation, inserted);
-        let target = node::<pg_sys::ResultRelInfo>(pg_sys::NodeTag::T_ResultRelInfo);
+        compat::init_range_table(estate, relation.as_ptr(), inserted);
+        let target = new_result_relation();
         pg_sys::ExecInitResultRelation(estate, target, 1);
         compat::check_valid_result_rel(target);
-        let mtstate = node::<pg_sys::ModifyTableState>(pg_sys::NodeTag::T_ModifyTableState);
+        // makeNode starts from zeroed memory, too.
+        let mtstate = pg_sys::palloc0(size_of::<pg_sys::ModifyTableState>()).cast::<pg_sys::ModifyTableState>();
+        (*mtstate).ps.type_ = pg_sys::NodeTag::T_ModifyTableState;
         (*mtstate).ps.state = estate;
         (*mtstate).operation = pg_sys::CmdType::CMD_INSERT;
         (*mtstate).mt_nrels = 1;
         (*mtstate).resultRelInfo = target;
         (*mtstate).rootResultRelInfo = target;
-        let form = &*(*relation).rd_rel;
-        let partitioned = form.relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE;
+        let partitioned = relation.is_partitioned();
         let routing = if partitioned {
-            unguarded::guard(|| unguarded::ExecSetupPartitionTupleRouting(estate, relation))
+            unguarded::guard(|| unguarded::ExecSetupPartitionTupleRouting(estate, relation.as_ptr()))
         } else {
             std::ptr::null_mut()
         };
@@ -117,15 +119,15 @@ unsafe fn make(
         } else {
             pg_sys::ExecInitQual(condition.cast(), &raw mut (*mtstate).ps)
         };
-        let descriptor = (*relation).rd_att;
-        let slot = Slot::make(TupleDesc::from_raw(descriptor)).as_ptr();
-        let constraints = (*descriptor).constr;
+        let descriptor = relation.descriptor();
+        let slot = Slot::make(descriptor).as_ptr();
+        let constraints = (*descriptor.as_ptr()).constr;
         let (checks, generated) = constraints.as_ref().map_or((false, false), |own| {
-            (own.num_check > 0 || TupleDesc::from_raw(descriptor).has_virtual_not_null(), own.has_generated_stored)
+            (own.num_check > 0 || descriptor.has_virtual_not_null(), own.has_generated_stored)
         });
         let econtext = pg_sys::MakePerTupleExprContext(estate);
         pg_sys::MemoryContextSwitchTo(old);
-        let leaf = form.relispartition && !partitioned;
+        let leaf = (*(*relation.as_ptr()).rd_rel).relispartition && !partitioned;
         Executor { estate, target, econtext, slot, mtstate, routing, condition, checks, leaf, generated }
     }
 }
@@ -138,23 +140,10 @@ unsafe fn make(
 pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
     // SAFETY: the executor's own structures.
     unsafe {
-        let relation = (*executor.target).ri_RelationDesc;
+        let relation = executor.relation();
         let (instrument, directory) = ((*executor.estate).es_instrument, (*executor.estate).es_partition_directory);
         let again = make(relation, inserted, std::ptr::null_mut(), instrument, directory);
         Executor { condition: expression::anew(executor.condition), ..again }
-    }
-}
-
-/// `makeNode`
-///
-/// # Safety
-/// `T` is the struct of `tag`. Guarded.
-unsafe fn node<T>(tag: pg_sys::NodeTag) -> *mut T {
-    // SAFETY: makeNode starts from zeroed memory, too.
-    unsafe {
-        let node = pg_sys::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
-        (*node).type_ = tag;
-        node.cast()
     }
 }
 

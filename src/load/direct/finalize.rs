@@ -119,13 +119,13 @@ impl Finalization {
     /// The steps after the last row. Guarded, and outside of parallel mode.
     pub fn after_rows(&mut self, leader: &mut Leader) -> Result<()> {
         let mut relations = std::mem::take(&mut self.relations);
-        for number in 0..relations.len() {
-            // Keys of other relations are in memory, too.
-            let others = relations.iter().enumerate().filter(|&(other, _)| other != number);
-            let held_by_others = others.flat_map(|(_, written)| &written.collectors).map(Collector::held).sum();
-            if let Some(written) = relations.get_mut(number) {
-                self.finalize_relation(leader, written, held_by_others)?;
-            }
+        let held = |written: &Written| written.collectors.iter().map(Collector::held).sum::<usize>();
+        // Keys of other relations are in memory, too.
+        let mut others: usize = relations.iter().map(held).sum();
+        for written in &mut relations {
+            others -= held(written);
+            self.finalize_relation(leader, written, others)?;
+            others += held(written);
         }
         self.relations = relations;
         self.check_references(leader)?;

@@ -40,7 +40,7 @@ const TOGETHER: usize = 16;
 /// The rows of one relation.
 #[derive(Debug)]
 pub struct Heap {
-    pub relation: pg_sys::Relation,
+    relation: pg_sys::Relation,
     layout: Layout,
     batch: PageBatch,
     /// Number of complete pages from which on the batch is appended as soon as the append lock is free.
@@ -51,7 +51,7 @@ pub struct Heap {
     pub written: Appends,
     bulk: pg_sys::BulkInsertState,
     /// The heap must close the relation.
-    pub is_owner: bool,
+    is_owner: bool,
     /// Time of forming tuples and pages.
     stages: Stages,
     /// Collectors of its indexes that are built after the rows.
@@ -115,10 +115,22 @@ pub enum Added {
 }
 
 impl Heap {
+    /// The relation, which is open as long as the heap.
+    pub const fn relation(&self) -> pg_sys::Relation {
+        self.relation
+    }
+
+    /// Lets the heap close its relation.
+    ///
+    /// # Safety
+    /// The relation was opened for the heap, and nothing else closes it.
+    pub unsafe fn own(&mut self) {
+        self.is_owner = true;
+    }
+
     /// Makes a heap for an open relation. `stamp` is written to the tuples' headers. Guarded.
-    pub fn new(relation: pg_sys::Relation, traits: Traits, stamp: Stamp, written: Appends) -> Result<Heap> {
-        // SAFETY: an open relation, which the heap keeps open until after its last append.
-        let (attributes, open) = unsafe { (attributes((*relation).rd_att), Relation::from_raw(relation)) };
+    pub fn new(relation: Relation<'static>, traits: Traits, stamp: Stamp, written: Appends) -> Result<Heap> {
+        let (attributes, open, relation) = (attributes(relation.descriptor()), relation, relation.as_ptr());
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
         let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
         let batch = PageBatch::new(memory::batch_pages(), reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;

@@ -127,8 +127,7 @@ impl Process {
     /// An error may have stopped any expression in the middle, so all expressions are made anew
     /// ([`expression`](crate::server::expression)). `inserted` is as for the executor. Guarded.
     pub fn look_again(&mut self, ticket: u64, place: RecordStart, inserted: &[i16]) -> Result<()> {
-        // SAFETY: the executor's own memory, which stays.
-        let old = unsafe { pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt) };
+        let memory = self.executor.memory().enter();
         self.rows.renew_columns();
         let is_joined = self.join().is_some();
         match &mut self.recipe.projection {
@@ -143,8 +142,7 @@ impl Process {
                 self.recipe.defaults.renew();
             }
         }
-        // SAFETY: the context that was current before.
-        unsafe { pg_sys::MemoryContextSwitchTo(old) };
+        drop(memory);
         let chunks = std::mem::replace(&mut self.chunks, Chunks::InOrder);
         self.quota.records = u64::MAX;
         self.keys = None;

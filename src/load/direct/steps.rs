@@ -67,11 +67,11 @@ pub unsafe fn load(load: *mut Load) {
         });
         if !error.is_null() {
             let error = fail(leader.as_mut(), error, &raw mut original, state);
-            Original::pop(&raw mut original, &raw mut context);
+            Original::pop(&raw mut context);
             unguarded::ReThrowError(error);
         }
         state.keep();
-        Original::pop(&raw mut original, &raw mut context);
+        Original::pop(&raw mut context);
     }
 }
 
@@ -91,7 +91,7 @@ fn prepare(load: &mut Load) -> Result<Leader> {
 fn set_up(load: &Load) -> Executor {
     let instrument = load.statement.map_or(0, |statement| statement.instrument());
     executor::set_up(
-        load.target.relation().or_raise().as_ptr(),
+        load.target.relation().or_raise(),
         &inserted_by(load),
         load.program.where_clause.conditions.cast(),
         instrument,

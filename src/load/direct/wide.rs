@@ -121,7 +121,7 @@ impl Wide {
         // context.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
-            self.toaster.load(heap.relation, arrays.values(), arrays.nulls());
+            self.toaster.load(heap.relation(), arrays.values(), arrays.nulls());
             self.store(heap, origin, append_lock)?;
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);
@@ -134,7 +134,7 @@ impl Wide {
     /// # Safety
     /// The toaster contains a row of the heap's relation.
     unsafe fn store(&mut self, heap: &mut Heap, origin: Origin, append_lock: &AppendLock) -> Result<()> {
-        let relation = heap.relation;
+        let relation = heap.relation();
         let is_leader = matches!(self.role, Role::Leader(_));
         let elsewhere = (is_leader && !heap.is_logical()).then(|| heap.insert_options());
         // SAFETY: guarded calls; this function's contract covers the row.
@@ -237,12 +237,12 @@ impl Wide {
             let origin = Origin { number: u64::MAX, position: envelope.position };
             let mut tuple = pg_sys::HeapTupleData {
                 t_len: envelope.length,
-                t_tableOid: (*heap.relation).rd_id,
+                t_tableOid: (*heap.relation()).rd_id,
                 t_data: message.add(size_of::<Envelope>()).cast(),
                 ..Default::default()
             };
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
-            self.toaster.load_tuple(heap.relation, &raw mut tuple);
+            self.toaster.load_tuple(heap.relation(), &raw mut tuple);
             self.store(heap, origin, append_lock)?;
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);

@@ -241,7 +241,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
     let place = pg_bulk_text::reader::RecordStart { eol: shared.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
-    let executor = executor::set_up(relation.as_ptr(), &spec.inserted, condition_node(spec.condition.as_ref()), 0);
+    let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     // SAFETY: guarded calls on an open relation, which the executor was set up for.
     let sees_the_same = unsafe {
         leaves::pin_partitions(relation, executor.estate);

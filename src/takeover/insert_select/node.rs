@@ -17,6 +17,7 @@ use crate::input::source::Location;
 use crate::load::direct::{self, Statement};
 use crate::load::wrapper::Wrapper;
 use crate::server::custom_scan::{Methods, NO_CALLBACKS};
+use crate::server::lookup::qualified_name;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::OpenRelation;
 use crate::server::server_text::to_server;
@@ -334,7 +335,7 @@ unsafe extern "C-unwind" fn explain(
         let Some(insertions) = state.insertions.as_ref() else { return };
         let runs = state.child.is_null();
         if let Some(first) = insertions.first() {
-            text(c"Target", &name_of(first.target));
+            text(c"Target", &qualified_name(first.target).unwrap_or_default());
         }
         // In formats other than text, keys must be unique.
         let has_groups = insertions.len() > 1;
@@ -345,7 +346,7 @@ unsafe extern "C-unwind" fn explain(
             if has_groups {
                 pg_sys::ExplainOpenGroup(c"Source".as_ptr(), std::ptr::null(), true, es);
             }
-            text(c"Foreign Table", &name_of(insertion.foreign));
+            text(c"Foreign Table", &qualified_name(insertion.foreign).unwrap_or_default());
             if runs {
                 let (location, copy) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
                 let (label, name) = match &location {
@@ -389,15 +390,5 @@ unsafe extern "C-unwind" fn explain(
                 pg_sys::ExplainPropertyBool(c"Exclusive".as_ptr(), true, es);
             }
         }
-    }
-}
-
-/// Schema and name. Guarded.
-fn name_of(relid: pg_sys::Oid) -> CString {
-    // SAFETY: guarded catalog lookups of a locked table, and strings that they return.
-    unsafe {
-        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relid));
-        let name = pg_sys::quote_qualified_identifier(schema, pg_sys::get_rel_name(relid));
-        CStr::from_ptr(name).to_owned()
     }
 }

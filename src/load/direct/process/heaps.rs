@@ -123,11 +123,13 @@ impl Heaps {
         // SAFETY: the array has a counter for each of the relations, and stays as long as the heaps.
         let written =
             unsafe { Appends::new(index, start, if counters.is_null() { counters } else { counters.add(index) }) };
-        let mut heap = Heap::new(relation.as_ptr(), traits, self.stamp, written)?;
+        // SAFETY: the load, or the heap itself, keeps it open as long as the heap.
+        let kept = unsafe { Relation::from_raw(relation.as_ptr()) };
+        let mut heap = Heap::new(kept, traits, self.stamp, written)?;
         // SAFETY: guarded calls; the memory outlives the heaps, the relation is open.
         heap.collectors = unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
-            let collectors = self.plan.collectors(index, Relation::from_raw(relation.as_ptr()), &self.elsewhere);
+            let collectors = self.plan.collectors(index, kept, &self.elsewhere);
             pg_sys::MemoryContextSwitchTo(old);
             collectors
         };
@@ -148,7 +150,8 @@ impl Heaps {
         // The heap closes it.
         relation.keep();
         if let Some(heap) = self.list.get_mut(index) {
-            heap.is_owner = true;
+            // SAFETY: opened above, and kept open.
+            unsafe { heap.own() };
         }
         Ok(index)
     }
