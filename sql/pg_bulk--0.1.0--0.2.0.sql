@@ -472,7 +472,7 @@ END
 $do$;
 
 -- A job is running if its process holds its lock, even if the table has another status. A standby does not know the locks. The load
--- reports its progress (src/pg/progress.rs).
+-- reports its progress (src/server/progress.rs).
 CREATE OR REPLACE VIEW bulk_jobs WITH (security_barrier) AS
 SELECT
     q.job_id,

@@ -50,7 +50,7 @@ pub struct Sorted<'s> {
     pub equal: bool,
 }
 
-/// What is looked for in neighbors.
+/// The relation between neighbors that is searched for.
 #[derive(Debug, Clone, Copy)]
 enum Sought {
     Nothing,

@@ -4,8 +4,9 @@
 //!   page ─► row ─► predicate ─► expressions ─► index tuple ─► tuplesort
 //! ```
 //!
-//! Predicates, expressions and comparisons may be user code, so they run in plain frames, as the table's owner. The
-//! user is switched for a page of rows or more at a time, since the switch costs more than a row.
+//! Predicates, expressions and comparisons may be user code, so they run as the table's owner. Those of a row run in
+//! plain frames; the sort at the end is one guarded call. The user is switched for a page of rows or more at a time,
+//! since the switch costs more than a row.
 
 use pgrx::pg_sys;
 
@@ -279,7 +280,7 @@ impl TupleSort {
         }
     }
 
-    /// Takes the sort of this process alone; None if there is none.
+    /// Takes the sort of this process alone; None for a shared sort, or without rows.
     pub fn take(&mut self) -> Option<BegunSort> {
         self.sort.take()
     }

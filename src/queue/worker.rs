@@ -9,9 +9,9 @@
 //!
 //! Both locks are session locks. The job's lock is released after the load's commit; otherwise both are released when
 //! the process exits, or when a transaction is aborted, so T3 (`failure`) takes the job's lock again. User code runs
-//! only in T2, in plain frames (see `server`). Its errors are caught as a whole, are written to the log as in any
-//! session, and end the transaction. T1 is flushed, although the rows do not need that: if a load crashes the server at
-//! once, the queue must show that it ran.
+//! only in T2. Its errors are caught as a whole, are written to the log as in any session, and end the transaction. T1
+//! is flushed, although the rows do not need that: if a load crashes the server at once, the queue must show that it
+//! ran.
 //!
 //! Cancel requests are served until T2 ends. Afterwards the row must record the end of the job, and a late request must
 //! not affect the next job.
@@ -107,7 +107,8 @@ fn begin(id: i64) -> Option<Job> {
     lock_and_claim(id, lock_timeout, began, process)
 }
 
-/// Replaces a job that has succeeded by the next job of this process. False if there is none. Guarded.
+/// Replaces a job that has succeeded by the next job of this process. False if this process has no further job.
+/// Guarded.
 fn go_on(job: &mut Job) -> bool {
     let Some(id) = job.process.next(&job.queue, job.claimed.id) else { return false };
     // SAFETY: a variable of this process. It refers to the old job.

@@ -118,7 +118,7 @@ impl Call<'_> {
 
     /// The row that a BEFORE trigger is called for; None if the call is not one of a trigger.
     pub fn trigger_row(&self) -> Option<pg_sys::HeapTuple> {
-        // SAFETY: a call has a node or null as its context, and the node's tag says what it is.
+        // SAFETY: the context of a call is null or a node, and a node's tag names its struct.
         unsafe {
             let context = self.fcinfo.as_ref().context.as_ref()?;
             if context.type_ != pg_sys::NodeTag::T_TriggerData {
@@ -132,7 +132,7 @@ impl Call<'_> {
 
     /// The result of a function that returns a set of rows. Guarded.
     pub fn rows(&self) -> ResultRows<'_> {
-        // SAFETY: the node's tag says what it is. A guarded call checks that the caller takes a set, and creates it.
+        // SAFETY: the node's tag names its struct. A guarded call checks that the caller takes a set, and creates it.
         unsafe {
             let result = self.fcinfo.as_ref().resultinfo.cast::<pg_sys::ReturnSetInfo>();
             let is_begun = result

@@ -4,7 +4,7 @@
 //! for writing. Both end with [`LockedPage::release`]. They have no destructor, so that plain frames may own them: after
 //! an error, the abort of the transaction releases locks and pins.
 //!
-//! Under a lock for reading, other processes may set hint bits. So accessors copy what they return. They check offsets
+//! Under a lock for reading, other processes may set hint bits. So accessors return copies. They check offsets
 //! against the size of a page, because the contents of a page may be damaged.
 
 use std::mem::offset_of;

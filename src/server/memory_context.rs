@@ -1,9 +1,9 @@
 //! Memory contexts of the server.
 //!
-//! A [`MemoryContext`] is a context that exists: only [`MemoryContext::delete`], the deletion of a parent, and the end of
-//! the transaction end it. The first is unsafe, so the code that deletes a context answers for all handles of it and of its
-//! children, and for what they hold. After an error, the end of the transaction deletes contexts, and no code of the load
-//! runs any more.
+//! A [`MemoryContext`] is a context that exists: only [`MemoryContext::delete`], the deletion of a parent, and the end
+//! of the transaction end it. The first is unsafe, so the code that deletes a context answers for all handles of it and
+//! of its children, and for the memory in them. After an error, the end of the transaction deletes contexts, and no
+//! code of the load runs any more.
 
 use std::ffi::CStr;
 

@@ -1,9 +1,9 @@
 //! Handles of the server's nodes and lists of nodes: parse trees, expressions, paths, plans.
 //!
-//! A [`Node`] points to a node that is valid as long as `'a`: its tag is set, and its fields are as the server's parser,
-//! planner or executor makes them, or null where the server leaves them null. The same holds for all nodes below it. So
-//! [`Node::as_a`] looks at a node as the struct that its tag says, and the table of [`nodes!`] has the fields that lead to
-//! other nodes. The elements of a [`NodeList`] are nodes or null; their tags say which of them it returns.
+//! A [`Node`] points to a node that is valid as long as `'a`. Its tag is set. Its fields are as the server's parser,
+//! planner or executor makes them; some are null there, too. The same holds for all nodes below it. So [`Node::as_a`]
+//! looks at a node as the struct that its tag says, and the table of [`nodes!`] has the fields that lead to other
+//! nodes. The elements of a [`NodeList`] are nodes or null; their tags say which of them it returns.
 //!
 //! A node lives in a memory context: that of the statement, of the plan, or the one that was current when a function here
 //! made it. Only unsafe code deletes or resets contexts, and `'a` must end before the node's context does.
@@ -60,7 +60,7 @@ impl<'a, T> Node<'a, T> {
     /// Null gives None.
     ///
     /// # Safety
-    /// Null, or a node of this type that is valid as long as the handle and what it leads to are used.
+    /// Null, or a node of this type. It and the nodes below it are valid as long as handles of them are used.
     pub const unsafe fn from_raw(node: *mut T) -> Option<Node<'a, T>> {
         match NonNull::new(node) {
             Some(node) => Some(Node(node, PhantomData)),
@@ -94,7 +94,7 @@ impl<'a, T> Node<'a, T> {
         U::is_tag(self.tag()).then_some(Node(self.0.cast(), PhantomData))
     }
 
-    /// The node as a list; empty if it is none.
+    /// The node as a list; empty if the node is no list.
     pub fn list<U: Tagged>(self) -> NodeList<'a, U> {
         self.as_a::<pg_sys::List>().map_or(NodeList::EMPTY, |list| NodeList(list.as_ptr(), PhantomData))
     }
@@ -246,7 +246,7 @@ impl<'a, T: Tagged> NodeList<'a, T> {
     pub const EMPTY: NodeList<'a, T> = NodeList(std::ptr::null_mut(), PhantomData);
 
     /// # Safety
-    /// Null, or a list of nodes and nulls that is valid as long as the handle and what it leads to are used.
+    /// Null, or a list of nodes and nulls. The list and its nodes are valid as long as handles of them are used.
     pub const unsafe fn from_raw(list: *mut pg_sys::List) -> NodeList<'a, T> {
         NodeList(list, PhantomData)
     }
@@ -278,7 +278,7 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         unsafe { (index < self.len() && (*self.0).type_ == tag).then(|| *(*self.0).elements.add(index)) }
     }
 
-    /// Returns the element with this index, from 0. None if there is none, or if it is no `T`.
+    /// Returns the element with this index, from 0. None beyond the end, for null, and for a node that is no `T`.
     pub fn get(self, index: usize) -> Option<Node<'a, T>> {
         let cell = self.cell(NodeTag::T_List, index)?;
         // SAFETY: a cell of a list with this tag is a node or null.
@@ -357,9 +357,9 @@ unsafe impl Tagged for pg_sys::Plan {
     }
 }
 
-/// The structs of nodes with their tags, and their fields that lead to other nodes: to one that is never null (`one`), to
-/// one or none (`maybe`), or to a list (`many`). `base` is the struct that a node begins with. The path to the field is in
-/// parentheses if it is not the name of the function.
+/// The structs of nodes with their tags, and their fields that lead to other nodes. A field leads to a node (`one`), to
+/// a node or null (`maybe`), or to a list (`many`). `base` is the struct that a node begins with. The path to the field
+/// is in parentheses if it is not the name of the function.
 macro_rules! nodes {
     ($($of:ident $(= $($tag:ident)|+)? { $($name:ident $(($($path:tt)+))?: $kind:ident $to:ident),* })*) => {$(
         $(

@@ -40,7 +40,7 @@ impl ResultRelation {
         unsafe { Relation::from_raw(self.info().ri_RelationDesc) }
     }
 
-    /// Opens the indexes, with what is needed to search them for conflicting rows if `searched`. Guarded.
+    /// Opens the indexes. With `searched`, also prepares searches for conflicting rows. Guarded.
     ///
     /// # Safety
     /// No handle of an index that was open before is used any more.

@@ -50,7 +50,7 @@ impl<'a> RowArrays<'a> {
         })
     }
 
-    /// Sets an attribute. Does nothing if there is none with this index.
+    /// Sets an attribute. Does nothing if the row has no attribute with this index.
     #[inline(always)]
     pub fn set(self, attribute: usize, value: Option<Datum>) {
         if let Some((own, is_null)) = self.attribute(attribute) {
@@ -113,7 +113,7 @@ pub struct Slot<'a>(NonNull<pg_sys::TupleTableSlot>, PhantomData<&'a pg_sys::Tup
 
 impl<'a> Slot<'a> {
     /// # Safety
-    /// The slot is not null. It exists as long as this handle, its copies and what they lend are used.
+    /// The slot is not null. It exists as long as this handle, its copies and the handles made of them are used.
     #[inline]
     pub const unsafe fn from_raw(slot: *mut pg_sys::TupleTableSlot) -> Slot<'a> {
         // SAFETY: it is not null.

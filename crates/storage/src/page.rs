@@ -220,7 +220,7 @@ impl PageBatch {
         Some(())
     }
 
-    /// Allocates memory for more pages. Returns false if there is none.
+    /// Allocates memory for more pages. Returns false if memory runs out.
     fn grow(&mut self, pages: usize) -> bool {
         self.pages.try_reserve_exact(pages.saturating_sub(self.pages.len())).is_ok()
     }

@@ -127,7 +127,7 @@ impl Mark {
         }
         let made_by = u32::from_ne_bytes(page.get(at + T_CID));
         let known = deleter.known.filter(|known| known.made_by == made_by);
-        // Without a command id, there is none if it cannot be created.
+        // Without known command ids, the result is None if they cannot be created.
         let known = known.or_else(|| {
             (deleter.may_ask && made_by < deleter.command).then(|| {
                 let (mut command, mut is_combo) = (deleter.command, false);

@@ -267,8 +267,8 @@ fn release<const N: usize>(pages: [Option<ExclusivePage>; N]) {
     pages.into_iter().flatten().for_each(ExclusivePage::release);
 }
 
-/// The special space of a page, if that is the last one of the leaf level (`leaf` is BTP_LEAF) or of the level above
-/// (`leaf` is 0), and is not left to `index_insert`.
+/// Returns the special space of a page if it is the last one of its level, and is not left to `index_insert`. `leaf` is
+/// BTP_LEAF for the leaf level, 0 for the level above.
 fn last_of_level(page: &LockedPage, leaf: u16) -> Option<Opaque> {
     let opaque = Opaque::of(&page.get(SPECIAL_START)?);
     let is_level = opaque.level == u32::from(leaf == 0) && opaque.flags & BTP_LEAF == leaf;

@@ -18,7 +18,7 @@
 //! after an INSERT.
 //!
 //! Expressions of indexes, conditions and triggers are user-defined code. Their errors keep all fields, since
-//! [`steps`](super::steps) restores what a guard has dropped. What is done for each row is in plain frames.
+//! [`steps`](super::steps) restores what a guard has dropped. Steps for each row run in plain frames.
 
 mod collected;
 mod insert;

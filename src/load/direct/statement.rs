@@ -33,7 +33,7 @@ impl Statement {
     /// # Safety
     /// The state of the execution outlives the statement; the target is locked.
     pub unsafe fn begin(estate: *mut pg_sys::EState, place: pg_sys::Index) -> Statement {
-        // SAFETY: a guarded call on the state, which closes what is opened here.
+        // SAFETY: a guarded call on the state, which closes the relation at its end.
         unsafe {
             let _memory = MemoryContext::of_query(estate).enter();
             let target = new_result_relation();

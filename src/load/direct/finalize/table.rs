@@ -155,7 +155,7 @@ impl Finalization {
         })
     }
 
-    /// Closes a table, whose rows need no further step, and keeps what is to be reported. Guarded.
+    /// Closes a table whose rows need no further step, and keeps its reports and notes. Guarded.
     pub(super) fn close(&mut self, mut table: WrittenTable) {
         let relation = table.new.relation();
         table.new.close();
