@@ -37,9 +37,12 @@ fn sniff_call(call: &Call) -> Result<pg_sys::Datum> {
     let path = call.required(0, "path")?.into_text();
     let options = call.jsonb(1, "options")?;
     let allowed = Allowed::by_call(call)?;
-    let asked = Asked::parse(&path, &options, &allowed)?;
+    let mut asked = Asked::parse(&path, &options, &allowed)?;
     check_location(&asked.location)?;
     copy_question::may_read(&asked.location);
+    if asked.table.is_empty() {
+        asked.table = identifier(&table_name(asked.path, asked.location.is_pattern()));
+    }
     let sniffed = sniff::sniff(&asked.location, &asked.request)?;
     call.rows().put(&asked.row(&sniffed))?;
     Ok(pg_sys::Datum::from(0usize))
@@ -52,7 +55,7 @@ struct Asked<'a> {
     request: Request,
     server: Option<CString>,
     is_program: bool,
-    /// The name of the table, quoted for SQL.
+    /// The name of the table, quoted for SQL. Empty: it is that of the file.
     table: Vec<u8>,
 }
 
@@ -85,11 +88,7 @@ impl<'a> Asked<'a> {
             None if is_program => Location::Program(path.to_owned()),
             None => Location::File(path.to_owned()),
         };
-        let table = match table {
-            Some(table) => table,
-            None if is_program => b"new_table".to_vec(),
-            None => identifier(&table_name(path)),
-        };
+        let table = table.unwrap_or_else(|| if is_program { b"new_table".to_vec() } else { Vec::new() });
         Ok(Asked { path, location, request, server, is_program, table })
     }
 
