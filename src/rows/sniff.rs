@@ -59,6 +59,8 @@ pub struct Sniffed {
     pub quote: Option<u8>,
     pub escape: Option<u8>,
     pub header: bool,
+    /// The encoding in which the file was read.
+    pub encoding: String,
     pub eol: Option<Eol>,
     pub compression: Option<&'static str>,
     pub records: u64,
@@ -154,7 +156,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         odd: None,
         odd_records: 0,
         notes: Vec::new(),
-        encoding: None,
+        encoding: encodings.name(),
+        encoding_option: None,
         several: list.len() > 1,
     };
     let mut compression = None;
@@ -174,8 +177,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         compression = compression.or(feed.source().compression());
         // The meaning of bytes that are not ASCII must be the same in another session, so the encoding becomes an
         // option.
-        if feed.has_others() && sniffer.encoding.is_none() {
-            sniffer.encoding = encodings.foreign_name();
+        if feed.has_others() && sniffer.encoding_option.is_none() {
+            sniffer.encoding_option = encodings.foreign_name();
         }
         feed.close()?;
     }
@@ -206,7 +209,9 @@ struct Sniffer {
     odd: Option<(usize, ValuePosition, usize)>,
     odd_records: u64,
     notes: Vec<String>,
-    /// The encoding for the result: the session's, in which the characters were read.
-    encoding: Option<String>,
+    /// The encoding in which the file is read.
+    encoding: String,
+    /// The encoding as an option, if the session's must be named.
+    encoding_option: Option<String>,
     several: bool,
 }

@@ -50,7 +50,7 @@ impl Sniffer {
             lines => lines.to_string(),
         };
         propose("header", header.into_bytes())?;
-        if let Some(encoding) = &self.encoding {
+        if let Some(encoding) = &self.encoding_option {
             propose("encoding", encoding.clone().into_bytes())?;
         }
         let place = |name: &str| NAMES.iter().position(|known| *known == name);
@@ -101,6 +101,7 @@ impl Sniffer {
             quote: Some(d.quote).filter(|&quote| d.is_csv() && is_real(quote)),
             escape: Some(d.escape).filter(|&escape| d.is_csv() && is_real(escape)),
             header: known.has_names,
+            encoding: self.encoding,
             eol: self.eol,
             compression,
             records: self.records,
@@ -131,6 +132,7 @@ impl Sniffer {
             quote: Some(dialect.quote).filter(|_| dialect.is_csv()),
             escape: Some(dialect.escape).filter(|_| dialect.is_csv()),
             header: false,
+            encoding: self.encoding,
             eol: None,
             compression,
             records: 0,
