@@ -99,10 +99,10 @@ impl<'a> Asked<'a> {
             |byte: Option<u8>| byte.map_or_else(|| SqlValue::null(pg_sys::TEXTOID), |byte| SqlValue::text_of(&[byte]));
         let details = CString::new(self.details_json(sniffed)).unwrap_or_default();
         [
-            SqlValue::text(if sniffed.format == Format::Csv { c"csv" } else { c"text" }),
-            character(Some(sniffed.delimiter)),
-            character(sniffed.quote),
-            character(sniffed.escape),
+            SqlValue::text(if sniffed.dialect.format == Format::Text { c"text" } else { c"csv" }),
+            SqlValue::text_of(sniffed.dialect.separator.bytes()),
+            character(sniffed.quote()),
+            character(sniffed.escape()),
             SqlValue::boolean(sniffed.header),
             SqlValue::text_of(sniffed.encoding.as_bytes()),
             SqlValue::integer(i32::try_from(sniffed.columns.len()).unwrap_or(i32::MAX)),

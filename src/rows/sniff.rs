@@ -53,11 +53,7 @@ const FEWEST: u64 = 64 * 1024;
 pub struct Sniffed {
     /// Options for loads and foreign tables that read the file.
     pub options: Vec<(String, Vec<u8>)>,
-    pub format: Format,
-    pub delimiter: u8,
-    /// None if quotes are ordinary characters.
-    pub quote: Option<u8>,
-    pub escape: Option<u8>,
+    pub dialect: Dialect,
     pub header: bool,
     /// The encoding in which the file was read.
     pub encoding: String,
@@ -77,10 +73,24 @@ pub struct Sniffed {
 }
 
 impl Sniffed {
+    /// The quote; None if quotes are ordinary characters.
+    pub fn quote(&self) -> Option<u8> {
+        Some(self.dialect.quote).filter(|&quote| self.dialect.is_csv() && is_real(quote))
+    }
+
+    pub fn escape(&self) -> Option<u8> {
+        Some(self.dialect.escape).filter(|&escape| self.dialect.is_csv() && is_real(escape))
+    }
+
     /// The file in which a type was ruled out, if there are several.
     pub fn file_of(&self, ruled: &RuledOut) -> Option<&CStr> {
         self.files.get(ruled.file).map(CString::as_c_str)
     }
+}
+
+/// Whether a detected quote is more than a character that the file does not have.
+fn is_real(character: u8) -> bool {
+    character >= b' '
 }
 
 /// A column of a file.
