@@ -28,7 +28,7 @@ use crate::input::stream::{Header, Stream};
 use crate::server::compat::copy_words;
 use crate::server::option_value::{Caller, ColumnSet, HeaderOption, OptionValue, count, invalid, text};
 
-fn unsupported(message: &str) -> Error {
+pub fn unsupported(message: &str) -> Error {
     Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
 }
 
