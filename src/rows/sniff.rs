@@ -24,6 +24,7 @@ mod sample;
 use std::ffi::{CStr, CString};
 
 use pg_bulk_text::dialect::{Dialect, Eol, Format};
+use pg_bulk_text::separator::Separator;
 use pg_bulk_text::sniff::dialect::GivenOptions;
 use pgrx::PgSqlErrorCode as Code;
 
@@ -88,22 +89,17 @@ pub struct Sniffed {
 impl Sniffed {
     /// The quote; None if quotes are ordinary characters.
     pub fn quote(&self) -> Option<u8> {
-        Some(self.dialect.quote).filter(|&quote| self.dialect.is_csv() && is_real(quote))
+        Some(self.dialect.quote).filter(|_| self.dialect.is_csv())
     }
 
     pub fn escape(&self) -> Option<u8> {
-        Some(self.dialect.escape).filter(|&escape| self.dialect.is_csv() && is_real(escape))
+        Some(self.dialect.escape).filter(|_| self.dialect.is_csv())
     }
 
     /// The file in which a type was ruled out, if there are several.
     pub fn file_of(&self, ruled: &RuledOut) -> Option<&CStr> {
         self.files.get(ruled.file).map(CString::as_c_str)
     }
-}
-
-/// Whether a detected quote is more than a character that the file does not have.
-fn is_real(character: u8) -> bool {
-    character >= b' '
 }
 
 /// A column of a file.
@@ -155,9 +151,13 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
             None if csv_only => Some(Format::Csv),
             None => None,
         },
-        delimiter: request.one_byte("delimiter"),
+        delimiter: request.bytes_of("delimiter").and_then(Separator::new),
         quote: request.one_byte("quote"),
         escape: request.one_byte("escape"),
+        skip_blank_lines: Some(known.dialect.skip_blank_lines),
+        comment: Some(known.dialect.comment.clone()),
+        lenient_quotes: Some(known.dialect.lenient_quotes),
+        line_end: known.dialect.line_end,
         null: request.bytes_of("null").map(<[u8]>::to_vec),
         end_marker: compat::end_marker(),
     };

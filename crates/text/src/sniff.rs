@@ -9,11 +9,17 @@
 //! the file would use, so a load reads the same records. A wrong guess costs a wrong proposal. If a proposal must be
 //! correct, the caller reads the whole file and validates the values with the server.
 
+mod cell;
 pub mod dialect;
+pub mod finding;
 pub mod header;
 pub mod place;
-pub mod preamble;
+mod preamble;
 pub mod shape;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod trial;
 
 use crate::dialect::Dialect;
 use crate::reader::{Event, Reader, Settings};

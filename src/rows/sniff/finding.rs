@@ -5,12 +5,13 @@
 
 use std::ffi::CString;
 
+use pg_bulk_text::dialect::Format;
 use pg_bulk_text::sniff::header::names;
 
 use super::evidence::ValuePosition;
 use super::proposal::{LONGEST, clip};
 use super::request::Request;
-use super::{NAMES, Sniffed, SniffedColumn, Sniffer, is_real};
+use super::{NAMES, Sniffed, SniffedColumn, Sniffer};
 use crate::error::Result;
 use crate::input::encoding::shown;
 use crate::rows::copy_options::Draft;
@@ -36,8 +37,14 @@ impl Sniffer {
             }
             Ok(())
         };
-        propose("format", if d.is_csv() { b"csv".to_vec() } else { b"text".to_vec() })?;
-        propose("delimiter", vec![d.delimiter])?;
+        propose("format", if d.format == Format::Text { b"text".to_vec() } else { b"csv".to_vec() })?;
+        propose("delimiter", d.separator.bytes().to_vec())?;
+        if d.trailing {
+            propose("trailing_delimiter", b"true".to_vec())?;
+        }
+        if d.format == Format::Unquoted {
+            propose("quote", b"none".to_vec())?;
+        }
         if d.is_csv() && d.quote != b'"' {
             propose("quote", vec![d.quote])?;
         }
@@ -60,10 +67,8 @@ impl Sniffer {
         let names = names(known.names.as_deref(), self.columns.len(), LONGEST, clip);
         let columns: Vec<_> =
             names.into_iter().zip(self.columns).map(|(name, evidence)| SniffedColumn { name, evidence }).collect();
-        if d.is_csv() && !is_real(d.quote) {
-            self.notes.push(
-                "fields have no quotes: the option quote is a character that does not occur in the file".to_owned(),
-            );
+        if d.format == Format::Unquoted {
+            self.notes.push("fields have no quotes: a quote is data".to_owned());
         }
         for column in columns.iter().filter(|column| column.evidence.wants_force_null()) {
             let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());

@@ -5,10 +5,9 @@
 
 use pg_bulk_text::dialect::Dialect;
 use pg_bulk_text::reader::{Reader, Value as Field};
-use pg_bulk_text::sniff::dialect::dialect;
+use pg_bulk_text::sniff::dialect::detect;
 use pg_bulk_text::sniff::header::{self, Header};
 use pg_bulk_text::sniff::place::first_record;
-use pg_bulk_text::sniff::preamble::preamble;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::evidence::{Evidence, ValuePosition};
@@ -94,13 +93,15 @@ impl Sniffer {
         if sample.is_empty() {
             return Ok(None);
         }
-        let dialect = dialect(&sample, whole, &self.given);
+        let found = detect(&sample, whole, &self.given);
+        let mut dialect = found.dialect;
+        dialect.line_end = self.given.line_end;
         let (header_lines, has_names) = match self.header_option {
             Some(HeaderOption::Lines(lines)) => (lines, lines > 0),
             Some(HeaderOption::Match) => (1, true),
             None => {
                 // Several files have no preamble each.
-                let ahead = if self.several { 0 } else { preamble(&sample, whole, &dialect) };
+                let ahead = if self.several { 0 } else { found.ahead };
                 self.find_header(&sample, whole, &dialect, ahead)
             }
         };

@@ -1,17 +1,22 @@
-//! Detects the dialect of a file: reads a sample with each candidate and takes the one whose records agree most.
+//! Detects the dialect of a file: tries candidates on a sample and takes the one that explains most of its lines.
 //!
-//! Explicit options override detection. For the others, the sample is read in each combination, with the reader of
-//! loads. A dialect is good if nearly all records have the same number of fields, more than one. Among equally good
-//! dialects, the delimiter that is least likely to be in values by chance wins, and then the number of fields.
+//! Explicit options override detection. A candidate is a delimiter, a quote and an escape. Its rank is the product of
+//!
+//! - the share of records with the same number of fields ([`super::trial`]),
+//! - how much the fields look like single values ([`super::cell`]),
+//! - a measure of the number of fields,
+//! - the share of quotes that stand where quotes can stand,
+//! - how rarely the delimiter occurs in files by chance.
 //!
 //! Two kinds of files look like records but have one column only: lines that are a single value (`10:00:00`), and lines
-//! of JSON, whose quotes and commas belong to JSON. Lines of JSON are read with a quote and a delimiter that do not
-//! occur in them.
+//! of JSON, whose quotes and commas belong to JSON. Lines of JSON are read without quotes, and with a delimiter that
+//! does not occur in them.
 
-use super::preamble::{comments, may_be_titles};
+use super::finding::{Finding, finding};
 use super::shape::{Type, Types, ValueShape};
-use super::{each_record, is_quoted, raw_fields};
-use crate::dialect::{Dialect, EndMarker, Format};
+use super::tokens::{Ends, Syntax};
+use super::trial::Trial;
+use crate::dialect::{EndMarker, Format, LineEnd};
 use crate::separator::Separator;
 
 /// The options that are given explicitly.
@@ -20,233 +25,311 @@ pub struct GivenOptions {
     /// Text or CSV.
     pub format: Option<Format>,
     /// The field delimiter.
-    pub delimiter: Option<u8>,
+    pub delimiter: Option<Separator>,
     /// The quote.
     pub quote: Option<u8>,
     /// The escape.
     pub escape: Option<u8>,
+    /// Blank lines are no records.
+    pub skip_blank_lines: Option<bool>,
+    /// The bytes at the start of comments; empty if there are none.
+    pub comment: Option<Vec<u8>>,
+    /// Quotes count only at both ends of a field.
+    pub lenient_quotes: Option<bool>,
+    /// How lines end.
+    pub line_end: Option<LineEnd>,
     /// The NULL marker.
     pub null: Option<Vec<u8>>,
     /// The meaning of `\.`.
     pub end_marker: EndMarker,
 }
 
-/// The most bytes of the sample to try.
+/// The most bytes of the sample for the choice.
+const TRIAL_BYTES: usize = 64 * 1024;
+/// The most bytes of the sample for the findings.
 const MOST_BYTES: usize = 256 * 1024;
-/// The most records of the sample to try.
-const MOST_RECORDS: u64 = 5000;
 /// The most lines to test as single values.
 const MOST_LINES: usize = 200;
-/// Delimiters and the weight of a field with each. The first one wins if all else is equal.
-const DELIMITERS: [(u8, usize); 5] = [(b'\t', 4), (b';', 3), (b'|', 3), (b',', 2), (b':', 1)];
-/// A character used as the quote to mean that there is no quote.
-const NO_QUOTE: u8 = 1;
+/// Delimiters that are always tried, and how much their fields count.
+const USUAL: [(u8, f64); 4] = [(b',', 1.0), (b'\t', 1.0), (b';', 1.0), (b'|', 0.95)];
+/// Delimiters that are tried if most lines have them.
+const RARE: [(u8, f64); 12] = [
+    (b':', 0.5),
+    (b' ', 0.5),
+    (b'=', 0.4),
+    (b'#', 0.6),
+    (b'~', 0.7),
+    (b'^', 0.7),
+    (b'*', 0.6),
+    (b'&', 0.5),
+    (b'+', 0.5),
+    (b'!', 0.5),
+    (b'%', 0.4),
+    (b'@', 0.4),
+];
+/// How much fields between control characters count.
+const CONTROL: f64 = 0.9;
+/// Quotes, and how much their fields count.
+const QUOTES: [(u8, f64); 4] = [(b'"', 1.0), (b'\'', 0.97), (b'~', 0.9), (b'`', 0.9)];
 /// A character used as the delimiter to mean that there is no delimiter.
 const NO_DELIMITER: u8 = 2;
-/// A candidate must have at least this fraction of records that agree.
-const LEAST_AGREEMENT: f64 = 0.7;
+/// A candidate with a lower rank explains nothing.
+const LEAST: f64 = 0.1;
+/// A long delimiter may have one of these on both sides, or be one of them twice.
+const MARKS: &[u8] = b"|~^:;<>=#*&!%@+";
 
-/// The result of trying one candidate.
-#[derive(Debug, Clone)]
-struct Trial {
-    dialect: Dialect,
-    /// Number of fields of most records.
-    width: usize,
-    /// Fraction of records with `width` fields; reduced if part of the sample could not be read.
-    agreement: f64,
-    /// Number of quoted fields.
-    quoted: u64,
-    /// Number of fields with quotes, but none at the start.
-    inner: u64,
-    /// Number of fields that begin with a quote after blanks.
-    outer: u64,
-    /// Number of fields that are `\N`.
-    nulls: u64,
-    failed: bool,
+/// What the trials share.
+#[derive(Clone, Copy)]
+struct Sample<'a> {
+    bytes: &'a [u8],
+    whole: bool,
+    given: &'a GivenOptions,
 }
 
-impl Trial {
-    fn of(sample: &[u8], whole: bool, dialect: Dialect) -> Trial {
-        let (mut widths, mut records, mut quoted, mut nulls) = (Vec::<(usize, u64)>::new(), 0u64, 0, 0);
-        let (mut inner, mut outer, mut ahead) = (0, 0, 0);
-        let read = each_record(sample, whole, &dialect, |reader, fields| {
-            match widths.iter_mut().find(|(width, _)| *width == fields) {
-                Some((_, count)) => *count += 1,
-                None => widths.push((fields, 1)),
-            }
-            for raw in raw_fields(reader.record(), fields) {
-                quoted += u64::from(dialect.is_csv() && is_quoted(raw, &dialect));
-                if dialect.is_csv() && memchr::memchr(dialect.quote, raw).is_some() {
-                    let begins = raw.trim_ascii_start().first() == Some(&dialect.quote);
-                    (inner, outer) = (inner + u64::from(!begins), outer + u64::from(begins));
-                }
-                nulls += u64::from(raw == b"\\N");
-            }
-            ahead += usize::from(fields == 1 && records == ahead as u64);
-            records += 1;
-            records < MOST_RECORDS
-        });
-        // Of equally frequent widths, the largest: a title above two records has one field.
-        let (width, count) = widths.into_iter().max_by_key(|&(width, count)| (count, width)).unwrap_or((0, 0));
-        // Titles do not count as records.
-        let others = records - ahead as u64;
-        let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let records = if may_be_titles(ahead, width, size(count), size(others)) { others } else { records };
-        let share = count as f64 / records.max(1) as f64;
-        // The sample may cut the last record, but that record is not longer than half the sample.
-        let is_lost = read.failed || read.unread > sample.len() / 2;
-        let read_share = (sample.len() - read.unread) as f64 / sample.len().max(1) as f64;
-        let agreement = if is_lost { share * read_share * 0.9 } else { share };
-        Trial { dialect, width, agreement, quoted, inner, outer, nulls, failed: is_lost }
-    }
-
-    /// Rank of the candidate; the greatest one wins.
-    fn rank(&self, weight: usize) -> (u64, usize) {
-        ((self.agreement * 200.0) as u64, self.width * weight)
-    }
-}
-
-/// Detects the dialect of a file that begins with `sample`. `whole`: the sample is the whole file.
+/// Detects the dialect of a file that begins with `sample`, and the place of its table. `whole`: the sample is the
+/// whole file.
 #[must_use]
-pub fn dialect(sample: &[u8], whole: bool, given: &GivenOptions) -> Dialect {
-    let cut = sample.len() > MOST_BYTES;
-    let sample = sample.get(..MOST_BYTES).unwrap_or(sample);
-    let sample = sample.strip_prefix(b"\xef\xbb\xbf").unwrap_or(sample);
-    let whole = whole && !cut;
-    let sample = sample.get(comments(sample)..).unwrap_or(sample);
-    if given.delimiter.is_none() && given.format != Some(Format::Text) {
-        let types = types_of_lines(sample, whole);
-        let is_json = types.has(Type::Json) && given.quote.is_none();
-        let is_free = |byte: u8| memchr::memchr(byte, sample).is_none();
-        if is_json && is_free(NO_QUOTE) && is_free(NO_DELIMITER) {
-            return csv(given, NO_DELIMITER, NO_QUOTE, given.escape.unwrap_or(NO_QUOTE));
+pub fn detect(sample: &[u8], whole: bool, given: &GivenOptions) -> Finding {
+    let bytes = sample.strip_prefix(b"\xef\xbb\xbf").unwrap_or(sample);
+    let all =
+        Sample { bytes: bytes.get(..MOST_BYTES).unwrap_or(bytes), whole: whole && bytes.len() <= MOST_BYTES, given };
+    let part = bytes.get(..TRIAL_BYTES).unwrap_or(bytes);
+    let part = Sample { bytes: part, whole: whole && bytes.len() <= TRIAL_BYTES, given };
+    let is_text = given.format == Some(Format::Text);
+    if given.delimiter.is_none() && !is_text {
+        let types = types_of_lines(part.bytes, part.whole);
+        let is_json = types.has(Type::Json) && given.quote.is_none() && given.escape.is_none();
+        if is_json && memchr::memchr(NO_DELIMITER, all.bytes).is_none() {
+            return all.finding(&all.trial(Separator::byte(NO_DELIMITER), None, 0));
         }
         if !types.is_empty() && !is_json {
-            return best_csv(sample, whole, given, b',').dialect;
+            return all.finding(&all.best_of(Separator::byte(b','), None));
         }
     }
-    let mut best: Option<(Trial, usize)> = None;
-    for (delimiter, weight) in DELIMITERS {
-        if given.delimiter.is_some_and(|given| given != delimiter) || given.quote == Some(delimiter) {
-            continue;
-        }
-        let trial = best_of(sample, whole, given, delimiter);
-        let passes = given.delimiter.is_some()
-            || (trial.width > 1
-                && trial.agreement >= LEAST_AGREEMENT
-                && (delimiter != b':' || is_table(&trial, sample)));
-        if passes && best.as_ref().is_none_or(|(best, than)| trial.rank(weight) > best.rank(*than)) {
-            // Colons occur in values of many types.
-            if delimiter == b':' && best.is_some() {
+    let chosen = match given.delimiter {
+        Some(delimiter) => part.best_of(delimiter, None),
+        None => part.choose().map_or_else(|| part.usual(), |trial| part.longer(trial)),
+    };
+    all.finding(&part.as_text(chosen))
+}
+
+impl Sample<'_> {
+    fn finding(&self, best: &Trial) -> Finding {
+        finding(self.bytes, self.whole, self.given, best)
+    }
+
+    fn trial(&self, separator: Separator, quote: Option<u8>, escape: u8) -> Trial {
+        let backslash = self.given.format == Some(Format::Text);
+        let ends = self.given.line_end.map_or(Ends::ANY, Ends::of);
+        let comment = self.given.comment.clone().unwrap_or_default();
+        let syntax = Syntax { separator, quote, escape, ends, comment, backslash, toggles: false };
+        Trial::of(self.bytes, self.whole, syntax)
+    }
+
+    /// The best candidate, if one explains the sample.
+    fn choose(&self) -> Option<Trial> {
+        let quotes = memchr::memchr_iter(b'"', self.bytes).count();
+        let mut best: Option<(Trial, f64)> = None;
+        for (byte, weight) in self.candidates() {
+            let trial = self.best_of(Separator::byte(byte), None);
+            let is_rare = !USUAL.iter().any(|&(usual, _)| usual == byte);
+            // Any text has some character that is not rare in it.
+            if trial.width < 2 || (is_rare && trial.records().count() < 2) {
                 continue;
             }
-            best = Some((trial, weight));
-        }
-    }
-    match best {
-        Some((trial, _)) => trial.dialect,
-        None => {
-            let usual = if given.format == Some(Format::Text) { b'\t' } else { b',' };
-            let usual = if given.quote == Some(usual) { b';' } else { usual };
-            best_of(sample, whole, given, given.delimiter.unwrap_or(usual)).dialect
-        }
-    }
-}
-
-/// Whether a colon is the delimiter: at least three fields, and all records agree.
-fn is_table(trial: &Trial, sample: &[u8]) -> bool {
-    trial.width > 2 && trial.agreement > 0.999 && memchr::memchr_iter(b'\n', sample).take(2).count() == 2
-}
-
-fn csv(given: &GivenOptions, delimiter: u8, quote: u8, escape: u8) -> Dialect {
-    Dialect {
-        format: Format::Csv,
-        delimiter,
-        separator: Separator::byte(delimiter),
-        trailing: false,
-        quote,
-        escape,
-        null: given.null.clone().unwrap_or_default(),
-        default: None,
-        end_marker: given.end_marker,
-        record_length: None,
-        json: false,
-        skip_blank_lines: false,
-        comment: Vec::new(),
-        lenient_quotes: false,
-        line_end: None,
-    }
-}
-
-/// Tries the dialects with this delimiter and returns the best.
-fn best_of(sample: &[u8], whole: bool, given: &GivenOptions, delimiter: u8) -> Trial {
-    let text = || {
-        let null = given.null.clone().unwrap_or_else(|| b"\\N".to_vec());
-        let format = Format::Text;
-        let dialect = Dialect { format, null, quote: b'"', escape: b'"', ..csv(given, delimiter, b'"', b'"') };
-        Trial::of(sample, whole, dialect)
-    };
-    if given.format == Some(Format::Text) {
-        return text();
-    }
-    let csv = best_csv(sample, whole, given, delimiter);
-    // Quotes and escapes are options of CSV.
-    let may_be_text = given.format.is_none()
-        && given.quote.is_none()
-        && given.escape.is_none()
-        && !crate::dialect::is_unsafe_in_text(delimiter)
-        && delimiter != b':'
-        && delimiter != b',';
-    if !may_be_text {
-        return csv;
-    }
-    let text = text();
-    let has_escapes = memchr::memchr(b'\\', sample).is_some() && csv.quoted == 0;
-    let says_null = text.nulls > 0 && given.null.is_none();
-    let is_better = text.agreement > csv.agreement && csv.failed;
-    if text.width > 1
-        && text.agreement >= csv.agreement
-        && (says_null || is_better || (has_escapes && delimiter == b'\t'))
-    {
-        text
-    } else {
-        csv
-    }
-}
-
-/// Tries CSV with this delimiter, with each quote and without, and returns the best.
-fn best_csv(sample: &[u8], whole: bool, given: &GivenOptions, delimiter: u8) -> Trial {
-    let trial = |quote: u8, escape: u8| Trial::of(sample, whole, csv(given, delimiter, quote, escape));
-    let with = |quote: u8| {
-        let usual = trial(quote, given.escape.unwrap_or(quote));
-        if given.escape.is_none() && memchr::memmem::find(sample, &[b'\\', quote]).is_some() {
-            let other = trial(quote, b'\\');
-            if other.agreement > usual.agreement {
-                return other;
+            let explained = match trial.syntax.quote {
+                None | Some(b'"') if quotes > 1 => (trial.quoted as f64 * 2.0 / quotes as f64).min(1.0),
+                _ => 1.0,
+            };
+            let rank = trial.score * weight * (0.5 + 0.5 * explained);
+            if rank > LEAST && best.as_ref().is_none_or(|(_, than)| rank > *than) {
+                best = Some((trial, rank));
             }
         }
-        usual
-    };
-    if let Some(quote) = given.quote {
-        return with(quote);
+        best.map(|(trial, _)| trial)
     }
-    let mut best = with(b'"');
-    if best.quoted == 0 && delimiter != b'\'' && memchr::memchr(b'\'', sample).is_some() {
-        let other = with(b'\'');
-        if other.quoted > 0 && other.agreement >= best.agreement {
-            best = other;
+
+    /// The usual delimiter, if it is in most lines, or else one that is in none: lines of a single column stay whole.
+    fn usual(&self) -> Trial {
+        let order: &[u8] = if self.given.format == Some(Format::Text) { b"\t;|," } else { b",\t;|" };
+        let order = || order.iter().copied().filter(|&byte| self.given.quote != Some(byte));
+        let usual = self.best_of(Separator::byte(order().next().unwrap_or(b',')), None);
+        let cut = usual.records().filter(|row| row.width > 1).count();
+        let all = usual.records().count();
+        if cut == 0 || cut * 2 > all || usual.quoted > 0 {
+            return usual;
         }
+        let free = order().find(|&byte| memchr::memchr(byte, self.bytes).is_none()).unwrap_or(NO_DELIMITER);
+        self.best_of(Separator::byte(free), None)
     }
-    // An unpaired quote is data. So is one that occurs only within values, where it would be lost.
-    let within = best.inner > 0 && best.outer == 0;
-    if (best.agreement < 0.99 || within) && memchr::memchr(NO_QUOTE, sample).is_none() && given.escape.is_none() {
-        let other = trial(NO_QUOTE, NO_QUOTE);
-        let is_as_good = within && other.width == best.width && other.agreement >= best.agreement;
-        if is_as_good || (best.failed && other.agreement > best.agreement) {
-            best = other;
+
+    /// Candidates for the delimiter, with their weights.
+    fn candidates(&self) -> Vec<(u8, f64)> {
+        let (mut lines, mut hashes) = (0usize, 0usize);
+        // The last line with each byte, and the number of lines with it.
+        let mut bytes = [(0usize, 0usize); 256];
+        for line in self.bytes.split(|&b| b == b'\n' || b == b'\r').filter(|line| !line.is_empty()) {
+            lines += 1;
+            hashes += usize::from(line.first() == Some(&b'#'));
+            for &byte in line {
+                if let Some((last, count)) = bytes.get_mut(usize::from(byte))
+                    && *last != lines
+                {
+                    (*last, *count) = (lines, *count + 1);
+                }
+            }
         }
+        let count = |byte: u8| bytes.get(usize::from(byte)).map_or(0, |&(_, count)| count);
+        let control = (1..b' ').filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')).map(|byte| (byte, CONTROL));
+        let is_comment = |byte: u8| byte == b'#' && hashes * 10 > lines;
+        let rare = RARE.into_iter().chain(control);
+        let rare = rare.filter(|&(byte, _)| count(byte) * 2 > lines && !is_comment(byte));
+        let usual = USUAL.into_iter().filter(|&(byte, _)| count(byte) > 0);
+        usual.chain(rare).filter(|&(byte, _)| self.given.quote != Some(byte)).collect()
     }
-    best
+
+    /// Tries the quotes and escapes with this delimiter, or this quote only, and returns the best.
+    fn best_of(&self, separator: Separator, quote: Option<u8>) -> Trial {
+        if self.given.format == Some(Format::Text) {
+            return self.trial(separator, None, 0);
+        }
+        if let Some(quote) = quote.or(self.given.quote) {
+            return self.with_quote(separator, quote);
+        }
+        let mut best: Option<(Trial, f64)> = None;
+        for (quote, weight) in QUOTES {
+            if separator.has(quote) || !self.stands_at_borders(quote, &separator) {
+                continue;
+            }
+            let found = self.with_quote(separator, quote);
+            let others = found.stray * 4 < found.quoted && found.inner < found.quoted;
+            let is_proper = match quote {
+                b'"' => found.quoted > 0,
+                b'\'' => found.quoted_values > 1 && others,
+                _ => found.quoted_values >= found.rows.len() && others,
+            };
+            if is_proper && best.as_ref().is_none_or(|(best, than)| found.score * weight > best.score * than) {
+                best = Some((found, weight));
+            }
+        }
+        let Some((found, _)) = best else {
+            // Without quotes in the file, the usual one is as good as none.
+            if memchr::memchr(b'"', self.bytes).is_none() || self.given.escape.is_some() {
+                return self.trial(separator, Some(b'"'), self.given.escape.unwrap_or(b'"'));
+            }
+            return self.toggled(self.trial(separator, None, 0));
+        };
+        let bad = found.stray + found.inner;
+        let found = self.toggled(found);
+        if found.syntax.toggles || (bad == 0 && found.spanning == 0 && found.hiding > 0) || self.given.escape.is_some()
+        {
+            return found;
+        }
+        let none = self.trial(separator, None, 0);
+        // Quotes that hide nothing, and mostly stand where they have no meaning, are data.
+        let is_data = found.hiding + found.spanning + found.escaped == 0 && bad >= found.quoted;
+        // Each line is complete without quotes, so no line end is within quotes.
+        let is_complete = found.spanning > 0
+            && found.spanning + bad >= found.quoted
+            && none.width > 1
+            && none.records().all(|row| row.width == none.width);
+        if is_data || is_complete || none.score > found.score * 1.05 { none } else { found }
+    }
+
+    /// Tries this quote with the escapes, and returns the better one.
+    fn with_quote(&self, separator: Separator, quote: u8) -> Trial {
+        let usual = self.trial(separator, Some(quote), self.given.escape.unwrap_or(quote));
+        if self.given.escape.is_some() || memchr::memmem::find(self.bytes, &[b'\\', quote]).is_none() {
+            return usual;
+        }
+        let other = self.trial(separator, Some(quote), b'\\');
+        let bad = |trial: &Trial| trial.stray + trial.inner + usize::from(trial.ending.lost);
+        let is_better = bad(&other) < bad(&usual) || (bad(&other) == bad(&usual) && other.score > usual.score);
+        if other.escaped > 0 && is_better { other } else { usual }
+    }
+
+    /// The same with COPY's meaning of quotes, which begin and end anywhere in a field, if that explains more.
+    fn toggled(&self, trial: Trial) -> Trial {
+        let quote = trial.syntax.quote.unwrap_or(b'"');
+        if trial.stray + trial.inner == 0 && trial.syntax.quote.is_some() || trial.syntax.escape == b'\\' {
+            return trial;
+        }
+        let syntax = Syntax { quote: Some(quote), escape: quote, toggles: true, ..trial.syntax.clone() };
+        let other = Trial::of(self.bytes, self.whole, syntax);
+        let is_better = other.hiding > 0
+            && other.spanning == 0
+            && other.score > trial.score
+            && other.width > 1
+            && other.records().all(|row| row.width == other.width);
+        if is_better { other } else { trial }
+    }
+
+    /// Whether a quote stands at the start of a field.
+    fn stands_at_borders(&self, quote: u8, separator: &Separator) -> bool {
+        let last = separator.bytes().last().copied();
+        let before = |at: usize| at.checked_sub(1).and_then(|before| self.bytes.get(before)).copied();
+        memchr::memchr_iter(quote, self.bytes)
+            .any(|at| matches!(before(at), None | Some(b'\n' | b'\r' | b' ')) || before(at) == last)
+    }
+
+    /// The same with a delimiter of several bytes, if all delimiters are parts of it.
+    fn longer(&self, trial: Trial) -> Trial {
+        let byte = trial.syntax.separator.first();
+        if trial.syntax.separator.is_long() || trial.width < 3 {
+            return trial;
+        }
+        let count = |string: &[u8]| memchr::memmem::find_iter(self.bytes, string).count();
+        let at = memchr::memchr(byte, self.bytes).unwrap_or(0);
+        let before = at.checked_sub(1).and_then(|before| self.bytes.get(before)).copied().unwrap_or(0);
+        let fields: usize = trial.records().map(|row| row.width - 1).sum();
+        // Empty columns also make pairs of the usual delimiters.
+        let may_be_pairs = MARKS.contains(&byte) && (byte != b';' || trial.records().count() > 4);
+        let longer = match () {
+            () if may_be_pairs && count(&[byte, byte]) * 2 == fields && count(&[byte]) == fields => vec![byte, byte],
+            () if MARKS.contains(&before) && count(&[before, byte, before]) == count(&[byte]) => {
+                vec![before, byte, before]
+            }
+            () => return trial,
+        };
+        let Some(separator) = Separator::new(&longer) else { return trial };
+        let other = self.best_of(separator, trial.syntax.quote.filter(|&quote| !separator.has(quote)));
+        if other.width > 1 && other.agreement >= trial.agreement { other } else { trial }
+    }
+
+    /// The same in format text, if the file has its escapes.
+    fn as_text(&self, trial: Trial) -> Trial {
+        let separator = trial.syntax.separator;
+        let may_be_text = self.given.format.is_none()
+            && self.given.quote.is_none()
+            && self.given.escape.is_none()
+            && trial.quoted == 0
+            && separator.first() != b':'
+            && !crate::dialect::is_unsafe_in_text(separator.first())
+            && memchr::memchr(b'\\', self.bytes).is_some();
+        if !may_be_text {
+            return trial;
+        }
+        // Each backslash begins an escape that people write, and one of them can be nothing else.
+        let (mut at, mut is_certain) = (0, false);
+        while let Some(next) = memchr::memchr(b'\\', self.bytes.get(at..).unwrap_or_default()) {
+            let behind = self.bytes.get(at + next + 1..).unwrap_or_default();
+            let before = (at + next).checked_sub(1).and_then(|before| self.bytes.get(before));
+            let at_start = before.is_none_or(|&b| b == b'\n' || separator.has(b));
+            let after = behind.get(1..).unwrap_or_default();
+            let at_end = after.first().is_none_or(|&b| b == b'\n' || b == b'\r') || separator.begins(after);
+            is_certain |= match behind.first() {
+                Some(b'N') if at_start && at_end => self.given.null.is_none(),
+                Some(b'\\') => separator.first() == b'\t',
+                Some(b'n' | b't' | b'r') | None => false,
+                Some(_) if separator.begins(behind) => true,
+                Some(_) => return trial,
+            };
+            at += next + 2;
+        }
+        let given = GivenOptions { format: Some(Format::Text), ..self.given.clone() };
+        let text = Sample { given: &given, ..*self }.trial(separator, None, 0);
+        if is_certain && text.width > 1 && text.agreement >= trial.agreement { text } else { trial }
+    }
 }
 
 /// Returns the types of all lines but the first one, which may be a header.
@@ -269,92 +352,5 @@ fn types_of_lines(sample: &[u8], whole: bool) -> Types {
         // All lines are blank.
         () if types == Types::ALL => Types::NONE,
         () => types,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn given() -> GivenOptions {
-        GivenOptions {
-            format: None,
-            delimiter: None,
-            quote: None,
-            escape: None,
-            null: None,
-            end_marker: EndMarker::Until17,
-        }
-    }
-
-    fn of(sample: &str) -> String {
-        let d = dialect(sample.as_bytes(), true, &given());
-        let format = if d.is_csv() { "csv" } else { "text" };
-        let quote = if d.is_csv() { format!(" {:?} {:?}", d.quote as char, d.escape as char) } else { String::new() };
-        format!("{format} {:?}{quote}", d.delimiter as char)
-    }
-
-    #[test]
-    fn dialects_are_detected() {
-        let cases = [
-            ("a,b\n1,2\n", "csv ',' '\"' '\"'"),
-            ("a;b\n1,5;2,5\n", "csv ';' '\"' '\"'"),
-            ("1,5;2,5\n1,5;2,5\n", "csv ';' '\"' '\"'"),
-            ("a|b\n1|2\n", "csv '|' '\"' '\"'"),
-            ("a\tb\n1\t2\n", "csv '\\t' '\"' '\"'"),
-            ("a\t\\N\n1\t2\n", "text '\\t'"),
-            ("a\tC:\\\\x\n1\t2\n", "text '\\t'"),
-            ("a|\\N\n1|2\n", "text '|'"),
-            ("a\t5\"\n1\t2\n3\t4\n", "csv '\\t' '\\u{1}' '\\u{1}'"),
-            ("'a,b',c\n'd',e\n", "csv ',' '\\'' '\\''"),
-            ("a,it's\nb,it's\n", "csv ',' '\"' '\"'"),
-            ("a,[\"x\"]\nb,\n", "csv ',' '\\u{1}' '\\u{1}'"),
-            ("a,5\"\nb,6\"\n", "csv ',' '\\u{1}' '\\u{1}'"),
-            ("a, \"x\"\nb, \"y\"\n", "csv ',' '\"' '\"'"),
-            ("a,x\"1,2\"\nb,x\n", "csv ',' '\"' '\"'"),
-            ("# a\n\na;b\n1;2\n", "csv ';' '\"' '\"'"),
-            ("Report\n\nof today\na;b;c\n1;2;3\n1;2;3\n1;2;3\n", "csv ';' '\"' '\"'"),
-            ("one\ntwo\nthree\na;b\n1;2\n1;2\n1;2\n", "csv ',' '\"' '\"'"),
-            ("#a;b\n1;2\n", "csv ';' '\"' '\"'"),
-            ("\"a\\\"b,c\",d\ne,f\n", "csv ',' '\"' '\\\\'"),
-            ("\"C:\\\",d\ne,f\n", "csv ',' '\"' '\"'"),
-            ("\"a\nb\",1\n\"c\",2\n", "csv ',' '\"' '\"'"),
-            ("root:x:0:0\nbin:x:1:1\nme:x:2:2\n", "csv ':' '\"' '\"'"),
-            ("10:00:00\n11:00:00\n", "csv ',' '\"' '\"'"),
-            ("2024-01-01 10:00:00\n2024-01-01 11:00:00\n", "csv ',' '\"' '\"'"),
-            ("{\"a\": 1, \"b\": 2}\n{\"a\": 1, \"b\": 2}\n", "csv '\\u{2}' '\\u{1}' '\\u{1}'"),
-            ("one\ntwo\n", "csv ',' '\"' '\"'"),
-            ("", "csv ',' '\"' '\"'"),
-            ("a,b\r1,2\r", "csv ',' '\"' '\"'"),
-            ("\u{feff}a;b\r\n1;2\r\n", "csv ';' '\"' '\"'"),
-            ("a,b\n1,2\n1,2,3\n1,2\n1,2\n1,2\n", "csv ',' '\"' '\"'"),
-        ];
-        for (sample, expected) in cases {
-            assert_eq!(of(sample), expected, "{sample:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_given_stays() {
-        let colon = GivenOptions { delimiter: Some(b':'), ..given() };
-        assert_eq!(dialect(b"a:b\n1:2\n", true, &colon).delimiter, b':');
-        assert_eq!(dialect(b"a,b\n1,2\n", true, &colon).delimiter, b':');
-        let other = GivenOptions { delimiter: Some(b'^'), ..given() };
-        assert_eq!(dialect(b"a^b\n1^2\n", true, &other).delimiter, b'^');
-        let text = GivenOptions { format: Some(Format::Text), ..given() };
-        assert_eq!(dialect(b"a,b\n1,2\n", true, &text).delimiter, b',');
-        assert!(!dialect(b"a,b\n1,2\n", true, &text).is_csv());
-        let null = GivenOptions { null: Some(b"NA".to_vec()), ..given() };
-        assert_eq!(dialect(b"a,b\n1,NA\n", true, &null).null, b"NA");
-        // Also without quoted fields.
-        let escape = GivenOptions { escape: Some(b'\\'), ..given() };
-        assert_eq!(dialect(b"a,b\n1,2\n", true, &escape).escape, b'\\');
-        assert_eq!(dialect(b"{\"a\": 1}\n{\"a\": 2}\n", true, &escape).escape, b'\\');
-    }
-
-    #[test]
-    fn a_quote_that_is_never_closed_is_none() {
-        let sample = "a,b\n".repeat(100) + "\"a,b\n" + &"a,b\n".repeat(1000);
-        assert_eq!(dialect(sample.as_bytes(), true, &given()).quote, NO_QUOTE);
     }
 }

@@ -1,119 +1,92 @@
-//! Finds records in front of a table: blank lines, comments, a title.
+//! Finds the table among the records: behind titles and comments, in front of footers.
 //!
-//! Such a record has one field and the table has more, so a load fails there unless it skips the record. But a record
-//! that is skipped by mistake is a lost row that no error reports. So a skipped record must be blank, or begin with
-//! `#`, or be above a table of at least three columns of which nearly all rows are complete. A first row of the table
-//! that has lost its other fields cannot be distinguished from a title.
+//! A load that does not skip the lines in front fails there. But a record that is skipped by mistake is a lost row. So
+//! such a record has fewer fields than the table, or all of its fields but one are empty, and enough complete rows are
+//! below it.
 
-use super::each_record;
-use crate::dialect::Dialect;
+use super::tokens::Kind;
+use super::trial::{Row, Trial};
 
-/// The most records in front of a table.
-const MOST: usize = 32;
-/// The most records of the table to examine.
-const MOST_RECORDS: usize = 1000;
 /// The fewest rows below a title.
 const FEWEST: usize = 3;
+/// The most padded titles.
+const MOST_PADDED: usize = 32;
+/// A table begins where most of these rows have its width.
+const NEXT: usize = 5;
 
-/// Length of the blank lines and comments at the start of a sample, in bytes. 0 if the sample has no other lines.
-#[must_use]
-pub fn comments(sample: &[u8]) -> usize {
-    let end = if memchr::memchr(b'\n', sample).is_some() { b'\n' } else { b'\r' };
-    let mut start = 0;
-    for _ in 0..MOST {
-        let rest = sample.get(start..).unwrap_or_default();
-        let Some(length) = memchr::memchr(end, rest) else { break };
-        let line = rest.get(..length).unwrap_or_default();
-        if !is_comment(line) {
-            return start;
+/// The place of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Number of fields of its records.
+    pub(super) width: usize,
+    /// Its records end with a delimiter.
+    pub(super) trailing: bool,
+    /// Its first and its last line.
+    pub(super) first_line: usize,
+    pub(super) last_line: usize,
+}
+
+impl Place {
+    /// `whole`: the trial read the whole file.
+    pub(super) fn of(trial: &Trial, whole: bool) -> Place {
+        let records: Vec<Row> = trial.rows.iter().filter(|row| row.kind == Kind::Record).copied().collect();
+        let count = |width: usize| records.iter().filter(|row| row.width == width).count();
+        let mut width = trial.width;
+        // Without a width that most records have, the header knows best.
+        if let Some(first) = records.first()
+            && count(width) * 2 < records.len()
+            && first.width > 1
+            && count(first.width) >= count(width)
+        {
+            width = first.width;
         }
-        start += length + 1;
-    }
-    0
-}
+        let agreeing = count(width);
+        let complete = || records.iter().filter(|row| row.width == width);
+        let ends_empty = width > 1 && agreeing > 0 && complete().all(|row| row.ends_empty);
+        let is_header = |row: &Row| row.width + 1 == width && !row.ends_empty && row.filled == row.width;
+        let header = records.iter().position(|row| row.width == width).and_then(|at| at.checked_sub(1));
+        let header = header.filter(|&at| records.get(at).is_some_and(is_header));
+        let trailing = ends_empty && (header.is_some() || agreeing >= FEWEST);
+        let width = width - usize::from(trailing);
+        let own = |row: &Row| row.width - usize::from(trailing && row.ends_empty && row.width > 1);
+        let fits = |row: &Row| own(row) == width;
 
-fn is_comment(line: &[u8]) -> bool {
-    line.first() == Some(&b'#') || line.trim_ascii().is_empty()
-}
-
-/// Whether `ahead` records of one field each may be titles: enough of the other records, and nearly all of them, have
-/// `width` fields.
-#[must_use]
-pub fn may_be_titles(ahead: usize, width: usize, agreeing: usize, others: usize) -> bool {
-    ahead <= MOST && width > 2 && agreeing > FEWEST && agreeing * 20 >= others * 19
-}
-
-/// Number of records in front of the file's table. Each is one line.
-#[must_use]
-pub fn preamble(sample: &[u8], whole: bool, dialect: &Dialect) -> usize {
-    let (mut ahead, mut titles) = (0, 0);
-    let (mut width, mut records, mut agreeing, mut most_alike) = (0, 0, 0, true);
-    let _ = each_record(sample, whole, dialect, |reader, fields| {
-        if width == 0 && fields == 1 {
-            let record = reader.record();
-            let line = record.raw(0);
-            ahead += 1;
-            titles += usize::from(!is_comment(line));
-            most_alike = ahead <= MOST && memchr::memchr2(b'\n', b'\r', line).is_none();
-            return most_alike;
+        let dense = |at: usize| {
+            let next = records.get(at..records.len().min(at + NEXT)).unwrap_or_default();
+            next.iter().filter(|row| fits(row)).count() * 2 > next.len()
+        };
+        let mut first = (0..records.len()).find(|&at| records.get(at).is_some_and(fits) && dense(at)).unwrap_or(0);
+        let below = || records.iter().skip(first);
+        let short = below().filter(|row| own(row) < width).count();
+        let are_titles = records.iter().take(first).all(|row| own(row) < width)
+            && below().filter(|row| fits(row)).count() >= FEWEST.min(records.len().saturating_sub(first))
+            && (short * 20 <= records.len() - first || first * 4 > records.len());
+        if !are_titles {
+            first = 0;
         }
-        if width == 0 {
-            width = fields;
+        let last = records.iter().rposition(|row| own(row) >= width).filter(|_| whole && width > 1);
+        // A header that is wider than the rows names columns that they do not have.
+        let wide = records.first().filter(|row| !are_titles && own(row) > width && row.filled == row.width);
+        let width = wide.map_or(width, own);
+        first += padded(records.get(first..).unwrap_or_default(), width);
+        let line = |at: usize| records.get(at).map(|row| row.line);
+        Place {
+            width,
+            trailing,
+            // A blank line in front of a single column is a record of it.
+            first_line: if width > 1 { line(first).unwrap_or(1) } else { 1 },
+            last_line: last.and_then(line).unwrap_or(usize::MAX),
         }
-        records += 1;
-        agreeing += usize::from(fields == width);
-        records < MOST_RECORDS
-    });
-    let enough = match titles {
-        0 => records > 0 && agreeing * 2 >= records,
-        _ => may_be_titles(ahead, width, agreeing, records),
-    };
-    if most_alike && width > 1 && enough { ahead } else { 0 }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::dialect::{EndMarker, FormatOptions};
-
-    fn of(sample: &str) -> usize {
-        let options = FormatOptions { csv: true, ..FormatOptions::default() };
-        let dialect = Dialect::check(&options, EndMarker::Until17).unwrap();
-        preamble(sample.as_bytes(), true, &dialect)
-    }
-
-    #[test]
-    fn what_is_in_front_has_one_field() {
-        assert_eq!(of("a,b\n1,2\n"), 0);
-        assert_eq!(of("\n\na,b\n1,2\n"), 2);
-        assert_eq!(of("# it's\na,b\n1,2\n"), 1);
-        assert_eq!(of("#a,b\n1,2\n"), 0);
-        assert_eq!(of("\r\n# x\r\na,b\r\n1,2\r\n"), 2);
-        assert_eq!(of("\na\n1\n"), 0);
-        assert_eq!(of("#\n"), 0);
-        assert_eq!(of(""), 0);
-        assert_eq!(of("#\na,b\n1\n2,3\n4\n"), 1);
-        assert_eq!(of("#\na,b\n1\n2\n"), 0);
-        assert_eq!(of(&("\n".repeat(40) + "a,b\n")), 0);
-    }
-
-    #[test]
-    fn titles_have_a_table_below() {
-        assert_eq!(of("Report\na,b,c\n1,2,3\n1,2,3\n1,2,3\n"), 1);
-        assert_eq!(of("Report\n\na,b,c\n1,2,3\n1,2,3\n1,2,3\n"), 2);
-        assert_eq!(of("Report\na,b,c\n1,2,3\n1,2,3\n"), 0);
-        assert_eq!(of("Report\na,b\n1,2\n1,2\n1,2\n"), 0);
-        assert_eq!(of("Report\na,b,c\n1,2,3\n1,2\n1,2,3\n"), 0);
-        assert_eq!(of("\"Report\nof\"\na,b,c\n1,2,3\n1,2,3\n1,2,3\n"), 0);
-    }
-
-    #[test]
-    fn comments_are_lines() {
-        assert_eq!(comments(b"#a\n\n b,c\n"), 4);
-        assert_eq!(comments(b"#a\r\n\r\nb\r\n"), 6);
-        assert_eq!(comments(b"#a\rb\r"), 3);
-        assert_eq!(comments(b"#a\n#b\n"), 0);
-        assert_eq!(comments(b"#a"), 0);
-        assert_eq!(comments(b"a\n#b\n"), 0);
-    }
+/// Number of titles at the start that have the table's delimiters behind them.
+fn padded(records: &[Row], width: usize) -> usize {
+    let is_title = |row: &Row| row.filled <= 1;
+    let titles = records.iter().take(MOST_PADDED).take_while(|row| is_title(row)).count();
+    let below = records.get(titles..).unwrap_or_default();
+    let sparse = below.iter().filter(|row| is_title(row)).count();
+    let is_full = below.first().is_some_and(|row| row.filled * 10 > width * 6);
+    let allowed = if width > 2 { below.len() / 10 } else { 0 };
+    if titles > 0 && width > 1 && is_full && below.len() > 1 && sparse <= allowed { titles } else { 0 }
 }

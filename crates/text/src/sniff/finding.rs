@@ -1,0 +1,175 @@
+//! Makes the findings from the best trial: line ends, comments, blank lines, stray quotes, and the odd lines.
+
+use super::dialect::GivenOptions;
+use super::preamble::Place;
+use super::tokens::{Ends, Kind, Syntax, has_blank};
+use super::trial::{Row, Trial};
+use crate::dialect::{Dialect, Format, LineEnd};
+
+/// The most odd lines to report.
+const MOST_ODD: usize = 100;
+/// Bytes at the start of comments, the most frequent first.
+const COMMENTS: [&[u8]; 6] = [b"#", b"//", b"--", b"%", b"!", b";"];
+
+/// The detected properties of a file.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// The dialect, with which the whole sample can be read.
+    pub dialect: Dialect,
+    /// Number of fields of the table's records.
+    pub width: usize,
+    /// Number of records in front of the table. Blank lines and comments that the dialect skips do not count.
+    pub ahead: usize,
+    /// Number of records behind the table. 0 if the sample is not the whole file.
+    pub behind: usize,
+    /// Fields have blanks around them that belong to no value.
+    pub trim: bool,
+    /// Number of the table's records with fewer fields.
+    pub short: usize,
+    /// Number of the table's records with more fields.
+    pub long: usize,
+    /// The lines that differ from the table's, in their order. At most 100.
+    pub odd: Vec<OddLine>,
+}
+
+/// A line that differs from the table's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OddLine {
+    /// Its number, from 1.
+    pub line: usize,
+    /// Number of its fields.
+    pub fields: usize,
+    /// How it differs.
+    pub oddity: Oddity,
+}
+
+/// How a line differs from the table's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Oddity {
+    /// It is in front of the table.
+    Ahead,
+    /// It is behind the table.
+    Behind,
+    /// It has fewer fields.
+    Short,
+    /// It has more fields.
+    Long,
+    /// It has a quote that does not stand at both ends of a field.
+    StrayQuote,
+}
+
+/// Reads the sample with the best syntax and describes what it has.
+pub(super) fn finding(sample: &[u8], whole: bool, given: &GivenOptions, best: &Trial) -> Finding {
+    let (mut trial, line_end) = with_line_ends(sample, whole, given, &best.syntax);
+    if given.comment.is_none()
+        && let Some(comment) = comment(&trial)
+    {
+        trial = Trial::whole_of(sample, whole, Syntax { comment: comment.to_vec(), ..trial.syntax });
+    }
+    let place = Place::of(&trial, whole);
+    let syntax = &trial.syntax;
+    // A blank line of a single column may be a NULL.
+    let has_blank_lines = || place.width > 1 && trial.rows.iter().any(|row| row.kind == Kind::Blank);
+    let skip_blank_lines = given.skip_blank_lines.unwrap_or_else(has_blank_lines);
+    let trim = !has_blank(&syntax.separator) && (trial.padded > 0 || trial.has_blank_starts());
+    let is_text = syntax.backslash;
+    let format = match syntax.quote {
+        _ if is_text => Format::Text,
+        Some(_) => Format::Csv,
+        None => Format::Unquoted,
+    };
+    // With blanks around quotes, the quotes are not at the field's ends.
+    let has_strays = !syntax.toggles && trial.padded == 0 && trial.stray + trial.inner > 0;
+    let lenient_quotes = format == Format::Csv && given.lenient_quotes.unwrap_or(has_strays);
+    let (quote, escape) = syntax.quote.map_or((b'"', b'"'), |quote| (quote, syntax.escape));
+    let null = given.null.clone().unwrap_or_else(|| if is_text { b"\\N".to_vec() } else { Vec::new() });
+    let dialect = Dialect {
+        format,
+        delimiter: syntax.separator.first(),
+        separator: syntax.separator,
+        trailing: place.trailing,
+        quote,
+        escape,
+        null,
+        end_marker: given.end_marker,
+        skip_blank_lines,
+        comment: syntax.comment.clone(),
+        lenient_quotes,
+        line_end,
+        ..Dialect::lines(None)
+    };
+    let mut finding =
+        Finding { dialect, width: place.width, ahead: 0, behind: 0, trim, short: 0, long: 0, odd: Vec::new() };
+    let is_record = |row: &&Row| row.kind == Kind::Record || (row.kind == Kind::Blank && !skip_blank_lines);
+    for row in trial.rows.iter().filter(is_record) {
+        let width = row.width - usize::from(place.trailing && row.ends_empty && row.width > 1);
+        let oddity = match () {
+            () if row.line < place.first_line => Some(Oddity::Ahead),
+            () if row.line > place.last_line => Some(Oddity::Behind),
+            () if width < place.width => Some(Oddity::Short),
+            () if width > place.width => Some(Oddity::Long),
+            () if row.stray && format == Format::Csv => Some(Oddity::StrayQuote),
+            () => None,
+        };
+        let Some(oddity) = oddity else { continue };
+        match oddity {
+            Oddity::Ahead => finding.ahead += 1,
+            Oddity::Behind => finding.behind += 1,
+            Oddity::Short => finding.short += 1,
+            Oddity::Long => finding.long += 1,
+            Oddity::StrayQuote => (),
+        }
+        if finding.odd.len() < MOST_ODD {
+            finding.odd.push(OddLine { line: row.line, fields: width, oddity });
+        }
+    }
+    finding
+}
+
+/// Reads the sample with the line ends that explain it best. Returns also the option for them: none if the reader learns
+/// them from the first line.
+fn with_line_ends(sample: &[u8], whole: bool, given: &GivenOptions, best: &Syntax) -> (Trial, Option<LineEnd>) {
+    let any = Trial::whole_of(sample, whole, best.clone());
+    let (lf, cr_lf, cr) = any.line_ends;
+    let sequences = [lf, cr_lf, cr].iter().filter(|&&count| count > 0).count();
+    if sequences < 2 || given.line_end.is_some() {
+        return (any, given.line_end);
+    }
+    // A sequence that ends few lines may be data. But where CR LF ends lines, LF and CR alone do not end others.
+    let most = match () {
+        () if cr_lf >= lf.max(cr) => LineEnd::CrLf,
+        () if cr_lf > 0 => LineEnd::Any,
+        () if lf >= cr => LineEnd::Lf,
+        () => LineEnd::Cr,
+    };
+    let other = Trial::whole_of(sample, whole, Syntax { ends: Ends::of(most), ..best.clone() });
+    if other.agreement > any.agreement { (other, Some(most)) } else { (any, Some(LineEnd::Any)) }
+}
+
+/// The bytes at the start of comments, if there are some: lines within the table or in front of it that begin with them
+/// and mostly have another number of fields.
+fn comment(trial: &Trial) -> Option<&'static [u8]> {
+    let width = trial.width;
+    COMMENTS.into_iter().find(|&mark| {
+        let begins = |row: &&Row| row.kind == Kind::Record && row.begins(mark);
+        if trial.syntax.separator.has(mark.first().copied().unwrap_or(0)) {
+            return false;
+        }
+        let records = || trial.rows.iter().filter(|row| row.kind == Kind::Record);
+        let first = records().position(|row| !begins(&row)).unwrap_or(usize::MAX);
+        let wrong = |row: &&Row| row.width != width || width == 1;
+        let behind = || records().skip(first).filter(begins);
+        let in_front = records().take(first);
+        // Values of the table may begin with the mark, too.
+        if behind().any(|row| !wrong(&row) && !row.is_remark()) || first == usize::MAX {
+            return false;
+        }
+        if width > 1 && behind().any(|row| wrong(&row)) {
+            return true;
+        }
+        // The last line in front may be the header.
+        let last = in_front.clone().last();
+        let is_header = last.is_some_and(|row| !wrong(&row) && !row.is_remark());
+        mark == b"#" && first > 0 && !is_header && in_front.clone().any(|row| wrong(&row))
+    })
+}
