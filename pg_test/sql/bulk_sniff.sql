@@ -49,7 +49,7 @@ BEGIN
 	SELECT string_agg(format('%I text', c ->> 'name'), ', '), string_agg(c ->> 'type', ' ') INTO kept, types FROM jsonb_array_elements(s.details -> 'columns') c;
 	EXECUTE format('CREATE TABLE as_text (%s)', kept);
 	SELECT string_agg(CASE WHEN key = 'force_null' THEN (SELECT format('FORCE_NULL (%s)', string_agg(quote_ident(x), ', ')) FROM jsonb_array_elements_text(value) x)
-		ELSE format('%s %L', upper(key), value #>> '{}') END, ', ') INTO copy_options FROM jsonb_each(s.details -> 'options') WHERE key <> 'compression';
+		ELSE format('%s %L', upper(key), CASE WHEN value = '"none"' THEN E'\x01' ELSE value #>> '{}' END) END, ', ') INTO copy_options FROM jsonb_each(s.details -> 'options') WHERE key <> 'compression';
 	EXECUTE format('COPY by_copy FROM %L (%s)', data_path(name), copy_options);
 	EXECUTE format('COPY as_text FROM %L (%s)', data_path(name), copy_options);
 	SELECT rows_loaded INTO loaded FROM bulk_load(data_path(name), 'by_load', s.details -> 'options');

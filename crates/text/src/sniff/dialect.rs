@@ -12,37 +12,13 @@
 //! of JSON, whose quotes and commas belong to JSON. Lines of JSON are read without quotes, and with a delimiter that
 //! does not occur in them.
 
+pub use super::finding::GivenOptions;
 use super::finding::{Finding, finding};
 use super::shape::{Type, Types, ValueShape};
 use super::tokens::{Ends, Syntax};
 use super::trial::Trial;
-use crate::dialect::{EndMarker, Format, LineEnd};
+use crate::dialect::Format;
 use crate::separator::Separator;
-
-/// The options that are given explicitly.
-#[derive(Debug, Clone)]
-pub struct GivenOptions {
-    /// Text or CSV.
-    pub format: Option<Format>,
-    /// The field delimiter.
-    pub delimiter: Option<Separator>,
-    /// The quote.
-    pub quote: Option<u8>,
-    /// The escape.
-    pub escape: Option<u8>,
-    /// Blank lines are no records.
-    pub skip_blank_lines: Option<bool>,
-    /// The bytes at the start of comments; empty if there are none.
-    pub comment: Option<Vec<u8>>,
-    /// Quotes count only at both ends of a field.
-    pub lenient_quotes: Option<bool>,
-    /// How lines end.
-    pub line_end: Option<LineEnd>,
-    /// The NULL marker.
-    pub null: Option<Vec<u8>>,
-    /// The meaning of `\.`.
-    pub end_marker: EndMarker,
-}
 
 /// The most bytes of the sample for the choice.
 const TRIAL_BYTES: usize = 64 * 1024;
@@ -138,7 +114,7 @@ impl Sample<'_> {
                 continue;
             }
             let explained = match trial.syntax.quote {
-                None | Some(b'"') if quotes > 1 => (trial.quoted as f64 * 2.0 / quotes as f64).min(1.0),
+                None | Some(b'"') if quotes > 1 => (trial.quotes.quoted as f64 * 2.0 / quotes as f64).min(1.0),
                 _ => 1.0,
             };
             let rank = trial.score * weight * (0.5 + 0.5 * explained);
@@ -156,7 +132,7 @@ impl Sample<'_> {
         let usual = self.best_of(Separator::byte(order().next().unwrap_or(b',')), None);
         let cut = usual.records().filter(|row| row.width > 1).count();
         let all = usual.records().count();
-        if cut == 0 || cut * 2 > all || usual.quoted > 0 {
+        if cut == 0 || cut * 2 > all || usual.quotes.quoted > 0 {
             return usual;
         }
         let free = order().find(|&byte| memchr::memchr(byte, self.bytes).is_none()).unwrap_or(NO_DELIMITER);
@@ -202,11 +178,11 @@ impl Sample<'_> {
                 continue;
             }
             let found = self.with_quote(separator, quote);
-            let others = found.stray * 4 < found.quoted && found.inner < found.quoted;
+            let others = found.quotes.stray * 4 < found.quotes.quoted && found.quotes.inner < found.quotes.quoted;
             let is_proper = match quote {
-                b'"' => found.quoted > 0,
-                b'\'' => found.quoted_values > 1 && others,
-                _ => found.quoted_values >= found.rows.len() && others,
+                b'"' => found.quotes.quoted > 0,
+                b'\'' => found.quotes.values > 1 && others,
+                _ => found.quotes.values >= found.rows.len() && others,
             };
             if is_proper && best.as_ref().is_none_or(|(best, than)| found.score * weight > best.score * than) {
                 best = Some((found, weight));
@@ -219,19 +195,23 @@ impl Sample<'_> {
             }
             return self.toggled(self.trial(separator, None, 0));
         };
-        let bad = found.stray + found.inner;
+        let bad = found.quotes.strays();
         let found = self.toggled(found);
-        if found.syntax.toggles || (bad == 0 && found.spanning == 0 && found.hiding > 0) || self.given.escape.is_some()
+        if found.syntax.toggles
+            || (bad == 0 && found.quotes.spanning == 0 && found.quotes.hiding > 0)
+            || self.given.escape.is_some()
         {
             return found;
         }
         let none = self.trial(separator, None, 0);
         // Quotes that hide nothing, and mostly stand where they have no meaning, are data.
-        let is_data = found.hiding + found.spanning + found.escaped == 0 && bad >= found.quoted;
+        let is_data =
+            found.quotes.hiding + found.quotes.spanning + found.quotes.escaped == 0 && bad >= found.quotes.quoted;
         // Each line is complete without quotes, so no line end is within quotes.
-        let is_complete = found.spanning > 0
-            && found.spanning + bad >= found.quoted
+        let is_complete = found.quotes.spanning > 0
+            && found.quotes.spanning + bad >= found.quotes.quoted
             && none.width > 1
+            && (bad > 0 || none.rows.len() > 3)
             && none.records().all(|row| row.width == none.width);
         if is_data || is_complete || none.score > found.score * 1.05 { none } else { found }
     }
@@ -243,21 +223,21 @@ impl Sample<'_> {
             return usual;
         }
         let other = self.trial(separator, Some(quote), b'\\');
-        let bad = |trial: &Trial| trial.stray + trial.inner + usize::from(trial.ending.lost);
+        let bad = |trial: &Trial| trial.quotes.strays() + usize::from(trial.ending.lost);
         let is_better = bad(&other) < bad(&usual) || (bad(&other) == bad(&usual) && other.score > usual.score);
-        if other.escaped > 0 && is_better { other } else { usual }
+        if other.quotes.escaped > 0 && is_better { other } else { usual }
     }
 
     /// The same with COPY's meaning of quotes, which begin and end anywhere in a field, if that explains more.
     fn toggled(&self, trial: Trial) -> Trial {
         let quote = trial.syntax.quote.unwrap_or(b'"');
-        if trial.stray + trial.inner == 0 && trial.syntax.quote.is_some() || trial.syntax.escape == b'\\' {
+        if trial.quotes.strays() == 0 && trial.syntax.quote.is_some() || trial.syntax.escape == b'\\' {
             return trial;
         }
         let syntax = Syntax { quote: Some(quote), escape: quote, toggles: true, ..trial.syntax.clone() };
         let other = Trial::of(self.bytes, self.whole, syntax);
-        let is_better = other.hiding > 0
-            && other.spanning == 0
+        let is_better = other.quotes.hiding > 0
+            && other.quotes.spanning == 0
             && other.score > trial.score
             && other.width > 1
             && other.records().all(|row| row.width == other.width);
@@ -275,15 +255,21 @@ impl Sample<'_> {
     /// The same with a delimiter of several bytes, if all delimiters are parts of it.
     fn longer(&self, trial: Trial) -> Trial {
         let byte = trial.syntax.separator.first();
-        if trial.syntax.separator.is_long() || trial.width < 3 {
+        if trial.syntax.separator.is_long() || trial.width < 2 {
             return trial;
         }
         let count = |string: &[u8]| memchr::memmem::find_iter(self.bytes, string).count();
+        // Quotes that follow blanks do not count in `lenient_quotes`, unless the blank belongs to the delimiter.
+        if trial.quotes.padded > 0 && trial.quotes.strays() > 0 {
+            let blank = Separator::new(&[byte, b' ']).map(|separator| self.best_of(separator, trial.syntax.quote));
+            let same = |other: &Trial| other.width == trial.width && other.agreement >= trial.agreement;
+            return blank.filter(same).unwrap_or(trial);
+        }
         let at = memchr::memchr(byte, self.bytes).unwrap_or(0);
         let before = at.checked_sub(1).and_then(|before| self.bytes.get(before)).copied().unwrap_or(0);
         let fields: usize = trial.records().map(|row| row.width - 1).sum();
         // Empty columns also make pairs of the usual delimiters.
-        let may_be_pairs = MARKS.contains(&byte) && (byte != b';' || trial.records().count() > 4);
+        let may_be_pairs = MARKS.contains(&byte) && trial.width > 2 && (byte != b';' || trial.records().count() > 4);
         let longer = match () {
             () if may_be_pairs && count(&[byte, byte]) * 2 == fields && count(&[byte]) == fields => vec![byte, byte],
             () if MARKS.contains(&before) && count(&[before, byte, before]) == count(&[byte]) => {
@@ -302,7 +288,7 @@ impl Sample<'_> {
         let may_be_text = self.given.format.is_none()
             && self.given.quote.is_none()
             && self.given.escape.is_none()
-            && trial.quoted == 0
+            && trial.quotes.quoted == 0
             && separator.first() != b':'
             && !crate::dialect::is_unsafe_in_text(separator.first())
             && memchr::memchr(b'\\', self.bytes).is_some();
@@ -318,7 +304,7 @@ impl Sample<'_> {
             let after = behind.get(1..).unwrap_or_default();
             let at_end = after.first().is_none_or(|&b| b == b'\n' || b == b'\r') || separator.begins(after);
             is_certain |= match behind.first() {
-                Some(b'N') if at_start && at_end => self.given.null.is_none(),
+                Some(b'N') if at_start && at_end => self.given.null.is_none() && separator.first() != b',',
                 Some(b'\\') => separator.first() == b'\t',
                 Some(b'n' | b't' | b'r') | None => false,
                 Some(_) if separator.begins(behind) => true,

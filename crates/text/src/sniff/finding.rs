@@ -1,15 +1,40 @@
 //! Makes the findings from the best trial: line ends, comments, blank lines, stray quotes, and the odd lines.
 
-use super::dialect::GivenOptions;
 use super::preamble::Place;
 use super::tokens::{Ends, Kind, Syntax, has_blank};
 use super::trial::{Row, Trial};
-use crate::dialect::{Dialect, Format, LineEnd};
+use crate::dialect::{Dialect, EndMarker, Format, LineEnd};
+use crate::separator::Separator;
 
 /// The most odd lines to report.
 const MOST_ODD: usize = 100;
 /// Bytes at the start of comments, the most frequent first.
 const COMMENTS: [&[u8]; 6] = [b"#", b"//", b"--", b"%", b"!", b";"];
+
+/// The options that are given explicitly.
+#[derive(Debug, Clone)]
+pub struct GivenOptions {
+    /// Text or CSV.
+    pub format: Option<Format>,
+    /// The field delimiter.
+    pub delimiter: Option<Separator>,
+    /// The quote.
+    pub quote: Option<u8>,
+    /// The escape.
+    pub escape: Option<u8>,
+    /// Blank lines are no records.
+    pub skip_blank_lines: Option<bool>,
+    /// The bytes at the start of comments; empty if there are none.
+    pub comment: Option<Vec<u8>>,
+    /// Quotes count only at both ends of a field.
+    pub lenient_quotes: Option<bool>,
+    /// How lines end.
+    pub line_end: Option<LineEnd>,
+    /// The NULL marker.
+    pub null: Option<Vec<u8>>,
+    /// The meaning of `\.`.
+    pub end_marker: EndMarker,
+}
 
 /// The detected properties of a file.
 #[derive(Debug, Clone)]
@@ -71,15 +96,16 @@ pub(super) fn finding(sample: &[u8], whole: bool, given: &GivenOptions, best: &T
     // A blank line of a single column may be a NULL.
     let has_blank_lines = || place.width > 1 && trial.rows.iter().any(|row| row.kind == Kind::Blank);
     let skip_blank_lines = given.skip_blank_lines.unwrap_or_else(has_blank_lines);
-    let trim = !has_blank(&syntax.separator) && (trial.padded > 0 || trial.has_blank_starts());
+    let trim = !has_blank(&syntax.separator) && (trial.quotes.padded > 0 || trial.has_blank_starts());
     let is_text = syntax.backslash;
     let format = match syntax.quote {
         _ if is_text => Format::Text,
         Some(_) => Format::Csv,
         None => Format::Unquoted,
     };
-    // With blanks around quotes, the quotes are not at the field's ends.
-    let has_strays = !syntax.toggles && trial.padded == 0 && trial.stray + trial.inner > 0;
+    // With blanks around them, quotes are not at the ends of a field, and so delimiters within them would count.
+    let is_safe = trial.quotes.padded == 0 || trial.quotes.hiding + trial.quotes.spanning == 0;
+    let has_strays = !syntax.toggles && is_safe && trial.quotes.strays() > 0;
     let lenient_quotes = format == Format::Csv && given.lenient_quotes.unwrap_or(has_strays);
     let (quote, escape) = syntax.quote.map_or((b'"', b'"'), |quote| (quote, syntax.escape));
     let null = given.null.clone().unwrap_or_else(|| if is_text { b"\\N".to_vec() } else { Vec::new() });

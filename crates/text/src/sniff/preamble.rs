@@ -46,7 +46,9 @@ impl Place {
         let is_header = |row: &Row| row.width + 1 == width && !row.ends_empty && row.filled == row.width;
         let header = records.iter().position(|row| row.width == width).and_then(|at| at.checked_sub(1));
         let header = header.filter(|&at| records.get(at).is_some_and(is_header));
-        let trailing = ends_empty && (header.is_some() || agreeing >= FEWEST);
+        // Without a header that says so, an empty last field is rather a column. Only bars often end lines.
+        let is_bar = trial.syntax.separator.first() == b'|' && agreeing >= FEWEST && agreeing == records.len();
+        let trailing = ends_empty && (header.is_some() || is_bar);
         let width = width - usize::from(trailing);
         let own = |row: &Row| row.width - usize::from(trailing && row.ends_empty && row.width > 1);
         let fits = |row: &Row| own(row) == width;

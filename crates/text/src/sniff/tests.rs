@@ -254,7 +254,7 @@ proptest! {
             separator, quote: Some(b'"'), escape, ends: Ends::ANY, comment: Vec::new(), backslash: false, toggles: false,
         };
         let trial = Trial::whole_of(sample.as_bytes(), true, syntax);
-        if trial.stray + trial.inner + trial.padded == 0 && !trial.ending.lost {
+        if trial.quotes.strays() + trial.quotes.padded == 0 && !trial.ending.lost {
             let dialect = Dialect {
                 format: Format::Csv, delimiter: b',', separator, quote: b'"', escape, null: Vec::new(), ..Dialect::lines(None)
             };

@@ -52,6 +52,31 @@ struct Width {
     measured: usize,
 }
 
+/// Numbers of fields with quotes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Quotes {
+    /// In quotes, and those of them that are not empty.
+    pub(super) quoted: usize,
+    pub(super) values: usize,
+    /// In quotes with blanks around.
+    pub(super) padded: usize,
+    /// With a quote without a meaning at the start.
+    pub(super) stray: usize,
+    /// With a quote without a meaning, but not at the start.
+    pub(super) inner: usize,
+    /// In quotes, with a delimiter within, a line end, an escaped quote.
+    pub(super) hiding: usize,
+    pub(super) spanning: usize,
+    pub(super) escaped: usize,
+}
+
+impl Quotes {
+    /// Number of fields with a quote that has no meaning.
+    pub(super) fn strays(&self) -> usize {
+        self.stray + self.inner
+    }
+}
+
 /// The result of a trial.
 #[derive(Debug, Clone)]
 pub(super) struct Trial {
@@ -59,19 +84,7 @@ pub(super) struct Trial {
     pub(super) rows: Vec<Row>,
     widths: Vec<Width>,
     pub(super) ending: Ending,
-    /// Fields in quotes, and those of them that are not empty.
-    pub(super) quoted: usize,
-    pub(super) quoted_values: usize,
-    /// Fields in quotes with blanks around.
-    pub(super) padded: usize,
-    /// Fields that begin with a quote without a meaning.
-    pub(super) stray: usize,
-    /// Fields with a quote without a meaning, but not at the start.
-    pub(super) inner: usize,
-    /// Fields in quotes that have a delimiter within, a line end, an escaped quote.
-    pub(super) hiding: usize,
-    pub(super) spanning: usize,
-    pub(super) escaped: usize,
+    pub(super) quotes: Quotes,
     /// Fields behind the first one of their record that begin with a blank, and all of these fields.
     pub(super) blank_starts: usize,
     pub(super) later: usize,
@@ -102,14 +115,7 @@ impl Trial {
             rows: Vec::new(),
             widths: Vec::new(),
             ending: Ending::default(),
-            quoted: 0,
-            quoted_values: 0,
-            padded: 0,
-            stray: 0,
-            inner: 0,
-            hiding: 0,
-            spanning: 0,
-            escaped: 0,
+            quotes: Quotes::default(),
             blank_starts: 0,
             later: 0,
             line_ends: (0, 0, 0),
@@ -149,15 +155,15 @@ impl Trial {
                 match token.style {
                     Style::Bare => (),
                     Style::Quoted | Style::Padded => {
-                        trial.quoted += 1;
-                        trial.quoted_values += usize::from(!inner.is_empty());
-                        trial.padded += usize::from(token.style == Style::Padded);
-                        trial.hiding += usize::from(syntax.separator.is_in(inner));
-                        trial.spanning += usize::from(memchr::memchr2(b'\n', b'\r', inner).is_some());
-                        trial.escaped += usize::from(token.escaped);
+                        trial.quotes.quoted += 1;
+                        trial.quotes.values += usize::from(!inner.is_empty());
+                        trial.quotes.padded += usize::from(token.style == Style::Padded);
+                        trial.quotes.hiding += usize::from(syntax.separator.is_in(inner));
+                        trial.quotes.spanning += usize::from(memchr::memchr2(b'\n', b'\r', inner).is_some());
+                        trial.quotes.escaped += usize::from(token.escaped);
                     }
-                    Style::Stray => trial.stray += 1,
-                    Style::Inner => trial.inner += 1,
+                    Style::Stray => trial.quotes.stray += 1,
+                    Style::Inner => trial.quotes.inner += 1,
                 }
                 row.stray |= matches!(token.style, Style::Stray | Style::Inner);
                 if is_measured && at < MOST_FIELDS {
@@ -229,7 +235,7 @@ impl Trial {
             self.score *= 0.5;
         }
         // Punctuation within text has a blank behind it, unless the values are in quotes.
-        if self.has_blank_starts() && self.padded == 0 {
+        if self.has_blank_starts() && self.quotes.padded == 0 {
             self.score *= 0.8;
         }
         // A mark at the end of each line delimits nothing.
