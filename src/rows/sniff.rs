@@ -43,7 +43,20 @@ use crate::server::compat;
 use crate::server::option_value::{HeaderOption, OptionValue};
 
 /// Options that describe a file, in the order of the result.
-pub const NAMES: &[&str] = &["format", "delimiter", "quote", "escape", "null", "header", "encoding", "compression"];
+pub const NAMES: &[&str] = &[
+    "format",
+    "delimiter",
+    "skip_blank_lines",
+    "comment",
+    "line_end",
+    "quote",
+    "escape",
+    "lenient_quotes",
+    "null",
+    "header",
+    "encoding",
+    "compression",
+];
 
 /// Smallest number of bytes that are read of one of several files.
 const FEWEST: u64 = 64 * 1024;
