@@ -59,7 +59,7 @@ fn quotes_that_count_and_those_that_do_not() {
         (r#""bla"x,2"#, &[r#""bla"x"#, "2"]),
         (r#""a "b" c",3"#, &[r#"a "b" c"#, "3"]),
         (r#""CC-9,$4,"Throw",x"#, &[r#""CC-9"#, "$4", "Throw", "x"]),
-        (r#""3,"q,r""#, &[r#""3"#, r#""q"#, r#"r""#]),
+        (r#""3,"q,r""#, &[r#""3"#, "q,r"]),
         (r#"5'6",a"b,"c""d""#, &[r#"5'6""#, r#"a"b"#, r#"c"d"#]),
         (r#""a,b","c"#, &["a,b", r#""c"#]),
         (r#""","x""#, &["", "x"]),
@@ -120,7 +120,7 @@ fn soup() -> impl Strategy<Value = (usize, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 10 } else { 3000 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 10 } else { 1000 }))]
 
     #[test]
     fn random_files((which, data) in soup(), size in 1usize..200) {
