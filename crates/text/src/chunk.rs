@@ -125,7 +125,14 @@ fn walk(range: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
     let lines_before_record = edge.lines_before_record + walked.records;
     let end = usize::try_from(walked.record.saturating_sub(offset)).ok().filter(|_| walked.records > 0);
     let next = Edge { record: walked.record, lines_before_record, walk, ..edge };
-    Cut { edge: next, end, most_records: walked.records, ended: walked.ended, suspicious: walked.is_odd, unclosed: false }
+    Cut {
+        edge: next,
+        end,
+        most_records: walked.records,
+        ended: walked.ended,
+        suspicious: walked.is_odd,
+        unclosed: false,
+    }
 }
 
 /// How record ends are found.

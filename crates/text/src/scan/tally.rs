@@ -9,9 +9,7 @@ use super::Isa;
 use super::delimiter::Delimiters;
 use super::kernel::LastEnd;
 use super::marks::{load, marks};
-use super::needles::{
-    CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED,
-};
+use super::needles::{CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED};
 use crate::dialect::Eol;
 
 /// The result of [`tally`].
