@@ -45,7 +45,6 @@ impl Draft {
             (dialect.skip_blank_lines, "skip_blank_lines"),
             (!dialect.comment.is_empty(), "comment"),
             (dialect.line_end.is_some(), "line_end"),
-            (dialect.lenient_quotes, "lenient_quotes"),
         ];
         if let Some((_, name)) = pending.iter().find(|(given, _)| *given) {
             return Err(unsupported(&format!("option \"{name}\" is not supported yet")));
