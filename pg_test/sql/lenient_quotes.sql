@@ -25,7 +25,7 @@ SELECT count(*) FROM q;
 ALTER FOREIGN TABLE q OPTIONS (SET lenient_quotes 'false');
 SELECT error_of('SELECT * FROM q');
 -- Another escape, refined texts, an invalid combination.
-CALL make_table('e', $$a text, b text OPTIONS (trim 'both', null_if 'x"')$$, $$format 'csv', lenient_quotes 'true', escape '\'$$, E'"a\\"b", "c" \n"a""b",x"\n"\\","y\\"\n');
+CALL make_table('e', $$a text, b text OPTIONS (trim 'both', null_if '"x"""')$$, $$format 'csv', lenient_quotes 'true', escape '\'$$, E'"a\\"b", "c" \n"a""b",x"\n"\\","y\\"\n');
 SELECT to_json(t) FROM e t;
 SELECT * FROM bulk_read(data_path('e'), '{"format": "csv", "lenient_quotes": true}') AS t (a text, b text);
 SELECT error_of($$SELECT * FROM bulk_read('f', '{"format": "text", "lenient_quotes": true}') AS t (a text)$$);
