@@ -19,6 +19,7 @@ pub mod hazard;
 pub mod line_parts;
 pub mod objects;
 pub mod parts;
+pub mod ragged;
 #[cfg(feature = "points")]
 pub mod receiving_trial;
 pub mod row;

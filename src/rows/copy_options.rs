@@ -16,6 +16,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::field_options::FieldDraft;
 use super::column::Column;
+use super::ragged::{LongRows, ShortRows};
 use super::row::received;
 use super::soft::{Limit, OnError, Tolerance, Verbosity};
 use crate::error::{Error, Result};
@@ -56,6 +57,8 @@ pub const NAMES: &[&str] = &[
     "trim",
     "null_if",
     "encoding_errors",
+    "short_rows",
+    "long_rows",
 ];
 
 /// Longest record without a line end: any buffer holds several of them.
@@ -111,6 +114,8 @@ pub struct CopyOptions {
     /// Treats a byte order mark as data.
     pub keeps_bom: bool,
     match_by: Option<MatchBy>,
+    short_rows: Option<ShortRows>,
+    long_rows: Option<LongRows>,
     /// The file name is literal: it is no pattern.
     pub is_literal: bool,
 }
@@ -152,6 +157,8 @@ impl Draft {
                 compressed: Compressed::Auto,
                 keeps_bom: false,
                 match_by: None,
+                short_rows: None,
+                long_rows: None,
                 is_literal: false,
             },
         }
@@ -216,6 +223,27 @@ impl Draft {
                     _ => {
                         let hint = "Valid values are \"stop\", \"replace\", \"reject\".";
                         return Err(invalid(format!("encoding_errors \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
+            "short_rows" => {
+                self.copy.short_rows = match value.to_ascii_lowercase().as_str() {
+                    "error" => Some(ShortRows::Error),
+                    "null" => Some(ShortRows::Null),
+                    "default" => Some(ShortRows::Default),
+                    _ => {
+                        let hint = "Valid values are \"error\", \"null\", \"default\".";
+                        return Err(invalid(format!("short_rows \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
+            "long_rows" => {
+                self.copy.long_rows = match value.to_ascii_lowercase().as_str() {
+                    "error" => Some(LongRows::Error),
+                    "cut" => Some(LongRows::Cut),
+                    _ => {
+                        let hint = "Valid values are \"error\", \"cut\".";
+                        return Err(invalid(format!("long_rows \"{value}\" not recognized")).hint(hint));
                     }
                 };
             }
@@ -316,6 +344,8 @@ impl Draft {
             () if self.copy.match_by.is_some() => refused("MATCH_BY"),
             () if self.copy.skip > 0 => refused("SKIP"),
             () if format.trailing => refused("TRAILING_DELIMITER"),
+            () if self.copy.short_rows.is_some() => refused("SHORT_ROWS"),
+            () if self.copy.long_rows.is_some() => refused("LONG_ROWS"),
             () if self.copy.fields.trim().is_some() => refused("TRIM"),
             () if self.copy.fields.has_nulls() => refused("NULL_IF"),
             () if self.copy.encoding_errors.is_some() => refused("ENCODING_ERRORS"),
@@ -337,6 +367,8 @@ impl Draft {
             (format.force_null, "FORCE_NULL"),
             (self.header == Some(HeaderOption::Match), "HEADER MATCH"),
             (self.copy.match_by.is_some(), "MATCH_BY"),
+            (self.copy.short_rows.is_some(), "SHORT_ROWS"),
+            (self.copy.long_rows.is_some(), "LONG_ROWS"),
         ];
         match refused.iter().find(|(given, _)| *given) {
             Some((_, name)) => {
@@ -415,6 +447,21 @@ impl CopyOptions {
         self.match_by == Some(MatchBy::Name)
     }
 
+    /// Returns the meaning of records that lack fields.
+    pub fn short_rows(&self) -> ShortRows {
+        self.short_rows.unwrap_or_default()
+    }
+
+    /// Returns the meaning of records with too many fields.
+    pub fn long_rows(&self) -> LongRows {
+        self.long_rows.unwrap_or_default()
+    }
+
+    /// Whether a record may request the default of any column.
+    pub fn takes_defaults(&self) -> bool {
+        self.dialect.default.is_some() || self.short_rows() == ShortRows::Default
+    }
+
     /// Returns how the reader treats the header.
     pub fn header(&self) -> Header {
         match self.header {
@@ -425,10 +472,14 @@ impl CopyOptions {
 
     /// Returns the error filter for bad values, with no reject counted yet.
     pub fn tolerance(&self) -> Tolerance {
+        // COPY's ON_ERROR ignore stops at a wrong number of fields, unless an option says that it is an error of the row.
+        let rejects = |is_given| self.on_error == OnError::Table || (self.on_error == OnError::Ignore && is_given);
         Tolerance {
             on_error: self.on_error,
             verbosity: self.verbosity,
             reject_limit: self.reject_limit.and_then(Limit::rows),
+            rejects_short: rejects(self.short_rows.is_some()),
+            rejects_long: rejects(self.long_rows.is_some()),
             bad_rows: 0,
             bad_value: None,
         }

@@ -35,7 +35,9 @@ pub use self::queue::{received, refined};
 use self::record::LARGE;
 use self::session::SessionMark;
 use super::column::{Column, Taken};
+use super::copy_options::CopyOptions;
 use super::line_parts::LineParts;
+use super::ragged::{LongRows, Ragged, ShortRows};
 use crate::error::Result;
 use crate::input::encoding::EncodingErrors;
 use crate::input::stream::{Header, Stream};
@@ -94,6 +96,9 @@ pub struct FieldLayout {
     /// Number of fields that a record must have. If `fills`, fields missing at its end get their defaults.
     required: usize,
     fills: bool,
+    /// What a record with another number of fields is.
+    pub short_rows: ShortRows,
+    long_rows: LongRows,
     /// For records that are one field: finds the values in the line.
     parts: Option<LineParts>,
     /// For the binary format: finds the fields in a record.
@@ -159,6 +164,8 @@ pub struct Rows {
     pub context: RowContext,
     /// Name of the file that is open, if a column needs it.
     pub file_name: Vec<u8>,
+    /// Records with another number of fields that became rows.
+    pub ragged: Ragged,
     /// Set when the columns or the file have changed.
     pub change: Option<RowsChange>,
     rows: u64,
@@ -205,6 +212,7 @@ impl Rows {
             },
             stream,
             file_name: Vec::new(),
+            ragged: Ragged::default(),
             change: None,
             rows: 0,
         };
@@ -288,9 +296,17 @@ impl Rows {
         self.count_required();
     }
 
+    /// Read records with another number of fields as the options say.
+    pub fn treat_ragged(&mut self, options: &CopyOptions) {
+        (self.layout.short_rows, self.layout.long_rows) = (options.short_rows(), options.long_rows());
+        self.count_required();
+    }
+
     fn count_required(&mut self) {
         let fields = self.layout.columns.get(..self.layout.fields).unwrap_or_default();
-        let needs = |column: &Column| !self.layout.fills || column.default.is_null();
+        let needs = |column: &Column| {
+            self.layout.short_rows == ShortRows::Error && (!self.layout.fills || column.default.is_null())
+        };
         self.layout.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);
     }
 
@@ -323,7 +339,10 @@ impl Rows {
         if self.layout.is_checked {
             self.check_record(fields)?;
         }
-        if fields > self.layout.fields && (self.layout.fields > 0 || self.reader().raw_line() != Some(&[])) {
+        if fields > self.layout.fields
+            && self.layout.long_rows == LongRows::Error
+            && (self.layout.fields > 0 || self.reader().raw_line() != Some(&[]))
+        {
             return Err(copy_errors::extra_data());
         }
         Ok(true)
@@ -356,7 +375,7 @@ impl Rows {
         let fields = reader.fields();
         for (at, &i) in wanted.iter().enumerate() {
             if i >= fields {
-                self.fill(wanted.get(at..).unwrap_or_default());
+                self.fill(wanted.get(at..).unwrap_or_default(), arrays);
                 break;
             }
             let Some(column) = self.layout.columns.get(i) else { break };
@@ -425,6 +444,7 @@ impl Rows {
             self.expect_fields();
         }
         self.rows = 0;
+        self.ragged = Ragged::default();
         self.values.queue.clear();
         self.context.attention = Attention::NONE;
         if self.stream.files().is_some() {

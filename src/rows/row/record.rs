@@ -8,11 +8,14 @@
 use std::time::Instant;
 
 use pg_bulk_text::reader::{Record, Value};
+use pgrx::PgSqlErrorCode as Code;
 
 use super::{Attention, Rows};
-use crate::error::{self, Result};
+use crate::error::{self, Error, Result};
 use crate::input::encoding::{EncodingErrors, invalid_in_server_encoding, verify_in_server_encoding};
 use crate::input::stream::Advance;
+use crate::rows::ragged::{Ragged, ShortRows};
+use crate::rows::soft::Verbosity;
 use crate::server::copy_errors;
 use crate::server::server_text::is_valid_in_server_encoding;
 use crate::server::stages::Stage;
@@ -139,6 +142,36 @@ impl Rows {
     #[inline]
     pub fn is_short(&self) -> bool {
         self.reader().fields() < self.layout.required
+    }
+
+    /// Count the current record if it becomes a row with another number of fields. Once for a record.
+    #[inline]
+    pub fn count_ragged(&mut self) {
+        if self.reader().fields() != self.layout.fields {
+            self.count_ragged_record();
+        }
+    }
+
+    #[cold]
+    fn count_ragged_record(&mut self) {
+        let is_short = self.reader().fields() < self.layout.fields;
+        let is_row = if is_short { self.layout.short_rows != ShortRows::Error } else { self.layout.fields > 0 };
+        if is_row {
+            self.stream.reader.store_line_number();
+            self.ragged.count(is_short, self.stream.file_number(), self.reader().line_number());
+        }
+    }
+
+    /// Sentences about records with another number of fields that became rows of the file.
+    pub fn ragged_notes(&self, ragged: &Ragged) -> Vec<String> {
+        ragged.notes(self.layout.short_rows, self.stream.files().map(|list| &**list))
+    }
+
+    /// Report these records in notices. Guarded.
+    pub fn report_ragged(&self, ragged: &Ragged, verbosity: Verbosity) {
+        for note in self.ragged_notes(ragged).into_iter().filter(|_| verbosity != Verbosity::Silent) {
+            Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, note).notice();
+        }
     }
 
     /// Return an error for the first missing field, if there is one.
