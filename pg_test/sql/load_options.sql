@@ -110,6 +110,7 @@ SELECT says('{"where": "count(*) > 1"}');
 SELECT says('{"where": "a > generate_series(1, 2)"}');
 SELECT says('{"where": "1 / 0 > a"}');
 SELECT says('{"where": 5}');
+SELECT says(('{"where": ' || repeat('[', 14000) || repeat(']', 14000) || '}')::jsonb);
 \set VERBOSITY default
 SELECT bulk_load(data_path('f.csv'), 't', '{"where": "a > 1 AND no_such(b)"}');
 SELECT bulk_load(data_path('f.csv'), 't', '{"where": "a > 1 AND AND b"}');

@@ -89,7 +89,7 @@ SELECT line_number, column_name, message FROM bulk_check(data_path('some.csv'), 
 SELECT to_json(t) FROM bulk_read(data_path('some.csv'), '{"format": "csv", "short_rows": "default", "long_rows": "cut", "on_error": "set_null"}') AS t (a int, b text, c int);
 SELECT bulk_enqueue(data_path('some.csv'), 'loaded', '{"format": "csv", "truncate": true, "columns": ["a", "b", "c"], "short_rows": "default", "long_rows": "cut", "on_error": "ignore"}') AS job \gset
 SELECT bulk_wait(:job);
-SELECT rows_loaded, rows_rejected, notes FROM bulk_history WHERE job_id = :job;
+SELECT rows_loaded, rows_rejected, notes FROM bulk_history WHERE load_id = :job;
 -- A filter function: NULL, or the default of the parameter.
 CREATE FUNCTION halves(a int, b text DEFAULT 'none', c int DEFAULT 8) RETURNS loaded LANGUAGE sql AS $$ SELECT a, a, b, c, NULL::int $$;
 SELECT loaded, rejected, notes FROM figures('some.csv', 'loaded', '{"format": "csv", "truncate": true, "filter": "halves", "short_rows": "default", "long_rows": "cut", "on_error": "ignore"}');

@@ -478,6 +478,10 @@ impl LoadOptions {
                 | O::Header
                 | O::Delimiter
                 | O::TrailingDelimiter
+                | O::SkipBlankLines
+                | O::Comment
+                | O::LineEnd
+                | O::LenientQuotes
                 | O::Quote
                 | O::Escape
                 | O::Null

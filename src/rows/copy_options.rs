@@ -4,6 +4,7 @@
 //! `ProcessCopyOptions` (copy.c). Names, defaults and messages are equal for foreign tables and functions. The syntax
 //! of values and the SQLSTATEs of invalid ones differ (`option_value`).
 
+mod dialect_options;
 pub mod field_options;
 pub mod key_options;
 pub mod slice_options;
@@ -11,7 +12,7 @@ pub mod slice_options;
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use pg_bulk_text::dialect::{Dialect, DialectError, Format, FormatOptions};
+use pg_bulk_text::dialect::{Dialect, Format, FormatOptions, LineEnd};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::field_options::FieldDraft;
@@ -21,14 +22,14 @@ use super::row::received;
 use super::soft::{Limit, OnError, Tolerance, Verbosity};
 use crate::error::{Error, Result};
 use crate::input::compression::Compressed;
-use crate::input::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
+use crate::input::encoding::{EncodingErrors, Encodings, Treatment, encoding_by_name};
 use crate::input::files::FileList;
 use crate::input::source::{Location, Source};
 use crate::input::stream::{Header, Stream};
-use crate::server::compat::{self, copy_words};
+use crate::server::compat::copy_words;
 use crate::server::option_value::{Caller, ColumnSet, HeaderOption, OptionValue, count, invalid, text};
 
-fn unsupported(message: &str) -> Error {
+pub fn unsupported(message: &str) -> Error {
     Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
 }
 
@@ -38,8 +39,12 @@ pub const NAMES: &[&str] = &[
     "header",
     "delimiter",
     "trailing_delimiter",
+    "skip_blank_lines",
+    "comment",
+    "line_end",
     "quote",
     "escape",
+    "lenient_quotes",
     "null",
     "default",
     "encoding",
@@ -60,9 +65,6 @@ pub const NAMES: &[&str] = &[
     "short_rows",
     "long_rows",
 ];
-
-/// Longest record without a line end: any buffer holds several of them.
-const LONGEST: usize = 1 << 24;
 
 /// Structure of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,6 +206,21 @@ impl Draft {
             }
             "delimiter" => self.format.delimiter = given(),
             "trailing_delimiter" => self.format.trailing = self.caller.boolean(name, bytes)?,
+            "skip_blank_lines" => self.format.skip_blank_lines = self.caller.boolean(name, bytes)?,
+            "comment" => self.format.comment = given(),
+            "line_end" => {
+                self.format.line_end = match value.to_ascii_lowercase().as_str() {
+                    "lf" => Some(LineEnd::Lf),
+                    "crlf" => Some(LineEnd::CrLf),
+                    "cr" => Some(LineEnd::Cr),
+                    "any" => Some(LineEnd::Any),
+                    _ => {
+                        let hint = "Valid values are \"lf\", \"crlf\", \"cr\", \"any\".";
+                        return Err(invalid(format!("line_end \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
+            "lenient_quotes" => self.format.lenient_quotes = self.caller.boolean(name, bytes)?,
             "quote" => {
                 self.format.unquoted = value.eq_ignore_ascii_case("none");
                 self.format.quote = if self.format.unquoted { None } else { given() };
@@ -284,121 +301,6 @@ impl Draft {
             _ => return Ok(false),
         }
         Ok(true)
-    }
-
-    fn has_header(&self) -> bool {
-        self.header.is_some_and(|header| header != HeaderOption::Lines(0))
-    }
-
-    fn dialect(&self) -> Result<Dialect> {
-        if self.shape == RecordShape::Fixed {
-            return self.lines("FIXED");
-        }
-        let given = [(self.record_length.is_some(), "record_length"), (self.line_ends.is_some(), "line_ends")];
-        if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
-            return Err(invalid(format!("{name} requires format \"fixed\"")));
-        }
-        match self.shape {
-            RecordShape::Json => return self.objects(),
-            RecordShape::Binary => return self.binary(),
-            _ => (),
-        }
-        let dialect = Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
-            use DialectError as D;
-            // COPY reports a character that is too long as a missing feature; for a function it is a bad value.
-            let bad_value = matches!(e, D::DelimiterLength | D::QuoteLength | D::EscapeLength);
-            let error = Error::from(e);
-            if bad_value && self.caller == Caller::Function {
-                return error.code(Code::ERRCODE_INVALID_PARAMETER_VALUE);
-            }
-            error
-        })?;
-        if dialect.separator.is_long() && !encoding::is_found(dialect.separator.bytes()) {
-            let server = Encodings::server_name();
-            let message =
-                format!("a delimiter with characters other than ASCII is not supported in encoding \"{server}\"");
-            return Err(unsupported(&message));
-        }
-        Ok(dialect)
-    }
-
-    /// Returns the binary dialect. Options without a meaning there are rejected in the order of `ProcessCopyOptions`;
-    /// pg_bulk's own options follow.
-    fn binary(&self) -> Result<Dialect> {
-        let format = &self.format;
-        let refused =
-            |name: &str| Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in BINARY mode")));
-        let requires_csv = |name: &str| Err(unsupported(&copy_words::requires_csv(name)));
-        match () {
-            () if format.delimiter.is_some() => refused("DELIMITER"),
-            () if format.null.is_some() => refused("NULL"),
-            () if format.default.is_some() => refused("DEFAULT"),
-            () if self.copy.on_error != OnError::Stop => {
-                Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, "only ON_ERROR STOP is allowed in BINARY mode"))
-            }
-            () if self.has_header() => Err(unsupported("cannot specify HEADER in BINARY mode")),
-            () if format.quote.is_some() || format.unquoted => requires_csv("QUOTE"),
-            () if format.escape.is_some() => requires_csv("ESCAPE"),
-            () if format.force_not_null => requires_csv("FORCE_NOT_NULL"),
-            () if format.force_null => requires_csv("FORCE_NULL"),
-            () if self.copy.match_by.is_some() => refused("MATCH_BY"),
-            () if self.copy.skip > 0 => refused("SKIP"),
-            () if format.trailing => refused("TRAILING_DELIMITER"),
-            () if self.copy.short_rows.is_some() => refused("SHORT_ROWS"),
-            () if self.copy.long_rows.is_some() => refused("LONG_ROWS"),
-            () if self.copy.fields.trim().is_some() => refused("TRIM"),
-            () if self.copy.fields.has_nulls() => refused("NULL_IF"),
-            () if self.copy.encoding_errors.is_some() => refused("ENCODING_ERRORS"),
-            () => Ok(Dialect::binary()),
-        }
-    }
-
-    /// Returns the dialect of records without delimiters. Options without a meaning there are rejected as COPY does for
-    /// BINARY.
-    fn lines(&self, mode: &str) -> Result<Dialect> {
-        let format = &self.format;
-        let refused = [
-            (format.delimiter.is_some(), "DELIMITER"),
-            (format.trailing, "TRAILING_DELIMITER"),
-            (format.quote.is_some() || format.unquoted, "QUOTE"),
-            (format.escape.is_some(), "ESCAPE"),
-            (format.default.is_some(), "DEFAULT"),
-            (format.force_not_null, "FORCE_NOT_NULL"),
-            (format.force_null, "FORCE_NULL"),
-            (self.header == Some(HeaderOption::Match), "HEADER MATCH"),
-            (self.copy.match_by.is_some(), "MATCH_BY"),
-            (self.copy.short_rows.is_some(), "SHORT_ROWS"),
-            (self.copy.long_rows.is_some(), "LONG_ROWS"),
-        ];
-        match refused.iter().find(|(given, _)| *given) {
-            Some((_, name)) => {
-                Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in {mode} mode")))
-            }
-            None if self.line_ends != Some(false) => Ok(Dialect::lines(self.record_length)),
-            None if self.has_header() => Err(invalid("header requires line_ends to be true")),
-            None => match self.record_length {
-                Some(length) if length <= LONGEST => Ok(Dialect::records(length)),
-                Some(_) => Err(invalid(format!("record_length must be at most {LONGEST} where line_ends is false"))),
-                None => Err(invalid("line_ends \"false\" requires record_length")),
-            },
-        }
-    }
-
-    /// Returns the dialect of JSON objects.
-    fn objects(&self) -> Result<Dialect> {
-        self.lines("JSON")?;
-        let refused = [
-            (self.format.null.is_some(), "NULL"),
-            (self.has_header(), "HEADER"),
-            (self.copy.fields.trim().is_some(), "TRIM"),
-            (self.copy.encoding_errors.is_some(), "ENCODING_ERRORS"),
-        ];
-        match refused.iter().find(|(given, _)| *given) {
-            Some((_, name)) => {
-                Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in JSON mode")))
-            }
-            None => Ok(Dialect::json()),
-        }
     }
 
     /// Checks the options together. Of several errors, the one that COPY would raise comes first.

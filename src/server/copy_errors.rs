@@ -142,6 +142,9 @@ impl From<DialectError> for Error {
                 .code(copy_words::IN_NULL_MARKER),
             D::DelimiterInDefault => unsupported(&copy_words::delimiter_in("DEFAULT")),
             D::QuoteInDefault => unsupported("CSV quote character must not appear in the DEFAULT specification"),
+            D::LenientUnquoted => invalid("lenient_quotes requires format \"csv\" and a quote other than \"none\""),
+            D::CommentEmpty => invalid("comment requires at least one character"),
+            D::CommentBreaksLine => invalid("comment cannot use newline or carriage return"),
             D::NullIsDefault => unsupported("NULL specification and DEFAULT specification cannot be the same"),
         }
     }

@@ -102,6 +102,8 @@ impl Container<'_> {
         // SAFETY: guarded calls on a valid container; the iterator fills `value`. The type of a value says which member
         // of the union is valid, a key is a string, and a string has its length.
         unsafe {
+            // The server's parser accepts deeper values than this function has stack for.
+            pg_sys::check_stack_depth();
             let string = |value: &pg_sys::JsonbValue| {
                 let string = value.val.string;
                 let len = usize::try_from(string.len).unwrap_or(0);
