@@ -129,7 +129,8 @@ unsafe fn end(load: &mut Load, feed: &mut Feed, processed: u64) {
         let Pump { policy: Policy { tolerance, .. }, sink } = &feed.pump;
         tolerance.report(load.spool.as_ref().and_then(Spool::view_of));
         if let Some(rows) = &load.rows {
-            load.measures.counts.notes.extend(rows.ragged_notes(&rows.ragged));
+            let notices = rows.ragged_notices(&rows.ragged);
+            load.measures.counts.notes.extend(notices.iter().map(|notice| notice.message().to_owned()));
         }
         pg_sys::ExecDropSingleTupleTableSlot(feed.slot.as_ptr());
         pg_sys::FreeExecutorState((*sink.econtext.as_ptr()).ecxt_estate);

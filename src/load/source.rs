@@ -170,7 +170,7 @@ pub fn open_rows(relation: Relation, options: &LoadOptions, mapping: Option<&Map
     // COPY's messages do not name the location of its data.
     let described = if options.is_copy() { CString::default() } else { options.location.described() };
     let mut rows = Rows::new(stream, columns, name, described, match_header);
-    rows.treat_ragged(&options.copy);
+    rows.treat_ragged(&options.copy.ragged);
     if mapping.is_some_and(|mapping| mapping.function.is_some()) {
         rows.fill_missing();
     }
@@ -189,7 +189,7 @@ fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) 
     let match_header = options.copy.header == HeaderOption::Match;
     let known = options.copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
-    rows.treat_ragged(&options.copy);
+    rows.treat_ragged(&options.copy.ragged);
     if let Some(known) = known {
         rows.name_by(known);
     }

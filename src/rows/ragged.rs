@@ -6,6 +6,9 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use pgrx::PgSqlErrorCode as Code;
+
+use crate::error::Error;
 use crate::input::files::FileList;
 use crate::server::server_text::from_server;
 
@@ -29,6 +32,13 @@ pub enum LongRows {
     Cut,
 }
 
+/// The options about records with another number of fields; `None` if not given.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RaggedOptions {
+    pub short_rows: Option<ShortRows>,
+    pub long_rows: Option<LongRows>,
+}
+
 /// Bits of a line number in [`Records::first`]. The number of the file is above them.
 const LINE_BITS: u32 = 40;
 
@@ -47,17 +57,18 @@ impl Records {
         self.first = self.first.min(other.first);
     }
 
-    /// A note that these records are `treated` in some way. The first record is in one of the `files`, if there are
+    /// A notice that these records were `treated` in some way. The first record is in one of the `files`, if there are
     /// several.
-    fn note(self, treated: &str, files: Option<&FileList>) -> Option<String> {
+    fn notice(self, treated: &str, files: Option<&FileList>) -> Option<Error> {
         let line = self.first & ((1 << LINE_BITS) - 1);
         let file = usize::try_from(self.first >> LINE_BITS).ok().and_then(|number| files?.files.get(number));
         let file = file.map(|file| format!(" of \"{}\"", from_server(&file.path))).unwrap_or_default();
-        match self.count {
-            0 => None,
-            1 => Some(format!("{treated} in 1 record (line {line}{file})")),
-            n => Some(format!("{treated} in {n} records (first in line {line}{file})")),
-        }
+        let message = match self.count {
+            0 => return None,
+            1 => format!("{treated} in 1 record (line {line}{file})"),
+            n => format!("{treated} in {n} records (first in line {line}{file})"),
+        };
+        Some(Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, message))
     }
 }
 
@@ -87,14 +98,14 @@ impl Ragged {
         self.long.add(other.long);
     }
 
-    /// Sentences about these records, read with `short_rows` from one file or from a list.
-    pub fn notes(&self, short_rows: ShortRows, files: Option<&FileList>) -> Vec<String> {
+    /// Notices about these records, read with `short_rows` from one file or from a list.
+    pub fn notices(&self, short_rows: ShortRows, files: Option<&FileList>) -> Vec<Error> {
         let filled = match short_rows {
             ShortRows::Default => "missing fields were set to their defaults",
             ShortRows::Error | ShortRows::Null => "missing fields were set to NULL",
         };
-        let notes = [self.short.note(filled, files), self.long.note("surplus fields were not read", files)];
-        notes.into_iter().flatten().collect()
+        let notices = [self.short.notice(filled, files), self.long.notice("surplus fields were not read", files)];
+        notices.into_iter().flatten().collect()
     }
 }
 

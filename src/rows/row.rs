@@ -35,9 +35,8 @@ pub use self::queue::{received, refined};
 use self::record::LARGE;
 use self::session::SessionMark;
 use super::column::{Column, Taken};
-use super::copy_options::CopyOptions;
 use super::line_parts::LineParts;
-use super::ragged::{LongRows, Ragged, ShortRows};
+use super::ragged::{LongRows, Ragged, RaggedOptions, ShortRows};
 use crate::error::Result;
 use crate::input::encoding::EncodingErrors;
 use crate::input::stream::{Header, Stream};
@@ -297,8 +296,9 @@ impl Rows {
     }
 
     /// Read records with another number of fields as the options say.
-    pub fn treat_ragged(&mut self, options: &CopyOptions) {
-        (self.layout.short_rows, self.layout.long_rows) = (options.short_rows(), options.long_rows());
+    pub fn treat_ragged(&mut self, options: &RaggedOptions) {
+        self.layout.short_rows = options.short_rows.unwrap_or_default();
+        self.layout.long_rows = options.long_rows.unwrap_or_default();
         self.count_required();
     }
 

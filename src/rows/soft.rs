@@ -14,6 +14,7 @@ use std::ffi::CStr;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_sys};
 
 use super::context::displayed;
+use super::ragged::Ragged;
 use super::row::refined::complaint_of;
 use super::row::{Attention, RowArrays, Rows, What};
 use crate::error::{Error, Result};
@@ -114,6 +115,13 @@ impl Tolerance {
             OnError::Stop | OnError::SetNull => false,
         };
         is_survivable && error.is_about_record()
+    }
+
+    /// Report records that became rows with another number of fields, in notices. Guarded.
+    pub fn report_ragged(&self, rows: &Rows, ragged: &Ragged) {
+        if self.verbosity != Verbosity::Silent {
+            rows.ragged_notices(ragged).into_iter().for_each(Error::notice);
+        }
     }
 
     /// Report the number of rows in a notice; `kept` is the load whose rejects are in the view bulk_rejects. Guarded.

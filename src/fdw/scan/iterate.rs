@@ -176,7 +176,7 @@ pub fn end(mut node: ScanNode<'_>) -> Result<()> {
         tolerance.report(None);
         let mut ragged = rows.ragged;
         ragged.add(&scan.ragged_of_others);
-        rows.report_ragged(&ragged, tolerance.verbosity);
+        tolerance.report_ragged(&rows, &ragged);
         rows.close()?;
     }
     Ok(())

@@ -36,7 +36,7 @@ pub fn open_rows(relation: Relation<'_>, options: &TableOptions) -> Result<Rows>
     let known = options.copy.by_name().then(|| columns.clone());
     let match_header = options.copy.header == HeaderOption::Match;
     let mut rows = Rows::new(stream, columns, relation.name(), location.described(), match_header);
-    rows.treat_ragged(&options.copy);
+    rows.treat_ragged(&options.copy.ragged);
     if options.filter.is_some() {
         rows.fill_missing();
     }

@@ -8,14 +8,12 @@
 use std::time::Instant;
 
 use pg_bulk_text::reader::{Record, Value};
-use pgrx::PgSqlErrorCode as Code;
 
 use super::{Attention, Rows};
 use crate::error::{self, Error, Result};
 use crate::input::encoding::{EncodingErrors, invalid_in_server_encoding, verify_in_server_encoding};
 use crate::input::stream::Advance;
 use crate::rows::ragged::{Ragged, ShortRows};
-use crate::rows::soft::Verbosity;
 use crate::server::copy_errors;
 use crate::server::server_text::is_valid_in_server_encoding;
 use crate::server::stages::Stage;
@@ -162,16 +160,9 @@ impl Rows {
         }
     }
 
-    /// Sentences about records with another number of fields that became rows of the file.
-    pub fn ragged_notes(&self, ragged: &Ragged) -> Vec<String> {
-        ragged.notes(self.layout.short_rows, self.stream.files().map(|list| &**list))
-    }
-
-    /// Report these records in notices. Guarded.
-    pub fn report_ragged(&self, ragged: &Ragged, verbosity: Verbosity) {
-        for note in self.ragged_notes(ragged).into_iter().filter(|_| verbosity != Verbosity::Silent) {
-            Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, note).notice();
-        }
+    /// Notices about records with another number of fields that became rows of the file.
+    pub fn ragged_notices(&self, ragged: &Ragged) -> Vec<Error> {
+        ragged.notices(self.layout.short_rows, self.stream.files().map(|list| &**list))
     }
 
     /// Return an error for the first missing field, if there is one.

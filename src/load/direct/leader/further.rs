@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use super::Leader;
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces, workers_for};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::input::source::Location;
 use crate::input::stream::Header;
 use crate::load::direct::origin::{Earlier, ReadPosition, Traces};
@@ -28,7 +28,7 @@ use crate::program::projection::Projection;
 use crate::rows::file_chunks::FileChunks;
 use crate::rows::hazard::Hazards;
 use crate::rows::ragged::Ragged;
-use crate::rows::soft::{Tolerance, Verbosity};
+use crate::rows::soft::Tolerance;
 use crate::server::progress::Figures;
 
 /// The files of a load.
@@ -161,12 +161,13 @@ impl Leader {
     pub fn report_ragged(&mut self) {
         let Process { rows, tolerance, .. } = &self.process;
         let ragged = std::mem::take(&mut self.files.ragged);
+        let notices = rows.ragged_notices(&ragged);
         if self.process.heaps.is_dry {
-            rows.report_ragged(&ragged, Verbosity::Default);
+            notices.into_iter().for_each(Error::notice);
         } else if self.spec.input.foreign.is_some() {
-            rows.report_ragged(&ragged, tolerance.verbosity);
+            tolerance.report_ragged(rows, &ragged);
         } else {
-            self.notes.extend(rows.ragged_notes(&ragged));
+            self.notes.extend(notices.iter().map(|notice| notice.message().to_owned()));
         }
     }
 
