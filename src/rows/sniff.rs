@@ -140,7 +140,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
             .hint("Such a file does not say where its columns are."));
     }
-    if !known.dialect.is_copys() {
+    if known.dialect.is_rich() || known.dialect.format == Format::Unquoted {
         let message = "delimiters of more than one byte, or behind the last field, and quote \"none\" are not sniffed";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
     }
@@ -156,7 +156,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         escape: request.one_byte("escape"),
         skip_blank_lines: Some(known.dialect.skip_blank_lines),
         comment: Some(known.dialect.comment.clone()),
-        lenient_quotes: Some(known.dialect.lenient_quotes),
+        lenient_quotes: request.bytes_of("lenient_quotes").map(|_| known.dialect.lenient_quotes),
         line_end: known.dialect.line_end,
         null: request.bytes_of("null").map(<[u8]>::to_vec),
         end_marker: compat::end_marker(),
@@ -216,6 +216,8 @@ struct FileFindings {
     header_lines: u64,
     /// The last header line has the names of the columns.
     has_names: bool,
+    /// Blanks around fields are not part of them.
+    trim: bool,
     names: Option<Vec<Option<Vec<u8>>>>,
 }
 

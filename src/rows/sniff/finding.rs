@@ -42,6 +42,12 @@ impl Sniffer {
         if d.trailing {
             propose("trailing_delimiter", b"true".to_vec())?;
         }
+        if d.lenient_quotes {
+            propose("lenient_quotes", b"true".to_vec())?;
+        }
+        if known.trim {
+            propose("trim", b"both".to_vec())?;
+        }
         if d.format == Format::Unquoted {
             propose("quote", b"none".to_vec())?;
         }

@@ -4,6 +4,7 @@
 //! there: if it is not certain, the position is skipped, and a note says so.
 
 use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::fixed::Trim;
 use pg_bulk_text::reader::{Reader, Value as Field};
 use pg_bulk_text::sniff::dialect::detect;
 use pg_bulk_text::sniff::header::{self, Header};
@@ -105,7 +106,7 @@ impl Sniffer {
                 self.find_header(&sample, whole, &dialect, ahead)
             }
         };
-        let known = FileFindings { dialect, header_lines, has_names, names: None };
+        let known = FileFindings { dialect, header_lines, has_names, trim: found.trim, names: None };
         self.known = Some(known.clone());
         Ok(Some(known))
     }
@@ -171,10 +172,12 @@ impl Sniffer {
         let can_force = is_csv && reader.dialect().null.is_empty();
         let mut unescaped = Vec::new();
         let record = reader.record();
+        let is_trimmed = self.known.as_ref().is_some_and(|known| known.trim);
+        let trim = if is_trimmed { Trim::Both } else { Trim::None };
         for field in 0..fields {
             let column = order.get(field).copied().unwrap_or(field);
             let Some(evidence) = self.columns.get_mut(column) else { continue };
-            let value = match record.value(field) {
+            let value = match record.trimmed(field, trim) {
                 Field::Null | Field::Default => {
                     evidence.take_null();
                     continue;
