@@ -33,7 +33,7 @@ use self::evidence::Validator;
 pub use self::evidence::{Evidence, RuledOut, ValuePosition};
 use self::feed::Feed;
 pub use self::proposal::{identifier, table_name};
-use self::rejects::Rejects;
+use self::rejects::Trial;
 use self::request::Amount;
 pub use self::request::Request;
 use super::column;
@@ -184,9 +184,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         complete: true,
         eol: None,
         width: 0,
-        odd: Rejects::default(),
-        unreadable: Rejects::default(),
-        invalid: Rejects::default(),
+        trial: Trial::default(),
         notes: Vec::new(),
         encoding: encodings.name(),
         encoding_option: None,
@@ -246,12 +244,7 @@ struct Sniffer {
     eol: Option<Eol>,
     /// Number of fields of a record. More than `columns` if a table cannot have so many.
     width: usize,
-    /// Records with another number of fields.
-    odd: Rejects,
-    /// Records that cannot be read.
-    unreadable: Rejects,
-    /// Records with invalid bytes.
-    invalid: Rejects,
+    trial: Trial,
     notes: Vec<String>,
     /// The encoding in which the file is read.
     encoding: String,

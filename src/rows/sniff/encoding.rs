@@ -16,7 +16,7 @@ const MOST: usize = 64 * 1024;
 /// A file is UTF-8 with invalid bytes if it has at least this many valid characters beyond ASCII for each invalid one.
 const VALID_FOR_EACH: usize = 2;
 /// With fewer bytes beyond ASCII, the detector prefers the encoding of Western Europe to others with Latin letters.
-const FEW: usize = 16;
+const FEW: usize = 10;
 
 /// The encoding of a file with these bytes, whose last character may be cut. `session`: the encoding that a load would
 /// use. Guarded.

@@ -277,16 +277,16 @@ impl Feed {
 /// offset in `out`. Return the number of bytes used up: unless the data have `ended`, a character at their end waits for
 /// more. Guarded.
 fn mend(encodings: &Encodings, bytes: &[u8], ended: bool, out: &mut Vec<u8>, mut replaced: impl FnMut(usize)) -> usize {
-    // Behind invalid bytes, there are often more: a long stretch would be looked at for each.
-    let (mut at, mut stretch) = (0, bytes.len());
+    // Behind invalid bytes, there are often more: a long span would be converted again for each.
+    let (mut at, mut span) = (0, bytes.len());
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let used = encodings.take(rest.get(..stretch).unwrap_or(rest), out);
+        let used = encodings.take(rest.get(..span).unwrap_or(rest), out);
         at += used;
         if used > 0 {
-            stretch = stretch.saturating_mul(2);
+            span = span.saturating_mul(2);
             continue;
         }
-        stretch = SHORTEST;
+        span = SHORTEST;
         if !Encodings::is_hopeless(rest, ended) {
             break;
         }

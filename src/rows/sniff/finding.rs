@@ -84,7 +84,7 @@ impl Sniffer {
             let (width, most) = (self.width, columns.len());
             self.notes.push(format!("lines have {width} fields, but tables can have at most {most} columns"));
         }
-        let kinds = [&self.odd, &self.unreadable, &self.invalid];
+        let kinds = [&self.trial.odd, &self.trial.unreadable, &self.trial.invalid];
         self.notes.extend(kinds.into_iter().filter_map(|kind| kind.note(&files, "a load fails there")));
         let rejects = kinds.into_iter().map(|kind| kind.count).sum();
         Ok(Sniffed {

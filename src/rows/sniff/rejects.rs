@@ -8,6 +8,17 @@ use std::ffi::CString;
 use super::evidence::ValuePosition;
 use crate::input::encoding::shown;
 
+/// The failures by kind.
+#[derive(Debug, Default)]
+pub(super) struct Trial {
+    /// Records with another number of fields.
+    pub(super) odd: Rejects,
+    /// Records that cannot be read.
+    pub(super) unreadable: Rejects,
+    /// Records with invalid bytes.
+    pub(super) invalid: Rejects,
+}
+
 /// Records with one kind of failure.
 #[derive(Debug, Default)]
 pub(super) struct Rejects {
