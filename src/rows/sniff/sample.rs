@@ -96,7 +96,7 @@ impl Sniffer {
     /// Count a record that no load can read.
     fn take_error(&mut self, error: ReadError, reader: &Reader, file: usize, offset: Option<u64>) {
         let format = reader.dialect().format;
-        self.unreadable.add(file, place(reader, offset), || {
+        self.trial.unreadable.add(file, place(reader, offset), || {
             let error = read_error(error, format);
             format!("cannot be read: {}", error.message())
         });
@@ -106,7 +106,8 @@ impl Sniffer {
     fn note_replaced(&mut self, feed: &mut Feed, reader: &Reader, file: usize) {
         if feed.were_replaced(reader.record_offset() + reader.record_len() as u64) {
             let encoding = feed.encodings().0.name();
-            self.invalid
+            self.trial
+                .invalid
                 .add(file, place(reader, None), || format!("has bytes that are invalid in encoding \"{encoding}\""));
         }
     }
@@ -178,7 +179,7 @@ impl Sniffer {
         let place = || place(reader, offset);
         if fields != self.width {
             let width = self.width;
-            self.odd.add(file, place(), || format!("has {fields} fields instead of {width}"));
+            self.trial.odd.add(file, place(), || format!("has {fields} fields instead of {width}"));
             return Ok(());
         }
         self.records += 1;
