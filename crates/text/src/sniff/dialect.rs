@@ -22,6 +22,8 @@ use crate::separator::Separator;
 
 /// The most bytes of the sample for the choice.
 const TRIAL_BYTES: usize = 64 * 1024;
+/// With fewer lines in them, the choice takes as many bytes as the findings.
+const ENOUGH_LINES: usize = 20;
 /// The most bytes of the sample for the findings.
 const MOST_BYTES: usize = 256 * 1024;
 /// The most lines to test as single values.
@@ -70,7 +72,10 @@ pub fn detect(sample: &[u8], whole: bool, given: &GivenOptions) -> Finding {
     let all =
         Sample { bytes: bytes.get(..MOST_BYTES).unwrap_or(bytes), whole: whole && bytes.len() <= MOST_BYTES, given };
     let part = bytes.get(..TRIAL_BYTES).unwrap_or(bytes);
-    let part = Sample { bytes: part, whole: whole && bytes.len() <= TRIAL_BYTES, given };
+    let part = match memchr::memchr2_iter(b'\n', b'\r', part).nth(ENOUGH_LINES) {
+        Some(_) => Sample { bytes: part, whole: whole && bytes.len() <= TRIAL_BYTES, given },
+        None => all,
+    };
     let is_text = given.format == Some(Format::Text);
     if given.delimiter.is_none() && !is_text {
         let types = types_of_lines(part.bytes, part.whole);
@@ -159,7 +164,9 @@ impl Sample<'_> {
         let control = (1..b' ').filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')).map(|byte| (byte, CONTROL));
         let is_comment = |byte: u8| byte == b'#' && hashes * 10 > lines;
         let rare = RARE.into_iter().chain(control);
-        let rare = rare.filter(|&(byte, _)| count(byte) * 2 > lines && !is_comment(byte));
+        // Zero bytes are in no text, and a file that is no text has control characters everywhere.
+        let is_odd = |byte: u8| is_comment(byte) || (byte < b' ' && count(0) > 0);
+        let rare = rare.filter(|&(byte, _)| count(byte) * 2 > lines && !is_odd(byte));
         let usual = USUAL.into_iter().filter(|&(byte, _)| count(byte) > 0);
         usual.chain(rare).filter(|&(byte, _)| self.given.quote != Some(byte)).collect()
     }
@@ -181,6 +188,7 @@ impl Sample<'_> {
             let others = found.quotes.stray * 4 < found.quotes.quoted && found.quotes.inner < found.quotes.quoted;
             let is_proper = match quote {
                 b'"' => found.quotes.quoted > 0,
+                b'\'' if found.quotes.hiding > 0 && found.quotes.strays() == 0 => true,
                 b'\'' => found.quotes.values > 1 && others,
                 _ => found.quotes.values >= found.rows.len() && others,
             };

@@ -60,9 +60,11 @@ impl Place {
         let mut first = (0..records.len()).find(|&at| records.get(at).is_some_and(fits) && dense(at)).unwrap_or(0);
         let below = || records.iter().skip(first);
         let short = below().filter(|row| own(row) < width).count();
+        // A header, but no row of data, can be known to have lines in front of it.
+        let is_names = records.get(first).is_some_and(|row| row.words) && below().any(|row| !row.words);
         let are_titles = records.iter().take(first).all(|row| own(row) < width)
             && below().filter(|row| fits(row)).count() >= FEWEST.min(records.len().saturating_sub(first))
-            && (short * 20 <= records.len() - first || first * 4 > records.len());
+            && (is_names || short * 20 <= records.len() - first || first * 4 > records.len());
         if !are_titles {
             first = 0;
         }

@@ -83,6 +83,7 @@ fn delimiters() {
         // An empty column in each line.
         ("a,,b\n1,,2\n", r#""," " ""#),
         ("root:x:0:0\nbin:x:1:1\nme:x:2:2\n", r#"":" " ""#),
+        ("\0\u{1}\u{1}x\n\0\u{1}\u{1}y\n", r#""," " ""#),
         ("\u{feff}a;b\r\n1;2\r\n", r#"";" " ""#),
         ("a,b\r1,2\r", r#""," " ""#),
         // Punctuation of texts.
@@ -112,6 +113,8 @@ fn quotes() {
         ("'a,b',c\n'd',e\n", r#""," ' '"#),
         ("a,it's\nb,it's\n", r#""," " ""#),
         ("a,'x','y'\nb,'Men's','z'\nc,'u','v'\n", r#""," ' ' lenient"#),
+        ("1,2,3\n4,'a,b',5\n", r#""," ' '"#),
+        ("ID, Test\n1, \"line 1\"\n2, \"the \"\" line\"\n3, \"the \\\" line\"\n", r#"", " " " lenient"#),
         ("`a,b`,`c`\n`d`,`e`\n", r#""," ` `"#),
         ("a,[\"x\"]\nb,\n", r#""," none"#),
         ("a,5\"\nb,6\"\n", r#""," none"#),
@@ -197,6 +200,7 @@ fn tables_have_places() {
         ("a,b,c\n1,2\n3,4,5,6\n", [3, 0, 0, 1, 1]),
         ("x,y,z\n1,2\n3,4\n5,6\n", [3, 0, 0, 3, 0]),
         ("a,b\n1,2\n1,2,3\n1,2\n1,2\n1,2\n", [2, 0, 0, 0, 1]),
+        ("clean!\nid,of,name,size\n1,a,b,67\n2,3,c,n/a,x\n3,22,d,83\n4,,e,60\n5\n", [4, 1, 1, 0, 1]),
         // Of several tables, the largest.
         ("k,v\n1,2\n\na,b,c\n1,2,3\n4,5,6\n7,8,9\n1,2,3\n", [3, 2, 0, 0, 0]),
         // A first row that lacks fields, among others that do, is no title.

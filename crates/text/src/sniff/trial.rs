@@ -30,6 +30,8 @@ pub(super) struct Row {
     remark: bool,
     /// Has a quote without a meaning.
     pub(super) stray: bool,
+    /// No field is empty or begins as a number does.
+    pub(super) words: bool,
 }
 
 impl Row {
@@ -141,6 +143,7 @@ impl Trial {
                 start,
                 remark: matches!(item.raw.trim_ascii_start(), [b'#'] | [b'#', b' ' | b'#', ..]),
                 stray: false,
+                words: true,
             };
             if item.kind != Kind::Record {
                 trial.rows.push(row);
@@ -152,6 +155,7 @@ impl Trial {
             for (at, token) in item.fields.iter().enumerate() {
                 let inner = if syntax.toggles { token.raw } else { token.inner() };
                 row.filled += usize::from(!inner.is_empty());
+                row.words &= !matches!(inner.trim_ascii_start().first(), None | Some(b'0'..=b'9' | b'-' | b'+' | b'.'));
                 match token.style {
                     Style::Bare => (),
                     Style::Quoted | Style::Padded => {
