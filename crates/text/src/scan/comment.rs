@@ -97,6 +97,7 @@ impl Scanner {
             }
             state.moved(at);
             (state.last, state.lines) = found;
+            state.misplaced |= whole.misplaced;
             whole = state;
             at += bytes.len();
         }

@@ -2,7 +2,7 @@
 //! carriage return.
 
 use super::Isa;
-use super::needles::{CSV_ESCAPE, LINES, Needles, TEXT, UNQUOTED};
+use super::needles::{LINES, Needles, TEXT, UNQUOTED, has_an_escape, is_lenient};
 use crate::dialect::Eol;
 
 /// State at the edge of a block. Only plain numbers: between chunks it is copied through shared memory.
@@ -17,6 +17,10 @@ pub struct Carry {
     cr: u64,
     /// Position within the line; only at the edges of ranges of a dialect with comments.
     pub(super) line: LinePosition,
+    /// 1 if no field starts with the next block, where quotes count only at both ends of a field.
+    within: u64,
+    /// 1 if the block before ended in a closing quote, likewise.
+    closed: u64,
 }
 
 /// A position within a line.
@@ -77,6 +81,9 @@ pub(super) struct Marks {
     pub(super) any_end: u64,
     /// Bytes that only the exact reader can decide on.
     pub(super) odd: u64,
+    /// Where quotes count only at both ends of a field: quotes that open elsewhere, and bytes other than an end behind
+    /// a closing quote. They are odd, too.
+    pub(super) misplaced: u64,
     /// Quotes that open or close (escaped ones are left out).
     pub(super) quote: u64,
     /// Bytes inside quotes, the opening quote included.
@@ -149,7 +156,7 @@ pub(super) fn marks<I: Isa, const MODE: u8>(isa: I, n: &Needles, block: I::Block
         free = !0;
     } else {
         quote = isa.eq(block, n.quote);
-        if MODE == CSV_ESCAPE {
+        if has_an_escape(MODE) {
             escape = isa.eq(block, n.escape);
             if escape | carry.escape != 0 {
                 quote = toggling(quote, escape, carry);
@@ -179,7 +186,18 @@ pub(super) fn marks<I: Isa, const MODE: u8>(isa: I, n: &Needles, block: I::Block
             newline & after
         }
     };
-    Marks { delimiter, line_end, any_end: newline | cr, odd, quote, inside, escape }
+    let mut misplaced = 0;
+    if is_lenient(MODE) {
+        let (opening, closing) = (quote & inside, quote & !inside);
+        // A doubled quote closes and opens.
+        let doubled = if has_an_escape(MODE) { 0 } else { quote };
+        let starts = delimiter | line_end | closing & doubled;
+        let behind = closing << 1 | carry.closed;
+        misplaced = opening & !(starts << 1 | (carry.within ^ 1)) | behind & !(delimiter | newline | cr | doubled);
+        (carry.within, carry.closed) = (starts >> 63 ^ 1, closing >> 63);
+        odd |= misplaced;
+    }
+    Marks { delimiter, line_end, any_end: newline | cr, odd, misplaced, quote, inside, escape }
 }
 
 /// Loads the 64 bytes at `at`. Bytes behind the end of `data` become NULs, which are never a needle.
