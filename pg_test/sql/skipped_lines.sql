@@ -47,7 +47,9 @@ CREATE TABLE small (a int2, b text DEFAULT 'none');
 CALL write_file('small.dat', E'#\na,b\n\n1,x\n#2\nbad,x\n\n4\n# "\n5,y\n\n');
 SELECT figures('small.dat', 'small', '{"format": "csv", "header": true, "skip_blank_lines": true, "comment": "#", "on_error": "table", "once": true}');
 SELECT line_number, byte_offset, column_name, raw_field, raw_line, sqlstate, message FROM bulk_rejects WHERE load_id = (SELECT max(load_id) FROM bulk_rejects) ORDER BY line_number;
-SELECT figures('small.dat', 'small', '{"format": "csv", "header": true, "skip_blank_lines": true, "comment": "#", "on_error": "table", "once": true}');
+SET client_min_messages = warning;
+SELECT (figures('small.dat', 'small', '{"format": "csv", "header": true, "skip_blank_lines": true, "comment": "#", "on_error": "table", "once": true}')).loaded;
+RESET client_min_messages;
 SELECT line_number, byte_offset, raw_line, message FROM bulk_check(data_path('small.dat'), 'small', '{"format": "csv", "header": true, "skip_blank_lines": true, "comment": "#"}');
 SELECT error_of($$SELECT bulk_load(data_path('small.dat'), 'small', '{"format": "csv", "header": true, "skip_blank_lines": true, "comment": "#"}')$$);
 SELECT figures('small.dat', 'small', '{"format": "csv", "header": true, "skip_blank_lines": true, "comment": "#", "skip": 3, "limit": 1}');
@@ -57,15 +59,15 @@ SELECT string_agg(CASE i % 23 WHEN 3 THEN '# "' || repeat('x', i % 90) WHEN 5 TH
 SELECT alike('a int2, b text', :'content', '{"format": "csv", "skip_blank_lines": true, "comment": "#", "on_error": "table"}');
 SELECT alike('a int2, b text', replace(:'content', E'\n', E'\r\n'), '{"format": "csv", "skip_blank_lines": true, "comment": "#", "on_error": "table"}');
 SELECT alike('a int2, b text', replace(:'content', E'\n', E'\r'), '{"format": "csv", "skip_blank_lines": true, "comment": "#", "on_error": "table"}');
-SELECT alike('a int2, b text', replace(:'content', '# ', '-- '), '{"format": "csv", "escape": "\\", "skip_blank_lines": true, "comment": "--", "on_error": "table"}');
+SELECT alike('a int2, b text', replace(:'content', '#', '--'), '{"format": "csv", "escape": "\\", "skip_blank_lines": true, "comment": "--", "on_error": "table"}');
 SELECT alike('a text, b text', replace(replace(:'content', '"', '\'), ',', E'\t'), '{"skip_blank_lines": true, "comment": "#", "on_error": "table"}');
 SELECT alike('a int2, b text', :'content', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
 -- Compressed files, programs, and several files.
-CALL write_file('many/1.csv', E'#\n1,a\n\n');
-CALL write_file('many/2.csv', E'\n\n#\n');
-CALL write_file('many/3.csv', E'2,b\n#');
-SELECT figures('many', 'small', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
-SELECT a, b FROM bulk_read('gzip -c ' || data_path('small.dat'), '{"program": true, "compression": "gzip", "format": "csv", "header": true, "skip_blank_lines": true, "comment": "#", "on_error": "ignore"}') AS t (a text, b text) LIMIT 2;
+CALL write_file('many1.csv', E'#\n1,a\n\n');
+CALL write_file('many2.csv', E'\n\n#\n');
+CALL write_file('many3.csv', E'2,b\n#');
+SELECT figures('many?.csv', 'small', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
+SELECT * FROM bulk_read('gzip -c ' || data_path('small.dat'), '{"program": true, "format": "csv", "header": true, "skip_blank_lines": true, "comment": "#", "short_rows": "null"}') AS t (a text, b text);
 SELECT rows_loaded FROM bulk_load(convert_to(E'#\n\n7,z', 'UTF8'), 'small', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
 -- Values of the options, and formats that cannot have them.
 CREATE FUNCTION refused(options text) RETURNS SETOF text LANGUAGE sql AS $$ SELECT error_of(format('CREATE FOREIGN TABLE f (a int) SERVER bulk_files OPTIONS (filename ''f'', %s)', options)) $$;
