@@ -102,7 +102,8 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
     // An offset and FLAG share a word.
     let data = data.get(..FLAG as usize - 64).unwrap_or(data);
     batch.skipped.clear();
-    let (from, is_odd) = if RICH { n.pass_skipped(data, from, 0, &mut batch.skipped) } else { (from, false) };
+    let skip = n.skip.as_ref().filter(|_| RICH);
+    let (from, is_odd) = skip.map_or((from, false), |skip| skip.pass(data, from, 0, &mut batch.skipped));
     batch.len = 0;
     batch.start = from;
     batch.resume = from;
@@ -180,7 +181,7 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             }
             let end = at + i as usize + 1;
             let (next, is_odd) =
-                if RICH { n.pass_skipped(data, end, records + 1, &mut batch.skipped) } else { (end, false) };
+                skip.map_or((end, false), |skip| skip.pass(data, end, records + 1, &mut batch.skipped));
             // SAFETY: at least 64 elements are left, checked above.
             unsafe {
                 *batch.records.as_mut_ptr().add(records) =

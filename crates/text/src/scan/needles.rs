@@ -73,7 +73,7 @@ impl Needles {
         let marker = d.end_marker == EndMarker::Until17 && !d.is_literal();
         let (delimiter, quote, escape) = (d.delimiter, d.quote, d.escape);
         let (separator, trailing) = (d.separator, d.trailing);
-        let skip = d.skips_lines().then(|| Skip::new(d));
+        let skip = d.skips_lines().then(|| Skip::new(d, eol));
         d.is_regular().then_some(Needles { mode, delimiter, separator, trailing, quote, escape, eol, marker, skip })
     }
 

@@ -4,13 +4,13 @@
 //! with a new block, because quotes and escapes in a comment have no meaning.
 
 use super::Isa;
-use super::needles::Needles;
 use crate::dialect::{Dialect, Eol};
 use crate::separator::Separator;
 
 /// The lines to skip.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Skip {
+    eol: Eol,
     pub(super) comment: Option<Separator>,
     /// Skip lines of blanks.
     blanks: bool,
@@ -39,10 +39,10 @@ enum Start {
 }
 
 impl Skip {
-    pub(super) fn new(d: &Dialect) -> Skip {
+    pub(super) fn new(d: &Dialect, eol: Eol) -> Skip {
         let blank = |byte| if d.is_blank(byte) { byte } else { b'\n' };
         let (space, tab) = (blank(b' '), blank(b'\t'));
-        Skip { comment: Separator::new(&d.comment), blanks: d.skip_blank_lines, space, tab }
+        Skip { eol, comment: Separator::new(&d.comment), blanks: d.skip_blank_lines, space, tab }
     }
 
     /// Whether a line with this first byte may have to be skipped.
@@ -63,17 +63,17 @@ impl Skip {
     }
 
     /// Looks at the line at the start of `rest`.
-    fn look(&self, n: &Needles, rest: &[u8]) -> Start {
-        let ends = |at: usize| match n.eol {
+    fn look(&self, rest: &[u8]) -> Start {
+        let ends = |at: usize| match self.eol {
             Eol::Nl => rest.get(at) == Some(&b'\n'),
             Eol::Cr => rest.get(at) == Some(&b'\r'),
             Eol::CrNl => rest.get(at..at + 2) == Some(b"\r\n"),
         };
-        let behind = |at: usize| at + if n.eol == Eol::CrNl { 2 } else { 1 };
+        let behind = |at: usize| at + if self.eol == Eol::CrNl { 2 } else { 1 };
         if self.comment.is_some_and(|comment| comment.begins(rest)) {
             return match memchr::memchr2(b'\n', b'\r', rest) {
                 Some(at) if ends(at) => Start::Skipped(behind(at)),
-                Some(at) if n.eol == Eol::CrNl && at + 1 == rest.len() => Start::Record,
+                Some(at) if self.eol == Eol::CrNl && at + 1 == rest.len() => Start::Record,
                 Some(_) => Start::Odd,
                 None => Start::Record,
             };
@@ -84,38 +84,23 @@ impl Skip {
             _ => Start::Record,
         }
     }
-}
 
-impl Needles {
     /// Start of the first line at or behind `at`, the start of a line, that is not skipped, and whether only the exact
     /// reader can read it. `record` is the number of the batch's next record.
     #[inline(always)]
-    pub(super) fn pass_skipped(
-        &self,
-        data: &[u8],
-        at: usize,
-        record: usize,
-        skipped: &mut Vec<Skipped>,
-    ) -> (usize, bool) {
-        match (&self.skip, data.get(at)) {
-            (Some(skip), Some(&byte)) if skip.may_begin(byte) => self.pass_all(skip, data, at, record, skipped),
+    pub(super) fn pass(&self, data: &[u8], at: usize, record: usize, skipped: &mut Vec<Skipped>) -> (usize, bool) {
+        match data.get(at) {
+            Some(&byte) if self.may_begin(byte) => self.pass_all(data, at, record, skipped),
             _ => (at, false),
         }
     }
 
     #[inline(never)]
-    fn pass_all(
-        &self,
-        skip: &Skip,
-        data: &[u8],
-        mut at: usize,
-        record: usize,
-        skipped: &mut Vec<Skipped>,
-    ) -> (usize, bool) {
+    fn pass_all(&self, data: &[u8], mut at: usize, record: usize, skipped: &mut Vec<Skipped>) -> (usize, bool) {
         let before = skipped.last().map_or(0, |skipped| skipped.lines);
         let mut lines = before;
         let is_odd = loop {
-            match skip.look(self, data.get(at..).unwrap_or_default()) {
+            match self.look(data.get(at..).unwrap_or_default()) {
                 Start::Skipped(len) => (at, lines) = (at + len, lines + 1),
                 Start::Record => break false,
                 Start::Odd => break true,
