@@ -58,6 +58,7 @@ pub const NAMES: &[&str] = &[
     "match_by",
     "record_length",
     "line_ends",
+    "units",
     "trim",
     "null_if",
     "encoding_errors",
@@ -125,6 +126,8 @@ pub struct Draft {
     format: FormatOptions,
     record_length: Option<usize>,
     line_ends: Option<bool>,
+    /// `units`: positions count characters.
+    characters: Option<bool>,
     header: Option<HeaderOption>,
     /// The options that have their final values. [`Draft::finish`] replaces the dialect and the header.
     copy: CopyOptions,
@@ -138,6 +141,7 @@ impl Draft {
             format: FormatOptions::default(),
             record_length: None,
             line_ends: None,
+            characters: None,
             header: None,
             copy: CopyOptions {
                 dialect: Dialect::lines(None),
@@ -264,6 +268,16 @@ impl Draft {
             }
             "record_length" => self.record_length = Some(slice_options::bytes(name, bytes)?),
             "line_ends" => self.line_ends = Some(self.caller.boolean(name, bytes)?),
+            "units" => {
+                self.characters = match value.to_ascii_lowercase().as_str() {
+                    "bytes" => Some(false),
+                    "characters" => Some(true),
+                    _ => {
+                        let hint = "Valid values are \"bytes\", \"characters\".";
+                        return Err(invalid(format!("units \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
             "skip" => self.copy.skip = count(name, value)?,
             "limit" => self.copy.limit = Some(count(name, value)?),
             "compression" => {

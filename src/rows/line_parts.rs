@@ -39,7 +39,7 @@ impl LineParts {
     /// Sets the columns whose values are taken from records. Guarded.
     pub fn lay_out(&mut self, columns: &[Column], dialect: &Dialect, encodings: &Encodings) {
         match self {
-            LineParts::Places(parts) => parts.lay_out(columns, dialect.record_length),
+            LineParts::Places(parts) => parts.lay_out(columns, dialect, encodings),
             LineParts::Members(objects) => objects.lay_out(columns, encodings),
         }
     }

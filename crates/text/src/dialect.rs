@@ -93,6 +93,8 @@ pub struct Dialect {
     /// Length of each record in bytes, without its line end, if it is known. In the binary format: the number of
     /// fields.
     pub record_length: Option<usize>,
+    /// Positions in a line, and its length, are characters and not bytes ([`crate::fixed`]).
+    pub characters: bool,
     /// Lines are JSON objects.
     pub json: bool,
     /// A line of blanks and tabs only, or without bytes, is no record.
@@ -291,6 +293,7 @@ impl Dialect {
             default: o.default.clone(),
             end_marker,
             record_length: None,
+            characters: false,
             json: false,
             skip_blank_lines: o.skip_blank_lines,
             comment: comment.to_vec(),
@@ -315,6 +318,7 @@ impl Dialect {
             default: None,
             end_marker: EndMarker::Since18,
             record_length,
+            characters: false,
             json: false,
             skip_blank_lines: false,
             comment: Vec::new(),

@@ -22,7 +22,11 @@ impl Draft {
         if self.shape == RecordShape::Fixed {
             return self.lines("FIXED");
         }
-        let given = [(self.record_length.is_some(), "record_length"), (self.line_ends.is_some(), "line_ends")];
+        let given = [
+            (self.record_length.is_some(), "record_length"),
+            (self.line_ends.is_some(), "line_ends"),
+            (self.characters.is_some(), "units"),
+        ];
         if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
             return Err(invalid(format!("{name} requires format \"fixed\"")));
         }
@@ -115,7 +119,11 @@ impl Draft {
             Some((_, name)) => {
                 Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in {mode} mode")))
             }
-            None if self.line_ends != Some(false) => Ok(Dialect::lines(self.record_length)),
+            None if self.line_ends != Some(false) => {
+                let characters = self.characters == Some(true);
+                Ok(Dialect { characters, ..Dialect::lines(self.record_length) })
+            }
+            None if self.characters == Some(true) => Err(invalid("units \"characters\" requires line_ends to be true")),
             None if self.has_header() => Err(invalid("header requires line_ends to be true")),
             None => match self.record_length {
                 Some(length) if length <= LONGEST => Ok(Dialect::records(length)),

@@ -170,6 +170,7 @@ fn csv(given: &GivenOptions, delimiter: u8, quote: u8, escape: u8) -> Dialect {
         default: None,
         end_marker: given.end_marker,
         record_length: None,
+        characters: false,
         json: false,
         skip_blank_lines: false,
         comment: Vec::new(),
