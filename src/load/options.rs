@@ -496,6 +496,8 @@ impl LoadOptions {
                 | O::Trim
                 | O::NullIf
                 | O::EncodingErrors
+                | O::ShortRows
+                | O::LongRows
                 | O::Columns
                 | O::Settings
                 | O::Sample
