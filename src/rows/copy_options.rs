@@ -12,7 +12,7 @@ pub mod slice_options;
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use pg_bulk_text::dialect::{Dialect, Format, FormatOptions, LineEnd};
+use pg_bulk_text::dialect::{Dialect, Format, FormatOptions, LineContent, LineEnd};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::field_options::FieldDraft;
@@ -349,7 +349,7 @@ impl CopyOptions {
     pub fn shape(&self) -> RecordShape {
         match self.dialect.format {
             Format::Text | Format::Csv | Format::Unquoted => RecordShape::Delimited,
-            Format::Lines if self.dialect.json => RecordShape::Json,
+            Format::Lines if self.dialect.content == LineContent::Object => RecordShape::Json,
             Format::Lines | Format::Records => RecordShape::Fixed,
             Format::Binary => RecordShape::Binary,
         }

@@ -5,7 +5,7 @@
 //! set along with columns that have no field ([`super::row`]). Records of other formats do not pass through this
 //! module.
 
-use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::dialect::{Dialect, LineContent};
 use pg_bulk_text::json_object;
 
 use super::column::Column;
@@ -24,7 +24,7 @@ pub enum LineParts {
 impl LineParts {
     /// Creates it for records of this dialect, if they consist of one field.
     pub fn new(dialect: &Dialect) -> Option<LineParts> {
-        if dialect.json {
+        if dialect.content == LineContent::Object {
             return Some(LineParts::Members(Objects::default()));
         }
         (dialect.is_lines() && !dialect.is_binary()).then(|| LineParts::Places(Parts::default()))

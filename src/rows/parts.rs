@@ -8,7 +8,7 @@
 //! of ASCII needs neither. In any other line all fields are verified, also those that the query does not use: which
 //! records are valid must not depend on the columns asked for. Bytes between the fields are not verified.
 
-use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::dialect::{Dialect, LineContent};
 use pg_bulk_text::fixed::{self, Layout, Misfit, Slice};
 use pg_bulk_text::number::Number;
 use pgrx::pg_sys;
@@ -39,7 +39,7 @@ pub struct Parts {
 impl Parts {
     /// Set the layout: a field for each of these columns, and the length of a record if the options give one.
     pub fn lay_out(&mut self, columns: &[Column], dialect: &Dialect, encodings: &Encodings) {
-        self.characters = dialect.characters && encodings.max_char() > 1;
+        self.characters = dialect.content == LineContent::Characters && encodings.max_char() > 1;
         let slice = |column: &Column| {
             let mut slice = column.slice.clone()?;
             if let Some(Number::Float(order)) = slice.number

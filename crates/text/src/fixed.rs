@@ -6,7 +6,7 @@
 //!   slice  slice           slice        start and length; slices may overlap and need not cover the record
 //! ```
 //!
-//! Starts and lengths count bytes, or characters ([`crate::dialect::Dialect::characters`]). Then the caller finds the
+//! Starts and lengths count bytes, or characters ([`crate::dialect::LineContent`]). Then the caller finds the
 //! characters of a record that [is not ASCII](is_plain), and takes the bytes from the start of one to that of another.
 //!
 //! A record must have the expected length; any other length is an error. Trimming would hide missing bytes, and surplus

@@ -1,6 +1,6 @@
 //! The dialect of the options that are collected, or the error of options that the format cannot have.
 
-use pg_bulk_text::dialect::{Dialect, DialectError};
+use pg_bulk_text::dialect::{Dialect, DialectError, LineContent};
 use pgrx::PgSqlErrorCode as Code;
 
 use super::{Draft, RecordShape, unsupported};
@@ -124,7 +124,8 @@ impl Draft {
             }
             None if self.line_ends != Some(false) => {
                 let characters = self.characters == Some(true);
-                Ok(Dialect { characters, ..Dialect::lines(self.record_length) })
+                let content = if characters { LineContent::Characters } else { LineContent::Bytes };
+                Ok(Dialect { content, ..Dialect::lines(self.record_length) })
             }
             None if self.characters == Some(true) => Err(invalid("units \"characters\" requires line_ends to be true")),
             None if self.has_header() => Err(invalid("header requires line_ends to be true")),

@@ -4,6 +4,7 @@
 //! [`SliceDraft`] collects them for one column, and [`slices`] evaluates all drafts together: a column begins where the
 //! previous one ends, unless it has the option `start`.
 
+use pg_bulk_text::dialect::LineContent;
 use pg_bulk_text::fixed::{Slice, Trim};
 use pg_bulk_text::line::LINE_LIMIT;
 use pg_bulk_text::number::{Number, Order};
@@ -127,8 +128,11 @@ pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<V
         before = slice.end();
         match copy.dialect.record_length {
             Some(length) if before > length => {
-                let (unit, units) =
-                    if copy.dialect.characters { ("character", "characters") } else { ("byte", "bytes") };
+                let (unit, units) = if copy.dialect.content == LineContent::Characters {
+                    ("character", "characters")
+                } else {
+                    ("byte", "bytes")
+                };
                 let message = format!("column \"{column}\" ends at {unit} {before} of a record of {length} {units}");
                 Err(invalid(message))
             }
