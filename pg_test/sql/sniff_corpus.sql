@@ -10,7 +10,7 @@ SET client_min_messages = warning;
 SET datestyle = 'ISO, DMY';
 SET timezone = 'UTC';
 -- The true format of each file. `*` is the delimiter of a single column, `-` a quote that the file does not use, `*` an unknowable number of
--- `header_lines`. `odd_rows` have more or fewer fields than the others. `encoding`: other than UTF-8. `error`: of a load.
+-- `header_lines`, of which comments and blank lines are none. `odd_rows` have more or fewer fields than the others. `encoding`: other than UTF-8. `error`: of a load.
 CREATE TABLE truths (file text PRIMARY KEY, delimiter text, quote text, header_lines text, columns integer, rows integer, odd_rows integer, encoding text, error text);
 \set truths :data '/messy/truths.tsv'
 COPY truths FROM :'truths' (FORMAT csv, DELIMITER E'\t', QUOTE E'\b', HEADER);

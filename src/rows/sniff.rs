@@ -147,6 +147,9 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         let message = "delimiters of more than one byte, or behind the last field, and quote \"none\" are not sniffed";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
     }
+    // An explicit number of header lines counts lines that are no records, too.
+    let counts_lines = request.bytes_of("header").is_some() && matches!(known.header, HeaderOption::Lines(2..));
+    let is_open = |name: &str| request.bytes_of(name).is_none() && !counts_lines;
     let given = GivenOptions {
         format: match request.bytes_of("format") {
             Some(b"csv") => Some(Format::Csv),
@@ -157,8 +160,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         delimiter: request.bytes_of("delimiter").and_then(Separator::new),
         quote: request.one_byte("quote"),
         escape: request.one_byte("escape"),
-        skip_blank_lines: request.bytes_of("skip_blank_lines").map(|_| known.dialect.skip_blank_lines),
-        comment: request.bytes_of("comment").map(|_| known.dialect.comment.clone()),
+        skip_blank_lines: (!is_open("skip_blank_lines")).then_some(known.dialect.skip_blank_lines),
+        comment: (!is_open("comment")).then(|| known.dialect.comment.clone()),
         lenient_quotes: request.bytes_of("lenient_quotes").map(|_| known.dialect.lenient_quotes),
         line_end: known.dialect.line_end,
         null: request.bytes_of("null").map(<[u8]>::to_vec),

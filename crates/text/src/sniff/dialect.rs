@@ -164,8 +164,11 @@ impl Sample<'_> {
         let control = (1..b' ').filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')).map(|byte| (byte, CONTROL));
         let is_comment = |byte: u8| byte == b'#' && hashes * 10 > lines;
         let rare = RARE.into_iter().chain(control);
-        // Zero bytes are in no text, and a file that is no text has control characters everywhere.
-        let is_odd = |byte: u8| is_comment(byte) || (byte < b' ' && count(0) > 0);
+        // A file that is no text has control characters everywhere.
+        let controls =
+            (0..b' ').chain([0x7f]).filter(|&byte| !matches!(byte, b'\t' | b'\n' | b'\r') && count(byte) * 2 > lines);
+        let is_binary = controls.count() > 2 || count(0) > 0;
+        let is_odd = |byte: u8| is_comment(byte) || (byte < b' ' && is_binary);
         let rare = rare.filter(|&(byte, _)| count(byte) * 2 > lines && !is_odd(byte));
         let usual = USUAL.into_iter().filter(|&(byte, _)| count(byte) > 0);
         usual.chain(rare).filter(|&(byte, _)| self.given.quote != Some(byte)).collect()
