@@ -19,6 +19,7 @@ use super::column::Column;
 use super::row::received;
 use super::soft::{Limit, OnError, Tolerance, Verbosity};
 use crate::error::{Error, Result};
+use crate::input::coding::{Coding, Utf16};
 use crate::input::compression::Compressed;
 use crate::input::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
 use crate::input::files::FileList;
@@ -98,6 +99,8 @@ pub struct CopyOptions {
     pub fields: FieldDraft,
     pub header: HeaderOption,
     pub encoding: Option<i32>,
+    /// [`CopyOptions::coding`] decides where this is `Marked`.
+    utf16: Utf16,
     /// Action for invalid bytes, if the option is given.
     pub encoding_errors: Option<EncodingErrors>,
     forced: Forced,
@@ -142,6 +145,7 @@ impl Draft {
                 fields: FieldDraft::default(),
                 header: HeaderOption::Lines(0),
                 encoding: None,
+                utf16: Utf16::Marked,
                 encoding_errors: None,
                 forced: Forced::default(),
                 on_error: OnError::Stop,
@@ -206,7 +210,9 @@ impl Draft {
             "default" => self.format.default = given(),
             "encoding" => {
                 let bad = || invalid("argument to option \"encoding\" must be a valid encoding name");
-                self.copy.encoding = Some(encoding_by_name(value).ok_or_else(bad)?);
+                let (utf16, name) = Utf16::by_name(value).map_or((Utf16::Never, value), |utf16| (utf16, "UTF8"));
+                self.copy.encoding = Some(encoding_by_name(name).ok_or_else(bad)?);
+                self.copy.utf16 = utf16;
             }
             "encoding_errors" => {
                 self.copy.encoding_errors = match value.to_ascii_lowercase().as_str() {
@@ -395,6 +401,12 @@ impl Draft {
             Some(header) => header,
         };
         self.copy.fields.set_null(self.format.null);
+        if let Some(name) = self.copy.utf16.name()
+            && matches!(self.shape, RecordShape::Fixed | RecordShape::Binary)
+        {
+            let format = if self.shape == RecordShape::Fixed { "fixed" } else { "binary" };
+            return Err(unsupported(&format!("encoding \"{name}\" is not supported in format \"{format}\"")));
+        }
         Ok(CopyOptions { dialect, header, ..self.copy })
     }
 }
@@ -447,6 +459,27 @@ impl CopyOptions {
             .by_part(matches!(self.shape(), RecordShape::Fixed | RecordShape::Binary)))
     }
 
+    /// Returns how a file's bytes become text. Guarded.
+    pub fn coding(&self) -> Coding {
+        let is_text = matches!(self.shape(), RecordShape::Delimited | RecordShape::Json);
+        let utf16 = match self.utf16 {
+            // The mark is valid text in other encodings, and COPY reports it.
+            Utf16::Marked if !is_text || self.keeps_bom || !encoding::is_utf8(self.encoding) => Utf16::Never,
+            utf16 => utf16,
+        };
+        let mends = self.encoding_errors == Some(EncodingErrors::Replace);
+        let json = self.shape() == RecordShape::Json && encoding::is_safe(self.encoding);
+        Coding { compressed: self.compressed, utf16, mends, json }
+    }
+
+    /// Returns the name of the file's encoding, as far as it does not depend on the file. Guarded.
+    pub fn encoding_name(&self) -> Result<String> {
+        match self.utf16.name() {
+            Some(name) => Ok(name.to_owned()),
+            None => Ok(self.encodings()?.foreign_name().unwrap_or_else(Encodings::server_name)),
+        }
+    }
+
     /// Returns the files of a directory or pattern; None for a single file. Opens none of them. Guarded, and
     /// interruptible.
     pub fn files(&self, location: &Location) -> Result<Option<Rc<FileList>>> {
@@ -463,13 +496,13 @@ impl CopyOptions {
         let has_names = header.lines == 1 && self.match_by != Some(MatchBy::Position) && !self.dialect.is_lines();
         header.fields |= has_names && files.as_ref().is_some_and(|list| list.files.len() > 1);
         let listed = files.clone().map(Location::Files);
-        let source = Source::open(listed.as_ref().unwrap_or(location), self.compressed)?;
+        let source = Source::open(listed.as_ref().unwrap_or(location), self.coding())?;
         let mut stream = Stream::new(source, self.dialect.clone(), encodings, header, fields);
         if matches!(location, Location::Client(_)) {
             stream.reader.end_at_marker();
         }
         if let Some(files) = files {
-            stream = stream.with_files(files, self.compressed, header, fields);
+            stream = stream.with_files(files, self.coding(), header, fields);
         }
         stream.tolerate(self.on_error == OnError::Table, self.encoding_errors());
         Ok(stream)
