@@ -61,15 +61,10 @@ CREATE FUNCTION bulk_sniff(path text, options jsonb DEFAULT '{}') RETURNS TABLE 
     quote text,
     escape text,
     header boolean,
-    line_end text,
-    compression text,
-    rows_sampled bigint,
-    complete boolean,
-    columns jsonb,
-    options jsonb,
-    create_table text,
-    create_foreign_table text,
-    notes text[]
+    encoding text,
+    columns integer,
+    rows bigint,
+    details jsonb
 )
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_sniff';
@@ -170,15 +165,10 @@ CREATE FUNCTION bulk_sniff(path text, options jsonb, allow text[]) RETURNS TABLE
     quote text,
     escape text,
     header boolean,
-    line_end text,
-    compression text,
-    rows_sampled bigint,
-    complete boolean,
-    columns jsonb,
-    options jsonb,
-    create_table text,
-    create_foreign_table text,
-    notes text[]
+    encoding text,
+    columns integer,
+    rows bigint,
+    details jsonb
 )
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_sniff';
@@ -212,7 +202,8 @@ DECLARE
     given pg_catalog.jsonb;
     loading pg_catalog.jsonb;
     forced pg_catalog.jsonb;
-    sniffed pg_catalog.record;
+    sniffed pg_catalog.jsonb;
+    proposed pg_catalog.jsonb;
 BEGIN
     IF NOT pg_catalog.has_function_privilege('@extschema@.bulk_create(pg_catalog.text, pg_catalog.text, pg_catalog.jsonb)'::pg_catalog.regprocedure, 'EXECUTE') THEN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = 'permission denied for function bulk_create';
@@ -252,25 +243,26 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = pg_catalog.format('permission denied for schema %s', parts[1]);
     END IF;
-    SELECT * INTO sniffed FROM @extschema@.bulk_sniff(path, given, allow);
+    SELECT details INTO sniffed FROM @extschema@.bulk_sniff(path, given, allow);
+    proposed := sniffed OPERATOR(pg_catalog.->) 'options'::pg_catalog.text;
     SELECT pg_catalog.format('CREATE TABLE %s (%s)', made, pg_catalog.string_agg(pg_catalog.format('%I %s%s', c.name,
         CASE WHEN c.type OPERATOR(pg_catalog.=) ANY (bare) THEN 'pg_catalog.' END, c.type), ', ' ORDER BY c.number)) INTO making
     FROM (SELECT number, value OPERATOR(pg_catalog.->>) 'name'::pg_catalog.text, value OPERATOR(pg_catalog.->>) 'type'::pg_catalog.text
-        FROM pg_catalog.jsonb_array_elements(sniffed.columns) WITH ORDINALITY t (value, number)) c (number, name, type);
+        FROM pg_catalog.jsonb_array_elements(sniffed OPERATOR(pg_catalog.->) 'columns'::pg_catalog.text) WITH ORDINALITY t (value, number)) c (number, name, type);
     EXECUTE making;
     RAISE NOTICE USING MESSAGE = making;
-    loading := (options OPERATOR(pg_catalog.-) '{sample,create}'::pg_catalog.text[]) OPERATOR(pg_catalog.||) sniffed.options;
+    loading := (options OPERATOR(pg_catalog.-) '{sample,create}'::pg_catalog.text[]) OPERATOR(pg_catalog.||) proposed;
     -- force_null has the caller's columns, and those that bulk_sniff found.
     forced := options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text;
-    IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.=) 'array' AND pg_catalog.jsonb_typeof(sniffed.options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text) OPERATOR(pg_catalog.=) 'array' THEN
+    IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.=) 'array' AND pg_catalog.jsonb_typeof(proposed OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text) OPERATOR(pg_catalog.=) 'array' THEN
         SELECT pg_catalog.jsonb_agg(DISTINCT value) INTO forced
-        FROM pg_catalog.jsonb_array_elements(forced OPERATOR(pg_catalog.||) (sniffed.options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text)) t (value);
+        FROM pg_catalog.jsonb_array_elements(forced OPERATOR(pg_catalog.||) (proposed OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text)) t (value);
     END IF;
     IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.<>) 'null' THEN
         loading := loading OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('force_null', forced);
     END IF;
     RETURN QUERY SELECT l.load_id, l.rows_loaded, l.rows_rejected, l.rows_duplicate, l.rows_filtered, l.bytes_read, l.seconds, l.writer, l.workers,
-        l.indexes, pg_catalog.array_cat(sniffed.notes, l.notes)
+        l.indexes, pg_catalog.array_cat(ARRAY(SELECT pg_catalog.jsonb_array_elements_text(sniffed OPERATOR(pg_catalog.->) 'notes'::pg_catalog.text)), l.notes)
     FROM @extschema@.bulk_load(path, made::pg_catalog.regclass, loading, allow) l;
 END
 $function$;

@@ -16,9 +16,11 @@ pub mod decoding_trial;
 pub mod file_chunks;
 pub mod file_switch;
 pub mod hazard;
+pub mod hive;
 pub mod line_parts;
 pub mod objects;
 pub mod parts;
+pub mod ragged;
 #[cfg(feature = "points")]
 pub mod receiving_trial;
 pub mod row;

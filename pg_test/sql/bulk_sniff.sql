@@ -17,14 +17,14 @@ DECLARE
 BEGIN
 	SELECT * INTO s FROM bulk_sniff(data_path(name), options);
 	RETURN NEXT without_path(concat_ws(' ', s.format, to_json(s.delimiter), to_json(s.quote), to_json(s.escape), CASE WHEN s.header THEN 'header' ELSE 'no header' END,
-		s.line_end, s.compression, s.rows_sampled || ' rows', CASE WHEN s.complete THEN 'complete' ELSE 'sample' END, s.options));
-	FOR c IN SELECT * FROM jsonb_array_elements(s.columns) LOOP
+		s.encoding, s.details ->> 'line_end', s.details ->> 'compression', s.rows || ' rows', CASE WHEN (s.details -> 'complete')::boolean THEN 'complete' ELSE 'sample' END, s.details -> 'options'));
+	FOR c IN SELECT * FROM jsonb_array_elements(s.details -> 'columns') LOOP
 		RETURN NEXT concat('  ', c -> 'name', ' ', c ->> 'type', CASE WHEN (c -> 'nullable')::boolean THEN ' NULL' END);
 		FOR r IN SELECT * FROM jsonb_array_elements(c -> 'ruled_out') LOOP
 			RETURN NEXT without_path(concat('    not ', r ->> 'type', ': ' || (r ->> 'file'), ' line ' || (r ->> 'line'), ' byte ' || (r ->> 'byte_offset'), ' ', r -> 'value'));
 		END LOOP;
 	END LOOP;
-	FOR c IN SELECT to_jsonb(note) FROM unnest(s.notes) note LOOP
+	FOR c IN SELECT * FROM jsonb_array_elements(s.details -> 'notes') LOOP
 		RETURN NEXT without_path('  note ' || (c #>> '{}'));
 	END LOOP;
 END $$;
@@ -44,27 +44,27 @@ BEGIN
 	DROP VIEW IF EXISTS scanned;
 	DROP TABLE IF EXISTS by_copy, by_load, as_text;
 	DROP FOREIGN TABLE IF EXISTS by_scan;
-	EXECUTE s.create_table;
+	EXECUTE s.details ->> 'create_table';
 	CREATE TABLE by_load (LIKE by_copy);
-	SELECT string_agg(format('%I text', c ->> 'name'), ', '), string_agg(c ->> 'type', ' ') INTO kept, types FROM jsonb_array_elements(s.columns) c;
+	SELECT string_agg(format('%I text', c ->> 'name'), ', '), string_agg(c ->> 'type', ' ') INTO kept, types FROM jsonb_array_elements(s.details -> 'columns') c;
 	EXECUTE format('CREATE TABLE as_text (%s)', kept);
 	SELECT string_agg(CASE WHEN key = 'force_null' THEN (SELECT format('FORCE_NULL (%s)', string_agg(quote_ident(x), ', ')) FROM jsonb_array_elements_text(value) x)
-		ELSE format('%s %L', upper(key), value #>> '{}') END, ', ') INTO copy_options FROM jsonb_each(s.options) WHERE key <> 'compression';
+		ELSE format('%s %L', upper(key), value #>> '{}') END, ', ') INTO copy_options FROM jsonb_each(s.details -> 'options') WHERE key <> 'compression';
 	EXECUTE format('COPY by_copy FROM %L (%s)', data_path(name), copy_options);
 	EXECUTE format('COPY as_text FROM %L (%s)', data_path(name), copy_options);
-	SELECT rows_loaded INTO loaded FROM bulk_load(data_path(name), 'by_load', s.options);
-	EXECUTE replace(s.create_foreign_table, 'CREATE FOREIGN TABLE by_copy', 'CREATE FOREIGN TABLE by_scan');
+	SELECT rows_loaded INTO loaded FROM bulk_load(data_path(name), 'by_load', s.details -> 'options');
+	EXECUTE replace(s.details ->> 'create_foreign_table', 'CREATE FOREIGN TABLE by_copy', 'CREATE FOREIGN TABLE by_scan');
 	-- A foreign table gives type text to columns that other sessions might read in another way. This session reads them alike.
-	SELECT string_agg(format('%I::%s', c ->> 'name', c ->> 'type'), ', ') INTO kept FROM jsonb_array_elements(s.columns) c;
+	SELECT string_agg(format('%I::%s', c ->> 'name', c ->> 'type'), ', ') INTO kept FROM jsonb_array_elements(s.details -> 'columns') c;
 	EXECUTE format('CREATE VIEW scanned AS SELECT %s FROM by_scan', kept);
 	SELECT count(*) INTO differ FROM (
 		(SELECT t::text FROM by_copy t EXCEPT ALL SELECT t::text FROM by_load t) UNION ALL (SELECT t::text FROM by_load t EXCEPT ALL SELECT t::text FROM by_copy t)
 		UNION ALL (SELECT t::text FROM by_copy t EXCEPT ALL SELECT t::text FROM scanned t) UNION ALL (SELECT t::text FROM scanned t EXCEPT ALL SELECT t::text FROM by_copy t)) x;
-	FOR kept IN SELECT c ->> 'name' FROM jsonb_array_elements(s.columns) c WHERE c ->> 'type' IN ('integer', 'bigint', 'numeric', 'uuid', 'text', 'json') LOOP
+	FOR kept IN SELECT c ->> 'name' FROM jsonb_array_elements(s.details -> 'columns') c WHERE c ->> 'type' IN ('integer', 'bigint', 'numeric', 'uuid', 'text', 'json') LOOP
 		EXECUTE format('SELECT $1 + count(*) FROM (SELECT lower(%1$I::text) FROM by_copy EXCEPT ALL SELECT lower(btrim(%1$I)) FROM as_text) x', kept)
 			INTO lost USING lost;
 	END LOOP;
-	RETURN format('%s: %s rows, %s sampled, %s differ, %s lost, complete %s', types, loaded, s.rows_sampled, differ, lost, s.complete);
+	RETURN format('%s: %s rows, %s sampled, %s differ, %s lost, complete %s', types, loaded, s.rows, differ, lost, s.details -> 'complete');
 END $$;
 \set ECHO all
 \pset tuples_only
@@ -73,12 +73,12 @@ SELECT pg_get_function_arguments(oid), pg_get_function_result(oid), provolatile,
 CALL write_file('sniff.csv', E'id,name,born,paid,ok,plz,note\n1,one,2020-01-02,1.50,t,01067,\n2,"t,wo",,3,f,80331,x\n4000000000,,2021-12-31,0.5,true,10115,\n');
 SELECT sniffed('sniff.csv');
 SELECT loads('sniff.csv');
-SELECT create_table FROM bulk_sniff(data_path('sniff.csv'), '{"table": "sniffed_orders"}') \gexec
+SELECT details ->> 'create_table' FROM bulk_sniff(data_path('sniff.csv'), '{"table": "sniffed_orders"}') \gexec
 \d sniffed_orders
-SELECT without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff.csv'), '{"table": "bulk_sniff.\"Orders\""}');
-DO $$ BEGIN EXECUTE (SELECT create_foreign_table FROM bulk_sniff(data_path('sniff.csv'), '{"table": "bulk_sniff.\"Orders\""}')); END $$;
+SELECT without_path(details ->> 'create_foreign_table') FROM bulk_sniff(data_path('sniff.csv'), '{"table": "bulk_sniff.\"Orders\""}');
+DO $$ BEGIN EXECUTE (SELECT details ->> 'create_foreign_table' FROM bulk_sniff(data_path('sniff.csv'), '{"table": "bulk_sniff.\"Orders\""}')); END $$;
 SELECT * FROM "Orders" ORDER BY 1;
-SELECT options FROM bulk_sniff(data_path('sniff.csv')) \gset
+SELECT details -> 'options' AS options FROM bulk_sniff(data_path('sniff.csv')) \gset
 SELECT rows_loaded FROM bulk_load(data_path('sniff.csv'), 'sniffed_orders', :'options');
 -- Dialects.
 CALL write_file('sniff_semi.csv', E'k;wert\r\n1;1,5\r\n2;2,25\r\n');
@@ -135,8 +135,8 @@ CALL write_file('sniff_order.csv', E'same,among,iso,proved,stamp,late\n'
 SELECT sniffed('sniff_order.csv');
 SELECT loads('sniff_order.csv');
 -- A later reader of the foreign table may have other settings than the session that sniffed.
-SELECT without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff_order.csv'));
-SELECT without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff_types.csv'));
+SELECT without_path(details ->> 'create_foreign_table') FROM bulk_sniff(data_path('sniff_order.csv'));
+SELECT without_path(details ->> 'create_foreign_table') FROM bulk_sniff(data_path('sniff_types.csv'));
 -- Values whose output differs from the text of the file.
 CALL write_file('sniff_lossy.csv', E'zero,leap,code,letters,words,arrays\n-0,23:59:60,t,t,true,"{1,2},{3,4}"\n1,10:00:00,T,F,True,"{1,2},{3,4}"\n');
 SELECT sniffed('sniff_lossy.csv');
@@ -152,11 +152,11 @@ SELECT loads('sniff_empty_quotes.csv');
 CALL write_file('sniff_names.csv', E'id,id,,select,ctid,Größe,"a""b",' || repeat('ü', 40) || E'\n1,2,3,4,5,6,7,8\n');
 SELECT sniffed('sniff_names.csv');
 SELECT loads('sniff_names.csv');
-SELECT create_table FROM bulk_sniff(data_path('sniff_names.csv'));
+SELECT details ->> 'create_table' FROM bulk_sniff(data_path('sniff_names.csv'));
 -- Empty files and other degenerate ones.
 CALL write_file('sniff_0.csv', '');
 SELECT sniffed('sniff_0.csv');
-SELECT create_table FROM bulk_sniff(data_path('sniff_0.csv'));
+SELECT details ->> 'create_table' FROM bulk_sniff(data_path('sniff_0.csv'));
 CALL write_file('sniff_1.csv', 'one line');
 SELECT sniffed('sniff_1.csv');
 SELECT loads('sniff_1.csv');
@@ -191,9 +191,9 @@ SELECT sniffed('sniff_latin.csv', '{"encoding": "LATIN1"}');
 SELECT loads('sniff_latin.csv', '{"encoding": "LATIN1"}');
 -- A file in the client's encoding reads the same in another session only if the statement names the encoding.
 SET client_encoding = 'LATIN1';
-SELECT options, without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff_latin.csv'));
-SELECT options FROM bulk_sniff(data_path('sniff.csv'));
-SELECT options FROM bulk_sniff(data_path('sniff_latin.csv'), '{"encoding": "LATIN2"}');
+SELECT encoding, details -> 'options', without_path(details ->> 'create_foreign_table') FROM bulk_sniff(data_path('sniff_latin.csv'));
+SELECT details -> 'options' FROM bulk_sniff(data_path('sniff.csv'));
+SELECT details -> 'options' FROM bulk_sniff(data_path('sniff_latin.csv'), '{"encoding": "LATIN2"}');
 RESET client_encoding;
 CALL write_bytes('sniff_binary', decode(repeat('7f454c4602010100ff00fe0a', 100), 'hex'));
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_binary'))$$);
@@ -204,10 +204,10 @@ SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_ends.csv'))$$);
 CALL write_file('sniff_wide.csv', repeat('1,', 4999) || E'1\n');
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_wide.csv'))$$);
 CALL write_file('sniff_wide.csv', repeat('1,', 1599) || E'1\n' || repeat('x,', 1599) || E'y\n');
-SELECT rows_sampled, jsonb_array_length(columns), columns -> 1599 ->> 'name', columns -> 1599 -> 'ruled_out' FROM bulk_sniff(data_path('sniff_wide.csv'));
+SELECT rows, columns, details #>> '{columns,1599,name}', details #> '{columns,1599,ruled_out}' FROM bulk_sniff(data_path('sniff_wide.csv'));
 CALL write_file('sniff_huge.csv', E'a,' || repeat('x', 3000000));
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_huge.csv'), '{"sample": "1MB"}')$$);
-SELECT format, delimiter, rows_sampled, complete, jsonb_array_length(columns) FROM bulk_sniff(data_path('sniff_huge.csv'), '{"sample": "all"}');
+SELECT format, delimiter, rows, details -> 'complete', columns FROM bulk_sniff(data_path('sniff_huge.csv'), '{"sample": "all"}');
 -- Samples. Only the last line is not a number; quotes hide it from a search for line ends.
 DO $$
 DECLARE
@@ -215,9 +215,9 @@ DECLARE
 BEGIN
 	CALL write_file('sniff_large.csv', E'id,word,n\n' || content || E'\n200001,x,many\n');
 END $$;
-SELECT columns -> 2 ->> 'type', rows_sampled, complete FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": 100000}');
-SELECT columns -> 2 ->> 'type', columns #>> '{2,ruled_out,0,byte_offset}' IS NOT NULL, columns -> 0 ->> 'type', rows_sampled > 50000, complete, notes FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": "3MB"}');
-SELECT columns -> 2, columns -> 0 ->> 'type', rows_sampled, complete, notes FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": "all"}');
+SELECT details #>> '{columns,2,type}', rows, details -> 'complete' FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": 100000}');
+SELECT details #>> '{columns,2,type}', details #>> '{columns,2,ruled_out,0,byte_offset}' IS NOT NULL, details #>> '{columns,0,type}', rows > 50000, details -> 'complete', details -> 'notes' FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": "3MB"}');
+SELECT details #> '{columns,2}', details #>> '{columns,0,type}', rows, details -> 'complete', details -> 'notes' FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": "all"}');
 SELECT loads('sniff_large.csv');
 -- Generated files: columns of values of all kinds, written by COPY in random dialects. When bulk_sniff has read the whole file, no type that it names
 -- fails on it. If it detects another dialect than COPY wrote, lines may have more or fewer fields than others; then there is a note.
@@ -253,7 +253,7 @@ BEGIN
 		EXCEPTION WHEN OTHERS THEN
 			said := SQLERRM;
 			BEGIN
-				IF NOT EXISTS (SELECT FROM bulk_sniff(data_path('sniff_made_up'), '{"sample": "all"}') WHERE array_to_string(notes, ' ') LIKE '%a load fails there%') THEN
+				IF NOT EXISTS (SELECT FROM bulk_sniff(data_path('sniff_made_up'), '{"sample": "all"}') WHERE details ->> 'notes' LIKE '%a load fails there%') THEN
 					RETURN NEXT left(format('%s %s: %s', i, dialect, said), 300);
 				END IF;
 			EXCEPTION WHEN bad_copy_file_format THEN
@@ -268,18 +268,18 @@ SELECT setseed(0.5) AS seed \gset
 \set ECHO all
 SELECT made_up_files(40);
 -- Compressed files, programs, several files.
-SELECT ending, format, delimiter, header, compression, rows_sampled, complete, columns FROM unnest('{gz,zst,lz4,bz2,xz}'::text[]) ending, LATERAL bulk_sniff(data_path('compressed/many.' || ending), '{"sample": "all"}') ORDER BY ending;
-SELECT rows_sampled < 2000, complete FROM bulk_sniff(data_path('compressed/many.gz'), '{"sample": "1kB"}');
+SELECT ending, format, delimiter, header, details ->> 'compression', rows, details -> 'complete', details -> 'columns' FROM unnest('{gz,zst,lz4,bz2,xz}'::text[]) ending, LATERAL bulk_sniff(data_path('compressed/many.' || ending), '{"sample": "all"}') ORDER BY ending;
+SELECT rows < 2000, details -> 'complete' FROM bulk_sniff(data_path('compressed/many.gz'), '{"sample": "1kB"}');
 -- complete is true only if the sample includes the last byte.
 CALL write_file('sniff_budget.csv', E'a,b\n1,x\n2,y\n');
 \! gzip -nc "$PGB_DATA/sniff_budget.csv" > "$PGB_DATA/sniff_budget.gz"
-SELECT bytes, file.complete, zip.complete, program.complete, program.rows_sampled FROM unnest('{11,12,13}'::int[]) bytes, jsonb_build_object('header', true, 'sample', bytes) given,
+SELECT bytes, file.details -> 'complete', zip.details -> 'complete', program.details -> 'complete', program.rows FROM unnest('{11,12,13}'::int[]) bytes, jsonb_build_object('header', true, 'sample', bytes) given,
 	LATERAL bulk_sniff(data_path('sniff_budget.csv'), given) file, LATERAL bulk_sniff(data_path('sniff_budget.gz'), given) zip, LATERAL bulk_sniff('printf "a,b\n1,x\n2,y\n"', given || '{"program": true}') program;
 -- Memory that the server's functions used is freed.
 CREATE FUNCTION contexts() RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN RETURN QUERY SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'bulk_sniff values'; END $$;
 SELECT contexts FROM (SELECT bulk_sniff(data_path('sniff.csv')) AS sniffed, contexts()) x WHERE sniffed IS NOT NULL;
-SELECT rows_sampled, complete, create_table, options FROM bulk_sniff('printf "a;b_c\n1;x\n2;y\n"', '{"program": true}');
-SELECT rows_sampled > 0, complete FROM bulk_sniff('yes 1,2', '{"program": true, "sample": "64kB"}');
+SELECT rows, details -> 'complete', details ->> 'create_table', details -> 'options' FROM bulk_sniff('printf "a;b_c\n1;x\n2;y\n"', '{"program": true}');
+SELECT rows > 0, details -> 'complete' FROM bulk_sniff('yes 1,2', '{"program": true, "sample": "64kB"}');
 SELECT error_of($$SELECT * FROM bulk_sniff('exit 3', '{"program": true}')$$);
 CALL write_file('sniff_many.1.csv', E'id,name\n1,one\n');
 CALL write_file('sniff_many.2.csv', E'name,id\ntwo,2\n');
@@ -310,7 +310,7 @@ SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_missing'))$$);
 -- Lines in front of a table, which loads and foreign tables skip, but not in front of several files; and quotes within values.
 CALL write_file('sniff_front.csv', E'Report of today\n\n# of 3\nid;name;paid\n1;"x\n# y";1.5\n2;z;2\n3;;3\n4;;\n');
 SELECT sniffed('sniff_front.csv');
-DO $$ BEGIN EXECUTE (SELECT create_foreign_table FROM bulk_sniff(data_path('sniff_front.csv'), '{"table": "front", "sample": "all"}')); END $$;
+DO $$ BEGIN EXECUTE (SELECT details ->> 'create_foreign_table' FROM bulk_sniff(data_path('sniff_front.csv'), '{"table": "front", "sample": "all"}')); END $$;
 SELECT * FROM front;
 SELECT rows_loaded FROM bulk_load(data_path('sniff_front.csv'), 'made_of_front', '{"create": true}');
 SELECT * FROM made_of_front;
@@ -326,7 +326,7 @@ SELECT loads('sniff_inner.csv');
 -- bulk_sniff requires the same privileges as a load.
 CREATE SERVER sniff_server FOREIGN DATA WRAPPER bulk_fdw;
 DO $$ BEGIN EXECUTE format('ALTER SERVER sniff_server OPTIONS (ADD directory %L)', current_setting('test.dir')); END $$;
-SELECT rows_sampled, without_path(create_foreign_table), options FROM bulk_sniff('sniff_semi.csv', '{"server": "sniff_server"}');
+SELECT rows, without_path(details ->> 'create_foreign_table'), details -> 'options' FROM bulk_sniff('sniff_semi.csv', '{"server": "sniff_server"}');
 SELECT error_of($$SELECT * FROM bulk_sniff('../sniff_semi.csv', '{"server": "sniff_server"}')$$);
 CREATE ROLE regress_bulk_sniff;
 GRANT USAGE ON SCHEMA bulk_sniff TO regress_bulk_sniff;
@@ -338,7 +338,7 @@ SELECT error_of($$SELECT * FROM bulk_sniff('sniff_semi.csv', '{"server": "sniff_
 RESET ROLE;
 GRANT USAGE ON FOREIGN SERVER sniff_server TO regress_bulk_sniff;
 SET ROLE regress_bulk_sniff;
-SELECT rows_sampled FROM bulk_sniff('sniff_semi.csv', '{"server": "sniff_server"}');
+SELECT rows FROM bulk_sniff('sniff_semi.csv', '{"server": "sniff_server"}');
 RESET ROLE;
 SET client_min_messages = warning;
 DROP SERVER sniff_server CASCADE;

@@ -76,6 +76,9 @@ SELECT reading('link_dir/../dir_not/s.csv');
 -- Patterns and directories; directories outside are not searched.
 SELECT reading('*.csv');
 SELECT reading('s*/[ab].*');
+SELECT reading('**/*.csv');
+SELECT reading('link_dir/**/*.csv');
+SELECT reading('**/../../dir_not/*.csv');
 SELECT reading('sub');
 SELECT reading('l*k_in');
 SELECT reading('s*/missing*');

@@ -72,6 +72,15 @@ SELECT error_of($$SELECT import('import/missing')$$);
 SELECT error_of($$SELECT import('import/*.missing')$$);
 SELECT error_of($$IMPORT FOREIGN SCHEMA "/fdw_import/missing" FROM SERVER bulk_files INTO imported$$);
 SELECT error_of($$IMPORT FOREIGN SCHEMA "/" FROM SERVER bulk_files INTO missing$$);
+-- A file that exists gives its name to the table, also if the name looks like a pattern; a pattern takes that of a directory.
+\! mkdir -m 777 "$PGB_DATA/import/named" && printf '1\n' > "$PGB_DATA/import/named/x[1].csv" && printf '1\n2\n' > "$PGB_DATA/import/named/x[2].csv" && printf '3\n' > "$PGB_DATA/import/named/x1.csv"
+CALL anew();
+SELECT import('import/named');
+SELECT imported();
+SELECT (SELECT count(*) FROM imported."x[1]"), (SELECT count(*) FROM imported."x[2]");
+CALL anew();
+SELECT import('import/named/x[2].csv');
+SELECT imported();
 -- A file name that is not valid text in the server's encoding names no table.
 \! mkdir -m 777 "$PGB_DATA/import/bytes" && printf '1\n' > "$PGB_DATA/import/bytes/a.csv" && printf '1\n' > "$PGB_DATA/import/bytes/$(printf 'b\377').csv"
 CALL anew();
@@ -103,6 +112,11 @@ IMPORT FOREIGN SCHEMA "sub" FROM SERVER import_server INTO imported;
 IMPORT FOREIGN SCHEMA "." LIMIT TO (orders) FROM SERVER import_server INTO imported;
 SELECT imported();
 SELECT count(*) FROM imported.orders, imported.inner;
+CALL anew();
+IMPORT FOREIGN SCHEMA "named/x[2].csv" FROM SERVER import_server INTO imported;
+IMPORT FOREIGN SCHEMA "named/x[[]1].csv" FROM SERVER import_server INTO imported;
+IMPORT FOREIGN SCHEMA "**/inner.*" FROM SERVER import_server INTO imported;
+SELECT imported();
 SELECT error_of($$IMPORT FOREIGN SCHEMA ".." FROM SERVER import_server INTO imported$$);
 SELECT error_of($$IMPORT FOREIGN SCHEMA "/etc" FROM SERVER import_server INTO imported$$);
 -- Privileges are those to name a file. Without them, errors do not tell which files exist.

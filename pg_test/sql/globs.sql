@@ -73,6 +73,38 @@ RESET statement_timeout;
 SET statement_timeout = '30s';
 SELECT error_of($$SELECT loaded('globs_loop' || repeat('/l*', 20) || '/*')$$);
 RESET statement_timeout;
+-- A name in a directory that is exactly a component of the pattern is the only match, whatever characters it has.
+\! mkdir -p "$PGB_DATA/globs_named/in [old]" "$PGB_DATA/globs_named/in o"; cd "$PGB_DATA/globs_named"; echo 1,x >"in [old]/x[1].csv"; echo 2,y >"in [old]/x1.csv"; echo 3,z >"in o/x1.csv"
+SELECT loaded('globs_named/in [old]/*.csv');
+SELECT loaded('globs_named/in [old]/x[1].csv');
+SELECT loaded('globs_named/in \[old]/x\[1].csv');
+SELECT loaded('globs_named/in [[]old]/x[1].cs?');
+SELECT loaded('globs_named/in [nop]/x[1].csv');
+TABLE t;
+TRUNCATE t;
+CREATE FUNCTION sniffed_as(pattern text) RETURNS text LANGUAGE sql AS $$ SELECT substring(s::text FROM 'CREATE TABLE [\\"]*([^\\"(]*)') FROM bulk_sniff(data_path(pattern)) s $$;
+SELECT sniffed_as('globs_named/in [old]/x[1].csv'), sniffed_as('globs_named/in [old]'), sniffed_as('globs_named/in [old]/x\[1].csv'), sniffed_as('globs_named/in o/**/x[12].csv');
+-- Two asterisks: directories at any depth, each file once, without links to directories and hidden directories.
+\! mkdir -p "$PGB_DATA/globs_deep/a/a/b" "$PGB_DATA/globs_deep/c/.hidden"; cd "$PGB_DATA/globs_deep"; for i in . a a/a a/a/b c c/.hidden; do echo "1,$i" >$i/x.csv; done; echo 2,y >a/y.txt; ln -sfn .. a/loop; ln -sfn a l
+CREATE FUNCTION deep(pattern text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	TRUNCATE t;
+	PERFORM loaded('globs_deep/' || pattern);
+	RETURN QUERY SELECT word FROM t ORDER BY word COLLATE "C";
+END $$;
+SELECT string_agg(x, ' ') FROM deep('**/x.csv') x;
+SELECT string_agg(x, ' ') FROM deep('**/*.csv') x;
+SELECT string_agg(x, ' ') FROM deep('**') x;
+SELECT string_agg(x, ' ') FROM deep('**/a/**/x.csv') x;
+SELECT string_agg(x, ' ') FROM deep('**/a/**/**/b/*') x;
+SELECT string_agg(x, ' ') FROM deep('l/**/x*') x;
+SELECT string_agg(x, ' ') FROM deep('c**/x.csv') x;
+SELECT error_of($$SELECT deep('**/z*')$$);
+SELECT error_of($$SELECT deep('x.csv/**')$$);
+\! chmod 0 "$PGB_DATA/globs_deep/a/a/b"
+SELECT error_of($$SELECT deep('**/x.csv')$$);
+\! chmod 700 "$PGB_DATA/globs_deep/a/a/b"
+TRUNCATE t;
 -- A file that was removed, or a link to a missing file, is skipped; a file that cannot be examined is an error.
 \! mkdir -p "$PGB_DATA/globs_stat/open" "$PGB_DATA/globs_stat/closed"; cd "$PGB_DATA/globs_stat"; echo 1,x | tee open/1 >closed/1; ln -sfn nothing open/2; ln -sfn 3 open/3
 SELECT loaded('globs_stat/open/*');

@@ -46,7 +46,7 @@ CREATE FUNCTION reads(path text, options jsonb) RETURNS SETOF text LANGUAGE sql 
 	SELECT b FROM bulk_read(path, options) AS x (a int, b text)
 $$;
 CREATE FUNCTION sniffs(path text, options jsonb) RETURNS SETOF bigint LANGUAGE sql SECURITY DEFINER SET search_path = load_definer, public AS $$
-	SELECT rows_sampled FROM bulk_sniff(path, options)
+	SELECT rows FROM bulk_sniff(path, options)
 $$;
 SET client_min_messages = warning;
 SET ROLE definer_caller;
@@ -143,7 +143,7 @@ BEGIN
 	END IF;
 	IF options ? 'program' THEN
 		RETURN QUERY SELECT 'read ' || count(*) FROM bulk_read(path, options, allow) AS x (a int, b text);
-		RETURN QUERY SELECT 'sniff ' || rows_sampled FROM bulk_sniff(path, options, allow);
+		RETURN QUERY SELECT 'sniff ' || rows FROM bulk_sniff(path, options, allow);
 	END IF;
 	PERFORM bulk_enqueue(path, 't', options, allow => allow, priority => 7, run_at => 'infinity', max_attempts => 3);
 	RETURN NEXT 'job';

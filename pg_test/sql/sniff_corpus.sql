@@ -44,18 +44,18 @@ BEGIN
 			RETURN NEXT ROW(truth.file, 'encoding'::text, SQLSTATE = '22021', SQLSTATE || ' ' || SQLERRM);
 		END;
 	END IF;
-	lines := CASE s.options ->> 'header' WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE coalesce(s.options ->> 'header', '0') END;
+	lines := CASE s.details #>> '{options,header}' WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE coalesce(s.details #>> '{options,header}', '0') END;
 	RETURN NEXT ROW(truth.file, 'delimiter'::text, truth.delimiter IN ('*', CASE s.delimiter WHEN E'\t' THEN 'tab' ELSE s.delimiter END), s.delimiter);
 	RETURN NEXT ROW(truth.file, 'quote'::text, CASE truth.quote WHEN '-' THEN s.quote IS NULL OR position(s.quote::bytea IN pg_read_binary_file(path)) = 0 ELSE s.quote IS NOT DISTINCT FROM truth.quote END, s.quote);
 	RETURN NEXT ROW(truth.file, 'header'::text, truth.header_lines IN ('*', lines), lines);
-	RETURN NEXT ROW(truth.file, 'columns'::text, jsonb_array_length(s.columns) = truth.columns, jsonb_array_length(s.columns)::text);
+	RETURN NEXT ROW(truth.file, 'columns'::text, s.columns = truth.columns, s.columns::text);
 	-- The answer for the whole file holds for a load of it, whether it is the true format or not.
-	EXECUTE s.create_table;
+	EXECUTE s.details ->> 'create_table';
 	BEGIN
-		SELECT * INTO l FROM bulk_load(path, 'loaded', s.options || jsonb_build_object('on_error', CASE WHEN s.notes::text ~ 'a load fails there' THEN 'table' ELSE 'stop' END));
-		IF l.rows_loaded <> s.rows_sampled OR NOT s.complete OR (l.rows_rejected > 0) <> (s.notes::text ~ 'a load fails there') THEN
+		SELECT * INTO l FROM bulk_load(path, 'loaded', (s.details -> 'options') || jsonb_build_object('on_error', CASE WHEN s.details ->> 'notes' ~ 'a load fails there' THEN 'table' ELSE 'stop' END));
+		IF l.rows_loaded <> s.rows OR NOT (s.details -> 'complete')::boolean OR (l.rows_rejected > 0) <> (s.details ->> 'notes' ~ 'a load fails there') THEN
 			SELECT string_agg(DISTINCT sqlstate || ' ' || message, '; ') INTO failed FROM bulk_rejects WHERE load_id = l.load_id;
-			failed := concat_ws(': ', format('%s rows, not %s', l.rows_loaded, s.rows_sampled), failed);
+			failed := concat_ws(': ', format('%s rows, not %s', l.rows_loaded, s.rows), failed);
 		END IF;
 	EXCEPTION WHEN OTHERS THEN
 		failed := SQLSTATE || ' ' || SQLERRM;
@@ -64,8 +64,8 @@ BEGIN
 	-- A foreign table has the same rows if no record is an error.
 	IF failed IS NULL AND l.rows_rejected = 0 THEN
 		BEGIN
-			EXECUTE s.create_foreign_table;
-			EXECUTE 'SELECT format(''%s rows, not %s'', count(*), $1) FROM (SELECT loaded FROM loaded) x HAVING count(*) <> $1' INTO failed USING s.rows_sampled;
+			EXECUTE s.details ->> 'create_foreign_table';
+			EXECUTE 'SELECT format(''%s rows, not %s'', count(*), $1) FROM (SELECT loaded FROM loaded) x HAVING count(*) <> $1' INTO failed USING s.rows;
 		EXCEPTION WHEN OTHERS THEN
 			failed := SQLSTATE || ' ' || SQLERRM;
 		END;

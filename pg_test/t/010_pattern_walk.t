@@ -43,6 +43,7 @@ is(outcome('many'), '200', 'a directory');
 
 # A cancel request comes at the 101st step. The 150th step would fail: the search must not reach it.
 for my $case ([ 'many/*.csv', 'pattern.entry', 'pattern.match', 22, qr/could not compare "\d+\.csv" with the pattern "\*\.csv"/ ],
+	[ '**/*.csv', 'pattern.entry', 'pattern.read', 5, qr{could not open directory "DIRECTORY/many": Input/output error} ],
 	[ 'many/*.csv', 'pattern.entry', 'pattern.read', 5, qr{could not open directory "DIRECTORY/many": Input/output error} ],
 	[ 'many', 'directory.entry', 'directory.read', 5, qr{could not open directory "DIRECTORY/many": Input/output error} ],
 	[ 'many/*.csv', 'files.entry', 'files.stat', 5, qr{could not stat file "DIRECTORY/many/\d+\.csv": Input/output error} ],

@@ -63,7 +63,7 @@ fn commands(statement: Node<'_, pg_sys::ImportForeignSchemaStmt>, server: pg_sys
     };
     let (mut commands, mut known) = (Vec::new(), HashMap::new());
     for file in files {
-        let table = table_name(file.name());
+        let table = table_name(file.name(), false);
         let name = CString::new(table.as_slice()).unwrap_or_default();
         // SAFETY: a guarded call with a string and the statement.
         if !unsafe { pg_sys::IsImportableForeignTable(name.as_ptr(), statement.as_ptr()) } {

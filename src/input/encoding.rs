@@ -154,9 +154,14 @@ impl Encodings {
         self.file == self.server
     }
 
+    /// Returns the name of the file's encoding.
+    pub fn name(&self) -> String {
+        name_of(self.file)
+    }
+
     /// Returns the name of the file's encoding, if it differs from the server's.
     pub fn foreign_name(&self) -> Option<String> {
-        (self.file != self.server).then(|| name_of(self.file))
+        (self.file != self.server).then(|| self.name())
     }
 
     /// Returns the name of the server's encoding.

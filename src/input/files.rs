@@ -1,8 +1,8 @@
 //! Lists the files that a pattern matches or that a directory contains.
 //!
 //! A name that exists and is no directory means that file, whatever characters it contains. A directory means the
-//! regular files in it. Otherwise a name with `*`, `?` or `[` means the regular files that it matches as in a shell
-//! (glob(7)). Names that begin with a dot are skipped, and directories in a directory are not entered.
+//! regular files in it. Otherwise a name with `*`, `?` or `[` means the regular files that it matches ([`pattern`]).
+//! Names that begin with a dot are skipped, and directories in a directory are not entered.
 //!
 //! With the directory of a server or with pg_bulk.allowed_directories, files and directories outside are neither listed
 //! nor read. The position of an open directory is checked before anything in it is read ([`open`]). The name of a
@@ -82,6 +82,11 @@ pub fn may_be_several(name: &CStr, below: Option<&Below>) -> bool {
     }
 }
 
+/// Whether the name is a pattern, and no file or directory.
+pub fn is_pattern_name(name: &CStr, below: Option<&Below>) -> bool {
+    pattern_of(name, below).is_some() && metadata(name, below).is_err()
+}
+
 /// Limited by the size of a position in a file (`load::direct::origin`).
 const MOST: usize = 1 << 20;
 
@@ -104,6 +109,7 @@ impl FileList {
             files.extend(listed(path, below)?);
         }
         files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        files.dedup_by(|a, b| a.path == b.path);
         if files.is_empty() {
             return Err(none(name, below));
         }

@@ -201,11 +201,11 @@ fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, sho
         return None;
     }
     let dialect = &copy.dialect;
-    let (is_csv, was_csv) = (sniffed.format == Format::Csv, dialect.is_csv());
+    let (is_csv, was_csv) = (sniffed.dialect.format != Format::Text, dialect.is_csv());
     // A single field has no delimiter.
-    let other_delimiter = width > 1 && sniffed.delimiter != dialect.delimiter;
+    let other_delimiter = width > 1 && sniffed.dialect.delimiter != dialect.delimiter;
     let wants_header = sniffed.header && header_lines(copy.header) == 0;
-    let other_quote = is_csv && was_csv && sniffed.quote.is_some_and(|quote| quote != dialect.quote);
+    let other_quote = is_csv && was_csv && sniffed.quote().is_some_and(|quote| quote != dialect.quote);
     // Without quotes and escapes, CSV and text differ only in the delimiter. The sniffer says "text" only if there are
     // escapes or `\N`.
     let other_format = is_csv != was_csv && (!is_csv || other_delimiter || shows_quote);
@@ -225,10 +225,11 @@ fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, sho
     // If the format changes, so does the default of the delimiter.
     let was_given = dialect.delimiter != usual(was_csv);
     let before = if other_format && !was_given { usual(format) } else { dialect.delimiter };
-    if width > 1 && sniffed.delimiter != before {
-        options.push(format!("delimiter = {}", written(sniffed.delimiter)));
+    if width > 1 && sniffed.dialect.delimiter != before {
+        options.push(format!("delimiter = {}", written(sniffed.dialect.delimiter)));
     }
-    if let Some(quote) = sniffed.quote.filter(|&quote| format && quote != if was_csv { dialect.quote } else { b'"' }) {
+    if let Some(quote) = sniffed.quote().filter(|&quote| format && quote != if was_csv { dialect.quote } else { b'"' })
+    {
         options.push(format!("quote = {}", written(quote)));
     }
     if wants_header {

@@ -52,8 +52,12 @@ option_names! {
         Header: "header", Data;
         Delimiter: "delimiter", Data;
         TrailingDelimiter: "trailing_delimiter", Data;
+        SkipBlankLines: "skip_blank_lines", Data;
+        Comment: "comment", Data;
+        LineEnd: "line_end", Data;
         Quote: "quote", Data;
         Escape: "escape", Data;
+        LenientQuotes: "lenient_quotes", Data;
         Null: "null", Data;
         Default: "default", Data;
         Encoding: "encoding", Data;
@@ -71,6 +75,8 @@ option_names! {
         Trim: "trim", Data;
         NullIf: "null_if", Data;
         EncodingErrors: "encoding_errors", Data;
+        ShortRows: "short_rows", Data;
+        LongRows: "long_rows", Data;
         // Data, except expressions, which have a name of their own (`ColumnOption`).
         Columns: "columns", Data;
         Program: "program", Code;

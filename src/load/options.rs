@@ -231,13 +231,7 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
             };
             match &*name {
                 b"column" => column = Some(c_string(&given)),
-                b"source" => {
-                    let bad = || {
-                        invalid(format!("source \"{}\" not recognized", text(&given)))
-                            .hint("Valid values are \"filename\", \"line_number\".")
-                    };
-                    source = Some(Taken::by_name(&text(&given)).ok_or_else(bad)?);
-                }
+                b"source" => source = Some(Taken::by_name(&text(&given))?),
                 b"name" => computes = Some(c_string(&given)),
                 b"expr" => expression = Some(c_string(&given)),
                 _ => {
@@ -478,6 +472,10 @@ impl LoadOptions {
                 | O::Header
                 | O::Delimiter
                 | O::TrailingDelimiter
+                | O::SkipBlankLines
+                | O::Comment
+                | O::LineEnd
+                | O::LenientQuotes
                 | O::Quote
                 | O::Escape
                 | O::Null
@@ -497,6 +495,8 @@ impl LoadOptions {
                 | O::Trim
                 | O::NullIf
                 | O::EncodingErrors
+                | O::ShortRows
+                | O::LongRows
                 | O::Columns
                 | O::Settings
                 | O::Sample

@@ -37,9 +37,12 @@ fn sniff_call(call: &Call) -> Result<pg_sys::Datum> {
     let path = call.required(0, "path")?.into_text();
     let options = call.jsonb(1, "options")?;
     let allowed = Allowed::by_call(call)?;
-    let asked = Asked::parse(&path, &options, &allowed)?;
+    let mut asked = Asked::parse(&path, &options, &allowed)?;
     check_location(&asked.location)?;
     copy_question::may_read(&asked.location);
+    if asked.table.is_empty() {
+        asked.table = identifier(&table_name(asked.path, asked.location.is_pattern()));
+    }
     let sniffed = sniff::sniff(&asked.location, &asked.request)?;
     call.rows().put(&asked.row(&sniffed))?;
     Ok(pg_sys::Datum::from(0usize))
@@ -52,7 +55,7 @@ struct Asked<'a> {
     request: Request,
     server: Option<CString>,
     is_program: bool,
-    /// The name of the table, quoted for SQL.
+    /// The name of the table, quoted for SQL. Empty: it is that of the file.
     table: Vec<u8>,
 }
 
@@ -85,43 +88,56 @@ impl<'a> Asked<'a> {
             None if is_program => Location::Program(path.to_owned()),
             None => Location::File(path.to_owned()),
         };
-        let table = match table {
-            Some(table) => table,
-            None if is_program => b"new_table".to_vec(),
-            None => identifier(&table_name(path)),
-        };
+        let table = table.unwrap_or_else(|| if is_program { b"new_table".to_vec() } else { Vec::new() });
         Ok(Asked { path, location, request, server, is_program, table })
     }
 
     /// The row of the result. Guarded.
-    fn row(&self, sniffed: &Sniffed) -> [SqlValue<'static>; 14] {
+    fn row(&self, sniffed: &Sniffed) -> [SqlValue<'static>; 9] {
         let character =
             |byte: Option<u8>| byte.map_or_else(|| SqlValue::null(pg_sys::TEXTOID), |byte| SqlValue::text_of(&[byte]));
+        let details = CString::new(self.details_json(sniffed)).unwrap_or_default();
+        [
+            SqlValue::text(if sniffed.dialect.format == Format::Text { c"text" } else { c"csv" }),
+            SqlValue::text_of(sniffed.dialect.separator.bytes()),
+            character(sniffed.quote()),
+            character(sniffed.escape()),
+            SqlValue::boolean(sniffed.header),
+            SqlValue::text_of(sniffed.encoding.as_bytes()),
+            SqlValue::integer(i32::try_from(sniffed.columns.len()).unwrap_or(i32::MAX)),
+            SqlValue::count(sniffed.records),
+            SqlValue::owned_jsonb(Jsonb::parse(&details)),
+        ]
+    }
+
+    /// The findings that have no column of their own. Guarded.
+    fn details_json(&self, sniffed: &Sniffed) -> Vec<u8> {
         let source = (if self.is_program { "program" } else { "filename" }, self.path);
         let server = self.server.as_deref().unwrap_or(SERVER);
-        let eol = sniffed.eol.map(|eol| match eol {
-            Eol::Nl => c"LF",
-            Eol::Cr => c"CR",
-            Eol::CrNl => c"CRLF",
+        let line_end = sniffed.eol.map_or(b"null".to_vec(), |eol| {
+            json_string(match eol {
+                Eol::Nl => b"LF",
+                Eol::Cr => b"CR",
+                Eol::CrNl => b"CRLF",
+            })
         });
-        let json = |json: Vec<u8>| SqlValue::owned_jsonb(Jsonb::parse(&CString::new(json).unwrap_or_default()));
-        let notes: Vec<_> = sniffed.notes.iter().chain(&sniffed.foreign_notes).map(|note| to_server(note)).collect();
-        [
-            SqlValue::text(if sniffed.format == Format::Csv { c"csv" } else { c"text" }),
-            character(Some(sniffed.delimiter)),
-            character(sniffed.quote),
-            character(sniffed.escape),
-            SqlValue::boolean(sniffed.header),
-            SqlValue::optional_text(eol),
-            SqlValue::text_of(sniffed.compression.unwrap_or("none").as_bytes()),
-            SqlValue::count(sniffed.records),
-            SqlValue::boolean(sniffed.complete),
-            json(columns_json(sniffed)),
-            json(self.options_json(sniffed)),
-            SqlValue::text_of(&sniffed.create_table(&self.table)),
-            SqlValue::text_of(&sniffed.create_foreign_table(&self.table, server, source)),
-            SqlValue::texts(notes),
-        ]
+        let notes: Vec<_> = sniffed
+            .notes
+            .iter()
+            .chain(&sniffed.foreign_notes)
+            .map(|note| json_string(to_server(note).to_bytes()))
+            .collect();
+        let members = [
+            member("options", &self.options_json(sniffed)),
+            member("complete", if sniffed.complete { b"true" } else { b"false" }),
+            member("line_end", &line_end),
+            member("compression", &json_string(sniffed.compression.unwrap_or("none").as_bytes())),
+            member("columns", &columns_json(sniffed)),
+            member("create_table", &json_string(&sniffed.create_table(&self.table))),
+            member("create_foreign_table", &json_string(&sniffed.create_foreign_table(&self.table, server, source))),
+            member("notes", &bracketed(b'[', &notes, b']')),
+        ];
+        bracketed(b'{', &members, b'}')
     }
 
     /// Options for a load of this path.

@@ -4,6 +4,7 @@
 //! `ProcessCopyOptions` (copy.c). Names, defaults and messages are equal for foreign tables and functions. The syntax
 //! of values and the SQLSTATEs of invalid ones differ (`option_value`).
 
+mod dialect_options;
 pub mod field_options;
 pub mod key_options;
 pub mod slice_options;
@@ -11,24 +12,25 @@ pub mod slice_options;
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use pg_bulk_text::dialect::{Dialect, DialectError, Format, FormatOptions};
+use pg_bulk_text::dialect::{Dialect, Format, FormatOptions, LineEnd};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::field_options::FieldDraft;
 use super::column::Column;
+use super::ragged::{LongRows, RaggedOptions, ShortRows};
 use super::row::received;
 use super::soft::{Limit, OnError, Tolerance, Verbosity};
 use crate::error::{Error, Result};
 use crate::input::coding::{Coding, Utf16};
 use crate::input::compression::Compressed;
-use crate::input::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
+use crate::input::encoding::{EncodingErrors, Encodings, Treatment, encoding_by_name};
 use crate::input::files::FileList;
 use crate::input::source::{Location, Source};
 use crate::input::stream::{Header, Stream};
-use crate::server::compat::{self, copy_words};
+use crate::server::compat::copy_words;
 use crate::server::option_value::{Caller, ColumnSet, HeaderOption, OptionValue, count, invalid, text};
 
-fn unsupported(message: &str) -> Error {
+pub fn unsupported(message: &str) -> Error {
     Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
 }
 
@@ -38,8 +40,12 @@ pub const NAMES: &[&str] = &[
     "header",
     "delimiter",
     "trailing_delimiter",
+    "skip_blank_lines",
+    "comment",
+    "line_end",
     "quote",
     "escape",
+    "lenient_quotes",
     "null",
     "default",
     "encoding",
@@ -57,10 +63,9 @@ pub const NAMES: &[&str] = &[
     "trim",
     "null_if",
     "encoding_errors",
+    "short_rows",
+    "long_rows",
 ];
-
-/// Longest record without a line end: any buffer holds several of them.
-const LONGEST: usize = 1 << 24;
 
 /// Structure of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,11 +89,12 @@ pub enum MatchBy {
     Name,
 }
 
-/// Columns whose fields are, or are not, compared with the NULL marker.
+/// Rules for columns: whether their fields are compared with the NULL marker, and how they find their fields.
 #[derive(Debug, Clone, Default)]
-struct Forced {
+struct ColumnRules {
     not_null: ColumnSet,
     null: ColumnSet,
+    match_by: Option<MatchBy>,
 }
 
 /// Format of a file, and the selection of its rows.
@@ -103,7 +109,7 @@ pub struct CopyOptions {
     utf16: Utf16,
     /// Action for invalid bytes, if the option is given.
     pub encoding_errors: Option<EncodingErrors>,
-    forced: Forced,
+    columns: ColumnRules,
     pub on_error: OnError,
     /// Limit of rejects. In percent not for foreign tables.
     pub reject_limit: Option<Limit>,
@@ -113,7 +119,7 @@ pub struct CopyOptions {
     pub compressed: Compressed,
     /// Treats a byte order mark as data.
     pub keeps_bom: bool,
-    match_by: Option<MatchBy>,
+    pub ragged: RaggedOptions,
     /// The file name is literal: it is no pattern.
     pub is_literal: bool,
 }
@@ -147,7 +153,7 @@ impl Draft {
                 encoding: None,
                 utf16: Utf16::Marked,
                 encoding_errors: None,
-                forced: Forced::default(),
+                columns: ColumnRules::default(),
                 on_error: OnError::Stop,
                 reject_limit: None,
                 verbosity: Verbosity::Default,
@@ -155,7 +161,7 @@ impl Draft {
                 limit: None,
                 compressed: Compressed::Auto,
                 keeps_bom: false,
-                match_by: None,
+                ragged: RaggedOptions::default(),
                 is_literal: false,
             },
         }
@@ -165,11 +171,11 @@ impl Draft {
     pub fn set(&mut self, name: &str, given: &OptionValue) -> Result<bool> {
         match name {
             "force_not_null" => {
-                self.copy.forced.not_null = self.caller.column_set(name, given)?;
+                self.copy.columns.not_null = self.caller.column_set(name, given)?;
                 return Ok(true);
             }
             "force_null" => {
-                self.copy.forced.null = self.caller.column_set(name, given)?;
+                self.copy.columns.null = self.caller.column_set(name, given)?;
                 return Ok(true);
             }
             "trim" | "null_if" => return self.copy.fields.set(self.caller, name, given),
@@ -190,7 +196,7 @@ impl Draft {
             },
             "header" => self.header = Some(self.caller.header(value)?),
             "match_by" => {
-                self.copy.match_by = match value.to_ascii_lowercase().as_str() {
+                self.copy.columns.match_by = match value.to_ascii_lowercase().as_str() {
                     "position" => Some(MatchBy::Position),
                     "name" => Some(MatchBy::Name),
                     _ => {
@@ -201,6 +207,21 @@ impl Draft {
             }
             "delimiter" => self.format.delimiter = given(),
             "trailing_delimiter" => self.format.trailing = self.caller.boolean(name, bytes)?,
+            "skip_blank_lines" => self.format.skip_blank_lines = self.caller.boolean(name, bytes)?,
+            "comment" => self.format.comment = given(),
+            "line_end" => {
+                self.format.line_end = match value.to_ascii_lowercase().as_str() {
+                    "lf" => Some(LineEnd::Lf),
+                    "crlf" => Some(LineEnd::CrLf),
+                    "cr" => Some(LineEnd::Cr),
+                    "any" => Some(LineEnd::Any),
+                    _ => {
+                        let hint = "Valid values are \"lf\", \"crlf\", \"cr\", \"any\".";
+                        return Err(invalid(format!("line_end \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
+            "lenient_quotes" => self.format.lenient_quotes = self.caller.boolean(name, bytes)?,
             "quote" => {
                 self.format.unquoted = value.eq_ignore_ascii_case("none");
                 self.format.quote = if self.format.unquoted { None } else { given() };
@@ -222,6 +243,27 @@ impl Draft {
                     _ => {
                         let hint = "Valid values are \"stop\", \"replace\", \"reject\".";
                         return Err(invalid(format!("encoding_errors \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
+            "short_rows" => {
+                self.copy.ragged.short_rows = match value.to_ascii_lowercase().as_str() {
+                    "error" => Some(ShortRows::Error),
+                    "null" => Some(ShortRows::Null),
+                    "default" => Some(ShortRows::Default),
+                    _ => {
+                        let hint = "Valid values are \"error\", \"null\", \"default\".";
+                        return Err(invalid(format!("short_rows \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
+            "long_rows" => {
+                self.copy.ragged.long_rows = match value.to_ascii_lowercase().as_str() {
+                    "error" => Some(LongRows::Error),
+                    "cut" => Some(LongRows::Cut),
+                    _ => {
+                        let hint = "Valid values are \"error\", \"cut\".";
+                        return Err(invalid(format!("long_rows \"{value}\" not recognized")).hint(hint));
                     }
                 };
             }
@@ -264,121 +306,10 @@ impl Draft {
         Ok(true)
     }
 
-    fn has_header(&self) -> bool {
-        self.header.is_some_and(|header| header != HeaderOption::Lines(0))
-    }
-
-    fn dialect(&self) -> Result<Dialect> {
-        if self.shape == RecordShape::Fixed {
-            return self.lines("FIXED");
-        }
-        let given = [(self.record_length.is_some(), "record_length"), (self.line_ends.is_some(), "line_ends")];
-        if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
-            return Err(invalid(format!("{name} requires format \"fixed\"")));
-        }
-        match self.shape {
-            RecordShape::Json => return self.objects(),
-            RecordShape::Binary => return self.binary(),
-            _ => (),
-        }
-        let dialect = Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
-            use DialectError as D;
-            // COPY reports a character that is too long as a missing feature; for a function it is a bad value.
-            let bad_value = matches!(e, D::DelimiterLength | D::QuoteLength | D::EscapeLength);
-            let error = Error::from(e);
-            if bad_value && self.caller == Caller::Function {
-                return error.code(Code::ERRCODE_INVALID_PARAMETER_VALUE);
-            }
-            error
-        })?;
-        if dialect.separator.is_long() && !encoding::is_found(dialect.separator.bytes()) {
-            let server = Encodings::server_name();
-            let message =
-                format!("a delimiter with characters other than ASCII is not supported in encoding \"{server}\"");
-            return Err(unsupported(&message));
-        }
-        Ok(dialect)
-    }
-
-    /// Returns the binary dialect. Options without a meaning there are rejected in the order of `ProcessCopyOptions`;
-    /// pg_bulk's own options follow.
-    fn binary(&self) -> Result<Dialect> {
-        let format = &self.format;
-        let refused =
-            |name: &str| Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in BINARY mode")));
-        let requires_csv = |name: &str| Err(unsupported(&copy_words::requires_csv(name)));
-        match () {
-            () if format.delimiter.is_some() => refused("DELIMITER"),
-            () if format.null.is_some() => refused("NULL"),
-            () if format.default.is_some() => refused("DEFAULT"),
-            () if self.copy.on_error != OnError::Stop => {
-                Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, "only ON_ERROR STOP is allowed in BINARY mode"))
-            }
-            () if self.has_header() => Err(unsupported("cannot specify HEADER in BINARY mode")),
-            () if format.quote.is_some() || format.unquoted => requires_csv("QUOTE"),
-            () if format.escape.is_some() => requires_csv("ESCAPE"),
-            () if format.force_not_null => requires_csv("FORCE_NOT_NULL"),
-            () if format.force_null => requires_csv("FORCE_NULL"),
-            () if self.copy.match_by.is_some() => refused("MATCH_BY"),
-            () if self.copy.skip > 0 => refused("SKIP"),
-            () if format.trailing => refused("TRAILING_DELIMITER"),
-            () if self.copy.fields.trim().is_some() => refused("TRIM"),
-            () if self.copy.fields.has_nulls() => refused("NULL_IF"),
-            () if self.copy.encoding_errors.is_some() => refused("ENCODING_ERRORS"),
-            () => Ok(Dialect::binary()),
-        }
-    }
-
-    /// Returns the dialect of records without delimiters. Options without a meaning there are rejected as COPY does for
-    /// BINARY.
-    fn lines(&self, mode: &str) -> Result<Dialect> {
-        let format = &self.format;
-        let refused = [
-            (format.delimiter.is_some(), "DELIMITER"),
-            (format.trailing, "TRAILING_DELIMITER"),
-            (format.quote.is_some() || format.unquoted, "QUOTE"),
-            (format.escape.is_some(), "ESCAPE"),
-            (format.default.is_some(), "DEFAULT"),
-            (format.force_not_null, "FORCE_NOT_NULL"),
-            (format.force_null, "FORCE_NULL"),
-            (self.header == Some(HeaderOption::Match), "HEADER MATCH"),
-            (self.copy.match_by.is_some(), "MATCH_BY"),
-        ];
-        match refused.iter().find(|(given, _)| *given) {
-            Some((_, name)) => {
-                Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in {mode} mode")))
-            }
-            None if self.line_ends != Some(false) => Ok(Dialect::lines(self.record_length)),
-            None if self.has_header() => Err(invalid("header requires line_ends to be true")),
-            None => match self.record_length {
-                Some(length) if length <= LONGEST => Ok(Dialect::records(length)),
-                Some(_) => Err(invalid(format!("record_length must be at most {LONGEST} where line_ends is false"))),
-                None => Err(invalid("line_ends \"false\" requires record_length")),
-            },
-        }
-    }
-
-    /// Returns the dialect of JSON objects.
-    fn objects(&self) -> Result<Dialect> {
-        self.lines("JSON")?;
-        let refused = [
-            (self.format.null.is_some(), "NULL"),
-            (self.has_header(), "HEADER"),
-            (self.copy.fields.trim().is_some(), "TRIM"),
-            (self.copy.encoding_errors.is_some(), "ENCODING_ERRORS"),
-        ];
-        match refused.iter().find(|(given, _)| *given) {
-            Some((_, name)) => {
-                Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in JSON mode")))
-            }
-            None => Ok(Dialect::json()),
-        }
-    }
-
     /// Checks the options together. Of several errors, the one that COPY would raise comes first.
     pub fn finish(mut self) -> Result<CopyOptions> {
-        self.format.force_not_null = self.copy.forced.not_null != ColumnSet::None;
-        self.format.force_null = self.copy.forced.null != ColumnSet::None;
+        self.format.force_not_null = self.copy.columns.not_null != ColumnSet::None;
+        self.format.force_null = self.copy.columns.null != ColumnSet::None;
         let dialect = self.dialect()?;
         let leaves_out = matches!(self.copy.on_error, OnError::Ignore | OnError::Table);
         if self.copy.reject_limit.is_some() && !leaves_out {
@@ -424,7 +355,12 @@ impl CopyOptions {
 
     /// Whether the header names the columns of the fields.
     pub fn by_name(&self) -> bool {
-        self.match_by == Some(MatchBy::Name)
+        self.columns.match_by == Some(MatchBy::Name)
+    }
+
+    /// Whether a record may request the default of any column.
+    pub fn takes_defaults(&self) -> bool {
+        self.dialect.default.is_some() || self.ragged.short_rows == Some(ShortRows::Default)
     }
 
     /// Returns how the reader treats the header.
@@ -437,10 +373,14 @@ impl CopyOptions {
 
     /// Returns the error filter for bad values, with no reject counted yet.
     pub fn tolerance(&self) -> Tolerance {
+        // COPY's ON_ERROR ignore stops at a wrong number of fields, unless an option says that it is an error of the row.
+        let rejects = |is_given| self.on_error == OnError::Table || (self.on_error == OnError::Ignore && is_given);
         Tolerance {
             on_error: self.on_error,
             verbosity: self.verbosity,
             reject_limit: self.reject_limit.and_then(Limit::rows),
+            rejects_short: rejects(self.ragged.short_rows.is_some()),
+            rejects_long: rejects(self.ragged.long_rows.is_some()),
             bad_rows: 0,
             bad_value: None,
         }
@@ -493,7 +433,8 @@ impl CopyOptions {
         self.check_encoding_errors(&encodings)?;
         let files = self.files(location)?;
         // Files may have their columns in different orders (`header.rs`).
-        let has_names = header.lines == 1 && self.match_by != Some(MatchBy::Position) && !self.dialect.is_lines();
+        let has_names =
+            header.lines == 1 && self.columns.match_by != Some(MatchBy::Position) && !self.dialect.is_lines();
         header.fields |= has_names && files.as_ref().is_some_and(|list| list.files.len() > 1);
         let listed = files.clone().map(Location::Files);
         let source = Source::open(listed.as_ref().unwrap_or(location), self.coding())?;
@@ -535,8 +476,8 @@ impl CopyOptions {
     /// Applies `force_null`, `force_not_null` and the format to the columns. An invalid `relid` stands for no relation.
     /// Guarded; memory as in [`Column::of_relation`].
     pub fn force(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
-        mark(&self.forced.not_null, "FORCE_NOT_NULL", relid, columns, |c| c.force_not_null = true)?;
-        mark(&self.forced.null, "FORCE_NULL", relid, columns, |c| c.force_null = true)?;
+        mark(&self.columns.not_null, "FORCE_NOT_NULL", relid, columns, |c| c.force_not_null = true)?;
+        mark(&self.columns.null, "FORCE_NULL", relid, columns, |c| c.force_null = true)?;
         if !matches!(self.dialect.format, Format::Csv | Format::Unquoted) {
             let forced = |f: fn(&Column) -> bool| columns.iter().any(f);
             if forced(|c| c.force_not_null) {

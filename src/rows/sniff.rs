@@ -43,7 +43,20 @@ use crate::server::compat;
 use crate::server::option_value::{HeaderOption, OptionValue};
 
 /// Options that describe a file, in the order of the result.
-pub const NAMES: &[&str] = &["format", "delimiter", "quote", "escape", "null", "header", "encoding", "compression"];
+pub const NAMES: &[&str] = &[
+    "format",
+    "delimiter",
+    "skip_blank_lines",
+    "comment",
+    "line_end",
+    "quote",
+    "escape",
+    "lenient_quotes",
+    "null",
+    "header",
+    "encoding",
+    "compression",
+];
 
 /// Smallest number of bytes that are read of one of several files.
 const FEWEST: u64 = 64 * 1024;
@@ -53,12 +66,10 @@ const FEWEST: u64 = 64 * 1024;
 pub struct Sniffed {
     /// Options for loads and foreign tables that read the file.
     pub options: Vec<(String, Vec<u8>)>,
-    pub format: Format,
-    pub delimiter: u8,
-    /// None if quotes are ordinary characters.
-    pub quote: Option<u8>,
-    pub escape: Option<u8>,
+    pub dialect: Dialect,
     pub header: bool,
+    /// The encoding in which the file was read.
+    pub encoding: String,
     pub eol: Option<Eol>,
     pub compression: Option<&'static str>,
     pub records: u64,
@@ -75,10 +86,24 @@ pub struct Sniffed {
 }
 
 impl Sniffed {
+    /// The quote; None if quotes are ordinary characters.
+    pub fn quote(&self) -> Option<u8> {
+        Some(self.dialect.quote).filter(|&quote| self.dialect.is_csv() && is_real(quote))
+    }
+
+    pub fn escape(&self) -> Option<u8> {
+        Some(self.dialect.escape).filter(|&escape| self.dialect.is_csv() && is_real(escape))
+    }
+
     /// The file in which a type was ruled out, if there are several.
     pub fn file_of(&self, ruled: &RuledOut) -> Option<&CStr> {
         self.files.get(ruled.file).map(CString::as_c_str)
     }
+}
+
+/// Whether a detected quote is more than a character that the file does not have.
+fn is_real(character: u8) -> bool {
+    character >= b' '
 }
 
 /// A column of a file.
@@ -154,7 +179,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         odd: None,
         odd_records: 0,
         notes: Vec::new(),
-        encoding: None,
+        encoding: encodings.name(),
+        encoding_option: None,
         several: list.len() > 1,
     };
     let mut compression = None;
@@ -174,8 +200,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         compression = compression.or(feed.source().compression());
         // The meaning of bytes that are not ASCII must be the same in another session, so the encoding becomes an
         // option.
-        if feed.has_others() && sniffer.encoding.is_none() {
-            sniffer.encoding = encodings.foreign_name();
+        if feed.has_others() && sniffer.encoding_option.is_none() {
+            sniffer.encoding_option = encodings.foreign_name();
         }
         feed.close()?;
     }
@@ -206,7 +232,9 @@ struct Sniffer {
     odd: Option<(usize, ValuePosition, usize)>,
     odd_records: u64,
     notes: Vec<String>,
-    /// The encoding for the result: the session's, in which the characters were read.
-    encoding: Option<String>,
+    /// The encoding in which the file is read.
+    encoding: String,
+    /// The encoding as an option, if the session's must be named.
+    encoding_option: Option<String>,
     several: bool,
 }

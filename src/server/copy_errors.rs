@@ -18,9 +18,12 @@ fn bad_format(message: impl Into<String>) -> Error {
     Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message)
 }
 
+/// Message of [`extra_data`].
+pub const EXTRA_DATA: &str = "extra data after last expected column";
+
 /// extra data after last expected column
 pub fn extra_data() -> Error {
-    bad_format("extra data after last expected column").about_record()
+    bad_format(EXTRA_DATA).about_record()
 }
 
 /// missing data for column "x"
@@ -139,6 +142,9 @@ impl From<DialectError> for Error {
                 .code(copy_words::IN_NULL_MARKER),
             D::DelimiterInDefault => unsupported(&copy_words::delimiter_in("DEFAULT")),
             D::QuoteInDefault => unsupported("CSV quote character must not appear in the DEFAULT specification"),
+            D::LenientUnquoted => invalid("lenient_quotes requires format \"csv\" and a quote other than \"none\""),
+            D::CommentEmpty => invalid("comment requires at least one character"),
+            D::CommentBreaksLine => invalid("comment cannot use newline or carriage return"),
             D::NullIsDefault => unsupported("NULL specification and DEFAULT specification cannot be the same"),
         }
     }

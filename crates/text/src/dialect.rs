@@ -47,6 +47,19 @@ impl Eol {
     }
 }
 
+/// How lines end, as an option says. Without it, the first line decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineEnd {
+    /// `\n`. A carriage return is data.
+    Lf,
+    /// `\r\n`. A newline or a carriage return alone is data.
+    CrLf,
+    /// `\r`. A newline is data.
+    Cr,
+    /// Each of `\n`, `\r` and `\r\n` ends a line.
+    Any,
+}
+
 /// The meaning of `\.`, which changed with PostgreSQL 18.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndMarker {
@@ -80,10 +93,16 @@ pub struct Dialect {
     /// Length of each record in bytes, without its line end, if it is known. In the binary format: the number of
     /// fields.
     pub record_length: Option<usize>,
-    /// `format` is CSV with quotes. Kept as a flag because it is read for each field.
-    pub csv: bool,
     /// Lines are JSON objects.
     pub json: bool,
+    /// A line of blanks and tabs only, or without bytes, is no record.
+    pub skip_blank_lines: bool,
+    /// A line that begins with these bytes is no record. Empty: there are no comments.
+    pub comment: Vec<u8>,
+    /// A quote counts only at both ends of a field (CSV).
+    pub lenient_quotes: bool,
+    /// How lines end, if it is given.
+    pub line_end: Option<LineEnd>,
 }
 
 /// Format options as given, before defaults.
@@ -109,6 +128,14 @@ pub struct FormatOptions {
     pub force_not_null: bool,
     /// `force_null` is given for some column.
     pub force_null: bool,
+    /// `skip_blank_lines`
+    pub skip_blank_lines: bool,
+    /// `comment`
+    pub comment: Option<Vec<u8>>,
+    /// `lenient_quotes`
+    pub lenient_quotes: bool,
+    /// `line_end`
+    pub line_end: Option<LineEnd>,
 }
 
 /// Errors in a set of format options: one variant per message of `ProcessCopyOptions`, and some about options that COPY
@@ -155,6 +182,12 @@ pub enum DialectError {
     QuoteInDefault,
     /// NULL specification and DEFAULT specification cannot be the same
     NullIsDefault,
+    /// lenient_quotes without quotes
+    LenientUnquoted,
+    /// a comment without bytes
+    CommentEmpty,
+    /// a comment contains a newline or carriage return
+    CommentBreaksLine,
 }
 
 /// Whether a delimiter of the text format could be mistaken for a part of an escape.
@@ -233,6 +266,16 @@ impl Dialect {
                 return Err(E::NullIsDefault);
             }
         }
+        if o.lenient_quotes && !quoted {
+            return Err(E::LenientUnquoted);
+        }
+        let comment: &[u8] = o.comment.as_deref().unwrap_or_default();
+        if o.comment.is_some() && comment.is_empty() {
+            return Err(E::CommentEmpty);
+        }
+        if breaks_line(comment) {
+            return Err(E::CommentBreaksLine);
+        }
         Ok(Dialect {
             format: match o.csv {
                 true if o.unquoted => Format::Unquoted,
@@ -248,8 +291,11 @@ impl Dialect {
             default: o.default.clone(),
             end_marker,
             record_length: None,
-            csv: quoted,
             json: false,
+            skip_blank_lines: o.skip_blank_lines,
+            comment: comment.to_vec(),
+            lenient_quotes: o.lenient_quotes,
+            line_end: o.line_end,
         })
     }
 
@@ -269,8 +315,11 @@ impl Dialect {
             default: None,
             end_marker: EndMarker::Since18,
             record_length,
-            csv: false,
             json: false,
+            skip_blank_lines: false,
+            comment: Vec::new(),
+            lenient_quotes: false,
+            line_end: None,
         }
     }
 
@@ -326,7 +375,12 @@ impl Dialect {
     /// True if COPY supports this dialect.
     #[must_use]
     pub fn is_copys(&self) -> bool {
-        matches!(self.format, Format::Text | Format::Csv) && !self.is_rich()
+        matches!(self.format, Format::Text | Format::Csv)
+            && !self.is_rich()
+            && !self.skip_blank_lines
+            && self.comment.is_empty()
+            && !self.lenient_quotes
+            && self.line_end.is_none()
     }
 
     /// True if the delimiter has several bytes, or a delimiter may end a line without another field.
@@ -347,7 +401,7 @@ impl Dialect {
     #[inline]
     #[must_use]
     pub fn is_csv(&self) -> bool {
-        self.csv
+        self.format == Format::Csv
     }
 
     /// True if each special character has one meaning only, so that bitmaps yield the boundaries of records and fields.
@@ -366,6 +420,7 @@ impl Dialect {
                     && self.quote != b'\\'
                     && !self.separator.has(b'\\')
                     && !self.separator.has(self.escape)
+                    && !(self.lenient_quotes && self.separator.is_long())
             }
         }
     }
@@ -405,6 +460,9 @@ mod tests {
         assert_eq!(check(|o| o.null = some("a\"b")), Err(E::QuoteInNull));
         assert_eq!(check(|o| o.default = some("a,b")), Err(E::DelimiterInDefault));
         assert_eq!(check(|o| o.default = some("")), Err(E::NullIsDefault));
+        assert_eq!(check(|o| (o.unquoted, o.lenient_quotes) = (true, true)), Err(E::LenientUnquoted));
+        assert_eq!(check(|o| o.comment = some("")), Err(E::CommentEmpty));
+        assert_eq!(check(|o| o.comment = some("#\r")), Err(E::CommentBreaksLine));
         let text = |f: fn(&mut FormatOptions)| {
             check(|o| {
                 o.csv = false;

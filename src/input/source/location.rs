@@ -100,6 +100,11 @@ impl Location {
         }
     }
 
+    /// Is its name a pattern, and not that of a file or directory? For the user who may read it.
+    pub fn is_pattern(&self) -> bool {
+        self.path().is_some() && files::is_pattern_name(self.name(), self.below())
+    }
+
     /// The CONTEXT line that names it.
     pub fn described(&self) -> CString {
         let kind = match self {

@@ -10,7 +10,7 @@ use pg_bulk_text::sniff::header::names;
 use super::evidence::ValuePosition;
 use super::proposal::{LONGEST, clip};
 use super::request::Request;
-use super::{NAMES, Sniffed, SniffedColumn, Sniffer};
+use super::{NAMES, Sniffed, SniffedColumn, Sniffer, is_real};
 use crate::error::Result;
 use crate::input::encoding::shown;
 use crate::rows::copy_options::Draft;
@@ -50,7 +50,7 @@ impl Sniffer {
             lines => lines.to_string(),
         };
         propose("header", header.into_bytes())?;
-        if let Some(encoding) = &self.encoding {
+        if let Some(encoding) = &self.encoding_option {
             propose("encoding", encoding.clone().into_bytes())?;
         }
         let place = |name: &str| NAMES.iter().position(|known| *known == name);
@@ -60,7 +60,6 @@ impl Sniffer {
         let names = names(known.names.as_deref(), self.columns.len(), LONGEST, clip);
         let columns: Vec<_> =
             names.into_iter().zip(self.columns).map(|(name, evidence)| SniffedColumn { name, evidence }).collect();
-        let is_real = |character: u8| character >= b' ';
         if d.is_csv() && !is_real(d.quote) {
             self.notes.push(
                 "fields have no quotes: the option quote is a character that does not occur in the file".to_owned(),
@@ -96,11 +95,9 @@ impl Sniffer {
         }
         Ok(Sniffed {
             options,
-            format: d.format,
-            delimiter: d.delimiter,
-            quote: Some(d.quote).filter(|&quote| d.is_csv() && is_real(quote)),
-            escape: Some(d.escape).filter(|&escape| d.is_csv() && is_real(escape)),
+            dialect: known.dialect,
             header: known.has_names,
+            encoding: self.encoding,
             eol: self.eol,
             compression,
             records: self.records,
@@ -126,11 +123,9 @@ impl Sniffer {
         self.notes.push("there is no data".to_owned());
         Ok(Sniffed {
             options: request.given.clone(),
-            format: dialect.format,
-            delimiter: dialect.delimiter,
-            quote: Some(dialect.quote).filter(|_| dialect.is_csv()),
-            escape: Some(dialect.escape).filter(|_| dialect.is_csv()),
+            dialect,
             header: false,
+            encoding: self.encoding,
             eol: None,
             compression,
             records: 0,

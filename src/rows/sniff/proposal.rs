@@ -7,6 +7,7 @@ use std::path::Path;
 use pgrx::pg_sys;
 
 use super::{Sniffed, SniffedColumn};
+use crate::input::pattern::{self, without_escapes};
 
 /// Endings of file names for compression, and those for formats, which come before them.
 const COMPRESSED: &[&[u8]] = &[b"gz", b"zst", b"zstd", b"lz4", b"bz2", b"xz"];
@@ -45,10 +46,16 @@ fn literal(value: &[u8]) -> Vec<u8> {
     unsafe { CStr::from_ptr(pg_sys::quote_literal_cstr(value.as_ptr())) }.to_bytes().to_vec()
 }
 
-/// A table name for this file: the file's name without directories and endings.
-pub fn table_name(path: &CStr) -> Vec<u8> {
+/// A table name for this file: the file's name without directories and endings. For a pattern, the name of the innermost
+/// directory without wildcards.
+pub fn table_name(path: &CStr, is_pattern: bool) -> Vec<u8> {
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
-    let mut name = path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+    let names = path.ancestors().filter_map(Path::file_name).map(OsStr::as_bytes);
+    let mut plain = names.filter(|name| !is_pattern || !pattern::is_pattern(&without_escapes(name, true)));
+    let mut name = plain.next().unwrap_or_default().to_vec();
+    if is_pattern {
+        name = without_escapes(&name, false);
+    }
     for endings in [COMPRESSED, FORMATS] {
         let dot = name.iter().rposition(|&b| b == b'.').filter(|&dot| dot > 0);
         let ending = dot.map(|dot| name.get(dot + 1..).unwrap_or_default().to_ascii_lowercase());
@@ -57,11 +64,6 @@ pub fn table_name(path: &CStr) -> Vec<u8> {
         {
             name.truncate(dot);
         }
-    }
-    // If the name is a pattern, use that of the directory.
-    if name.is_empty() || name.iter().any(|b| matches!(b, b'*' | b'?' | b'[')) {
-        let parent = path.parent().and_then(Path::file_name).map(|name| name.as_bytes().to_vec());
-        name = parent.filter(|name| !name.iter().any(|b| matches!(b, b'*' | b'?' | b'['))).unwrap_or_default();
     }
     if name.is_empty() {
         name = b"new_table".to_vec();

@@ -170,8 +170,11 @@ fn csv(given: &GivenOptions, delimiter: u8, quote: u8, escape: u8) -> Dialect {
         default: None,
         end_marker: given.end_marker,
         record_length: None,
-        csv: true,
         json: false,
+        skip_blank_lines: false,
+        comment: Vec::new(),
+        lenient_quotes: false,
+        line_end: None,
     }
 }
 
@@ -180,8 +183,7 @@ fn best_of(sample: &[u8], whole: bool, given: &GivenOptions, delimiter: u8) -> T
     let text = || {
         let null = given.null.clone().unwrap_or_else(|| b"\\N".to_vec());
         let format = Format::Text;
-        let dialect =
-            Dialect { format, csv: false, null, quote: b'"', escape: b'"', ..csv(given, delimiter, b'"', b'"') };
+        let dialect = Dialect { format, null, quote: b'"', escape: b'"', ..csv(given, delimiter, b'"', b'"') };
         Trial::of(sample, whole, dialect)
     };
     if given.format == Some(Format::Text) {
