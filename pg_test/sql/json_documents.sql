@@ -42,6 +42,7 @@ SELECT rows_of(E'[\n{"id": 1},\n7\n]\n');
 SELECT rows_of(E'[\n{"id": 1},\n[{"id": 2}]\n]\n');
 SELECT rows_of(E'[\n{"id": 1, "name": "two\nlines"}\n]\n');
 SELECT rows_of(E'{"id": 1} x\n');
+SELECT rows_of(E'{"id": 1}\n[{"id": 2}]\n');
 -- Rejects: those of the same records on lines; the records behind them are read.
 CREATE TABLE loaded (id int, name text);
 CREATE FUNCTION rejects_of(content text) RETURNS SETOF text LANGUAGE plpgsql AS $$

@@ -87,7 +87,7 @@ CALL write_bytes('bad', '\xfffe' || utf16(E'1,a\n2,b') || '\x3dd8');
 SELECT outcomes();
 CALL write_bytes('bad', '\xfffe' || utf16(E'1,a\nx,b\n'));
 SELECT error_of('SELECT * FROM bad');
--- UTF-32 is none, and the error says what it is.
+-- UTF-32 begins like UTF-16; the HINT names it.
 CALL write_bytes('bad', '\xfffe0000310000002c00000061000000');
 SELECT error_of('SELECT * FROM bad');
 CALL write_bytes('bad', '\xff');

@@ -8,17 +8,15 @@
 //! [`Rewritten`] decides at its first bytes, and passes all others on unread if there is nothing to rewrite.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
+use std::io::{BufRead, Error, ErrorKind, Read, Result};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 use pg_bulk_text::json_lines::{self, JsonLines};
 use pg_bulk_text::utf16::Order;
 
 use super::compression::{Compressed, Compression, SIGNATURE_BYTES};
-use super::decompressor::Input;
 
-/// Bytes that are rewritten at a time, and most bytes by which the form of JSON is recognized.
+/// Bytes that are rewritten at a time. The form of JSON is recognized by the first ones.
 const PIECE: usize = 64 << 10;
 
 /// When a file is read as UTF-16.
@@ -149,14 +147,12 @@ impl Steps {
         Ok(bytes)
     }
 
-    /// Whether the decompressed bytes of a file are its text.
-    pub fn leave(&self, input: &Input) -> Result<bool> {
-        let Input { file, stop, ahead, .. } = input;
-        let input = Input { file: file.try_clone()?, offset: 0, stop: Arc::clone(stop), ahead: *ahead };
+    /// Whether the decompressed bytes of `source` are its text.
+    pub fn leave(&self, source: impl BufRead) -> Result<bool> {
         let Some(compression) = self.compression else { return Ok(false) };
         let (mut first, most) = (Vec::new(), if self.coding.json { PIECE } else { 2 });
         reserve(&mut first, most)?;
-        let mut bytes = compression.decoder(BufReader::new(input))?.take(most as u64);
+        let mut bytes = compression.decoder(source)?.take(most as u64);
         // An error occurs again when the file is read.
         drop(bytes.read_to_end(&mut first));
         Ok(self.coding.utf16.order(&first).is_none()
@@ -176,7 +172,7 @@ fn first_bytes(file: &File, most: usize) -> Vec<u8> {
     first
 }
 
-/// What is looked for at the start.
+/// The form that the first bytes may have.
 #[derive(Debug, Clone, Copy)]
 enum Form {
     Utf16(Utf16, bool),

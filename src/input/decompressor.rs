@@ -204,6 +204,13 @@ pub struct Input {
     pub ahead: usize,
 }
 
+impl Input {
+    /// Reads the file from its start, beside this reader.
+    pub fn again(&self) -> Result<Input> {
+        Ok(Input { file: self.file.try_clone()?, offset: 0, stop: Arc::clone(&self.stop), ahead: self.ahead })
+    }
+}
+
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if self.stop.load(Relaxed) {

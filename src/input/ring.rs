@@ -393,7 +393,7 @@ impl Decoder {
     /// Start at the file's beginning. Decoded bytes stay in place until `stays` more are decoded.
     fn begin(steps: Steps, input: Input, consumed: &Arc<AtomicU64>, stays: usize) -> Result<Decoder> {
         let is_zstd = steps.compression() == Some(Compression::Zstd);
-        if is_zstd && members::begins_with_long_frame(&input)? && steps.leave(&input)? {
+        if is_zstd && members::begins_with_long_frame(&input)? && steps.leave(BufReader::new(input.again()?))? {
             return Ok(Decoder::InPlace(Frames::new(input, stays as u64)?));
         }
         Ok(Decoder::Copied(members::decoder(steps, input, Arc::clone(consumed))?))

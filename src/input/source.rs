@@ -1,4 +1,4 @@
-//! Sources of bytes: a file, a FIFO, a program, a value or a large object, plain or coded.
+//! Sources of bytes: a file, a FIFO, a program, a value or a large object.
 //!
 //! A source delivers the next bytes; the reader interprets them. The first bytes of a regular file show its coding
 //! ([`super::coding`]) when it is opened. A coded file has no random access ([`Source::size`]). The first bytes of a FIFO or program
@@ -56,6 +56,8 @@ pub struct Source {
     /// No byte behind this offset is read.
     end: Option<u64>,
     bytes_read: u64,
+    /// The first bytes of its text that were read.
+    first: Vec<u8>,
 }
 
 impl Source {
@@ -145,6 +147,11 @@ impl Source {
     /// Decompress no more than is requested: only a sample will be read.
     pub fn stay_close(&mut self) {
         self.stays_close = true;
+    }
+
+    /// The first bytes of its text that were read.
+    pub fn first(&self) -> &[u8] {
+        &self.first
     }
 
     /// Bytes of the source that were read so far; of a compressed one, the compressed bytes.
@@ -258,6 +265,7 @@ impl Source {
         self.name = std::mem::take(&mut other.name);
         (self.file_size, self.coding, self.bytes_read, self.end) = (other.file_size, other.coding, 0, None);
         self.decoding = self.undecoded();
+        self.first.clear();
         other.close()
     }
 

@@ -48,8 +48,6 @@ pub struct Stream {
     list: Option<List>,
     /// The identity that the open file must have and keep: see [`Stream::insist`].
     expected: Option<Identity>,
-    /// The first bytes that were read of the open file.
-    first: Vec<u8>,
     /// Time by stage; off unless the owner of the stream switches it on.
     pub stages: Stages,
 }
@@ -99,7 +97,6 @@ impl Stream {
             piece: usize::MAX,
             list: None,
             expected: None,
-            first: Vec::new(),
             stages: Stages::default(),
         }
     }
@@ -321,16 +318,16 @@ impl Stream {
     fn fetch(&mut self) -> Result<()> {
         match self.treatment {
             Treatment::Utf8 => {
-                let n = read(&mut self.source, &mut self.first, self.reader.try_space().ok_or_else(out_of_memory)?)?;
+                let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
                 self.reader.filled(n);
             }
             Treatment::Verify => {
-                let n = read(&mut self.source, &mut self.first, self.reader.try_space().ok_or_else(out_of_memory)?)?;
+                let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
                 self.reader.filled(n);
                 self.verify();
             }
             Treatment::Nothing => {
-                let n = read(&mut self.source, &mut self.first, self.reader.try_space().ok_or_else(out_of_memory)?)?;
+                let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
                 self.reader.filled(n);
                 self.reader.verified(n);
             }
@@ -382,7 +379,7 @@ impl Stream {
             }
             let old = self.raw.len();
             self.raw.resize(old + guc::chunk_size(), 0);
-            let n = read(&mut self.source, &mut self.first, self.raw.get_mut(old..).unwrap_or_default())?;
+            let n = self.source.read(self.raw.get_mut(old..).unwrap_or_default())?;
             self.raw.truncate(old + n);
             self.raw_ended = n == 0;
         }
@@ -424,7 +421,6 @@ impl Stream {
         self.reader = Stream::reader(self.reader.dialect().clone(), self.encodings, header, columns);
         self.configure_reader();
         self.raw.clear();
-        self.first.clear();
         self.raw_ended = false;
         self.bom_pending = self.encodings.has_bom();
         self.converted.clear();
@@ -495,7 +491,7 @@ impl Stream {
 
     /// What the open file is, if its first bytes show that it is no file of the format.
     pub fn kind(&self) -> Option<FileKind> {
-        if self.reader.dialect().lacks_line_ends() { None } else { file_kind::of(&self.first) }
+        if self.reader.dialect().lacks_line_ends() { None } else { file_kind::of(self.source.first()) }
     }
 
     /// Size of the source, if it is a single regular file that is not compressed.
@@ -515,16 +511,6 @@ impl Stream {
         self.count_by_file(ByFile::NONE);
         self.source.close()
     }
-}
-
-/// Read the next bytes of a source, and keep the first ones.
-fn read(source: &mut Source, first: &mut Vec<u8>, space: &mut [u8]) -> Result<usize> {
-    let n = source.read(space)?;
-    let wanted = file_kind::MOST_BYTES - first.len();
-    if wanted > 0 {
-        first.extend(space.iter().take(n.min(wanted)));
-    }
-    Ok(n)
 }
 
 /// Result of [`Stream::advance`].

@@ -186,7 +186,7 @@ fn sniff_start(location: &Location, copy: &CopyOptions) -> Result<Sniffed> {
     if copy.encoding.is_some() {
         request.set("encoding", &OptionValue::Text(copy.encoding_name()?.into_bytes()))?;
     }
-    request.set("compression", &OptionValue::Text(copy.compressed.name().into()))?;
+    request.set("compression", &OptionValue::Text(copy.coding().compressed.name().into()))?;
     sniff::sniff(location, &request)
 }
 

@@ -23,7 +23,7 @@ use super::soft::{Limit, OnError, Tolerance, Verbosity};
 use crate::error::{Error, Result};
 use crate::input::coding::{Coding, Utf16};
 use crate::input::compression::Compressed;
-use crate::input::encoding::{EncodingErrors, Encodings, Treatment, encoding_by_name};
+use crate::input::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
 use crate::input::files::FileList;
 use crate::input::source::{Location, Source};
 use crate::input::stream::{Header, Stream};
@@ -105,8 +105,6 @@ pub struct CopyOptions {
     pub fields: FieldDraft,
     pub header: HeaderOption,
     pub encoding: Option<i32>,
-    /// [`CopyOptions::coding`] decides where this is `Marked`.
-    utf16: Utf16,
     /// Action for invalid bytes, if the option is given.
     pub encoding_errors: Option<EncodingErrors>,
     columns: ColumnRules,
@@ -116,7 +114,8 @@ pub struct CopyOptions {
     pub verbosity: Verbosity,
     pub skip: u64,
     pub limit: Option<u64>,
-    pub compressed: Compressed,
+    /// As given; see [`CopyOptions::coding`].
+    coding: Coding,
     /// Treats a byte order mark as data.
     pub keeps_bom: bool,
     pub ragged: RaggedOptions,
@@ -151,7 +150,6 @@ impl Draft {
                 fields: FieldDraft::default(),
                 header: HeaderOption::Lines(0),
                 encoding: None,
-                utf16: Utf16::Marked,
                 encoding_errors: None,
                 columns: ColumnRules::default(),
                 on_error: OnError::Stop,
@@ -159,7 +157,7 @@ impl Draft {
                 verbosity: Verbosity::Default,
                 skip: 0,
                 limit: None,
-                compressed: Compressed::Auto,
+                coding: Coding { utf16: Utf16::Marked, ..Coding::default() },
                 keeps_bom: false,
                 ragged: RaggedOptions::default(),
                 is_literal: false,
@@ -233,7 +231,7 @@ impl Draft {
                 let bad = || invalid("argument to option \"encoding\" must be a valid encoding name");
                 let (utf16, name) = Utf16::by_name(value).map_or((Utf16::Never, value), |utf16| (utf16, "UTF8"));
                 self.copy.encoding = Some(encoding_by_name(name).ok_or_else(bad)?);
-                self.copy.utf16 = utf16;
+                self.copy.coding.utf16 = utf16;
             }
             "encoding_errors" => {
                 self.copy.encoding_errors = match value.to_ascii_lowercase().as_str() {
@@ -299,7 +297,7 @@ impl Draft {
             "limit" => self.copy.limit = Some(count(name, value)?),
             "compression" => {
                 let bad = || invalid(format!("compression \"{value}\" not recognized"));
-                self.copy.compressed = Compressed::by_name(&value.to_ascii_lowercase()).ok_or_else(bad)?;
+                self.copy.coding.compressed = Compressed::by_name(&value.to_ascii_lowercase()).ok_or_else(bad)?;
             }
             _ => return Ok(false),
         }
@@ -332,7 +330,7 @@ impl Draft {
             Some(header) => header,
         };
         self.copy.fields.set_null(self.format.null);
-        if let Some(name) = self.copy.utf16.name()
+        if let Some(name) = self.copy.coding.utf16.name()
             && matches!(self.shape, RecordShape::Fixed | RecordShape::Binary)
         {
             let format = if self.shape == RecordShape::Fixed { "fixed" } else { "binary" };
@@ -402,19 +400,19 @@ impl CopyOptions {
     /// Returns how a file's bytes become text. Guarded.
     pub fn coding(&self) -> Coding {
         let is_text = matches!(self.shape(), RecordShape::Delimited | RecordShape::Json);
-        let utf16 = match self.utf16 {
+        let utf16 = match self.coding.utf16 {
             // The mark is valid text in other encodings, and COPY reports it.
             Utf16::Marked if !is_text || self.keeps_bom || !encoding::is_utf8(self.encoding) => Utf16::Never,
             utf16 => utf16,
         };
         let mends = self.encoding_errors == Some(EncodingErrors::Replace);
         let json = self.shape() == RecordShape::Json && encoding::is_safe(self.encoding);
-        Coding { compressed: self.compressed, utf16, mends, json }
+        Coding { utf16, mends, json, ..self.coding }
     }
 
-    /// Returns the name of the file's encoding, as far as it does not depend on the file. Guarded.
+    /// Returns the name of the file's encoding, unless a byte order mark decides. Guarded.
     pub fn encoding_name(&self) -> Result<String> {
-        match self.utf16.name() {
+        match self.coding.utf16.name() {
             Some(name) => Ok(name.to_owned()),
             None => Ok(self.encodings()?.foreign_name().unwrap_or_else(Encodings::server_name)),
         }

@@ -9,9 +9,9 @@ pub const MOST_BYTES: usize = 512;
 /// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileKind {
-    /// What it is, with its article.
+    /// Its name, with an article.
     pub name: &'static str,
-    /// What to do, as a sentence.
+    /// A sentence for the HINT.
     pub advice: &'static str,
 }
 
@@ -20,7 +20,7 @@ const CONVERT: &str = "Convert it to CSV or to lines of JSON.";
 const SAVE: &str = "Save each sheet as CSV.";
 const UTF32: FileKind = FileKind { name: "text in UTF-32", advice: "Convert it to UTF-8, as iconv does." };
 
-/// First bytes, and what they mean. Of two that match, the first one counts.
+/// First bytes, name, and advice. Of two that match, the first one counts.
 const KINDS: &[(&[u8], &str, &str)] = &[
     (b"PK\x03\x04", "a ZIP archive", UNPACK),
     (b"PK\x05\x06", "an empty ZIP archive", UNPACK),

@@ -12,8 +12,8 @@
 //! Line ends within a record become blanks. They follow the record as empty lines, so that line numbers stay those of
 //! the file. A record that begins on the line of another one gets a line more, which later empty lines make up for.
 //!
-//! The tricky point is text that is no JSON: an error must not swallow the records behind it. A line end ends a string,
-//! and becomes a control character, which the parser of the record rejects. An object that cannot begin where it begins
+//! The tricky point is invalid text: an error must not swallow the records behind it. A line end ends a string. It
+//! becomes a control character, which the record's parser rejects. An object that cannot begin where it begins
 //! begins a record. At the end of the text, an open array becomes a record that the parser rejects.
 
 use crate::json_object::is_blank;
@@ -72,7 +72,7 @@ pub struct JsonLines {
     place: Place,
     in_string: bool,
     escaped: bool,
-    /// Number of open containers of the record, and the kinds of the innermost ones; 1 is an object.
+    /// Number of open containers, and the kinds of the innermost ones; 1 is an object.
     depth: usize,
     kinds: u64,
     /// The last byte of the record outside of strings that is no blank.
@@ -114,7 +114,7 @@ impl JsonLines {
         }
     }
 
-    /// Appends what is missing at the end of the text.
+    /// Ends the text: an array that is still open becomes an invalid record.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         if self.in_array && self.place == Place::Between {
             self.begin(Place::Bare, out);

@@ -65,6 +65,7 @@ impl Source {
             stays_close: false,
             end: None,
             bytes_read: 0,
+            first: Vec::new(),
         };
         match below.map_or(Ok(()), |below| below.check(fd)).and_then(|()| source.inspect()) {
             Ok(()) => Ok(source),
@@ -145,6 +146,7 @@ impl Source {
             stays_close: false,
             end: None,
             bytes_read: 0,
+            first: Vec::new(),
         };
         source.decoding = source.undecoded();
         Ok(source)
@@ -161,6 +163,7 @@ impl Source {
             stays_close: false,
             end: None,
             bytes_read: 0,
+            first: Vec::new(),
         };
         source.decoding = source.undecoded();
         source
@@ -177,6 +180,7 @@ impl Source {
             stays_close: false,
             end: None,
             bytes_read: 0,
+            first: Vec::new(),
         }
     }
 }

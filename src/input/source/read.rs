@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::sync::atomic::Ordering::Relaxed;
 
+use pg_bulk_text::file_kind::MOST_BYTES;
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts};
 
 use super::Source;
@@ -17,6 +18,15 @@ use crate::server::points::{point, point_errno};
 impl Source {
     /// Read the next bytes; none at the end. Guarded, and interruptible.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let n = self.read_text(buffer)?;
+        let wanted = MOST_BYTES.saturating_sub(self.first.len());
+        if wanted > 0 {
+            self.first.extend(buffer.iter().take(n.min(wanted)));
+        }
+        Ok(n)
+    }
+
+    fn read_text(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
             match &mut self.decoding {
                 Decoding::Plain => {
