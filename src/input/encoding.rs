@@ -185,6 +185,11 @@ impl Encodings {
         self.file == UTF8 && !self.keeps_bom
     }
 
+    /// Whether the file is in UTF-8.
+    pub fn is_utf8(&self) -> bool {
+        self.file == UTF8
+    }
+
     /// Returns the maximum length of a character of the file in bytes.
     pub fn max_char(&self) -> usize {
         // SAFETY: a table lookup.

@@ -12,7 +12,7 @@ pub mod slice_options;
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use pg_bulk_text::dialect::{Dialect, Format, FormatOptions, LineEnd};
+use pg_bulk_text::dialect::{Dialect, Format, FormatOptions, LineContent, LineEnd};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::field_options::FieldDraft;
@@ -60,6 +60,7 @@ pub const NAMES: &[&str] = &[
     "match_by",
     "record_length",
     "line_ends",
+    "units",
     "trim",
     "null_if",
     "encoding_errors",
@@ -131,6 +132,8 @@ pub struct Draft {
     format: FormatOptions,
     record_length: Option<usize>,
     line_ends: Option<bool>,
+    /// `units`: positions count characters.
+    characters: Option<bool>,
     header: Option<HeaderOption>,
     /// The options that have their final values. [`Draft::finish`] replaces the dialect and the header.
     copy: CopyOptions,
@@ -144,6 +147,7 @@ impl Draft {
             format: FormatOptions::default(),
             record_length: None,
             line_ends: None,
+            characters: None,
             header: None,
             copy: CopyOptions {
                 dialect: Dialect::lines(None),
@@ -293,6 +297,16 @@ impl Draft {
             }
             "record_length" => self.record_length = Some(slice_options::bytes(name, bytes)?),
             "line_ends" => self.line_ends = Some(self.caller.boolean(name, bytes)?),
+            "units" => {
+                self.characters = match value.to_ascii_lowercase().as_str() {
+                    "bytes" => Some(false),
+                    "characters" => Some(true),
+                    _ => {
+                        let hint = "Valid values are \"bytes\", \"characters\".";
+                        return Err(invalid(format!("units \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
             "skip" => self.copy.skip = count(name, value)?,
             "limit" => self.copy.limit = Some(count(name, value)?),
             "compression" => {
@@ -345,7 +359,7 @@ impl CopyOptions {
     pub fn shape(&self) -> RecordShape {
         match self.dialect.format {
             Format::Text | Format::Csv | Format::Unquoted => RecordShape::Delimited,
-            Format::Lines if self.dialect.json => RecordShape::Json,
+            Format::Lines if self.dialect.content == LineContent::Object => RecordShape::Json,
             Format::Lines | Format::Records => RecordShape::Fixed,
             Format::Binary => RecordShape::Binary,
         }
