@@ -308,8 +308,8 @@ impl Encodings {
 
 /// Returns the error about invalid UTF-8 that stands for invalid UTF-16; None if it stands for none.
 pub fn invalid_utf16(utf8: &[u8]) -> Option<Error> {
-    let bytes: String = utf16::invalid(utf8)?.iter().map(|byte| format!(" 0x{byte:02x}")).collect();
-    let message = format!("invalid byte sequence for encoding \"UTF16\":{bytes}");
+    let unit: Vec<String> = utf16::damaged_unit(utf8)?.iter().map(|byte| format!("0x{byte:02x}")).collect();
+    let message = format!("invalid byte sequence for encoding \"UTF16\": {}", unit.join(" "));
     Some(Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, message))
 }
 

@@ -1,6 +1,6 @@
 //! Turns UTF-16 into UTF-8.
 //!
-//! Invalid units become invalid UTF-8, so that the code that verifies UTF-8 finds them at their line. [`invalid`] returns
+//! Invalid units become invalid UTF-8, so that the code that verifies UTF-8 finds them at their line. [`damaged_unit`] returns
 //! the bytes of the file that such a sequence stands for.
 
 /// Order of the bytes of a unit.
@@ -88,7 +88,7 @@ const MENDED: &[u8] = "\u{fffd}".as_bytes();
 /// Returns the bytes of the file for which invalid UTF-8 at the start of `utf8` stands, the higher byte of a unit first.
 /// None if it stands for none.
 #[must_use]
-pub fn invalid(utf8: &[u8]) -> Option<Vec<u8>> {
+pub fn damaged_unit(utf8: &[u8]) -> Option<Vec<u8>> {
     match *utf8 {
         [0, ..] => Some(vec![0, 0]),
         [0xed, a @ 0xa0..=0xbf, b, ..] => Some(vec![0xd0 | (a & 0x3f) >> 2, a << 6 | b & 0x3f]),
@@ -122,9 +122,9 @@ mod tests {
         ] {
             let text = utf8(raw, Order::Big, false);
             assert_eq!(crate::verify::utf8_valid_up_to(&text), 0, "{raw:?}");
-            assert_eq!(invalid(&text).as_deref(), Some(shown), "{raw:?}");
+            assert_eq!(damaged_unit(&text).as_deref(), Some(shown), "{raw:?}");
         }
-        assert_eq!(invalid(b"\xff"), None);
+        assert_eq!(damaged_unit(b"\xff"), None);
         assert_eq!(utf8(b"\x00a\xd8\x00\x00b\x01", Order::Big, true), "a\u{fffd}b\u{fffd}".as_bytes());
     }
 
