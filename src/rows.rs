@@ -16,6 +16,7 @@ pub mod decoding_trial;
 pub mod file_chunks;
 pub mod file_switch;
 pub mod hazard;
+pub mod hive;
 pub mod line_parts;
 pub mod objects;
 pub mod parts;

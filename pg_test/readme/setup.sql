@@ -74,3 +74,9 @@ COPY (
     SELECT n AS id, 'customer ' || n % 97 AS customer, n * 1.25 AS amount, date '2026-01-01' + n % 365 AS ordered_on
     FROM generate_series(1, 100000) n
 ) TO PROGRAM :'command' (FORMAT csv, HEADER);
+
+-- Directories with values of columns.
+\set command 'cd ' :data ' && mkdir -p sales/year=2023/month=12 && cat >sales/year=2023/month=12/part-0.csv'
+COPY (SELECT 1 AS id, 9.50 AS amount) TO PROGRAM :'command' (FORMAT csv, HEADER);
+\set command 'cd ' :data ' && mkdir -p sales/year=2024/month=01 && cat >sales/year=2024/month=01/part-0.csv'
+COPY (SELECT * FROM (VALUES (2, 12.00), (3, 3.25)) v (id, amount)) TO PROGRAM :'command' (FORMAT csv, HEADER);

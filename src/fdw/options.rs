@@ -23,7 +23,7 @@ use crate::rows::copy_options::key_options::keys;
 use crate::rows::copy_options::slice_options::{SliceDraft, slices};
 use crate::rows::copy_options::{self, CopyOptions, Draft};
 use crate::rows::objects;
-use crate::server::option_value::{Caller, OptionValue, invalid, stored, text};
+use crate::server::option_value::{Caller, OptionValue, stored, text};
 use crate::server::relation::Relation;
 
 const COLUMN_OPTIONS: &[&str] = &[
@@ -106,7 +106,7 @@ fn check_column(options: &[(String, Vec<u8>)]) -> Result<()> {
         match name.as_str() {
             "column_name" => (),
             "source" => {
-                taken(value)?;
+                Taken::by_name(&text(value))?;
                 if let Some((other, _)) = options.iter().find(|(other, _)| other != "source") {
                     let message = format!("cannot specify both source and {other}");
                     return Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, message));
@@ -118,14 +118,6 @@ fn check_column(options: &[(String, Vec<u8>)]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn taken(value: &[u8]) -> Result<Taken> {
-    let bad = || {
-        invalid(format!("source \"{}\" not recognized", text(value)))
-            .hint("Valid values are \"filename\", \"line_number\".")
-    };
-    Taken::by_name(&text(value)).ok_or_else(bad)
 }
 
 fn check_rights(location: Option<&Location>) -> Result<()> {
@@ -241,7 +233,7 @@ impl TableOptions {
                     "force_not_null" => column.force_not_null = Caller::ForeignTable.boolean(name, value)?,
                     "force_null" => column.force_null = Caller::ForeignTable.boolean(name, value)?,
                     "column_name" => column.header_name = CString::new(value.as_slice()).ok(),
-                    "source" => column.taken = taken(value)?,
+                    "source" => column.taken = Taken::by_name(&text(value))?,
                     _ => {
                         slice.set(name, value)?;
                         field.set(Caller::ForeignTable, name, &OptionValue::Text(value.clone()))?;

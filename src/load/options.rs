@@ -231,13 +231,7 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
             };
             match &*name {
                 b"column" => column = Some(c_string(&given)),
-                b"source" => {
-                    let bad = || {
-                        invalid(format!("source \"{}\" not recognized", text(&given)))
-                            .hint("Valid values are \"filename\", \"line_number\".")
-                    };
-                    source = Some(Taken::by_name(&text(&given)).ok_or_else(bad)?);
-                }
+                b"source" => source = Some(Taken::by_name(&text(&given))?),
                 b"name" => computes = Some(c_string(&given)),
                 b"expr" => expression = Some(c_string(&given)),
                 _ => {

@@ -23,7 +23,7 @@ use crate::input::encoding::Encodings;
 use crate::input::source::Location;
 use crate::program::copy_question;
 use crate::rows::column::MemberKey;
-use crate::rows::column::{self, Column};
+use crate::rows::column::{self, Column, Taken};
 use crate::rows::context::copy_context;
 use crate::rows::copy_options::field_options::FieldDraft;
 use crate::rows::copy_options::{self, CopyOptions, Draft, RecordShape};
@@ -94,8 +94,8 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
     }
 }
 
-/// Options of columns: position in a record of fixed length, key in an object, and options for the field's text.
-type Places = Vec<(CString, Option<Slice>, Option<MemberKey>, FieldDraft)>;
+/// Options of columns: origin, position in a record of fixed length, key in an object, and options for the field's text.
+type Places = Vec<(CString, Taken, Option<Slice>, Option<MemberKey>, FieldDraft)>;
 
 /// Parses the arguments to the file and its format. Guarded.
 fn parse(path: &CStr, options: &Jsonb, allowed: &Allowed) -> Result<(Location, CopyOptions, Places)> {
@@ -127,14 +127,17 @@ fn parse(path: &CStr, options: &Jsonb, allowed: &Allowed) -> Result<(Location, C
     }
     let copy = draft.finish()?;
     let is_bare = objects.has_names && copy.shape() == RecordShape::Delimited;
-    if !objects.others.is_empty() || !objects.computed.is_empty() || is_bare {
-        let message = "columns of bulk_read() must be objects with options of a column, and without source and expr";
+    if !objects.computed.is_empty() || is_bare {
+        let message = "columns of bulk_read() must be objects with options of a column, and without expr";
         return Err(invalid(message));
     }
-    let columns = objects.complete(&copy, columns)?;
+    let mut columns = objects.complete(&copy, columns)?;
+    let others = std::mem::take(&mut columns.others).into_iter();
+    let others = others.map(|(name, taken)| (name, taken, None, None, FieldDraft::default()));
     let said = columns.slices.into_iter().zip(columns.keys).zip(columns.fields);
     let places = columns.names.unwrap_or_default().into_iter().zip(said);
-    let places = places.map(|(name, ((slice, key), field))| (name, slice, key, field)).collect();
+    let places = places.map(|(name, ((slice, key), field))| (name, Taken::Field, slice, key, field));
+    let places = places.chain(others).collect();
     if copy.on_error == OnError::Table {
         return Err(invalid("COPY ON_ERROR \"table\" not recognized"));
     }
@@ -221,7 +224,7 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
 /// Sets the positions of the columns in a record. Returns the options for their texts.
 fn place(columns: &mut [Column], places: &Places, shape: RecordShape) -> Result<Vec<FieldDraft>> {
     let mut fields = vec![None; columns.len()];
-    for (name, slice, key, field) in places {
+    for (name, taken, slice, key, field) in places {
         let at = columns.iter().position(|column| column.name == *name);
         let Some((column, own)) = at.and_then(|at| columns.get_mut(at).zip(fields.get_mut(at))) else {
             let message = format!("column \"{}\" does not exist", from_server(name));
@@ -231,10 +234,11 @@ fn place(columns: &mut [Column], places: &Places, shape: RecordShape) -> Result<
             let message = format!("column \"{}\" specified more than once", from_server(name));
             return Err(Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message));
         }
+        column.taken = *taken;
         column.slice.clone_from(slice);
         column.key.clone_from(key);
     }
-    let lacking = columns.iter().find(|column| column.slice.is_none());
+    let lacking = columns.iter().find(|column| column.slice.is_none() && column.taken == Taken::Field);
     match lacking.filter(|_| shape == RecordShape::Fixed) {
         Some(column) => return Err(invalid(format!("column \"{}\" is not among columns", column.display_name()))),
         None if shape != RecordShape::Fixed => objects::check_rest(columns)?,

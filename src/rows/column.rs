@@ -8,8 +8,10 @@ use pg_bulk_text::refine::Refinement;
 use pg_bulk_types::convert::{Decoder, Session, Wire};
 use pgrx::pg_sys;
 
+use crate::error::Result;
 use crate::server::compat;
 use crate::server::expression;
+use crate::server::option_value::invalid;
 
 /// The members of an object that a column takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub enum Taken {
     FileName,
     /// The line number of the record.
     LineNumber,
+    /// The value of the directory `column=value` in the file's path ([`super::hive`]).
+    Hive,
     /// The attribute's default: the file has no field for it.
     Default,
     /// NULL.
@@ -39,11 +43,13 @@ pub enum Taken {
 
 impl Taken {
     /// Returns the origin for a column that is not in the file, by its name in an option.
-    pub fn by_name(name: &str) -> Option<Taken> {
+    pub fn by_name(name: &str) -> Result<Taken> {
         match name {
-            "filename" => Some(Taken::FileName),
-            "line_number" => Some(Taken::LineNumber),
-            _ => None,
+            "filename" => Ok(Taken::FileName),
+            "line_number" => Ok(Taken::LineNumber),
+            "hive" => Ok(Taken::Hive),
+            _ => Err(invalid(format!("source \"{name}\" not recognized"))
+                .hint("Valid values are \"filename\", \"line_number\", \"hive\".")),
         }
     }
 }

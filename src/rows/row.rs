@@ -98,7 +98,8 @@ pub struct FieldLayout {
     parts: Option<LineParts>,
     /// For the binary format: finds the fields in a record.
     pub binary: Option<Fields>,
-    /// Records are checked before values are made of them: for DEFAULT markers, or for the fields in their lines.
+    /// Records are checked before values are made of them: for DEFAULT markers, the fields in their lines, or the
+    /// directories of their file.
     is_checked: bool,
     /// Texts of some columns are refined, or invalid bytes replaced, before conversion.
     is_refined: bool,
@@ -264,6 +265,7 @@ impl Rows {
     pub fn set_columns(&mut self, columns: Vec<Column>) {
         self.layout.is_refined = self.stream.invalid() == EncodingErrors::Replace
             || columns.iter().any(|column| column.refinement.is_some());
+        self.layout.is_checked |= columns.iter().any(|column| column.taken == Taken::Hive);
         let (mut fields, others): (Vec<_>, Vec<_>) = columns.into_iter().partition(|c| c.taken == Taken::Field);
         if self.layout.parts.is_some() || self.layout.binary.is_some() {
             let line = Column::ignored(CString::default());

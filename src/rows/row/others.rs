@@ -1,7 +1,7 @@
 //! Fills columns that have no field of the record.
 //!
-//! They follow the columns with fields. Their [`Taken`] gives the value: a part of the line, the file's name, the line
-//! number, a default, or NULL. A column whose field is missing at the record's end is filled here too.
+//! They follow the columns with fields. Their [`Taken`] gives the value: a part of the line, the file's name or a part
+//! of it, the line number, a default, or NULL. A column whose field is missing at the record's end is filled here too.
 //!
 //! Values that are text are handled like fields: by the native decoder, or by the queue if it cannot convert them.
 
@@ -10,6 +10,7 @@ use pgrx::pg_sys;
 use super::queue::{Queued, What};
 use super::{RowArrays, Rows};
 use crate::rows::column::Taken;
+use crate::rows::hive;
 use crate::rows::objects::Given;
 
 impl Rows {
@@ -62,6 +63,13 @@ impl Rows {
                     continue;
                 }
                 Taken::FileName => self.values.strings.extend_from_slice(&self.file_name),
+                Taken::Hive => match hive::value(&self.file_name, column.name.as_bytes()) {
+                    Some(Some(value)) => self.values.strings.extend_from_slice(&value),
+                    _ => {
+                        self.set_null(i, arrays);
+                        continue;
+                    }
+                },
                 Taken::LineNumber => {
                     self.stream.reader.store_line_number();
                     self.values.strings.extend(self.stream.reader.line_number().to_string().into_bytes());

@@ -13,6 +13,8 @@ use super::{Attention, Rows};
 use crate::error::{self, Result};
 use crate::input::encoding::{EncodingErrors, invalid_in_server_encoding, verify_in_server_encoding};
 use crate::input::stream::Advance;
+use crate::rows::column::Taken;
+use crate::rows::hive;
 use crate::server::copy_errors;
 use crate::server::server_text::is_valid_in_server_encoding;
 use crate::server::stages::Stage;
@@ -107,10 +109,17 @@ impl Rows {
     }
 
     pub(super) fn check_record(&mut self, fields: usize) -> Result<()> {
+        for column in self.layout.columns.iter().skip(self.layout.fields).filter(|column| column.taken == Taken::Hive) {
+            if hive::value(&self.file_name, column.name.as_bytes()).is_none() {
+                return Err(hive::missing(&self.file_name, &column.name));
+            }
+        }
         if self.layout.binary.is_some() {
             return self.read_fields();
         }
-        let Some(parts) = &mut self.layout.parts else { return self.check_defaults(fields) };
+        let Some(parts) = &mut self.layout.parts else {
+            return if self.layout.default.is_some() { self.check_defaults(fields) } else { Ok(()) };
+        };
         let line = self.stream.reader.raw_line().unwrap_or_default();
         parts.read(line, self.stream.encodings(), &self.layout.columns, self.stream.invalid())
     }
