@@ -100,7 +100,7 @@ impl Column {
         if self.repeats {
             return -3;
         }
-        let Some(first) = self.values.first() else { return i32::from(is_common(name)) * 2 };
+        let Some(first) = self.values.first() else { return i32::from(is_common(name)) * 3 };
         let family = Family::of(name);
         let several = self.compared >= 2;
         let all = |is: &dyn Fn(&[u8]) -> bool| self.values.iter().all(|value| is(value));
@@ -112,7 +112,7 @@ impl Column {
             score -= 2;
         }
         if is_common(name) {
-            score += 2;
+            score += 3;
         } else if is_identifier(name) && !self.values.iter().any(|value| is_identifier(value)) {
             score += 2;
         }

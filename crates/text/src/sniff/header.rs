@@ -23,7 +23,7 @@ use crate::record::Value;
 const MOST_RECORDS: usize = 1000;
 /// The most lines of a header, and the records that are kept for it.
 const MOST_LINES: usize = 4;
-/// The score of names over texts that makes a header.
+/// The score of names over texts that makes a header. A list of one column needs one more.
 const ENOUGH: i32 = 2;
 /// The evidence for a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -304,7 +304,8 @@ fn decide(first: &Fields, second: Option<&Fields>, below: &[Column]) -> Option<E
         .map(|(name, column)| if column.family().is_some() { 0 } else { column.score(name) })
         .collect();
     let (best, most) = scores.iter().enumerate().max_by_key(|(i, score)| (**score, usize::MAX - i))?;
-    (scores.iter().sum::<i32>() >= ENOUGH && *most > 0).then_some(Evidence::Form(best))
+    let enough = ENOUGH + i32::from(first.len() == 1);
+    (scores.iter().sum::<i32>() >= enough && *most > 0).then_some(Evidence::Form(best))
 }
 
 /// Names that columns cannot have (SystemAttributeByName).
