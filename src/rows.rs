@@ -20,6 +20,7 @@ pub mod hive;
 pub mod line_parts;
 pub mod objects;
 pub mod parts;
+pub mod ragged;
 #[cfg(feature = "points")]
 pub mod receiving_trial;
 pub mod row;

@@ -214,7 +214,7 @@ impl TableOptions {
         if let Some(filter) = &self.filter {
             return filter.columns(relation, &self.copy, &session);
         }
-        let with_defaults = self.copy.dialect.default.is_some() || self.copy.by_name();
+        let with_defaults = self.copy.takes_defaults() || self.copy.by_name();
         let mut columns = Column::of_relation(relation.as_ptr(), &session, with_defaults);
         self.apply_to(relation.oid(), &mut columns)?;
         Ok(columns)

@@ -176,7 +176,7 @@ pub fn is_parallel_safe(
     let options = TableOptions::of_table(relid)?;
     // DEFAULT markers and missing fields evaluate expressions that may be parallel-unsafe. Rejected rows may need
     // subtransactions, and are counted in one process. The leader runs a program.
-    Ok(options.copy.dialect.default.is_none()
+    Ok(!options.copy.takes_defaults()
         && options.copy.on_error == OnError::Stop
         && matches!(&options.location, Some(Location::File(_) | Location::Below(_)))
         && !(options.copy.by_name() && has_defaults(relid))

@@ -18,6 +18,7 @@ use super::private::Wanted;
 use crate::error::Result;
 use crate::program::filter::RowFilter;
 use crate::rows::column::Column;
+use crate::rows::ragged::Ragged;
 use crate::rows::row::pump::{Begin, Policy, Pump, Sink};
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::OnError;
@@ -45,6 +46,8 @@ pub struct Scan {
     pub aggregation: Option<Aggregation>,
     /// Bytes read by scans before a rescan, by workers that have ended, and by a load that replaced the scan.
     pub bytes_before: u64,
+    /// Records with another number of fields that became rows, of workers that have ended.
+    pub ragged_of_others: Ragged,
     /// A load reads the file instead.
     pub is_replaced: bool,
 }
@@ -190,12 +193,14 @@ impl Scan {
     /// Adds the bytes of the workers, and ends the sharing.
     pub fn take_others(&mut self) {
         self.add_others();
-        self.pump.sink.participant = None;
+        if let Some(participant) = self.pump.sink.participant.take() {
+            self.ragged_of_others = participant.ragged_of_others();
+        }
     }
 
     /// Reports and ends this process's part, because the shared state will be released.
     pub fn stop_sharing(&mut self) {
-        if let (Some(participant), Some(rows)) = (&mut self.pump.sink.participant, &self.rows) {
+        if let (Some(participant), Some(rows)) = (&mut self.pump.sink.participant, &mut self.rows) {
             participant.report(rows);
             participant.end();
         }

@@ -128,6 +128,10 @@ unsafe fn end(load: &mut Load, feed: &mut Feed, processed: u64) {
         // A spool lives as long as its load at least.
         let Pump { policy: Policy { tolerance, .. }, sink } = &feed.pump;
         tolerance.report(load.spool.as_ref().and_then(Spool::view_of));
+        if let Some(rows) = &load.rows {
+            let notices = rows.ragged_notices(&rows.ragged);
+            load.measures.counts.notes.extend(notices.iter().map(|notice| notice.message().to_owned()));
+        }
         pg_sys::ExecDropSingleTupleTableSlot(feed.slot.as_ptr());
         pg_sys::FreeExecutorState((*sink.econtext.as_ptr()).ecxt_estate);
         let left_out = feed.given.saturating_sub(processed);

@@ -380,10 +380,6 @@ impl Sink for InsertSink {
         Ok(())
     }
 
-    fn rejects_short(&self) -> bool {
-        self.keeps
-    }
-
     fn finish(&mut self, _rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
         Ok(true)
     }

@@ -75,6 +75,8 @@ option_names! {
         Trim: "trim", Data;
         NullIf: "null_if", Data;
         EncodingErrors: "encoding_errors", Data;
+        ShortRows: "short_rows", Data;
+        LongRows: "long_rows", Data;
         // Data, except expressions, which have a name of their own (`ColumnOption`).
         Columns: "columns", Data;
         Program: "program", Code;

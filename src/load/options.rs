@@ -495,6 +495,8 @@ impl LoadOptions {
                 | O::Trim
                 | O::NullIf
                 | O::EncodingErrors
+                | O::ShortRows
+                | O::LongRows
                 | O::Columns
                 | O::Settings
                 | O::Sample

@@ -41,9 +41,9 @@ pub(super) fn prepare(load: &mut Load) {
     // SAFETY: the target is open and locked.
     let target = unsafe { Relation::from_raw(relation) };
     load.target.obstacles = obstacle::of_target(target, load.request.options.duplicates.keep);
-    let dialect = &load.request.options.copy.dialect;
-    // A column also gets its default if an object lacks its key, or if a field is the default marker.
-    let set = mapping.as_ref().filter(|_| !dialect.json && dialect.default.is_none());
+    let copy = &load.request.options.copy;
+    // A column also gets its default if an object lacks its key, a record its field, or if a field is the marker.
+    let set = mapping.as_ref().filter(|_| !copy.dialect.json && !copy.takes_defaults());
     // SAFETY: the condition was analyzed.
     let volatile = unsafe { volatile::obstacles(target, set, load.program.where_clause.conditions) };
     // SAFETY: the nodes were analyzed.

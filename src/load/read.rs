@@ -215,6 +215,7 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
     let match_header = copy.header == HeaderOption::Match;
     let known = copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, c"bulk_read".to_owned(), location.described(), match_header);
+    rows.treat_ragged(&copy.ragged);
     if let Some(known) = known {
         rows.name_by(known);
     }
@@ -326,6 +327,7 @@ unsafe extern "C-unwind" fn end(reading: *mut Reading) {
             let Pump { policy: Policy { tolerance, .. }, sink } = &r.pump;
             soft::check_share(tolerance.on_error, r.reject_limit, tolerance.bad_rows, sink.records).or_raise();
             tolerance.report(None);
+            tolerance.report_ragged(&r.rows, &r.rows.ragged);
             r.rows.close().or_raise();
             pg_sys::FreeExecutorState((*sink.econtext.as_ptr()).ecxt_estate);
             r.memory

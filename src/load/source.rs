@@ -170,6 +170,7 @@ pub fn open_rows(relation: Relation, options: &LoadOptions, mapping: Option<&Map
     // COPY's messages do not name the location of its data.
     let described = if options.is_copy() { CString::default() } else { options.location.described() };
     let mut rows = Rows::new(stream, columns, name, described, match_header);
+    rows.treat_ragged(&options.copy.ragged);
     if mapping.is_some_and(|mapping| mapping.function.is_some()) {
         rows.fill_missing();
     }
@@ -188,6 +189,7 @@ fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) 
     let match_header = options.copy.header == HeaderOption::Match;
     let known = options.copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
+    rows.treat_ragged(&options.copy.ragged);
     if let Some(known) = known {
         rows.name_by(known);
     }
@@ -241,7 +243,7 @@ fn columns(relation: Relation, options: &LoadOptions, mapping: &Mapping, default
         return Ok(columns);
     }
     // An object may lack any of its keys.
-    let with_default = options.copy.dialect.default.is_some() || options.copy.dialect.json || defaults;
+    let with_default = options.copy.takes_defaults() || options.copy.dialect.json || defaults;
     let fields = mapping.fields.iter().zip(&mapping.names);
     let inputs = (!options.columns.computed.is_empty()).then(|| input_descriptor(relation, mapping));
     let mut columns: Vec<Column> = fields
@@ -306,7 +308,7 @@ pub fn by_name(relation: Relation, options: &LoadOptions, rows: &mut Rows) -> Re
     let mut columns = columns(relation, options, &mapping, count.is_some())?;
     if count.is_some() {
         // A column that is in every file needs no default, which not every process can evaluate.
-        let keeps = options.copy.dialect.default.is_some();
+        let keeps = options.copy.takes_defaults();
         for (column, _) in columns.iter_mut().zip(&files_with).filter(|(_, with)| **with == files && !keeps) {
             column.default = std::ptr::null_mut();
         }

@@ -17,6 +17,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::field_options::FieldDraft;
 use super::column::Column;
+use super::ragged::{LongRows, RaggedOptions, ShortRows};
 use super::row::received;
 use super::soft::{Limit, OnError, Tolerance, Verbosity};
 use crate::error::{Error, Result};
@@ -61,6 +62,8 @@ pub const NAMES: &[&str] = &[
     "trim",
     "null_if",
     "encoding_errors",
+    "short_rows",
+    "long_rows",
 ];
 
 /// Structure of the records.
@@ -85,11 +88,12 @@ pub enum MatchBy {
     Name,
 }
 
-/// Columns whose fields are, or are not, compared with the NULL marker.
+/// Rules for columns: whether their fields are compared with the NULL marker, and how they find their fields.
 #[derive(Debug, Clone, Default)]
-struct Forced {
+struct ColumnRules {
     not_null: ColumnSet,
     null: ColumnSet,
+    match_by: Option<MatchBy>,
 }
 
 /// Format of a file, and the selection of its rows.
@@ -102,7 +106,7 @@ pub struct CopyOptions {
     pub encoding: Option<i32>,
     /// Action for invalid bytes, if the option is given.
     pub encoding_errors: Option<EncodingErrors>,
-    forced: Forced,
+    columns: ColumnRules,
     pub on_error: OnError,
     /// Limit of rejects. In percent not for foreign tables.
     pub reject_limit: Option<Limit>,
@@ -112,7 +116,7 @@ pub struct CopyOptions {
     pub compressed: Compressed,
     /// Treats a byte order mark as data.
     pub keeps_bom: bool,
-    match_by: Option<MatchBy>,
+    pub ragged: RaggedOptions,
     /// The file name is literal: it is no pattern.
     pub is_literal: bool,
 }
@@ -145,7 +149,7 @@ impl Draft {
                 header: HeaderOption::Lines(0),
                 encoding: None,
                 encoding_errors: None,
-                forced: Forced::default(),
+                columns: ColumnRules::default(),
                 on_error: OnError::Stop,
                 reject_limit: None,
                 verbosity: Verbosity::Default,
@@ -153,7 +157,7 @@ impl Draft {
                 limit: None,
                 compressed: Compressed::Auto,
                 keeps_bom: false,
-                match_by: None,
+                ragged: RaggedOptions::default(),
                 is_literal: false,
             },
         }
@@ -163,11 +167,11 @@ impl Draft {
     pub fn set(&mut self, name: &str, given: &OptionValue) -> Result<bool> {
         match name {
             "force_not_null" => {
-                self.copy.forced.not_null = self.caller.column_set(name, given)?;
+                self.copy.columns.not_null = self.caller.column_set(name, given)?;
                 return Ok(true);
             }
             "force_null" => {
-                self.copy.forced.null = self.caller.column_set(name, given)?;
+                self.copy.columns.null = self.caller.column_set(name, given)?;
                 return Ok(true);
             }
             "trim" | "null_if" => return self.copy.fields.set(self.caller, name, given),
@@ -188,7 +192,7 @@ impl Draft {
             },
             "header" => self.header = Some(self.caller.header(value)?),
             "match_by" => {
-                self.copy.match_by = match value.to_ascii_lowercase().as_str() {
+                self.copy.columns.match_by = match value.to_ascii_lowercase().as_str() {
                     "position" => Some(MatchBy::Position),
                     "name" => Some(MatchBy::Name),
                     _ => {
@@ -236,6 +240,27 @@ impl Draft {
                     }
                 };
             }
+            "short_rows" => {
+                self.copy.ragged.short_rows = match value.to_ascii_lowercase().as_str() {
+                    "error" => Some(ShortRows::Error),
+                    "null" => Some(ShortRows::Null),
+                    "default" => Some(ShortRows::Default),
+                    _ => {
+                        let hint = "Valid values are \"error\", \"null\", \"default\".";
+                        return Err(invalid(format!("short_rows \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
+            "long_rows" => {
+                self.copy.ragged.long_rows = match value.to_ascii_lowercase().as_str() {
+                    "error" => Some(LongRows::Error),
+                    "cut" => Some(LongRows::Cut),
+                    _ => {
+                        let hint = "Valid values are \"error\", \"cut\".";
+                        return Err(invalid(format!("long_rows \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
             "on_error" => {
                 self.copy.on_error = match value.to_ascii_lowercase().as_str() {
                     "stop" => OnError::Stop,
@@ -277,8 +302,8 @@ impl Draft {
 
     /// Checks the options together. Of several errors, the one that COPY would raise comes first.
     pub fn finish(mut self) -> Result<CopyOptions> {
-        self.format.force_not_null = self.copy.forced.not_null != ColumnSet::None;
-        self.format.force_null = self.copy.forced.null != ColumnSet::None;
+        self.format.force_not_null = self.copy.columns.not_null != ColumnSet::None;
+        self.format.force_null = self.copy.columns.null != ColumnSet::None;
         let dialect = self.dialect()?;
         let leaves_out = matches!(self.copy.on_error, OnError::Ignore | OnError::Table);
         if self.copy.reject_limit.is_some() && !leaves_out {
@@ -318,7 +343,12 @@ impl CopyOptions {
 
     /// Whether the header names the columns of the fields.
     pub fn by_name(&self) -> bool {
-        self.match_by == Some(MatchBy::Name)
+        self.columns.match_by == Some(MatchBy::Name)
+    }
+
+    /// Whether a record may request the default of any column.
+    pub fn takes_defaults(&self) -> bool {
+        self.dialect.default.is_some() || self.ragged.short_rows == Some(ShortRows::Default)
     }
 
     /// Returns how the reader treats the header.
@@ -331,10 +361,14 @@ impl CopyOptions {
 
     /// Returns the error filter for bad values, with no reject counted yet.
     pub fn tolerance(&self) -> Tolerance {
+        // COPY's ON_ERROR ignore stops at a wrong number of fields, unless an option says that it is an error of the row.
+        let rejects = |is_given| self.on_error == OnError::Table || (self.on_error == OnError::Ignore && is_given);
         Tolerance {
             on_error: self.on_error,
             verbosity: self.verbosity,
             reject_limit: self.reject_limit.and_then(Limit::rows),
+            rejects_short: rejects(self.ragged.short_rows.is_some()),
+            rejects_long: rejects(self.ragged.long_rows.is_some()),
             bad_rows: 0,
             bad_value: None,
         }
@@ -366,7 +400,8 @@ impl CopyOptions {
         self.check_encoding_errors(&encodings)?;
         let files = self.files(location)?;
         // Files may have their columns in different orders (`header.rs`).
-        let has_names = header.lines == 1 && self.match_by != Some(MatchBy::Position) && !self.dialect.is_lines();
+        let has_names =
+            header.lines == 1 && self.columns.match_by != Some(MatchBy::Position) && !self.dialect.is_lines();
         header.fields |= has_names && files.as_ref().is_some_and(|list| list.files.len() > 1);
         let listed = files.clone().map(Location::Files);
         let source = Source::open(listed.as_ref().unwrap_or(location), self.compressed)?;
@@ -408,8 +443,8 @@ impl CopyOptions {
     /// Applies `force_null`, `force_not_null` and the format to the columns. An invalid `relid` stands for no relation.
     /// Guarded; memory as in [`Column::of_relation`].
     pub fn force(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
-        mark(&self.forced.not_null, "FORCE_NOT_NULL", relid, columns, |c| c.force_not_null = true)?;
-        mark(&self.forced.null, "FORCE_NULL", relid, columns, |c| c.force_null = true)?;
+        mark(&self.columns.not_null, "FORCE_NOT_NULL", relid, columns, |c| c.force_not_null = true)?;
+        mark(&self.columns.null, "FORCE_NULL", relid, columns, |c| c.force_null = true)?;
         if !matches!(self.dialect.format, Format::Csv | Format::Unquoted) {
             let forced = |f: fn(&Column) -> bool| columns.iter().any(f);
             if forced(|c| c.force_not_null) {

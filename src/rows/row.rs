@@ -36,6 +36,7 @@ use self::record::LARGE;
 use self::session::SessionMark;
 use super::column::{Column, Taken};
 use super::line_parts::LineParts;
+use super::ragged::{LongRows, Ragged, RaggedOptions, ShortRows};
 use crate::error::Result;
 use crate::input::encoding::EncodingErrors;
 use crate::input::stream::{Header, Stream};
@@ -94,6 +95,9 @@ pub struct FieldLayout {
     /// Number of fields that a record must have. If `fills`, fields missing at its end get their defaults.
     required: usize,
     fills: bool,
+    /// What a record with another number of fields is.
+    pub short_rows: ShortRows,
+    long_rows: LongRows,
     /// For records that are one field: finds the values in the line.
     parts: Option<LineParts>,
     /// For the binary format: finds the fields in a record.
@@ -160,6 +164,8 @@ pub struct Rows {
     pub context: RowContext,
     /// Name of the file that is open, if a column needs it.
     pub file_name: Vec<u8>,
+    /// Records with another number of fields that became rows.
+    pub ragged: Ragged,
     /// Set when the columns or the file have changed.
     pub change: Option<RowsChange>,
     rows: u64,
@@ -206,6 +212,7 @@ impl Rows {
             },
             stream,
             file_name: Vec::new(),
+            ragged: Ragged::default(),
             change: None,
             rows: 0,
         };
@@ -290,9 +297,18 @@ impl Rows {
         self.count_required();
     }
 
+    /// Read records with another number of fields as the options say.
+    pub fn treat_ragged(&mut self, options: &RaggedOptions) {
+        self.layout.short_rows = options.short_rows.unwrap_or_default();
+        self.layout.long_rows = options.long_rows.unwrap_or_default();
+        self.count_required();
+    }
+
     fn count_required(&mut self) {
         let fields = self.layout.columns.get(..self.layout.fields).unwrap_or_default();
-        let needs = |column: &Column| !self.layout.fills || column.default.is_null();
+        let needs = |column: &Column| {
+            self.layout.short_rows == ShortRows::Error && (!self.layout.fills || column.default.is_null())
+        };
         self.layout.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);
     }
 
@@ -325,7 +341,10 @@ impl Rows {
         if self.layout.is_checked {
             self.check_record(fields)?;
         }
-        if fields > self.layout.fields && (self.layout.fields > 0 || self.reader().raw_line() != Some(&[])) {
+        if fields > self.layout.fields
+            && self.layout.long_rows == LongRows::Error
+            && (self.layout.fields > 0 || self.reader().raw_line() != Some(&[]))
+        {
             return Err(copy_errors::extra_data());
         }
         Ok(true)
@@ -358,7 +377,7 @@ impl Rows {
         let fields = reader.fields();
         for (at, &i) in wanted.iter().enumerate() {
             if i >= fields {
-                self.fill(wanted.get(at..).unwrap_or_default());
+                self.fill(wanted.get(at..).unwrap_or_default(), arrays);
                 break;
             }
             let Some(column) = self.layout.columns.get(i) else { break };
@@ -427,6 +446,7 @@ impl Rows {
             self.expect_fields();
         }
         self.rows = 0;
+        self.ragged = Ragged::default();
         self.values.queue.clear();
         self.context.attention = Attention::NONE;
         if self.stream.files().is_some() {

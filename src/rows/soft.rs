@@ -14,10 +14,12 @@ use std::ffi::CStr;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_sys};
 
 use super::context::displayed;
+use super::ragged::Ragged;
 use super::row::refined::complaint_of;
 use super::row::{Attention, RowArrays, Rows, What};
 use crate::error::{Error, Result};
 use crate::server::compat::{self, Soft};
+use crate::server::copy_errors;
 use crate::server::slot::ExprContext;
 
 /// Action for rows with bad values.
@@ -81,6 +83,10 @@ pub struct Tolerance {
     pub verbosity: Verbosity,
     /// Highest number of rows that may be skipped.
     pub reject_limit: Option<u64>,
+    /// Records that lack fields are skipped.
+    pub rejects_short: bool,
+    /// Records with too many fields are skipped.
+    pub rejects_long: bool,
     /// Rows that were skipped, or had values set to NULL.
     pub bad_rows: u64,
     /// With [`OnError::Table`]: the error of the row that was skipped last. It lives as long as the row's memory.
@@ -98,14 +104,24 @@ impl Tolerance {
     }
 
     /// Does the filter skip a record with this error, found before conversion? With [`OnError::Ignore`], only a record
-    /// with invalid bytes, if these do not stop the reader.
+    /// with invalid bytes, if these do not stop the reader, or with too many fields, if `long_rows` is given.
     pub fn survives(&self, error: &Error) -> bool {
         let is_survivable = match self.on_error {
             OnError::Table => true,
-            OnError::Ignore => error.sqlstate() == Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
+            OnError::Ignore => {
+                error.sqlstate() == Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE
+                    || (self.rejects_long && error.message() == copy_errors::EXTRA_DATA)
+            }
             OnError::Stop | OnError::SetNull => false,
         };
         is_survivable && error.is_about_record()
+    }
+
+    /// Report records that became rows with another number of fields, in notices. Guarded.
+    pub fn report_ragged(&self, rows: &Rows, ragged: &Ragged) {
+        if self.verbosity != Verbosity::Silent {
+            rows.ragged_notices(ragged).into_iter().for_each(Error::notice);
+        }
     }
 
     /// Report the number of rows in a notice; `kept` is the load whose rejects are in the view bulk_rejects. Guarded.

@@ -18,9 +18,12 @@ fn bad_format(message: impl Into<String>) -> Error {
     Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message)
 }
 
+/// Message of [`extra_data`].
+pub const EXTRA_DATA: &str = "extra data after last expected column";
+
 /// extra data after last expected column
 pub fn extra_data() -> Error {
-    bad_format("extra data after last expected column").about_record()
+    bad_format(EXTRA_DATA).about_record()
 }
 
 /// missing data for column "x"

@@ -95,8 +95,10 @@ pub struct Cut {
     pub most_records: u64,
     /// The data end with the range's last record.
     pub ended: bool,
-    /// The range may contain an end marker, or a broken record of the binary format.
+    /// The range may contain an end marker, a quote that does not count, or a broken record of the binary format.
     pub suspicious: bool,
+    /// A quote is open at the end of the range, and it does not count if the data end there.
+    pub unclosed: bool,
 }
 
 impl Cut {
@@ -113,7 +115,7 @@ fn measure(len: usize, offset: u64, edge: Edge, length: u64) -> Cut {
     let record = edge.record + count * length;
     let next = Edge { record, lines_before_record: edge.lines_before_record + count, ..edge };
     let end = usize::try_from(record.saturating_sub(offset)).ok().filter(|_| count > 0);
-    Cut { edge: next, end, most_records: count, ended: false, suspicious: false }
+    Cut { edge: next, end, most_records: count, ended: false, suspicious: false, unclosed: false }
 }
 
 /// [`Cutter::cut`] of a range of the binary format.
@@ -123,7 +125,14 @@ fn walk(range: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
     let lines_before_record = edge.lines_before_record + walked.records;
     let end = usize::try_from(walked.record.saturating_sub(offset)).ok().filter(|_| walked.records > 0);
     let next = Edge { record: walked.record, lines_before_record, walk, ..edge };
-    Cut { edge: next, end, most_records: walked.records, ended: walked.ended, suspicious: walked.is_odd }
+    Cut {
+        edge: next,
+        end,
+        most_records: walked.records,
+        ended: walked.ended,
+        suspicious: walked.is_odd,
+        unclosed: false,
+    }
 }
 
 /// How record ends are found.
@@ -197,7 +206,8 @@ impl Cutter {
             end: state.last,
             most_records: next.lines_before_record - edge.lines_before_record,
             ended: false,
-            suspicious: self.marker && self.is_suspicious(range, survey, offset, edge),
+            suspicious: state.misplaced || self.marker && self.is_suspicious(range, survey, offset, edge),
+            unclosed: state.unclosed,
         }
     }
 

@@ -55,7 +55,11 @@ fn is_delimiter(d: &Dialect, line: &[u8], at: usize, c: u8) -> bool {
 /// End of the field without quotes and escapes that starts at `at`, and whether a delimiter ended it.
 fn bare_field(d: &Dialect, line: &[u8], at: usize) -> (usize, bool) {
     let rest = line.get(at..).unwrap_or_default();
-    match memchr::memmem::find(rest, d.separator.bytes()) {
+    let found = match d.separator.bytes() {
+        &[delimiter] => memchr::memchr(delimiter, rest),
+        delimiter => memchr::memmem::find(rest, delimiter),
+    };
+    match found {
         Some(length) => (at + length, true),
         None => (line.len(), false),
     }
@@ -86,8 +90,51 @@ fn hex_digits(rest: &[u8]) -> usize {
     }
 }
 
+/// What the quote at the start of a field is, if quotes count only at both ends of a field
+/// ([`Dialect::lenient_quotes`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// It opens a quoted field, whose closing quote ends here.
+    Quoted(usize),
+    /// It is data, as are all quotes of its field.
+    Data,
+    /// More bytes are needed.
+    NeedMore,
+}
+
+/// Finds out what the quote at `at` is, the first byte of a field. With `at_end`, no bytes follow `buf`.
+pub(crate) fn opening(d: &Dialect, buf: &[u8], at: usize, at_end: bool) -> Opening {
+    let open = if at_end { Opening::Data } else { Opening::NeedMore };
+    let mut end = at + 1;
+    loop {
+        let rest = buf.get(end..).unwrap_or_default();
+        let Some(special) = memchr::memchr2(d.quote, d.escape, rest) else { return open };
+        end += special + 1;
+        match rest.get(special..) {
+            Some([c, n, ..]) if *c == d.escape && (*n == d.escape || *n == d.quote) => end += 1,
+            Some([c, ..]) if *c == d.quote => break,
+            _ => (),
+        }
+    }
+    match buf.get(end..).unwrap_or_default() {
+        [] if !at_end => Opening::NeedMore,
+        [] | [b'\n' | b'\r', ..] => Opening::Quoted(end),
+        rest if d.separator.begins(rest) => Opening::Quoted(end),
+        rest if !at_end && d.separator.bytes().starts_with(rest) => Opening::NeedMore,
+        _ => Opening::Data,
+    }
+}
+
 /// End of the CSV field that starts at `at`, and whether a delimiter ended it.
 fn csv_field(d: &Dialect, line: &[u8], mut at: usize) -> Result<(usize, bool), FieldError> {
+    if d.lenient_quotes {
+        if line.get(at) == Some(&d.quote)
+            && let Opening::Quoted(end) = opening(d, line, at, true)
+        {
+            at = end;
+        }
+        return Ok(bare_field(d, line, at));
+    }
     loop {
         loop {
             let Some(&c) = line.get(at) else { return Ok((at, false)) };
@@ -116,6 +163,13 @@ fn csv_field(d: &Dialect, line: &[u8], mut at: usize) -> Result<(usize, bool), F
 /// Removes quotes and escapes from a raw CSV field.
 pub fn unescape_csv(d: &Dialect, raw: &[u8], out: &mut Vec<u8>) {
     out.reserve(raw.len());
+    if d.lenient_quotes && (raw.first() != Some(&d.quote) || opening(d, raw, 0, true) != Opening::Quoted(raw.len())) {
+        let inner = match raw {
+            [first, inner @ .., last] if *first == d.quote && *last == d.quote => inner,
+            _ => raw,
+        };
+        return out.extend_from_slice(inner);
+    }
     let mut quoted = false;
     let mut rest = raw;
     loop {

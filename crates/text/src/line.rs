@@ -15,6 +15,7 @@
 //! returns [`Line::NeedMore`] and is called again with a longer buffer.
 
 use crate::dialect::{Dialect, EndMarker, Eol};
+use crate::field::{self, Opening};
 
 /// Limit of a line in bytes: COPY's line buffer is a StringInfo, which cannot hold this many (`MaxAllocSize`).
 pub const LINE_LIMIT: usize = 0x3fff_ffff;
@@ -69,15 +70,68 @@ pub enum LineError {
     MarkerNewline,
 }
 
+/// Whether a byte of a CSV line is quoted.
+#[derive(Debug, Default)]
+struct Quotes {
+    inside: bool,
+    last_was_escape: bool,
+    /// Start of the field of the byte, or of the next field ([`Dialect::lenient_quotes`]).
+    field: usize,
+    /// End of the quoted field.
+    until: usize,
+}
+
+impl Quotes {
+    /// Whether `c`, the byte behind those passed so far, at `at`, is quoted. A closing quote is not. `None` if more
+    /// bytes are needed.
+    #[inline(always)]
+    fn pass(&mut self, d: &Dialect, buf: &[u8], at: usize, c: u8, at_end: bool) -> Option<bool> {
+        if d.lenient_quotes {
+            return self.pass_lenient(d, buf, at, c, at_end);
+        }
+        let is_escape = c == d.escape && d.escape != d.quote;
+        if self.inside && is_escape {
+            self.last_was_escape = !self.last_was_escape;
+        }
+        if c == d.quote && !self.last_was_escape {
+            self.inside = !self.inside;
+        }
+        if !is_escape {
+            self.last_was_escape = false;
+        }
+        Some(self.inside)
+    }
+
+    fn pass_lenient(&mut self, d: &Dialect, buf: &[u8], at: usize, c: u8, at_end: bool) -> Option<bool> {
+        if at < self.until {
+            return Some(at + 1 < self.until);
+        }
+        if at == self.field && c == d.quote {
+            match field::opening(d, buf, at, at_end) {
+                Opening::Quoted(end) => self.until = end,
+                Opening::Data => (),
+                Opening::NeedMore => return None,
+            }
+        } else if at >= self.field && c == d.delimiter {
+            let rest = buf.get(at..).unwrap_or_default();
+            if d.separator.begins(rest) {
+                self.field = at + d.separator.len();
+            } else if !at_end && d.separator.bytes().starts_with(rest) {
+                return None;
+            }
+        }
+        Some(at < self.until)
+    }
+}
+
 /// Reads one line of `buf`, which begins at a line start. With `at_end`, no more bytes follow.
 ///
 /// `eol` is learned from the first line that ends.
 pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -> Line {
     let csv = d.is_csv();
-    // No byte is u16::MAX: there is no separate escape.
-    let escape = if csv && d.quote != d.escape { u16::from(d.escape) } else { u16::MAX };
     let marker_in_csv = d.end_marker == EndMarker::Until17;
-    let (mut in_quote, mut last_was_escape) = (false, false);
+    let mut quotes = Quotes::default();
+    let mut in_quote = false;
     let mut embedded = 0u64;
     let mut at = 0usize;
     // Past the end: the NUL with which core pads its buffer.
@@ -99,15 +153,12 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
             if (c == b'\\' || c == b'\r') && more(at) {
                 return Line::NeedMore { embedded };
             }
-            if in_quote && u16::from(c) == escape {
-                last_was_escape = !last_was_escape;
-            }
-            if c == d.quote && !last_was_escape {
-                in_quote = !in_quote;
-            }
-            if u16::from(c) != escape {
-                last_was_escape = false;
-            }
+            let Some(quoted) = quotes.pass(d, buf, start, c, at_end) else {
+                let open = buf.get(start..).unwrap_or_default();
+                embedded += memchr::memchr_iter(Eol::counted(*eol), open).count() as u64;
+                return Line::NeedMore { embedded };
+            };
+            in_quote = quoted;
             if in_quote && c == Eol::counted(*eol) {
                 embedded += 1;
             }
@@ -169,27 +220,17 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
 #[must_use]
 pub fn skip_line(d: &Dialect, eol: Option<Eol>, buf: &[u8], at_end: bool) -> Option<(usize, usize, bool)> {
     let csv = d.is_csv();
-    let escape = if csv && d.quote != d.escape { u16::from(d.escape) } else { u16::MAX };
-    let (mut in_quote, mut last_was_escape) = (false, false);
+    let mut quotes = Quotes::default();
     let mut at = 0usize;
     while let Some(&c) = buf.get(at) {
         let start = at;
         at += 1;
         if csv {
-            if in_quote && u16::from(c) == escape {
-                last_was_escape = !last_was_escape;
-            }
-            if c == d.quote && !last_was_escape {
-                in_quote = !in_quote;
-            }
-            if u16::from(c) != escape {
-                last_was_escape = false;
+            if quotes.pass(d, buf, start, c, at_end)? {
+                continue;
             }
         } else if c == b'\\' && !d.is_literal() {
             at += 1;
-            continue;
-        }
-        if in_quote {
             continue;
         }
         match (c, eol) {

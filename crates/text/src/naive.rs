@@ -4,6 +4,7 @@
 //! show that the exact readers themselves agree with COPY.
 
 pub mod chunks;
+pub mod lenient;
 pub mod tolerant;
 
 use crate::dialect::{Dialect, Eol};

@@ -70,6 +70,10 @@ const OPEN: usize = 3;
 
 /// With reads of any size, the error comes with the read that shows it, or at most `OPEN` bytes later.
 fn check(d: &Dialect, data: &[u8], pieces: &[usize]) {
+    if d.lenient_quotes {
+        // The exact reader waits until it knows whether a quote counts.
+        return;
+    }
     let expected = shown_by(d, data);
     for level in levels() {
         for &piece in pieces {

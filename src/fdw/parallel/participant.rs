@@ -16,6 +16,7 @@ use crate::input::files::FileList;
 use crate::input::source::Descriptor;
 use crate::rows::chunks::Chunks;
 use crate::rows::file_chunks::{FileChunks, FileState, Listed};
+use crate::rows::ragged::{Ragged, SharedRagged};
 use crate::rows::row::Rows;
 use crate::server::changed::Changed;
 use crate::server::points::point;
@@ -72,6 +73,7 @@ pub struct Shared {
     /// Totals of the workers.
     bytes: AtomicU64,
     rows: AtomicU64,
+    ragged: SharedRagged,
 }
 
 // SAFETY: only the process that sets the state to OPENING writes the order, and the others read it after they
@@ -107,6 +109,7 @@ impl Shared {
             order: UnsafeCell::new(order),
             bytes: AtomicU64::new(0),
             rows: AtomicU64::new(0),
+            ragged: SharedRagged::new(),
         }
     }
 
@@ -282,8 +285,13 @@ impl Participant {
         }
     }
 
+    /// The workers' records with another number of fields that became rows.
+    pub fn ragged_of_others(&self) -> Ragged {
+        self.shared().map_or_else(Ragged::default, |shared| shared.ragged.total())
+    }
+
     /// Reports this worker's bytes and rows to the leader.
-    pub fn report(&mut self, rows: &Rows) {
+    pub fn report(&mut self, rows: &mut Rows) {
         if let Some(memory) = &self.shared {
             report(memory.task(), self.number, &mut self.reported, rows);
         }
@@ -304,11 +312,12 @@ impl Participant {
 }
 
 /// Adds a worker's bytes and rows since its last report.
-fn report(shared: &Shared, number: usize, reported: &mut (u64, u64), rows: &Rows) {
+fn report(shared: &Shared, number: usize, reported: &mut (u64, u64), rows: &mut Rows) {
     let now = (rows.stream().bytes_read(), rows.count());
     if number != 0 {
         shared.bytes.fetch_add(now.0.saturating_sub(reported.0), Relaxed);
         shared.rows.fetch_add(now.1.saturating_sub(reported.1), Relaxed);
+        shared.ragged.take(&mut rows.ragged);
         *reported = now;
     }
 }

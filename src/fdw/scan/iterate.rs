@@ -172,7 +172,11 @@ pub fn end(mut node: ScanNode<'_>) -> Result<()> {
     scan.pump.sink.progress.end();
     scan.stop_sharing();
     if let Some(mut rows) = scan.rows.take() {
-        scan.pump.policy.tolerance.report(None);
+        let tolerance = &scan.pump.policy.tolerance;
+        tolerance.report(None);
+        let mut ragged = rows.ragged;
+        ragged.add(&scan.ragged_of_others);
+        tolerance.report_ragged(&rows, &ragged);
         rows.close()?;
     }
     Ok(())

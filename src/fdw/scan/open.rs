@@ -21,6 +21,7 @@ use crate::input::file_identity::Identity;
 use crate::input::files::FileList;
 use crate::input::source::{Descriptor, Location};
 use crate::program::copy_question;
+use crate::rows::ragged::Ragged;
 use crate::rows::row::pump::{Policy, Pump};
 use crate::rows::row::{Rows, leaders_rows};
 use crate::server::option_value::HeaderOption;
@@ -35,6 +36,7 @@ pub fn open_rows(relation: Relation<'_>, options: &TableOptions) -> Result<Rows>
     let known = options.copy.by_name().then(|| columns.clone());
     let match_header = options.copy.header == HeaderOption::Match;
     let mut rows = Rows::new(stream, columns, relation.name(), location.described(), match_header);
+    rows.treat_ragged(&options.copy.ragged);
     if options.filter.is_some() {
         rows.fill_missing();
     }
@@ -114,6 +116,7 @@ pub fn begin(mut node: ScanNode<'_>, flags: i32) -> Result<()> {
         qual,
         aggregation,
         bytes_before: 0,
+        ragged_of_others: Ragged::default(),
         is_replaced: false,
     };
     if let Some(rows) = rows {

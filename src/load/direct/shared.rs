@@ -16,6 +16,7 @@ use crate::heap::append_lock::AppendLock;
 use crate::input::chunk_order::{ChunkOrder, Grid};
 use crate::input::file_identity::Identity;
 use crate::input::source::Descriptor;
+use crate::rows::ragged::SharedRagged;
 use crate::server::stages::{STAGES, Stage, Stages};
 
 /// State that the processes of a load share.
@@ -39,6 +40,8 @@ pub struct Shared {
     /// Appended pages and the time of each stage in nanoseconds, of processes that are done.
     pages: AtomicU64,
     stages: [AtomicU64; STAGES],
+    /// Records with another number of fields that became rows.
+    pub ragged: SharedRagged,
     /// Rejects that were kept.
     pub kept: AtomicU64,
 }
@@ -95,6 +98,7 @@ impl Shared {
             bad_before: bad,
             pages: AtomicU64::new(0),
             stages: [const { AtomicU64::new(0) }; STAGES],
+            ragged: SharedRagged::new(),
             kept: AtomicU64::new(0),
         }
     }

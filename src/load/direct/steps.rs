@@ -273,6 +273,7 @@ impl Leader {
             self.process.tolerance.bad_rows = self.counts.rejected;
         }
         self.process.tolerance.report(self.process.rejects.kept_by());
+        self.report_ragged();
         if self.replaced > 0 {
             let rows = if self.replaced == 1 { "1 row was".to_owned() } else { format!("{} rows were", self.replaced) };
             self.counts.notes.push(format!("{rows} replaced."));

@@ -241,6 +241,10 @@ impl Leader {
             let own = if std::ptr::eq(&raw const *shared, &raw const **alone) { 0 } else { count(alone).load(Relaxed) };
             count(&shared).load(Relaxed) + own
         };
+        self.files.ragged.add(&alone.ragged.total());
+        if !std::ptr::eq(&raw const *shared, &raw const **alone) {
+            self.files.ragged.add(&shared.ragged.total());
+        }
         self.counts.filtered += both(|s| &s.filtered);
         let mut bytes_read = both(|s| &s.bytes);
         self.files.made += both(|s| &s.rows);

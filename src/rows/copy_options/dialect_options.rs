@@ -45,7 +45,6 @@ impl Draft {
             (dialect.skip_blank_lines, "skip_blank_lines"),
             (!dialect.comment.is_empty(), "comment"),
             (dialect.line_end.is_some(), "line_end"),
-            (dialect.lenient_quotes, "lenient_quotes"),
         ];
         if let Some((_, name)) = pending.iter().find(|(given, _)| *given) {
             return Err(unsupported(&format!("option \"{name}\" is not supported yet")));
@@ -78,9 +77,11 @@ impl Draft {
             () if format.escape.is_some() => requires_csv("ESCAPE"),
             () if format.force_not_null => requires_csv("FORCE_NOT_NULL"),
             () if format.force_null => requires_csv("FORCE_NULL"),
-            () if self.copy.match_by.is_some() => refused("MATCH_BY"),
+            () if self.copy.columns.match_by.is_some() => refused("MATCH_BY"),
             () if self.copy.skip > 0 => refused("SKIP"),
             () if format.trailing => refused("TRAILING_DELIMITER"),
+            () if self.copy.ragged.short_rows.is_some() => refused("SHORT_ROWS"),
+            () if self.copy.ragged.long_rows.is_some() => refused("LONG_ROWS"),
             () if format.skip_blank_lines => refused("SKIP_BLANK_LINES"),
             () if format.comment.is_some() => refused("COMMENT"),
             () if format.line_end.is_some() => refused("LINE_END"),
@@ -109,7 +110,9 @@ impl Draft {
             (format.force_not_null, "FORCE_NOT_NULL"),
             (format.force_null, "FORCE_NULL"),
             (self.header == Some(HeaderOption::Match), "HEADER MATCH"),
-            (self.copy.match_by.is_some(), "MATCH_BY"),
+            (self.copy.columns.match_by.is_some(), "MATCH_BY"),
+            (self.copy.ragged.short_rows.is_some(), "SHORT_ROWS"),
+            (self.copy.ragged.long_rows.is_some(), "LONG_ROWS"),
         ];
         match refused.iter().find(|(given, _)| *given) {
             Some((_, name)) => {

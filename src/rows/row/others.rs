@@ -12,13 +12,23 @@ use super::{RowArrays, Rows};
 use crate::rows::column::Taken;
 use crate::rows::hive;
 use crate::rows::objects::Given;
+use crate::rows::ragged::ShortRows;
 
 impl Rows {
-    /// Queue the defaults of columns whose fields the record lacks, where a record may lack them.
-    pub fn fill(&mut self, wanted: &[usize]) {
-        if self.layout.fills && self.stream.reader.fields() >= self.layout.required {
-            let missing = wanted.iter().filter(|&&i| i < self.layout.fields);
-            self.values.queue.extend(missing.map(|&column| Queued { column, what: What::Default }));
+    /// Fill columns whose fields the record lacks, where a record may lack them: with the default, or NULL.
+    #[cold]
+    pub fn fill(&mut self, wanted: &[usize], arrays: RowArrays<'_>) {
+        if self.is_short() {
+            return;
+        }
+        let fields = self.layout.fields;
+        for &i in wanted.iter().take_while(|&&i| i < fields) {
+            let has_default = self.layout.columns.get(i).is_some_and(|column| !column.default.is_null());
+            if has_default && self.layout.short_rows != ShortRows::Null {
+                self.values.queue.push(Queued { column: i, what: What::Default });
+            } else {
+                self.set_null(i, arrays);
+            }
         }
     }
 

@@ -139,11 +139,6 @@ pub trait Sink {
         Ok(())
     }
 
-    /// Are records that lack fields rejected?
-    fn rejects_short(&self) -> bool {
-        false
-    }
-
     /// Take a decoded row, whose queue may have to be run. True if the caller must complete the row.
     fn finish(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<bool>;
 }
@@ -183,6 +178,7 @@ impl<S: Sink> Pump<S> {
             if policy.skips() {
                 continue;
             }
+            rows.count_ragged();
             match sink.begin(rows, policy)? {
                 Begin::Decode => (),
                 Begin::Done => continue,
@@ -206,7 +202,7 @@ impl<S: Sink> Pump<S> {
             }
             let is_short = rows.is_short();
             if is_short
-                && sink.rejects_short()
+                && policy.tolerance.rejects_short
                 && let Err(error) = rows.check_missing()
             {
                 sink.reject(rows, policy, &error)?;

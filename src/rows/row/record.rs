@@ -10,11 +10,12 @@ use std::time::Instant;
 use pg_bulk_text::reader::{Record, Value};
 
 use super::{Attention, Rows};
-use crate::error::{self, Result};
+use crate::error::{self, Error, Result};
 use crate::input::encoding::{EncodingErrors, invalid_in_server_encoding, verify_in_server_encoding};
 use crate::input::stream::Advance;
 use crate::rows::column::Taken;
 use crate::rows::hive;
+use crate::rows::ragged::{Ragged, ShortRows};
 use crate::server::copy_errors;
 use crate::server::server_text::is_valid_in_server_encoding;
 use crate::server::stages::Stage;
@@ -148,6 +149,29 @@ impl Rows {
     #[inline]
     pub fn is_short(&self) -> bool {
         self.reader().fields() < self.layout.required
+    }
+
+    /// Count the current record if it becomes a row with another number of fields. Once for a record.
+    #[inline]
+    pub fn count_ragged(&mut self) {
+        if self.reader().fields() != self.layout.fields {
+            self.count_ragged_record();
+        }
+    }
+
+    #[cold]
+    fn count_ragged_record(&mut self) {
+        let is_short = self.reader().fields() < self.layout.fields;
+        let is_row = if is_short { self.layout.short_rows != ShortRows::Error } else { self.layout.fields > 0 };
+        if is_row {
+            self.stream.reader.store_line_number();
+            self.ragged.count(is_short, self.stream.file_number(), self.reader().line_number());
+        }
+    }
+
+    /// Notices about records with another number of fields that became rows of the file.
+    pub fn ragged_notices(&self, ragged: &Ragged) -> Vec<Error> {
+        ragged.notices(self.layout.short_rows, self.stream.files().map(|list| &**list))
     }
 
     /// Return an error for the first missing field, if there is one.

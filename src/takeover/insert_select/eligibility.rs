@@ -307,8 +307,8 @@ fn of_foreign(insertion: &Insertion) -> Answer<()> {
     if copy.dialect.default.is_some() {
         return no("The foreign table has the option default.");
     }
-    if copy.by_name() && foreign.get().descriptor().defaults().next().is_some() {
-        return no("The foreign table has defaults, for columns that the header does not name.");
+    if (copy.by_name() || copy.takes_defaults()) && foreign.get().descriptor().defaults().next().is_some() {
+        return no("The foreign table has defaults, for columns that the header or a record lacks.");
     }
     // The set of rows must not depend on the columns that are read.
     if (insertion.filters || insertion.joins.is_some()) && copy.limit.is_some() {

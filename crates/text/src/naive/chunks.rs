@@ -157,7 +157,7 @@ pub fn in_chunks(plan: &Plan, data: &[u8]) -> Reading {
         let head = offset - usize::try_from(place.offset).expect("a position in memory");
         let mut chunk = Reading::default();
         let is_huge = cut.end.is_none() && head + len >= LINE_LIMIT;
-        if cut.suspicious || is_huge || plan.resume == Some(number) {
+        if cut.suspicious || (is_last && cut.unclosed) || is_huge || plan.resume == Some(number) {
             reader.resume(place);
             chunk.rest(reader, Some(&data[offset - head..]));
             reading.append(chunk);

@@ -10,7 +10,10 @@
 use super::Isa;
 use super::delimiter::Delimiters;
 use super::marks::{Carry, load, marks};
-use super::needles::{CSV, CSV_ESCAPE, LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line};
+use super::needles::{
+    CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line,
+    is_lenient,
+};
 use crate::dialect::Eol;
 
 /// Flag in a field's end: the field is not plain.
@@ -64,11 +67,15 @@ pub(crate) fn split<I: Isa>(isa: I, n: &Needles, data: &[u8], from: usize, batch
         (Mode::Text, false) => split_mode::<I, TEXT, false>(isa, n, data, from, batch),
         (Mode::Csv, false) => split_mode::<I, CSV, false>(isa, n, data, from, batch),
         (Mode::CsvEscape, false) => split_mode::<I, CSV_ESCAPE, false>(isa, n, data, from, batch),
+        (Mode::CsvLenient, false) => split_mode::<I, CSV_LENIENT, false>(isa, n, data, from, batch),
+        (Mode::CsvEscapeLenient, false) => split_mode::<I, CSV_ESCAPE_LENIENT, false>(isa, n, data, from, batch),
         (Mode::Unquoted, false) => split_mode::<I, UNQUOTED, false>(isa, n, data, from, batch),
         (Mode::Lines, _) => split_mode::<I, LINES, false>(isa, n, data, from, batch),
         (Mode::Text, true) => split_mode::<I, TEXT, true>(isa, n, data, from, batch),
         (Mode::Csv, true) => split_mode::<I, CSV, true>(isa, n, data, from, batch),
         (Mode::CsvEscape, true) => split_mode::<I, CSV_ESCAPE, true>(isa, n, data, from, batch),
+        (Mode::CsvLenient, true) => split_mode::<I, CSV_LENIENT, true>(isa, n, data, from, batch),
+        (Mode::CsvEscapeLenient, true) => split_mode::<I, CSV_ESCAPE_LENIENT, true>(isa, n, data, from, batch),
         (Mode::Unquoted, true) => split_mode::<I, UNQUOTED, true>(isa, n, data, from, batch),
     }
 }
@@ -254,6 +261,10 @@ pub struct CutState {
     odd_before: bool,
     /// An odd byte is behind the last line end, so the exact reader need not wait for the next line end.
     pub odd: bool,
+    /// Where quotes count only at both ends of a field: a quote is at another position, so the line ends are not certain.
+    pub misplaced: bool,
+    /// Likewise: a quote is open at the end. It is data if the bytes end here.
+    pub unclosed: bool,
 }
 
 impl CutState {
@@ -313,10 +324,14 @@ pub(crate) fn cut<I: Isa>(isa: I, n: &Needles, data: &[u8], state: &mut CutState
         (Mode::Text, false) => cut_mode::<I, TEXT, false>(isa, n, data, state),
         (Mode::Csv, false) => cut_mode::<I, CSV, false>(isa, n, data, state),
         (Mode::CsvEscape, false) => cut_mode::<I, CSV_ESCAPE, false>(isa, n, data, state),
+        (Mode::CsvLenient, false) => cut_mode::<I, CSV_LENIENT, false>(isa, n, data, state),
+        (Mode::CsvEscapeLenient, false) => cut_mode::<I, CSV_ESCAPE_LENIENT, false>(isa, n, data, state),
         (Mode::Lines | Mode::Unquoted, false) => cut_mode::<I, LINES, false>(isa, n, data, state),
         (Mode::Text, true) => cut_mode::<I, TEXT, true>(isa, n, data, state),
         (Mode::Csv, true) => cut_mode::<I, CSV, true>(isa, n, data, state),
         (Mode::CsvEscape, true) => cut_mode::<I, CSV_ESCAPE, true>(isa, n, data, state),
+        (Mode::CsvLenient, true) => cut_mode::<I, CSV_LENIENT, true>(isa, n, data, state),
+        (Mode::CsvEscapeLenient, true) => cut_mode::<I, CSV_ESCAPE_LENIENT, true>(isa, n, data, state),
         (Mode::Lines | Mode::Unquoted, true) => cut_mode::<I, LINES, true>(isa, n, data, state),
     }
 }
@@ -329,12 +344,17 @@ fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data
     let mut last = LastEnd::default();
     let (mut at, mut seen) = (state.scanned, state.seen);
     let mut odd = state.odd_before;
+    let mut misplaced = 0;
     while at < data.len() {
         let whole = at + 64 <= data.len();
         let block = load(isa, data, at);
         let m = marks::<I, MODE>(isa, n, block, &mut carry);
         let lines = if has_a_record_a_line(MODE) { m.line_end } else { isa.eq(block, counted) };
         last.see(at, m.line_end, lines, seen);
+        if is_lenient(MODE) {
+            let there = if whole { !0 } else { !(!0 << (data.len() - at)) };
+            misplaced |= m.misplaced & there;
+        }
         if WATCH {
             // Odd bytes before a line end are found when that record is split.
             let behind = m.line_end.checked_ilog2().map_or(!0, |top| (!0 << top) << 1);
@@ -355,6 +375,10 @@ fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data
     }
     if WATCH {
         state.odd = odd;
+    }
+    if is_lenient(MODE) {
+        state.misplaced |= misplaced != 0;
+        state.unclosed = carry.is_in_quote();
     }
     if let Some((end, lines)) = last.end() {
         (state.last, state.lines) = (Some(end), lines);

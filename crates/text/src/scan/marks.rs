@@ -2,7 +2,7 @@
 //! carriage return.
 
 use super::Isa;
-use super::needles::{CSV_ESCAPE, LINES, Needles, TEXT, UNQUOTED};
+use super::needles::{LINES, Needles, TEXT, UNQUOTED, has_an_escape, is_lenient};
 use crate::dialect::Eol;
 
 /// State at the edge of a block. Only plain numbers: between chunks it is copied through shared memory.
@@ -15,13 +15,17 @@ pub struct Carry {
     escape: u64,
     /// 1 if the block before ended in a free carriage return.
     cr: u64,
+    /// 1 if no field starts with the next block, where quotes count only at both ends of a field.
+    within: u64,
+    /// 1 if the block before ended in a closing quote, likewise.
+    closed: u64,
 }
 
 impl Carry {
     /// Creates a state without an escape: quotes are open or not, and the byte before was a free carriage return or
     /// not.
     pub(super) fn of(in_quote: bool, cr: bool) -> Carry {
-        Carry { in_quote: if in_quote { !0 } else { 0 }, escape: 0, cr: u64::from(cr) }
+        Carry { in_quote: if in_quote { !0 } else { 0 }, cr: u64::from(cr), ..Carry::default() }
     }
 
     pub(super) fn is_in_quote(&self) -> bool {
@@ -46,6 +50,9 @@ pub(super) struct Marks {
     pub(super) any_end: u64,
     /// Bytes that only the exact reader can decide on.
     pub(super) odd: u64,
+    /// Where quotes count only at both ends of a field: quotes that open elsewhere, and bytes other than an end behind
+    /// a closing quote. They are odd, too.
+    pub(super) misplaced: u64,
     /// Quotes that open or close (escaped ones are left out).
     pub(super) quote: u64,
     /// Bytes inside quotes, the opening quote included.
@@ -118,7 +125,7 @@ pub(super) fn marks<I: Isa, const MODE: u8>(isa: I, n: &Needles, block: I::Block
         free = !0;
     } else {
         quote = isa.eq(block, n.quote);
-        if MODE == CSV_ESCAPE {
+        if has_an_escape(MODE) {
             escape = isa.eq(block, n.escape);
             if escape | carry.escape != 0 {
                 quote = toggling(quote, escape, carry);
@@ -148,7 +155,18 @@ pub(super) fn marks<I: Isa, const MODE: u8>(isa: I, n: &Needles, block: I::Block
             newline & after
         }
     };
-    Marks { delimiter, line_end, any_end: newline | cr, odd, quote, inside, escape }
+    let mut misplaced = 0;
+    if is_lenient(MODE) {
+        let (opening, closing) = (quote & inside, quote & !inside);
+        // A doubled quote closes and opens.
+        let doubled = if has_an_escape(MODE) { 0 } else { quote };
+        let starts = delimiter | line_end | closing & doubled;
+        let behind = closing << 1 | carry.closed;
+        misplaced = opening & !(starts << 1 | (carry.within ^ 1)) | behind & !(delimiter | newline | cr | doubled);
+        (carry.within, carry.closed) = (starts >> 63 ^ 1, closing >> 63);
+        odd |= misplaced;
+    }
+    Marks { delimiter, line_end, any_end: newline | cr, odd, misplaced, quote, inside, escape }
 }
 
 /// Loads the 64 bytes at `at`. Bytes behind the end of `data` become NULs, which are never a needle.

@@ -25,6 +25,8 @@ pub(super) enum Mode {
     Text,
     Csv,
     CsvEscape,
+    CsvLenient,
+    CsvEscapeLenient,
     Lines,
     Unquoted,
 }
@@ -34,6 +36,18 @@ pub(super) const CSV: u8 = 1;
 pub(super) const CSV_ESCAPE: u8 = 2;
 pub(super) const LINES: u8 = 3;
 pub(super) const UNQUOTED: u8 = 4;
+pub(super) const CSV_LENIENT: u8 = 5;
+pub(super) const CSV_ESCAPE_LENIENT: u8 = 6;
+
+/// Whether the escape is not the quote.
+pub(super) const fn has_an_escape(mode: u8) -> bool {
+    mode == CSV_ESCAPE || mode == CSV_ESCAPE_LENIENT
+}
+
+/// Whether quotes count only at both ends of a field.
+pub(super) const fn is_lenient(mode: u8) -> bool {
+    mode == CSV_LENIENT || mode == CSV_ESCAPE_LENIENT
+}
 
 /// Whether each line end ends a record, so that no other line ends need to be counted.
 pub(super) const fn has_a_record_a_line(mode: u8) -> bool {
@@ -48,6 +62,8 @@ impl Needles {
             (Format::Lines | Format::Records | Format::Binary, _) => Mode::Lines,
             (Format::Unquoted, _) => Mode::Unquoted,
             (Format::Text, _) => Mode::Text,
+            (Format::Csv, true) if d.lenient_quotes => Mode::CsvLenient,
+            (Format::Csv, false) if d.lenient_quotes => Mode::CsvEscapeLenient,
             (Format::Csv, true) => Mode::Csv,
             (Format::Csv, false) => Mode::CsvEscape,
         };

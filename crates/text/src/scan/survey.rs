@@ -54,7 +54,7 @@ enum Search {
 impl Needles {
     /// The special byte that a survey searches for.
     fn special(&self) -> u8 {
-        if self.mode == Mode::CsvEscape { self.escape } else { b'\\' }
+        if matches!(self.mode, Mode::CsvEscape | Mode::CsvEscapeLenient) { self.escape } else { b'\\' }
     }
 }
 
@@ -66,6 +66,8 @@ impl Scanner {
         let has_escapes = sums.special && matches!(self.needles.mode, Mode::Text | Mode::CsvEscape);
         let search = match self.needles.mode {
             Mode::CsvEscape if has_escapes => Search::All,
+            // Each quote must be seen.
+            Mode::CsvLenient | Mode::CsvEscapeLenient => Search::All,
             // A lone newline ends no line with `\r\n`, but it is a counted line end.
             Mode::Text | Mode::Unquoted | Mode::Lines if has_escapes || self.needles.eol == Eol::CrNl => {
                 let mut state = CutState::default();

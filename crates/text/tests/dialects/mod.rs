@@ -36,6 +36,11 @@ pub fn trailing(d: Dialect) -> Dialect {
     Dialect { trailing: true, ..d }
 }
 
+/// A dialect in which quotes count only at both ends of a field.
+pub fn lenient(d: Dialect) -> Dialect {
+    Dialect { lenient_quotes: true, ..d }
+}
+
 /// Dialects that the kernels support.
 pub fn regular() -> Vec<Dialect> {
     let (old, new) = (EndMarker::Until17, EndMarker::Since18);
@@ -50,6 +55,9 @@ pub fn regular() -> Vec<Dialect> {
         trailing(dialect(true, ",x,", "\"", "e", "", old)),
         trailing(dialect(false, "||", "", "", "\\N", old)),
         dialect(false, "\t,\t", "", "", "N", new),
+        lenient(dialect(true, ",", "\"", "\"", "", old)),
+        lenient(dialect(true, ",", "\"", "\\", "N", new)),
+        lenient(trailing(dialect(true, "|", "'", "'", "", new))),
     ]);
     regular
 }

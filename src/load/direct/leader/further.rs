@@ -13,11 +13,11 @@ use std::rc::Rc;
 
 use super::Leader;
 use super::reading::{fields_of, is_safe_to_read, most_workers, traces, workers_for};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::input::source::Location;
 use crate::input::stream::Header;
 use crate::load::direct::origin::{Earlier, ReadPosition, Traces};
-use crate::load::direct::process::{File, Quota};
+use crate::load::direct::process::{File, Process, Quota};
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::{Shared, SharedRef};
 use crate::load::options::LoadOptions;
@@ -27,6 +27,7 @@ use crate::program::mapping::Mapping;
 use crate::program::projection::Projection;
 use crate::rows::file_chunks::FileChunks;
 use crate::rows::hazard::Hazards;
+use crate::rows::ragged::Ragged;
 use crate::rows::soft::Tolerance;
 use crate::server::progress::Figures;
 
@@ -45,6 +46,8 @@ pub struct Files {
     pub target: ReadPosition,
     /// Rows made of the files that are done.
     pub made: u64,
+    /// Records of the current file with another number of fields that became rows.
+    pub ragged: Ragged,
     /// The file was already read again, so the error is known. A file of a list cannot be read again a second time.
     pub looked_again: bool,
 }
@@ -60,6 +63,7 @@ impl Files {
             name: options.location.display().to_string(),
             target: ReadPosition::default(),
             made: 0,
+            ragged: Ragged::default(),
             looked_again: false,
         }
     }
@@ -106,6 +110,7 @@ impl Leader {
     pub fn go_on(&mut self) -> Result<bool> {
         let Some(Further { source, workers }) = self.files.further.pop_front() else { return Ok(false) };
         self.process.tolerance.report(None);
+        self.report_ragged();
         self.keep_track();
         self.process.rows.close()?;
         let FurtherFile { options, path, mapping, projection } = source;
@@ -149,6 +154,21 @@ impl Leader {
         });
         self.files.current = (!self.files.further.is_empty()).then_some((options, mapping));
         Ok(true)
+    }
+
+    /// Reports the current file's records with another number of fields: in a note, or in a notice of a statement that
+    /// returns no notes.
+    pub fn report_ragged(&mut self) {
+        let Process { rows, tolerance, .. } = &self.process;
+        let ragged = std::mem::take(&mut self.files.ragged);
+        let notices = rows.ragged_notices(&ragged);
+        if self.process.heaps.is_dry {
+            notices.into_iter().for_each(Error::notice);
+        } else if self.spec.input.foreign.is_some() {
+            tolerance.report_ragged(rows, &ragged);
+        } else {
+            self.notes.extend(notices.iter().map(|notice| notice.message().to_owned()));
+        }
     }
 
     /// Keeps the state to read the current file again.

@@ -81,6 +81,7 @@ impl Process {
                 self.quota.skip -= 1;
                 continue;
             }
+            self.rows.count_ragged();
             if let Some(decoded) = self.rows.decoded() {
                 if let Some(projection) = &mut self.recipe.projection {
                     projection.is_partial = false;
@@ -122,7 +123,7 @@ impl Process {
                 self.rows.clear_queue();
             }
             if self.rows.is_short() {
-                if let Some(error) = self.rejects.keeps().then(|| self.rows.check_missing().err()).flatten() {
+                if let Some(error) = self.tolerance.rejects_short.then(|| self.rows.check_missing().err()).flatten() {
                     self.reject(Complaint::of_error(&error))?;
                     continue;
                 }
@@ -165,6 +166,7 @@ impl Process {
     /// Adds this process's progress to the shared counts.
     pub(super) fn report(&mut self) {
         self.progress.report(&self.rows, &self.shared);
+        self.shared.ragged.take(&mut self.rows.ragged);
     }
 
     /// Shows the progress of all processes.

@@ -30,7 +30,7 @@ impl Rows {
         let is_dirty = replaces && self.stream.reader.is_dirty();
         for (at, &i) in wanted.iter().enumerate() {
             if i >= self.stream.reader.fields() {
-                self.fill(wanted.get(at..).unwrap_or_default());
+                self.fill(wanted.get(at..).unwrap_or_default(), arrays);
                 break;
             }
             let reader = &self.stream.reader;

@@ -1,0 +1,129 @@
+//! Quotes that count only at both ends of a field: the exact reader, the kernels and the chunks read what the
+//! description of the option says.
+
+mod dialects;
+
+use dialects::{dialect, lenient, levels};
+use pg_bulk_text::chunk::BLOCK;
+use pg_bulk_text::dialect::{Dialect, EndMarker};
+use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
+use pg_bulk_text::naive::lenient::values;
+use pg_bulk_text::naive::{Cell, read_in_pieces, rows};
+use pg_bulk_text::reader::Settings;
+use pg_bulk_text::scan::Level;
+use proptest::prelude::*;
+
+fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
+    Settings {
+        dialect: d.clone(),
+        read_size,
+        utf8: true,
+        max_char: 4,
+        skip_bom: false,
+        header_lines: 0,
+        header_fields: false,
+        max_fields: usize::MAX,
+        level,
+    }
+}
+
+/// Reads the data in all ways; the results must be those of the description.
+fn check(d: &Dialect, data: &[u8], size: usize) -> Vec<Vec<Cell>> {
+    let expected = values(d, data);
+    let (exact, error) = rows(d, data);
+    let context = || format!("{d:?} {:?}", String::from_utf8_lossy(data));
+    let cells: Vec<_> = exact.iter().map(|row| row.cells.clone()).collect();
+    assert_eq!((&cells, error), (&expected, None), "{}", context());
+    for level in levels() {
+        for size in [size, 1 << 16] {
+            let found = read_in_pieces(settings(d, size, level), data, size);
+            assert_eq!(found, (exact.clone(), None), "{level:?} {size} {}", context());
+        }
+        for readers in [1, 2] {
+            let len = (1 + size % 3) * BLOCK;
+            let plan = Plan { settings: settings(d, 4096, level), first: 1, len, room: size, readers, resume: None };
+            assert_eq!(in_chunks(&plan, data), in_order(&plan.settings, data), "{level:?} {plan:?} {}", context());
+        }
+    }
+    expected
+}
+
+fn lenient_csv(escape: &str) -> Dialect {
+    lenient(dialect(true, ",", "\"", escape, "", EndMarker::Since18))
+}
+
+#[test]
+fn quotes_that_count_and_those_that_do_not() {
+    for (line, expected) in [
+        (r#""bla",1"#, &["bla", "1"][..]),
+        (r#""bla"x,2"#, &[r#""bla"x"#, "2"]),
+        (r#""a "b" c",3"#, &[r#"a "b" c"#, "3"]),
+        (r#""CC-9,$4,"Throw",x"#, &[r#""CC-9"#, "$4", "Throw", "x"]),
+        (r#""3,"q,r""#, &[r#""3"#, "q,r"]),
+        (r#"5'6",a"b,"c""d""#, &[r#"5'6""#, r#"a"b"#, r#"c"d"#]),
+        (r#""a,b","c"#, &["a,b", r#""c"#]),
+        (r#""","x""#, &["", "x"]),
+        (r#""a""#, &["a"]),
+    ] {
+        let found = check(&lenient_csv("\""), line.as_bytes(), 7);
+        let expected: Vec<_> = expected.iter().map(|value| Cell::Bytes(value.as_bytes().to_vec())).collect();
+        assert_eq!(found, [expected], "{line}");
+    }
+    let found = check(&lenient_csv("\\"), br#""a\"b","c""d","e\\","f\"#, 7);
+    let expected = [r#"a"b"#, r#"c""d"#, r"e\", r#""f\"#].map(|value| Cell::Bytes(value.as_bytes().to_vec()));
+    assert_eq!(found, [expected]);
+}
+
+/// The lines behind a quote that does not count are records.
+#[test]
+fn lines_behind_a_quote_are_records() {
+    let d = lenient_csv("\"");
+    for (data, records) in [
+        (&b"1\n\"3,q\n4,\"s,t\"\n5,u\n"[..], 4),
+        (b"1\n\"3,q\n4,s\n5,u\n", 4),
+        (b"1\n\"3,q\n4,s\"\n5,u\n", 3),
+        (b"1\n\"3\"\"\n4\n", 3),
+        (b"1\nx\"y\n\"4\n5\"\n6\n", 4),
+    ] {
+        let filled = [data, &b"7,8,9,\"10\"\n".repeat(50)].concat();
+        assert_eq!(check(&d, &filled, 64).len(), records + 50, "{:?}", String::from_utf8_lossy(data));
+    }
+}
+
+fn dialects_to_test() -> Vec<Dialect> {
+    let new = EndMarker::Since18;
+    let mut all = vec![lenient_csv("\""), lenient_csv("\\"), lenient(dialect(true, "|", "'", "'", "N", new))];
+    all.push(Dialect { trailing: true, ..lenient_csv("\"") });
+    // Only the exact reader reads these.
+    all.push(lenient(dialect(true, "||", "\"", "\"", "", new)));
+    all.push(lenient(dialect(true, ",x,", "\"", "\\", "", new)));
+    all
+}
+
+fn soup() -> impl Strategy<Value = (usize, Vec<u8>)> {
+    let token = prop_oneof![
+        4 => Just(0u8), 3 => Just(1), 2 => Just(2), 3 => Just(3), 1 => Just(4), 1 => Just(5), 1 => Just(6),
+    ];
+    (0..dialects_to_test().len(), proptest::collection::vec(token, 0..250)).prop_map(|(which, tokens)| {
+        let d = &dialects_to_test()[which];
+        let bytes = tokens.iter().flat_map(|token| match token {
+            0 => vec![d.quote],
+            1 => d.separator.bytes().to_vec(),
+            2 => b"\n".to_vec(),
+            3 => b"a".to_vec(),
+            4 => b"\\".to_vec(),
+            5 => vec![d.delimiter],
+            _ => [&[d.quote], &b"xxxxxxxxxxxxxxxxxxxxxxxxxxx"[..], &[d.quote]].concat(),
+        });
+        (which, bytes.collect())
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 10 } else { 1000 }))]
+
+    #[test]
+    fn random_files((which, data) in soup(), size in 1usize..200) {
+        check(&dialects_to_test()[which], &data, size);
+    }
+}
