@@ -16,6 +16,7 @@ pub mod header;
 pub mod place;
 pub mod preamble;
 pub mod shape;
+pub mod style;
 
 use crate::dialect::Dialect;
 use crate::reader::{Event, Reader, Settings};

@@ -132,8 +132,8 @@ impl Sniffer {
         };
         let known = FileFindings { dialect, header_lines, has_names, names: None };
         self.known = Some(known.clone());
-        if let Some(names) = names {
-            names.iter().flatten().for_each(|name| verify_in_server_encoding(name));
+        if let Some(mut names) = names {
+            names.iter_mut().flatten().for_each(|name| mend_in_server_encoding(name, 0));
             self.name(names);
         }
         Ok(Some(known))

@@ -33,13 +33,35 @@ const NUMBERS: [(u8, &str); 8] = [
 
 /// Templates of dates. Those of timestamps have a time behind one of the first.
 const DATES: [&str; 15] = [
-    "DD.MM.YYYY", "DD/MM/YYYY", "MM/DD/YYYY", "DD-MM-YYYY", "MM-DD-YYYY", "DD.MM.YY", "DD/MM/YY", "MM/DD/YY", "DD-Mon-YY",
-    "DD-Mon-YYYY", "DD Mon YYYY", "Mon DD, YYYY", "DD Month YYYY", "Month DD, YYYY", "YYYY.MM.DD",
+    "DD.MM.YYYY",
+    "DD/MM/YYYY",
+    "MM/DD/YYYY",
+    "DD-MM-YYYY",
+    "MM-DD-YYYY",
+    "DD.MM.YY",
+    "DD/MM/YY",
+    "MM/DD/YY",
+    "DD-Mon-YY",
+    "DD-Mon-YYYY",
+    "DD Mon YYYY",
+    "Mon DD, YYYY",
+    "DD Month YYYY",
+    "Month DD, YYYY",
+    "YYYY.MM.DD",
 ];
 const TIMESTAMPS: [&str; 12] = [
-    "DD.MM.YYYY HH24:MI", "DD.MM.YYYY HH24:MI:SS", "DD/MM/YYYY HH24:MI", "DD/MM/YYYY HH24:MI:SS", "MM/DD/YYYY HH24:MI",
-    "MM/DD/YYYY HH24:MI:SS", "DD/MM/YYYY HH12:MI AM", "DD/MM/YYYY HH12:MI:SS AM", "MM/DD/YYYY HH12:MI AM",
-    "MM/DD/YYYY HH12:MI:SS AM", "DD-Mon-YYYY HH24:MI:SS", "DD Mon YYYY HH24:MI",
+    "DD.MM.YYYY HH24:MI",
+    "DD.MM.YYYY HH24:MI:SS",
+    "DD/MM/YYYY HH24:MI",
+    "DD/MM/YYYY HH24:MI:SS",
+    "MM/DD/YYYY HH24:MI",
+    "MM/DD/YYYY HH24:MI:SS",
+    "DD/MM/YYYY HH12:MI AM",
+    "DD/MM/YYYY HH12:MI:SS AM",
+    "MM/DD/YYYY HH12:MI AM",
+    "MM/DD/YYYY HH12:MI:SS AM",
+    "DD-Mon-YYYY HH24:MI:SS",
+    "DD Mon YYYY HH24:MI",
 ];
 
 /// A set of styles.
@@ -120,12 +142,15 @@ impl Styles {
     /// characters, are several ways.
     #[must_use]
     pub fn choice(&self, styles: StyleSet) -> Choice {
-        let mut left = self.known.iter().enumerate().filter(|(i, _)| styles.0 & (1 << i) != 0).map(|(_, (style, _))| *style);
+        let mut left =
+            self.known.iter().enumerate().filter(|(i, _)| styles.0 & (1 << i) != 0).map(|(_, (style, _))| *style);
         let Some(first) = left.next() else { return Choice::None };
         let is_same = |other: Style| match (first, other) {
             (Style::Number(decimal, _), Style::Number(other, _)) => decimal == other,
             // `May 5, 2011` is both an abbreviation and a name.
-            (Style::Moment(one, a), Style::Moment(other, b)) => one == other && a.replace("Month", "Mon") == b.replace("Month", "Mon"),
+            (Style::Moment(one, a), Style::Moment(other, b)) => {
+                one == other && a.replace("Month", "Mon") == b.replace("Month", "Mon")
+            }
             _ => false,
         };
         if left.all(is_same) { Choice::One(first) } else { Choice::Several }
@@ -152,7 +177,8 @@ fn is_number(text: &[u8]) -> bool {
 }
 
 /// Words for a missing value in columns of another type than text. A number, such as -999, is none.
-const NULL_WORDS: &str = "NA N/A #N/A #NA n/a NULL null Null None none NONE - -- --- ? . .. ... \\N (null) <NA> n.a. nil";
+const NULL_WORDS: &str =
+    "NA N/A #N/A #NA n/a NULL null Null None none NONE - -- --- ? . .. ... \\N (null) <NA> n.a. nil";
 
 /// Whether a value is a word for a missing value.
 #[must_use]
