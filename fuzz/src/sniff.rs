@@ -8,7 +8,7 @@ use pg_bulk_text::naive::{self, Cell};
 use pg_bulk_text::separator::Separator;
 use pg_bulk_text::sniff::dialect::{GivenOptions, detect};
 use pg_bulk_text::sniff::header::names;
-use pg_bulk_text::sniff::header::{Header, header};
+use pg_bulk_text::sniff::header::{Evidence, header};
 use pg_bulk_text::sniff::place::first_record;
 use pg_bulk_text::sniff::shape::{Type, ValueShape};
 use pg_bulk_text::verify::utf8_valid_up_to;
@@ -70,10 +70,13 @@ pub fn run(input: &[u8]) {
     let ahead = if error.is_none() { finding.ahead.min(rows.len()) } else { 0 };
     assert!(finding.ahead == 0 || finding.width > 1, "{} records are in front: {}", finding.ahead, shown());
     let width = rows.get(ahead).map_or(0, |row| row.cells.len());
-    match header(sample, whole, &found, ahead) {
-        Header::Column(column) => assert!(column < width, "column {column} of {width} has a header: {}", shown()),
-        Header::Words => assert!(width > 0, "{}", shown()),
-        Header::None => (),
+    let behind = rows.len() - ahead;
+    if let Some(header) = header(sample, whole, &found, ahead) {
+        assert!(header.lines > 0 && header.lines < behind, "{header:?} of {behind} records: {}", shown());
+        assert!(header.names.is_none_or(|names| names.len() == width), "{}", shown());
+        if let Evidence::Family(column) | Evidence::Form(column) = header.evidence {
+            assert!(column < width, "column {column} of {width} has a header: {}", shown());
+        }
     }
     let eol = [Eol::Nl, Eol::Cr, Eol::CrNl][usize::from(more) % 3];
     if let Some(at) = first_record(sample, &found, eol, width) {

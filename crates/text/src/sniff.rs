@@ -10,12 +10,15 @@
 //! correct, the caller reads the whole file and validates the values with the server.
 
 mod cell;
+pub mod column;
 pub mod dialect;
+pub mod family;
 pub mod finding;
 pub mod header;
 pub mod place;
 mod preamble;
 pub mod shape;
+pub mod style;
 #[cfg(test)]
 mod tests;
 mod tokens;
