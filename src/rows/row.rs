@@ -12,7 +12,7 @@
 //! where that is possible. The loop over the rows is in [`pump`].
 
 mod block;
-mod early;
+pub mod early;
 mod header;
 mod leaders;
 mod others;

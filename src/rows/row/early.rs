@@ -6,6 +6,7 @@
 //! fields, and each of them can be converted.
 
 use pg_bulk_text::reader::Lines;
+use pgrx::PgSqlErrorCode as Code;
 
 use super::{RowArrays, Rows, What};
 use crate::error::Result;
@@ -13,8 +14,14 @@ use crate::rows::ragged::Remark;
 use crate::rows::soft::{Conversion, OnError, Tolerance, Verbosity};
 use crate::server::slot::ExprContext;
 
+/// Is this SQLSTATE, as a number, of class 22: a wrong format, or a bad value?
+pub fn is_data_exception(code: i32) -> bool {
+    // ERRCODE_TO_CATEGORY (utils/elog.h)
+    code & 0xfff == Code::ERRCODE_DATA_EXCEPTION as i32
+}
+
 impl Rows {
-    /// The current record has a wrong format and becomes a reject. If it has several lines, and one of them begins two
+    /// The current record has a wrong format or a bad value, and becomes a reject. If it has several lines, and one of them begins two
     /// good records, end it there. `arrays` and `econtext` are those of rows; the record's own values are lost. Returns
     /// the length of the record if it ended early. Guarded, and interruptible.
     #[cold]

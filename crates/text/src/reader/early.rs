@@ -17,17 +17,26 @@ use crate::verify::utf8_valid_up_to;
 #[derive(Debug, Clone, Copy)]
 pub struct Lines {
     record: Current,
-    counted: u8,
+    /// How they end: as in the file, or, if the record is its first, as the first of them.
+    eol: Eol,
 }
 
 impl Reader {
     /// The lines of the current record, which has an error, if it has several ones because of quotes.
     #[must_use]
     pub fn lines_of_record(&self) -> Option<Lines> {
-        let lines = Lines { record: self.current, counted: Eol::counted(self.kernels.eol) };
         let quotes = self.dialect.is_csv() && !self.dialect.lenient_quotes && self.goes_on();
         let line = self.raw_line().filter(|_| quotes)?;
-        memchr::memchr(lines.counted, line.get(..line.len().saturating_sub(1))?).map(|_| lines)
+        let first = |line: &[u8]| {
+            let at = memchr::memchr2(b'\n', b'\r', line)?;
+            Some(match line.get(at..)? {
+                [b'\r', b'\n', ..] => Eol::CrNl,
+                [b'\r', ..] => Eol::Cr,
+                _ => Eol::Nl,
+            })
+        };
+        let lines = Lines { record: self.current, eol: self.kernels.eol.or_else(|| first(line))? };
+        self.line_behind(&lines, None).map(|_| lines)
     }
 
     /// Start of the next line of the record behind the position `at`, or behind its first line.
@@ -35,9 +44,9 @@ impl Reader {
     pub fn line_behind(&self, lines: &Lines, at: Option<usize>) -> Option<usize> {
         let at = at.unwrap_or(lines.record.start);
         let rest = self.window.bytes().get(at..lines.record.next)?;
-        let end = at + memchr::memchr(lines.counted, rest)? + 1;
+        let end = at + memchr::memchr(Eol::counted(Some(lines.eol)), rest)? + 1;
         // The second byte of a line end.
-        let crlf = self.kernels.eol == Some(Eol::CrNl) && self.window.bytes().get(end) == Some(&b'\n');
+        let crlf = lines.eol == Eol::CrNl && self.window.bytes().get(end) == Some(&b'\n');
         Some(end + usize::from(crlf)).filter(|&start| start < lines.record.next)
     }
 
@@ -45,7 +54,7 @@ impl Reader {
     /// next one. `None` if they are no record of `fields` fields.
     pub fn try_record(&mut self, lines: &Lines, at: usize, fields: usize) -> Option<usize> {
         let bytes = self.window.bytes().get(at..lines.record.next)?;
-        let mut eol = self.kernels.eol;
+        let mut eol = Some(lines.eol);
         let Line::Complete { content, next, .. } = line::read_line(&self.dialect, &mut eol, bytes, true) else {
             return None;
         };
@@ -74,13 +83,19 @@ impl Reader {
     pub fn end_early(&mut self, lines: &Lines, end: Option<usize>) {
         self.current = lines.record;
         let (Some(end), Some(line)) = (end, self.raw_line()) else { return };
-        let behind = line.get(end - self.current.start..).unwrap_or_default();
-        let number = self.line_number().saturating_sub(1 + count(lines.counted, behind));
-        let content = end - if self.kernels.eol == Some(Eol::CrNl) { 2 } else { 1 };
+        let broken = self.lines.broken.unwrap_or_else(|| self.line_number());
+        let before = self.line_number().saturating_sub(1 + count(Eol::counted(self.kernels.eol), line));
+        let own = line.get(..end - self.current.start).unwrap_or_default();
+        let number = before + count(Eol::counted(Some(lines.eol)), own);
+        let content = end - if lines.eol == Eol::CrNl { 2 } else { 1 };
+        if self.kernels.eol.is_none() {
+            self.kernels.select(&self.dialect, lines.eol);
+        }
         self.drop_batch();
         self.window.limit(self.current.next);
         self.begin_at(end);
-        self.lines = LineCount { base: number, pos: end, exact: Some(number), ..LineCount::default() };
+        let broken = Some(broken);
+        self.lines = LineCount { broken, base: number, pos: end, exact: Some(number), ..LineCount::default() };
         self.current = Current { start: self.current.start, next: end, content: Some(content), ..Current::default() };
     }
 
@@ -100,8 +115,9 @@ impl Reader {
     /// Goes on behind a record that ended early, if the bytes that it had are read.
     pub(super) fn leave_record(&mut self) {
         if self.window.limited().is_some_and(|limit| self.pos >= limit) {
-            self.count_lines();
             self.window.unlimit();
+            let base = self.lines.broken.take().unwrap_or_default();
+            self.lines = LineCount { base, pos: self.pos, ..LineCount::default() };
             self.begin_at(self.pos);
         }
     }

@@ -27,7 +27,9 @@ impl Reader {
         let line = line::read_line(&self.dialect, &mut self.kernels.eol, tail, closed && !self.window.is_failed());
         // COPY numbers a line when it starts to read it.
         let base = self.lines.base + 1;
-        let number = |embedded| base + embedded;
+        // The last line end of a broken record is in no quotes.
+        let most = self.lines.broken.unwrap_or(u64::MAX);
+        let number = |embedded: u64| (base + embedded).min(most);
         let length = tail.len();
         let (content, next, embedded, last) = match line {
             Line::Complete { content, next, embedded } => (content, next, embedded, false),
