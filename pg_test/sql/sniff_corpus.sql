@@ -10,7 +10,7 @@ SET client_min_messages = warning;
 SET datestyle = 'ISO, DMY';
 SET timezone = 'UTC';
 -- The true format of each file. `*` is the delimiter of a single column, `-` a quote that the file does not use, `*` an unknowable number of
--- `header_lines`. `odd_rows` have more or fewer fields than the others. An `encoding` other than UTF-8 must be given; without it there is an error.
+-- `header_lines`. `odd_rows` have more or fewer fields than the others. `encoding`: other than UTF-8. `error`: of a load.
 CREATE TABLE truths (file text PRIMARY KEY, delimiter text, quote text, header_lines text, columns integer, rows integer, odd_rows integer, encoding text, error text);
 \set truths :data '/messy/truths.tsv'
 COPY truths FROM :'truths' (FORMAT csv, DELIMITER E'\t', QUOTE E'\b', HEADER);
@@ -23,26 +23,23 @@ CREATE TABLE found (file text, what text, is_right boolean, said text);
 CREATE FUNCTION try(truth truths) RETURNS SETOF found LANGUAGE plpgsql AS $$
 DECLARE
 	path CONSTANT text := data_path('messy/' || truth.file);
-	given CONSTANT jsonb := jsonb_strip_nulls(jsonb_build_object('encoding', truth.encoding));
 	s record;
 	l record;
 	lines text;
 	failed text;
 BEGIN
 	BEGIN
-		SELECT * INTO s FROM bulk_sniff(path, given || '{"sample": "all", "table": "loaded"}');
+		SELECT * INTO s FROM bulk_sniff(path, '{"sample": "all", "table": "loaded"}');
 	EXCEPTION WHEN OTHERS THEN
-		RETURN NEXT ROW(truth.file, 'sniffs'::text, SQLSTATE = truth.error, SQLSTATE || ' ' || SQLERRM);
+		RETURN NEXT ROW(truth.file, 'sniffs'::text, false, SQLSTATE || ' ' || SQLERRM);
 		RETURN;
 	END;
-	RETURN NEXT ROW(truth.file, 'sniffs'::text, truth.error IS NULL, 'no error'::text);
+	RETURN NEXT ROW(truth.file, 'sniffs'::text, truth.error IS NULL OR s.details ->> 'notes' ~ 'a load fails there', s.details ->> 'notes');
+	IF truth.error IS NOT NULL THEN
+		RETURN;
+	END IF;
 	IF truth.encoding IS NOT NULL THEN
-		BEGIN
-			PERFORM bulk_sniff(path);
-			RETURN NEXT ROW(truth.file, 'encoding'::text, false, 'no error'::text);
-		EXCEPTION WHEN OTHERS THEN
-			RETURN NEXT ROW(truth.file, 'encoding'::text, SQLSTATE = '22021', SQLSTATE || ' ' || SQLERRM);
-		END;
+		RETURN NEXT ROW(truth.file, 'encoding'::text, convert_from(pg_read_binary_file(path), s.encoding) = convert_from(pg_read_binary_file(path), truth.encoding), s.encoding);
 	END IF;
 	lines := CASE s.details #>> '{options,header}' WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE coalesce(s.details #>> '{options,header}', '0') END;
 	RETURN NEXT ROW(truth.file, 'delimiter'::text, truth.delimiter IN ('*', CASE s.delimiter WHEN E'\t' THEN 'tab' ELSE s.delimiter END), s.delimiter);

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use pg_bulk_text::json_text::Charset;
-use pg_bulk_text::verify::mend_utf8;
+use pg_bulk_text::verify::{mend_utf8, utf8_valid_up_to};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
@@ -185,6 +185,35 @@ impl Encodings {
             UTF8 => Charset::MultiByte,
             _ if max_char == 1 => Charset::SingleByte,
             _ => Charset::MultiByte,
+        }
+    }
+
+    /// Whether any bytes but zeros are accepted, so that bytes are no evidence for another encoding.
+    pub fn reads_all_bytes(&self) -> bool {
+        self.file == SQL_ASCII || self.server == SQL_ASCII
+    }
+
+    /// Appends the valid characters at the start of `raw` to `out`, in the server's encoding. Returns the number of bytes
+    /// used up. Guarded.
+    pub fn take(&self, raw: &[u8], out: &mut Vec<u8>) -> usize {
+        if self.conversion.is_some() {
+            return self.convert(raw, out);
+        }
+        let valid = if self.file == UTF8 { utf8_valid_up_to(raw) } else { self.valid_up_to(raw) };
+        out.extend_from_slice(raw.get(..valid).unwrap_or_default());
+        valid
+    }
+
+    /// Whether all bytes are valid, except for a character that their end cuts. Guarded.
+    pub fn reads(&self, bytes: &[u8]) -> bool {
+        let (mut rest, mut out) = (bytes, Vec::new());
+        loop {
+            out.clear();
+            let used = self.take(rest, &mut out);
+            rest = rest.get(used..).unwrap_or_default();
+            if used == 0 || rest.is_empty() {
+                return rest.len() < self.max_char();
+            }
         }
     }
 

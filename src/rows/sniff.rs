@@ -14,10 +14,12 @@
 //! This is not a load. An invalid line is COPY's error, but a line with more or fewer fields than others only leads to
 //! a note.
 
+mod encoding;
 mod evidence;
 mod feed;
 mod finding;
 mod proposal;
+mod rejects;
 mod request;
 mod sample;
 
@@ -31,6 +33,7 @@ use self::evidence::Validator;
 pub use self::evidence::{Evidence, RuledOut, ValuePosition};
 use self::feed::Feed;
 pub use self::proposal::{identifier, table_name};
+use self::rejects::Trial;
 use self::request::Amount;
 pub use self::request::Request;
 use super::column;
@@ -73,8 +76,8 @@ pub struct Sniffed {
     pub eol: Option<Eol>,
     pub compression: Option<&'static str>,
     pub records: u64,
-    /// Records that have another number of fields.
-    pub odd_records: u64,
+    /// Records that a load rejects.
+    pub rejects: u64,
     /// Each record was read.
     pub complete: bool,
     pub columns: Vec<SniffedColumn>,
@@ -161,7 +164,11 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         null: request.bytes_of("null").map(<[u8]>::to_vec),
         end_marker: compat::end_marker(),
     };
-    let encodings = Encodings::new(known.encoding)?;
+    let session = Encodings::new(None)?;
+    let (mut encodings, mut is_known) = match known.encoding {
+        Some(encoding) => (Encodings::new(Some(encoding))?, true),
+        None => (session, false),
+    };
     let files = location.files()?;
     let list: Vec<Location> = match &files {
         Some(list) => list.files.iter().map(|file| list.location(file)).collect(),
@@ -176,8 +183,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         records: 0,
         complete: true,
         eol: None,
-        odd: None,
-        odd_records: 0,
+        width: 0,
+        trial: Trial::default(),
         notes: Vec::new(),
         encoding: encodings.name(),
         encoding_option: None,
@@ -194,14 +201,21 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
             Amount::Bytes(bytes) if sniffer.several => (bytes / list.len() as u64).max(FEWEST.min(bytes)),
             Amount::Bytes(bytes) => bytes,
         };
-        let mut feed = Feed::new(source, encodings, budget);
+        let mut feed = Feed::new(source, encodings, is_known, budget);
         // When an error is raised, the server closes the files.
         sniffer.take_file(&mut feed, number, budget)?;
         compression = compression.or(feed.source().compression());
+        let was_known = std::mem::replace(&mut is_known, feed.encodings().1);
+        encodings = feed.encodings().0;
+        if is_known && !was_known && encodings.of_file() != session.of_file() {
+            let (usual, found) = (session.name(), encodings.name());
+            sniffer.notes.push(format!("encoding: bytes are not valid in {usual}, and look like {found}"));
+        }
+        sniffer.encoding = encodings.name();
         // The meaning of bytes that are not ASCII must be the same in another session, so the encoding becomes an
         // option.
-        if feed.has_others() && sniffer.encoding_option.is_none() {
-            sniffer.encoding_option = encodings.foreign_name();
+        if feed.has_others() && !(encodings.are_servers() && session.are_servers()) {
+            sniffer.encoding_option = Some(encodings.name());
         }
         feed.close()?;
     }
@@ -228,9 +242,9 @@ struct Sniffer {
     records: u64,
     complete: bool,
     eol: Option<Eol>,
-    /// The first record with another number of fields: its file, its position, that number.
-    odd: Option<(usize, ValuePosition, usize)>,
-    odd_records: u64,
+    /// Number of fields of a record. More than `columns` if a table cannot have so many.
+    width: usize,
+    trial: Trial,
     notes: Vec<String>,
     /// The encoding in which the file is read.
     encoding: String,

@@ -4,32 +4,47 @@
 //! uses the first ones twice: for the dialect, and as records. So the first bytes are kept, and given to the reader
 //! before the others. The end of the budget is not the end of the data: the reader is not told of it, and returns no
 //! record.
+//!
+//! The reader gets valid bytes in the server's encoding. The first byte beyond ASCII decides the encoding, unless it is
+//! given. Invalid bytes are replaced, and their positions kept, so that a note can name their lines.
+
+use std::collections::VecDeque;
 
 use pg_bulk_text::dialect::{Dialect, Eol};
 use pg_bulk_text::reader::{Event, ReadError, Reader, RecordStart, Settings};
 use pg_bulk_text::scan::Level;
 use pg_bulk_text::sniff::MOST_FIELDS;
 
-use crate::error::{Error, Result, out_of_memory};
+use super::encoding::by_evidence;
+use crate::error::{Result, out_of_memory};
 use crate::guc;
-use crate::input::encoding::{Encodings, Treatment, invalid_bytes};
+use crate::input::encoding::{Encodings, Treatment};
 use crate::input::source::Source;
-use crate::server::copy_errors::read_error;
 
 /// Bytes that are read at a time.
 const PIECE: usize = 256 * 1024;
 
-/// Bytes of a source, converted to the server's encoding if necessary.
+/// Bytes behind an invalid one that are converted together.
+const SHORTEST: usize = 64;
+/// The most positions of replaced bytes to keep.
+const MOST_REPLACED: usize = 1 << 20;
+
+/// Bytes of a source, in the server's encoding.
 #[derive(Debug)]
 pub struct Feed {
     source: Source,
     encodings: Encodings,
-    treatment: Treatment,
+    /// The encoding is given, or was found.
+    is_known: bool,
     /// Bytes that are not converted yet.
     raw: Vec<u8>,
     /// Bytes for the reader.
     ready: Vec<u8>,
     given: usize,
+    /// Offset of `ready` among all bytes for the reader.
+    passed: u64,
+    /// Offsets of replaced bytes among all bytes for the reader.
+    replaced: VecDeque<u64>,
     /// Bytes that may still be read.
     left: u64,
     ended: bool,
@@ -45,6 +60,8 @@ pub struct Feed {
 pub enum FeedStep {
     Record,
     Header,
+    /// COPY raises this error.
+    Error(ReadError),
     /// The data have ended.
     End,
     /// The budget has ended.
@@ -52,37 +69,45 @@ pub enum FeedStep {
 }
 
 impl Feed {
-    pub fn new(source: Source, encodings: Encodings, budget: u64) -> Feed {
-        let treatment = encodings.treatment();
-        let bom_pending = treatment == Treatment::Convert && encodings.has_bom();
+    /// `encodings`: those of the session if the encoding is not `given`.
+    pub fn new(source: Source, encodings: Encodings, given: bool, budget: u64) -> Feed {
         Feed {
             source,
             encodings,
-            treatment,
+            is_known: given,
             raw: Vec::new(),
             ready: Vec::new(),
             given: 0,
+            passed: 0,
+            replaced: VecDeque::new(),
             left: budget,
             ended: false,
             spent: false,
             has_others: false,
-            bom_pending,
+            bom_pending: true,
         }
     }
 
     /// A reader for the bytes of this feed.
-    pub fn reader(&self, dialect: &Dialect, header_lines: u64) -> Reader {
-        Reader::new(Settings {
+    pub fn reader(dialect: &Dialect, header_lines: u64) -> Reader {
+        let mut reader = Reader::new(Settings {
             dialect: dialect.clone(),
             read_size: guc::chunk_size(),
-            utf8: self.treatment == Treatment::Utf8,
-            max_char: self.encodings.max_char(),
-            skip_bom: self.treatment != Treatment::Convert && self.encodings.has_bom(),
+            utf8: false,
+            max_char: 1,
+            skip_bom: false,
             header_lines,
             header_fields: true,
             max_fields: MOST_FIELDS + 1,
             level: Level::best(),
-        })
+        });
+        reader.tolerate();
+        reader
+    }
+
+    /// The encodings, and whether the file's was given or found.
+    pub fn encodings(&self) -> (Encodings, bool) {
+        (self.encodings, self.is_known)
     }
 
     pub fn source(&self) -> &Source {
@@ -96,7 +121,7 @@ impl Feed {
 
     /// Are the reader's positions offsets in the file?
     pub fn has_offsets(&self) -> bool {
-        self.treatment != Treatment::Convert && self.source.size().is_some()
+        self.encodings.treatment() != Treatment::Convert && self.source.size().is_some()
     }
 
     /// The first bytes, at least `wanted` if the source has them. To be called before a reader gets any.
@@ -127,29 +152,41 @@ impl Feed {
             return Ok(false);
         }
         self.left = self.left.saturating_sub(n as u64);
-        let piece = piece.get(..n).unwrap_or_default();
-        self.has_others |= !piece.is_ascii();
-        if self.treatment != Treatment::Convert {
-            self.ready.extend_from_slice(piece);
-            return Ok(n > 0);
+        self.raw.extend_from_slice(piece.get(..n).unwrap_or_default());
+        self.prepare();
+        Ok(n > 0)
+    }
+
+    /// Make the bytes that were read ready for the reader.
+    fn prepare(&mut self) {
+        self.has_others |= !self.raw.is_ascii();
+        if self.has_others && !self.is_known {
+            self.encodings = by_evidence(&self.raw, self.encodings);
+            self.is_known = true;
         }
-        self.raw.extend_from_slice(piece);
         if self.bom_pending && (self.raw.len() >= 3 || self.ended) {
-            if self.raw.starts_with(b"\xef\xbb\xbf") {
+            if self.encodings.has_bom() && self.raw.starts_with(b"\xef\xbb\xbf") {
                 self.raw.drain(..3);
             }
             self.bom_pending = false;
         }
-        loop {
-            let used = self.encodings.convert(&self.raw, &mut self.ready);
-            self.raw.drain(..used);
-            if used == 0 {
-                return Ok(!self.ended && !Encodings::is_hopeless(&self.raw, false));
+        let (start, encodings) = (self.passed, self.encodings);
+        let used = mend(&encodings, &self.raw, self.ended, &mut self.ready, |at| {
+            if self.replaced.len() < MOST_REPLACED {
+                self.replaced.push_back(start + at as u64);
             }
-        }
+        });
+        self.raw.drain(..used);
     }
 
-    /// Go to the next record. An error is COPY's; its detail gives the line.
+    /// Whether bytes before this offset were replaced, behind those of the last call.
+    pub fn were_replaced(&mut self, end: u64) -> bool {
+        let number = self.replaced.iter().take_while(|&&at| at < end).count();
+        self.replaced.drain(..number);
+        number > 0
+    }
+
+    /// Go to the next record.
     pub fn advance(&mut self, reader: &mut Reader) -> Result<FeedStep> {
         loop {
             match reader.advance() {
@@ -161,51 +198,24 @@ impl Feed {
                         return Ok(FeedStep::Enough);
                     }
                 }
-                Event::Error(error) => return Err(self.located(error, reader)),
+                Event::Error(error) => return Ok(FeedStep::Error(error)),
             }
         }
     }
 
     fn give(&mut self, reader: &mut Reader) -> Result<bool> {
         if self.given == self.ready.len() {
+            self.passed += self.ready.len() as u64;
             self.ready.clear();
             self.given = 0;
             while self.ready.is_empty() && self.fetch()? {}
         }
-        if self.ready.is_empty() {
-            if Encodings::is_hopeless(&self.raw, self.ended) {
-                reader.fail_encoding();
-                return Ok(true);
-            }
-            if !self.ended {
-                return Ok(false);
-            }
-            let _ = reader.try_space().ok_or_else(out_of_memory)?;
-            reader.filled(0);
-            // The data may end within a character, which is an error only now.
-            verify(reader, 0, self.treatment, &self.encodings);
-            return Ok(true);
-        }
         let waiting = self.ready.get(self.given..).unwrap_or_default();
-        self.given += give(reader, waiting, self.treatment, &self.encodings)?;
+        if waiting.is_empty() && !self.ended {
+            return Ok(false);
+        }
+        self.given += give(reader, waiting)?;
         Ok(true)
-    }
-
-    fn located(&self, error: ReadError, reader: &Reader) -> Error {
-        let detail = format!("Line {} of \"{}\".", reader.line_number(), self.source.name());
-        let error = match error {
-            ReadError::Encoding if self.treatment == Treatment::Convert => self.encodings.raise(&self.raw),
-            ReadError::Encoding => {
-                let bytes = reader.unverified();
-                let error = invalid_bytes(self.encodings.of_file(), bytes);
-                match bytes.first() {
-                    Some(0) => error,
-                    _ => error.hint("Set the option \"encoding\" to the encoding of the file."),
-                }
-            }
-            other => read_error(other, reader.dialect().format),
-        };
-        error.detail(detail)
     }
 
     /// Read `len` bytes at another position of the file. The position of the feed is lost.
@@ -222,27 +232,34 @@ impl Feed {
             }
         }
         bytes.truncate(n);
-        self.has_others |= !bytes.is_ascii();
-        Ok(bytes)
+        if !bytes.is_ascii() {
+            self.has_others = true;
+            if !self.is_known {
+                self.encodings = by_evidence(&bytes, self.encodings);
+                self.is_known = true;
+            }
+        }
+        let mut ready = Vec::with_capacity(bytes.len());
+        mend(&self.encodings, &bytes, true, &mut ready, |_| ());
+        Ok(ready)
     }
 
-    /// Call `look` for the records in these bytes, the first of which begins at `offset` of the file. Stops at an
-    /// error.
+    /// Call `look` for the records in these bytes, the first of which begins at `offset` of the file, and for the errors.
     pub fn each_record(
-        &self,
         mut bytes: &[u8],
         dialect: &Dialect,
         eol: Eol,
         offset: u64,
-        mut look: impl FnMut(&Reader) -> Result<()>,
+        mut look: impl FnMut(&Reader, Option<ReadError>) -> Result<()>,
     ) -> Result<()> {
-        let mut reader = self.reader(dialect, 0);
+        let mut reader = Feed::reader(dialect, 0);
         reader.resume(RecordStart { eol, offset, lines: 0 });
         loop {
             match reader.advance() {
-                Event::Record => look(&reader)?,
+                Event::Record => look(&reader, None)?,
+                Event::Error(error) if reader.goes_on() => look(&reader, Some(error))?,
                 Event::NeedData if !bytes.is_empty() => {
-                    let n = give(&mut reader, bytes, self.treatment, &self.encodings)?;
+                    let n = give(&mut reader, bytes)?;
                     bytes = bytes.get(n..).unwrap_or_default();
                 }
                 _ => return Ok(()),
@@ -256,26 +273,38 @@ impl Feed {
     }
 }
 
+/// Append bytes of a file in the server's encoding to `out`. Invalid bytes are replaced, and `replaced` called with their
+/// offset in `out`. Return the number of bytes used up: unless the data have `ended`, a character at their end waits for
+/// more. Guarded.
+fn mend(encodings: &Encodings, bytes: &[u8], ended: bool, out: &mut Vec<u8>, mut replaced: impl FnMut(usize)) -> usize {
+    // Behind invalid bytes, there are often more: a long span would be converted again for each.
+    let (mut at, mut span) = (0, bytes.len());
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let used = encodings.take(rest.get(..span).unwrap_or(rest), out);
+        at += used;
+        if used > 0 {
+            span = span.saturating_mul(2);
+            continue;
+        }
+        span = SHORTEST;
+        if !Encodings::is_hopeless(rest, ended) {
+            break;
+        }
+        replaced(out.len());
+        out.extend_from_slice(encodings.replacement());
+        at += encodings.hopeless_len(rest).max(1);
+    }
+    at
+}
+
 /// Give a reader some of these bytes, and return their number.
-fn give(reader: &mut Reader, bytes: &[u8], treatment: Treatment, encodings: &Encodings) -> Result<usize> {
+fn give(reader: &mut Reader, bytes: &[u8]) -> Result<usize> {
     let space = reader.try_space().ok_or_else(out_of_memory)?;
     let n = bytes.len().min(space.len());
     if let (Some(to), Some(from)) = (space.get_mut(..n), bytes.get(..n)) {
         to.copy_from_slice(from);
     }
     reader.filled(n);
-    verify(reader, n, treatment, encodings);
+    reader.verified(n);
     Ok(n)
-}
-
-/// Reports to a reader how many of its bytes are valid, `n` of which are new.
-fn verify(reader: &mut Reader, n: usize, treatment: Treatment, encodings: &Encodings) {
-    match treatment {
-        Treatment::Utf8 => (),
-        Treatment::Verify => {
-            let valid = encodings.valid_up_to(reader.unverified());
-            reader.verified(valid);
-        }
-        Treatment::Convert | Treatment::Nothing => reader.verified(n),
-    }
 }

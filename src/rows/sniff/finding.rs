@@ -7,12 +7,10 @@ use std::ffi::CString;
 
 use pg_bulk_text::sniff::header::names;
 
-use super::evidence::ValuePosition;
 use super::proposal::{LONGEST, clip};
 use super::request::Request;
 use super::{NAMES, Sniffed, SniffedColumn, Sniffer, is_real};
 use crate::error::Result;
-use crate::input::encoding::shown;
 use crate::rows::copy_options::Draft;
 use crate::server::option_value::OptionValue;
 use crate::server::server_text::from_server;
@@ -82,17 +80,13 @@ impl Sniffer {
                 "column \"{name}\": the type {kind} depends on the DateStyle of this session, so the type in a foreign table is text"
             ));
         }
-        if let Some((file, place, fields)) = self.odd {
-            let line = match place {
-                ValuePosition::Line(line) => format!("line {line}"),
-                ValuePosition::Offset(offset) => format!("the line at byte {offset}"),
-            };
-            let of = files.get(file).map(|file| format!(" of file \"{}\"", shown(file))).unwrap_or_default();
-            let (all, expected) = (self.odd_records, columns.len());
-            self.notes.push(format!(
-                "{line}{of} has {fields} fields instead of {expected} (such lines: {all}); a load fails there"
-            ));
+        if self.width > columns.len() {
+            let (width, most) = (self.width, columns.len());
+            self.notes.push(format!("lines have {width} fields, but tables can have at most {most} columns"));
         }
+        let kinds = [&self.trial.odd, &self.trial.unreadable, &self.trial.invalid];
+        self.notes.extend(kinds.into_iter().filter_map(|kind| kind.note(&files, "a load fails there")));
+        let rejects = kinds.into_iter().map(|kind| kind.count).sum();
         Ok(Sniffed {
             options,
             dialect: known.dialect,
@@ -101,7 +95,7 @@ impl Sniffer {
             eol: self.eol,
             compression,
             records: self.records,
-            odd_records: self.odd_records,
+            rejects,
             complete: self.complete,
             columns,
             files,
@@ -129,7 +123,7 @@ impl Sniffer {
             eol: None,
             compression,
             records: 0,
-            odd_records: 0,
+            rejects: 0,
             complete: true,
             columns: Vec::new(),
             files,

@@ -4,20 +4,23 @@
 //! there: if it is not certain, the position is skipped, and a note says so.
 
 use pg_bulk_text::dialect::Dialect;
-use pg_bulk_text::reader::{Reader, Value as Field};
+use pg_bulk_text::reader::{ReadError, Reader, Value as Field};
 use pg_bulk_text::sniff::dialect::dialect;
 use pg_bulk_text::sniff::header::{self, Header};
 use pg_bulk_text::sniff::place::first_record;
 use pg_bulk_text::sniff::preamble::preamble;
-use pgrx::{PgSqlErrorCode as Code, pg_sys};
+use pgrx::pg_sys;
 
 use super::evidence::{Evidence, ValuePosition};
 use super::feed::{Feed, FeedStep};
 use super::{FileFindings, Sniffer};
-use crate::error::{Error, Result};
-use crate::input::encoding::verify_in_server_encoding;
+use crate::error::Result;
+use crate::input::encoding::mend_in_server_encoding;
+use crate::server::copy_errors::read_error;
 use crate::server::option_value::HeaderOption;
 
+/// The most columns of a table.
+const MOST_COLUMNS: usize = pg_sys::MaxHeapAttributeNumber as usize;
 /// Bytes that determine the dialect.
 const FIRST: usize = 256 * 1024;
 /// Number of samples from the middle of a file, and bytes of each.
@@ -37,7 +40,7 @@ impl Sniffer {
                 None => return Ok(()),
             },
         };
-        let mut reader = feed.reader(&known.dialect, known.header_lines);
+        let mut reader = Feed::reader(&known.dialect, known.header_lines);
         let mut order: Vec<usize> = Vec::new();
         let mut headers = 0;
         let start_budget = middle.map_or(u64::MAX, |_| budget - PLACES * PIECE);
@@ -45,15 +48,12 @@ impl Sniffer {
             match feed.advance(&mut reader)? {
                 FeedStep::Header => {
                     headers += 1;
+                    self.note_replaced(feed, &reader, file);
                     // The last header line is next to the data.
                     if headers < known.header_lines || !known.has_names {
                         continue;
                     }
                     let names = header::fields(&reader);
-                    if names.len() > pg_sys::MaxHeapAttributeNumber as usize {
-                        return Err(too_many(reader.line_number(), names.len()));
-                    }
-                    names.iter().flatten().for_each(|name| verify_in_server_encoding(name));
                     match self.known.as_ref().and_then(|known| known.names.as_ref()) {
                         Some(first) => order = order_of(first, &names),
                         None => self.name(names),
@@ -63,8 +63,16 @@ impl Sniffer {
                     if self.eol.is_none() {
                         self.eol = reader.place_behind().map(|place| place.eol);
                     }
+                    self.note_replaced(feed, &reader, file);
                     self.take_record(&reader, file, &order, None)?;
                     if start_budget != u64::MAX && reader.record_offset() > start_budget {
+                        self.complete = false;
+                        break;
+                    }
+                }
+                FeedStep::Error(error) => {
+                    self.take_error(error, &reader, file, None);
+                    if !reader.goes_on() {
                         self.complete = false;
                         break;
                     }
@@ -77,14 +85,31 @@ impl Sniffer {
             }
         }
         if self.columns.is_empty() && !feed.is_whole() {
-            let message = "no record ends within the sample";
-            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
-                .hint("Allow more bytes with the option \"sample\"."));
+            self.notes.push("no record ends within the sample: allow more bytes with the option \"sample\"".to_owned());
         }
         if let Some(size) = middle.filter(|_| !self.complete) {
             self.take_middle(feed, &known, file, start_budget, size)?;
         }
         Ok(())
+    }
+
+    /// Count a record that no load can read.
+    fn take_error(&mut self, error: ReadError, reader: &Reader, file: usize, offset: Option<u64>) {
+        let format = reader.dialect().format;
+        self.trial.unreadable.add(file, place(reader, offset), || {
+            let error = read_error(error, format);
+            format!("cannot be read: {}", error.message())
+        });
+    }
+
+    /// Count the record if bytes in it were replaced.
+    fn note_replaced(&mut self, feed: &mut Feed, reader: &Reader, file: usize) {
+        if feed.were_replaced(reader.record_offset() + reader.record_len() as u64) {
+            let encoding = feed.encodings().0.name();
+            self.trial
+                .invalid
+                .add(file, place(reader, None), || format!("has bytes that are invalid in encoding \"{encoding}\""));
+        }
     }
 
     /// Find the dialect and the header, from the first file that is not empty. None if this one is empty.
@@ -134,8 +159,9 @@ impl Sniffer {
 
     fn name(&mut self, names: Vec<Option<Vec<u8>>>) {
         if let Some(known) = &mut self.known {
-            if self.columns.len() < names.len() && self.records == 0 {
-                self.columns.resize_with(names.len(), Evidence::default);
+            if self.columns.is_empty() && self.records == 0 {
+                self.columns.resize_with(names.len().min(MOST_COLUMNS), Evidence::default);
+                self.width = names.len();
             }
             known.names = Some(names);
         }
@@ -146,23 +172,14 @@ impl Sniffer {
             pgrx::check_for_interrupts!();
         }
         let fields = reader.fields();
-        if fields > pg_sys::MaxHeapAttributeNumber as usize {
-            return Err(too_many(reader.line_number(), fields));
-        }
         if self.columns.is_empty() {
-            self.columns.resize_with(fields, Evidence::default);
+            self.columns.resize_with(fields.min(MOST_COLUMNS), Evidence::default);
+            self.width = fields;
         }
-        let place = || {
-            offset.map_or_else(
-                || ValuePosition::Line(reader.line_number()),
-                |_| ValuePosition::Offset(reader.record_offset()),
-            )
-        };
-        if fields != self.columns.len() {
-            self.odd_records += 1;
-            if self.odd.is_none() {
-                self.odd = Some((file, place(), fields));
-            }
+        let place = || place(reader, offset);
+        if fields != self.width {
+            let width = self.width;
+            self.trial.odd.add(file, place(), || format!("has {fields} fields instead of {width}"));
             return Ok(());
         }
         self.records += 1;
@@ -170,7 +187,7 @@ impl Sniffer {
         let can_force = is_csv && reader.dialect().null.is_empty();
         let mut unescaped = Vec::new();
         let record = reader.record();
-        for field in 0..fields {
+        for field in 0..fields.min(MOST_COLUMNS) {
             let column = order.get(field).copied().unwrap_or(field);
             let Some(evidence) = self.columns.get_mut(column) else { continue };
             let value = match record.value(field) {
@@ -182,7 +199,7 @@ impl Sniffer {
                 Field::Escaped(raw) => {
                     unescaped.clear();
                     if reader.unescape(raw, &mut unescaped) {
-                        verify_in_server_encoding(&unescaped);
+                        mend_in_server_encoding(&mut unescaped, 0);
                     }
                     &unescaped
                 }
@@ -211,8 +228,12 @@ impl Sniffer {
             };
             let bytes = bytes.get(first..).unwrap_or_default();
             let offset = offset + first as u64;
-            feed.each_record(bytes, &known.dialect, eol, offset, |reader| {
-                self.take_record(reader, file, &[], Some(offset))
+            Feed::each_record(bytes, &known.dialect, eol, offset, |reader, error| match error {
+                None => self.take_record(reader, file, &[], Some(offset)),
+                Some(error) => {
+                    self.take_error(error, reader, file, Some(offset));
+                    Ok(())
+                }
             })?;
         }
         if passed > 0 {
@@ -235,8 +256,7 @@ fn order_of(first: &[Option<Vec<u8>>], names: &[Option<Vec<u8>>]) -> Vec<usize> 
     places.filter(|places| (0..first.len()).all(|i| places.contains(&i))).unwrap_or_default()
 }
 
-fn too_many(line: u64, fields: usize) -> Error {
-    let most = pg_sys::MaxHeapAttributeNumber;
-    Error::new(Code::ERRCODE_TOO_MANY_COLUMNS, format!("tables can have at most {most} columns"))
-        .detail(format!("Line {line} has {fields} fields."))
+/// The position of the reader's record, by its offset if lines are not counted.
+fn place(reader: &Reader, offset: Option<u64>) -> ValuePosition {
+    offset.map_or_else(|| ValuePosition::Line(reader.line_number()), |_| ValuePosition::Offset(reader.record_offset()))
 }

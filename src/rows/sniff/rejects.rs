@@ -1,0 +1,55 @@
+//! Records of the sample that a load under the proposed options would reject, or change.
+//!
+//! Reading the sample is the trial of the proposal: the reader is that of loads, with the same options. Each kind of
+//! failure is counted, and its first record kept for a note.
+
+use std::ffi::CString;
+
+use super::evidence::ValuePosition;
+use crate::input::encoding::shown;
+
+/// The failures by kind.
+#[derive(Debug, Default)]
+pub(super) struct Trial {
+    /// Records with another number of fields.
+    pub(super) odd: Rejects,
+    /// Records that cannot be read.
+    pub(super) unreadable: Rejects,
+    /// Records with invalid bytes.
+    pub(super) invalid: Rejects,
+}
+
+/// Records with one kind of failure.
+#[derive(Debug, Default)]
+pub(super) struct Rejects {
+    pub(super) count: u64,
+    first: Option<First>,
+}
+
+#[derive(Debug)]
+struct First {
+    /// Index of the file.
+    file: usize,
+    place: ValuePosition,
+    reason: String,
+}
+
+impl Rejects {
+    /// Count a record. `reason` continues a sentence that begins with the name of the line.
+    pub(super) fn add(&mut self, file: usize, place: ValuePosition, reason: impl FnOnce() -> String) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| First { file, place, reason: reason() });
+    }
+
+    /// The note, which ends with the consequence for a load. `files`: the names, if there are several files.
+    pub(super) fn note(&self, files: &[CString], consequence: &str) -> Option<String> {
+        let First { file, place, reason } = self.first.as_ref()?;
+        let line = match place {
+            ValuePosition::Line(line) => format!("line {line}"),
+            ValuePosition::Offset(offset) => format!("the line at byte {offset}"),
+        };
+        let of = files.get(*file).map(|file| format!(" of file \"{}\"", shown(file))).unwrap_or_default();
+        let count = self.count;
+        Some(format!("{line}{of} {reason} (such lines: {count}); {consequence}"))
+    }
+}
