@@ -397,6 +397,10 @@ impl Stream {
             if self.raw_ended {
                 let _ = self.reader.try_space().ok_or_else(out_of_memory)?;
                 self.reader.filled(0);
+                if marks {
+                    // Invalid bytes at the end waited for more.
+                    self.reader.verify();
+                }
                 return Ok(());
             }
             let old = self.raw.len();
