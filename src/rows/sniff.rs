@@ -38,6 +38,7 @@ use self::request::Amount;
 pub use self::request::Request;
 use super::column;
 use super::copy_options;
+use super::ragged::RaggedOptions;
 use crate::error::{Error, Result};
 use crate::input::encoding::Encodings;
 use crate::input::files::FileList;
@@ -59,6 +60,8 @@ pub const NAMES: &[&str] = &[
     "header",
     "encoding",
     "compression",
+    "short_rows",
+    "long_rows",
 ];
 
 /// Smallest number of bytes that are read of one of several files.
@@ -184,6 +187,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         complete: true,
         eol: None,
         width: 0,
+        ragged: known.ragged,
         trial: Trial::default(),
         notes: Vec::new(),
         encoding: encodings.name(),
@@ -192,7 +196,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     };
     let mut compression = None;
     for (number, file) in list.iter().enumerate() {
-        let source = Source::open(file, known.compressed)?;
+        let source = Source::open(file, known.coding())?;
         let size = files.as_deref().map(FileList::size).or(source.file_size());
         let budget = match request.amount {
             Amount::All => u64::MAX,
@@ -244,6 +248,8 @@ struct Sniffer {
     eol: Option<Eol>,
     /// Number of fields of a record. More than `columns` if a table cannot have so many.
     width: usize,
+    /// The given options about records with another number of fields.
+    ragged: RaggedOptions,
     trial: Trial,
     notes: Vec<String>,
     /// The encoding in which the file is read.

@@ -1,6 +1,6 @@
 //! The dialect of the options that are collected, or the error of options that the format cannot have.
 
-use pg_bulk_text::dialect::{Dialect, DialectError};
+use pg_bulk_text::dialect::{Dialect, DialectError, LineContent};
 use pgrx::PgSqlErrorCode as Code;
 
 use super::{Draft, RecordShape, unsupported};
@@ -22,7 +22,11 @@ impl Draft {
         if self.shape == RecordShape::Fixed {
             return self.lines("FIXED");
         }
-        let given = [(self.record_length.is_some(), "record_length"), (self.line_ends.is_some(), "line_ends")];
+        let given = [
+            (self.record_length.is_some(), "record_length"),
+            (self.line_ends.is_some(), "line_ends"),
+            (self.characters.is_some(), "units"),
+        ];
         if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
             return Err(invalid(format!("{name} requires format \"fixed\"")));
         }
@@ -41,13 +45,8 @@ impl Draft {
             }
             error
         })?;
-        let pending = [
-            (dialect.skip_blank_lines, "skip_blank_lines"),
-            (!dialect.comment.is_empty(), "comment"),
-            (dialect.line_end.is_some(), "line_end"),
-        ];
-        if let Some((_, name)) = pending.iter().find(|(given, _)| *given) {
-            return Err(unsupported(&format!("option \"{name}\" is not supported yet")));
+        if dialect.line_end.is_some() {
+            return Err(unsupported("option \"line_end\" is not supported yet"));
         }
         if dialect.separator.is_long() && !encoding::is_found(dialect.separator.bytes()) {
             let server = Encodings::server_name();
@@ -118,7 +117,12 @@ impl Draft {
             Some((_, name)) => {
                 Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in {mode} mode")))
             }
-            None if self.line_ends != Some(false) => Ok(Dialect::lines(self.record_length)),
+            None if self.line_ends != Some(false) => {
+                let characters = self.characters == Some(true);
+                let content = if characters { LineContent::Characters } else { LineContent::Bytes };
+                Ok(Dialect { content, ..Dialect::lines(self.record_length) })
+            }
+            None if self.characters == Some(true) => Err(invalid("units \"characters\" requires line_ends to be true")),
             None if self.has_header() => Err(invalid("header requires line_ends to be true")),
             None => match self.record_length {
                 Some(length) if length <= LONGEST => Ok(Dialect::records(length)),
