@@ -463,9 +463,9 @@ impl CopyOptions {
     fn check_encoding_errors(&self, encodings: &Encodings) -> Result<()> {
         if self.encoding_errors == Some(EncodingErrors::Reject)
             && !matches!(encodings.treatment(), Treatment::Utf8 | Treatment::Nothing)
+            && !encodings.are_marked()
         {
-            let message =
-                "encoding_errors \"reject\" requires format \"fixed\", or a file in UTF8 that is not converted";
+            let message = "encoding_errors \"reject\" requires format \"fixed\", a file in UTF8 that is not converted, or a database in UTF8";
             return Err(unsupported(message));
         }
         if self.encoding_errors() == EncodingErrors::Replace && !encodings.are_mended() {

@@ -41,6 +41,7 @@ use self::request::Amount;
 pub use self::request::Request;
 use super::column;
 use super::copy_options;
+use super::ragged::RaggedOptions;
 use crate::error::{Error, Result};
 use crate::input::coding::Utf16;
 use crate::input::encoding::Encodings;
@@ -63,6 +64,8 @@ pub const NAMES: &[&str] = &[
     "header",
     "encoding",
     "compression",
+    "short_rows",
+    "long_rows",
 ];
 
 /// Smallest number of bytes that are read of one of several files.
@@ -188,6 +191,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         complete: true,
         eol: None,
         width: 0,
+        ragged: known.ragged,
         trial: Trial::default(),
         notes: Vec::new(),
         encoding: encodings.name(),
@@ -266,6 +270,8 @@ struct Sniffer {
     eol: Option<Eol>,
     /// Number of fields of a record. More than `columns` if a table cannot have so many.
     width: usize,
+    /// The given options about records with another number of fields.
+    ragged: RaggedOptions,
     trial: Trial,
     notes: Vec<String>,
     /// The encoding in which the file is read.
