@@ -154,7 +154,9 @@ mod tests {
             assert_eq!(Order::by_evidence(&bytes(text, u16::to_be_bytes)), Some(Order::Big), "{text}");
             assert_eq!(Order::by_evidence(text.as_bytes()), None, "{text}");
         }
-        for other in [&b""[..], b"a\0\0\0b\0\0\0", b"PK\x03\x04\x14\0\x08\0", b"\0a\xd8\0\0b", b"a,b\n1\x002,3\n", b"ab\0\0cd"] {
+        for other in
+            [&b""[..], b"a\0\0\0b\0\0\0", b"PK\x03\x04\x14\0\x08\0", b"\0a\xd8\0\0b", b"a,b\n1\x002,3\n", b"ab\0\0cd"]
+        {
             assert_eq!(Order::by_evidence(other), None, "{other:?}");
         }
     }
