@@ -8,6 +8,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::utf16;
 use pg_bulk_text::verify::{mend_utf8, utf8_valid_up_to};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -69,6 +70,23 @@ pub fn encoding_by_name(name: &str) -> Option<c_int> {
     (encoding >= 0).then_some(encoding)
 }
 
+/// Returns the encoding of a file with this option. Guarded.
+fn of_file(encoding: Option<c_int>) -> c_int {
+    // SAFETY: a guarded call without arguments.
+    encoding.unwrap_or_else(|| unsafe { pg_sys::pg_get_client_encoding() })
+}
+
+/// Whether a file with this option is in UTF-8. Guarded.
+pub fn is_utf8(encoding: Option<c_int>) -> bool {
+    of_file(encoding) == UTF8
+}
+
+/// Whether no byte of a multi-byte character in a file with this option equals a single-byte character. This holds for
+/// all encodings that a database can have (`PG_VALID_BE_ENCODING`). Guarded.
+pub fn is_safe(encoding: Option<c_int>) -> bool {
+    of_file(encoding) <= pg_sys::pg_enc::PG_KOI8U as c_int
+}
+
 /// Whether a byte search for a string in the server's encoding finds only the string. In UTF-8 no character begins
 /// within another. In other multi-byte encodings the end of one character and the beginning of the next may look like a
 /// third one.
@@ -86,9 +104,8 @@ fn name_of(encoding: c_int) -> String {
 impl Encodings {
     /// Returns the encodings for a file in `encoding`, or in the client's encoding. Guarded.
     pub fn new(encoding: Option<c_int>) -> Result<Encodings> {
-        // SAFETY: guarded calls whose arguments are always valid.
-        let (file, server) =
-            unsafe { (encoding.unwrap_or_else(|| pg_sys::pg_get_client_encoding()), pg_sys::GetDatabaseEncoding()) };
+        // SAFETY: a guarded call without arguments.
+        let (file, server) = (of_file(encoding), unsafe { pg_sys::GetDatabaseEncoding() });
         if file == server || file == SQL_ASCII || server == SQL_ASCII {
             return Ok(Encodings { file, server, conversion: None, keeps_bom: false, by_part: false });
         }
@@ -122,10 +139,9 @@ impl Encodings {
         }
     }
 
-    /// Whether no byte of a multi-byte character equals a single-byte character. This holds for all encodings that a
-    /// database can have (`PG_VALID_BE_ENCODING`).
+    /// As [`is_safe`].
     pub fn is_safe(&self) -> bool {
-        self.file <= pg_sys::pg_enc::PG_KOI8U as c_int
+        is_safe(Some(self.file))
     }
 
     /// Returns the file's encoding.
@@ -246,8 +262,29 @@ impl Encodings {
         if self.server == UTF8 { "\u{fffd}".as_bytes() } else { b"?" }
     }
 
-    /// Returns how many bytes at the start of unconvertible ones the [`Encodings::replacement`] replaces: a character
-    /// that the server's encoding lacks, or one byte.
+    /// Whether unconvertible bytes can be marked in the converted text ([`mark`]), so that they are errors of their
+    /// records.
+    pub fn are_marked(&self) -> bool {
+        self.conversion.is_some() && self.server == UTF8
+    }
+
+    /// Returns the error about bytes that could not be converted and were marked at the start of `utf8`, as an error of
+    /// a record. Guarded.
+    pub fn unconvertible(&self, utf8: &[u8]) -> Error {
+        let bytes = marked(utf8);
+        if self.valid_up_to(&bytes) < bytes.len() {
+            return invalid_bytes(self.file, &bytes);
+        }
+        let shown: Vec<_> = bytes.iter().map(|byte| format!("0x{byte:02x}")).collect();
+        let (shown, file, server) = (shown.join(" "), self.name(), Encodings::server_name());
+        let message = format!(
+            "character with byte sequence {shown} in encoding \"{file}\" has no equivalent in encoding \"{server}\""
+        );
+        Error::new(Code::ERRCODE_UNTRANSLATABLE_CHARACTER, message).about_record()
+    }
+
+    /// Returns how many bytes at the start of unconvertible ones are replaced or marked together: a character that the
+    /// server's encoding lacks, or one byte.
     pub fn hopeless_len(&self, raw: &[u8]) -> usize {
         let is_whole = |&len: &usize| raw.get(..len).is_some_and(|character| self.valid_up_to(character) == len);
         (1..=self.max_char()).find(is_whole).unwrap_or(raw.len().min(1))
@@ -288,6 +325,36 @@ impl Encodings {
         self.run_conversion(bytes, &mut Vec::new(), false);
         Error::new(Code::ERRCODE_INTERNAL_ERROR, "encoding conversion failed without error")
     }
+}
+
+/// Appends bytes that cannot be converted to text in UTF-8. What stands for them is invalid there, and is no ASCII: no
+/// line end, delimiter or quote.
+pub fn mark(raw: &[u8], utf8: &mut Vec<u8>) {
+    utf8.extend(raw.iter().flat_map(|byte| [0xf8 | byte >> 6, 0x80 | byte & 0x3f]));
+}
+
+/// Returns text in which marked bytes are as they were.
+pub fn unmark(utf8: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(utf8.len());
+    let mut rest = utf8.iter();
+    while let Some(&byte) = rest.next() {
+        let is_marked = (0xf8..=0xfb).contains(&byte);
+        bytes.push(if is_marked { byte << 6 | rest.next().map_or(0, |next| next & 0x3f) } else { byte });
+    }
+    bytes
+}
+
+/// Returns the bytes that were marked at the start of `utf8`.
+fn marked(utf8: &[u8]) -> Vec<u8> {
+    let (pairs, _) = utf8.as_chunks::<2>();
+    pairs.iter().take_while(|[first, _]| (0xf8..=0xfb).contains(first)).map(|[a, b]| a << 6 | b & 0x3f).collect()
+}
+
+/// Returns the error about invalid UTF-8 that stands for invalid UTF-16; None if it stands for none.
+pub fn invalid_utf16(utf8: &[u8]) -> Option<Error> {
+    let unit: Vec<String> = utf16::damaged_unit(utf8)?.iter().map(|byte| format!("0x{byte:02x}")).collect();
+    let message = format!("invalid byte sequence for encoding \"UTF16\": {}", unit.join(" "));
+    Some(Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, message))
 }
 
 /// Returns the server's error about bytes that begin with an invalid character, as an error of a record. Guarded.

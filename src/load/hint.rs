@@ -20,7 +20,6 @@ use super::options::WriterOption;
 use super::target::TargetKind;
 use super::{Load, Writer};
 use crate::error::Result;
-use crate::input::encoding::Encodings;
 use crate::input::source::Location;
 use crate::rows::copy_options::{CopyOptions, RecordShape};
 use crate::rows::sniff::{self, Request, Sniffed};
@@ -185,10 +184,9 @@ fn shows_quote(message: &[u8]) -> bool {
 fn sniff_start(location: &Location, copy: &CopyOptions) -> Result<Sniffed> {
     let mut request = Request::of_start(Caller::Function, SAMPLE);
     if copy.encoding.is_some() {
-        let name = copy.encodings()?.foreign_name().unwrap_or_else(Encodings::server_name);
-        request.set("encoding", &OptionValue::Text(name.into_bytes()))?;
+        request.set("encoding", &OptionValue::Text(copy.encoding_name()?.into_bytes()))?;
     }
-    request.set("compression", &OptionValue::Text(copy.compressed.name().into()))?;
+    request.set("compression", &OptionValue::Text(copy.coding().compressed.name().into()))?;
     sniff::sniff(location, &request)
 }
 
@@ -198,7 +196,12 @@ fn sniff_start(location: &Location, copy: &CopyOptions) -> Result<Sniffed> {
 /// fields, or the number of fields differs between records.
 fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, shows_quote: bool) -> Option<String> {
     let width = sniffed.columns.len();
-    let is_sure = sniffed.records > 0 && sniffed.rejects == 0 && fields.map_or(width > 1, |fields| fields == width);
+    let is_regular =
+        |(name, _): &(String, _)| !matches!(name.as_str(), "skip_blank_lines" | "short_rows" | "long_rows");
+    let is_sure = sniffed.records > 0
+        && sniffed.rejects == 0
+        && sniffed.options.iter().all(is_regular)
+        && fields.map_or(width > 1, |fields| fields == width);
     if !is_sure {
         return None;
     }

@@ -16,6 +16,7 @@ use super::feed::{Feed, FeedStep};
 use super::{FileFindings, Sniffer};
 use crate::error::Result;
 use crate::input::encoding::mend_in_server_encoding;
+use crate::rows::ragged::{LongRows, ShortRows};
 use crate::server::copy_errors::read_error;
 use crate::server::option_value::HeaderOption;
 
@@ -120,41 +121,50 @@ impl Sniffer {
             return Ok(None);
         }
         let dialect = dialect(&sample, whole, &self.given);
-        let (header_lines, has_names) = match self.header_option {
-            Some(HeaderOption::Lines(lines)) => (lines, lines > 0),
-            Some(HeaderOption::Match) => (1, true),
+        let (header_lines, has_names, names) = match self.header_option {
+            Some(HeaderOption::Lines(lines)) => (lines, lines > 0, None),
+            Some(HeaderOption::Match) => (1, true, None),
             None => {
                 // Several files have no preamble each.
                 let ahead = if self.several { 0 } else { preamble(&sample, whole, &dialect) };
-                self.find_header(&sample, whole, &dialect, ahead)
+                let (lines, header) = self.find_header(&sample, whole, &dialect, ahead);
+                (lines, header.is_some(), header.and_then(|header| header.names))
             }
         };
         let known = FileFindings { dialect, header_lines, has_names, names: None };
         self.known = Some(known.clone());
+        if let Some(mut names) = names {
+            names.iter_mut().flatten().for_each(|name| mend_in_server_encoding(name, 0));
+            self.name(names);
+        }
         Ok(Some(known))
     }
 
-    /// The number of lines in front of the data, and whether the last one has names.
-    fn find_header(&mut self, sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> (u64, bool) {
+    /// The number of lines in front of the data, and the header among them.
+    fn find_header(&mut self, sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> (u64, Option<Header>) {
         match ahead {
             0 => (),
             1 => self.notes.push("line 1 is in front of the table".to_owned()),
             _ => self.notes.push(format!("lines 1 to {ahead} are in front of the table")),
         }
-        let line = ahead + 1;
-        let has_names = match header::header(sample, whole, dialect, ahead) {
-            Header::Column(column) => {
-                let field = column + 1;
-                self.notes.push(format!("header: field {field} of line {line} is not like the values below it"));
-                true
+        let Some(header) = header::header(sample, whole, dialect, ahead) else { return (ahead as u64, None) };
+        let (line, last) = (ahead + 1, ahead + header.lines);
+        let reason = match header.evidence {
+            header::Evidence::Family(column) => {
+                format!("header: field {} of line {line} is not like the values below it", column + 1)
             }
-            Header::Words => {
-                self.notes.push(format!("header: the fields of line {line} are names that columns often have"));
-                true
+            header::Evidence::Form(column) => {
+                format!("header: field {} of line {line} has another form than the values below it", column + 1)
             }
-            Header::None => false,
+            header::Evidence::Bare => format!("header: below line {line} all fields are empty"),
         };
-        (ahead as u64 + u64::from(has_names), has_names)
+        self.notes.push(reason);
+        if header.lines > 1 {
+            self.notes.push(format!(
+                "the header has lines {line} to {last}: names are those of the line that has most, and of the others where it has none"
+            ));
+        }
+        (last as u64, Some(header))
     }
 
     fn name(&mut self, names: Vec<Option<Vec<u8>>>) {
@@ -178,16 +188,28 @@ impl Sniffer {
         }
         let place = || place(reader, offset);
         if fields != self.width {
-            let width = self.width;
-            self.trial.odd.add(file, place(), || format!("has {fields} fields instead of {width}"));
-            return Ok(());
+            let (width, ragged) = (self.width, self.ragged);
+            let reason = || format!("has {fields} fields instead of {width}");
+            let is_row = if fields > width {
+                self.trial.long.add(file, place(), reason);
+                ragged.long_rows != Some(LongRows::Error)
+            } else if ragged.short_rows.is_none() && is_blank(reader) {
+                self.trial.blank.add(file, place(), || "is blank".to_owned());
+                false
+            } else {
+                self.trial.short.add(file, place(), reason);
+                ragged.short_rows != Some(ShortRows::Error)
+            };
+            if !is_row {
+                return Ok(());
+            }
         }
         self.records += 1;
         let is_csv = reader.dialect().is_csv();
         let can_force = is_csv && reader.dialect().null.is_empty();
         let mut unescaped = Vec::new();
         let record = reader.record();
-        for field in 0..fields.min(MOST_COLUMNS) {
+        for field in 0..fields.min(self.width).min(MOST_COLUMNS) {
             let column = order.get(field).copied().unwrap_or(field);
             let Some(evidence) = self.columns.get_mut(column) else { continue };
             let value = match record.value(field) {
@@ -259,4 +281,10 @@ fn order_of(first: &[Option<Vec<u8>>], names: &[Option<Vec<u8>>]) -> Vec<usize> 
 /// The position of the reader's record, by its offset if lines are not counted.
 fn place(reader: &Reader, offset: Option<u64>) -> ValuePosition {
     offset.map_or_else(|| ValuePosition::Line(reader.line_number()), |_| ValuePosition::Offset(reader.record_offset()))
+}
+
+/// Whether the current line has nothing but blanks and tabs that are no delimiters.
+fn is_blank(reader: &Reader) -> bool {
+    let is_space = |&byte: &u8| matches!(byte, b' ' | b'\t') && byte != reader.dialect().delimiter;
+    reader.raw_line().is_some_and(|line| line.iter().all(is_space))
 }
