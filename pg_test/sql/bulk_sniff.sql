@@ -284,7 +284,7 @@ BEGIN
 		EXCEPTION WHEN OTHERS THEN
 			said := SQLERRM;
 			BEGIN
-				IF NOT EXISTS (SELECT FROM bulk_sniff(data_path('sniff_made_up'), '{"sample": "all"}') WHERE details ->> 'notes' LIKE '%a load fails there%') THEN
+				IF NOT EXISTS (SELECT FROM bulk_sniff(data_path('sniff_made_up'), '{"sample": "all"}') WHERE details ->> 'notes' LIKE '%(such lines: %') THEN
 					RETURN NEXT left(format('%s %s: %s', i, dialect, said), 300);
 				END IF;
 			EXCEPTION WHEN bad_copy_file_format THEN

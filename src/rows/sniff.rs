@@ -57,6 +57,8 @@ pub const NAMES: &[&str] = &[
     "lenient_quotes",
     "null",
     "header",
+    "short_rows",
+    "long_rows",
     "encoding",
     "compression",
 ];
@@ -147,7 +149,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
             .hint("Such a file does not say where its columns are."));
     }
-    if !known.dialect.is_copys() {
+    if known.dialect.is_rich() || known.dialect.format == Format::Unquoted {
         let message = "delimiters of more than one byte, or behind the last field, and quote \"none\" are not sniffed";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
     }
@@ -177,6 +179,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     let mut sniffer = Sniffer {
         known: None,
         given,
+        options: known.dialect.clone(),
         header_option: request.bytes_of("header").is_some().then_some(known.header),
         validator: Validator::new(&column::session(encodings.charset())),
         columns: Vec::new(),
@@ -184,7 +187,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         complete: true,
         eol: None,
         width: 0,
-        trial: Trial::default(),
+        trial: Trial::new(known.ragged),
         notes: Vec::new(),
         encoding: encodings.name(),
         encoding_option: None,
@@ -236,6 +239,8 @@ struct FileFindings {
 struct Sniffer {
     known: Option<FileFindings>,
     given: GivenOptions,
+    /// The dialect of the given options. Where none is given, it has COPY's default.
+    options: Dialect,
     header_option: Option<HeaderOption>,
     validator: Validator,
     columns: Vec<Evidence>,

@@ -5,6 +5,7 @@
 
 use std::ffi::CString;
 
+use pg_bulk_text::dialect::LineEnd;
 use pg_bulk_text::sniff::header::names;
 
 use super::proposal::{LONGEST, clip};
@@ -41,6 +42,30 @@ impl Sniffer {
         }
         if d.is_csv() && d.escape != d.quote {
             propose("escape", vec![d.escape])?;
+        }
+        if d.lenient_quotes {
+            propose("lenient_quotes", b"true".to_vec())?;
+        }
+        if d.skip_blank_lines || self.trial.blank.count > 0 {
+            propose("skip_blank_lines", b"true".to_vec())?;
+        }
+        if !d.comment.is_empty() {
+            propose("comment", d.comment.clone())?;
+        }
+        if let Some(line_end) = d.line_end {
+            let name = match line_end {
+                LineEnd::Lf => "lf",
+                LineEnd::CrLf => "crlf",
+                LineEnd::Cr => "cr",
+                LineEnd::Any => "any",
+            };
+            propose("line_end", name.into())?;
+        }
+        if self.trial.short.count > 0 {
+            propose("short_rows", b"null".to_vec())?;
+        }
+        if self.trial.long.count > 0 || self.width > self.columns.len() {
+            propose("long_rows", b"cut".to_vec())?;
         }
         let header = match known.header_lines {
             0 => "false".to_owned(),
@@ -82,11 +107,10 @@ impl Sniffer {
         }
         if self.width > columns.len() {
             let (width, most) = (self.width, columns.len());
-            self.notes.push(format!("lines have {width} fields, but tables can have at most {most} columns"));
+            self.notes.push(format!("lines have {width} fields, but tables can have at most {most} columns: the others are not read (long_rows)"));
         }
-        let kinds = [&self.trial.odd, &self.trial.unreadable, &self.trial.invalid];
-        self.notes.extend(kinds.into_iter().filter_map(|kind| kind.note(&files, "a load fails there")));
-        let rejects = kinds.into_iter().map(|kind| kind.count).sum();
+        self.notes.extend(self.trial.notes(&files));
+        let rejects = self.trial.failures();
         Ok(Sniffed {
             options,
             dialect: known.dialect,
