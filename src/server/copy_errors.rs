@@ -143,7 +143,7 @@ impl From<DialectError> for Error {
             D::DelimiterInDefault => unsupported(&copy_words::delimiter_in("DEFAULT")),
             D::QuoteInDefault => unsupported("CSV quote character must not appear in the DEFAULT specification"),
             D::LenientUnquoted => invalid("lenient_quotes requires format \"csv\" and a quote other than \"none\""),
-            D::CommentEmpty => invalid("comment requires at least one character"),
+            D::CommentLength => invalid(&format!("comment must have one to {LONGEST} bytes")),
             D::CommentBreaksLine => invalid("comment cannot use newline or carriage return"),
             D::NullIsDefault => unsupported("NULL specification and DEFAULT specification cannot be the same"),
         }

@@ -184,8 +184,8 @@ pub enum DialectError {
     NullIsDefault,
     /// lenient_quotes without quotes
     LenientUnquoted,
-    /// a comment without bytes
-    CommentEmpty,
+    /// a comment has no bytes, or too many
+    CommentLength,
     /// a comment contains a newline or carriage return
     CommentBreaksLine,
 }
@@ -270,8 +270,8 @@ impl Dialect {
             return Err(E::LenientUnquoted);
         }
         let comment: &[u8] = o.comment.as_deref().unwrap_or_default();
-        if o.comment.is_some() && comment.is_empty() {
-            return Err(E::CommentEmpty);
+        if o.comment.is_some() && Separator::new(comment).is_none() {
+            return Err(E::CommentLength);
         }
         if breaks_line(comment) {
             return Err(E::CommentBreaksLine);
@@ -404,13 +404,45 @@ impl Dialect {
         self.format == Format::Csv
     }
 
+    /// True if some lines are no records ([`Dialect::is_skipped`]).
+    #[inline]
+    #[must_use]
+    pub fn skips_lines(&self) -> bool {
+        self.skip_blank_lines || !self.comment.is_empty()
+    }
+
+    /// Whether a line that begins with these bytes is a comment.
+    #[inline]
+    #[must_use]
+    pub fn begins_comment(&self, line: &[u8]) -> bool {
+        !self.comment.is_empty() && line.starts_with(&self.comment)
+    }
+
+    /// Whether a line of blanks may contain this byte.
+    #[must_use]
+    pub fn is_blank(&self, byte: u8) -> bool {
+        (byte == b' ' || byte == b'\t')
+            && !self.separator.has(byte)
+            && !(self.is_csv() && (byte == self.quote || byte == self.escape))
+    }
+
+    /// Whether a line, given without its end, is no record.
+    #[must_use]
+    pub fn is_skipped(&self, line: &[u8]) -> bool {
+        self.begins_comment(line) || (self.skip_blank_lines && line.iter().all(|&byte| self.is_blank(byte)))
+    }
+
     /// True if each special character has one meaning only, so that bitmaps yield the boundaries of records and fields.
     ///
     /// The text format forbids most dangerous delimiters itself, but not A to F, which are digits in a hexadecimal
     /// escape. In CSV the quote and the escape may be any character.
     #[must_use]
     pub fn is_regular(&self) -> bool {
+        // The kernels search a part of a comment for quotes and escapes before they know that it is one.
+        let has = |byte| memchr::memchr(byte, &self.comment).is_some();
         match self.format {
+            Format::Text if has(b'\\') => false,
+            Format::Csv if has(b'\\') || has(self.quote) || has(self.escape) => false,
             Format::Lines | Format::Records | Format::Unquoted | Format::Binary => true,
             Format::Text => !self.delimiter.is_ascii_hexdigit(),
             Format::Csv => {
@@ -461,7 +493,7 @@ mod tests {
         assert_eq!(check(|o| o.default = some("a,b")), Err(E::DelimiterInDefault));
         assert_eq!(check(|o| o.default = some("")), Err(E::NullIsDefault));
         assert_eq!(check(|o| (o.unquoted, o.lenient_quotes) = (true, true)), Err(E::LenientUnquoted));
-        assert_eq!(check(|o| o.comment = some("")), Err(E::CommentEmpty));
+        assert_eq!(check(|o| o.comment = some("")), Err(E::CommentLength));
         assert_eq!(check(|o| o.comment = some("#\r")), Err(E::CommentBreaksLine));
         let text = |f: fn(&mut FormatOptions)| {
             check(|o| {

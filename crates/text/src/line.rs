@@ -126,9 +126,13 @@ impl Quotes {
 
 /// Reads one line of `buf`, which begins at a line start. With `at_end`, no more bytes follow.
 ///
-/// `eol` is learned from the first line that ends.
+/// `eol` is learned from the first line that ends. In a comment only line ends have a meaning.
 pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -> Line {
-    let csv = d.is_csv();
+    if !at_end && buf.len() < d.comment.len() && d.comment.starts_with(buf) {
+        return Line::NeedMore { embedded: 0 };
+    }
+    let is_comment = d.begins_comment(buf);
+    let (csv, is_literal) = (d.is_csv() && !is_comment, d.is_literal() || is_comment);
     let marker_in_csv = d.end_marker == EndMarker::Until17;
     let mut quotes = Quotes::default();
     let mut in_quote = false;
@@ -191,7 +195,7 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
             return Line::Complete { content: start, next: at, embedded };
         }
 
-        if c == b'\\' && !d.is_literal() && (!csv || (start == 0 && marker_in_csv)) {
+        if c == b'\\' && !is_literal && (!csv || (start == 0 && marker_in_csv)) {
             if more(at) {
                 return Line::NeedMore { embedded };
             }
@@ -219,7 +223,8 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
 /// more bytes are needed.
 #[must_use]
 pub fn skip_line(d: &Dialect, eol: Option<Eol>, buf: &[u8], at_end: bool) -> Option<(usize, usize, bool)> {
-    let csv = d.is_csv();
+    let is_comment = d.begins_comment(buf);
+    let (csv, is_literal) = (d.is_csv() && !is_comment, d.is_literal() || is_comment);
     let mut quotes = Quotes::default();
     let mut at = 0usize;
     while let Some(&c) = buf.get(at) {
@@ -229,7 +234,7 @@ pub fn skip_line(d: &Dialect, eol: Option<Eol>, buf: &[u8], at_end: bool) -> Opt
             if quotes.pass(d, buf, start, c, at_end)? {
                 continue;
             }
-        } else if c == b'\\' && !d.is_literal() {
+        } else if c == b'\\' && !is_literal {
             at += 1;
             continue;
         }

@@ -61,9 +61,11 @@ pub fn rows(d: &Dialect, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
         if last && content == 0 {
             return (rows, None);
         }
-        match record(d, number, at, &rest[..content]) {
-            Ok(row) => rows.push(row),
-            Err(e) => return (rows, Some((number, e))),
+        if !d.is_skipped(&rest[..content]) {
+            match record(d, number, at, &rest[..content]) {
+                Ok(row) => rows.push(row),
+                Err(e) => return (rows, Some((number, e))),
+            }
         }
         at += next;
     }

@@ -37,6 +37,7 @@ use crate::field::{self, FieldError};
 use crate::line::{LINE_LIMIT, LineError};
 use crate::reader::lines::LineCount;
 pub use crate::record::{Record, Value};
+use crate::scan::kernel::FLAG;
 use crate::scan::{Batch, CutState, Level, Needles, RecordEnd, Scanner};
 use crate::window::Window;
 
@@ -363,6 +364,15 @@ impl Reader {
             return self.frame();
         }
         loop {
+            if let Some(event) = self.split_or_read() {
+                return event;
+            }
+        }
+    }
+
+    /// Splits the next records, or reads a line with the exact reader. `None` if that was no record.
+    fn split_or_read(&mut self) -> Option<Event> {
+        loop {
             let Some(scanner) = self.kernels.scanner else { return self.exact() };
             if self.opening.header_left > 0 || self.search.exact_next {
                 return self.exact();
@@ -374,15 +384,19 @@ impl Reader {
                 if self.chunk_end - self.pos < self.policy.line_limit {
                     let data = self.window.bytes().get(..self.chunk_end).unwrap_or_default();
                     scanner.split(data, self.pos, &mut self.batch);
+                    let is_done = self.batch.len == 0 && self.pos == self.batch.resume;
                     self.pos = self.batch.resume;
                     self.search.exact_next = self.batch.odd;
+                    if self.batch.len == 0 && !is_done {
+                        return self.pass_skipped();
+                    }
                 }
                 if self.batch.len == 0 {
                     return self.exact();
                 }
                 // `advance` takes a record's start from the end of the one before it.
                 self.current = Current { next: self.batch.start, ..Current::default() };
-                return self.advance();
+                return Some(self.advance());
             }
             // Lines that are not counted yet are counted on request, or before the bytes go. For a chunk this is
             // mostly never needed.
@@ -390,7 +404,7 @@ impl Reader {
                 self.count_lines();
             }
             if self.split_ahead(scanner) {
-                return self.advance();
+                return if self.batch.len == 0 { self.pass_skipped() } else { Some(self.advance()) };
             }
             self.count_lines();
             let tail = self.window.bytes().get(self.chunk_end..self.complete_end()).unwrap_or_default();
@@ -405,16 +419,27 @@ impl Reader {
                 // seen the error.
                 return self.exact();
             } else {
-                return Event::NeedData;
+                return Some(Event::NeedData);
             }
         }
     }
 
-    /// Drops the batch. Returns the number of its records.
+    /// Drops the batch. Returns the number of its records and skipped lines.
     fn drop_batch(&mut self) -> usize {
         self.batch_number += 1;
         self.cursor = 0;
-        std::mem::take(&mut self.batch.len)
+        let skipped = self.batch.skipped.last().map_or(0, |skipped| skipped.lines as usize);
+        self.batch.skipped.clear();
+        std::mem::take(&mut self.batch.len) + skipped
+    }
+
+    /// Moves behind skipped lines, which are all that the batch has.
+    fn pass_skipped(&mut self) -> Option<Event> {
+        let done = self.drop_batch();
+        if !self.dialect.is_csv() {
+            self.lines.base += done as u64;
+        }
+        None
     }
 
     /// Whether the next record is already split, so that [`Reader::advance`] only moves to it.
@@ -549,10 +574,21 @@ impl Reader {
         &self.dialect
     }
 
-    /// Length of the current record in bytes, with its line end.
+    /// Length of the current record in bytes, with its line end and skipped lines behind it.
     #[inline]
     #[must_use]
     pub fn record_len(&self) -> usize {
         self.current.next - self.current.start
+    }
+
+    /// The end of the current line. Skipped lines may follow it.
+    fn line_end(&self) -> usize {
+        let next = self.current.next;
+        let ends = if self.current.content.is_some() { &[] } else { self.record().ends };
+        let Some(end) = ends.last().map(|end| (end & !FLAG) as usize).filter(|_| self.dialect.skips_lines()) else {
+            return next;
+        };
+        let last = if self.kernels.eol == Some(Eol::Cr) { b'\r' } else { b'\n' };
+        memchr::memchr(last, self.window.bytes().get(end..next).unwrap_or_default()).map_or(next, |at| end + at + 1)
     }
 }

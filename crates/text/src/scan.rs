@@ -16,6 +16,7 @@
 //! newlines, a `\.`, or too many fields, and leave it to the exact reader ([`crate::line`]).
 #![allow(unsafe_code, reason = "SIMD loads and intrinsics")]
 
+mod comment;
 mod delimiter;
 pub mod kernel;
 mod marks;
@@ -23,6 +24,7 @@ mod needles;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
+mod skip;
 mod survey;
 mod tally;
 #[cfg(target_arch = "x86_64")]
@@ -31,6 +33,7 @@ mod x86;
 pub use kernel::{Batch, CutState, RecordEnd};
 pub use marks::Carry;
 pub use needles::Needles;
+pub use skip::Skipped;
 use survey::Sums;
 pub use survey::Survey;
 pub use tally::Tally;

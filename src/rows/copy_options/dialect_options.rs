@@ -41,13 +41,8 @@ impl Draft {
             }
             error
         })?;
-        let pending = [
-            (dialect.skip_blank_lines, "skip_blank_lines"),
-            (!dialect.comment.is_empty(), "comment"),
-            (dialect.line_end.is_some(), "line_end"),
-        ];
-        if let Some((_, name)) = pending.iter().find(|(given, _)| *given) {
-            return Err(unsupported(&format!("option \"{name}\" is not supported yet")));
+        if dialect.line_end.is_some() {
+            return Err(unsupported("option \"line_end\" is not supported yet"));
         }
         if dialect.separator.is_long() && !encoding::is_found(dialect.separator.bytes()) {
             let server = Encodings::server_name();

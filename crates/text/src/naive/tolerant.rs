@@ -55,6 +55,10 @@ pub fn lines(d: &Dialect, limit: usize, data: &[u8]) -> Vec<LineResult> {
             return all;
         }
         number += embedded;
+        if wrong.is_none() && d.is_skipped(&rest[..content]) {
+            at += next;
+            continue;
+        }
         let is_valid = utf8_valid_up_to(&rest[..next]) == next;
         let wrong = wrong.or((!is_valid).then_some(ReadError::Encoding));
         all.push(match wrong.map_or_else(|| record(d, number, at, &rest[..content]), Err) {

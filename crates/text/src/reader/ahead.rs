@@ -10,7 +10,7 @@ use crate::scan::{CutState, Scanner};
 const GLANCE: usize = 4096;
 
 impl Reader {
-    /// Splits the records behind `chunk_end`, where the next record starts. Returns false if no record there is
+    /// Splits the records behind `chunk_end`, where the next record starts. Returns false if no line there is
     /// complete, or none is regular.
     pub(super) fn split_ahead(&mut self, scanner: Scanner) -> bool {
         let end = self.complete_end();
@@ -22,7 +22,7 @@ impl Reader {
         }
         let end = if self.policy.glances { end.min(self.pos + GLANCE) } else { end };
         scanner.split(self.window.bytes().get(..end).unwrap_or_default(), self.pos, &mut self.batch);
-        if self.batch.len == 0 {
+        if self.batch.len == 0 && self.batch.resume == self.pos {
             self.search.nothing_in = len;
             return false;
         }

@@ -13,14 +13,14 @@ use crate::scan::kernel::FLAG;
 use crate::verify::utf8_valid_up_to;
 
 impl Reader {
-    /// Reads one line with the exact reader.
+    /// Reads one line with the exact reader. `None` if it is no record, or if the kernels can read it.
     #[cold]
-    pub(super) fn exact(&mut self) -> Event {
+    pub(super) fn exact(&mut self) -> Option<Event> {
         let closed = self.window.is_closed();
         let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
         if !closed && tail.len() < self.search.retry_at {
             self.search.exact_next = true;
-            return Event::NeedData;
+            return Some(Event::NeedData);
         }
         self.count_lines();
         let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
@@ -32,25 +32,25 @@ impl Reader {
         let (content, next, embedded, last) = match line {
             Line::Complete { content, next, embedded } => (content, next, embedded, false),
             Line::End { content, next, embedded } => (content, next, embedded, true),
-            Line::NeedMore { embedded } => return self.wait(length, number(embedded)),
+            Line::NeedMore { embedded } => return Some(self.wait(length, number(embedded))),
             Line::Error { kind, .. } if self.policy.tolerant && self.opening.header_left == 0 => {
                 let at_end = closed && !self.window.is_failed();
                 let Some((content, next, last)) = line::skip_line(&self.dialect, self.kernels.eol, tail, at_end) else {
-                    return self.wait(length, base);
+                    return Some(self.wait(length, base));
                 };
                 let counted = tail.get(..content).unwrap_or_default();
                 let embedded = if self.dialect.is_csv() { count(Eol::counted(self.kernels.eol), counted) } else { 0 };
                 if let Some(event) = self.too_long(content, next) {
-                    return event;
+                    return Some(event);
                 }
-                return self.leave_out(content, next, base + embedded, last, ReadError::Line(kind));
+                return Some(self.leave_out(content, next, base + embedded, last, ReadError::Line(kind)));
             }
             Line::Error { kind, embedded } => {
-                return self.fail(self.pos, number(embedded), None, ReadError::Line(kind));
+                return Some(self.fail(self.pos, number(embedded), None, ReadError::Line(kind)));
             }
         };
         if let Some(event) = self.too_long(content, next) {
-            return event;
+            return Some(event);
         }
         if self.kernels.scanner.is_none()
             && let Some(eol) = self.kernels.eol
@@ -65,10 +65,20 @@ impl Reader {
             {
                 self.search.exact_next = false;
                 self.search.retry_at = 0;
-                return self.advance_slowly();
+                return None;
             }
         }
-        self.finish_exact(content, next, number(embedded), last)
+        let line = self.window.bytes().get(self.pos..self.pos + content).unwrap_or_default();
+        if self.dialect.skips_lines() && self.dialect.is_skipped(line) {
+            self.pass(next, number(embedded), last);
+            self.finished = last && (content == 0 || self.policy.ends_at_marker);
+            if self.finished {
+                return Some(Event::End);
+            }
+            self.lines.exact = None;
+            return None;
+        }
+        Some(self.finish_exact(content, next, number(embedded), last))
     }
 
     /// Waits for more bytes: the first `length` bytes of a line do not show its end. `number` is COPY's line number up

@@ -42,9 +42,16 @@ impl Reader {
     pub fn line_number(&self) -> u64 {
         match self.lines.exact {
             Some(number) => number,
-            None if self.dialect.is_csv() => self.lines.base + self.lines_before(self.current.next),
-            None => self.lines.base + self.cursor as u64,
+            None if self.dialect.is_csv() => self.lines.base + self.lines_before(self.line_end()),
+            None => self.lines.base + self.cursor as u64 + self.skipped(),
         }
+    }
+
+    /// Number of skipped lines in the batch before the current record.
+    fn skipped(&self) -> u64 {
+        let skipped = &self.batch.skipped;
+        let before = skipped.partition_point(|skipped| skipped.record as usize + 1 <= self.cursor);
+        before.checked_sub(1).and_then(|last| skipped.get(last)).map_or(0, |skipped| u64::from(skipped.lines))
     }
 
     /// Sets the line number of a record that the caller reads without this reader.
@@ -55,9 +62,10 @@ impl Reader {
     /// Stores the number of the current line, so that the next request counts from here.
     pub fn store_line_number(&mut self) {
         if self.lines.exact.is_none() && self.dialect.is_csv() {
-            let lines = self.lines_before(self.current.next);
+            let end = self.line_end();
+            let lines = self.lines_before(end);
             self.lines.base += lines;
-            self.lines.pos = self.current.next;
+            self.lines.pos = end;
             self.lines.in_chunk = self.lines.in_chunk.map(|all| all - lines);
         }
     }
@@ -70,7 +78,7 @@ impl Reader {
             None if self.lines.exact.is_some() => return None,
             // The last field may end before the delimiter that ends the line.
             None if self.dialect.trailing => {
-                self.current.next.saturating_sub(if self.kernels.eol == Some(Eol::CrNl) { 2 } else { 1 })
+                self.line_end().saturating_sub(if self.kernels.eol == Some(Eol::CrNl) { 2 } else { 1 })
             }
             None => self.record().ends.last().map_or(0, |&e| (e & !FLAG) as usize),
         };

@@ -71,7 +71,7 @@ impl Reader {
         if self.finished && self.dialect.is_binary() {
             return None;
         }
-        let offset = self.window.stream_offset(self.current.next);
+        let offset = self.window.stream_offset(self.line_end());
         Some(RecordStart { eol: self.kernels.eol?, offset, lines: self.line_number() })
     }
 }

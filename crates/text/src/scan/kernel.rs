@@ -9,11 +9,12 @@
 
 use super::Isa;
 use super::delimiter::Delimiters;
-use super::marks::{Carry, load, marks};
+use super::marks::{Carry, LinePosition, load, marks};
 use super::needles::{
     CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line,
     is_lenient,
 };
+use super::skip::Skipped;
 use crate::dialect::Eol;
 
 /// Flag in a field's end: the field is not plain.
@@ -43,6 +44,8 @@ pub struct Batch {
     pub resume: usize,
     /// The exact reader must read the record at `resume`.
     pub odd: bool,
+    /// The lines that are no records, before the records that follow them.
+    pub skipped: Vec<Skipped>,
 }
 
 impl Batch {
@@ -56,6 +59,7 @@ impl Batch {
             start: 0,
             resume: 0,
             odd: false,
+            skipped: Vec::new(),
         }
     }
 }
@@ -97,10 +101,16 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
 ) {
     // An offset and FLAG share a word.
     let data = data.get(..FLAG as usize - 64).unwrap_or(data);
+    batch.skipped.clear();
+    let skip = n.skip.as_ref().filter(|_| RICH);
+    let (from, is_odd) = skip.map_or((from, false), |skip| skip.pass(data, from, 0, &mut batch.skipped));
     batch.len = 0;
     batch.start = from;
     batch.resume = from;
-    batch.odd = false;
+    batch.odd = is_odd;
+    if is_odd {
+        return;
+    }
     let check_marker = !has_a_record_a_line(MODE) && n.marker;
     if check_marker && marker_at(data, from) {
         batch.odd = true;
@@ -112,7 +122,7 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
     let mut unplain = false;
     let (mut fields, mut records) = (0usize, 0usize);
     let mut at = from;
-    while at < data.len() {
+    'blocks: while at < data.len() {
         if fields + 64 > batch.ends.len() || records + 64 > batch.records.len() {
             // The batch is full, or one record has more fields than a table can have columns.
             batch.odd = records == 0;
@@ -169,7 +179,9 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
                 // SAFETY: the element of this line end, written above. The `\r` is not data.
                 unsafe { *out.add(upto - 1) -= 1 };
             }
-            let next = at + i as usize + 1;
+            let end = at + i as usize + 1;
+            let (next, is_odd) =
+                skip.map_or((end, false), |skip| skip.pass(data, end, records + 1, &mut batch.skipped));
             // SAFETY: at least 64 elements are left, checked above.
             unsafe {
                 *batch.records.as_mut_ptr().add(records) =
@@ -178,10 +190,17 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             records += 1;
             batch.resume = next;
             bits &= bits - 1;
-            if check_marker && marker_at(data, next) {
+            if is_odd || (check_marker && marker_at(data, next)) {
                 batch.odd = true;
                 batch.len = records;
                 return;
+            }
+            if RICH && next != end {
+                fields += upto;
+                (carry, delimiters) = (Carry::default(), Delimiters::new(n));
+                (field_start, unplain) = (1, false);
+                at = next;
+                continue 'blocks;
             }
         }
         fields += count;
@@ -295,6 +314,11 @@ impl CutState {
     #[must_use]
     pub fn seen(&self) -> u64 {
         self.seen
+    }
+
+    /// Sets the position within the line at the end of the bytes.
+    pub(super) fn set_line(&mut self, line: LinePosition) {
+        self.carry.line = line;
     }
 
     /// Moves all offsets: the searched bytes follow `by` others.

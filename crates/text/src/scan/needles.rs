@@ -1,5 +1,6 @@
 //! The bytes that the kernels search for, and the selection of the kernel for a dialect.
 
+use super::skip::Skip;
 use crate::dialect::{Dialect, EndMarker, Eol, Format};
 use crate::separator::Separator;
 
@@ -18,6 +19,8 @@ pub struct Needles {
     pub(super) eol: Eol,
     /// A `\.` at the start of a CSV record ends the data.
     pub(super) marker: bool,
+    /// Lines that are no records.
+    pub(super) skip: Option<Skip>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,11 +73,12 @@ impl Needles {
         let marker = d.end_marker == EndMarker::Until17 && !d.is_literal();
         let (delimiter, quote, escape) = (d.delimiter, d.quote, d.escape);
         let (separator, trailing) = (d.separator, d.trailing);
-        d.is_regular().then_some(Needles { mode, delimiter, separator, trailing, quote, escape, eol, marker })
+        let skip = d.skips_lines().then(|| Skip::new(d, eol));
+        d.is_regular().then_some(Needles { mode, delimiter, separator, trailing, quote, escape, eol, marker, skip })
     }
 
-    /// Whether the dialect needs the kernels with [`Delimiters`](super::delimiter::Delimiters).
+    /// Whether the dialect needs the kernels with [`Delimiters`](super::delimiter::Delimiters) and [`Skip`].
     pub(super) fn is_rich(&self) -> bool {
-        self.separator.is_long() || self.trailing
+        self.separator.is_long() || self.trailing || self.skip.is_some()
     }
 }

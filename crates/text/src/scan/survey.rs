@@ -18,7 +18,7 @@ use super::needles::{Mode, Needles};
 use crate::dialect::Eol;
 
 /// Number of bytes to search at a time, from the end of the range.
-const PIECE: usize = 4096;
+pub(super) const PIECE: usize = 4096;
 
 /// Sums over blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct Sums {
 pub struct Survey {
     sums: Sums,
     search: Search,
+    /// A comment may begin behind a line end of the range.
+    pub(super) has_comments: bool,
 }
 
 /// How the last line end is found.
@@ -76,12 +78,20 @@ impl Scanner {
             }
             _ => Search::Backwards,
         };
-        Survey { sums, search }
+        Survey { sums, search, has_comments: self.has_comments(data) }
     }
 
     /// [`Scanner::cut`] of a surveyed range behind the edge with the state `carry`.
     #[must_use]
     pub fn cut_surveyed(&self, data: &[u8], survey: &Survey, carry: Carry) -> CutState {
+        match self.needles.comment() {
+            Some(comment) => self.cut_comments(data, survey, carry, comment),
+            None => self.cut_without_comments(data, survey, carry),
+        }
+    }
+
+    /// [`Scanner::cut_surveyed`] of a range without comments.
+    pub(super) fn cut_without_comments(&self, data: &[u8], survey: &Survey, carry: Carry) -> CutState {
         match survey.search {
             Search::Done(state) if carry == Carry::default() => state,
             Search::Backwards if !carry.escapes_next() => self.cut_backwards(data, survey.sums, carry),

@@ -68,7 +68,7 @@ impl Rhythm {
 /// [`tally`] for one mode. `RICH`: with [`Delimiters`].
 ///
 /// Fields that [`super::kernel::split`] would flag count in CSV; in text they end the count. A backslash at the start
-/// of a record ends it, too, if `\.` ends the data.
+/// of a record ends it, too, if `\.` ends the data. So does a line that may have to be skipped.
 #[inline(always)]
 fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
     isa: I,
@@ -98,6 +98,12 @@ fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
         let lines = if MODE == TEXT { 0 } else { isa.eq(block, counted) };
         let starts = m.line_end << 1 | start;
         start = m.line_end >> 63;
+        if RICH
+            && let Some(skip) = &n.skip
+            && starts & skip.candidates(isa, block) != 0
+        {
+            break;
+        }
         if m.odd | (starts & backslash) | (if MODE == TEXT { m.escape } else { 0 }) != 0 {
             break;
         }

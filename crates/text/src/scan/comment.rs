@@ -1,0 +1,117 @@
+//! Cuts ranges of a dialect with comments.
+//!
+//! Quotes and escapes have no meaning in a comment, but the survey counts them. So a range in which a comment may begin,
+//! or that begins in one, is searched when the state before it is known: in copies of its pieces, without the quotes and
+//! escapes of comments. All other ranges are searched as in other dialects.
+//!
+//! A comment may begin on one side of an edge and end on the other, so the state at an edge has the position within the
+//! line.
+
+use super::kernel::CutState;
+use super::marks::{Carry, LinePosition};
+use super::needles::{Mode, Needles};
+use super::survey::PIECE;
+use super::{Scanner, Survey};
+use crate::dialect::Eol;
+use crate::separator::Separator;
+
+impl Needles {
+    /// The beginning of comments, if bytes in a comment could be mistaken for quotes or escapes.
+    pub(super) fn comment(&self) -> Option<Separator> {
+        let is_literal = matches!(self.mode, Mode::Unquoted | Mode::Lines);
+        self.skip.and_then(|skip| skip.comment).filter(|_| !is_literal)
+    }
+
+    /// The last byte of a line end.
+    fn end(&self) -> u8 {
+        if self.eol == Eol::Cr { b'\r' } else { b'\n' }
+    }
+
+    /// Removes quotes and escapes.
+    fn mask(&self, bytes: &mut [u8]) {
+        for byte in bytes {
+            let is_special =
+                if self.mode == Mode::Text { *byte == b'\\' } else { *byte == self.quote || *byte == self.escape };
+            *byte = if is_special { b'x' } else { *byte };
+        }
+    }
+}
+
+impl Scanner {
+    /// Whether a comment may begin behind a line end of the range.
+    pub(super) fn has_comments(&self, data: &[u8]) -> bool {
+        let Some(comment) = self.needles.comment() else { return false };
+        let start = [&[self.needles.end()], comment.bytes()].concat();
+        memchr::memmem::find(data, &start).is_some()
+    }
+
+    /// [`Scanner::cut_surveyed`] of a dialect with comments.
+    pub(super) fn cut_comments(&self, data: &[u8], survey: &Survey, carry: Carry, comment: Separator) -> CutState {
+        let mut carry = carry;
+        let line = std::mem::take(&mut carry.line).behind(data, comment.bytes());
+        if survey.has_comments || line == LinePosition::IN_COMMENT {
+            return self.cut_masked(data, carry, line, comment);
+        }
+        let mut state = self.cut_without_comments(data, survey, carry);
+        let behind = |last| LinePosition::START.behind(data.get(last..).unwrap_or_default(), comment.bytes());
+        state.set_line(state.last.map_or(line, behind));
+        state
+    }
+
+    /// Cuts a range piece by piece. `line` is the position in the first line behind what may begin a comment.
+    fn cut_masked(&self, data: &[u8], carry: Carry, mut line: LinePosition, comment: Separator) -> CutState {
+        let mut piece = [0; PIECE];
+        let mut whole = CutState::behind(carry);
+        let mut at = 0;
+        for bytes in data.chunks(PIECE) {
+            let piece = piece.get_mut(..bytes.len()).unwrap_or_default();
+            piece.copy_from_slice(bytes);
+            let is_behind_cr = whole.carry().is_behind_cr();
+            let mut state = CutState::behind_lines(whole.carry(), whole.seen());
+            let mut from = 0;
+            loop {
+                if line == LinePosition::IN_COMMENT {
+                    let end = self.end_of_comment(bytes, from, is_behind_cr);
+                    self.needles.mask(piece.get_mut(from..end.unwrap_or(bytes.len())).unwrap_or_default());
+                    let Some(end) = end else { break };
+                    (line, from) =
+                        (LinePosition::START.behind(data.get(at + end..).unwrap_or_default(), comment.bytes()), end);
+                    continue;
+                }
+                let rest = bytes.get(from..).unwrap_or_default();
+                let Some(next) = memchr::memchr(self.needles.end(), rest).map(|end| from + end + 1) else { break };
+                let behind = LinePosition::START.behind(data.get(at + next..).unwrap_or_default(), comment.bytes());
+                from = next;
+                if behind == LinePosition::IN_COMMENT {
+                    self.cut(piece.get(..next).unwrap_or_default(), &mut state);
+                    line = if state.last == Some(next) { behind } else { LinePosition::IN_RECORD };
+                }
+            }
+            self.cut(piece, &mut state);
+            let (last, lines) = (state.last.map(|last| at + last), state.lines);
+            let found = if last.is_some() { (last, lines) } else { (whole.last, whole.lines) };
+            if line != LinePosition::IN_COMMENT {
+                line = last.map_or(line, |last| {
+                    LinePosition::START.behind(data.get(last..).unwrap_or_default(), comment.bytes())
+                });
+            }
+            state.moved(at);
+            (state.last, state.lines) = found;
+            state.misplaced |= whole.misplaced;
+            whole = state;
+            at += bytes.len();
+        }
+        whole.set_line(line);
+        whole
+    }
+
+    /// The end of the line of a comment that continues at `from`. `is_behind_cr`: a carriage return is before `bytes`.
+    fn end_of_comment(&self, bytes: &[u8], from: usize, is_behind_cr: bool) -> Option<usize> {
+        let ends = |end: &usize| {
+            let before = end.checked_sub(1);
+            self.needles.eol != Eol::CrNl || before.map_or(is_behind_cr, |before| bytes.get(before) == Some(&b'\r'))
+        };
+        let rest = bytes.get(from..).unwrap_or_default();
+        memchr::memchr_iter(self.needles.end(), rest).map(|end| from + end).find(ends).map(|end| end + 1)
+    }
+}

@@ -1,0 +1,209 @@
+//! Lines that are no records: the reader compared with the naive reader, in every dialect, at every buffer size and
+//! level, in order and in chunks.
+
+mod dialects;
+
+use dialects::{EOLS, dialect, levels, line_end, regular};
+use pg_bulk_text::chunk::BLOCK;
+use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, Format};
+use pg_bulk_text::line::LINE_LIMIT;
+use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
+use pg_bulk_text::naive::{self, Cell, Row, tolerant};
+use pg_bulk_text::reader::{Event, Reader, Settings};
+use pg_bulk_text::scan::Level;
+use proptest::prelude::*;
+
+const COMMENTS: [&str; 5] = ["", "#", "--", " #", "x"];
+
+fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
+    Settings {
+        dialect: d.clone(),
+        read_size,
+        utf8: true,
+        max_char: 4,
+        skip_bom: true,
+        header_lines: 0,
+        header_fields: false,
+        max_fields: usize::MAX,
+        level,
+    }
+}
+
+fn skipping(d: &Dialect, blanks: bool, comment: &str) -> Dialect {
+    Dialect { skip_blank_lines: blanks, comment: comment.into(), ..d.clone() }
+}
+
+/// Dialects that can have such lines, and one that only the exact reader supports.
+fn all_dialects() -> Vec<Dialect> {
+    let odd = dialect(true, ",", "\"", ",", "", EndMarker::Until17);
+    let lenient = regular().into_iter().filter(Dialect::is_csv).take(4).map(|d| Dialect { lenient_quotes: true, ..d });
+    regular().into_iter().filter(|d| d.format != Format::Lines).chain([odd]).chain(lenient).collect()
+}
+
+/// The reader, in order.
+fn check(d: &Dialect, data: &[u8], sizes: &[usize]) {
+    let expected = naive::rows(d, data);
+    let expected_lines = tolerant::lines(d, LINE_LIMIT, data);
+    for level in levels() {
+        for &size in sizes {
+            let about = || format!("{level:?}, {size} bytes, {d:?}, {:?}", String::from_utf8_lossy(data));
+            assert_eq!(naive::read_in_pieces(settings(d, size, level), data, size), expected, "{}", about());
+            let (found, _) = tolerant::read_in_pieces(settings(d, size, level), LINE_LIMIT, data, size);
+            assert_eq!(found, expected_lines, "{}", about());
+            for fields in 1..3 {
+                pass(settings(d, size, level), data, fields, &expected.0);
+            }
+        }
+    }
+}
+
+/// Records that are counted only.
+fn pass(s: Settings, data: &[u8], fields: usize, expected: &[Row]) {
+    let size = s.read_size;
+    let mut reader = Reader::new(s);
+    let (mut rest, mut at) = (data, 0);
+    loop {
+        match reader.advance() {
+            Event::NeedData => {
+                let space = reader.space();
+                let n = rest.len().min(size).min(space.len());
+                space[..n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                reader.filled(n);
+            }
+            Event::Record => {
+                let row = &expected[at];
+                if at.is_multiple_of(3) {
+                    reader.store_line_number();
+                }
+                assert_eq!((reader.line_number(), reader.record_offset()), (row.number, row.offset));
+                assert_eq!(reader.raw_line(), Some(row.line.as_slice()));
+                at += 1 + usize::try_from(reader.pass_by(fields)).unwrap();
+                assert!(expected[at - 1].cells.len() == fields || expected[at - 1] == *row);
+            }
+            _ => {
+                assert_eq!(at, expected.len());
+                return;
+            }
+        }
+    }
+}
+
+/// The reader, in chunks.
+fn check_chunks(d: &Dialect, headers: u64, blocks: usize, first: usize, data: &[u8]) {
+    for level in levels() {
+        let settings = Settings { header_lines: headers, ..settings(d, 4096, level) };
+        let plan = Plan { settings, first, len: blocks * BLOCK, room: 64, readers: 2, resume: None };
+        let expected = in_order(&plan.settings, data);
+        assert_eq!(in_chunks(&plan, data), expected, "{plan:?}, {:?}", String::from_utf8_lossy(data));
+    }
+}
+
+/// Records as `1:a|b`, with their line numbers.
+fn short(d: &Dialect, data: &str) -> Vec<String> {
+    let (rows, error) = naive::rows(d, data.as_bytes());
+    assert_eq!(error, None, "{data:?}");
+    check(d, data.as_bytes(), &[1, 2, 3, 64, 65536]);
+    check_chunks(d, 0, 1, 1, data.as_bytes());
+    let cell = |cell: &Cell| match cell {
+        Cell::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Cell::Null | Cell::Default => "N".to_owned(),
+    };
+    let cells = |row: &Row| row.cells.iter().map(cell).collect::<Vec<_>>().join("|");
+    rows.iter().map(|row| format!("{}:{}", row.number, cells(row))).collect()
+}
+
+#[test]
+fn lines_of_blanks_and_comments() {
+    let csv = dialect(true, ",", "\"", "\"", "", EndMarker::Until17);
+    let text = dialect(false, "\t", "", "", "\\N", EndMarker::Until17);
+    for eol in EOLS {
+        let with = |lines: &str| lines.replace('\n', std::str::from_utf8(line_end(eol)).unwrap());
+        let both = skipping(&csv, true, "#");
+        assert_eq!(short(&both, &with("# a, \"b\n\n1,2\n \t\n#\n3,\"x\"\"y\"\n\n")), ["3:1|2", "6:3|x\"y"]);
+        assert_eq!(short(&both, &with("1\n#\"\n2\n#\"\n\"#\"\n #\n#")), ["1:1", "3:2", "5:#", "6: #"]);
+        assert_eq!(short(&both, &with("\n#\n \n")), [""; 0]);
+        assert_eq!(short(&skipping(&csv, true, ""), &with("#\n\n1\n\"\"\n  ")), ["1:#", "3:1", "4:"]);
+        assert_eq!(short(&skipping(&csv, false, "//"), &with("/\n\n//\"\n1\n// ")), ["1:/", "2:N", "4:1"]);
+        // In quotes, such lines are data.
+        let lines = short(&both, &with("1,\"\n#\"\"\n \n\"\n2,\n"));
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        let both = skipping(&text, true, "#");
+        assert_eq!(short(&both, &with("#\\\n1\t2\n \n3\n\\#\n\t\n")), ["2:1|2", "4:3", "5:#", "6:|"]);
+    }
+    // An escaped line end ends no line.
+    assert_eq!(short(&skipping(&text, true, "#"), "a\\\n#\n#b\n\nc\n"), ["1:a\n#", "4:c"]);
+    let bar = dialect(true, " ", "\"", "\"", "", EndMarker::Until17);
+    assert_eq!(short(&skipping(&bar, true, ""), "\n \n\t\n1 2\n"), ["2:N|N", "4:1|2"]);
+    assert_eq!(short(&Dialect { trailing: true, ..skipping(&csv, true, "#") }, "1,\n#\n\n2,\n"), ["1:1", "4:2"]);
+}
+
+/// The line end of a comment is that of the file.
+#[test]
+fn other_line_ends_are_errors_in_comments_too() {
+    let csv = skipping(&dialect(true, ",", "\"", "\"", "", EndMarker::Until17), true, "#");
+    for data in ["1\n#a\r\n2\n", "1\r\n#a\n2\r\n", "1\r\n#a\rb\r\n2\r\n", "1\r#a\n2\r", "1\n \r\n"] {
+        assert!(naive::rows(&csv, data.as_bytes()).1.is_some(), "{data:?}");
+        check(&csv, data.as_bytes(), &[1, 2, 64, 65536]);
+    }
+}
+
+/// A comment at each position around the edge of a block and of a chunk.
+#[test]
+fn around_an_edge() {
+    for d in all_dialects() {
+        for (eol, comment) in EOLS.into_iter().flat_map(|eol| COMMENTS.map(|comment| (eol, comment))) {
+            let d = skipping(&d, true, comment);
+            for before in BLOCK - 9..BLOCK + 2 {
+                let end = line_end(eol);
+                let line = [comment.as_bytes(), &[d.quote, d.escape, b'\\'], end].concat();
+                let blank = [b" ", end].concat();
+                let record = [&[d.quote], end, &line, b"z", &[d.quote], end].concat();
+                for skipped in [&line, &blank, &[&record[..], &line].concat()] {
+                    let data =
+                        [b"1", end, &vec![b'y'; before], end, skipped, skipped, b"2", end, &record, b"3"].concat();
+                    check(&d, &data, &[64, 4096]);
+                    check_chunks(&d, 0, 1, 1, &data);
+                }
+            }
+        }
+    }
+}
+
+fn file() -> impl Strategy<Value = (Eol, Vec<u8>)> {
+    let token = prop_oneof![
+        9 => Just(&b"a"[..]), 2 => Just(&b"\"b\""[..]), 1 => Just(&b"\""[..]), 4 => Just(&b","[..]), 3 => Just(&b"\t"[..]),
+        9 => Just(&b"\n"[..]), 1 => Just(&b"\\"[..]), 1 => Just(&b"\\.\n"[..]), 1 => Just(&b"\r"[..]),
+        1 => Just(&b"'"[..]), 1 => Just(&b"e"[..]), 1 => Just("€".as_bytes()), 1 => Just(&b"\xff"[..]),
+        1 => Just(&b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"[..]), 1 => Just(&b"|"[..]),
+        1 => Just(&b"||"[..]), 3 => Just(&b" "[..]), 2 => Just(&b"\n#"[..]), 2 => Just(&b"\n--\""[..]),
+        3 => Just(&b"\n\n"[..]), 2 => Just(&b"\n #'\"\n"[..]), 1 => Just(&b"-"[..]),
+        2 => Just(&b"\n#\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n"[..]),
+    ];
+    (prop::sample::select(&EOLS), proptest::collection::vec(token, 0..150)).prop_map(|(eol, v)| {
+        let mut data = Vec::new();
+        for &byte in v.concat().iter() {
+            if byte == b'\n' { data.extend(line_end(eol)) } else { data.push(byte) }
+        }
+        (eol, data)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 10 } else { 1500 }))]
+
+    #[test]
+    fn random_files(
+        (_, data) in file(),
+        which: prop::sample::Index,
+        blanks: bool,
+        comment in prop::sample::select(&COMMENTS),
+        size in 1usize..200,
+        headers in 0u64..3,
+        (blocks, first) in (1usize..4, 1usize..3),
+    ) {
+        let d = skipping(&which.get(&all_dialects()).clone(), blanks, comment);
+        check(&d, &data, &[size, 65536]);
+        check_chunks(&d, headers, blocks, first, &data);
+    }
+}
