@@ -1,7 +1,7 @@
 //! Bytes of files: sources, compression, patterns of names, encodings, and chunks in order.
 //!
 //! ```text
-//!   path, program, client, value ─► source ─► compression ─► encoding ─► stream: records in the server's encoding
+//!   path, program, client, value ─► source ─► coding: compression, UTF-16, JSON ─► encoding ─► stream: records
 //!   several processes: chunk_order gives out chunks of a file; ring shares the bytes of a compressed one
 //! ```
 //!
@@ -10,6 +10,7 @@
 pub mod chunk;
 pub mod chunk_order;
 pub mod client;
+pub mod coding;
 pub mod compression;
 pub mod decompressor;
 pub mod digest;

@@ -7,7 +7,7 @@ use pg_bulk_text::dialect::{EndMarker, Eol, Format};
 use pg_bulk_text::naive::{self, Cell};
 use pg_bulk_text::sniff::dialect::{GivenOptions, dialect};
 use pg_bulk_text::sniff::header::names;
-use pg_bulk_text::sniff::header::{Header, header};
+use pg_bulk_text::sniff::header::{Evidence, header};
 use pg_bulk_text::sniff::place::first_record;
 use pg_bulk_text::sniff::preamble::{comments, preamble};
 use pg_bulk_text::sniff::shape::{Type, ValueShape};
@@ -71,10 +71,12 @@ pub fn run(input: &[u8]) {
         "{ahead} titles above {behind} records of {width} fields: {}",
         shown()
     );
-    match header(sample, whole, &found, ahead) {
-        Header::Column(column) => assert!(column < width, "column {column} of {width} has a header: {}", shown()),
-        Header::Words => assert!(width > 0, "{}", shown()),
-        Header::None => (),
+    if let Some(header) = header(sample, whole, &found, ahead) {
+        assert!(header.lines > 0 && header.lines < behind, "{header:?} of {behind} records: {}", shown());
+        assert!(header.names.is_none_or(|names| names.len() == width), "{}", shown());
+        if let Evidence::Family(column) | Evidence::Form(column) = header.evidence {
+            assert!(column < width, "column {column} of {width} has a header: {}", shown());
+        }
     }
     let eol = [Eol::Nl, Eol::Cr, Eol::CrNl][usize::from(more) % 3];
     if let Some(at) = first_record(sample, &found, eol, width) {

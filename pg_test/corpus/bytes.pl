@@ -65,7 +65,7 @@ for my $length (1, 99, 100, 101, 150, 300)
 	[ 'a byte order mark later', "a\n\xef\xbb\xbfb\n", 1, @both ],
 	[ 'half a byte order mark', "\xef\xbb\na\n", 1, @both ],
 	[ 'a third of a byte order mark', "\xef", 1, @both ],
-	[ 'a byte order mark of UTF-16', "\xff\xfea\0\n\0", 1, @both ],
+	[ 'a byte order mark of UTF-16 later', "b\n\xff\xfea\0\n\0", 1, @both ],
 	[ 'all of Latin in UTF-8', join('', map { my $c = chr; utf8::encode($c); $c } 0xa0 .. 0x17f) . "\n", 1, @both ],
 	[ 'one character of each length', "a$e$sun\xf0\x9f\x8e\x89\n", 1, @both ],
 	[ 'last code points', "\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf\n", 1, @both ],

@@ -50,7 +50,7 @@ fn of_file(options: &TableOptions, location: &Location) -> Estimate {
     if !location.metadata().is_ok_and(|meta| meta.is_file()) {
         return unknown;
     }
-    let Ok(mut source) = Source::open(location, options.copy.compressed) else { return unknown };
+    let Ok(mut source) = Source::open(location, options.copy.coding()) else { return unknown };
     let Some(size) = source.file_size() else {
         // The file has been replaced by something else meanwhile.
         drop(source.close());

@@ -96,7 +96,7 @@ fn has_chunks(options: &TableOptions) -> bool {
     let size = match &list {
         // Skipped records may be those of several files.
         Some(list) => Some(list.size()).filter(|_| options.copy.skip == 0 && list.files.len() > 1),
-        None => options.location.as_ref().and_then(|location| location.plain_size(options.copy.compressed)),
+        None => options.location.as_ref().and_then(|location| location.plain_size(options.copy.coding())),
     };
     let encodings = options.copy.encodings();
     // A process does not know how many rows the others have read.

@@ -4,9 +4,7 @@
 //! if another one follows, as the programs gzip, zstd, lz4, bzip2 and xz do. Other bytes behind the last one are an
 //! error: they may be the head of a truncated member.
 
-use std::fs::File;
 use std::io::{BufRead, Error, ErrorKind, Read, Result};
-use std::os::unix::fs::FileExt;
 
 use super::lz4_frames::Frames;
 
@@ -140,18 +138,6 @@ impl Compressed {
             Compressed::By(compression) => Some(compression),
         }
     }
-}
-
-/// Returns the first bytes of a regular file, for the detection of its format. A read error is ignored here; the later
-/// read of the file reports it.
-pub fn first_bytes(file: &File) -> Vec<u8> {
-    let mut first = vec![0; SIGNATURE_BYTES];
-    let mut n = 0;
-    while let Ok(more @ 1..) = file.read_at(first.get_mut(n..).unwrap_or_default(), n as u64) {
-        n += more;
-    }
-    first.truncate(n);
-    first
 }
 
 /// Whether the compressed data end too early.

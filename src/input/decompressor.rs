@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use super::compression::Compression;
+use super::coding::Steps;
 
 /// Bytes of one buffer, and number of buffers that the thread may fill ahead.
 const PIECE: usize = 1 << 20;
@@ -75,7 +75,7 @@ pub enum Got {
 
 impl Decompressor {
     /// Starts to decompress a regular file at its beginning.
-    pub fn start(file: File, compression: Compression) -> Result<Decompressor> {
+    pub fn start(file: File, steps: Steps) -> Result<Decompressor> {
         reserve()?;
         let (to_reader, pieces) = sync_channel(AHEAD);
         let (used, empties) = sync_channel(AHEAD + 2);
@@ -83,7 +83,7 @@ impl Decompressor {
         let input = Input { file, offset: 0, stop: Arc::clone(&stop), ahead: members::bytes_ahead() };
         let counter = Arc::clone(&consumed);
         without_signals(|| {
-            let work = move || work(input, compression, counter, &to_reader, &empties);
+            let work = move || work(input, steps, counter, &to_reader, &empties);
             std::thread::Builder::new().name("pg_bulk decompressor".into()).spawn(work)
         })?;
         // The thread reports that it has started, or an error.
@@ -148,12 +148,12 @@ pub fn failed() -> Error {
 /// Body of the thread.
 fn work(
     input: Input,
-    compression: Compression,
+    steps: Steps,
     consumed: Arc<AtomicU64>,
     to_reader: &SyncSender<Decompressed>,
     empties: &Receiver<Vec<u8>>,
 ) {
-    let mut decoder = match members::decoder(compression, input, consumed) {
+    let mut decoder = match members::decoder(steps, input, consumed) {
         Ok(decoder) => decoder,
         Err(error) => {
             let _ = to_reader.send(Err(error));
@@ -202,6 +202,13 @@ pub struct Input {
     /// Bytes that each of several threads may hold ahead of the reader. Copied here, because only the server's thread
     /// may read settings.
     pub ahead: usize,
+}
+
+impl Input {
+    /// Reads the file from its start, beside this reader.
+    pub fn again(&self) -> Result<Input> {
+        Ok(Input { file: self.file.try_clone()?, offset: 0, stop: Arc::clone(&self.stop), ahead: self.ahead })
+    }
 }
 
 impl Read for Input {

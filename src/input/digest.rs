@@ -22,7 +22,7 @@ impl Digest {
     /// Returns the digest of a location's file, and the file's identity during the read. None if it is no regular file.
     /// Guarded, and interruptible.
     pub fn of(location: &Location) -> Result<Option<(Digest, Identity)>> {
-        let mut source = Source::open(location, Compressed::No)?;
+        let mut source = Source::open(location, Compressed::No.into())?;
         if source.file_size().is_none() {
             source.close()?;
             return Ok(None);

@@ -8,6 +8,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::utf16;
 use pg_bulk_text::verify::{mend_utf8, utf8_valid_up_to};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -69,6 +70,23 @@ pub fn encoding_by_name(name: &str) -> Option<c_int> {
     (encoding >= 0).then_some(encoding)
 }
 
+/// Returns the encoding of a file with this option. Guarded.
+fn of_file(encoding: Option<c_int>) -> c_int {
+    // SAFETY: a guarded call without arguments.
+    encoding.unwrap_or_else(|| unsafe { pg_sys::pg_get_client_encoding() })
+}
+
+/// Whether a file with this option is in UTF-8. Guarded.
+pub fn is_utf8(encoding: Option<c_int>) -> bool {
+    of_file(encoding) == UTF8
+}
+
+/// Whether no byte of a multi-byte character in a file with this option equals a single-byte character. This holds for
+/// all encodings that a database can have (`PG_VALID_BE_ENCODING`). Guarded.
+pub fn is_safe(encoding: Option<c_int>) -> bool {
+    of_file(encoding) <= pg_sys::pg_enc::PG_KOI8U as c_int
+}
+
 /// Whether a byte search for a string in the server's encoding finds only the string. In UTF-8 no character begins
 /// within another. In other multi-byte encodings the end of one character and the beginning of the next may look like a
 /// third one.
@@ -86,9 +104,8 @@ fn name_of(encoding: c_int) -> String {
 impl Encodings {
     /// Returns the encodings for a file in `encoding`, or in the client's encoding. Guarded.
     pub fn new(encoding: Option<c_int>) -> Result<Encodings> {
-        // SAFETY: guarded calls whose arguments are always valid.
-        let (file, server) =
-            unsafe { (encoding.unwrap_or_else(|| pg_sys::pg_get_client_encoding()), pg_sys::GetDatabaseEncoding()) };
+        // SAFETY: a guarded call without arguments.
+        let (file, server) = (of_file(encoding), unsafe { pg_sys::GetDatabaseEncoding() });
         if file == server || file == SQL_ASCII || server == SQL_ASCII {
             return Ok(Encodings { file, server, conversion: None, keeps_bom: false, by_part: false });
         }
@@ -122,10 +139,9 @@ impl Encodings {
         }
     }
 
-    /// Whether no byte of a multi-byte character equals a single-byte character. This holds for all encodings that a
-    /// database can have (`PG_VALID_BE_ENCODING`).
+    /// As [`is_safe`].
     pub fn is_safe(&self) -> bool {
-        self.file <= pg_sys::pg_enc::PG_KOI8U as c_int
+        is_safe(Some(self.file))
     }
 
     /// Returns the file's encoding.
@@ -167,6 +183,11 @@ impl Encodings {
     /// Whether a byte order mark at the start of the file is skipped.
     pub fn has_bom(&self) -> bool {
         self.file == UTF8 && !self.keeps_bom
+    }
+
+    /// Whether the file is in UTF-8.
+    pub fn is_utf8(&self) -> bool {
+        self.file == UTF8
     }
 
     /// Returns the maximum length of a character of the file in bytes.
@@ -283,6 +304,13 @@ impl Encodings {
         self.run_conversion(bytes, &mut Vec::new(), false);
         Error::new(Code::ERRCODE_INTERNAL_ERROR, "encoding conversion failed without error")
     }
+}
+
+/// Returns the error about invalid UTF-8 that stands for invalid UTF-16; None if it stands for none.
+pub fn invalid_utf16(utf8: &[u8]) -> Option<Error> {
+    let unit: Vec<String> = utf16::damaged_unit(utf8)?.iter().map(|byte| format!("0x{byte:02x}")).collect();
+    let message = format!("invalid byte sequence for encoding \"UTF16\": {}", unit.join(" "));
+    Some(Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, message))
 }
 
 /// Returns the server's error about bytes that begin with an invalid character, as an error of a record. Guarded.

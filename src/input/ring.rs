@@ -42,6 +42,7 @@ use pg_bulk_text::reader::LOOKAHEAD;
 use pgrx::check_for_interrupts;
 
 use super::chunk_order::MOST_PROCESSES;
+use super::coding::Steps;
 use super::compression::Compression;
 use super::decompressor::{Counted, Input, PATIENCE, failed, members, reserve, without_signals};
 use super::file_identity::Identity;
@@ -201,7 +202,7 @@ pub enum Arrival {
 impl Ring {
     /// Begin to decompress a file. `processes` processes will read its decompressed bytes from `base` on, in chunks of
     /// `chunk_len` bytes. Guarded, and interruptible.
-    pub fn start(file: File, compression: Compression, base: u64, processes: usize, chunk_len: usize) -> Result<Ring> {
+    pub fn start(file: File, steps: Steps, base: u64, processes: usize, chunk_len: usize) -> Result<Ring> {
         reserve()?;
         // The space for the next block, which no process reads yet, is added.
         let size = size(processes, chunk_len).next_multiple_of(HEAD) + TWICE;
@@ -251,10 +252,10 @@ impl Ring {
         without_signals(|| {
             let work = move || {
                 let consumed = Arc::new(AtomicU64::new(0));
-                match Decoder::begin(compression, input, &consumed, size - TWICE) {
+                match Decoder::begin(steps, input, &consumed, size - TWICE) {
                     Ok(decoder) => {
                         let _ = began.send(Ok(()));
-                        writer.work(decoder, compression, &consumed, base);
+                        writer.work(decoder, &consumed, base);
                     }
                     Err(error) => drop(began.send(Err(error))),
                 }
@@ -390,19 +391,20 @@ enum Decoder {
 
 impl Decoder {
     /// Start at the file's beginning. Decoded bytes stay in place until `stays` more are decoded.
-    fn begin(compression: Compression, input: Input, consumed: &Arc<AtomicU64>, stays: usize) -> Result<Decoder> {
-        if compression == Compression::Zstd && members::begins_with_long_frame(&input)? {
+    fn begin(steps: Steps, input: Input, consumed: &Arc<AtomicU64>, stays: usize) -> Result<Decoder> {
+        let is_zstd = steps.compression() == Some(Compression::Zstd);
+        if is_zstd && members::begins_with_long_frame(&input)? && steps.leave(BufReader::new(input.again()?))? {
             return Ok(Decoder::InPlace(Frames::new(input, stays as u64)?));
         }
-        Ok(Decoder::Copied(members::decoder(compression, input, Arc::clone(consumed))?))
+        Ok(Decoder::Copied(members::decoder(steps, input, Arc::clone(consumed))?))
     }
 }
 
 impl RingWriter {
-    fn work(&self, decoder: Decoder, compression: Compression, consumed: &Arc<AtomicU64>, base: u64) {
+    fn work(&self, decoder: Decoder, consumed: &Arc<AtomicU64>, base: u64) {
         let head = self.map.head();
         let outcome = match decoder {
-            Decoder::InPlace(frames) => self.fill_in_place(frames, compression, consumed, base),
+            Decoder::InPlace(frames) => self.fill_in_place(frames, consumed, base),
             Decoder::Copied(mut decoder) => self.fill(&mut *decoder, consumed, base, 0),
         };
         head.consumed.store(consumed.load(Relaxed), Relaxed);
@@ -432,13 +434,7 @@ impl RingWriter {
     }
 
     /// Decode in place as long as possible, and return the end of the bytes.
-    fn fill_in_place(
-        &self,
-        mut frames: Frames,
-        compression: Compression,
-        consumed: &Arc<AtomicU64>,
-        base: u64,
-    ) -> Result<u64> {
+    fn fill_in_place(&self, mut frames: Frames, consumed: &Arc<AtomicU64>, base: u64) -> Result<u64> {
         let head = self.map.head();
         let (mut filled, mut kept) = (0, base);
         loop {
@@ -468,7 +464,7 @@ impl RingWriter {
         }
         let inner = BufReader::with_capacity(PIECE, frames.rest()?);
         drop(frames);
-        let mut decoder = compression.decoder(Counted { inner, consumed: Arc::clone(consumed) })?;
+        let mut decoder = Compression::Zstd.decoder(Counted { inner, consumed: Arc::clone(consumed) })?;
         self.fill(&mut *decoder, consumed, base, filled)
     }
 

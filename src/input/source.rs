@@ -1,7 +1,7 @@
-//! Sources of bytes: a file, a FIFO, a program, a value or a large object, plain or compressed.
+//! Sources of bytes: a file, a FIFO, a program, a value or a large object.
 //!
-//! A source delivers the next bytes; the reader interprets them. The first bytes of a regular file show its compression
-//! when it is opened. A compressed file has no random access ([`Source::size`]). The first bytes of a FIFO or program
+//! A source delivers the next bytes; the reader interprets them. The first bytes of a regular file show its coding
+//! ([`super::coding`]) when it is opened. A coded file has no random access ([`Source::size`]). The first bytes of a FIFO or program
 //! are read when bytes are first requested. A thread decompresses a file in advance ([`super::decompressor`]); a source
 //! that may have to be waited for is decompressed by the reading process.
 //!
@@ -34,7 +34,8 @@ pub use self::descriptor::Descriptor;
 use self::handle::Handle;
 pub use self::location::Location;
 pub use self::supply::{Bytes, LargeObject};
-use super::compression::Compressed;
+use super::coding::{Coding, Steps};
+use super::compression::Compression;
 use super::file_identity::changed;
 use super::ring::Ring;
 use crate::error::{Error, Result};
@@ -48,13 +49,15 @@ pub struct Source {
     name: String,
     /// Size of a regular file.
     file_size: Option<u64>,
-    compressed: Compressed,
+    coding: Coding,
     decoding: Decoding,
     /// Nothing is decompressed in advance.
     stays_close: bool,
     /// No byte behind this offset is read.
     end: Option<u64>,
     bytes_read: u64,
+    /// The first bytes of its text that were read.
+    first: Vec<u8>,
 }
 
 impl Source {
@@ -93,16 +96,27 @@ impl Source {
 
     /// Can several processes read the decompressed bytes of this file?
     pub fn can_share(&self) -> bool {
-        let compressed = matches!(self.decoding, Decoding::New(_) | Decoding::Ahead(..) | Decoding::Here(..));
-        self.file_size.is_some() && self.from.fd >= 0 && compressed
+        let is_decoded = matches!(self.decoding, Decoding::New(_) | Decoding::Ahead(..) | Decoding::Here(..));
+        self.file_size.is_some() && self.from.fd >= 0 && is_decoded
     }
 
     /// The compression, as far as it is known before bytes are requested, or since.
     pub fn compression(&self) -> Option<&'static str> {
+        self.steps()?.compression().map(Compression::name)
+    }
+
+    /// Whether the bytes are known to have been UTF-16.
+    pub fn is_utf16(&self) -> bool {
+        self.steps().is_some_and(|steps| steps.is_utf16())
+    }
+
+    /// The steps that make the text, if there are any.
+    fn steps(&self) -> Option<Steps> {
         match &self.decoding {
-            Decoding::New(compression) | Decoding::Ahead(compression, _) | Decoding::Here(compression, _) => {
-                Some(compression.name())
-            }
+            Decoding::New(steps)
+            | Decoding::Ahead(steps, _)
+            | Decoding::Here(steps, _)
+            | Decoding::Shared(steps, _) => Some(*steps),
             _ => None,
         }
     }
@@ -110,35 +124,34 @@ impl Source {
     /// Share the decompressed bytes from `base` on with other processes, in chunks of `chunk_len` bytes. Returns the
     /// descriptor for their [`Source::join`]. `None` if that fails; then the source is unchanged.
     pub fn share(&mut self, base: u64, processes: usize, chunk_len: usize) -> Option<Descriptor> {
-        let compression = match &self.decoding {
-            Decoding::New(compression) | Decoding::Ahead(compression, _) | Decoding::Here(compression, _) => {
-                *compression
-            }
-            _ => return None,
-        };
-        let ring = Ring::start(self.file().try_clone().ok()?, compression, base, processes, chunk_len).ok()?;
+        let steps = self.steps()?;
+        let ring = Ring::start(self.file().try_clone().ok()?, steps, base, processes, chunk_len).ok()?;
         let descriptor = ring.descriptor()?;
-        self.decoding = Decoding::Shared(ring);
+        self.decoding = Decoding::Shared(steps, ring);
         self.bytes_read = 0;
         Some(descriptor)
     }
 
     /// Read the bytes that another process shares. False if that fails.
     pub fn join(&mut self, leaders: Descriptor) -> bool {
-        Ring::join(leaders).is_ok_and(|ring| {
-            self.decoding = Decoding::Shared(ring);
-            true
-        })
+        let Some((steps, ring)) = self.steps().zip(Ring::join(leaders).ok()) else { return false };
+        self.decoding = Decoding::Shared(steps, ring);
+        true
     }
 
     /// The ring of shared bytes.
     pub fn ring(&self) -> Option<&Ring> {
-        if let Decoding::Shared(ring) = &self.decoding { Some(ring) } else { None }
+        if let Decoding::Shared(_, ring) = &self.decoding { Some(ring) } else { None }
     }
 
     /// Decompress no more than is requested: only a sample will be read.
     pub fn stay_close(&mut self) {
         self.stays_close = true;
+    }
+
+    /// The first bytes of its text that were read.
+    pub fn first(&self) -> &[u8] {
+        &self.first
     }
 
     /// Bytes of the source that were read so far; of a compressed one, the compressed bytes.
@@ -250,8 +263,9 @@ impl Source {
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         self.from = Handle::new(fd, other.from.waits);
         self.name = std::mem::take(&mut other.name);
-        (self.file_size, self.compressed, self.bytes_read, self.end) = (other.file_size, other.compressed, 0, None);
+        (self.file_size, self.coding, self.bytes_read, self.end) = (other.file_size, other.coding, 0, None);
         self.decoding = self.undecoded();
+        self.first.clear();
         other.close()
     }
 

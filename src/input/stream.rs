@@ -4,13 +4,14 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::file_kind::{self, FileKind};
 use pg_bulk_text::json_text::Charset;
 use pg_bulk_text::reader::{Event, Invalid, ReadError, Reader, Settings};
 use pg_bulk_text::scan::Level;
 use pg_bulk_text::verify::utf8_valid_up_to;
 
-use super::compression::Compressed;
-use super::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes};
+use super::coding::Coding;
+use super::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes, invalid_utf16};
 use super::file_figures::ByFile;
 use super::file_identity::{Identity, changed};
 use super::files::{FileList, Listed};
@@ -60,7 +61,7 @@ struct List {
     /// Bytes that were read of earlier files.
     before: u64,
     /// How each file is read.
-    compressed: Compressed,
+    coding: Coding,
     header: Header,
     columns: usize,
     /// After a file the next one is read.
@@ -101,17 +102,9 @@ impl Stream {
     }
 
     /// Set the list of files, the first of which is the source.
-    pub fn with_files(mut self, files: Rc<FileList>, compressed: Compressed, header: Header, columns: usize) -> Stream {
-        self.list = Some(List {
-            files,
-            current: 0,
-            before: 0,
-            compressed,
-            header,
-            columns,
-            goes_on: true,
-            figures: ByFile::NONE,
-        });
+    pub fn with_files(mut self, files: Rc<FileList>, coding: Coding, header: Header, columns: usize) -> Stream {
+        self.list =
+            Some(List { files, current: 0, before: 0, coding, header, columns, goes_on: true, figures: ByFile::NONE });
         self
     }
 
@@ -145,7 +138,7 @@ impl Stream {
         let Some((list, file)) = self.list.as_ref().and_then(|list| Some((list, list.files.files.get(number)?))) else {
             return Ok(None);
         };
-        let source = Source::open(&list.files.location(file), list.compressed)?;
+        let source = Source::open(&list.files.location(file), list.coding)?;
         let mut stream = Stream::new(source, self.reader.dialect().clone(), self.encodings, list.header, list.columns);
         stream.tolerate(self.tolerant, self.invalid);
         if !stream.identity().is_some_and(|identity| identity.continues(file.identity)) {
@@ -188,10 +181,10 @@ impl Stream {
     /// Mark the files that several processes can read at once, in chunks. Guarded, and interruptible.
     pub fn mark_splits(&mut self, is_large: impl Fn(u64) -> bool) {
         let Some(list) = &mut self.list else { return };
-        let compressed = list.compressed;
+        let coding = list.coding;
         let splits = |files: &FileList, file: &Listed| {
             pgrx::check_for_interrupts!();
-            is_large(file.identity.size) && files.location(file).plain_size(compressed).is_some()
+            is_large(file.identity.size) && files.location(file).plain_size(coding).is_some()
         };
         let splits: Vec<bool> = list.files.files.iter().map(|file| splits(&list.files, file)).collect();
         for (file, splits) in Rc::make_mut(&mut list.files).files.iter_mut().zip(splits) {
@@ -214,7 +207,7 @@ impl Stream {
         list.before += self.source.bytes_read();
         list.current = number;
         let (header, columns) = (list.header, list.columns);
-        let other = Source::open(&list.files.location(file), list.compressed)?;
+        let other = Source::open(&list.files.location(file), list.coding)?;
         self.source.replace(other)?;
         let earlier = file.identity;
         if !self.identity().is_some_and(|identity| identity.continues(earlier)) {
@@ -293,7 +286,8 @@ impl Stream {
                 Event::Error(error) if self.reader.goes_on() => return Err(self.about_record(error)),
                 Event::Error(ReadError::Encoding) => {
                     let bytes = if self.treatment == Treatment::Convert { &self.raw } else { self.reader.unverified() };
-                    return Err(self.encodings.raise(bytes));
+                    let utf16 = self.source.is_utf16().then(|| invalid_utf16(bytes)).flatten();
+                    return Err(utf16.unwrap_or_else(|| self.encodings.raise(bytes)));
                 }
                 Event::Error(e) => return Err(read_error(e, self.reader.dialect().format)),
             }
@@ -306,7 +300,9 @@ impl Stream {
     fn about_record(&self, error: ReadError) -> Error {
         if error == ReadError::Encoding {
             let line = self.reader.raw_line().unwrap_or_default();
-            return invalid_bytes(self.encodings.of_file(), line.get(utf8_valid_up_to(line)..).unwrap_or_default());
+            let bytes = line.get(utf8_valid_up_to(line)..).unwrap_or_default();
+            let utf16 = self.source.is_utf16().then(|| invalid_utf16(bytes)).flatten();
+            return utf16.map_or_else(|| invalid_bytes(self.encodings.of_file(), bytes), Error::about_record);
         }
         read_error(error, self.reader.dialect().format).about_record()
     }
@@ -491,6 +487,11 @@ impl Stream {
     /// Character set of the server's encoding.
     pub fn charset(&self) -> Charset {
         self.encodings.charset()
+    }
+
+    /// What the open file is, if its first bytes show that it is no file of the format.
+    pub fn kind(&self) -> Option<FileKind> {
+        if self.reader.dialect().lacks_line_ends() { None } else { file_kind::of(self.source.first()) }
     }
 
     /// Size of the source, if it is a single regular file that is not compressed.

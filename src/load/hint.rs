@@ -20,7 +20,6 @@ use super::options::WriterOption;
 use super::target::TargetKind;
 use super::{Load, Writer};
 use crate::error::Result;
-use crate::input::encoding::Encodings;
 use crate::input::source::Location;
 use crate::rows::copy_options::{CopyOptions, RecordShape};
 use crate::rows::sniff::{self, Request, Sniffed};
@@ -185,10 +184,9 @@ fn shows_quote(message: &[u8]) -> bool {
 fn sniff_start(location: &Location, copy: &CopyOptions) -> Result<Sniffed> {
     let mut request = Request::of_start(Caller::Function, SAMPLE);
     if copy.encoding.is_some() {
-        let name = copy.encodings()?.foreign_name().unwrap_or_else(Encodings::server_name);
-        request.set("encoding", &OptionValue::Text(name.into_bytes()))?;
+        request.set("encoding", &OptionValue::Text(copy.encoding_name()?.into_bytes()))?;
     }
-    request.set("compression", &OptionValue::Text(copy.compressed.name().into()))?;
+    request.set("compression", &OptionValue::Text(copy.coding().compressed.name().into()))?;
     sniff::sniff(location, &request)
 }
 

@@ -72,6 +72,7 @@ option_names! {
         MatchBy: "match_by", Data;
         RecordLength: "record_length", Data;
         LineEnds: "line_ends", Data;
+        Units: "units", Data;
         Trim: "trim", Data;
         NullIf: "null_if", Data;
         EncodingErrors: "encoding_errors", Data;

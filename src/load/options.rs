@@ -492,6 +492,7 @@ impl LoadOptions {
                 | O::MatchBy
                 | O::RecordLength
                 | O::LineEnds
+                | O::Units
                 | O::Trim
                 | O::NullIf
                 | O::EncodingErrors

@@ -20,6 +20,7 @@ use super::{Load, Writer, direct, engine, expression, obstacle, once, planned_in
 use crate::error::{Error, OrRaise, Result};
 use crate::input::source::Location;
 use crate::program::{filter, volatile};
+use crate::rows::copy_options::RecordShape;
 use crate::rows::soft::{Limit, OnError};
 use crate::server::progress::{Figures, Progress, SourceKind};
 use crate::server::relation::Relation;
@@ -43,7 +44,7 @@ pub(super) fn prepare(load: &mut Load) {
     load.target.obstacles = obstacle::of_target(target, load.request.options.duplicates.keep);
     let copy = &load.request.options.copy;
     // A column also gets its default if an object lacks its key, a record its field, or if a field is the marker.
-    let set = mapping.as_ref().filter(|_| !copy.dialect.json && !copy.takes_defaults());
+    let set = mapping.as_ref().filter(|_| copy.shape() != RecordShape::Json && !copy.takes_defaults());
     // SAFETY: the condition was analyzed.
     let volatile = unsafe { volatile::obstacles(target, set, load.program.where_clause.conditions) };
     // SAFETY: the nodes were analyzed.

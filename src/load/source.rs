@@ -20,7 +20,7 @@ use crate::program::Nodes;
 use crate::program::filter;
 use crate::program::mapping::{Mapping, attributes, twice};
 use crate::rows::column::{self, Column, Taken, default_expression};
-use crate::rows::copy_options::attribute_number;
+use crate::rows::copy_options::{RecordShape, attribute_number};
 use crate::rows::objects;
 use crate::rows::row::Rows;
 use crate::rows::soft::OnError;
@@ -243,7 +243,7 @@ fn columns(relation: Relation, options: &LoadOptions, mapping: &Mapping, default
         return Ok(columns);
     }
     // An object may lack any of its keys.
-    let with_default = options.copy.takes_defaults() || options.copy.dialect.json || defaults;
+    let with_default = options.copy.takes_defaults() || options.copy.shape() == RecordShape::Json || defaults;
     let fields = mapping.fields.iter().zip(&mapping.names);
     let inputs = (!options.columns.computed.is_empty()).then(|| input_descriptor(relation, mapping));
     let mut columns: Vec<Column> = fields

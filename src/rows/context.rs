@@ -8,6 +8,8 @@
 use std::ffi::{CStr, CString, c_int};
 use std::panic::AssertUnwindSafe;
 
+use pgrx::PgSqlErrorCode as Code;
+
 use super::row::Rows;
 use crate::server::unguarded::{self, Opaque};
 use crate::server::worker_errors;
@@ -47,7 +49,7 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
     }
     // Code that could panic runs first and inside catch_unwind; only plain data leave it.
     let lines = std::panic::catch_unwind(AssertUnwindSafe(|| describe(rows)));
-    let Ok((relation, line, what, file)) = lines else { return };
+    let Ok((relation, line, what, file, hint)) = lines else { return };
     let line = std::ffi::c_ulonglong::from(line);
     // SAFETY: within an error context callback; formats and arguments agree, and the strings are copied.
     unsafe {
@@ -86,6 +88,9 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
         // A COPY statement names no file.
         if !file.is_empty() {
             unguarded::errcontext_msg(c"%s".as_ptr(), file.as_ptr());
+            if !hint.is_empty() && is_of_data(unguarded::geterrcode()) {
+                unguarded::errhint(c"%s".as_ptr(), hint.as_ptr());
+            }
         }
     }
 }
@@ -102,7 +107,14 @@ enum What {
     Nothing,
 }
 
-fn describe(rows: &Rows) -> (CString, u64, What, CString) {
+/// Whether a SQLSTATE has class 22, data exception.
+fn is_of_data(code: c_int) -> bool {
+    // ERRCODE_TO_CATEGORY (elog.h): the first two characters, six bits each.
+    code & 0xfff == Code::ERRCODE_DATA_EXCEPTION as c_int & 0xfff
+}
+
+/// Returns the CONTEXT, and a HINT if the file is of another kind.
+fn describe(rows: &Rows) -> (CString, u64, What, CString, CString) {
     let attention = &rows.context.attention;
     let is_binary = rows.reader().dialect().is_binary();
     let what = if rows.context.elsewhere.is_so() {
@@ -124,5 +136,7 @@ fn describe(rows: &Rows) -> (CString, u64, What, CString) {
         (0, What::Line(_)) => (1, What::Line(None)),
         found => found,
     };
-    (rows.context.relation_name.clone(), line, what, rows.context.described.clone())
+    let hint = rows.stream().kind().map(|kind| format!("The file begins like {}. {}", kind.name, kind.advice));
+    let hint = CString::new(hint.unwrap_or_default()).unwrap_or_default();
+    (rows.context.relation_name.clone(), line, what, rows.context.described.clone(), hint)
 }

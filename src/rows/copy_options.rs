@@ -12,7 +12,7 @@ pub mod slice_options;
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use pg_bulk_text::dialect::{Dialect, Format, FormatOptions, LineEnd};
+use pg_bulk_text::dialect::{Dialect, Format, FormatOptions, LineContent, LineEnd};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::field_options::FieldDraft;
@@ -21,8 +21,9 @@ use super::ragged::{LongRows, RaggedOptions, ShortRows};
 use super::row::received;
 use super::soft::{Limit, OnError, Tolerance, Verbosity};
 use crate::error::{Error, Result};
+use crate::input::coding::{Coding, Utf16};
 use crate::input::compression::Compressed;
-use crate::input::encoding::{EncodingErrors, Encodings, Treatment, encoding_by_name};
+use crate::input::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
 use crate::input::files::FileList;
 use crate::input::source::{Location, Source};
 use crate::input::stream::{Header, Stream};
@@ -59,6 +60,7 @@ pub const NAMES: &[&str] = &[
     "match_by",
     "record_length",
     "line_ends",
+    "units",
     "trim",
     "null_if",
     "encoding_errors",
@@ -113,7 +115,8 @@ pub struct CopyOptions {
     pub verbosity: Verbosity,
     pub skip: u64,
     pub limit: Option<u64>,
-    pub compressed: Compressed,
+    /// As given; see [`CopyOptions::coding`].
+    coding: Coding,
     /// Treats a byte order mark as data.
     pub keeps_bom: bool,
     pub ragged: RaggedOptions,
@@ -129,6 +132,8 @@ pub struct Draft {
     format: FormatOptions,
     record_length: Option<usize>,
     line_ends: Option<bool>,
+    /// `units`: positions count characters.
+    characters: Option<bool>,
     header: Option<HeaderOption>,
     /// The options that have their final values. [`Draft::finish`] replaces the dialect and the header.
     copy: CopyOptions,
@@ -142,6 +147,7 @@ impl Draft {
             format: FormatOptions::default(),
             record_length: None,
             line_ends: None,
+            characters: None,
             header: None,
             copy: CopyOptions {
                 dialect: Dialect::lines(None),
@@ -155,7 +161,7 @@ impl Draft {
                 verbosity: Verbosity::Default,
                 skip: 0,
                 limit: None,
-                compressed: Compressed::Auto,
+                coding: Coding { utf16: Utf16::Marked, ..Coding::default() },
                 keeps_bom: false,
                 ragged: RaggedOptions::default(),
                 is_literal: false,
@@ -227,7 +233,9 @@ impl Draft {
             "default" => self.format.default = given(),
             "encoding" => {
                 let bad = || invalid("argument to option \"encoding\" must be a valid encoding name");
-                self.copy.encoding = Some(encoding_by_name(value).ok_or_else(bad)?);
+                let (utf16, name) = Utf16::by_name(value).map_or((Utf16::Never, value), |utf16| (utf16, "UTF8"));
+                self.copy.encoding = Some(encoding_by_name(name).ok_or_else(bad)?);
+                self.copy.coding.utf16 = utf16;
             }
             "encoding_errors" => {
                 self.copy.encoding_errors = match value.to_ascii_lowercase().as_str() {
@@ -289,11 +297,21 @@ impl Draft {
             }
             "record_length" => self.record_length = Some(slice_options::bytes(name, bytes)?),
             "line_ends" => self.line_ends = Some(self.caller.boolean(name, bytes)?),
+            "units" => {
+                self.characters = match value.to_ascii_lowercase().as_str() {
+                    "bytes" => Some(false),
+                    "characters" => Some(true),
+                    _ => {
+                        let hint = "Valid values are \"bytes\", \"characters\".";
+                        return Err(invalid(format!("units \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
             "skip" => self.copy.skip = count(name, value)?,
             "limit" => self.copy.limit = Some(count(name, value)?),
             "compression" => {
                 let bad = || invalid(format!("compression \"{value}\" not recognized"));
-                self.copy.compressed = Compressed::by_name(&value.to_ascii_lowercase()).ok_or_else(bad)?;
+                self.copy.coding.compressed = Compressed::by_name(&value.to_ascii_lowercase()).ok_or_else(bad)?;
             }
             _ => return Ok(false),
         }
@@ -326,6 +344,12 @@ impl Draft {
             Some(header) => header,
         };
         self.copy.fields.set_null(self.format.null);
+        if let Some(name) = self.copy.coding.utf16.name()
+            && matches!(self.shape, RecordShape::Fixed | RecordShape::Binary)
+        {
+            let format = if self.shape == RecordShape::Fixed { "fixed" } else { "binary" };
+            return Err(unsupported(&format!("encoding \"{name}\" is not supported in format \"{format}\"")));
+        }
         Ok(CopyOptions { dialect, header, ..self.copy })
     }
 }
@@ -335,7 +359,7 @@ impl CopyOptions {
     pub fn shape(&self) -> RecordShape {
         match self.dialect.format {
             Format::Text | Format::Csv | Format::Unquoted => RecordShape::Delimited,
-            Format::Lines if self.dialect.json => RecordShape::Json,
+            Format::Lines if self.dialect.content == LineContent::Object => RecordShape::Json,
             Format::Lines | Format::Records => RecordShape::Fixed,
             Format::Binary => RecordShape::Binary,
         }
@@ -387,6 +411,27 @@ impl CopyOptions {
             .by_part(matches!(self.shape(), RecordShape::Fixed | RecordShape::Binary)))
     }
 
+    /// Returns how a file's bytes become text. Guarded.
+    pub fn coding(&self) -> Coding {
+        let is_text = matches!(self.shape(), RecordShape::Delimited | RecordShape::Json);
+        let utf16 = match self.coding.utf16 {
+            // The mark is valid text in other encodings, and COPY reports it.
+            Utf16::Marked if !is_text || self.keeps_bom || !encoding::is_utf8(self.encoding) => Utf16::Never,
+            utf16 => utf16,
+        };
+        let mends = self.encoding_errors == Some(EncodingErrors::Replace);
+        let json = self.shape() == RecordShape::Json && encoding::is_safe(self.encoding);
+        Coding { utf16, mends, json, ..self.coding }
+    }
+
+    /// Returns the name of the file's encoding, unless a byte order mark decides. Guarded.
+    pub fn encoding_name(&self) -> Result<String> {
+        match self.coding.utf16.name() {
+            Some(name) => Ok(name.to_owned()),
+            None => Ok(self.encodings()?.foreign_name().unwrap_or_else(Encodings::server_name)),
+        }
+    }
+
     /// Returns the files of a directory or pattern; None for a single file. Opens none of them. Guarded, and
     /// interruptible.
     pub fn files(&self, location: &Location) -> Result<Option<Rc<FileList>>> {
@@ -404,13 +449,13 @@ impl CopyOptions {
             header.lines == 1 && self.columns.match_by != Some(MatchBy::Position) && !self.dialect.is_lines();
         header.fields |= has_names && files.as_ref().is_some_and(|list| list.files.len() > 1);
         let listed = files.clone().map(Location::Files);
-        let source = Source::open(listed.as_ref().unwrap_or(location), self.compressed)?;
+        let source = Source::open(listed.as_ref().unwrap_or(location), self.coding())?;
         let mut stream = Stream::new(source, self.dialect.clone(), encodings, header, fields);
         if matches!(location, Location::Client(_)) {
             stream.reader.end_at_marker();
         }
         if let Some(files) = files {
-            stream = stream.with_files(files, self.compressed, header, fields);
+            stream = stream.with_files(files, self.coding(), header, fields);
         }
         stream.tolerate(self.on_error == OnError::Table, self.encoding_errors());
         Ok(stream)

@@ -5,7 +5,7 @@
 //! set along with columns that have no field ([`super::row`]). Records of other formats do not pass through this
 //! module.
 
-use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::dialect::{Dialect, LineContent};
 use pg_bulk_text::json_object;
 
 use super::column::Column;
@@ -24,7 +24,7 @@ pub enum LineParts {
 impl LineParts {
     /// Creates it for records of this dialect, if they consist of one field.
     pub fn new(dialect: &Dialect) -> Option<LineParts> {
-        if dialect.json {
+        if dialect.content == LineContent::Object {
             return Some(LineParts::Members(Objects::default()));
         }
         (dialect.is_lines() && !dialect.is_binary()).then(|| LineParts::Places(Parts::default()))
@@ -39,7 +39,7 @@ impl LineParts {
     /// Sets the columns whose values are taken from records. Guarded.
     pub fn lay_out(&mut self, columns: &[Column], dialect: &Dialect, encodings: &Encodings) {
         match self {
-            LineParts::Places(parts) => parts.lay_out(columns, dialect.record_length),
+            LineParts::Places(parts) => parts.lay_out(columns, dialect, encodings),
             LineParts::Members(objects) => objects.lay_out(columns, encodings),
         }
     }

@@ -3,17 +3,18 @@
 //! For the reader such a record is one field, its line, which belongs to no column ([`super::line_parts`]). [`Parts`]
 //! finds the fixed-width fields in it.
 //!
-//! The tricky point is the encoding. Positions in a record are counted in bytes of the file. So the reader returns
-//! lines unconverted, and each fixed-width field is verified, or converted to the server's encoding, by itself. A line
+//! The tricky point is the encoding. Positions in a record are counted in bytes of the file, or in characters of its
+//! encoding (`units`). So the reader returns lines unconverted, and each fixed-width field is verified, or converted to the server's encoding, by itself. A line
 //! of ASCII needs neither. In any other line all fields are verified, also those that the query does not use: which
 //! records are valid must not depend on the columns asked for. Bytes between the fields are not verified.
 
-use pg_bulk_text::fixed::{self, Layout, Misfit};
+use pg_bulk_text::dialect::{Dialect, LineContent};
+use pg_bulk_text::fixed::{self, Layout, Misfit, Slice};
 use pg_bulk_text::number::Number;
 use pgrx::pg_sys;
 
 use super::column::Column;
-use crate::error::Result;
+use crate::error::{self, Result};
 use crate::input::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes};
 use crate::server::copy_errors;
 
@@ -22,6 +23,10 @@ use crate::server::copy_errors;
 pub struct Parts {
     /// For each column, in the order of [`super::row::Rows::columns`].
     layout: Layout,
+    /// Positions count characters, which may have several bytes.
+    characters: bool,
+    /// Where the characters of the current line start, if it is not plain and positions count characters.
+    starts: Vec<usize>,
     /// The line is ASCII: values are taken from it unchanged.
     is_plain: bool,
     /// For each column, the end of its value in `converted`.
@@ -33,7 +38,8 @@ pub struct Parts {
 
 impl Parts {
     /// Set the layout: a field for each of these columns, and the length of a record if the options give one.
-    pub fn lay_out(&mut self, columns: &[Column], length: Option<usize>) {
+    pub fn lay_out(&mut self, columns: &[Column], dialect: &Dialect, encodings: &Encodings) {
+        self.characters = dialect.content == LineContent::Characters && encodings.max_char() > 1;
         let slice = |column: &Column| {
             let mut slice = column.slice.clone()?;
             if let Some(Number::Float(order)) = slice.number
@@ -43,7 +49,25 @@ impl Parts {
             }
             Some(slice)
         };
-        self.layout = Layout::new(columns.iter().map(slice).collect(), length);
+        self.layout = Layout::new(columns.iter().map(slice).collect(), dialect.record_length);
+    }
+
+    /// Find the characters of a line that is not plain.
+    #[cold]
+    fn find_characters(&mut self, line: &[u8], encodings: &Encodings) -> Result<()> {
+        self.starts.clear();
+        self.starts.try_reserve(line.len()).map_err(|_| error::out_of_memory())?;
+        if encodings.is_utf8() {
+            fixed::utf8_starts(line, &mut self.starts);
+            return Ok(());
+        }
+        let mut offset = 0;
+        while let Some(byte) = line.get(offset) {
+            self.starts.push(offset);
+            let rest = line.get(offset..).unwrap_or_default();
+            offset += if byte.is_ascii() { 1 } else { encodings.hopeless_len(rest) };
+        }
+        Ok(())
     }
 
     /// Read the line of a record. An error is an error of this record. Guarded.
@@ -54,16 +78,21 @@ impl Parts {
         columns: &[Column],
         invalid: EncodingErrors,
     ) -> Result<()> {
-        if let Err(misfit) = self.layout.check(line.len()) {
+        self.is_plain = fixed::is_plain(line);
+        let by_character = self.characters && !self.is_plain;
+        if by_character {
+            self.find_characters(line, encodings)?;
+        }
+        let is = if by_character { self.starts.len() } else { line.len() };
+        if let Err(misfit) = self.layout.check(is) {
             let error = match misfit {
                 Misfit::Lacks(i) => copy_errors::missing_data(&columns.get(i).map_or("?".into(), Column::display_name)),
                 Misfit::TooShort => copy_errors::record_too_short(),
                 Misfit::TooLong => copy_errors::extra_data(),
             };
-            let (is, wanted) = (line.len(), self.layout.length());
-            return Err(error.detail(format!("The record has {is} bytes instead of {wanted}.")));
+            let (wanted, units) = (self.layout.length(), if self.characters { "characters" } else { "bytes" });
+            return Err(error.detail(format!("The record has {is} {units} instead of {wanted}.")));
         }
-        self.is_plain = fixed::is_plain(line);
         if self.is_plain { Ok(()) } else { self.convert(line, encodings, invalid) }
     }
 
@@ -74,7 +103,11 @@ impl Parts {
         self.converted.clear();
         for slice in self.layout.slices() {
             let text = slice.as_ref().filter(|slice| slice.number.is_none());
-            let mut rest = text.map(|slice| slice.of(line)).unwrap_or_default();
+            let of_line = |slice: &Slice| match self.characters {
+                true => slice.of_characters(line, &self.starts),
+                false => slice.of(line),
+            };
+            let mut rest = text.map(of_line).unwrap_or_default();
             if fixed::is_plain(rest) {
                 self.converted.extend_from_slice(rest);
                 rest = &[];

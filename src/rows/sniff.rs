@@ -195,7 +195,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     };
     let mut compression = None;
     for (number, file) in list.iter().enumerate() {
-        let source = Source::open(file, known.compressed)?;
+        let source = Source::open(file, known.coding())?;
         let size = files.as_deref().map(FileList::size).or(source.file_size());
         let budget = match request.amount {
             Amount::All => u64::MAX,

@@ -93,8 +93,8 @@ pub struct Dialect {
     /// Length of each record in bytes, without its line end, if it is known. In the binary format: the number of
     /// fields.
     pub record_length: Option<usize>,
-    /// Lines are JSON objects.
-    pub json: bool,
+    /// The content of lines that are one field each.
+    pub content: LineContent,
     /// A line of blanks and tabs only, or without bytes, is no record.
     pub skip_blank_lines: bool,
     /// A line that begins with these bytes is no record. Empty: there are no comments.
@@ -103,6 +103,17 @@ pub struct Dialect {
     pub lenient_quotes: bool,
     /// How lines end, if it is given.
     pub line_end: Option<LineEnd>,
+}
+
+/// The content of a line that is one field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineContent {
+    /// Bytes, divided by their positions ([`crate::fixed`]).
+    Bytes,
+    /// Characters, divided by their positions.
+    Characters,
+    /// A JSON object.
+    Object,
 }
 
 /// Format options as given, before defaults.
@@ -291,7 +302,7 @@ impl Dialect {
             default: o.default.clone(),
             end_marker,
             record_length: None,
-            json: false,
+            content: LineContent::Bytes,
             skip_blank_lines: o.skip_blank_lines,
             comment: comment.to_vec(),
             lenient_quotes: o.lenient_quotes,
@@ -315,7 +326,7 @@ impl Dialect {
             default: None,
             end_marker: EndMarker::Since18,
             record_length,
-            json: false,
+            content: LineContent::Bytes,
             skip_blank_lines: false,
             comment: Vec::new(),
             lenient_quotes: false,
@@ -326,7 +337,7 @@ impl Dialect {
     /// The dialect of a file whose lines are JSON objects ([`crate::json_object`]).
     #[must_use]
     pub fn json() -> Dialect {
-        Dialect { json: true, ..Dialect::lines(None) }
+        Dialect { content: LineContent::Object, ..Dialect::lines(None) }
     }
 
     /// The dialect of records of `length` bytes, one field each, with no bytes between them.

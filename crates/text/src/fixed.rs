@@ -3,12 +3,15 @@
 //! ```text
 //!   0000042Ada Lovelace    1815-12-10
 //!   |      |               |
-//!   slice  slice           slice        start and length in bytes; slices may overlap and need not cover all bytes
+//!   slice  slice           slice        start and length; slices may overlap and need not cover the record
 //! ```
 //!
+//! Starts and lengths count bytes, or characters ([`crate::dialect::LineContent`]). Then the caller finds the
+//! characters of a record that [is not ASCII](is_plain), and takes the bytes from the start of one to that of another.
+//!
 //! A record must have the expected length; any other length is an error. Trimming would hide missing bytes, and surplus
-//! bytes suggest that fields have moved. This module does not look for characters. A slice that cuts one is invalid in
-//! its encoding, and the reader of the slice reports that.
+//! bytes suggest that fields have moved. A slice of bytes that cuts a character is invalid in its encoding, and the
+//! reader of the slice reports that.
 
 use crate::number::Number;
 
@@ -28,9 +31,9 @@ pub enum Trim {
 /// Position of a field in a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// Number of bytes before it.
+    /// Number of bytes or characters before it.
     pub start: usize,
-    /// Number of its bytes.
+    /// Number of its bytes or characters.
     pub length: usize,
     /// The ends that are trimmed.
     pub trim: Trim,
@@ -51,7 +54,18 @@ impl Slice {
     #[inline]
     #[must_use]
     pub fn of<'a>(&self, record: &'a [u8]) -> &'a [u8] {
-        let mut bytes = record.get(self.start..self.end()).unwrap_or_default();
+        self.trimmed(record.get(self.start..self.end()).unwrap_or_default())
+    }
+
+    /// Returns the trimmed bytes of the slice in a record whose characters start at these offsets.
+    #[must_use]
+    pub fn of_characters<'a>(&self, record: &'a [u8], starts: &[usize]) -> &'a [u8] {
+        let offset = |character: usize| starts.get(character).copied().unwrap_or(record.len());
+        self.trimmed(record.get(offset(self.start)..offset(self.end())).unwrap_or_default())
+    }
+
+    #[inline]
+    fn trimmed<'a>(&self, mut bytes: &'a [u8]) -> &'a [u8] {
         if matches!(self.trim, Trim::Right | Trim::Both) {
             while let [rest @ .., b' ' | 0] = bytes {
                 bytes = rest;
@@ -100,7 +114,7 @@ impl Layout {
         Layout { slices, length: length.or(last).unwrap_or(0) }
     }
 
-    /// Length of each record, in bytes.
+    /// Length of each record, in bytes or characters.
     #[must_use]
     pub fn length(&self) -> usize {
         self.length
@@ -112,7 +126,7 @@ impl Layout {
         &self.slices
     }
 
-    /// Checks the length of a record, in bytes.
+    /// Checks the length of a record, in bytes or characters.
     #[inline]
     pub fn check(&self, length: usize) -> Result<(), Misfit> {
         if length == self.length {
@@ -131,6 +145,19 @@ impl Layout {
 #[must_use]
 pub fn is_plain(record: &[u8]) -> bool {
     record.is_ascii() && memchr::memchr(0, record).is_none()
+}
+
+/// Sets `starts` to the offsets at which the characters of a record in UTF-8 start. A byte that belongs to no character
+/// counts as one.
+pub fn utf8_starts(record: &[u8], starts: &mut Vec<usize>) {
+    starts.clear();
+    let mut offset = 0;
+    for chunk in record.utf8_chunks() {
+        starts.extend(chunk.valid().char_indices().map(|(at, _)| offset + at));
+        offset += chunk.valid().len();
+        starts.extend(offset..offset + chunk.invalid().len());
+        offset += chunk.invalid().len();
+    }
 }
 
 #[cfg(test)]
@@ -182,6 +209,24 @@ mod tests {
         assert_eq!(layout.check(3), Err(Misfit::Lacks(1)));
         assert_eq!(Layout::new(Vec::new(), None).check(0), Ok(()));
         assert_eq!(Layout::new(Vec::new(), None).check(1), Err(Misfit::TooLong));
+    }
+
+    #[test]
+    fn characters_of_utf8_are_counted() {
+        let starts = |record: &[u8]| {
+            let mut starts = vec![7];
+            utf8_starts(record, &mut starts);
+            starts
+        };
+        assert_eq!(starts(b""), []);
+        assert_eq!(starts("aé€😀b".as_bytes()), [0, 1, 3, 6, 10]);
+        // A lone byte, the start of a character that is cut, and a surrogate.
+        assert_eq!(starts(b"\xe9a\xe2\x82b\xed\xa0\x80"), [0, 1, 2, 3, 4, 5, 6, 7]);
+        let of = |start, length| slice(start, length, Trim::Both).of_characters("é  €😀".as_bytes(), &[0, 2, 3, 4, 7]);
+        assert_eq!(of(0, 2), "é".as_bytes());
+        assert_eq!(of(2, 2), "€".as_bytes());
+        assert_eq!(of(3, 2), "€😀".as_bytes());
+        assert_eq!(of(4, 1), "😀".as_bytes());
     }
 
     proptest! {

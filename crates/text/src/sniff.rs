@@ -9,11 +9,14 @@
 //! the file would use, so a load reads the same records. A wrong guess costs a wrong proposal. If a proposal must be
 //! correct, the caller reads the whole file and validates the values with the server.
 
+pub mod column;
 pub mod dialect;
+pub mod family;
 pub mod header;
 pub mod place;
 pub mod preamble;
 pub mod shape;
+pub mod style;
 
 use crate::dialect::Dialect;
 use crate::reader::{Event, Reader, Settings};

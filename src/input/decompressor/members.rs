@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 
+use super::super::coding::Steps;
 use super::super::compression::Compression;
 use super::{Counted, Input, failed};
 use crate::guc;
@@ -83,8 +84,16 @@ pub struct Members {
     is_last: bool,
 }
 
+/// Returns a reader of the text of a file.
+pub fn decoder(steps: Steps, input: Input, consumed: Arc<AtomicU64>) -> Result<Box<dyn Read>> {
+    match steps.compression() {
+        Some(compression) => steps.rewritten(decompressed(compression, input, consumed)?),
+        None => steps.decoder(Counted { inner: BufReader::with_capacity(READ, input), consumed }),
+    }
+}
+
 /// Returns a reader of the decompressed bytes of a file, which uses several threads if the file has members.
-pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>) -> Result<Box<dyn Read>> {
+fn decompressed(compression: Compression, input: Input, consumed: Arc<AtomicU64>) -> Result<Box<dyn Read>> {
     let most = input.ahead;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_THREADS);
     let mut source = BufReader::with_capacity(READ, input);

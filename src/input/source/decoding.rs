@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use super::handle::Handle;
 use crate::error::Error;
 use crate::input::client::Client;
-use crate::input::compression::Compression;
+use crate::input::coding::Steps;
 use crate::input::decompressor::{Counted, Decompressor};
 use crate::input::ring::Ring;
 
@@ -23,16 +23,16 @@ pub const PORTION: usize = 16 << 10;
 pub enum Decoding {
     /// Bytes are delivered unchanged.
     Plain,
-    /// The first bytes, which are not read yet, show the compression.
+    /// The first bytes, which are not read yet, show the steps.
     Undetected,
-    /// Not compressed. These first bytes were read already; the number is how many of them were delivered.
+    /// The bytes are the text. These first bytes were read already; the number is how many of them were delivered.
     Uncompressed(Vec<u8>, usize),
-    /// Compressed; nothing is read yet.
-    New(Compression),
-    Ahead(Compression, Decompressor),
-    Here(Compression, Here),
+    /// Coded; nothing is read yet.
+    New(Steps),
+    Ahead(Steps, Decompressor),
+    Here(Steps, Here),
     /// The bytes are shared: each process reads chunks by position ([`Source::read_exactly`]).
-    Shared(Ring),
+    Shared(Steps, Ring),
     /// A client sends the bytes; there is no descriptor.
     Client(Client),
 }
@@ -52,11 +52,11 @@ pub struct Here {
 }
 
 impl Here {
-    pub fn begin(compression: Compression, from: Handle, first: Vec<u8>, most: u64) -> std::io::Result<Here> {
+    pub fn begin(steps: Steps, from: Handle, first: Vec<u8>, most: u64) -> std::io::Result<Here> {
         let (consumed, failed) = (Arc::new(AtomicU64::new(0)), Rc::new(RefCell::new(None)));
         let fetch = Fetch { from, first, left: most, failed: Rc::clone(&failed) };
         let inner = BufReader::with_capacity(PORTION, fetch);
-        let decoder = compression.decoder(Counted { inner, consumed: Arc::clone(&consumed) })?;
+        let decoder = steps.decoder(Counted { inner, consumed: Arc::clone(&consumed) })?;
         Ok(Here { decoder, consumed, failed })
     }
 }

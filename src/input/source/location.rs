@@ -12,7 +12,7 @@ use super::allowed::{is_allowed, is_below};
 use super::supply::{Bytes, LargeObject};
 use crate::error::Result;
 use crate::guc;
-use crate::input::compression::{Compressed, first_bytes};
+use crate::input::coding::Coding;
 use crate::input::directory::Below;
 use crate::input::files::{self, FileList, Listed};
 
@@ -124,16 +124,16 @@ impl Location {
         Some(meta.len())
     }
 
-    /// Bytes that several processes can read at once: the size of a regular file that is not compressed, or of a list.
-    pub fn divided_size(&self, compressed: Compressed) -> Option<u64> {
+    /// Bytes that several processes can read at once: the size of a regular file that is not coded, or of a list.
+    pub fn divided_size(&self, coding: Coding) -> Option<u64> {
         match self.files() {
             Ok(Some(list)) => Some(list.size()),
-            _ => self.plain_size(compressed),
+            _ => self.plain_size(coding),
         }
     }
 
-    /// Size of a regular file that is not compressed, for planning, without a source.
-    pub fn plain_size(&self, compressed: Compressed) -> Option<u64> {
+    /// Size of a regular file that is not coded, for planning, without a source.
+    pub fn plain_size(&self, coding: Coding) -> Option<u64> {
         let path = self.path()?;
         // Files that are not allowed must be neither opened nor looked at.
         if !self.is_allowed() {
@@ -148,7 +148,7 @@ impl Location {
         if !allowed || matches!(self, Location::Below(below) if !below.admits(fd)) {
             return None;
         }
-        compressed.of(&first_bytes(&file)).is_none().then(|| meta.size())
+        coding.of_file(&file).is_none().then(|| meta.size())
     }
 
     /// The path of a file.

@@ -13,31 +13,32 @@ use super::{Location, Source};
 use crate::error::{Error, Result};
 use crate::guc;
 use crate::input::client::Client;
-use crate::input::compression::{Compressed, first_bytes};
+use crate::input::coding::Coding;
+use crate::input::compression::Compressed;
 use crate::input::directory::Below;
 
 impl Source {
     /// Open a location. Guarded.
-    pub fn open(location: &Location, compressed: Compressed) -> Result<Source> {
+    pub fn open(location: &Location, coding: Coding) -> Result<Source> {
         match location {
-            Location::File(path) => Source::open_file(path, None, compressed),
+            Location::File(path) => Source::open_file(path, None, coding),
             Location::Below(below) => {
                 below.check_name()?;
-                Source::open_file(&below.path, Some(below), compressed)
+                Source::open_file(&below.path, Some(below), coding)
             }
-            Location::Program(command) => Source::open_program(command, compressed),
+            Location::Program(command) => Source::open_program(command, coding),
             Location::Client(columns) => Ok(Source::of_client(Client::new(*columns))),
-            Location::Bytes(bytes) => Ok(Source::of_supply(location, Supply::of_bytes(*bytes), compressed)),
-            Location::LargeObject(object) => Ok(Source::of_supply(location, Supply::of_object(object), compressed)),
-            Location::Query => Ok(Source::of_supply(location, Supply::of_bytes(Bytes::NONE), Compressed::No)),
+            Location::Bytes(bytes) => Ok(Source::of_supply(location, Supply::of_bytes(*bytes), coding)),
+            Location::LargeObject(object) => Ok(Source::of_supply(location, Supply::of_object(object), coding)),
+            Location::Query => Ok(Source::of_supply(location, Supply::of_bytes(Bytes::NONE), Compressed::No.into())),
             Location::Files(list) => match list.files.first() {
-                Some(first) => Source::open(&list.location(first), compressed),
-                None => Source::open_file(&list.name, None, compressed),
+                Some(first) => Source::open(&list.location(first), coding),
+                None => Source::open_file(&list.name, None, coding),
             },
         }
     }
 
-    fn open_file(c_path: &CStr, below: Option<&Below>, compressed: Compressed) -> Result<Source> {
+    fn open_file(c_path: &CStr, below: Option<&Below>, coding: Coding) -> Result<Source> {
         let path = c_path.to_string_lossy();
         check_special(c_path)?;
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -59,11 +60,12 @@ impl Source {
             pipe: std::ptr::null_mut(),
             name: path.into_owned(),
             file_size: None,
-            compressed,
+            coding,
             decoding: Decoding::Plain,
             stays_close: false,
             end: None,
             bytes_read: 0,
+            first: Vec::new(),
         };
         match below.map_or(Ok(()), |below| below.check(fd)).and_then(|()| source.inspect()) {
             Ok(()) => Ok(source),
@@ -98,16 +100,16 @@ impl Source {
 
     /// The state of the decoding before anything is read.
     pub(super) fn undecoded(&self) -> Decoding {
-        if self.compressed == Compressed::No {
+        if self.coding.is_plain() {
             return Decoding::Plain;
         }
-        if self.file_size.is_none() {
-            return match self.compressed {
-                Compressed::By(compression) => Decoding::New(compression),
-                _ => Decoding::Undetected,
-            };
+        if self.file_size.is_some() {
+            return self.coding.of_file(&self.file()).map_or(Decoding::Plain, Decoding::New);
         }
-        self.compressed.of(&first_bytes(&self.file())).map_or(Decoding::Plain, Decoding::New)
+        match self.coding.compressed {
+            Compressed::By(_) => self.coding.steps(&[]).map_or(Decoding::Undetected, Decoding::New),
+            _ => Decoding::Undetected,
+        }
     }
 
     /// Check the descriptor against pg_bulk.allowed_directories.
@@ -119,7 +121,7 @@ impl Source {
         Err(outside(&self.name))
     }
 
-    fn open_program(c_command: &CStr, compressed: Compressed) -> Result<Source> {
+    fn open_program(c_command: &CStr, coding: Coding) -> Result<Source> {
         let command = c_command.to_string_lossy();
         // SAFETY: a guarded call with valid strings.
         let pipe = unsafe { pg_sys::OpenPipeStream(c_command.as_ptr(), c"r".as_ptr()) };
@@ -139,27 +141,29 @@ impl Source {
             pipe,
             name: command.into_owned(),
             file_size: None,
-            compressed,
+            coding,
             decoding: Decoding::Plain,
             stays_close: false,
             end: None,
             bytes_read: 0,
+            first: Vec::new(),
         };
         source.decoding = source.undecoded();
         Ok(source)
     }
 
-    fn of_supply(location: &Location, supply: Supply, compressed: Compressed) -> Source {
+    fn of_supply(location: &Location, supply: Supply, coding: Coding) -> Source {
         let mut source = Source {
             from: Handle::of_supply(supply),
             pipe: std::ptr::null_mut(),
             name: location.display().into_owned(),
             file_size: None,
-            compressed,
+            coding,
             decoding: Decoding::Plain,
             stays_close: false,
             end: None,
             bytes_read: 0,
+            first: Vec::new(),
         };
         source.decoding = source.undecoded();
         source
@@ -171,11 +175,12 @@ impl Source {
             pipe: std::ptr::null_mut(),
             name: "stdin".into(),
             file_size: None,
-            compressed: Compressed::No,
+            coding: Compressed::No.into(),
             decoding: Decoding::Client(client),
             stays_close: false,
             end: None,
             bytes_read: 0,
+            first: Vec::new(),
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::io::{ErrorKind, Read};
 use std::sync::atomic::Ordering::Relaxed;
 
+use pg_bulk_text::file_kind::MOST_BYTES;
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts};
 
 use super::Source;
 use super::decoding::{Decoding, Here, SAMPLE};
 use crate::error::{Error, Result, out_of_memory};
+use crate::input::coding::Steps;
 use crate::input::compression::{Compression, MOST_MEMORY, SIGNATURE_BYTES, is_truncated, lacks_memory, wants_memory};
 use crate::input::decompressor::{Decompressor, Got};
 use crate::input::file_identity::changed;
@@ -16,6 +18,15 @@ use crate::server::points::{point, point_errno};
 impl Source {
     /// Read the next bytes; none at the end. Guarded, and interruptible.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let n = self.read_text(buffer)?;
+        let wanted = MOST_BYTES.saturating_sub(self.first.len());
+        if wanted > 0 {
+            self.first.extend(buffer.iter().take(n.min(wanted)));
+        }
+        Ok(n)
+    }
+
+    fn read_text(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
             match &mut self.decoding {
                 Decoding::Plain => {
@@ -34,8 +45,8 @@ impl Source {
                 }
                 Decoding::Undetected => {
                     let mut first = Vec::new();
-                    // A writer may wait for the result of its bytes, so read no more than the compression check needs.
-                    while Compression::may_begin(&first) {
+                    // A writer may wait for the result of its bytes, so read no more than the check needs.
+                    while self.coding.may_begin(&first) {
                         let mut more = [0; SIGNATURE_BYTES];
                         let n = self.from.read(more.get_mut(first.len()..).unwrap_or_default())?;
                         if n == 0 {
@@ -44,8 +55,8 @@ impl Source {
                         let from = first.len();
                         first.extend_from_slice(more.get(from..from + n).unwrap_or_default());
                     }
-                    self.decoding = match self.compressed.of(&first) {
-                        Some(compression) => self.here(compression, first)?,
+                    self.decoding = match self.coding.steps(&first) {
+                        Some(steps) => self.here(steps, first)?,
                         None => Decoding::Uncompressed(first, 0),
                     };
                 }
@@ -65,17 +76,17 @@ impl Source {
                     }
                     return Ok(n);
                 }
-                Decoding::New(compression) => {
-                    let compression = *compression;
+                Decoding::New(steps) => {
+                    let steps = *steps;
                     let ahead = self.file_size.is_some() && !self.stays_close;
-                    let thread = ahead.then(|| Decompressor::start(self.file().try_clone()?, compression));
+                    let thread = ahead.then(|| Decompressor::start(self.file().try_clone()?, steps));
                     self.decoding = match thread {
-                        Some(Ok(decompressor)) => Decoding::Ahead(compression, decompressor),
+                        Some(Ok(decompressor)) => Decoding::Ahead(steps, decompressor),
                         // Without a thread it only takes longer.
-                        _ => self.here(compression, Vec::new())?,
+                        _ => self.here(steps, Vec::new())?,
                     };
                 }
-                Decoding::Ahead(compression, decompressor) => {
+                Decoding::Ahead(steps, decompressor) => {
                     check_for_interrupts!();
                     point!("source.ready");
                     let got = match point_errno!("source.read") {
@@ -88,13 +99,13 @@ impl Source {
                         Ok(Got::End) => return Ok(0),
                         Ok(Got::NotYet) => (),
                         Err(error) => {
-                            let compression = *compression;
-                            return Err(self.undecodable(compression, &error));
+                            let steps = *steps;
+                            return Err(self.undecodable(steps, &error));
                         }
                     }
                 }
-                Decoding::Shared(_) => return Ok(0),
-                Decoding::Here(compression, here) => {
+                Decoding::Shared(..) => return Ok(0),
+                Decoding::Here(steps, here) => {
                     let read = here.decoder.read(buffer);
                     self.bytes_read = here.consumed.load(Relaxed);
                     let failed = here.failed.borrow_mut().take();
@@ -102,8 +113,8 @@ impl Source {
                         (Ok(n), _) => Ok(n),
                         (Err(_), Some(error)) => Err(error),
                         (Err(error), None) => {
-                            let compression = *compression;
-                            Err(self.undecodable(compression, &error))
+                            let steps = *steps;
+                            Err(self.undecodable(steps, &error))
                         }
                     };
                 }
@@ -131,21 +142,21 @@ impl Source {
     }
 
     /// Decompress in the reading process; `first` are bytes that were read already.
-    fn here(&self, compression: Compression, first: Vec<u8>) -> Result<Decoding> {
+    fn here(&self, steps: Steps, first: Vec<u8>) -> Result<Decoding> {
         let most = if self.stays_close { SAMPLE } else { u64::MAX };
-        let here = Here::begin(compression, self.from.clone(), first, most);
-        here.map(|here| Decoding::Here(compression, here)).map_err(|error| self.undecodable(compression, &error))
+        let here = Here::begin(steps, self.from.clone(), first, most);
+        here.map(|here| Decoding::Here(steps, here)).map_err(|error| self.undecodable(steps, &error))
     }
 
     /// The error for compressed bytes that cannot be decompressed, with the position.
-    fn undecodable(&self, compression: Compression, error: &std::io::Error) -> Error {
+    fn undecodable(&self, steps: Steps, error: &std::io::Error) -> Error {
         if error.raw_os_error().is_some() {
             return Error::file_access("could not read from COPY file", error);
         }
         if lacks_memory(error) {
             return out_of_memory();
         }
-        let (kind, at) = (compression.name(), self.bytes_read);
+        let (kind, at) = (steps.compression().map_or("coded", Compression::name), self.bytes_read);
         let what = match &self.from.supply {
             Some(_) => self.name.clone(),
             None if self.pipe.is_null() => format!("file \"{}\"", self.name),
@@ -168,7 +179,7 @@ impl Source {
     /// Fill `buffer` with the bytes at `offset` of a regular file. Guarded, and interruptible.
     pub fn read_exactly(&mut self, mut buffer: &mut [u8], mut offset: u64) -> Result<()> {
         use std::os::unix::fs::FileExt;
-        if let Decoding::Shared(ring) = &self.decoding {
+        if let Decoding::Shared(_, ring) = &self.decoding {
             check_for_interrupts!();
             ring.read(buffer, offset);
             // Only the leader reports them.

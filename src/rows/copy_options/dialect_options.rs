@@ -1,6 +1,6 @@
 //! The dialect of the options that are collected, or the error of options that the format cannot have.
 
-use pg_bulk_text::dialect::{Dialect, DialectError};
+use pg_bulk_text::dialect::{Dialect, DialectError, LineContent};
 use pgrx::PgSqlErrorCode as Code;
 
 use super::{Draft, RecordShape, unsupported};
@@ -22,7 +22,11 @@ impl Draft {
         if self.shape == RecordShape::Fixed {
             return self.lines("FIXED");
         }
-        let given = [(self.record_length.is_some(), "record_length"), (self.line_ends.is_some(), "line_ends")];
+        let given = [
+            (self.record_length.is_some(), "record_length"),
+            (self.line_ends.is_some(), "line_ends"),
+            (self.characters.is_some(), "units"),
+        ];
         if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
             return Err(invalid(format!("{name} requires format \"fixed\"")));
         }
@@ -113,7 +117,12 @@ impl Draft {
             Some((_, name)) => {
                 Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in {mode} mode")))
             }
-            None if self.line_ends != Some(false) => Ok(Dialect::lines(self.record_length)),
+            None if self.line_ends != Some(false) => {
+                let characters = self.characters == Some(true);
+                let content = if characters { LineContent::Characters } else { LineContent::Bytes };
+                Ok(Dialect { content, ..Dialect::lines(self.record_length) })
+            }
+            None if self.characters == Some(true) => Err(invalid("units \"characters\" requires line_ends to be true")),
             None if self.has_header() => Err(invalid("header requires line_ends to be true")),
             None => match self.record_length {
                 Some(length) if length <= LONGEST => Ok(Dialect::records(length)),

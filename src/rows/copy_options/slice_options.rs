@@ -4,6 +4,7 @@
 //! [`SliceDraft`] collects them for one column, and [`slices`] evaluates all drafts together: a column begins where the
 //! previous one ends, unless it has the option `start`.
 
+use pg_bulk_text::dialect::LineContent;
 use pg_bulk_text::fixed::{Slice, Trim};
 use pg_bulk_text::line::LINE_LIMIT;
 use pg_bulk_text::number::{Number, Order};
@@ -44,7 +45,7 @@ pub struct SliceDraft {
     pub key: KeyDraft,
 }
 
-/// Read a number of bytes, at most the length of a record.
+/// Read a number of bytes or characters, at most the length of a record.
 pub fn bytes(name: &str, value: &[u8]) -> Result<usize> {
     let number = text(value).parse().ok().filter(|n| (1..=LINE_LIMIT).contains(n));
     number.ok_or_else(|| invalid(format!("{name} must be a number from 1 to {LINE_LIMIT}")))
@@ -127,7 +128,12 @@ pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<V
         before = slice.end();
         match copy.dialect.record_length {
             Some(length) if before > length => {
-                let message = format!("column \"{column}\" ends at byte {before} of a record of {length} bytes");
+                let (unit, units) = if copy.dialect.content == LineContent::Characters {
+                    ("character", "characters")
+                } else {
+                    ("byte", "bytes")
+                };
+                let message = format!("column \"{column}\" ends at {unit} {before} of a record of {length} {units}");
                 Err(invalid(message))
             }
             _ => Ok(Some(slice)),

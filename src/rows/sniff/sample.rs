@@ -121,21 +121,26 @@ impl Sniffer {
         }
         let mut dialect = dialect(&sample, whole, &self.given);
         self.override_by_options(&mut dialect);
-        let (header_lines, has_names) = match self.header_option {
-            Some(HeaderOption::Lines(lines)) => (lines, lines > 0),
-            Some(HeaderOption::Match) => (1, true),
+        let (header_lines, has_names, names) = match self.header_option {
+            Some(HeaderOption::Lines(lines)) => (lines, lines > 0, None),
+            Some(HeaderOption::Match) => (1, true, None),
             None => {
                 // Several files have no preamble each.
                 let ahead = if self.several { 0 } else { preamble(&sample, whole, &dialect) };
-                self.find_header(&sample, whole, &dialect, ahead)
+                let (lines, header) = self.find_header(&sample, whole, &dialect, ahead);
+                (lines, header.is_some(), header.and_then(|header| header.names))
             }
         };
         let known = FileFindings { dialect, header_lines, has_names, names: None };
         self.known = Some(known.clone());
+        if let Some(mut names) = names {
+            names.iter_mut().flatten().for_each(|name| mend_in_server_encoding(name, 0));
+            self.name(names);
+        }
         Ok(Some(known))
     }
 
-    /// Given options override what was found, even if they are COPY's defaults.
+    /// Given options override what was found.
     fn override_by_options(&self, found: &mut Dialect) {
         let options = &self.options;
         found.lenient_quotes |= options.lenient_quotes;
@@ -146,27 +151,31 @@ impl Sniffer {
         }
     }
 
-    /// The number of lines in front of the data, and whether the last one has names.
-    fn find_header(&mut self, sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> (u64, bool) {
+    /// The number of lines in front of the data, and the header among them.
+    fn find_header(&mut self, sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> (u64, Option<Header>) {
         match ahead {
             0 => (),
             1 => self.notes.push("line 1 is in front of the table".to_owned()),
             _ => self.notes.push(format!("lines 1 to {ahead} are in front of the table")),
         }
-        let line = ahead + 1;
-        let has_names = match header::header(sample, whole, dialect, ahead) {
-            Header::Column(column) => {
-                let field = column + 1;
-                self.notes.push(format!("header: field {field} of line {line} is not like the values below it"));
-                true
+        let Some(header) = header::header(sample, whole, dialect, ahead) else { return (ahead as u64, None) };
+        let (line, last) = (ahead + 1, ahead + header.lines);
+        let reason = match header.evidence {
+            header::Evidence::Family(column) => {
+                format!("header: field {} of line {line} is not like the values below it", column + 1)
             }
-            Header::Words => {
-                self.notes.push(format!("header: the fields of line {line} are names that columns often have"));
-                true
+            header::Evidence::Form(column) => {
+                format!("header: field {} of line {line} has another form than the values below it", column + 1)
             }
-            Header::None => false,
+            header::Evidence::Bare => format!("header: below line {line} all fields are empty"),
         };
-        (ahead as u64 + u64::from(has_names), has_names)
+        self.notes.push(reason);
+        if header.lines > 1 {
+            self.notes.push(format!(
+                "the header has lines {line} to {last}: names are those of the line that has most, and of the others where it has none"
+            ));
+        }
+        (last as u64, Some(header))
     }
 
     fn name(&mut self, names: Vec<Option<Vec<u8>>>) {

@@ -359,7 +359,7 @@ unsafe extern "C-unwind" fn explain(
                     number(c"Foreign Files", list.files.len() as u64);
                 }
                 if (*es).verbose {
-                    let size = location.divided_size(copy.compressed);
+                    let size = location.divided_size(copy.coding());
                     let size = size.filter(|_| insertion.joins != Some(Reach::Leader));
                     let workers = size.map_or(0, |size| direct::workers_for(None, size));
                     number(c"Workers Planned", workers as u64);

@@ -11,7 +11,7 @@
 use super::preamble::{comments, may_be_titles};
 use super::shape::{Type, Types, ValueShape};
 use super::{each_record, is_quoted, raw_fields};
-use crate::dialect::{Dialect, EndMarker, Format};
+use crate::dialect::{Dialect, EndMarker, Format, LineContent};
 use crate::separator::Separator;
 
 /// The options that are given explicitly.
@@ -170,7 +170,7 @@ fn csv(given: &GivenOptions, delimiter: u8, quote: u8, escape: u8) -> Dialect {
         default: None,
         end_marker: given.end_marker,
         record_length: None,
-        json: false,
+        content: LineContent::Bytes,
         skip_blank_lines: false,
         comment: Vec::new(),
         lenient_quotes: false,

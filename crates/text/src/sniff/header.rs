@@ -1,93 +1,58 @@
-//! Detects whether the first record is a header.
+//! Detects whether the first record is a header, and how many lines it has.
 //!
 //! A header that is loaded as data makes every column text, which the user sees. Data that are skipped as a header are
 //! a lost row. So a header needs evidence:
 //!
-//! - The values of one column are all in the form of some type, except the first one, which could be a name. In no
-//!   column is the first value of the same type as the others.
-//! - If all columns are text: the first record has common column names, or names with an underscore that no value below
-//!   them has.
+//! - The values of a column are nearly all of one [`Family`], such as numbers, and the first one is a name: it has a
+//!   letter and is neither an amount nor a word for a missing value. In no column is the first value of the same family
+//!   as the others. But years, or numbers in sequence, may be names beside other names.
+//! - If no column decides: the names have a form that the values below them do not have. Each difference of a column
+//!   adds to a score ([`Column::score`]), as common names of columns do. A name that is also a value counts against it.
 //!
 //! A single record is data. But names above rows of empty fields only are a header. Records with another number of
 //! fields than the first one are examined only if there are no others.
 
-use super::shape::{Types, ValueShape};
+use super::column::{Column, is_name};
+use super::family::{Family, has_letter, is_one_of};
 use super::{MOST_FIELDS, each_record};
 use crate::dialect::Dialect;
+use crate::reader::Reader;
 use crate::record::Value;
 
 /// The most records to examine.
-const MOST_RECORDS: usize = 2000;
-
-/// Common names of columns.
-const COMMON: &[&str] = &[
-    "id",
-    "name",
-    "date",
-    "time",
-    "code",
-    "key",
-    "value",
-    "type",
-    "status",
-    "state",
-    "city",
-    "country",
-    "address",
-    "street",
-    "zip",
-    "phone",
-    "email",
-    "mail",
-    "title",
-    "description",
-    "comment",
-    "text",
-    "label",
-    "category",
-    "amount",
-    "price",
-    "count",
-    "total",
-    "user",
-    "username",
-    "url",
-    "uuid",
-    "lang",
-    "language",
-    "currency",
-    "note",
-    "notes",
-    "timestamp",
-    "year",
-    "month",
-    "day",
-    "first name",
-    "last name",
-    "lastname",
-    "firstname",
-];
-
-/// Words for a missing value. They are not names.
-const MISSING: &[&str] = &["na", "n/a", "n.a.", "null", "none", "nil", "unknown", "missing", "-", "?"];
-
+const MOST_RECORDS: usize = 1000;
+/// The most lines of a header, and the records that are kept for it.
+const MOST_LINES: usize = 4;
+/// The score of names over texts that makes a header. A list of one column needs one more.
+const ENOUGH: i32 = 2;
 /// The evidence for a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Header {
-    /// The values of this column are of a type that the first one is not of.
-    Column(usize),
-    /// The first record has common column names.
-    Words,
-    /// No evidence.
-    None,
+pub enum Evidence {
+    /// The values of this column are of a family that the first one is not of.
+    Family(usize),
+    /// The names have another form than the values, most of all in this column.
+    Form(usize),
+    /// Nothing is below the names.
+    Bare,
+}
+
+/// A header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// The number of its records.
+    pub lines: usize,
+    /// Its evidence.
+    pub evidence: Evidence,
+    /// The names, if the header has several lines: those of the line that has most. The others fill its blanks.
+    pub names: Option<Fields>,
 }
 
 /// Values of a record.
-type Fields = Vec<Option<Vec<u8>>>;
+pub type Fields = Vec<Option<Vec<u8>>>;
 
 /// Returns the values of a record; `None` for NULL.
 #[must_use]
-pub fn fields(reader: &crate::reader::Reader) -> Fields {
+pub fn fields(reader: &Reader) -> Fields {
     (0..reader.fields().min(MOST_FIELDS))
         .map(|field| match reader.value(field) {
             Value::Null | Value::Default => None,
@@ -101,138 +66,246 @@ pub fn fields(reader: &crate::reader::Reader) -> Fields {
         .collect()
 }
 
-/// The values of a column below the first record.
-#[derive(Clone, Copy)]
-struct Below {
-    types: Types,
-    values: usize,
-    /// They include the first record's value.
-    repeats: bool,
-    /// Some have an underscore.
-    underscores: bool,
+/// Trimmed values of a record, blank ones for NULL.
+fn trimmed(fields: &Fields) -> impl Iterator<Item = &[u8]> {
+    fields.iter().map(|value| value.as_deref().unwrap_or_default().trim_ascii())
+}
+
+/// The number of a name that is a whole number.
+fn whole_number(name: &[u8]) -> Option<i64> {
+    if name.len() > 9 || !name.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(name).ok()?.parse().ok()
+}
+
+/// Whether a number may be a year.
+fn is_year(number: i64) -> bool {
+    (1500..=2100).contains(&number)
+}
+
+/// The columns whose names are numbers in sequence, although those of the record below are not: years, or 0, 1, 2 ….
+fn sequence(first: &Fields, second: Option<&Fields>) -> Vec<bool> {
+    let numbers = |fields: &Fields| trimmed(fields).map(whole_number).collect::<Vec<_>>();
+    let names = numbers(first);
+    let below = second.map(numbers).unwrap_or_default();
+    let none = vec![false; first.len()];
+    let found: Vec<i64> = names.iter().flatten().copied().collect();
+    let step = match found.as_slice() {
+        [a, b, ..] => b - a,
+        _ => 1,
+    };
+    let in_steps = |numbers: &[i64]| numbers.windows(2).all(|pair| matches!(pair, [a, b] if b - a == step));
+    let are_years = |numbers: &[i64]| !numbers.is_empty() && numbers.iter().all(|&number| is_year(number));
+    let under: Vec<i64> = names.iter().zip(&below).filter_map(|(name, value)| name.and(*value)).collect();
+    let is_list = in_steps(&found) && step == 1 && found.len() >= 3 && matches!(found.first(), Some(0 | 1));
+    let is_below_too =
+        (are_years(&found) && are_years(&under)) || (is_list && under.len() == found.len() && in_steps(&under));
+    // One number and more than that are not alone: some other column has a name, or is an index without one.
+    if found.len() == first.len() || is_below_too || !(is_list || (are_years(&found) && in_steps(&found) && step != 0))
+    {
+        return none;
+    }
+    names.iter().map(Option::is_some).collect()
 }
 
 /// Examines the first records of a file, behind `ahead` records in front of its table.
 #[must_use]
-pub fn header(sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> Header {
-    match look(sample, whole, dialect, ahead, |width, first| width == first) {
-        // A single field is rarely a row of a table with several columns.
-        None => look(sample, whole, dialect, ahead, |width, first| width != first && width > 1).unwrap_or(Header::None),
-        Some(found) => found,
+pub fn header(sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> Option<Header> {
+    let table = Table::read(sample, whole, dialect, ahead, |width, first| width == first);
+    if table.records > 0 {
+        return table.header();
+    }
+    // A single field is rarely a row of a table with several columns.
+    let table = Table::read(sample, whole, dialect, ahead, |width, first| width != first && width > 1);
+    if table.records > 0 { table.header() } else { None }
+}
+
+/// The first records of a file.
+#[derive(Default)]
+struct Table {
+    /// The first record, and a few behind it.
+    leading: Vec<Fields>,
+    columns: Vec<Column>,
+    /// Number of records behind the first one.
+    records: usize,
+}
+
+impl Table {
+    /// Reads the records whose number of fields, compared with the first one's, passes `is_good`.
+    fn read(
+        sample: &[u8],
+        whole: bool,
+        dialect: &Dialect,
+        ahead: usize,
+        is_good: impl Fn(usize, usize) -> bool,
+    ) -> Table {
+        let mut table = Table::default();
+        let (mut passed, mut unescaped) = (0, Vec::new());
+        let _ = each_record(sample, whole, dialect, |reader, width| {
+            if passed < ahead {
+                passed += 1;
+                return true;
+            }
+            let Some(first) = table.leading.first() else {
+                let names = fields(reader);
+                table.columns = vec![Column::default(); names.len()];
+                table.leading.push(names);
+                return true;
+            };
+            if !is_good(width, table.columns.len()) {
+                return true;
+            }
+            table.records += 1;
+            for (field, (name, column)) in trimmed(first).zip(&mut table.columns).enumerate() {
+                let value = match reader.value(field) {
+                    _ if field >= width => continue,
+                    Value::Null | Value::Default => continue,
+                    Value::Plain(value) => value,
+                    Value::Escaped(raw) => {
+                        unescaped.clear();
+                        reader.unescape(raw, &mut unescaped);
+                        &unescaped
+                    }
+                };
+                column.take(value.trim_ascii(), name);
+            }
+            if table.leading.len() <= MOST_LINES {
+                table.leading.push(fields(reader));
+            }
+            table.records < MOST_RECORDS
+        });
+        table
+    }
+
+    fn header(&self) -> Option<Header> {
+        let first = self.leading.first()?;
+        // Lines of units, or of names for the blanks above them, are between the names and the values.
+        for lines in (2..=MOST_LINES.min(self.leading.len().saturating_sub(1))).rev() {
+            if self.records >= lines + 1
+                && let Some(column) = self.several_lines(lines)
+            {
+                let names = Some(joined(self.leading.get(..lines)?));
+                return Some(Header { lines, evidence: Evidence::Family(column), names });
+            }
+        }
+        let evidence = decide(first, self.leading.get(1), &self.columns)?;
+        Some(Header { lines: 1, evidence, names: None })
+    }
+
+    /// The column that shows that the first lines, two or more, are one header.
+    fn several_lines(&self, lines: usize) -> Option<usize> {
+        let mut below = self.columns.clone();
+        for line in self.leading.get(1..lines)? {
+            for (value, column) in trimmed(line).zip(&mut below) {
+                column.remove(value);
+            }
+        }
+        let mut filled: Vec<bool> = trimmed(self.leading.first()?).map(|name| !name.is_empty()).collect();
+        let mut evidence = None;
+        for (number, line) in self.leading.get(..lines)?.iter().enumerate() {
+            let second = self.leading.get(lines);
+            evidence = evidence.or(over_families(line, second, &below, true)?);
+            over_families(line, second, &below, false)??;
+            if number == 0 {
+                continue;
+            }
+            // A row of data has a text in a column of texts.
+            let (mut units, mut texts, mut fills) = (0, 0, false);
+            for ((value, column), filled) in trimmed(line).zip(&below).zip(&mut filled) {
+                if value.is_empty() {
+                    continue;
+                }
+                let is_unit = is_unit(value);
+                units += usize::from(is_unit);
+                texts += usize::from(!is_unit && column.family().is_none());
+                fills |= !*filled;
+                *filled = true;
+            }
+            let is_one = trimmed(line).filter(|value| !value.is_empty()).count();
+            if !(fills || (units * 2 > is_one && texts == 0)) {
+                return None;
+            }
+        }
+        evidence
     }
 }
 
-/// Examines the records whose number of fields, compared with the first one's, passes `is_good`. `None` if there are
-/// none.
-fn look(
-    sample: &[u8],
-    whole: bool,
-    dialect: &Dialect,
-    ahead: usize,
-    is_good: impl Fn(usize, usize) -> bool,
-) -> Option<Header> {
-    let mut first: Option<Fields> = None;
-    let mut below: Vec<Below> = Vec::new();
-    let (mut records, mut passed) = (0, 0);
-    let _ = each_record(sample, whole, dialect, |reader, width| {
-        if passed < ahead {
-            passed += 1;
-            return true;
-        }
-        let Some(first) = &first else {
-            let names = fields(reader);
-            below = vec![Below { types: Types::ALL, values: 0, repeats: false, underscores: false }; names.len()];
-            first = Some(names);
-            return true;
-        };
-        if !is_good(width, below.len()) {
-            return true;
-        }
-        for ((value, name), column) in fields(reader).iter().zip(first).zip(&mut below) {
-            let Some(value) = value.as_ref().filter(|value| !value.is_empty()) else { continue };
-            column.types = column.types.and(ValueShape::of(value).types);
-            column.values += 1;
-            column.repeats |= name.as_ref() == Some(value);
-            column.underscores |= memchr::memchr(b'_', value).is_some();
-        }
-        records += 1;
-        records < MOST_RECORDS
-    });
-    first.filter(|_| records > 0).map(|first| decide(&first, &below))
+/// Whether a text is a unit of measurement, alone or in brackets.
+fn is_unit(text: &[u8]) -> bool {
+    const UNITS: &str = "s ms us ns sec min h hr hours days d m mm cm km um nm kg g mg t l ml c degc f k deg rad pa hpa kpa mpa \
+        mbar bar v mv kv a ma w kw mw wh kwh mwh hz khz mhz n kn nm j kj db ppm ppb mol usd eur gbp chf date \
+        text -";
+    let is_bracketed = matches!((text.first(), text.last()), (Some(b'['), Some(b']')) | (Some(b'('), Some(b')')));
+    let has_sign = text.len() <= 12
+        && (text.contains(&b'/')
+            || text.contains(&b'%')
+            || text.starts_with("°".as_bytes())
+            || text.starts_with("µ".as_bytes()));
+    is_bracketed || has_sign || is_one_of(UNITS, text)
 }
 
-/// Decides whether a record is a header, given the values below it.
-fn decide(first: &Fields, below: &[Below]) -> Header {
+/// The names of a header of several lines.
+fn joined(lines: &[Fields]) -> Fields {
+    let count = |line: &Fields| trimmed(line).filter(|name| !name.is_empty()).count();
+    let most = lines.iter().map(count).max().unwrap_or(0);
+    let best = lines.iter().find(|line| count(line) == most).cloned().unwrap_or_default();
+    let other = |column: usize| {
+        let others = lines.iter().rev().filter_map(|line| line.get(column)?.as_ref());
+        others.into_iter().find(|name| !name.trim_ascii().is_empty()).cloned()
+    };
+    best.iter()
+        .enumerate()
+        .map(|(column, name)| name.clone().filter(|name| !name.trim_ascii().is_empty()).or_else(|| other(column)))
+        .collect()
+}
+
+/// Finds a column whose values are of a family that the first one is not of. None if the first record is data: some
+/// value is of the family of those below it. `any` also counts names that cannot decide alone.
+fn over_families(first: &Fields, second: Option<&Fields>, below: &[Column], any: bool) -> Option<Option<usize>> {
+    let in_sequence = sequence(first, second);
     let mut evidence = None;
-    for (i, (name, column)) in first.iter().zip(below).enumerate() {
-        let types = name.as_ref().map_or(Types::NONE, |name| ValueShape::of(name).types);
-        if column.values == 0 || column.types.is_empty() {
-            continue;
+    for (i, (name, column)) in trimmed(first).zip(below).enumerate() {
+        let Some(family) = column.family() else { continue };
+        let own = Family::of(name);
+        let same = own == family || (own == Family::Quantity && family == Family::Number);
+        if same && !in_sequence.get(i).copied().unwrap_or(false) {
+            return None;
         }
-        // A word for a missing value, or an amount with its currency, is a value like those below, but not of their
-        // type.
-        let could_be_name = name.as_ref().is_some_and(|name| {
-            let name = name.trim_ascii();
-            is_name(name) && !is_currency(name) && !is_one_of(MISSING, name)
-        });
-        if !column.types.and(types).is_empty() {
-            return Header::None;
-        }
-        if could_be_name && types.is_empty() {
+        let is_name = is_name(own) && name.len() <= 255;
+        let is_alone = any || trimmed(first).filter(|other| *other == name).count() == 1 || first.len() > 3;
+        if is_name && is_alone {
             evidence = evidence.or(Some(i));
         }
     }
-    let mut names: Vec<&[u8]> = first.iter().flatten().map(|name| name.trim_ascii()).collect();
-    let count = names.len();
-    let all_named = count == first.len() && names.iter().all(|name| is_name(name));
+    Some(evidence)
+}
+
+/// Decides whether a record is a header, given the values below it.
+fn decide(first: &Fields, second: Option<&Fields>, below: &[Column]) -> Option<Evidence> {
+    if let Some(column) = over_families(first, second, below, false)? {
+        return Some(Evidence::Family(column));
+    }
+    let mut names: Vec<&[u8]> = trimmed(first).collect();
+    if !names.iter().all(|name| has_letter(name) && name.len() <= 63 && is_name(Family::of(name))) {
+        return None;
+    }
     names.sort_unstable();
     names.dedup();
-    let unique = names.len() == count;
-    // A word for a missing value may be in several columns.
-    let is_alone = |column: usize| {
-        let name = first.get(column).and_then(Option::as_ref);
-        first.iter().filter(|other| other.as_ref() == name).count() == 1
-    };
-    match evidence {
-        Some(column) if unique || count > 3 || is_alone(column) => Header::Column(column),
-        Some(_) => Header::None,
-        None => {
-            let repeats = below.iter().any(|column| column.repeats);
-            let is_known = |(name, column): (&Option<Vec<u8>>, &Below)| {
-                let Some(name) = name else { return false };
-                (memchr::memchr(b'_', name).is_some() && !column.underscores) || is_one_of(COMMON, name.trim_ascii())
-            };
-            let is_bare = below.iter().all(|column| column.values == 0);
-            let typed = below.iter().any(|column| column.values > 0 && !column.types.is_empty());
-            let is_header = first.iter().zip(below).any(is_known) || (is_bare && count > 1);
-            if all_named && unique && !repeats && !typed && is_header { Header::Words } else { Header::None }
-        }
+    if names.len() < first.len() {
+        return None;
     }
-}
-
-fn is_one_of(words: &[&str], name: &[u8]) -> bool {
-    words.iter().any(|word| name.eq_ignore_ascii_case(word.as_bytes()))
-}
-
-/// Whether a value begins with a currency sign beyond ASCII, in UTF-8 or in a single-byte encoding.
-fn is_currency(name: &[u8]) -> bool {
-    match name {
-        [0xc2, 0xa2..=0xa5, ..] | [0xe2, 0x82, 0xa0..=0xbf, ..] | [0xe2, 0x83, 0x80..=0x8f, ..] => true,
-        // In a multibyte encoding, the next byte would not be ASCII.
-        [0x80 | 0xa2..=0xa5] => true,
-        [0x80 | 0xa2..=0xa5, next, ..] => next.is_ascii(),
-        _ => false,
+    if below.iter().all(Column::is_bare) {
+        return (names.len() > 1).then_some(Evidence::Bare);
     }
-}
-
-/// Whether a value consists of letters, digits and other characters of names, and begins with a letter.
-fn is_name(name: &[u8]) -> bool {
-    let is_letter = |b: &u8| b.is_ascii_alphabetic() || *b == b'_' || *b >= 0x80;
-    name.len() <= 63
-        && name.first().is_some_and(is_letter)
-        && name
-            .iter()
-            .all(|b| is_letter(b) || b.is_ascii_digit() || matches!(b, b' ' | b'-' | b'.' | b'(' | b')' | b'#'))
+    // A name that cannot decide stands over values of a family.
+    let scores: Vec<i32> = trimmed(first)
+        .zip(below)
+        .map(|(name, column)| if column.family().is_some() { 0 } else { column.score(name) })
+        .collect();
+    let (best, most) = scores.iter().enumerate().max_by_key(|(i, score)| (**score, usize::MAX - i))?;
+    let enough = ENOUGH + i32::from(first.len() == 1);
+    (scores.iter().sum::<i32>() >= enough && *most > 0).then_some(Evidence::Form(best))
 }
 
 /// Names that columns cannot have (SystemAttributeByName).
@@ -275,74 +348,154 @@ mod tests {
     use super::*;
     use crate::dialect::{EndMarker, FormatOptions};
 
-    fn of(sample: &str) -> Header {
+    fn of(sample: &str) -> Option<Header> {
+        behind(sample, 0)
+    }
+
+    fn behind(sample: &str, ahead: usize) -> Option<Header> {
         let options = FormatOptions { csv: true, ..FormatOptions::default() };
         let dialect = Dialect::check(&options, EndMarker::Until17).unwrap();
-        header(sample.as_bytes(), true, &dialect, 0)
+        header(sample.as_bytes(), true, &dialect, ahead)
+    }
+
+    fn one(evidence: Evidence) -> Option<Header> {
+        Some(Header { lines: 1, evidence, names: None })
+    }
+
+    /// The number of lines and the column of the evidence.
+    fn found(sample: &str) -> (usize, Option<usize>) {
+        match of(sample) {
+            None => (0, None),
+            Some(header) => (
+                header.lines,
+                match header.evidence {
+                    Evidence::Family(column) | Evidence::Form(column) => Some(column),
+                    Evidence::Bare => None,
+                },
+            ),
+        }
     }
 
     #[test]
     fn headers_need_evidence() {
-        assert_eq!(of("id,name\n1,x\n2,y\n"), Header::Column(0));
-        assert_eq!(of("1,x\n2,y\n"), Header::None);
-        assert_eq!(of("x,1\ny,2\n"), Header::None);
-        assert_eq!(of(",a\n0,1\n1,2\n"), Header::Column(1));
-        assert_eq!(of("name,city\nBob,Paris\nAl,Rome\n"), Header::Words);
-        assert_eq!(of("Bob,Paris\nAl,Rome\n"), Header::None);
-        assert_eq!(of("name,city\nname,city\n"), Header::None);
-        assert_eq!(of("NA,5\n1,6\n2,7\n"), Header::None);
-        assert_eq!(of("a,b\n"), Header::None);
-        assert_eq!(of(""), Header::None);
-        assert_eq!(of("id\nx\n"), Header::Words);
-        assert_eq!(of("when,ok\n2024-01-01,t\n"), Header::Column(0));
+        assert_eq!(of("id,name\n1,x\n2,y\n"), one(Evidence::Family(0)));
+        assert_eq!(of("1,x\n2,y\n"), None);
+        assert_eq!(of("x,1\ny,2\n"), None);
+        assert_eq!(of(",a\n0,1\n1,2\n"), one(Evidence::Family(1)));
+        assert_eq!(of("name,city\nBob,Paris\nAl,Rome\n"), one(Evidence::Form(0)));
+        assert_eq!(of("Bob,Paris\nAl,Rome\n"), None);
+        assert_eq!(of("name,city\nname,city\n"), None);
+        assert_eq!(of("NA,5\n1,6\n2,7\n"), None);
+        assert_eq!(of("a,b\n"), None);
+        assert_eq!(of(""), None);
+        assert_eq!(of("id\nx\n"), one(Evidence::Form(0)));
+        assert_eq!(of("when,ok\n2024-01-01,t\n"), one(Evidence::Family(0)));
+    }
+
+    #[test]
+    fn names_have_symbols_units_and_digits() {
+        for names in
+            ["time[s],x[m]", "T %,n %", "$/kg,m/s", "# of x,y", "Total (m3),2001", "k1,k2", "%,2nd", "größe,€/l"]
+        {
+            assert_ne!(found(&format!("{names}\n0.1,2.5\n0.2,3.5\n")).0, 0, "{names}");
+        }
+        for values in
+            ["0.0000123", "1e-5", "1.234,50", "1 234,5", "(1,200)", "12%", "$5.00", "23-Sep-11", "12/31/25", "yes"]
+        {
+            assert_eq!(found(&format!("x,\"total\"\na,\"{values}\"\nb,\"{values}\"\n")), (1, Some(1)), "{values}");
+            assert_eq!(found(&format!("x,\"{values}\"\na,\"{values}\"\nb,\"{values}\"\n")).0, 0, "{values}");
+        }
+    }
+
+    #[test]
+    fn texts_differ_from_names_in_form() {
+        let with = [
+            "hostname,ip\na.b.c,10.3.1.18\nd.e.f,10.3.1.27\n",
+            "country,name\nAD,Andorra\nAE,Emirates\nAF,Afghanistan\n",
+            "product,color\nMG-8769,red\nRI-3895,blue\n",
+            "firstName,x\nBob,y\nAl,z\n",
+        ];
+        let without = [
+            "apple\npear\nplum\nfig\n",
+            "Hans,DE\nPeter,FR\nAnna,IT\n",
+            "MG-8769,red\nRI-3895,blue\nXX-1111,green\n",
+            "Home,Home\nGet the tour,Get the tour\nFAQ,FAQ\n",
+            "de,Germany\nfr,France\nit,Italy\n",
+        ];
+        for sample in with {
+            assert_eq!(found(sample).0, 1, "{sample}");
+        }
+        for sample in without {
+            assert_eq!(found(sample).0, 0, "{sample}");
+        }
+    }
+
+    #[test]
+    fn years_and_sequences_may_be_names() {
+        assert_eq!(found(",0,1,2\n0,5,6,6\n1,7,8,8\n").0, 0);
+        assert_eq!(found("n,2001,2002\n1,5,6\n2,7,8\n"), (1, Some(0)));
+        assert_eq!(found("n,2001,2002\n1,2003,2004\n2,2005,2006\n").0, 0);
+        assert_eq!(found("n,7,9\n1,5,6\n2,7,8\n").0, 0);
+    }
+
+    #[test]
+    fn headers_have_several_lines() {
+        let header = of("time,speed\ns,m/s\n0,1.5\n1,2.5\n2,3.5\n").unwrap();
+        assert_eq!((header.lines, header.names), (2, Some(vec![Some(b"time".to_vec()), Some(b"speed".to_vec())])));
+        let header =
+            of("date,travel,,total\n,air,rail,\n2014-04-04,5,6,11\n2014-04-05,7,8,15\n2014-04-06,7,8,15\n").unwrap();
+        let names: Vec<_> =
+            header.names.unwrap().into_iter().map(|name| String::from_utf8(name.unwrap()).unwrap()).collect();
+        assert_eq!((header.lines, names.join("/").as_str()), (2, "date/travel/rail/total"));
+        // A row that lacks its numbers is data.
+        assert_eq!(found("name,amount\nBob,pending\nAl,5\nJo,6\nEd,7\n").0, 1);
+        assert_eq!(found("v\npending\n5\n6\n7\n8\n9\n1\n2\n3\n4\n5\n").0, 1);
     }
 
     #[test]
     fn underscores_are_of_names_and_of_values() {
-        assert_eq!(of("user_id,x\na,b\n"), Header::Words);
-        assert_eq!(of("user_id,x\na,b_c\n"), Header::Words);
-        assert_eq!(of("user_a,x\nuser_b,y\n"), Header::None);
-        assert_eq!(of("user_a,x\nuser_b,y\nc,z\n"), Header::None);
+        assert_eq!(of("user_id,x\na,b\n"), one(Evidence::Form(0)));
+        assert_eq!(of("user_id,x\na,b_c\n"), one(Evidence::Form(0)));
+        assert_eq!(of("user_a,x\nuser_b,y\n"), None);
+        assert_eq!(of("user_a,x\nuser_b,y\nc,z\n"), None);
     }
 
     #[test]
     fn records_of_other_widths_are_better_than_none() {
-        assert_eq!(of("id,name,age\n1,x\n2,y,z,5\n"), Header::Column(0));
-        assert_eq!(of("id,name,age\n\n"), Header::None);
-        assert_eq!(of("id,name,age\n,\n"), Header::Words);
-        assert_eq!(of("x,y,z\n1,2,3\na\n"), Header::Column(0));
-        assert_eq!(of("x,y,z\na\n1\n"), Header::None);
-        assert_eq!(of("5,y,z\n6\n7\n"), Header::None);
+        assert_eq!(of("id,name,age\n1,x\n2,y,z,5\n"), one(Evidence::Family(0)));
+        assert_eq!(of("id,name,age\n\n"), None);
+        assert_eq!(of("id,name,age\n,\n"), one(Evidence::Bare));
+        assert_eq!(of("x,y,z\n1,2,3\na\n"), one(Evidence::Family(0)));
+        assert_eq!(of("x,y,z\na\n1\n"), None);
+        assert_eq!(of("5,y,z\n6\n7\n"), None);
     }
 
     #[test]
     fn names_may_be_equal_but_for_the_one_that_decides() {
-        assert_eq!(of("id,x,x\n1,a,b\n"), Header::Column(0));
-        assert_eq!(of("x,x\n1,2\n"), Header::None);
-        assert_eq!(of("x,x,y\n1,2,a\n"), Header::None);
+        assert_eq!(of("id,x,x\n1,a,b\n"), one(Evidence::Family(0)));
+        assert_eq!(of("x,x\n1,2\n"), None);
+        assert_eq!(of("x,x,y\n1,2,a\n"), None);
     }
 
     #[test]
     fn nothing_but_empty_fields_is_below_names() {
-        assert_eq!(of("a,b\n,\n,\n"), Header::Words);
-        assert_eq!(of("a,5\n,\n"), Header::None);
-        assert_eq!(of("a,\n,\n"), Header::None);
-        assert_eq!(of("a\n\n"), Header::None);
+        assert_eq!(of("a,b\n,\n,\n"), one(Evidence::Bare));
+        assert_eq!(of("a,5\n,\n"), None);
+        assert_eq!(of("a,\n,\n"), None);
+        assert_eq!(of("a\n\n"), None);
     }
 
     #[test]
     fn what_is_in_front_is_passed_over() {
-        let options = FormatOptions { csv: true, ..FormatOptions::default() };
-        let dialect = Dialect::check(&options, EndMarker::Until17).unwrap();
-        assert_eq!(header(b"# x\nn,m\n1,2\n", true, &dialect, 1), Header::Column(0));
-        assert_eq!(header(b"# x\nn,m\n", true, &dialect, 1), Header::None);
-        assert_eq!(header(b"# x\n", true, &dialect, 1), Header::None);
+        assert_eq!(behind("# x\nn,m\n1,2\n", 1), one(Evidence::Family(0)));
+        assert_eq!(behind("# x\nn,m\n", 1), None);
+        assert_eq!(behind("# x\n", 1), None);
     }
 
     #[test]
     fn one_record_is_data() {
         for one in ["user_id,x\n", "id\n", "id,name\n", "id,name", "name,1\n"] {
-            assert_eq!(of(one), Header::None, "{one}");
+            assert_eq!(of(one), None, "{one}");
         }
     }
 
@@ -351,11 +504,11 @@ mod tests {
         let missing = ["NA", "n/a", "N.A.", "NULL", "none", "nil", "Unknown", " missing ", "-", "?"];
         let values = ["$5", "€5.00", "£ 5", "+5", "-5x", "5 kg", "007", "(5)", "#", "1,5"];
         for first in missing.into_iter().chain(values) {
-            assert_eq!(of(&format!("\"{first}\"\n6\n7\n")), Header::None, "{first}");
-            assert_eq!(of(&format!("x,\"{first}\"\ny,6\nz,7\n")), Header::None, "{first}");
+            assert_eq!(of(&format!("\"{first}\"\n6\n7\n")), None, "{first}");
+            assert_eq!(of(&format!("x,\"{first}\"\ny,6\nz,7\n")), None, "{first}");
         }
-        for first in ["n", "name", "_5", "größe", "price (net)"] {
-            assert_eq!(of(&format!("x,\"{first}\"\ny,6\nz,7\n")), Header::Column(1), "{first}");
+        for first in ["n.", "name", "_5", "größe", "price (net)"] {
+            assert_eq!(of(&format!("x,\"{first}\"\ny,6\nz,7\n")), one(Evidence::Family(1)), "{first}");
         }
     }
 

@@ -90,7 +90,7 @@ impl Further {
     pub fn of(sources: Vec<FurtherFile>, workers: usize) -> VecDeque<Further> {
         let mut left = workers;
         let further = |source: FurtherFile| {
-            let size = source.options.location.divided_size(source.options.copy.compressed);
+            let size = source.options.location.divided_size(source.options.copy.coding());
             let workers = size.map_or(0, |size| workers_for(source.options.workers, size)).min(left);
             left -= workers;
             Further { source, workers }

@@ -142,7 +142,7 @@ impl Leader {
         let alone = Box::new(Shared::alone());
         let sizes = more
             .iter()
-            .map(|source| source.options.location.divided_size(source.options.copy.compressed))
+            .map(|source| source.options.location.divided_size(source.options.copy.coding()))
             .sum::<Option<u64>>();
         let own_size = rows.stream().files().map(|list| list.size()).or(rows.stream().size());
         let size = own_size.zip(sizes).map(|(first, others)| first + others);

@@ -56,7 +56,7 @@ pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) 
         // The number of records of a compressed file is not known when the ids are taken.
         let is_plain = |file: &Listed| {
             pgrx::check_for_interrupts!();
-            list.location(file).plain_size(copy.compressed).is_some()
+            list.location(file).plain_size(copy.coding()).is_some()
         };
         any &= !takes_ids || list.files.iter().all(is_plain);
         let chunks = usize::try_from(FileChunks::of(list).count()).unwrap_or(usize::MAX);
