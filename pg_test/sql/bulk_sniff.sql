@@ -182,14 +182,6 @@ CALL write_bytes('sniff_bom.csv', '\xefbbbf69642c6e0a312c780a');
 SELECT sniffed('sniff_bom.csv');
 CALL write_file('sniff_ragged.csv', E'a,b\n1,2\n1\n1,2,3\n3,4\n5,6\n7,8\n9,10\n');
 SELECT sniffed('sniff_ragged.csv');
-SELECT rows_loaded, rows_rejected, notes FROM bulk_load(data_path('sniff_ragged.csv'), 'made_of_ragged', '{"create": true}');
-SELECT * FROM made_of_ragged ORDER BY a, b LIMIT 3;
-SELECT details -> 'options', details -> 'notes' FROM bulk_sniff(data_path('sniff_ragged.csv'), '{"short_rows": "error", "long_rows": "error"}');
--- A short record whose value has another type than its column is a remark, which is rejected. Blank lines are skipped.
-CALL write_file('sniff_remarks.csv', E'a,b\n1,2\n\n3\nTotal: 2\n \n');
-SELECT sniffed('sniff_remarks.csv');
-SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('sniff_remarks.csv'), 'made_of_remarks', '{"create": true, "on_error": "table"}');
-SELECT * FROM made_of_remarks ORDER BY a;
 -- Files that a load cannot read, or only in part, have notes. The encoding is found.
 CALL write_bytes('sniff_nul.csv', decode('612c620a3100322c330a', 'hex'));
 SELECT sniffed('sniff_nul.csv');
@@ -292,7 +284,7 @@ BEGIN
 		EXCEPTION WHEN OTHERS THEN
 			said := SQLERRM;
 			BEGIN
-				IF NOT EXISTS (SELECT FROM bulk_sniff(data_path('sniff_made_up'), '{"sample": "all"}') WHERE details ->> 'notes' LIKE '%(such lines: %') THEN
+				IF NOT EXISTS (SELECT FROM bulk_sniff(data_path('sniff_made_up'), '{"sample": "all"}') WHERE details ->> 'notes' LIKE '%a load fails there%') THEN
 					RETURN NEXT left(format('%s %s: %s', i, dialect, said), 300);
 				END IF;
 			EXCEPTION WHEN bad_copy_file_format THEN

@@ -150,11 +150,8 @@ impl<'a> Asked<'a> {
             members.push(member("program", b"true"));
         }
         for (name, value) in &sniffed.options {
-            let is_plain = match name.as_str() {
-                "header" => matches!(value.as_slice(), b"true" | b"false") || value.iter().all(u8::is_ascii_digit),
-                "lenient_quotes" | "skip_blank_lines" => matches!(value.as_slice(), b"true" | b"false"),
-                _ => false,
-            };
+            let is_plain = name == "header"
+                && (matches!(value.as_slice(), b"true" | b"false") || value.iter().all(u8::is_ascii_digit));
             members.push(member(name, &if is_plain { value.clone() } else { json_string(value) }));
         }
         let forced: Vec<_> = sniffed

@@ -109,8 +109,10 @@ impl Tolerance {
         let is_survivable = match self.on_error {
             OnError::Table => true,
             OnError::Ignore => {
-                error.sqlstate() == Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE
-                    || (self.rejects_long && error.message() == copy_errors::EXTRA_DATA)
+                matches!(
+                    error.sqlstate(),
+                    Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE | Code::ERRCODE_UNTRANSLATABLE_CHARACTER
+                ) || (self.rejects_long && error.message() == copy_errors::EXTRA_DATA)
             }
             OnError::Stop | OnError::SetNull => false,
         };

@@ -12,9 +12,10 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
 
+use pg_bulk_storage::tuple::MAX_TUPLE_SIZE;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::heap::Heap;
+use super::heap::{Heap, too_big};
 use super::origin::{self, Origin, TidRange};
 use crate::error::{Error, Result};
 use crate::heap::append_lock::AppendLock;
@@ -105,7 +106,7 @@ impl Wide {
         }
     }
 
-    /// Takes a wide row. Guarded.
+    /// Takes a wide row. A row that fits into no page is an error of its record. Guarded.
     ///
     /// # Safety
     /// The arrays are a row of the heap's relation.
@@ -121,12 +122,13 @@ impl Wide {
         // context.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
-            self.toaster.load(heap.relation(), arrays.values(), arrays.nulls());
-            self.store(heap, origin, append_lock)?;
+            let least = self.toaster.load(heap.relation(), arrays.values(), arrays.nulls());
+            let fits = least <= MAX_TUPLE_SIZE;
+            let stored = if fits { self.store(heap, origin, append_lock) } else { Err(too_big(least)) };
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);
+            stored
         }
-        Ok(())
     }
 
     /// Stores the row that was loaded into the toaster. Guarded; in the row's memory context.

@@ -111,14 +111,6 @@ impl Evidence {
         self.ruled_out.iter().filter(|ruled| self.spoken_for.has(ruled.of))
     }
 
-    /// Whether a value is valid for the type that the column has so far. Guarded.
-    pub fn admits(&self, validator: &mut Validator, value: &[u8]) -> Result<bool> {
-        match self.column_type() {
-            Some(one) => Ok(ValueShape::of(value).types.has(one) && validator.accepts(one, value)?),
-            None => Ok(true),
-        }
-    }
-
     pub fn take_null(&mut self) {
         self.has_nulls = true;
     }

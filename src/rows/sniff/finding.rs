@@ -5,7 +5,6 @@
 
 use std::ffi::CString;
 
-use pg_bulk_text::dialect::LineEnd;
 use pg_bulk_text::sniff::header::names;
 
 use super::proposal::{LONGEST, clip};
@@ -13,6 +12,7 @@ use super::request::Request;
 use super::{NAMES, Sniffed, SniffedColumn, Sniffer, is_real};
 use crate::error::Result;
 use crate::rows::copy_options::Draft;
+use crate::rows::ragged::{LongRows, ShortRows};
 use crate::server::option_value::OptionValue;
 use crate::server::server_text::from_server;
 
@@ -25,6 +25,9 @@ impl Sniffer {
         files: Vec<CString>,
     ) -> Result<Sniffed> {
         let Some(known) = self.known.take() else { return self.nothing(request, draft, compression, files) };
+        let regular = self.records.saturating_sub(self.trial.short.count + self.trial.long.count);
+        // If most records are longer, the width is wrong, and a cut would lose their values.
+        let cuts = self.ragged.long_rows.map_or(self.trial.long.count < regular, |long| long == LongRows::Cut);
         self.validator.close();
         let d = &known.dialect;
         let mut options = request.given.clone();
@@ -43,36 +46,21 @@ impl Sniffer {
         if d.is_csv() && d.escape != d.quote {
             propose("escape", vec![d.escape])?;
         }
-        if d.lenient_quotes {
-            propose("lenient_quotes", b"true".to_vec())?;
-        }
-        if d.skip_blank_lines || self.trial.blank.count > 0 {
-            propose("skip_blank_lines", b"true".to_vec())?;
-        }
-        if !d.comment.is_empty() {
-            propose("comment", d.comment.clone())?;
-        }
-        if let Some(line_end) = d.line_end {
-            let name = match line_end {
-                LineEnd::Lf => "lf",
-                LineEnd::CrLf => "crlf",
-                LineEnd::Cr => "cr",
-                LineEnd::Any => "any",
-            };
-            propose("line_end", name.into())?;
-        }
-        if self.trial.short.count > 0 {
-            propose("short_rows", b"null".to_vec())?;
-        }
-        if self.trial.long.count > 0 || self.width > self.columns.len() {
-            propose("long_rows", b"cut".to_vec())?;
-        }
         let header = match known.header_lines {
             0 => "false".to_owned(),
             1 => "true".to_owned(),
             lines => lines.to_string(),
         };
         propose("header", header.into_bytes())?;
+        if self.trial.blank.count > 0 {
+            propose("skip_blank_lines", b"true".to_vec())?;
+        }
+        if self.trial.short.count > 0 {
+            propose("short_rows", b"null".to_vec())?;
+        }
+        if self.trial.long.count > 0 && cuts {
+            propose("long_rows", b"cut".to_vec())?;
+        }
         if let Some(encoding) = &self.encoding_option {
             propose("encoding", encoding.clone().into_bytes())?;
         }
@@ -107,10 +95,25 @@ impl Sniffer {
         }
         if self.width > columns.len() {
             let (width, most) = (self.width, columns.len());
-            self.notes.push(format!("lines have {width} fields, but tables can have at most {most} columns: the others are not read (long_rows)"));
+            self.notes.push(format!("lines have {width} fields, but tables can have at most {most} columns"));
         }
-        self.notes.extend(self.trial.notes(&files));
-        let rejects = self.trial.failures();
+        let fails = "a load fails there";
+        let short = self.ragged.short_rows.unwrap_or(ShortRows::Null);
+        let filled = match short {
+            ShortRows::Error => fails,
+            ShortRows::Null => "missing fields are NULL (short_rows)",
+            ShortRows::Default => "missing fields get defaults (short_rows)",
+        };
+        let trial = &self.trial;
+        let kinds = [
+            (&trial.blank, "blank lines are skipped (skip_blank_lines)", false),
+            (&trial.short, filled, short == ShortRows::Error),
+            (&trial.long, if cuts { "the fields behind are not read (long_rows)" } else { fails }, !cuts),
+            (&trial.unreadable, fails, true),
+            (&trial.invalid, fails, true),
+        ];
+        self.notes.extend(kinds.iter().filter_map(|(kind, consequence, _)| kind.note(&files, consequence)));
+        let rejects = kinds.iter().filter(|(_, _, is_reject)| *is_reject).map(|(kind, ..)| kind.count).sum();
         Ok(Sniffed {
             options,
             dialect: known.dialect,

@@ -7,66 +7,20 @@ use std::ffi::CString;
 
 use super::evidence::ValuePosition;
 use crate::input::encoding::shown;
-use crate::rows::ragged::{LongRows, RaggedOptions, ShortRows};
 
 /// The failures by kind.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Trial {
-    /// The given options about records with another number of fields.
-    given: RaggedOptions,
-    /// Records with another number of fields that are rejected.
-    pub(super) odd: Rejects,
-    /// Records that get NULL in place of missing fields.
-    pub(super) short: Rejects,
-    /// Records whose surplus fields are not read.
-    pub(super) long: Rejects,
-    /// Blank lines.
+    /// Blank lines, where records have several fields.
     pub(super) blank: Rejects,
+    /// Other records with fewer fields.
+    pub(super) short: Rejects,
+    /// Records with more fields.
+    pub(super) long: Rejects,
     /// Records that cannot be read.
     pub(super) unreadable: Rejects,
     /// Records with invalid bytes.
     pub(super) invalid: Rejects,
-}
-
-impl Trial {
-    pub(super) fn new(given: RaggedOptions) -> Trial {
-        let [odd, short, long, blank, unreadable, invalid] = std::array::from_fn(|_| Rejects::default());
-        Trial { given, odd, short, long, blank, unreadable, invalid }
-    }
-
-    /// The records with `fields` of `width` fields that become rows, unless the given options say that they are errors.
-    pub(super) fn ragged(&mut self, fields: usize, width: usize) -> Option<&mut Rejects> {
-        let is_short = fields < width;
-        let is_error = if is_short {
-            self.given.short_rows == Some(ShortRows::Error)
-        } else {
-            self.given.long_rows == Some(LongRows::Error)
-        };
-        (!is_error).then_some(if is_short { &mut self.short } else { &mut self.long })
-    }
-
-    /// Number of the records that are not as the others.
-    pub(super) fn failures(&self) -> u64 {
-        [&self.odd, &self.short, &self.long, &self.unreadable, &self.invalid].into_iter().map(|kind| kind.count).sum()
-    }
-
-    /// The notes. `files`: the names, if there are several files.
-    pub(super) fn notes(&self, files: &[CString]) -> Vec<String> {
-        let fails = "a load fails there";
-        let filled = match self.given.short_rows {
-            Some(ShortRows::Default) => "missing fields are defaults (short_rows)",
-            _ => "missing fields are NULL (short_rows)",
-        };
-        let kinds = [
-            (&self.blank, "they are skipped (skip_blank_lines)"),
-            (&self.short, filled),
-            (&self.long, "surplus fields are not read (long_rows)"),
-            (&self.odd, fails),
-            (&self.unreadable, fails),
-            (&self.invalid, fails),
-        ];
-        kinds.into_iter().filter_map(|(kind, consequence)| kind.note(files, consequence)).collect()
-    }
 }
 
 /// Records with one kind of failure.
@@ -92,7 +46,7 @@ impl Rejects {
     }
 
     /// The note, which ends with the consequence for a load. `files`: the names, if there are several files.
-    fn note(&self, files: &[CString], consequence: &str) -> Option<String> {
+    pub(super) fn note(&self, files: &[CString], consequence: &str) -> Option<String> {
         let First { file, place, reason } = self.first.as_ref()?;
         let line = match place {
             ValuePosition::Line(line) => format!("line {line}"),

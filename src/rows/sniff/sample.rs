@@ -4,7 +4,7 @@
 //! there: if it is not certain, the position is skipped, and a note says so.
 
 use pg_bulk_text::dialect::Dialect;
-use pg_bulk_text::reader::{ReadError, Reader, Record, Value as Field};
+use pg_bulk_text::reader::{ReadError, Reader, Value as Field};
 use pg_bulk_text::sniff::dialect::dialect;
 use pg_bulk_text::sniff::header::{self, Header};
 use pg_bulk_text::sniff::place::first_record;
@@ -16,6 +16,7 @@ use super::feed::{Feed, FeedStep};
 use super::{FileFindings, Sniffer};
 use crate::error::Result;
 use crate::input::encoding::mend_in_server_encoding;
+use crate::rows::ragged::{LongRows, ShortRows};
 use crate::server::copy_errors::read_error;
 use crate::server::option_value::HeaderOption;
 
@@ -119,8 +120,7 @@ impl Sniffer {
         if sample.is_empty() {
             return Ok(None);
         }
-        let mut dialect = dialect(&sample, whole, &self.given);
-        self.override_by_options(&mut dialect);
+        let dialect = dialect(&sample, whole, &self.given);
         let (header_lines, has_names, names) = match self.header_option {
             Some(HeaderOption::Lines(lines)) => (lines, lines > 0, None),
             Some(HeaderOption::Match) => (1, true, None),
@@ -138,17 +138,6 @@ impl Sniffer {
             self.name(names);
         }
         Ok(Some(known))
-    }
-
-    /// Given options override what was found.
-    fn override_by_options(&self, found: &mut Dialect) {
-        let options = &self.options;
-        found.lenient_quotes |= options.lenient_quotes;
-        found.skip_blank_lines |= options.skip_blank_lines;
-        found.line_end = options.line_end.or(found.line_end);
-        if !options.comment.is_empty() {
-            found.comment.clone_from(&options.comment);
-        }
     }
 
     /// The number of lines in front of the data, and the header among them.
@@ -198,34 +187,44 @@ impl Sniffer {
             self.width = fields;
         }
         let place = || place(reader, offset);
-        let width = self.width;
-        let mut unescaped = Vec::new();
-        if fields != width {
-            if fields == 1 && reader.record().raw(0).trim_ascii().is_empty() {
+        if fields != self.width {
+            let (width, ragged) = (self.width, self.ragged);
+            let reason = || format!("has {fields} fields instead of {width}");
+            let is_row = if fields > width {
+                self.trial.long.add(file, place(), reason);
+                ragged.long_rows != Some(LongRows::Error)
+            } else if ragged.short_rows.is_none() && is_blank(reader) {
                 self.trial.blank.add(file, place(), || "is blank".to_owned());
+                false
+            } else {
+                self.trial.short.add(file, place(), reason);
+                ragged.short_rows != Some(ShortRows::Error)
+            };
+            if !is_row {
                 return Ok(());
             }
-            let fits = self.fits(reader, order, &mut unescaped)?;
-            let reason = || format!("has {fields} fields instead of {width}");
-            match self.trial.ragged(fields, width).filter(|_| fits) {
-                Some(kind) => kind.add(file, place(), reason),
-                None => {
-                    self.trial.odd.add(file, place(), reason);
-                    return Ok(());
-                }
-            }
-            self.columns.iter_mut().skip(fields).for_each(Evidence::take_null);
         }
         self.records += 1;
         let is_csv = reader.dialect().is_csv();
         let can_force = is_csv && reader.dialect().null.is_empty();
+        let mut unescaped = Vec::new();
         let record = reader.record();
-        for field in 0..fields.min(width).min(MOST_COLUMNS) {
+        for field in 0..fields.min(self.width).min(MOST_COLUMNS) {
             let column = order.get(field).copied().unwrap_or(field);
             let Some(evidence) = self.columns.get_mut(column) else { continue };
-            let Some(value) = value(reader, record, field, &mut unescaped) else {
-                evidence.take_null();
-                continue;
+            let value = match record.value(field) {
+                Field::Null | Field::Default => {
+                    evidence.take_null();
+                    continue;
+                }
+                Field::Plain(value) => value,
+                Field::Escaped(raw) => {
+                    unescaped.clear();
+                    if reader.unescape(raw, &mut unescaped) {
+                        mend_in_server_encoding(&mut unescaped, 0);
+                    }
+                    &unescaped
+                }
             };
             if can_force && value.is_empty() {
                 evidence.take_empty_quotes();
@@ -236,27 +235,10 @@ impl Sniffer {
         Ok(())
     }
 
-    /// Whether the values of a record with another number of fields are valid for the types that their columns have so
-    /// far. If not, the record is rather a remark than a row.
-    fn fits(&mut self, reader: &Reader, order: &[usize], unescaped: &mut Vec<u8>) -> Result<bool> {
-        let record = reader.record();
-        for field in 0..reader.fields().min(self.columns.len()) {
-            let column = order.get(field).copied().unwrap_or(field);
-            let Some(evidence) = self.columns.get(column) else { continue };
-            if let Some(value) = value(reader, record, field, unescaped)
-                && !value.is_empty()
-                && !evidence.admits(&mut self.validator, value)?
-            {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// Read samples from the middle of a file, and from its end.
     fn take_middle(&mut self, feed: &mut Feed, known: &FileFindings, file: usize, start: u64, size: u64) -> Result<()> {
         let Some(eol) = self.eol else { return Ok(()) };
-        let (width, behind) = (self.width, size - start);
+        let (width, behind) = (self.columns.len(), size - start);
         let mut passed = 0;
         for place in 0..PLACES {
             // The last sample ends with the file.
@@ -296,22 +278,13 @@ fn order_of(first: &[Option<Vec<u8>>], names: &[Option<Vec<u8>>]) -> Vec<usize> 
     places.filter(|places| (0..first.len()).all(|i| places.contains(&i))).unwrap_or_default()
 }
 
-/// The value of a field; None if it is NULL.
-fn value<'a>(reader: &'a Reader, record: Record<'a>, field: usize, unescaped: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-    match record.value(field) {
-        Field::Null | Field::Default => None,
-        Field::Plain(value) => Some(value),
-        Field::Escaped(raw) => {
-            unescaped.clear();
-            if reader.unescape(raw, unescaped) {
-                mend_in_server_encoding(unescaped, 0);
-            }
-            Some(unescaped)
-        }
-    }
-}
-
 /// The position of the reader's record, by its offset if lines are not counted.
 fn place(reader: &Reader, offset: Option<u64>) -> ValuePosition {
     offset.map_or_else(|| ValuePosition::Line(reader.line_number()), |_| ValuePosition::Offset(reader.record_offset()))
+}
+
+/// Whether the current line has nothing but blanks and tabs that are no delimiters.
+fn is_blank(reader: &Reader) -> bool {
+    let is_space = |&byte: &u8| matches!(byte, b' ' | b'\t') && byte != reader.dialect().delimiter;
+    reader.raw_line().is_some_and(|line| line.iter().all(is_space))
 }
