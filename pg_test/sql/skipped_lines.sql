@@ -63,10 +63,10 @@ SELECT alike('a int2, b text', replace(:'content', '#', '--'), '{"format": "csv"
 SELECT alike('a text, b text', replace(replace(:'content', '"', '\'), ',', E'\t'), '{"skip_blank_lines": true, "comment": "#", "on_error": "table"}');
 SELECT alike('a int2, b text', :'content', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
 -- Compressed files, programs, and several files.
-CALL write_file('many1.csv', E'#\n1,a\n\n');
-CALL write_file('many2.csv', E'\n\n#\n');
-CALL write_file('many3.csv', E'2,b\n#');
-SELECT figures('many?.csv', 'small', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
+CALL write_file('skipped1.csv', E'#\n1,a\n\n');
+CALL write_file('skipped2.csv', E'\n\n#\n');
+CALL write_file('skipped3.csv', E'2,b\n#');
+SELECT figures('skipped?.csv', 'small', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
 SELECT * FROM bulk_read('gzip -c ' || data_path('small.dat'), '{"program": true, "format": "csv", "header": true, "skip_blank_lines": true, "comment": "#", "short_rows": "null"}') AS t (a text, b text);
 SELECT rows_loaded FROM bulk_load(convert_to(E'#\n\n7,z', 'UTF8'), 'small', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
 -- Values of the options, and formats that cannot have them.
