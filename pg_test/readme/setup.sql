@@ -80,3 +80,9 @@ COPY (
 COPY (SELECT 1 AS id, 9.50 AS amount) TO PROGRAM :'command' (FORMAT csv, HEADER);
 \set command 'cd ' :data ' && mkdir -p sales/year=2024/month=01 && cat >sales/year=2024/month=01/part-0.csv'
 COPY (SELECT * FROM (VALUES (2, 12.00), (3, 3.25)) v (id, amount)) TO PROGRAM :'command' (FORMAT csv, HEADER);
+
+-- A file as people send it: a comment, a blank line, quotes within quotes, rows with too few and too many fields, a total.
+\set file :data '/export.csv'
+COPY (
+    SELECT unnest(ARRAY['# Export of 2026-01-31', 'id;name;amount', '1;Ada;10.50', '', '2;"Bob "the builder";20.00', '3;Carl', '4;Dora;7.25;new', 'Total;4;'])
+) TO :'file';

@@ -67,8 +67,21 @@ ALTER FOREIGN TABLE converted OPTIONS (SET encoding 'win1252');
 SELECT string_agg(CASE WHEN i % 50 = 0 THEN '\x2c8161810a'::bytea WHEN i % 7 = 0 THEN '\x2ce420800a' ELSE '\x2c61620a' END, '') AS content FROM generate_series(1, 5000) i \gset
 CALL write_bytes('converted', :'content');
 SELECT b, count(*) FROM converted GROUP BY b ORDER BY 2;
+-- Bytes that cannot be converted are errors of their records, in a database in UTF8. Rejects keep the bytes of the file.
 ALTER FOREIGN TABLE converted OPTIONS (SET encoding_errors 'reject', ADD on_error 'ignore');
-SELECT error_of('SELECT * FROM converted');
+SELECT b, count(*) FROM converted GROUP BY b ORDER BY 2;
+SET pg_bulk.chunk_size = '64';
+SELECT b, count(*) FROM converted GROUP BY b ORDER BY 2;
+RESET pg_bulk.chunk_size;
+CREATE TABLE kept (a int, b text);
+CALL write_bytes('converted', '\x 312c 8abf 0a 322c 81 0a 332c 8540 5c 0a 342c 2263 00 0a 2c 22 0a 352c ffff 0a 782c 83 7c 0a 372c 8abf 81');
+SELECT * FROM figures('converted', 'kept', '{"format": "csv", "encoding": "sjis", "on_error": "table"}');
+SELECT line_number, column_name, raw_line, raw_bytes, sqlstate, message FROM bulk_rejects WHERE load_id = (SELECT max(load_id) FROM bulk_rejects) ORDER BY line_number;
+TABLE kept;
+TRUNCATE kept;
+SELECT * FROM figures('converted', 'kept', '{"format": "text", "delimiter": ",", "encoding": "win1252", "on_error": "table"}');
+SELECT line_number, raw_bytes, sqlstate, message FROM bulk_rejects WHERE load_id = (SELECT max(load_id) FROM bulk_rejects) ORDER BY line_number;
+TABLE kept;
 -- Records of fixed length: each column is verified separately, in any encoding.
 CALL make_table('places', $$a text OPTIONS (length '3'), b text OPTIONS (length '3')$$, $$format 'fixed', encoding_errors 'replace'$$, '');
 CALL write_bytes('places', '\x 616263 646566 0a 61c3a4 ff6480 0a c3a4c3 a46420 0a 610062 646566 0a');

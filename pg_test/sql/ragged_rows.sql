@@ -161,3 +161,9 @@ SELECT refused($$format 'fixed', short_rows 'null'$$);
 SELECT refused($$format 'json', long_rows 'cut'$$);
 SELECT refused($$format 'binary', short_rows 'null'$$);
 SELECT error_of($$SELECT * FROM bulk_load(NULL, 'loaded', '{"query": "SELECT 1", "short_rows": "null"}')$$);
+-- A row that fits into no page, even with its values out of line, is a reject of the direct writer.
+SELECT string_agg('c' || i || ' text', ', ') AS wide FROM generate_series(1, 460) i \gset
+SELECT string_agg(CASE i % 20 WHEN 7 THEN repeat(repeat('x', 30) || ',', 459) || i WHEN 9 THEN repeat('1,', 459) || repeat('long', 5000) ELSE i || repeat(',', 459) END, E'\n') AS content FROM generate_series(1, 60) i \gset
+SELECT alike(:'wide', :'content', '{"format": "csv", "on_error": "table"}');
+SELECT left(said, 60) FROM alike(:'wide', :'content', '{"format": "csv"}') said LIMIT 1;
+SELECT count(*), max(length(c460)) FROM loaded.t;

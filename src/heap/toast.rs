@@ -22,6 +22,8 @@ const EXTENDED: u8 = b'x';
 const PLAIN: u8 = b'p';
 /// MAXALIGN(TOAST_POINTER_SIZE) (toast_tuple_find_biggest_attribute, toast_helper.c)
 const POINTER: usize = 24;
+/// TOAST_POINTER_SIZE (detoast.h)
+const REFERENCE: usize = 18;
 /// VARHDRSZ - VARHDRSZ_SHORT (postgres.h)
 const LESS: usize = 3;
 const TUPLE_HEADER: usize = 23;
@@ -76,11 +78,17 @@ pub struct Toaster {
 
 impl Toaster {
     /// Copy a row of a relation. A varlena that a header of one byte makes as short as a TOAST pointer gets this header
-    /// (see `packed`). Guarded; allocates in the current memory context.
+    /// (see `packed`). Returns the size of its tuple if all values are stored out of line that can be: no tuple of the
+    /// row is smaller. Guarded; allocates in the current memory context.
     ///
     /// # Safety
     /// An open relation, and arrays as long as its descriptor.
-    pub unsafe fn load(&mut self, relation: pg_sys::Relation, values: *const pg_sys::Datum, nulls: *const bool) {
+    pub unsafe fn load(
+        &mut self,
+        relation: pg_sys::Relation,
+        values: *const pg_sys::Datum,
+        nulls: *const bool,
+    ) -> usize {
         // SAFETY: the relation is open, and the arrays are as long as its descriptor.
         unsafe {
             let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
@@ -88,12 +96,25 @@ impl Toaster {
             self.values.extend_from_slice(std::slice::from_raw_parts(values, natts));
             self.nulls.clear();
             self.nulls.extend_from_slice(std::slice::from_raw_parts(nulls, natts));
+            let elsewhere = (*(*relation).rd_rel).reltoastrelid != pg_sys::InvalidOid;
+            let bitmap = if self.nulls.contains(&true) { natts.div_ceil(8) } else { 0 };
+            let mut least = (TUPLE_HEADER + bitmap).next_multiple_of(8);
             for (index, (value, null)) in self.values.iter_mut().zip(&self.nulls).enumerate() {
                 let attribute = &*compat::attribute((*relation).rd_att, index);
-                if !null && attribute.attlen == -1 && attribute.attstorage.cast_unsigned() != PLAIN {
+                if *null {
+                    continue;
+                }
+                if attribute.attlen == -1 && attribute.attstorage.cast_unsigned() != PLAIN {
                     *value = packed(*value);
+                    let size = pgrx::varsize_any(value.cast_mut_ptr());
+                    // Without a TOAST table, a value may still be compressed to a few bytes.
+                    least +=
+                        if size > POINTER { usize::from(elsewhere) * REFERENCE } else { size.saturating_sub(LESS) };
+                } else if let Ok(size) = usize::try_from(attribute.attlen) {
+                    least += size;
                 }
             }
+            least
         }
     }
 

@@ -262,8 +262,29 @@ impl Encodings {
         if self.server == UTF8 { "\u{fffd}".as_bytes() } else { b"?" }
     }
 
-    /// Returns how many bytes at the start of unconvertible ones the [`Encodings::replacement`] replaces: a character
-    /// that the server's encoding lacks, or one byte.
+    /// Whether unconvertible bytes can be marked in the converted text ([`mark`]), so that they are errors of their
+    /// records.
+    pub fn are_marked(&self) -> bool {
+        self.conversion.is_some() && self.server == UTF8
+    }
+
+    /// Returns the error about bytes that could not be converted and were marked at the start of `utf8`, as an error of
+    /// a record. Guarded.
+    pub fn unconvertible(&self, utf8: &[u8]) -> Error {
+        let bytes = marked(utf8);
+        if self.valid_up_to(&bytes) < bytes.len() {
+            return invalid_bytes(self.file, &bytes);
+        }
+        let shown: Vec<_> = bytes.iter().map(|byte| format!("0x{byte:02x}")).collect();
+        let (shown, file, server) = (shown.join(" "), self.name(), Encodings::server_name());
+        let message = format!(
+            "character with byte sequence {shown} in encoding \"{file}\" has no equivalent in encoding \"{server}\""
+        );
+        Error::new(Code::ERRCODE_UNTRANSLATABLE_CHARACTER, message).about_record()
+    }
+
+    /// Returns how many bytes at the start of unconvertible ones are replaced or marked together: a character that the
+    /// server's encoding lacks, or one byte.
     pub fn hopeless_len(&self, raw: &[u8]) -> usize {
         let is_whole = |&len: &usize| raw.get(..len).is_some_and(|character| self.valid_up_to(character) == len);
         (1..=self.max_char()).find(is_whole).unwrap_or(raw.len().min(1))
@@ -304,6 +325,29 @@ impl Encodings {
         self.run_conversion(bytes, &mut Vec::new(), false);
         Error::new(Code::ERRCODE_INTERNAL_ERROR, "encoding conversion failed without error")
     }
+}
+
+/// Appends bytes that cannot be converted to text in UTF-8. What stands for them is invalid there, and is no ASCII: no
+/// line end, delimiter or quote.
+pub fn mark(raw: &[u8], utf8: &mut Vec<u8>) {
+    utf8.extend(raw.iter().flat_map(|byte| [0xf8 | byte >> 6, 0x80 | byte & 0x3f]));
+}
+
+/// Returns text in which marked bytes are as they were.
+pub fn unmark(utf8: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(utf8.len());
+    let mut rest = utf8.iter();
+    while let Some(&byte) = rest.next() {
+        let is_marked = (0xf8..=0xfb).contains(&byte);
+        bytes.push(if is_marked { byte << 6 | rest.next().map_or(0, |next| next & 0x3f) } else { byte });
+    }
+    bytes
+}
+
+/// Returns the bytes that were marked at the start of `utf8`.
+fn marked(utf8: &[u8]) -> Vec<u8> {
+    let (pairs, _) = utf8.as_chunks::<2>();
+    pairs.iter().take_while(|[first, _]| (0xf8..=0xfb).contains(first)).map(|[a, b]| a << 6 | b & 0x3f).collect()
 }
 
 /// Returns the error about invalid UTF-8 that stands for invalid UTF-16; None if it stands for none.

@@ -11,7 +11,7 @@ use pg_bulk_text::scan::Level;
 use pg_bulk_text::verify::utf8_valid_up_to;
 
 use super::coding::Coding;
-use super::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes, invalid_utf16};
+use super::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes, invalid_utf16, mark, unmark};
 use super::file_figures::ByFile;
 use super::file_identity::{Identity, changed};
 use super::files::{FileList, Listed};
@@ -239,7 +239,7 @@ impl Stream {
 
     /// With `lines`, errors of single records do not end the stream ([`Error::is_about_record`]): the caller gets the
     /// error and may go on to the next record. `invalid` is the action for invalid bytes. They can be errors of single
-    /// records only in UTF-8 without conversion.
+    /// records only in UTF-8: in the file, or in the text that it is converted to.
     pub fn tolerate(&mut self, lines: bool, invalid: EncodingErrors) {
         (self.tolerant, self.invalid) = (lines, invalid);
         self.configure_reader();
@@ -301,6 +301,9 @@ impl Stream {
         if error == ReadError::Encoding {
             let line = self.reader.raw_line().unwrap_or_default();
             let bytes = line.get(utf8_valid_up_to(line)..).unwrap_or_default();
+            if self.marks_invalid() {
+                return self.encodings.unconvertible(bytes);
+            }
             let utf16 = self.source.is_utf16().then(|| invalid_utf16(bytes)).flatten();
             return utf16.map_or_else(|| invalid_bytes(self.encodings.of_file(), bytes), Error::about_record);
         }
@@ -337,17 +340,26 @@ impl Stream {
     }
 
     fn feed_converted(&mut self) -> Result<()> {
+        let marks = self.marks_invalid();
         loop {
             let waiting = self.converted.get(self.taken..).unwrap_or_default();
             if !waiting.is_empty() {
                 let space = self.reader.try_space().ok_or_else(out_of_memory)?;
-                let n = waiting.len().min(space.len());
+                let mut n = waiting.len().min(space.len());
+                if marks {
+                    // No character is cut in two, because the reader verifies all of these bytes.
+                    n = (1..=n).rev().find(|&n| waiting.get(n).is_none_or(|next| next & 0xc0 != 0x80)).unwrap_or(n);
+                }
                 if let (Some(to), Some(from)) = (space.get_mut(..n), waiting.get(..n)) {
                     to.copy_from_slice(from);
                 }
                 self.taken += n;
                 self.reader.filled(n);
-                self.reader.verified(n);
+                if marks {
+                    self.reader.verify();
+                } else {
+                    self.reader.verified(n);
+                }
                 return Ok(());
             }
             self.converted.clear();
@@ -360,10 +372,15 @@ impl Stream {
                 self.piece = self.piece.saturating_mul(2);
                 continue;
             }
-            if Encodings::is_hopeless(&self.raw, self.raw_ended) && self.invalid == EncodingErrors::Replace {
+            if Encodings::is_hopeless(&self.raw, self.raw_ended) && (marks || self.invalid == EncodingErrors::Replace) {
                 let len = self.encodings.hopeless_len(&self.raw);
-                self.raw.drain(..len);
-                self.converted.extend_from_slice(self.encodings.replacement());
+                let bytes = self.raw.drain(..len);
+                if marks {
+                    mark(bytes.as_slice(), &mut self.converted);
+                } else {
+                    self.converted.extend_from_slice(self.encodings.replacement());
+                }
+                drop(bytes);
                 // Conversion of a large piece up to each of further invalid bytes would be wasted.
                 self.piece = PIECE;
                 continue;
@@ -375,6 +392,10 @@ impl Stream {
             if self.raw_ended {
                 let _ = self.reader.try_space().ok_or_else(out_of_memory)?;
                 self.reader.filled(0);
+                if marks {
+                    // Invalid bytes at the end waited for more.
+                    self.reader.verify();
+                }
                 return Ok(());
             }
             let old = self.raw.len();
@@ -383,6 +404,16 @@ impl Stream {
             self.raw.truncate(old + n);
             self.raw_ended = n == 0;
         }
+    }
+
+    /// The bytes of a line in the reader's window; those that could not be converted are as in the file.
+    pub fn bytes_of(&self, line: &[u8]) -> Vec<u8> {
+        if self.marks_invalid() { unmark(line) } else { line.to_vec() }
+    }
+
+    /// Are bytes that cannot be converted errors of their records?
+    fn marks_invalid(&self) -> bool {
+        self.invalid == EncodingErrors::Reject && self.encodings.are_marked()
     }
 
     /// Remove a byte order mark from the raw bytes; false if there are too few bytes to recognize it.

@@ -196,7 +196,12 @@ fn sniff_start(location: &Location, copy: &CopyOptions) -> Result<Sniffed> {
 /// fields, or the number of fields differs between records.
 fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, shows_quote: bool) -> Option<String> {
     let width = sniffed.columns.len();
-    let is_sure = sniffed.records > 0 && sniffed.rejects == 0 && fields.map_or(width > 1, |fields| fields == width);
+    let is_regular =
+        |(name, _): &(String, _)| !matches!(name.as_str(), "skip_blank_lines" | "short_rows" | "long_rows");
+    let is_sure = sniffed.records > 0
+        && sniffed.rejects == 0
+        && sniffed.options.iter().all(is_regular)
+        && fields.map_or(width > 1, |fields| fields == width);
     if !is_sure {
         return None;
     }

@@ -113,7 +113,7 @@ impl Reject {
             line: reader.line_number(),
             offset: (!rows.context.is_query && rows.stream().has_offsets()).then(|| reader.record_offset()),
             raw: (!rows.context.is_query && !reader.dialect().is_binary())
-                .then(|| cut(reader.raw_line().unwrap_or_default()).to_vec()),
+                .then(|| rows.stream().bytes_of(cut(reader.raw_line().unwrap_or_default()))),
             complaint,
         }
     }

@@ -344,11 +344,9 @@ impl Draft {
             Some(header) => header,
         };
         self.copy.fields.set_null(self.format.null);
-        if let Some(name) = self.copy.coding.utf16.name()
-            && matches!(self.shape, RecordShape::Fixed | RecordShape::Binary)
-        {
+        if self.copy.coding.utf16.name().is_some() && matches!(self.shape, RecordShape::Fixed | RecordShape::Binary) {
             let format = if self.shape == RecordShape::Fixed { "fixed" } else { "binary" };
-            return Err(unsupported(&format!("encoding \"{name}\" is not supported in format \"{format}\"")));
+            return Err(unsupported(&format!("encoding \"UTF16\" is not supported in format \"{format}\"")));
         }
         Ok(CopyOptions { dialect, header, ..self.copy })
     }
@@ -465,9 +463,9 @@ impl CopyOptions {
     fn check_encoding_errors(&self, encodings: &Encodings) -> Result<()> {
         if self.encoding_errors == Some(EncodingErrors::Reject)
             && !matches!(encodings.treatment(), Treatment::Utf8 | Treatment::Nothing)
+            && !encodings.are_marked()
         {
-            let message =
-                "encoding_errors \"reject\" requires format \"fixed\", or a file in UTF8 that is not converted";
+            let message = "encoding_errors \"reject\" requires format \"fixed\", a file in UTF8 that is not converted, or a database in UTF8";
             return Err(unsupported(message));
         }
         if self.encoding_errors() == EncodingErrors::Replace && !encodings.are_mended() {

@@ -109,8 +109,10 @@ impl Tolerance {
         let is_survivable = match self.on_error {
             OnError::Table => true,
             OnError::Ignore => {
-                error.sqlstate() == Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE
-                    || (self.rejects_long && error.message() == copy_errors::EXTRA_DATA)
+                matches!(
+                    error.sqlstate(),
+                    Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE | Code::ERRCODE_UNTRANSLATABLE_CHARACTER
+                ) || (self.rejects_long && error.message() == copy_errors::EXTRA_DATA)
             }
             OnError::Stop | OnError::SetNull => false,
         };
@@ -120,7 +122,7 @@ impl Tolerance {
     /// Report records that became rows with another number of fields, in notices. Guarded.
     pub fn report_ragged(&self, rows: &Rows, ragged: &Ragged) {
         if self.verbosity != Verbosity::Silent {
-            rows.ragged_notices(ragged).into_iter().for_each(Error::notice);
+            rows.ragged_notices(&ragged.without_quotes()).into_iter().for_each(Error::notice);
         }
     }
 

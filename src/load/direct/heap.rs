@@ -313,9 +313,7 @@ impl Heap {
             std::slice::from_raw_parts(header.cast::<u8>().cast_const(), (*tuple).t_len as usize)
         };
         if bytes.len() > MAX_TUPLE_SIZE {
-            let (size, most) = (bytes.len().next_multiple_of(8), MAX_TUPLE_SIZE);
-            let message = format!("row is too big: size {size}, maximum size {most}");
-            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+            return Err(too_big(bytes.len()));
         }
         let place = self.batch.add(bytes);
         self.follow(bytes, place, origin, append_lock)
@@ -539,4 +537,11 @@ fn reserve(relation: pg_sys::Relation) -> usize {
     };
     let percent = 100 - usize::try_from(fillfactor.clamp(10, 100)).unwrap_or(100);
     pg_sys::BLCKSZ as usize * percent / 100
+}
+
+/// The error of a record whose tuple does not fit into a page.
+pub(super) fn too_big(size: usize) -> Error {
+    let (size, most) = (size.next_multiple_of(8), MAX_TUPLE_SIZE);
+    let message = format!("row is too big: size {size}, maximum size {most}");
+    Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message).about_record()
 }

@@ -225,10 +225,18 @@ impl Evidence {
             return Ok(());
         }
         let mut kept = self.left.and(shape.types);
+        let mut is_number = false;
         for one in kept.iter() {
-            // A value that jsonb accepts is valid json.
-            let is_known = one == Type::Json && kept.has(Type::Jsonb);
-            if !is_known && !validator.accepts(one, value)? {
+            let is_known = match one {
+                // The narrower types come first. A number of so few digits is also a valid float8.
+                Type::Bigint | Type::Numeric | Type::Double => is_number,
+                // A value that jsonb accepts is valid json.
+                Type::Json => kept.has(Type::Jsonb),
+                _ => false,
+            };
+            let is_valid = is_known || validator.accepts(one, value)?;
+            is_number |= is_valid && matches!(one, Type::Integer | Type::Bigint | Type::Numeric);
+            if !is_valid {
                 kept = kept.without(one);
             }
         }

@@ -13,6 +13,7 @@ use super::request::Request;
 use super::{NAMES, Sniffed, SniffedColumn, Sniffer, is_real};
 use crate::error::Result;
 use crate::rows::copy_options::Draft;
+use crate::rows::ragged::{LongRows, ShortRows};
 use crate::server::option_value::OptionValue;
 use crate::server::server_text::from_server;
 
@@ -34,6 +35,9 @@ impl Sniffer {
         }
         let recurs = |word: &[u8]| words.iter().any(|(known, count)| known == word && *count > 1);
         self.columns.iter_mut().for_each(|column| column.finish(&self.validator.styles, recurs));
+        let regular = self.records.saturating_sub(self.trial.short.count + self.trial.long.count);
+        // If most records are longer, the width is wrong, and a cut would lose their values.
+        let cuts = self.ragged.long_rows.map_or(self.trial.long.count < regular, |long| long == LongRows::Cut);
         self.validator.close();
         let d = &known.dialect;
         let mut options = request.given.clone();
@@ -58,6 +62,15 @@ impl Sniffer {
             lines => lines.to_string(),
         };
         propose("header", header.into_bytes())?;
+        if self.trial.blank.count > 0 {
+            propose("skip_blank_lines", b"true".to_vec())?;
+        }
+        if self.trial.short.count > 0 {
+            propose("short_rows", b"null".to_vec())?;
+        }
+        if self.trial.long.count > 0 && cuts {
+            propose("long_rows", b"cut".to_vec())?;
+        }
         if let Some(encoding) = &self.encoding_option {
             propose("encoding", encoding.clone().into_bytes())?;
         }
@@ -97,9 +110,23 @@ impl Sniffer {
             let (width, most) = (self.width, columns.len());
             self.notes.push(format!("lines have {width} fields, but tables can have at most {most} columns"));
         }
-        let kinds = [&self.trial.odd, &self.trial.unreadable, &self.trial.invalid];
-        self.notes.extend(kinds.into_iter().filter_map(|kind| kind.note(&files, "a load fails there")));
-        let rejects = kinds.into_iter().map(|kind| kind.count).sum();
+        let fails = "a load fails there";
+        let short = self.ragged.short_rows.unwrap_or(ShortRows::Null);
+        let filled = match short {
+            ShortRows::Error => fails,
+            ShortRows::Null => "missing fields are NULL (short_rows)",
+            ShortRows::Default => "missing fields get defaults (short_rows)",
+        };
+        let trial = &self.trial;
+        let kinds = [
+            (&trial.blank, "blank lines are skipped (skip_blank_lines)", false),
+            (&trial.short, filled, short == ShortRows::Error),
+            (&trial.long, if cuts { "the fields behind are not read (long_rows)" } else { fails }, !cuts),
+            (&trial.unreadable, fails, true),
+            (&trial.invalid, fails, true),
+        ];
+        self.notes.extend(kinds.iter().filter_map(|(kind, consequence, _)| kind.note(&files, consequence)));
+        let rejects = kinds.iter().filter(|(_, _, is_reject)| *is_reject).map(|(kind, ..)| kind.count).sum();
         Ok(Sniffed {
             options,
             dialect: known.dialect,

@@ -11,8 +11,12 @@ use crate::input::encoding::shown;
 /// The failures by kind.
 #[derive(Debug, Default)]
 pub(super) struct Trial {
-    /// Records with another number of fields.
-    pub(super) odd: Rejects,
+    /// Blank lines, where records have several fields.
+    pub(super) blank: Rejects,
+    /// Other records with fewer fields.
+    pub(super) short: Rejects,
+    /// Records with more fields.
+    pub(super) long: Rejects,
     /// Records that cannot be read.
     pub(super) unreadable: Rejects,
     /// Records with invalid bytes.

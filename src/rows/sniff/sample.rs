@@ -16,6 +16,7 @@ use super::feed::{Feed, FeedStep};
 use super::{FileFindings, Sniffer};
 use crate::error::Result;
 use crate::input::encoding::mend_in_server_encoding;
+use crate::rows::ragged::{LongRows, ShortRows};
 use crate::server::copy_errors::read_error;
 use crate::server::option_value::HeaderOption;
 
@@ -187,16 +188,28 @@ impl Sniffer {
         }
         let place = || place(reader, offset);
         if fields != self.width {
-            let width = self.width;
-            self.trial.odd.add(file, place(), || format!("has {fields} fields instead of {width}"));
-            return Ok(());
+            let (width, ragged) = (self.width, self.ragged);
+            let reason = || format!("has {fields} fields instead of {width}");
+            let is_row = if fields > width {
+                self.trial.long.add(file, place(), reason);
+                ragged.long_rows != Some(LongRows::Error)
+            } else if ragged.short_rows.is_none() && is_blank(reader) {
+                self.trial.blank.add(file, place(), || "is blank".to_owned());
+                false
+            } else {
+                self.trial.short.add(file, place(), reason);
+                ragged.short_rows != Some(ShortRows::Error)
+            };
+            if !is_row {
+                return Ok(());
+            }
         }
         self.records += 1;
         let is_csv = reader.dialect().is_csv();
         let can_force = is_csv && reader.dialect().null.is_empty();
         let mut unescaped = Vec::new();
         let record = reader.record();
-        for field in 0..fields.min(MOST_COLUMNS) {
+        for field in 0..fields.min(self.width).min(MOST_COLUMNS) {
             let column = order.get(field).copied().unwrap_or(field);
             let Some(evidence) = self.columns.get_mut(column) else { continue };
             let value = match record.value(field) {
@@ -268,4 +281,10 @@ fn order_of(first: &[Option<Vec<u8>>], names: &[Option<Vec<u8>>]) -> Vec<usize> 
 /// The position of the reader's record, by its offset if lines are not counted.
 fn place(reader: &Reader, offset: Option<u64>) -> ValuePosition {
     offset.map_or_else(|| ValuePosition::Line(reader.line_number()), |_| ValuePosition::Offset(reader.record_offset()))
+}
+
+/// Whether the current line has nothing but blanks and tabs that are no delimiters.
+fn is_blank(reader: &Reader) -> bool {
+    let is_space = |&byte: &u8| matches!(byte, b' ' | b'\t') && byte != reader.dialect().delimiter;
+    reader.raw_line().is_some_and(|line| line.iter().all(is_space))
 }

@@ -40,7 +40,8 @@ impl Reader {
         }
     }
 
-    pub(super) fn verify(&mut self) {
+    /// Verifies the unverified bytes as UTF-8, and accepts invalid ones as the caller has chosen.
+    pub fn verify(&mut self) {
         self.verify_around(0..0);
     }
 

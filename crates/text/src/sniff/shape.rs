@@ -128,7 +128,12 @@ impl Types {
 
     /// The types, the narrowest first.
     pub fn iter(self) -> impl Iterator<Item = Type> {
-        Type::ALL.into_iter().filter(move |&one| self.has(one))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let one = Type::ALL.get(left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(*one)
+        })
     }
 }
 

@@ -39,7 +39,7 @@ impl Process {
                     self.rejects.keep_bytes(unsafe { &*reject });
                     continue;
                 }
-                other @ (Received::Ranges(..) | Received::Anchors(_)) => {
+                other @ (Received::Ranges(..) | Received::Anchors(_) | Received::EarlyEnds(_)) => {
                     self.remember(other);
                     continue;
                 }
@@ -95,7 +95,8 @@ impl Process {
         self.count_row();
         let origin = self.tracer.origin(&mut self.rows);
         // SAFETY: the row is one of the heap's relation.
-        unsafe { self.heaps.add(heap, arrays, origin, &mut self.wide, &self.shared.append_lock) }
+        let added = unsafe { self.heaps.add(heap, arrays, origin, &mut self.wide, &self.shared.append_lock) };
+        self.survive_row(added)
     }
 
     /// Puts a row that was decoded in a block, for the target, into the target's heap. Guarded.
@@ -103,7 +104,18 @@ impl Process {
     pub(super) fn add_decoded(&mut self) -> Result<()> {
         self.count_row();
         let origin = self.tracer.origin(&mut self.rows);
-        self.heaps.add_decoded(&mut self.rows, origin, &mut self.wide, &self.shared.append_lock)
+        let added = self.heaps.add_decoded(&mut self.rows, origin, &mut self.wide, &self.shared.append_lock);
+        self.survive_row(added)
+    }
+
+    /// Rejects the row that was counted last if it was not added because of an error about it.
+    #[inline]
+    fn survive_row(&mut self, added: Result<()>) -> Result<()> {
+        let Err(error) = added else { return Ok(()) };
+        self.survive(&error).map_err(|other| other.unwrap_or(error))?;
+        self.quota.rows += 1;
+        self.progress.rows -= 1;
+        Ok(())
     }
 
     /// Gives a row that is not stored its position, in the slot. Returns the table that checks its keys; null without a
