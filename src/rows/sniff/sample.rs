@@ -121,8 +121,7 @@ impl Sniffer {
             return Ok(None);
         }
         let found = detect(&sample, whole, &self.given);
-        let mut dialect = found.dialect;
-        dialect.line_end = self.given.line_end;
+        let dialect = found.dialect;
         let (header_lines, has_names, names) = match self.header_option {
             Some(HeaderOption::Lines(lines)) => (lines, lines > 0, None),
             Some(HeaderOption::Match) => (1, true, None),
