@@ -49,8 +49,13 @@ BEGIN
 	SELECT string_agg(format('%I text', c ->> 'name'), ', '), string_agg(c ->> 'type', ' ') INTO kept, types FROM jsonb_array_elements(s.details -> 'columns') c;
 	EXECUTE format('CREATE TABLE as_text (%s)', kept);
 	SELECT string_agg(CASE WHEN key = 'force_null' THEN (SELECT format('FORCE_NULL (%s)', string_agg(quote_ident(x), ', ')) FROM jsonb_array_elements_text(value) x)
-		ELSE format('%s %L', upper(key), value #>> '{}') END, ', ') INTO copy_options FROM jsonb_each(s.details -> 'options') WHERE key <> 'compression';
-	EXECUTE format('COPY by_copy FROM %L (%s)', data_path(name), copy_options);
+		ELSE format('%s %L', upper(key), value #>> '{}') END, ', ') INTO copy_options FROM jsonb_each(s.details -> 'options') WHERE key NOT IN ('compression', 'columns');
+	-- COPY has no options of columns.
+	IF s.details -> 'options' ? 'columns' THEN
+		PERFORM bulk_load(data_path(name), 'by_copy', (s.details -> 'options') || '{"writer": "buffered"}');
+	ELSE
+		EXECUTE format('COPY by_copy FROM %L (%s)', data_path(name), copy_options);
+	END IF;
 	EXECUTE format('COPY as_text FROM %L (%s)', data_path(name), copy_options);
 	SELECT rows_loaded INTO loaded FROM bulk_load(data_path(name), 'by_load', s.details -> 'options');
 	EXECUTE replace(s.details ->> 'create_foreign_table', 'CREATE FOREIGN TABLE by_copy', 'CREATE FOREIGN TABLE by_scan');
@@ -60,7 +65,7 @@ BEGIN
 	SELECT count(*) INTO differ FROM (
 		(SELECT t::text FROM by_copy t EXCEPT ALL SELECT t::text FROM by_load t) UNION ALL (SELECT t::text FROM by_load t EXCEPT ALL SELECT t::text FROM by_copy t)
 		UNION ALL (SELECT t::text FROM by_copy t EXCEPT ALL SELECT t::text FROM scanned t) UNION ALL (SELECT t::text FROM scanned t EXCEPT ALL SELECT t::text FROM by_copy t)) x;
-	FOR kept IN SELECT c ->> 'name' FROM jsonb_array_elements(s.details -> 'columns') c WHERE c ->> 'type' IN ('integer', 'bigint', 'numeric', 'uuid', 'text', 'json') LOOP
+	FOR kept IN SELECT c ->> 'name' FROM jsonb_array_elements(s.details -> 'columns') c WHERE c ->> 'type' IN ('integer', 'bigint', 'numeric', 'uuid', 'text', 'json') AND NOT s.details -> 'options' ? 'columns' LOOP
 		EXECUTE format('SELECT $1 + count(*) FROM (SELECT lower(%1$I::text) FROM by_copy EXCEPT ALL SELECT lower(btrim(%1$I)) FROM as_text) x', kept)
 			INTO lost USING lost;
 	END LOOP;

@@ -63,10 +63,10 @@ SELECT alike('a int2, b text', replace(:'content', '#', '--'), '{"format": "csv"
 SELECT alike('a text, b text', replace(replace(:'content', '"', '\'), ',', E'\t'), '{"skip_blank_lines": true, "comment": "#", "on_error": "table"}');
 SELECT alike('a int2, b text', :'content', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
 -- Compressed files, programs, and several files.
-CALL write_file('many1.csv', E'#\n1,a\n\n');
-CALL write_file('many2.csv', E'\n\n#\n');
-CALL write_file('many3.csv', E'2,b\n#');
-SELECT figures('many?.csv', 'small', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
+CALL write_file('skipped1.csv', E'#\n1,a\n\n');
+CALL write_file('skipped2.csv', E'\n\n#\n');
+CALL write_file('skipped3.csv', E'2,b\n#');
+SELECT figures('skipped?.csv', 'small', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
 SELECT * FROM bulk_read('gzip -c ' || data_path('small.dat'), '{"program": true, "format": "csv", "header": true, "skip_blank_lines": true, "comment": "#", "short_rows": "null"}') AS t (a text, b text);
 SELECT rows_loaded FROM bulk_load(convert_to(E'#\n\n7,z', 'UTF8'), 'small', '{"format": "csv", "skip_blank_lines": true, "comment": "#"}');
 -- Values of the options, and formats that cannot have them.
@@ -79,3 +79,24 @@ SELECT refused($$comment '#', format 'json'$$);
 SELECT refused($$skip_blank_lines 'true', format 'fixed'$$);
 SELECT refused($$comment '#', format 'binary'$$);
 SELECT error_of($$COPY small FROM '/dev/null' WITH (skip_blank_lines true)$$);
+-- The line end is given: others are data. Or any ends a line.
+CALL make_table('ends', $$a int, b text, line int OPTIONS (source 'line_number')$$, $$format 'csv', line_end 'crlf'$$, E'1,a\r\n2,b\nc\rd\r\n3,"x\r\ny"\r\n');
+SELECT to_json(t) FROM ends t;
+ALTER FOREIGN TABLE ends OPTIONS (SET line_end 'ANY');
+CALL write_file('ends', E'1,a\n2,"b\n"\r\n3,c\r4,d');
+SELECT to_json(t) FROM ends t;
+ALTER FOREIGN TABLE ends OPTIONS (SET line_end 'lf');
+SELECT to_json(t) FROM ends t;
+ALTER FOREIGN TABLE ends OPTIONS (DROP line_end);
+SELECT error_of('SELECT * FROM ends');
+SELECT to_json(t) FROM bulk_read(data_path('ends'), '{"format": "text", "delimiter": ",", "line_end": "cr"}') t (a text, b text);
+SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('ends'), 'small', '{"format": "csv", "line_end": "any", "on_error": "table"}');
+SELECT line_number, raw_line, message FROM bulk_check(data_path('ends'), 'small', '{"format": "csv", "line_end": "lf"}');
+SELECT string_agg(i || CASE i % 99 WHEN 7 THEN E',\r' ELSE ',"x' || repeat(E'\n', i % 3) || '"' END || repeat('y', i % 13), CASE WHEN i % 500 = 3 THEN E'\n' ELSE E'\r\n' END) AS content FROM generate_series(1, 1500) i \gset
+SELECT alike('a int2, b text', :'content', '{"format": "csv", "line_end": "any", "on_error": "table"}');
+SELECT alike('a int2, b text', :'content', '{"format": "csv", "line_end": "crlf", "on_error": "table"}');
+SELECT alike('a text, b text', :'content', '{"delimiter": ",", "line_end": "crlf", "on_error": "table"}');
+SELECT alike('a text, b text', :'content', '{"delimiter": ",", "line_end": "lf", "on_error": "table"}');
+SELECT alike('a int2, b text', replace(:'content', E'\r\n', E'\n'), '{"format": "csv", "line_end": "any", "on_error": "table"}');
+SELECT refused($$line_end 'nl'$$);
+SELECT refused($$line_end 'lf', format 'json'$$);

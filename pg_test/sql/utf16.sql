@@ -124,6 +124,25 @@ CALL write_bytes('part_1', '\xfffe' || utf16(E'1,a\n'));
 CALL write_file('part_2', E'2,ä\n');
 SELECT to_json(t) FROM bulk_read(data_path('part_*'), '{"format": "csv"}') AS t (id int, name text);
 
+-- bulk_sniff finds UTF-16 with and without a byte order mark, and what it proposes loads.
+CREATE FUNCTION sniffed(content bytea) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	CALL write_bytes('any', content);
+	RETURN QUERY SELECT (encoding, details -> 'options', rows, details -> 'notes')::text FROM bulk_sniff(data_path('any'));
+	RETURN QUERY SELECT (rows_loaded, rows_rejected)::text FROM bulk_load(data_path('any'), 'sniffed', '{"create": true}');
+	RETURN QUERY SELECT to_json(s)::text FROM sniffed s;
+	DROP TABLE IF EXISTS sniffed;
+END $$;
+SELECT sniffed('\xfffe' || utf16(E:'text'));
+SELECT sniffed('\xfeff' || utf16(E:'text', false));
+SELECT sniffed(utf16(E:'text'));
+SELECT sniffed(utf16(E:'text', false));
+-- It says what another file is.
+CALL write_file('any', E'%PDF-1.4\n1 0 obj\n');
+SELECT details -> 'notes' FROM bulk_sniff(data_path('any'));
+CALL write_file('any', E'[\n  {\n    "a": 1\n  }\n]\n');
+SELECT details -> 'notes' FROM bulk_sniff(data_path('any'));
+
 \set ECHO none
 SET client_min_messages = warning;
 DROP SCHEMA utf16 CASCADE;

@@ -62,7 +62,7 @@ impl Utf16 {
     /// Returns the name of the encoding, unless it depends on the file.
     pub fn name(self) -> Option<&'static str> {
         match self {
-            Utf16::Always(Order::Little) => Some("UTF16"),
+            Utf16::Always(Order::Little) => Some("UTF16LE"),
             Utf16::Always(Order::Big) => Some("UTF16BE"),
             Utf16::Never | Utf16::Marked => None,
         }

@@ -34,7 +34,7 @@ pub use self::descriptor::Descriptor;
 use self::handle::Handle;
 pub use self::location::Location;
 pub use self::supply::{Bytes, LargeObject};
-use super::coding::{Coding, Steps};
+use super::coding::{Coding, Steps, Utf16};
 use super::compression::Compression;
 use super::file_identity::changed;
 use super::ring::Ring;
@@ -108,6 +108,18 @@ impl Source {
     /// Whether the bytes are known to have been UTF-16.
     pub fn is_utf16(&self) -> bool {
         self.steps().is_some_and(|steps| steps.is_utf16())
+    }
+
+    /// The name of the encoding with which the bytes are known to be read, if it is UTF-16.
+    pub fn utf16(&self) -> Option<&'static str> {
+        self.is_utf16().then(|| self.coding.utf16.name().unwrap_or("UTF16"))
+    }
+
+    /// Go back to the start of a regular file, and read it with this encoding.
+    pub fn read_anew(&mut self, utf16: Utf16) -> Result<bool> {
+        self.coding.utf16 = utf16;
+        self.first.clear();
+        self.rewind()
     }
 
     /// The steps that make the text, if there are any.

@@ -16,7 +16,7 @@ use crate::input::directory::file_of;
 use crate::input::encoding::shown;
 use crate::input::source::Location;
 use crate::program::copy_question;
-use crate::rows::sniff::{self, Request, Sniffed, ValuePosition, identifier, table_name};
+use crate::rows::sniff::{self, Request, Sniffed, SniffedColumn, ValuePosition, identifier, table_name};
 use crate::server::function::{Call, sql_function};
 use crate::server::jsonb::Jsonb;
 use crate::server::option_value::{Caller, OptionValue, invalid, text};
@@ -163,8 +163,28 @@ impl<'a> Asked<'a> {
         if !forced.is_empty() {
             members.push(member("force_null", &bracketed(b'[', &forced, b']')));
         }
+        // All columns are named if one of them has options.
+        let columns: Vec<Vec<u8>> = sniffed.columns.iter().map(column_json).collect();
+        if columns.iter().any(|column| column.first() == Some(&b'{')) {
+            members.push(member("columns", &bracketed(b'[', &columns, b']')));
+        }
         bracketed(b'{', &members, b'}')
     }
+}
+
+/// A column of the options of a load: its name, or an object with its options.
+fn column_json(column: &SniffedColumn) -> Vec<u8> {
+    let mut members: Vec<_> =
+        column.written_options().iter().map(|(name, value)| member(name, &json_string(value))).collect();
+    let words: Vec<_> = column.evidence.null_words().iter().map(|word| json_string(&word.word)).collect();
+    if !words.is_empty() {
+        members.push(member("null_if", &bracketed(b'[', &words, b']')));
+    }
+    if members.is_empty() {
+        return json_string(&column.name);
+    }
+    members.insert(0, member("column", &json_string(&column.name)));
+    bracketed(b'{', &members, b'}')
 }
 
 /// The name of a table, with or without a schema, quoted for SQL. Guarded.

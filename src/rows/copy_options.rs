@@ -344,11 +344,9 @@ impl Draft {
             Some(header) => header,
         };
         self.copy.fields.set_null(self.format.null);
-        if let Some(name) = self.copy.coding.utf16.name()
-            && matches!(self.shape, RecordShape::Fixed | RecordShape::Binary)
-        {
+        if self.copy.coding.utf16.name().is_some() && matches!(self.shape, RecordShape::Fixed | RecordShape::Binary) {
             let format = if self.shape == RecordShape::Fixed { "fixed" } else { "binary" };
-            return Err(unsupported(&format!("encoding \"{name}\" is not supported in format \"{format}\"")));
+            return Err(unsupported(&format!("encoding \"UTF16\" is not supported in format \"{format}\"")));
         }
         Ok(CopyOptions { dialect, header, ..self.copy })
     }

@@ -1,7 +1,9 @@
-//! Records with too few or too many fields that become rows, because `short_rows` or `long_rows` says so.
+//! Records that a load or scan reports: those with too few or too many fields that become rows, because `short_rows` or
+//! `long_rows` says so, and those with quotes that may be wrong.
 //!
 //! Such a record is never changed silently. Each process counts its own in a [`Ragged`], and adds them to the
-//! [`SharedRagged`] of its load or scan. A note or notice has the number and the first line.
+//! [`SharedRagged`] of its load or scan. A note or notice has the number and the first line. Quotes are reported by loads
+//! only: a scan reads them as COPY does.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,45 +59,67 @@ impl Records {
         self.first = self.first.min(other.first);
     }
 
-    /// A notice that these records were `treated` in some way. The first record is in one of the `files`, if there are
+    /// A notice that these records, or lines, were `treated` in some way. The first record is in one of the `files`, if there are
     /// several.
-    fn notice(self, treated: &str, files: Option<&FileList>) -> Option<Error> {
+    fn notice(self, treated: &str, unit: &str, files: Option<&FileList>) -> Option<Error> {
         let line = self.first & ((1 << LINE_BITS) - 1);
         let file = usize::try_from(self.first >> LINE_BITS).ok().and_then(|number| files?.files.get(number));
         let file = file.map(|file| format!(" of \"{}\"", from_server(&file.path))).unwrap_or_default();
         let message = match self.count {
             0 => return None,
-            1 => format!("{treated} in 1 record (line {line}{file})"),
-            n => format!("{treated} in {n} records (first in line {line}{file})"),
+            1 => format!("{treated} in 1 {unit} (line {line}{file})"),
+            n => format!("{treated} in {n} {unit}s (first in line {line}{file})"),
         };
         Some(Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, message))
     }
 }
 
-/// Records that became rows although they have another number of fields than the file has columns.
+/// Why records are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ragged {
-    short: Records,
-    long: Records,
+pub enum Remark {
+    /// Fields were missing.
+    Short,
+    /// There were surplus fields.
+    Long,
+    /// Quotes within a field were dropped.
+    StrayQuote,
+    /// A reject ended at a line from which the file was in order again.
+    EndedEarly,
+    /// A line of a reject that has several because of quotes.
+    Swallowed,
 }
+
+/// Number of remarks.
+const REMARKS: usize = 5;
+
+/// The records that are reported, by remark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ragged([Records; REMARKS]);
 
 impl Default for Ragged {
     fn default() -> Ragged {
-        Ragged { short: Records::NONE, long: Records::NONE }
+        Ragged([Records::NONE; REMARKS])
     }
 }
 
 impl Ragged {
-    /// Counts a record in a line of a file, by the number of the file.
-    pub fn count(&mut self, is_short: bool, file: usize, line: u64) {
+    /// Counts records, the first of them in a line of a file, by the number of the file.
+    pub fn count(&mut self, remark: Remark, count: u64, file: usize, line: u64) {
         let first = (file as u64) << LINE_BITS | line.min((1 << LINE_BITS) - 1);
-        let records = if is_short { &mut self.short } else { &mut self.long };
-        records.add(Records { count: 1, first });
+        if let Some(records) = self.0.get_mut(remark as usize) {
+            records.add(Records { count, first });
+        }
     }
 
     pub fn add(&mut self, other: &Ragged) {
-        self.short.add(other.short);
-        self.long.add(other.long);
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| own.add(other));
+    }
+
+    /// Without the remarks about quotes.
+    #[must_use]
+    pub fn without_quotes(&self) -> Ragged {
+        let [short, long, ..] = self.0;
+        Ragged([short, long, Records::NONE, Records::NONE, Records::NONE])
     }
 
     /// Notices about these records, read with `short_rows` from one file or from a list.
@@ -104,37 +128,46 @@ impl Ragged {
             ShortRows::Default => "missing fields were set to their defaults",
             ShortRows::Error | ShortRows::Null => "missing fields were set to NULL",
         };
-        let notices = [self.short.notice(filled, files), self.long.notice("surplus fields were not read", files)];
-        notices.into_iter().flatten().collect()
+        let treated = [
+            (filled, "record"),
+            ("surplus fields were not read", "record"),
+            ("quotes within fields were dropped", "record"),
+            ("a quote is not closed, and reading went on at the next good line,", "record"),
+            ("unpaired quotes made rejects of several lines,", "line"),
+        ];
+        let notices = self.0.iter().zip(treated);
+        notices.filter_map(|(records, (treated, unit))| records.notice(treated, unit, files)).collect()
     }
 }
 
 /// The records of all processes of a load or a scan.
 #[derive(Debug)]
 pub struct SharedRagged {
-    counts: [AtomicU64; 2],
-    firsts: [AtomicU64; 2],
+    counts: [AtomicU64; REMARKS],
+    firsts: [AtomicU64; REMARKS],
 }
 
 impl SharedRagged {
     pub fn new() -> SharedRagged {
-        SharedRagged { counts: [const { AtomicU64::new(0) }; 2], firsts: [const { AtomicU64::new(u64::MAX) }; 2] }
+        SharedRagged {
+            counts: [const { AtomicU64::new(0) }; REMARKS],
+            firsts: [const { AtomicU64::new(u64::MAX) }; REMARKS],
+        }
     }
 
     /// Moves the counts of a process here.
     pub fn take(&self, ragged: &mut Ragged) {
-        let Ragged { short, long } = std::mem::take(ragged);
-        for ((count, first), records) in self.counts.iter().zip(&self.firsts).zip([short, long]) {
+        for ((count, first), records) in self.counts.iter().zip(&self.firsts).zip(std::mem::take(ragged).0) {
             count.fetch_add(records.count, Relaxed);
             first.fetch_min(records.first, Relaxed);
         }
     }
 
     pub fn total(&self) -> Ragged {
-        let [short, long] = [0, 1].map(|i: usize| {
-            let of = |numbers: &[AtomicU64; 2]| numbers.get(i).map_or(0, |number| number.load(Relaxed));
-            Records { count: of(&self.counts), first: of(&self.firsts) }
-        });
-        Ragged { short, long }
+        let mut all = Ragged::default();
+        for (records, (count, first)) in all.0.iter_mut().zip(self.counts.iter().zip(&self.firsts)) {
+            *records = Records { count: count.load(Relaxed), first: first.load(Relaxed) };
+        }
+        all
     }
 }

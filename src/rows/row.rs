@@ -12,6 +12,7 @@
 //! where that is possible. The loop over the rows is in [`pump`].
 
 mod block;
+pub mod early;
 mod header;
 mod leaders;
 mod others;
@@ -375,6 +376,7 @@ impl Rows {
         let reader = &self.stream.reader;
         let record = reader.record();
         let fields = reader.fields();
+        let mut has_stray_quote = false;
         for (at, &i) in wanted.iter().enumerate() {
             if i >= fields {
                 self.fill(wanted.get(at..).unwrap_or_default(), arrays);
@@ -394,7 +396,7 @@ impl Rows {
             let bytes = match value {
                 Value::Plain(bytes) => bytes,
                 Value::Escaped(raw) => {
-                    reader.unescape(raw, &mut self.values.strings);
+                    has_stray_quote |= reader.unescape(raw, &mut self.values.strings);
                     self.values.strings.get(start..).unwrap_or_default()
                 }
                 Value::Null => {
@@ -435,6 +437,7 @@ impl Rows {
         if self.layout.fields < self.layout.columns.len() {
             self.take_others(wanted, arrays);
         }
+        self.remark_stray_quote(has_stray_quote);
     }
 
     /// Go back to the start of the same file, or open a new stream with `open`. Guarded.

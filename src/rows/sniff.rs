@@ -26,7 +26,10 @@ mod sample;
 use std::ffi::{CStr, CString};
 
 use pg_bulk_text::dialect::{Dialect, Eol, Format};
+use pg_bulk_text::file_kind::{self, FileKind};
+use pg_bulk_text::json_lines;
 use pg_bulk_text::sniff::dialect::GivenOptions;
+use pg_bulk_text::utf16::Order;
 use pgrx::PgSqlErrorCode as Code;
 
 use self::evidence::Validator;
@@ -40,6 +43,7 @@ use super::column;
 use super::copy_options;
 use super::ragged::RaggedOptions;
 use crate::error::{Error, Result};
+use crate::input::coding::Utf16;
 use crate::input::encoding::Encodings;
 use crate::input::files::FileList;
 use crate::input::source::{Location, Source};
@@ -196,7 +200,13 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     };
     let mut compression = None;
     for (number, file) in list.iter().enumerate() {
-        let source = Source::open(file, known.coding())?;
+        let mut source = Source::open(file, known.coding())?;
+        if known.encoding.is_none() && source.size().is_some() {
+            let mut first = [0; 4096];
+            let n = source.read(&mut first)?;
+            let order = Order::by_evidence(first.get(..n).unwrap_or_default());
+            source.read_anew(order.map_or(known.coding().utf16, Utf16::Always))?;
+        }
         let size = files.as_deref().map(FileList::size).or(source.file_size());
         let budget = match request.amount {
             Amount::All => u64::MAX,
@@ -208,6 +218,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         let mut feed = Feed::new(source, encodings, is_known, budget);
         // When an error is raised, the server closes the files.
         sniffer.take_file(&mut feed, number, budget)?;
+        sniffer.notes.extend(kind_note(feed.source().first()));
         compression = compression.or(feed.source().compression());
         let was_known = std::mem::replace(&mut is_known, feed.encodings().1);
         encodings = feed.encodings().0;
@@ -221,10 +232,21 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         if feed.has_others() && !(encodings.are_servers() && session.are_servers()) {
             sniffer.encoding_option = Some(encodings.name());
         }
+        if let Some(name) = feed.source().utf16() {
+            sniffer.encoding = name.to_owned();
+            sniffer.encoding_option = Some(name.to_owned());
+        }
         feed.close()?;
     }
     let files = if sniffer.several { list.iter().map(|file| file.name().to_owned()).collect() } else { Vec::new() };
     sniffer.finish(request, draft, compression, files)
+}
+
+/// A note if a file begins like one of another kind.
+fn kind_note(first: &[u8]) -> Option<String> {
+    let json = FileKind { name: "JSON", advice: "Set the option \"format\" to \"json\"." };
+    let kind = file_kind::of(first).or(json_lines::is_json(first).then_some(json))?;
+    Some(format!("a file begins like {}. {}", kind.name, kind.advice))
 }
 
 /// The findings of the first file, for all files.

@@ -36,7 +36,7 @@
 
 use memchr::memmem;
 
-use crate::dialect::{Dialect, EndMarker, Eol};
+use crate::dialect::{Dialect, EndMarker, Eol, LineEnd};
 use crate::reader::RecordStart;
 use crate::scan::{self, Carry, Scanner};
 use crate::walk::Walk;
@@ -82,6 +82,8 @@ pub struct Survey {
     /// The range may contain an end marker. In CSV, one at its first byte is left out; in text, the first byte is taken
     /// not to be escaped.
     suspicious: bool,
+    /// Only if each line end ends a line: the range has line ends of another kind.
+    is_mixed: bool,
 }
 
 /// The result of a cut.
@@ -135,6 +137,19 @@ fn walk(range: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
     }
 }
 
+/// Whether a range has line ends of another kind. A part of one at its edges does not count.
+fn is_mixed(range: &[u8], eol: Eol) -> bool {
+    if eol != Eol::CrNl {
+        return memchr::memchr(if eol == Eol::Nl { b'\r' } else { b'\n' }, range).is_some();
+    }
+    let has_half = |at| range.get(at + 1).is_some_and(|&next| next != b'\n');
+    let newlines = memchr::memchr_iter(b'\n', range).count() - usize::from(range.starts_with(b"\n"));
+    let returns = memchr::memchr_iter(b'\r', range).count() - usize::from(range.ends_with(b"\r"));
+    // An escaped carriage return in text does not belong to the line end.
+    let has_escaped = memmem::find(range, b"\\\r").is_some();
+    newlines != returns || has_escaped || memchr::memchr_iter(b'\r', range).any(has_half)
+}
+
 /// How record ends are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ends {
@@ -154,6 +169,8 @@ pub struct Cutter {
     /// `\.` ends the data.
     marker: bool,
     ends: Ends,
+    /// Each line end ends a line. The line end that most lines have.
+    any: Option<Eol>,
     finder: memmem::Finder<'static>,
 }
 
@@ -168,7 +185,8 @@ impl Cutter {
             Some(length) => Ends::Stride(length as u64),
             None => Ends::Lines,
         };
-        Cutter { scanner, csv, marker, ends, finder: memmem::Finder::new(b"\\.") }
+        let any = (dialect.line_end == Some(LineEnd::Any)).then(|| scanner.eol());
+        Cutter { scanner, csv, marker, ends, any, finder: memmem::Finder::new(b"\\.") }
     }
 
     /// Surveys a range, independent of its position in the file.
@@ -177,7 +195,8 @@ impl Cutter {
         let range = if self.ends == Ends::Lines { range } else { &[] };
         let ends = self.scanner.survey(range);
         let may_be = self.marker && self.scanner.has_backslash(&ends);
-        Survey { ends, suspicious: may_be && self.has_marker(range, false) }
+        let is_mixed = self.any.is_some_and(|eol| is_mixed(range, eol));
+        Survey { is_mixed, ends, suspicious: may_be && self.has_marker(range, false) }
     }
 
     /// Whether the range consists of ASCII without a NUL.
@@ -206,9 +225,18 @@ impl Cutter {
             end: state.last,
             most_records: next.lines_before_record - edge.lines_before_record,
             ended: false,
-            suspicious: state.misplaced || self.marker && self.is_suspicious(range, survey, offset, edge),
+            suspicious: state.misplaced
+                || self.is_mixed(range, survey, edge)
+                || self.marker && self.is_suspicious(range, survey, offset, edge),
             unclosed: state.unclosed,
         }
+    }
+
+    /// Whether lines may end in another way than most lines.
+    fn is_mixed(&self, range: &[u8], survey: &Survey, edge: Edge) -> bool {
+        let is_half = edge.carry.is_behind_cr() != range.starts_with(b"\n");
+        let is_escaped = edge.carry.escapes_next() && range.starts_with(b"\r");
+        survey.is_mixed || (self.any == Some(Eol::CrNl) && (is_half || is_escaped))
     }
 
     /// Whether an end marker may end in `range`. In CSV a marker must begin a record; in text its backslash must not

@@ -39,6 +39,17 @@ pub enum Eol {
 }
 
 impl Eol {
+    /// Whether it is this byte.
+    #[inline(always)]
+    #[must_use]
+    pub fn is(self, byte: u8) -> bool {
+        match self {
+            Eol::Nl => byte == b'\n',
+            Eol::Cr => byte == b'\r',
+            Eol::CrNl => false,
+        }
+    }
+
     /// Returns the byte that COPY counts as a line inside quotes (`CopyReadLineText`): `\n` if lines end in `\n`, else
     /// `\r`. It is also `\r` as long as the line end is not known.
     #[must_use]
@@ -58,6 +69,30 @@ pub enum LineEnd {
     Cr,
     /// Each of `\n`, `\r` and `\r\n` ends a line.
     Any,
+}
+
+impl LineEnd {
+    /// The only line end, if there is only one.
+    #[must_use]
+    pub fn only(self) -> Option<Eol> {
+        match self {
+            LineEnd::Lf => Some(Eol::Nl),
+            LineEnd::CrLf => Some(Eol::CrNl),
+            LineEnd::Cr => Some(Eol::Cr),
+            LineEnd::Any => None,
+        }
+    }
+
+    /// The line end that begins with `byte`, if any. `has_newline`: a newline follows.
+    #[must_use]
+    pub fn beginning(self, byte: u8, has_newline: bool) -> Option<Eol> {
+        match (self, byte) {
+            (LineEnd::CrLf | LineEnd::Any, b'\r') if has_newline => Some(Eol::CrNl),
+            (LineEnd::Cr | LineEnd::Any, b'\r') => Some(Eol::Cr),
+            (LineEnd::Lf | LineEnd::Any, b'\n') => Some(Eol::Nl),
+            _ => None,
+        }
+    }
 }
 
 /// The meaning of `\.`, which changed with PostgreSQL 18.

@@ -160,17 +160,19 @@ fn csv_field(d: &Dialect, line: &[u8], mut at: usize) -> Result<(usize, bool), F
     }
 }
 
-/// Removes quotes and escapes from a raw CSV field.
-pub fn unescape_csv(d: &Dialect, raw: &[u8], out: &mut Vec<u8>) {
+/// Removes quotes and escapes from a raw CSV field. Returns true if it has removed a quote that stood within the field:
+/// the value may not be what the file's author meant.
+pub fn unescape_csv(d: &Dialect, raw: &[u8], out: &mut Vec<u8>) -> bool {
     out.reserve(raw.len());
     if d.lenient_quotes && (raw.first() != Some(&d.quote) || opening(d, raw, 0, true) != Opening::Quoted(raw.len())) {
         let inner = match raw {
             [first, inner @ .., last] if *first == d.quote && *last == d.quote => inner,
             _ => raw,
         };
-        return out.extend_from_slice(inner);
+        out.extend_from_slice(inner);
+        return false;
     }
-    let mut quoted = false;
+    let (mut quoted, mut is_stray) = (false, false);
     let mut rest = raw;
     loop {
         let special = if quoted { memchr::memchr2(d.quote, d.escape, rest) } else { memchr::memchr(d.quote, rest) };
@@ -183,6 +185,7 @@ pub fn unescape_csv(d: &Dialect, raw: &[u8], out: &mut Vec<u8>) {
                 after
             }
             [c, after @ ..] if *c == d.quote => {
+                is_stray |= if quoted { !after.is_empty() } else { tail.len() < raw.len() };
                 quoted = !quoted;
                 after
             }
@@ -194,6 +197,7 @@ pub fn unescape_csv(d: &Dialect, raw: &[u8], out: &mut Vec<u8>) {
         };
     }
     out.extend_from_slice(rest);
+    is_stray
 }
 
 /// Removes backslash escapes from a raw text field. Returns true if an octal or hexadecimal escape produced a NUL or a

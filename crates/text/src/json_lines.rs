@@ -54,6 +54,17 @@ pub fn is_nested(first: &[u8], last: bool) -> Option<bool> {
     last.then_some(false)
 }
 
+/// Whether text that begins with `first` is likely to be JSON with objects.
+#[must_use]
+pub fn is_json(first: &[u8]) -> bool {
+    let text = first.strip_prefix(BOM).unwrap_or(first).trim_ascii_start();
+    match text.split_first() {
+        Some((b'{', rest)) => matches!(rest.trim_ascii_start(), [b'"' | b'}', ..]),
+        Some((b'[', rest)) => matches!(rest.trim_ascii_start(), [b'{', ..]),
+        _ => false,
+    }
+}
+
 /// The place of a byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
@@ -306,6 +317,16 @@ mod tests {
     }
 
     #[test]
+    fn json_is_likely() {
+        for text in ["{\"a\": 1}", "\u{feff}[ {", "{ }", "[\n  {\n"] {
+            assert!(is_json(text.as_bytes()), "{text:?}");
+        }
+        for text in ["", "{a},{b}\n", "[1],2\n", "\"{\"\"a\"\": 1}\"\n", "["] {
+            assert!(!is_json(text.as_bytes()), "{text:?}");
+        }
+    }
+
+    #[test]
     fn records_have_lines() {
         let text = "[\n  {\n    \"a\": 1\n  },\n  {\"a\": \"}\\\"\"}\n]\n";
         assert_eq!(lines(text), "\n{     \"a\": 1   }\n\n\n{\"a\": \"}\\\"\"}\n\n\n");
@@ -314,7 +335,7 @@ mod tests {
         assert_eq!(found("[{\"a\":1},{\"a\":2}]"), ["1 {\"a\":1}", "2 {\"a\":2}"]);
         // A line that was added is made up for.
         assert_eq!(found("[{},{},\n\n{},\n{}]"), ["1 {}", "2 {}", "3 {}", "4 {}"]);
-        assert_eq!(found("{\r\n}{\r\n}\r\n\r\n{}"), ["1 {  }", "2 {  }", "4 {}"]);
+        assert_eq!(found("{\r\n}{\r\n}\r\n\r\n{}"), ["1 {  }", "2 {  }", "5 {}"]);
         assert_eq!(found("\u{feff}[{}]"), ["1 \u{feff}{}"]);
         assert_eq!(found("[1, \"x, ]\", [2, 3], null]\n[{}]"), ["1 1", "2 \"x, ]\"", "3 [2, 3]", "4 null", "5 {}"]);
         assert_eq!(found("[]"), Vec::<String>::new());

@@ -14,7 +14,7 @@
 //! The reader gets a buffer that begins at a line start. If the result depends on bytes that have not arrived, it
 //! returns [`Line::NeedMore`] and is called again with a longer buffer.
 
-use crate::dialect::{Dialect, EndMarker, Eol};
+use crate::dialect::{Dialect, EndMarker, Eol, LineEnd};
 use crate::field::{self, Opening};
 
 /// Limit of a line in bytes: COPY's line buffer is a StringInfo, which cannot hold this many (`MaxAllocSize`).
@@ -131,6 +131,9 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
     if !at_end && buf.len() < d.comment.len() && d.comment.starts_with(buf) {
         return Line::NeedMore { embedded: 0 };
     }
+    if let Some(only) = d.line_end.and_then(LineEnd::only) {
+        *eol = Some(only);
+    }
     let is_comment = d.begins_comment(buf);
     let (csv, is_literal) = (d.is_csv() && !is_comment, d.is_literal() || is_comment);
     let marker_in_csv = d.end_marker == EndMarker::Until17;
@@ -169,6 +172,18 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
         }
 
         let fail = |kind| Line::Error { kind, embedded };
+        if let Some(given) = d.line_end.filter(|_| (c == b'\r' || c == b'\n') && !in_quote) {
+            if c == b'\r' && more(at) && matches!(given, LineEnd::CrLf | LineEnd::Any) {
+                return Line::NeedMore { embedded };
+            }
+            if let Some(found) = given.beginning(c, peek(at) == b'\n') {
+                *eol = Some(found);
+                return Line::Complete { content: start, next: at + usize::from(found == Eol::CrNl), embedded };
+            }
+            // Data. Such bytes count as in quotes.
+            embedded += u64::from(d.is_csv() && c == Eol::counted(*eol));
+            continue;
+        }
         if c == b'\r' && !in_quote {
             if matches!(*eol, None | Some(Eol::CrNl)) {
                 if more(at) {
@@ -204,7 +219,8 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
                 return Line::End { content: buf.len(), next: buf.len(), embedded };
             }
             if peek(at) == b'.' {
-                match marker(d, *eol, buf, start, at_end) {
+                let known = eol.filter(|_| d.line_end != Some(LineEnd::Any));
+                match marker(d, known, buf, start, at_end) {
                     Marker::Ends(next) => return Line::End { content: start, next, embedded },
                     Marker::Data => (),
                     Marker::NeedMore => return Line::NeedMore { embedded },
@@ -226,6 +242,7 @@ pub fn skip_line(d: &Dialect, eol: Option<Eol>, buf: &[u8], at_end: bool) -> Opt
     let is_comment = d.begins_comment(buf);
     let (csv, is_literal) = (d.is_csv() && !is_comment, d.is_literal() || is_comment);
     let mut quotes = Quotes::default();
+    let eol = eol.filter(|_| d.line_end != Some(LineEnd::Any));
     let mut at = 0usize;
     while let Some(&c) = buf.get(at) {
         let start = at;

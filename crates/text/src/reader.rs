@@ -24,6 +24,7 @@
 
 mod ahead;
 mod binary;
+mod early;
 mod exact;
 mod input;
 mod lines;
@@ -31,6 +32,7 @@ mod pass;
 mod records;
 mod resume;
 
+pub use self::early::Lines;
 use crate::binary::{HeaderError, Preamble};
 use crate::dialect::{Dialect, Eol};
 use crate::field::{self, FieldError};
@@ -351,6 +353,7 @@ impl Reader {
             self.lines.base += done as u64;
         }
         self.lines.exact = None;
+        self.leave_record();
         if self.finished {
             return Event::End;
         }
@@ -556,12 +559,12 @@ impl Reader {
         self.record().value(field)
     }
 
-    /// Appends the value of an escaped field to `out`. Returns true if it must be checked for validity in the server
-    /// encoding (see [`field::unescape_text`]).
+    /// Appends the value of an escaped field to `out`. Returns true if the caller must look at it: in text it may be
+    /// invalid in the server encoding ([`field::unescape_text`]); in CSV, quotes within the field were dropped
+    /// ([`field::unescape_csv`]).
     pub fn unescape(&self, raw: &[u8], out: &mut Vec<u8>) -> bool {
         if self.dialect.is_csv() {
-            field::unescape_csv(&self.dialect, raw, out);
-            false
+            field::unescape_csv(&self.dialect, raw, out)
         } else {
             field::unescape_text(raw, out)
         }

@@ -30,6 +30,7 @@ mod tally;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use crate::dialect::Eol;
 pub use kernel::{Batch, CutState, RecordEnd};
 pub use marks::Carry;
 pub use needles::Needles;
@@ -150,6 +151,12 @@ impl Scanner {
             _ => (scalar::split, scalar::cut, scalar::tally, survey::sums),
         };
         Scanner { needles, split, cut, tally, sums }
+    }
+
+    /// How lines end.
+    #[must_use]
+    pub fn eol(&self) -> Eol {
+        self.needles.eol
     }
 
     /// Splits the records of `data` from `from` on into fields, as many as fit into `batch`.

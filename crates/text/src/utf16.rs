@@ -3,6 +3,8 @@
 //! Invalid units become invalid UTF-8, so that the code that verifies UTF-8 finds them at their line. [`damaged_unit`] returns
 //! the bytes of the file that such a sequence stands for.
 
+use crate::verify::utf8_valid_up_to;
+
 /// Order of the bytes of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
@@ -21,6 +23,22 @@ impl Order {
             [0xfe, 0xff, ..] => Some(Order::Big),
             _ => None,
         }
+    }
+
+    /// Returns the order of text without a byte order mark that begins with `first`. None if it is no UTF-16, or has
+    /// too few characters of ASCII to tell.
+    #[must_use]
+    pub fn by_evidence(first: &[u8]) -> Option<Order> {
+        let (units, _) = first.as_chunks::<2>();
+        let little = units.iter().filter(|[_, high]| *high == 0).count();
+        let big = units.iter().filter(|[high, _]| *high == 0).count();
+        let order = if big > little { Order::Big } else { Order::Little };
+        let (few, many) = (big.min(little), big.max(little));
+        let mut text = Vec::new();
+        order.append_utf8(first, false, false, &mut text);
+        let is_text = |byte: &u8| *byte >= b' ' || byte.is_ascii_whitespace();
+        let is_sure = many > 2 && 4 * many >= units.len() && 8 * few <= many;
+        (is_sure && utf8_valid_up_to(&text) == text.len() && text.iter().all(is_text)).then_some(order)
     }
 
     fn unit(self, bytes: [u8; 2]) -> u16 {
@@ -126,6 +144,21 @@ mod tests {
         }
         assert_eq!(damaged_unit(b"\xff"), None);
         assert_eq!(utf8(b"\x00a\xd8\x00\x00b\x01", Order::Big, true), "a\u{fffd}b\u{fffd}".as_bytes());
+    }
+
+    #[test]
+    fn orders_are_evident() {
+        let bytes = |text: &str, order: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(order).collect::<Vec<u8>>();
+        for text in ["id,name\n1,Zoë\n", "番号,名前\n1,日本\n2,東京\n"] {
+            assert_eq!(Order::by_evidence(&bytes(text, u16::to_le_bytes)), Some(Order::Little), "{text}");
+            assert_eq!(Order::by_evidence(&bytes(text, u16::to_be_bytes)), Some(Order::Big), "{text}");
+            assert_eq!(Order::by_evidence(text.as_bytes()), None, "{text}");
+        }
+        for other in
+            [&b""[..], b"a\0\0\0b\0\0\0", b"PK\x03\x04\x14\0\x08\0", b"\0a\xd8\0\0b", b"a,b\n1\x002,3\n", b"ab\0\0cd"]
+        {
+            assert_eq!(Order::by_evidence(other), None, "{other:?}");
+        }
     }
 
     proptest! {

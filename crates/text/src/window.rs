@@ -34,6 +34,8 @@ pub struct Window {
     failed: bool,
     /// Number of bytes of the stream before `buf[0]`.
     before: u64,
+    /// The window ends early: its state otherwise.
+    whole: Option<(usize, usize, bool, bool)>,
 }
 
 impl Window {
@@ -52,6 +54,28 @@ impl Window {
             at_end: false,
             failed: false,
             before: 0,
+            whole: None,
+        }
+    }
+
+    /// Ends the window at this position, as if the data ended there, until [`Window::unlimit`]. An earlier limit stays.
+    pub fn limit(&mut self, end: usize) {
+        if self.whole.is_none() && end <= self.verified {
+            self.whole = Some((self.verified, self.filled, self.at_end, self.failed));
+            (self.verified, self.filled, self.at_end, self.failed) = (end, end, true, false);
+        }
+    }
+
+    /// The end that [`Window::limit`] has set.
+    #[must_use]
+    pub fn limited(&self) -> Option<usize> {
+        self.whole.map(|_| self.verified)
+    }
+
+    /// Removes the limit.
+    pub fn unlimit(&mut self) {
+        if let Some(whole) = self.whole.take() {
+            (self.verified, self.filled, self.at_end, self.failed) = whole;
         }
     }
 
@@ -103,6 +127,7 @@ impl Window {
     /// Empties the window. Its next byte is at `offset` of the stream.
     pub fn restart(&mut self, offset: u64) {
         (self.start, self.verified, self.filled, self.dirty_end) = (0, 0, 0, 0);
+        self.whole = None;
         (self.at_end, self.failed) = (false, false);
         self.end = usize::MAX;
         self.before = offset;
@@ -128,6 +153,7 @@ impl Window {
     /// Makes the bytes from `start` to `end` of the buffer the only data, not yet verified. The first one is at
     /// `offset` of the stream. The bytes from `end` to `known` follow them in the stream.
     pub fn take_chunk(&mut self, start: usize, end: usize, known: usize, offset: u64) {
+        self.whole = None;
         self.filled = known.min(self.buf.len());
         self.end = end;
         self.start = start.min(self.filled);

@@ -5,7 +5,7 @@ mod dialects;
 
 use dialects::{EOLS, dialect, levels, line_end, regular};
 use pg_bulk_text::chunk::BLOCK;
-use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, Format};
+use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, Format, LineEnd};
 use pg_bulk_text::line::LINE_LIMIT;
 use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
 use pg_bulk_text::naive::{self, Cell, Row, tolerant};
@@ -13,6 +13,8 @@ use pg_bulk_text::reader::{Event, Reader, Settings};
 use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
 
+const LINE_ENDS: [Option<LineEnd>; 5] =
+    [None, Some(LineEnd::Lf), Some(LineEnd::CrLf), Some(LineEnd::Cr), Some(LineEnd::Any)];
 const COMMENTS: [&str; 5] = ["", "#", "--", " #", "x"];
 
 fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
@@ -148,6 +150,35 @@ fn other_line_ends_are_errors_in_comments_too() {
     }
 }
 
+#[test]
+fn given_line_ends() {
+    let ends = |line_end, data: &str| {
+        let csv = dialect(true, ",", "\"", "\"", "", EndMarker::Until17);
+        let text = dialect(false, ",", "", "", "", EndMarker::Until17);
+        let [csv, text] = [csv, text].map(|d| short(&Dialect { line_end: Some(line_end), ..d }, data));
+        let same = |all: &[String]| all.iter().map(|one| one.split_once(':').unwrap().1.to_owned()).collect::<Vec<_>>();
+        assert_eq!(same(&csv), same(&text));
+        csv
+    };
+    let data = "1,a\n2,b\r\n3,c\r4,d\r\n";
+    assert_eq!(ends(LineEnd::Any, data), ["1:1|a", "2:2|b", "3:3|c", "4:4|d"]);
+    assert_eq!(ends(LineEnd::Lf, data), ["1:1|a", "2:2|b\r", "3:3|c\r4|d\r"]);
+    assert_eq!(ends(LineEnd::CrLf, data), ["1:1|a\n2|b", "3:3|c\r4|d"]);
+    assert_eq!(ends(LineEnd::Cr, data), ["1:1|a\n2|b", "2:\n3|c", "3:4|d", "4:\n"]);
+    assert_eq!(ends(LineEnd::Any, "\r\n\n\r\r"), ["1:N", "2:N", "3:N", "4:N"]);
+    let csv = Dialect { line_end: Some(LineEnd::Lf), ..dialect(true, ",", "\"", "\"", "", EndMarker::Until17) };
+    assert_eq!(short(&csv, "\"a\"\r\n\"b\"\n"), ["1:a\r", "2:b"]);
+    for eol in EOLS {
+        let lines = ["1,2", "\"x\"\"y\",\"z\"", "a"].map(|line| line.as_bytes().to_vec()).join(line_end(eol));
+        let data = [&lines.repeat(40), &b"\n"[..], &lines.repeat(9), b"\r", &lines.repeat(9)].concat();
+        for line_end in LINE_ENDS {
+            let d = Dialect { line_end, ..csv.clone() };
+            check(&d, &data, &[64, 4096]);
+            check_chunks(&d, 0, 1, 1, &data);
+        }
+    }
+}
+
 /// A comment at each position around the edge of a block and of a chunk.
 #[test]
 fn around_an_edge() {
@@ -201,8 +232,9 @@ proptest! {
         size in 1usize..200,
         headers in 0u64..3,
         (blocks, first) in (1usize..4, 1usize..3),
+        line_end in prop::sample::select(&LINE_ENDS),
     ) {
-        let d = skipping(&which.get(&all_dialects()).clone(), blanks, comment);
+        let d = Dialect { line_end, ..skipping(&which.get(&all_dialects()).clone(), blanks, comment) };
         check(&d, &data, &[size, 65536]);
         check_chunks(&d, headers, blocks, first, &data);
     }

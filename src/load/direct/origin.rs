@@ -26,6 +26,8 @@
 mod earlier;
 mod find;
 
+use std::collections::BTreeMap;
+
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::earlier::Earlier;
@@ -268,13 +270,26 @@ pub struct Origins {
     tapes: Vec<Tape>,
     /// Bytes at which records of the current file begin, and the number of lines before them; unordered.
     pub anchors: Vec<(u64, u64)>,
+    /// Lengths of the records that [ended early](crate::rows::row::Rows::end_early), by file and position.
+    early_ends: BTreeMap<(u32, u64), u64>,
     /// The number of that file.
     pub file: u32,
 }
 
 impl Origins {
     pub fn new(relations: usize) -> Origins {
-        Origins { tapes: (0..relations).map(|_| Tape::new()).collect(), anchors: Vec::new(), file: 0 }
+        Origins {
+            tapes: (0..relations).map(|_| Tape::new()).collect(),
+            anchors: Vec::new(),
+            early_ends: BTreeMap::new(),
+            file: 0,
+        }
+    }
+
+    /// Adds records of the current file that ended early: position and length.
+    pub fn add_early_ends(&mut self, ends: impl IntoIterator<Item = (u64, u64)>) {
+        let file = self.file;
+        self.early_ends.extend(ends.into_iter().map(|(position, length)| ((file, position), length)));
     }
 
     /// Adds ranges of a relation. Guarded.

@@ -172,7 +172,7 @@ impl Rejects {
             match wide.receive() {
                 // SAFETY: the bytes were received last.
                 Received::Reject(reject) => self.keep_bytes(unsafe { &*reject }),
-                Received::Row(..) | Received::Ranges(..) | Received::Anchors(_) => (),
+                Received::Row(..) | Received::Ranges(..) | Received::Anchors(_) | Received::EarlyEnds(_) => (),
                 Received::Nothing | Received::Closed => return,
             }
         }

@@ -43,11 +43,12 @@ struct Envelope {
 /// Content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-enum MessageKind {
+pub enum MessageKind {
     Row,
     Reject,
     Ranges,
     Anchors,
+    EarlyEnds,
 }
 
 /// Wide rows of a process.
@@ -172,14 +173,15 @@ impl Wide {
         Ok(())
     }
 
-    /// In a worker: sends positions from which the file can be read again to the leader. Guarded.
-    pub fn send_anchors(&mut self, anchors: &[(u64, u64)]) -> Result<()> {
+    /// In a worker: sends positions from which the file can be read again, or records that ended early, to the leader.
+    /// Guarded.
+    pub fn send_pairs(&mut self, kind: MessageKind, pairs: &[(u64, u64)]) -> Result<()> {
         let Role::Worker(queue) = self.role else { return Ok(()) };
         let bytes: Vec<u8> =
-            anchors.iter().flat_map(|&(offset, lines)| [offset, lines]).flat_map(u64::to_ne_bytes).collect();
+            pairs.iter().flat_map(|&(first, second)| [first, second]).flat_map(u64::to_ne_bytes).collect();
         for some in bytes.chunks(RANGES * 16) {
             // SAFETY: the queue is attached.
-            unsafe { send_bytes(queue, MessageKind::Anchors, pg_sys::InvalidOid, 0, some) }?;
+            unsafe { send_bytes(queue, kind, pg_sys::InvalidOid, 0, some) }?;
         }
         Ok(())
     }
@@ -213,6 +215,7 @@ impl Wide {
                         MessageKind::Reject => Received::Reject(content),
                         MessageKind::Ranges => Received::Ranges(envelope.relation, content),
                         MessageKind::Anchors => Received::Anchors(content),
+                        MessageKind::EarlyEnds => Received::EarlyEnds(content),
                         MessageKind::Row => Received::Row(envelope.relation, data),
                     };
                 }
@@ -292,6 +295,8 @@ pub enum Received {
     Ranges(pg_sys::Oid, *const [u8]),
     /// Positions from which the file can be read again. Valid until the next call.
     Anchors(*const [u8]),
+    /// Records that ended early: file and offset, and length. Valid until the next call.
+    EarlyEnds(*const [u8]),
     /// No message at the moment.
     Nothing,
     /// All queues are closed.

@@ -45,9 +45,6 @@ impl Draft {
             }
             error
         })?;
-        if dialect.line_end.is_some() {
-            return Err(unsupported("option \"line_end\" is not supported yet"));
-        }
         if dialect.separator.is_long() && !encoding::is_found(dialect.separator.bytes()) {
             let server = Encodings::server_name();
             let message =

@@ -15,7 +15,7 @@ use crate::input::encoding::{EncodingErrors, invalid_in_server_encoding, verify_
 use crate::input::stream::Advance;
 use crate::rows::column::Taken;
 use crate::rows::hive;
-use crate::rows::ragged::{Ragged, ShortRows};
+use crate::rows::ragged::{Ragged, Remark, ShortRows};
 use crate::server::copy_errors;
 use crate::server::server_text::is_valid_in_server_encoding;
 use crate::server::stages::Stage;
@@ -164,9 +164,23 @@ impl Rows {
         let is_short = self.reader().fields() < self.layout.fields;
         let is_row = if is_short { self.layout.short_rows != ShortRows::Error } else { self.layout.fields > 0 };
         if is_row {
-            self.stream.reader.store_line_number();
-            self.ragged.count(is_short, self.stream.file_number(), self.reader().line_number());
+            self.remark(if is_short { Remark::Short } else { Remark::Long }, 1);
         }
+    }
+
+    /// Count the current record if quotes within a field were dropped.
+    #[inline]
+    pub(super) fn remark_stray_quote(&mut self, has_one: bool) {
+        if has_one && self.reader().dialect().is_csv() {
+            self.remark(Remark::StrayQuote, 1);
+        }
+    }
+
+    /// Count the current record, or lines of it, for the notes.
+    #[cold]
+    pub(super) fn remark(&mut self, remark: Remark, count: u64) {
+        self.stream.reader.store_line_number();
+        self.ragged.count(remark, count, self.stream.file_number(), self.reader().line_number());
     }
 
     /// Notices about records with another number of fields that became rows of the file.

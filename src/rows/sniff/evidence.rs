@@ -8,6 +8,7 @@
 use std::ffi::CString;
 
 use pg_bulk_text::sniff::shape::{Day, Type, Types, ValueShape};
+use pg_bulk_text::sniff::style::{Choice, Style, StyleSet, Styles, is_null_word};
 use pg_bulk_types::arena::Arena;
 use pg_bulk_types::convert::{Decoder, Session};
 use pgrx::pg_sys;
@@ -56,6 +57,20 @@ pub struct Evidence {
     /// Empty values in quotes, which `force_null` makes NULL.
     empty_quotes: bool,
     ruled_out: Vec<RuledOut>,
+    /// Styles in which all values can be read, and what is known about them.
+    styles: StyleSet,
+    choice: Choice,
+    /// Words for a missing value: each with its first position, and their number.
+    words: Vec<NullWord>,
+}
+
+/// A word for a missing value.
+#[derive(Debug, Clone)]
+pub struct NullWord {
+    pub word: Vec<u8>,
+    pub count: u64,
+    file: usize,
+    place: ValuePosition,
 }
 
 impl Default for Evidence {
@@ -72,13 +87,25 @@ impl Default for Evidence {
             has_nulls: false,
             empty_quotes: false,
             ruled_out: Vec::new(),
+            styles: StyleSet::ALL,
+            choice: Choice::None,
+            words: Vec::new(),
         }
     }
 }
 
 impl Evidence {
-    /// The narrowest type that is left; None for text.
+    /// The column's type; None for text.
     pub fn column_type(&self) -> Option<Type> {
+        match self.style() {
+            Some(Style::Number(..)) => Some(Type::Numeric),
+            Some(Style::Moment(one, _)) => Some(one),
+            None => self.own_type(),
+        }
+    }
+
+    /// The narrowest type that reads the values as they are written.
+    fn own_type(&self) -> Option<Type> {
         let mut types = self.left.and(self.proven);
         if self.has_either && !self.order_proven {
             types = DATES.iter().fold(types, |types, &date| types.without(date));
@@ -88,7 +115,43 @@ impl Evidence {
 
     /// The type under settings that are unknown. A column of dates that depend on the session's settings is text then.
     pub fn lasting_type(&self) -> Option<Type> {
-        self.column_type().filter(|&one| !(self.has_local_dates && DATES.contains(&one)))
+        let is_local = self.has_local_dates && self.style().is_none();
+        self.column_type().filter(|&one| !(is_local && DATES.contains(&one)))
+    }
+
+    /// How the values are written, if no type reads them as they are.
+    pub fn style(&self) -> Option<Style> {
+        match self.choice {
+            Choice::One(style) if self.values > 0 && self.own_type().is_none() => Some(style),
+            _ => None,
+        }
+    }
+
+    /// Can the values be read as numbers, or as dates, in several ways?
+    pub fn has_several_styles(&self) -> bool {
+        self.choice == Choice::Several && self.column_type().is_none() && self.values > 0 && !self.is_ambiguous()
+    }
+
+    /// The words that are NULL, because the other values have a type.
+    pub fn null_words(&self) -> &[NullWord] {
+        if self.column_type().is_some() { &self.words } else { &[] }
+    }
+
+    /// The words before it is known whether the other values have a type.
+    pub fn null_words_so_far(&self) -> &[NullWord] {
+        if self.left.is_empty() && self.styles.is_empty() { &[] } else { &self.words }
+    }
+
+    /// Ends the examination. `recurs`: does the word occur several times in the file?
+    pub fn finish(&mut self, styles: &Styles, recurs: impl Fn(&[u8]) -> bool) {
+        self.choice = styles.choice(self.styles);
+        if let Some(lone) = self.words.iter().find(|word| !recurs(&word.word)).cloned() {
+            self.words.clear();
+            self.choice = Choice::None;
+            let (file, place, value) = (lone.file, lone.place, displayed(&lone.word));
+            let left = std::mem::replace(&mut self.left, Types::NONE);
+            self.ruled_out.extend(left.iter().map(|of| RuledOut { of, file, place, value: value.clone() }));
+        }
     }
 
     /// Does the column need `force_null`? It has empty values in quotes, and is not text.
@@ -98,7 +161,10 @@ impl Evidence {
 
     /// May the column have NULLs?
     pub fn is_nullable(&self) -> bool {
-        self.has_nulls || self.values == 0 || self.wants_force_null()
+        self.has_nulls
+            || (self.values == 0 && self.words.is_empty())
+            || self.wants_force_null()
+            || !self.null_words().is_empty()
     }
 
     /// Are all values dates, of which some can be read in two ways, while none shows which one is meant?
@@ -127,7 +193,19 @@ impl Evidence {
         file: usize,
         place: impl Fn() -> ValuePosition,
     ) -> Result<()> {
+        // Decided at the end: a word is a value of a column of texts.
+        let is_undecided = !self.left.is_empty() || !self.styles.is_empty();
+        if is_undecided && is_null_word(value) {
+            match self.words.iter_mut().find(|known| known.word == value) {
+                Some(known) => known.count += 1,
+                None => self.words.push(NullWord { word: value.to_vec(), count: 1, file, place: place() }),
+            }
+            return Ok(());
+        }
         self.values += 1;
+        if !self.styles.is_empty() {
+            self.styles = validator.styles.keep(self.styles, value);
+        }
         let shape = ValueShape::of(value);
         self.spoken_for = self.spoken_for.or(shape.types);
         self.proven = self.proven.or(shape.proves);
@@ -147,10 +225,18 @@ impl Evidence {
             return Ok(());
         }
         let mut kept = self.left.and(shape.types);
+        let mut is_number = false;
         for one in kept.iter() {
-            // A value that jsonb accepts is valid json.
-            let is_known = one == Type::Json && kept.has(Type::Jsonb);
-            if !is_known && !validator.accepts(one, value)? {
+            let is_known = match one {
+                // The narrower types come first. A number of so few digits is also a valid float8.
+                Type::Bigint | Type::Numeric | Type::Double => is_number,
+                // A value that jsonb accepts is valid json.
+                Type::Json => kept.has(Type::Jsonb),
+                _ => false,
+            };
+            let is_valid = is_known || validator.accepts(one, value)?;
+            is_number |= is_valid && matches!(one, Type::Integer | Type::Bigint | Type::Numeric);
+            if !is_valid {
                 kept = kept.without(one);
             }
         }
@@ -180,6 +266,7 @@ pub struct Validator {
     arena: Arena,
     string: Vec<u8>,
     memory: pg_sys::MemoryContext,
+    pub styles: Styles,
 }
 
 fn oid_of(one: Type) -> pg_sys::Oid {
@@ -224,7 +311,7 @@ impl Validator {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             )
         };
-        Validator { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory }
+        Validator { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory, styles: Styles::new() }
     }
 
     /// Free its memory. After an error, the parent context frees it. Guarded.

@@ -7,6 +7,7 @@ use std::ffi::CString;
 
 use pg_bulk_text::sniff::header::names;
 
+use super::evidence::Evidence;
 use super::proposal::{LONGEST, clip};
 use super::request::Request;
 use super::{NAMES, Sniffed, SniffedColumn, Sniffer, is_real};
@@ -25,6 +26,15 @@ impl Sniffer {
         files: Vec<CString>,
     ) -> Result<Sniffed> {
         let Some(known) = self.known.take() else { return self.nothing(request, draft, compression, files) };
+        let mut words: Vec<(Vec<u8>, u64)> = Vec::new();
+        for word in self.columns.iter().flat_map(Evidence::null_words_so_far) {
+            match words.iter_mut().find(|(known, _)| *known == word.word) {
+                Some((_, count)) => *count += word.count,
+                None => words.push((word.word.clone(), word.count)),
+            }
+        }
+        let recurs = |word: &[u8]| words.iter().any(|(known, count)| known == word && *count > 1);
+        self.columns.iter_mut().for_each(|column| column.finish(&self.validator.styles, recurs));
         let regular = self.records.saturating_sub(self.trial.short.count + self.trial.long.count);
         // If most records are longer, a cut would lose their values, so that columns are added.
         let widens = self.ragged.long_rows.is_none() && self.trial.long.count >= regular.max(1);
@@ -90,6 +100,9 @@ impl Sniffer {
             let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
             self.notes
                 .push(format!("column \"{name}\": it is not certain whether dates have the day or the month first"));
+        }
+        for column in &columns {
+            self.notes.extend(column.style_notes());
         }
         let mut foreign_notes = Vec::new();
         for column in columns.iter().filter(|column| column.type_name() != column.foreign_type_name()) {

@@ -4,10 +4,12 @@ use std::ffi::{CStr, CString, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use pg_bulk_text::sniff::style::Style;
 use pgrx::pg_sys;
 
 use super::{Sniffed, SniffedColumn};
 use crate::input::pattern::{self, without_escapes};
+use crate::server::server_text::from_server;
 
 /// Endings of file names for compression, and those for formats, which come before them.
 const COMPRESSED: &[&[u8]] = &[b"gz", b"zst", b"zstd", b"lz4", b"bz2", b"xz"];
@@ -27,6 +29,11 @@ pub fn clip(name: &[u8], most: usize) -> usize {
 
 /// Bytes of the longest identifier.
 pub const LONGEST: usize = pg_sys::NAMEDATALEN as usize - 1;
+
+/// An item of a list in the options of a foreign table.
+fn list_item(word: &[u8]) -> Vec<u8> {
+    [b"\"".as_slice(), word, b"\""].concat()
+}
 
 fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()
@@ -81,10 +88,69 @@ impl SniffedColumn {
         let mut out = identifier(&self.name);
         out.push(b' ');
         out.extend_from_slice(if foreign { self.foreign_type_name() } else { self.type_name() }.as_bytes());
-        if foreign && self.evidence.wants_force_null() {
-            out.extend_from_slice(b" OPTIONS (force_null 'true')");
+        if foreign {
+            let mut options: Vec<Vec<u8>> = self
+                .written_options()
+                .iter()
+                .map(|(name, value)| [name.as_bytes(), b" ", &literal(value)].concat())
+                .collect();
+            let words: Vec<_> = self.evidence.null_words().iter().map(|word| list_item(&word.word)).collect();
+            if !words.is_empty() {
+                options.push([b"null_if ".as_slice(), &literal(&words.join(b", ".as_slice()))].concat());
+            }
+            if self.evidence.wants_force_null() {
+                options.push(b"force_null 'true'".to_vec());
+            }
+            if !options.is_empty() {
+                out.extend_from_slice(&[b" OPTIONS (".as_slice(), &options.join(b", ".as_slice()), b")"].concat());
+            }
         }
         out
+    }
+
+    /// The options of the column that say how its values are written.
+    pub fn written_options(&self) -> Vec<(&'static str, Vec<u8>)> {
+        match self.evidence.style() {
+            Some(Style::Number(decimal, thousands)) => {
+                let mut options = vec![("decimal", vec![decimal])];
+                if !thousands.is_empty() {
+                    options.push(("thousands", thousands.as_bytes().to_vec()));
+                }
+                options
+            }
+            Some(Style::Moment(_, template)) => vec![("date_format", template.as_bytes().to_vec())],
+            None => Vec::new(),
+        }
+    }
+
+    /// Notes about values that are not read as they are written.
+    pub(super) fn style_notes(&self) -> Vec<String> {
+        let name = from_server(&c_string(&self.name));
+        let mut notes = Vec::new();
+        match self.evidence.style() {
+            Some(Style::Number(decimal, "")) => {
+                notes
+                    .push(format!("column \"{name}\": numbers have the decimal character \"{}\"", char::from(decimal)));
+            }
+            Some(Style::Number(decimal, thousands)) => notes.push(format!(
+                "column \"{name}\": numbers have the decimal character \"{}\" and \"{thousands}\" between thousands",
+                char::from(decimal)
+            )),
+            Some(Style::Moment(_, template)) => {
+                notes.push(format!("column \"{name}\": values have the form {template}"))
+            }
+            None if self.evidence.has_several_styles() => {
+                notes.push(format!("column \"{name}\": its values can be read in several ways, so it is text"));
+            }
+            None => (),
+        }
+        for word in self.evidence.null_words() {
+            let (shown, count) = (from_server(&c_string(&word.word)), word.count);
+            notes.push(format!(
+                "column \"{name}\": the word \"{shown}\" is NULL (null_if), {count} times in the sample"
+            ));
+        }
+        notes
     }
 }
 

@@ -24,10 +24,13 @@ impl Reader {
         }
         self.count_lines();
         let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
+        let eol_before = self.kernels.eol;
         let line = line::read_line(&self.dialect, &mut self.kernels.eol, tail, closed && !self.window.is_failed());
         // COPY numbers a line when it starts to read it.
         let base = self.lines.base + 1;
-        let number = |embedded| base + embedded;
+        // The last line end of a broken record is in no quotes.
+        let most = self.lines.broken.unwrap_or(u64::MAX);
+        let number = |embedded: u64| (base + embedded).min(most);
         let length = tail.len();
         let (content, next, embedded, last) = match line {
             Line::Complete { content, next, embedded } => (content, next, embedded, false),
@@ -52,7 +55,14 @@ impl Reader {
         if let Some(event) = self.too_long(content, next) {
             return Some(event);
         }
-        if self.kernels.scanner.is_none()
+        if self.kernels.scanner.is_some()
+            && self.kernels.eol != eol_before
+            && let Some(eol) = self.kernels.eol
+        {
+            // Each kind of line end is allowed, and the kernels support one kind at a time.
+            self.kernels.select(&self.dialect, eol);
+            self.chunk_end = self.pos;
+        } else if self.kernels.scanner.is_none()
             && let Some(eol) = self.kernels.eol
         {
             self.kernels.select(&self.dialect, eol);

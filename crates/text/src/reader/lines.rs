@@ -17,6 +17,8 @@ pub(super) struct LineCount {
     pub(super) in_chunk: Option<u64>,
     /// Line number of the current record, if the exact reader read it.
     pub(super) exact: Option<u64>,
+    /// Line number of the broken record whose lines are read as records.
+    pub(super) broken: Option<u64>,
 }
 
 impl Reader {

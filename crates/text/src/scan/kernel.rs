@@ -159,7 +159,7 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
                 if RICH { m.delimiter << n.separator.len() | m.line_end << 1 } else { ends << 1 } | field_start;
             let is_delimiter =
                 |c: u8| c == n.delimiter && (!RICH || data.get(at + 64..).is_some_and(|b| n.separator.begins(b)));
-            let next = data.get(at + 64).is_some_and(|&c| is_delimiter(c) || c == b'\n' || c == b'\r');
+            let next = data.get(at + 64).is_some_and(|&c| is_delimiter(c) || n.may_end(c));
             let before_end = (ends | m.any_end) >> 1 | u64::from(next) << 63;
             m.escape | m.quote & !(starts | before_end & !m.inside)
         };

@@ -59,7 +59,9 @@ impl Carry {
         self.in_quote != 0
     }
 
-    pub(super) fn is_behind_cr(&self) -> bool {
+    /// Whether the byte before is a free carriage return.
+    #[must_use]
+    pub fn is_behind_cr(&self) -> bool {
         self.cr != 0
     }
 
@@ -77,7 +79,7 @@ pub(super) struct Marks {
     pub(super) delimiter: u64,
     /// Free line ends of the file's kind (the `\n` of `\r\n`).
     pub(super) line_end: u64,
-    /// All free `\r` and `\n`.
+    /// All free `\r` and `\n`; those of line ends if the line end is given.
     pub(super) any_end: u64,
     /// Bytes that only the exact reader can decide on.
     pub(super) odd: u64,
@@ -170,22 +172,22 @@ pub(super) fn marks<I: Isa, const MODE: u8>(isa: I, n: &Needles, block: I::Block
     let delimiter = if MODE == LINES { 0 } else { isa.eq(block, n.delimiter) & free };
     let newline = isa.eq(block, b'\n') & free;
     let cr = isa.eq(block, b'\r') & free;
-    let line_end = match n.eol {
-        Eol::Nl => {
-            odd |= cr;
-            newline
-        }
-        Eol::Cr => {
-            odd |= newline;
-            cr
-        }
+    let (line_end, other) = match n.eol {
+        Eol::Nl => (newline, cr),
+        Eol::Cr => (cr, newline),
         Eol::CrNl => {
             let after = cr << 1 | carry.cr;
             carry.cr = cr >> 63;
-            odd |= newline ^ after;
-            newline & after
+            (newline & after, newline ^ after)
         }
     };
+    let mut any_end = newline | cr;
+    if n.given {
+        // A carriage return at the end of the block is left out: the byte behind it decides.
+        any_end = if n.eol == Eol::CrNl { line_end | line_end >> 1 } else { line_end };
+    } else {
+        odd |= other;
+    }
     let mut misplaced = 0;
     if is_lenient(MODE) {
         let (opening, closing) = (quote & inside, quote & !inside);
@@ -193,11 +195,11 @@ pub(super) fn marks<I: Isa, const MODE: u8>(isa: I, n: &Needles, block: I::Block
         let doubled = if has_an_escape(MODE) { 0 } else { quote };
         let starts = delimiter | line_end | closing & doubled;
         let behind = closing << 1 | carry.closed;
-        misplaced = opening & !(starts << 1 | (carry.within ^ 1)) | behind & !(delimiter | newline | cr | doubled);
+        misplaced = opening & !(starts << 1 | (carry.within ^ 1)) | behind & !(delimiter | any_end | doubled);
         (carry.within, carry.closed) = (starts >> 63 ^ 1, closing >> 63);
         odd |= misplaced;
     }
-    Marks { delimiter, line_end, any_end: newline | cr, odd, misplaced, quote, inside, escape }
+    Marks { delimiter, line_end, any_end, odd, misplaced, quote, inside, escape }
 }
 
 /// Loads the 64 bytes at `at`. Bytes behind the end of `data` become NULs, which are never a needle.

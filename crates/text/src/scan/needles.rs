@@ -1,7 +1,7 @@
 //! The bytes that the kernels search for, and the selection of the kernel for a dialect.
 
 use super::skip::Skip;
-use crate::dialect::{Dialect, EndMarker, Eol, Format};
+use crate::dialect::{Dialect, EndMarker, Eol, Format, LineEnd};
 use crate::separator::Separator;
 
 /// The special bytes of a regular dialect with a known line end.
@@ -19,6 +19,8 @@ pub struct Needles {
     pub(super) eol: Eol,
     /// A `\.` at the start of a CSV record ends the data.
     pub(super) marker: bool,
+    /// The line end is given: other line ends are data. Otherwise only the exact reader can decide on them.
+    pub(super) given: bool,
     /// Lines that are no records.
     pub(super) skip: Option<Skip>,
 }
@@ -73,8 +75,28 @@ impl Needles {
         let marker = d.end_marker == EndMarker::Until17 && !d.is_literal();
         let (delimiter, quote, escape) = (d.delimiter, d.quote, d.escape);
         let (separator, trailing) = (d.separator, d.trailing);
-        let skip = d.skips_lines().then(|| Skip::new(d, eol));
-        d.is_regular().then_some(Needles { mode, delimiter, separator, trailing, quote, escape, eol, marker, skip })
+        let given = d.line_end.and_then(LineEnd::only).is_some();
+        let skip = d.skips_lines().then(|| Skip::new(d, eol, given));
+        // A newline behind a carriage return may be a part of the line end.
+        let is_ambiguous = d.line_end == Some(LineEnd::Any) && eol == Eol::Cr;
+        (d.is_regular() && !is_ambiguous).then_some(Needles {
+            mode,
+            delimiter,
+            separator,
+            trailing,
+            quote,
+            escape,
+            eol,
+            marker,
+            given,
+            skip,
+        })
+    }
+
+    /// Whether a line end may begin with this byte.
+    #[inline(always)]
+    pub(super) fn may_end(&self, byte: u8) -> bool {
+        if self.given { self.eol.is(byte) } else { byte == b'\n' || byte == b'\r' }
     }
 
     /// Whether the dialect needs the kernels with [`Delimiters`](super::delimiter::Delimiters) and [`Skip`].

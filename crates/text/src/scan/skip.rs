@@ -11,6 +11,8 @@ use crate::separator::Separator;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Skip {
     eol: Eol,
+    /// Other line ends are data.
+    given: bool,
     pub(super) comment: Option<Separator>,
     /// Skip lines of blanks.
     blanks: bool,
@@ -39,10 +41,10 @@ enum Start {
 }
 
 impl Skip {
-    pub(super) fn new(d: &Dialect, eol: Eol) -> Skip {
+    pub(super) fn new(d: &Dialect, eol: Eol, given: bool) -> Skip {
         let blank = |byte| if d.is_blank(byte) { byte } else { b'\n' };
         let (space, tab) = (blank(b' '), blank(b'\t'));
-        Skip { eol, comment: Separator::new(&d.comment), blanks: d.skip_blank_lines, space, tab }
+        Skip { eol, given, comment: Separator::new(&d.comment), blanks: d.skip_blank_lines, space, tab }
     }
 
     /// Whether a line with this first byte may have to be skipped.
@@ -71,7 +73,13 @@ impl Skip {
         };
         let behind = |at: usize| at + if self.eol == Eol::CrNl { 2 } else { 1 };
         if self.comment.is_some_and(|comment| comment.begins(rest)) {
-            return match memchr::memchr2(b'\n', b'\r', rest) {
+            let end = match self.eol {
+                _ if !self.given => memchr::memchr2(b'\n', b'\r', rest),
+                Eol::Nl => memchr::memchr(b'\n', rest),
+                Eol::Cr => memchr::memchr(b'\r', rest),
+                Eol::CrNl => memchr::memmem::find(rest, b"\r\n"),
+            };
+            return match end {
                 Some(at) if ends(at) => Start::Skipped(behind(at)),
                 Some(at) if self.eol == Eol::CrNl && at + 1 == rest.len() => Start::Record,
                 Some(_) => Start::Odd,

@@ -264,6 +264,7 @@ fn joined(lines: &[Fields]) -> Fields {
 /// value is of the family of those below it. `any` also counts names that cannot decide alone.
 fn over_families(first: &Fields, second: Option<&Fields>, below: &[Column], any: bool) -> Option<Option<usize>> {
     let in_sequence = sequence(first, second);
+    let several_in_sequence = in_sequence.iter().filter(|&&is| is).count() > 1;
     let mut evidence = None;
     for (i, (name, column)) in trimmed(first).zip(below).enumerate() {
         let Some(family) = column.family() else { continue };
@@ -271,6 +272,9 @@ fn over_families(first: &Fields, second: Option<&Fields>, below: &[Column], any:
         let same = own == family || (own == Family::Quantity && family == Family::Number);
         if same && !in_sequence.get(i).copied().unwrap_or(false) {
             return None;
+        }
+        if same && several_in_sequence {
+            evidence = evidence.or(Some(i));
         }
         let is_name = is_name(own) && name.len() <= 255;
         let is_alone = any || trimmed(first).filter(|other| *other == name).count() == 1 || first.len() > 3;
@@ -432,8 +436,10 @@ mod tests {
 
     #[test]
     fn years_and_sequences_may_be_names() {
-        assert_eq!(found(",0,1,2\n0,5,6,6\n1,7,8,8\n").0, 0);
+        assert_eq!(found(",0,1,2\n0,5,6,6\n1,7,8,8\n").0, 1);
         assert_eq!(found("n,2001,2002\n1,5,6\n2,7,8\n"), (1, Some(0)));
+        assert_eq!(found("Country,2001,2002\nChad,1.5,2.3\nPeru,5,6\n"), (1, Some(1)));
+        assert_eq!(found("Country,2001\nChad,1.5\nPeru,5\n"), (0, None));
         assert_eq!(found("n,2001,2002\n1,2003,2004\n2,2005,2006\n").0, 0);
         assert_eq!(found("n,7,9\n1,5,6\n2,7,8\n").0, 0);
     }

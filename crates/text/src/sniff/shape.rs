@@ -1,7 +1,7 @@
 //! The shape of a value: the types that a column with such a value may have.
 //!
 //! A shape is stricter than a type's input function. The server accepts `007` as an integer, but its author did not
-//! mean a number. It accepts `NO` as a boolean, but `NO` is mostly Norway. So a value supports a type only in the usual
+//! mean a number. It accepts `NO` as a boolean, but `NO` without `YES` is Norway. So a value supports a type only in the usual
 //! form of that type. The caller must still find out whether the server accepts it (`2024-02-30`, or `99999999999` as
 //! an integer).
 //!
@@ -12,7 +12,7 @@
 /// A type that a column may have, the narrowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// `t`, `f`, `true`, `false`
+    /// `t`, `f`, `true`, `false`, `yes`, `no`, `y`, `n`
     Boolean,
     /// int4
     Integer,
@@ -128,7 +128,12 @@ impl Types {
 
     /// The types, the narrowest first.
     pub fn iter(self) -> impl Iterator<Item = Type> {
-        Type::ALL.into_iter().filter(move |&one| self.has(one))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let one = Type::ALL.get(left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(*one)
+        })
     }
 }
 
@@ -141,7 +146,7 @@ pub struct ValueShape {
     pub proves: Types,
     /// The form of its date, if it has one.
     pub day: Option<Day>,
-    /// The value is the first letter of true or of false. A column with both letters is boolean; one alone is any code.
+    /// The value is yes or no, or a letter for true or false. A column with both is boolean; one alone is any code.
     pub letter: Option<bool>,
 }
 
@@ -173,8 +178,9 @@ impl ValueShape {
             _ => {
                 match value.to_ascii_lowercase().as_slice() {
                     b"true" | b"false" => return ValueShape::proof(&[Type::Boolean]),
-                    letter @ (b"t" | b"f") => {
-                        return ValueShape { letter: Some(letter == b"t"), ..ValueShape::hint(Type::Boolean) };
+                    word @ (b"t" | b"f" | b"y" | b"n" | b"yes" | b"no") => {
+                        let is_true = matches!(word.first(), Some(b't' | b'y'));
+                        return ValueShape { letter: Some(is_true), ..ValueShape::hint(Type::Boolean) };
                     }
                     _ => (),
                 }
@@ -244,7 +250,9 @@ fn number(value: &[u8]) -> ValueShape {
     if whole + fraction == 0 || (behind(unsigned, whole).first() == Some(&b'.') && fraction == 0) {
         return ValueShape::default();
     }
-    let is_short = whole + fraction <= DOUBLE_DIGITS;
+    // Zeros in front are not significant.
+    let zeros = mantissa.iter().take_while(|b| matches!(b, b'0' | b'.')).filter(|b| **b == b'0').count();
+    let is_short = whole + fraction - zeros.min(whole + fraction) <= DOUBLE_DIGITS;
     if rest.is_empty() {
         return ValueShape::proof(if is_short { &[Type::Numeric, Type::Double] } else { &[Type::Numeric] });
     }
@@ -253,10 +261,15 @@ fn number(value: &[u8]) -> ValueShape {
     };
     let exponent = exponent.strip_prefix(b"+").or_else(|| exponent.strip_prefix(b"-")).unwrap_or(exponent);
     let n = digits(exponent);
-    if n == 0 || n < exponent.len() || !is_short {
+    if n == 0 || n < exponent.len() {
         return ValueShape::default();
     }
-    ValueShape::proof(&[Type::Double])
+    if !is_short {
+        return ValueShape::proof(&[Type::Numeric]);
+    }
+    // Numbers with and without exponents are numeric only if double precision would lose digits.
+    let types = Types::of(&[Type::Numeric, Type::Double]);
+    ValueShape { types, proves: Types::of(&[Type::Double]), ..ValueShape::default() }
 }
 
 /// Whether a value is a UUID in canonical form, with hexadecimal digits of either case.
@@ -422,7 +435,8 @@ mod tests {
             ("x", ""),
             ("true", "boolean"),
             ("F", "boolean"),
-            ("no", ""),
+            ("no", "boolean"),
+            ("Y", "boolean"),
             ("1", "integer bigint numeric double precision"),
             (" -12 ", "integer bigint numeric double precision"),
             ("007", ""),
@@ -440,8 +454,9 @@ mod tests {
             ("1.", ""),
             ("-", ""),
             ("1.234567890123456789", "numeric"),
-            ("1e5", "double precision"),
-            ("1.234567890123456e5", ""),
+            ("1e5", "numeric double precision"),
+            ("0.000000001234567", "numeric double precision"),
+            ("1.234567890123456e5", "numeric"),
             ("1e", ""),
             ("NaN", "double precision"),
             ("-inf", "double precision"),

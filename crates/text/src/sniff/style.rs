@@ -120,6 +120,12 @@ impl Styles {
         if styles.is_empty() || !(may_be_number || first.is_ascii_alphabetic()) || !last_is_good || value.len() > 40 {
             return StyleSet(0);
         }
+        // Numbers without a separator, or with one point, are in the styles of numbers. Most columns end here.
+        let unsigned = value.strip_prefix(b"-").unwrap_or(value);
+        if unsigned.iter().all(u8::is_ascii_digit) {
+            let all = (1u64 << NUMBERS.len()) - 1;
+            return StyleSet(if is_number(value) { styles.0 & all } else { 0 });
+        }
         let mut kept = 0;
         for (number, (style, form)) in self.known.iter().enumerate() {
             let bit = 1u64 << number;
@@ -131,7 +137,10 @@ impl Styles {
                 continue;
             }
             self.text.clear();
-            if form.write(value, &mut self.text).is_ok() {
+            // A text without any of the style's separators is passed as it is.
+            let is_plain = |text: &[u8]| text.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'));
+            let is_read = form.write(value, &mut self.text).is_ok();
+            if is_read && (matches!(style, Style::Moment(..)) || is_plain(&self.text)) {
                 kept |= bit;
             }
         }
@@ -173,7 +182,10 @@ fn is_number(text: &[u8]) -> bool {
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
     let leads = matches!(unsigned, [b'0', b'0'..=b'9', ..]);
     let is_part = |b: &u8| b.is_ascii_digit() || matches!(b, b'.' | b',' | b'\'' | b' ') || *b >= 0x80;
-    !leads && unsigned.iter().all(is_part) && unsigned.last().is_some_and(u8::is_ascii_digit)
+    // Reading a zero as a number would lose its sign. Blanks between digits are of a number only if it has a fraction.
+    let is_zero = unsigned.len() < text.len() && !unsigned.iter().any(|b| matches!(b, b'1'..=b'9'));
+    let is_code = unsigned.contains(&b' ') && !unsigned.contains(&b',');
+    !leads && !is_zero && !is_code && unsigned.iter().all(is_part) && unsigned.last().is_some_and(u8::is_ascii_digit)
 }
 
 /// Words for a missing value in columns of another type than text. A number, such as -999, is none.
@@ -213,7 +225,17 @@ mod tests {
         assert_eq!(style(&["1,045.10", "12.99"]), one(b'.', ","));
         assert_eq!(style(&["1,234,567", "5"]), one(b'.', ","));
         assert_eq!(style(&["1,234", "5,678"]), Choice::Several);
-        for values in [&["007,5"][..], &["1,5", "x"], &["1,5", "1.5"], &["12%"], &["$5.00"], &["(1,200)"], &[""]] {
+        for values in [
+            &["007,5"][..],
+            &["1,5", "x"],
+            &["1,5", "1.5"],
+            &["12%"],
+            &["$5.00"],
+            &["(1,200)"],
+            &["552 100 554"],
+            &["-0,0"],
+            &[""],
+        ] {
             assert_eq!(style(values), Choice::None, "{values:?}");
         }
     }
@@ -231,7 +253,7 @@ mod tests {
         let timestamp = |template| Choice::One(Style::Moment(Type::Timestamp, template));
         assert_eq!(style(&["12/31/2025 11:15 PM", "01/13/2026 02:05 AM"]), timestamp("MM/DD/YYYY HH12:MI AM"));
         assert_eq!(style(&["31.12.2025 23:15"]), timestamp("DD.MM.YYYY HH24:MI"));
-        for values in ["31.02.2025", "2025-01-31", "10.3.1.18", "31.12"] {
+        for values in ["31.02.2025", "2025-01-31", "10.3.1.18"] {
             assert_eq!(style(&[values]), Choice::None, "{values}");
         }
     }

@@ -138,8 +138,7 @@ impl Down<'_> {
             Value::Escaped(raw) => {
                 self.unescaped.clear();
                 let doubtful = if span.dialect.is_csv() {
-                    unescape_csv(span.dialect, raw, self.unescaped);
-                    false
+                    unescape_csv(span.dialect, raw, self.unescaped)
                 } else {
                     unescape_text(raw, self.unescaped)
                 };

@@ -45,7 +45,7 @@ impl Origins {
         place: RecordPosition,
     ) -> Result<()> {
         if rows.stream().files().is_some() {
-            return find_in_files(target, source, rows, place);
+            return self.find_in_files(target, source, rows, place);
         }
         let lost = || changed(&source.name);
         let here = target.at.filter(|at| *at <= place);
@@ -62,72 +62,79 @@ impl Origins {
                     }
                     None => rows.restart(source.header, |_| Err(lost()))?,
                 }
-                next(rows, place.file)?.ok_or_else(lost)?
+                self.next(rows, place.file)?.ok_or_else(lost)?
             }
         };
         while at.position < place.position {
-            at = next(rows, place.file)?.ok_or_else(lost)?;
+            at = self.next(rows, place.file)?.ok_or_else(lost)?;
         }
         if at.position > place.position {
             return Err(lost());
         }
         for _ in at.behind..place.behind {
-            next(rows, place.file)?.ok_or_else(lost)?;
+            self.next(rows, place.file)?.ok_or_else(lost)?;
         }
         target.at = Some(place);
         Ok(())
     }
-}
 
-/// Finds a record in a list of files: each file is read from its start.
-fn find_in_files(
-    target: &mut ReadPosition,
-    source: &FileProperties,
-    rows: &mut Rows,
-    place: RecordPosition,
-) -> Result<()> {
-    let lost = || changed(&source.name);
-    let file = file_of(place.position);
-    let here = target.at.filter(|at| *at <= place && file_of(at.position) == file);
-    let next_of = |rows: &mut Rows| {
-        let found = next(rows, place.file)?.ok_or_else(lost)?;
-        Ok::<_, Error>(RecordPosition { position: in_file(file as u64, found.position), ..found })
-    };
-    let mut at = match here {
-        Some(at) => at,
-        None => {
-            rows.switch_to_file(file)?;
-            next_of(rows)?
-        }
-    };
-    while at.position < place.position {
-        at = next_of(rows)?;
-    }
-    if at.position > place.position {
-        return Err(lost());
-    }
-    for _ in at.behind..place.behind {
-        next(rows, place.file)?.ok_or_else(lost)?;
-    }
-    target.at = Some(place);
-    Ok(())
-}
-
-/// Goes to the next record and returns its place; None at the end.
-fn next(rows: &mut Rows, file: u32) -> Result<Option<RecordPosition>> {
-    loop {
-        pgrx::check_for_interrupts!();
-        match rows.stream_mut().advance() {
-            Ok(Advance::Record) if rows.is_no_record() => (),
-            Ok(Advance::Record) => {
-                let position = rows.reader().record_offset();
-                return Ok(Some(RecordPosition { file, position, behind: 0 }));
+    /// Finds a record in a list of files: each file is read from its start.
+    fn find_in_files(
+        &self,
+        target: &mut ReadPosition,
+        source: &FileProperties,
+        rows: &mut Rows,
+        place: RecordPosition,
+    ) -> Result<()> {
+        let lost = || changed(&source.name);
+        let file = file_of(place.position);
+        let here = target.at.filter(|at| *at <= place && file_of(at.position) == file);
+        let next_of = |rows: &mut Rows| {
+            let found = self.next(rows, place.file)?.ok_or_else(lost)?;
+            Ok::<_, Error>(RecordPosition { position: in_file(file as u64, found.position), ..found })
+        };
+        let mut at = match here {
+            Some(at) => at,
+            None => {
+                rows.switch_to_file(file)?;
+                next_of(rows)?
             }
-            Ok(Advance::Header) => (),
-            Ok(Advance::End) => return Ok(None),
-            // The record was rejected in the first reading, too.
-            Err(_) if rows.reader().goes_on() => (),
-            Err(error) => return Err(error),
+        };
+        while at.position < place.position {
+            at = next_of(rows)?;
+        }
+        if at.position > place.position {
+            return Err(lost());
+        }
+        for _ in at.behind..place.behind {
+            self.next(rows, place.file)?.ok_or_else(lost)?;
+        }
+        target.at = Some(place);
+        Ok(())
+    }
+
+    /// Goes to the next record and returns its place; None at the end.
+    fn next(&self, rows: &mut Rows, file: u32) -> Result<Option<RecordPosition>> {
+        loop {
+            pgrx::check_for_interrupts!();
+            let advanced = rows.stream_mut().advance();
+            let position = rows.reader().record_offset();
+            let is_listed = rows.stream().files().is_some();
+            let key = if is_listed { in_file(rows.stream().file_number() as u64, position) } else { position };
+            let early = self.early_ends.get(&(file, key));
+            match advanced {
+                Ok(Advance::Record) if rows.is_no_record() => (),
+                Ok(Advance::Header) => (),
+                Ok(Advance::End) => return Ok(None),
+                Err(error) if !rows.reader().goes_on() => return Err(error),
+                Ok(Advance::Record) | Err(_) if early.is_some() => {
+                    let length = early.and_then(|&length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
+                    rows.stream_mut().reader.end_early_at(length);
+                }
+                Ok(Advance::Record) => return Ok(Some(RecordPosition { file, position, behind: 0 })),
+                // The record was rejected in the first reading, too.
+                Err(_) => (),
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) const ROUND: u32 = 256;
 
 impl Process {
     /// The arrays that fields are decoded into.
-    fn arrays(&self) -> RowArrays<'static> {
+    pub(super) fn arrays(&self) -> RowArrays<'static> {
         self.recipe.projection.as_ref().map_or_else(|| self.executor.arrays(), Projection::arrays)
     }
 

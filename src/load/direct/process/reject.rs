@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use super::Process;
 use crate::error::{Error, Result};
 use crate::load::rejects::{Complaint, Reject};
-use crate::rows::row::Attention;
+use crate::rows::row::{Attention, early};
 use crate::rows::soft::{OnError, Verbosity};
 
 impl Process {
@@ -40,6 +40,13 @@ impl Process {
     /// Rejects the current record. Guarded.
     #[cold]
     pub fn reject(&mut self, complaint: Complaint) -> Result<()> {
+        if self.rejects.keeps() && early::is_data_exception(complaint.code) && self.pull.is_none() {
+            let offset = self.rows.reader().record_offset();
+            let (arrays, fields) = (self.arrays(), self.recipe.fields);
+            if let Some(length) = self.rows.end_early(arrays, fields)? {
+                self.tracer.end_early(self.rows.stream(), offset, length, &mut self.wide)?;
+            }
+        }
         // Messages contain the line number, and would otherwise count lines again from an earlier position.
         self.rows.stream_mut().reader.store_line_number();
         if self.rejects.keep.is_some_and(|most| self.shared.kept.fetch_add(1, SeqCst) < most) {

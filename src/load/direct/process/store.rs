@@ -39,7 +39,7 @@ impl Process {
                     self.rejects.keep_bytes(unsafe { &*reject });
                     continue;
                 }
-                other @ (Received::Ranges(..) | Received::Anchors(_)) => {
+                other @ (Received::Ranges(..) | Received::Anchors(_) | Received::EarlyEnds(_)) => {
                     self.remember(other);
                     continue;
                 }

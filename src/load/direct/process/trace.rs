@@ -4,9 +4,10 @@ use pg_bulk_text::reader::RecordStart;
 
 use super::Process;
 use crate::error::Result;
+use crate::input::stream::Stream;
 use crate::load::direct::heap::Heap;
 use crate::load::direct::origin::{ANCHOR_EVERY, Origin, Origins, Traces, Trail, in_file};
-use crate::load::direct::wide::{Received, Wide};
+use crate::load::direct::wide::{MessageKind, Received, Wide};
 use crate::rows::row::Rows;
 
 /// Traces the rows of a process to their records.
@@ -71,6 +72,9 @@ impl Tracer {
     /// Notes that the file can be read again from the record after the current one.
     #[cold]
     fn anchor_here(&mut self, rows: &mut Rows) {
+        if rows.reader().is_in_broken_record() {
+            return;
+        }
         rows.stream_mut().reader.store_line_number();
         if let Some(place) = rows.reader().place_behind() {
             self.anchor(place, rows);
@@ -82,6 +86,20 @@ impl Tracer {
             self.last_anchor = place.offset;
             self.anchors.push((place.offset, place.lines));
         }
+    }
+
+    /// Notes that a record at this offset of the open file ended early, after `length` bytes. Guarded.
+    pub(super) fn end_early(&mut self, stream: &Stream, offset: u64, length: usize, wide: &mut Wide) -> Result<()> {
+        if self.traces != Traces::Positions {
+            return Ok(());
+        }
+        let file = if stream.files().is_some() { stream.file_number() as u64 } else { 0 };
+        let early = [(in_file(file, offset), length as u64)];
+        if wide.is_worker() {
+            return wide.send_pairs(MessageKind::EarlyEnds, &early);
+        }
+        self.origins.add_early_ends(early);
+        Ok(())
     }
 
     /// Sends tuple positions to the leader, or, in the leader, stores them; only if there are more than `least`.
@@ -106,13 +124,19 @@ impl Tracer {
         if least == 0 || self.anchors.len() > least {
             let anchors = std::mem::take(&mut self.anchors);
             if wide.is_worker() {
-                wide.send_anchors(&anchors)?;
+                wide.send_pairs(MessageKind::Anchors, &anchors)?;
             } else {
                 self.origins.anchors.extend(anchors);
             }
         }
         Ok(())
     }
+}
+
+/// The pairs of a message.
+fn pairs(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
+    let number = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    bytes.chunks_exact(16).map(move |pair| (number(pair.first_chunk()), number(pair.last_chunk())))
 }
 
 impl Process {
@@ -125,13 +149,10 @@ impl Process {
                     self.tracer.origins.add_bytes(index, unsafe { &*bytes });
                 }
             }
-            Received::Anchors(bytes) => {
-                // SAFETY: the bytes were received last.
-                let bytes = unsafe { &*bytes };
-                let number = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-                let anchor = |pair: &[u8]| (number(pair.first_chunk()), number(pair.last_chunk()));
-                self.tracer.origins.anchors.extend(bytes.chunks_exact(16).map(anchor));
-            }
+            // SAFETY: the bytes were received last.
+            Received::Anchors(bytes) => self.tracer.origins.anchors.extend(pairs(unsafe { &*bytes })),
+            // SAFETY: as above.
+            Received::EarlyEnds(bytes) => self.tracer.origins.add_early_ends(pairs(unsafe { &*bytes })),
             _ => (),
         }
     }

@@ -28,6 +28,7 @@ impl Rows {
     pub fn decode_refined(&mut self, wanted: &[usize], arrays: RowArrays<'_>) {
         let replaces = self.stream.invalid() == EncodingErrors::Replace;
         let is_dirty = replaces && self.stream.reader.is_dirty();
+        let mut has_stray_quote = false;
         for (at, &i) in wanted.iter().enumerate() {
             if i >= self.stream.reader.fields() {
                 self.fill(wanted.get(at..).unwrap_or_default(), arrays);
@@ -47,7 +48,11 @@ impl Rows {
             let mut is_doubtful = is_dirty;
             match value {
                 Value::Plain(bytes) => self.values.strings.extend_from_slice(bytes),
-                Value::Escaped(raw) => is_doubtful |= reader.unescape(raw, &mut self.values.strings),
+                Value::Escaped(raw) => {
+                    let unusual = reader.unescape(raw, &mut self.values.strings);
+                    is_doubtful |= unusual;
+                    has_stray_quote |= unusual;
+                }
                 Value::Null => {
                     self.set_null(i, arrays);
                     continue;
@@ -71,6 +76,7 @@ impl Rows {
         if self.layout.fields < self.layout.columns.len() {
             self.take_others(wanted, arrays);
         }
+        self.remark_stray_quote(has_stray_quote);
     }
 
     pub fn set_null(&mut self, i: usize, arrays: RowArrays<'_>) {
