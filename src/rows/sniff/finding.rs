@@ -37,8 +37,14 @@ impl Sniffer {
         let recurs = |word: &[u8]| words.iter().any(|(known, count)| known == word && *count > 1);
         self.columns.iter_mut().for_each(|column| column.finish(&self.validator.styles, recurs));
         let regular = self.records.saturating_sub(self.trial.short.count + self.trial.long.count);
-        // If most records are longer, the width is wrong, and a cut would lose their values.
-        let cuts = self.ragged.long_rows.map_or(self.trial.long.count < regular, |long| long == LongRows::Cut);
+        // If most records are longer, a cut would lose their values, so that columns are added.
+        let widens = self.ragged.long_rows.is_none() && self.trial.long.count >= regular.max(1);
+        let cuts = self.ragged.long_rows.map_or(!widens, |long| long == LongRows::Cut);
+        if widens {
+            self.width = self.width.max(self.columns.len());
+        } else {
+            self.columns.truncate(self.width);
+        }
         self.validator.close();
         let d = &known.dialect;
         let mut options = request.given.clone();
@@ -93,7 +99,7 @@ impl Sniffer {
         if self.trial.blank.count > 0 {
             propose("skip_blank_lines", b"true".to_vec())?;
         }
-        if self.trial.short.count > 0 {
+        if self.trial.short.count > 0 || widens {
             propose("short_rows", b"null".to_vec())?;
         }
         if self.trial.long.count > 0 && cuts {
@@ -143,11 +149,16 @@ impl Sniffer {
             ShortRows::Null => "missing fields are NULL (short_rows)",
             ShortRows::Default => "missing fields get defaults (short_rows)",
         };
+        let surplus = match cuts {
+            true => "the fields behind are not read (long_rows)",
+            false if widens => "columns are added, which are NULL in shorter lines (short_rows)",
+            false => fails,
+        };
         let trial = &self.trial;
         let kinds = [
             (&trial.blank, "blank lines are skipped (skip_blank_lines)", false),
             (&trial.short, filled, short == ShortRows::Error),
-            (&trial.long, if cuts { "the fields behind are not read (long_rows)" } else { fails }, !cuts),
+            (&trial.long, surplus, !cuts && !widens),
             (&trial.unreadable, fails, true),
             (&trial.invalid, fails, true),
         ];

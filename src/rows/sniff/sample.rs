@@ -193,6 +193,9 @@ impl Sniffer {
             let reason = || format!("has {fields} fields instead of {width}");
             let is_row = if fields > width {
                 self.trial.long.add(file, place(), reason);
+                if ragged.long_rows.is_none() && fields.min(MOST_COLUMNS) > self.columns.len() {
+                    self.columns.resize_with(fields.min(MOST_COLUMNS), Evidence::default);
+                }
                 ragged.long_rows != Some(LongRows::Error)
             } else if ragged.short_rows.is_none() && is_blank(reader) {
                 self.trial.blank.add(file, place(), || "is blank".to_owned());
@@ -212,7 +215,7 @@ impl Sniffer {
         let record = reader.record();
         let is_trimmed = self.known.as_ref().is_some_and(|known| known.trim);
         let trim = if is_trimmed { Trim::Both } else { Trim::None };
-        for field in 0..fields.min(self.width).min(MOST_COLUMNS) {
+        for field in 0..fields.min(self.columns.len()) {
             let column = order.get(field).copied().unwrap_or(field);
             let Some(evidence) = self.columns.get_mut(column) else { continue };
             let value = match record.trimmed(field, trim) {
