@@ -110,9 +110,11 @@ fn speaks_for(value: &[u8]) {
         let digits = text.strip_prefix('-').unwrap_or(text);
         let has = |bytes: &str| text.bytes().all(|byte| byte.is_ascii_digit() || bytes.contains(char::from(byte)));
         let is_so = match one {
-            Type::Boolean => ["t", "f", "true", "false"].contains(&text.to_ascii_lowercase().as_str()),
+            Type::Boolean => {
+                ["t", "f", "true", "false", "y", "n", "yes", "no"].contains(&text.to_ascii_lowercase().as_str())
+            }
             Type::Integer | Type::Bigint => digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.is_empty(),
-            Type::Numeric => has(".-") && digits.parse::<f64>().is_ok(),
+            Type::Numeric => has(".-+eE") && digits.parse::<f64>().is_ok(),
             // The written number must read back as the same value.
             Type::Double => text.parse::<f64>().is_ok_and(|number| !number.is_finite() || text.parse() == Ok(number)),
             Type::Date => has("-/.") && (8..=10).contains(&text.len()),

@@ -50,7 +50,7 @@ CALL write_bytes('import/broken.csv', '\x00ff');
 CALL anew();
 SELECT error_of($$SELECT import('import')$$);
 SELECT imported();
-SELECT import('import', 'LIMIT TO (orders, missing)');
+SELECT error_of($$SELECT import('import', 'LIMIT TO (orders, missing)')$$);
 SELECT imported();
 CALL anew();
 SELECT import('import', 'EXCEPT (broken, "Names", empty)');

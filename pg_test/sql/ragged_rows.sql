@@ -97,10 +97,10 @@ TABLE loaded;
 SELECT loaded, rejected, notes FROM figures('some.csv', 'loaded', '{"format": "csv", "truncate": true, "filter": "halves", "short_rows": "null", "long_rows": "cut", "on_error": "table"}');
 TABLE loaded;
 -- Several files: the note names the file of the first line.
-CALL write_file('many1.csv', E'a,b\n1,2\n3,4\n');
-CALL write_file('many2.csv', E'b,a\n5,6,7\n8\n');
+CALL write_file('ragged_many1.csv', E'a,b\n1,2\n3,4\n');
+CALL write_file('ragged_many2.csv', E'b,a\n5,6,7\n8\n');
 CREATE TABLE many (a int, b int);
-SELECT loaded, without_path(notes) FROM figures('many*.csv', 'many', '{"format": "csv", "match_by": "name", "short_rows": "null", "long_rows": "cut"}');
+SELECT loaded, without_path(notes) FROM figures('ragged_many*.csv', 'many', '{"format": "csv", "match_by": "name", "short_rows": "null", "long_rows": "cut"}');
 TABLE many;
 -- Many rows, in small chunks: all writers and numbers of processes agree with what is generated.
 CREATE TABLE original AS SELECT i AS a, CASE WHEN i % 10 <> 3 THEN 'word' || i END AS b, CASE WHEN i % 10 NOT IN (3, 5) THEN i / 2.0 END AS c FROM generate_series(1, 20000) i;

@@ -237,6 +237,9 @@ fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, sho
     {
         options.push(format!("quote = {}", written(quote)));
     }
+    if !sniffed.dialect.comment.is_empty() && sniffed.dialect.comment != dialect.comment {
+        options.push(format!("comment = {}", String::from_utf8_lossy(&sniffed.dialect.comment)));
+    }
     if wants_header {
         let header = sniffed.options.iter().find(|(name, _)| name == "header");
         let lines = header.map_or("true".into(), |(_, value)| String::from_utf8_lossy(value));

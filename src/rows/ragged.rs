@@ -133,7 +133,7 @@ impl Ragged {
             ("surplus fields were not read", "record"),
             ("quotes within fields were dropped", "record"),
             ("a quote is not closed, and reading went on at the next good line,", "record"),
-            ("unpaired quotes made rejects of several lines,", "line"),
+            ("line ends in quotes are part of rejects,", "line"),
         ];
         let notices = self.0.iter().zip(treated);
         notices.filter_map(|(records, (treated, unit))| records.notice(treated, unit, files)).collect()

@@ -36,9 +36,8 @@ impl Sniffer {
         }
         let recurs = |word: &[u8]| words.iter().any(|(known, count)| known == word && *count > 1);
         self.columns.iter_mut().for_each(|column| column.finish(&self.validator.styles, recurs));
-        let regular = self.records.saturating_sub(self.trial.short.count + self.trial.long.count);
         // If most records are longer, a cut would lose their values, so that columns are added.
-        let widens = self.ragged.long_rows.is_none() && self.trial.long.count >= regular.max(1);
+        let widens = self.ragged.long_rows.is_none() && self.trial.long.count * 2 > self.records;
         let cuts = self.ragged.long_rows.map_or(!widens, |long| long == LongRows::Cut);
         if widens {
             self.width = self.width.max(self.columns.len());

@@ -17,6 +17,8 @@ use crate::verify::utf8_valid_up_to;
 #[derive(Debug, Clone, Copy)]
 pub struct Lines {
     record: Current,
+    /// Its end. Skipped lines may follow it.
+    end: usize,
     /// How they end: as in the file, or, if the record is its first, as the first of them.
     eol: Eol,
 }
@@ -35,7 +37,8 @@ impl Reader {
                 _ => Eol::Nl,
             })
         };
-        let lines = Lines { record: self.current, eol: self.kernels.eol.or_else(|| first(line))? };
+        let lines =
+            Lines { record: self.current, end: self.line_end(), eol: self.kernels.eol.or_else(|| first(line))? };
         self.line_behind(&lines, None).map(|_| lines)
     }
 
@@ -43,11 +46,11 @@ impl Reader {
     #[must_use]
     pub fn line_behind(&self, lines: &Lines, at: Option<usize>) -> Option<usize> {
         let at = at.unwrap_or(lines.record.start);
-        let rest = self.window.bytes().get(at..lines.record.next)?;
+        let rest = self.window.bytes().get(at..lines.end)?;
         let end = at + memchr::memchr(Eol::counted(Some(lines.eol)), rest)? + 1;
         // The second byte of a line end.
         let crlf = lines.eol == Eol::CrNl && self.window.bytes().get(end) == Some(&b'\n');
-        Some(end + usize::from(crlf)).filter(|&start| start < lines.record.next)
+        Some(end + usize::from(crlf)).filter(|&start| start < lines.end)
     }
 
     /// Makes the bytes at `at` within the record, up to the end of a line, the current record. Returns the start of the
