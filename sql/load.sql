@@ -235,6 +235,10 @@ BEGIN
     END IF;
     SELECT details INTO sniffed FROM @extschema@.bulk_sniff(path, given, allow);
     proposed := sniffed OPERATOR(pg_catalog.->) 'options'::pg_catalog.text;
+    -- The caller's columns have the options that the caller chose.
+    IF options OPERATOR(pg_catalog.?) 'columns' THEN
+        proposed := proposed OPERATOR(pg_catalog.-) 'columns'::pg_catalog.text;
+    END IF;
     SELECT pg_catalog.format('CREATE TABLE %s (%s)', made, pg_catalog.string_agg(pg_catalog.format('%I %s%s', c.name,
         CASE WHEN c.type OPERATOR(pg_catalog.=) ANY (bare) THEN 'pg_catalog.' END, c.type), ', ' ORDER BY c.number)) INTO making
     FROM (SELECT number, value OPERATOR(pg_catalog.->>) 'name'::pg_catalog.text, value OPERATOR(pg_catalog.->>) 'type'::pg_catalog.text

@@ -498,7 +498,7 @@ impl Dialect {
                     && self.quote != b'\\'
                     && !self.separator.has(b'\\')
                     && !self.separator.has(self.escape)
-                    && !(self.lenient_quotes && self.separator.is_long())
+                    && (!self.lenient_quotes || !self.separator.is_long())
             }
         }
     }

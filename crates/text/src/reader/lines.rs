@@ -52,7 +52,7 @@ impl Reader {
     /// Number of skipped lines in the batch before the current record.
     fn skipped(&self) -> u64 {
         let skipped = &self.batch.skipped;
-        let before = skipped.partition_point(|skipped| skipped.record as usize + 1 <= self.cursor);
+        let before = skipped.partition_point(|skipped| (skipped.record as usize) < self.cursor);
         before.checked_sub(1).and_then(|last| skipped.get(last)).map_or(0, |skipped| u64::from(skipped.lines))
     }
 

@@ -182,7 +182,7 @@ impl Table {
         let first = self.leading.first()?;
         // Lines of units, or of names for the blanks above them, are between the names and the values.
         for lines in (2..=MOST_LINES.min(self.leading.len().saturating_sub(1))).rev() {
-            if self.records >= lines + 1
+            if self.records > lines
                 && let Some(column) = self.several_lines(lines)
             {
                 let names = Some(joined(self.leading.get(..lines)?));

@@ -215,8 +215,7 @@ pub(super) fn tokenize<'a>(
             }
             let length = length.unwrap_or_else(|| {
                 let mut length = 0;
-                loop {
-                    let Some(&byte) = rest.get(length) else { break };
+                while let Some(&byte) = rest.get(length) {
                     let class = classes.get(usize::from(byte)).copied().unwrap_or(0);
                     if class & BACKSLASH != 0 {
                         length = (length + 2).min(rest.len());

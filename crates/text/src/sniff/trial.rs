@@ -218,7 +218,7 @@ impl Trial {
             let width = known.width;
             let is_it = |&other: &usize| other == width;
             let count = records.iter().filter(|other| is_it(other)).count();
-            let first = records.iter().position(|other| is_it(other));
+            let first = records.iter().position(is_it);
             let (Some(first), Some(last)) = (first, records.iter().rposition(is_it)) else { continue };
             let span = last - first + 1;
             let inside = count as f64 / span as f64;
