@@ -356,6 +356,12 @@ CALL write_file('sniff_front.1', E'#\n1,2\n3,4\n');
 CALL write_file('sniff_front.2', E'1,2\n3,4\n');
 SELECT sniffed('sniff_front.1');
 SELECT sniffed('sniff_front.[12]');
+-- A row whose first value begins with a mark of comments is no comment.
+CALL write_file('sniff_marks.csv', E'id,text\n1,a\n2,b\n#3,c,d\n4,d\n5,e\n');
+SELECT sniffed('sniff_marks.csv');
+-- Given lenient_quotes, the file has quotes.
+CALL write_file('sniff_lenient.csv', E'a,b\n1,"Rome\n2,Bern\n');
+SELECT sniffed('sniff_lenient.csv', '{"lenient_quotes": true}');
 CALL write_file('sniff_inner.csv', E'12" disk,7\n5" disk,["a"]\n');
 SELECT sniffed('sniff_inner.csv');
 SELECT loads('sniff_inner.csv');

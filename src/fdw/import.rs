@@ -88,7 +88,8 @@ fn commands(statement: Node<'_, pg_sys::ImportForeignSchemaStmt>, server: pg_sys
             ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
             continue;
         }
-        for note in &sniffed.foreign_notes {
+        let failures = if sniffed.rejects > 0 { sniffed.notes.as_slice() } else { &[] };
+        for note in failures.iter().chain(&sniffed.foreign_notes) {
             ereport!(
                 PgLogLevel::NOTICE,
                 Code::ERRCODE_SUCCESSFUL_COMPLETION,

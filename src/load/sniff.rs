@@ -150,7 +150,9 @@ impl<'a> Asked<'a> {
             members.push(member("program", b"true"));
         }
         for (name, value) in &sniffed.options {
-            let is_plain = name == "header"
+            let may_be_plain =
+                matches!(name.as_str(), "header" | "skip_blank_lines" | "lenient_quotes" | "trailing_delimiter");
+            let is_plain = may_be_plain
                 && (matches!(value.as_slice(), b"true" | b"false") || value.iter().all(u8::is_ascii_digit));
             members.push(member(name, &if is_plain { value.clone() } else { json_string(value) }));
         }

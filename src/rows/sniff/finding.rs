@@ -141,7 +141,7 @@ impl Sniffer {
             let (width, most) = (self.width, columns.len());
             self.notes.push(format!("lines have {width} fields, but tables can have at most {most} columns"));
         }
-        let fails = "a load fails there";
+        let fails = "a load fails there, or rejects them with on_error = table";
         let short = self.ragged.short_rows.unwrap_or(ShortRows::Null);
         let filled = match short {
             ShortRows::Error => fails,
@@ -149,7 +149,7 @@ impl Sniffer {
             ShortRows::Default => "missing fields get defaults (short_rows)",
         };
         let surplus = match cuts {
-            true => "the fields behind are not read (long_rows)",
+            true => "surplus fields are not read (long_rows)",
             false if widens => "columns are added, which are NULL in shorter lines (short_rows)",
             false => fails,
         };

@@ -122,6 +122,15 @@ impl Sniffer {
         }
         let found = detect(&sample, whole, &self.given);
         let dialect = found.dialect;
+        if self.given.comment.is_none() && !dialect.comment.is_empty() {
+            let end = if sample.contains(&b'\n') { b'\n' } else { b'\r' };
+            let mut lines = sample.split(|&byte| byte == end);
+            if let Some(line) = lines.position(|line| line.starts_with(&dialect.comment)) {
+                let mark = String::from_utf8_lossy(&dialect.comment);
+                let message = format!("line {} begins with \"{mark}\"; such lines are not read (comment)", line + 1);
+                self.notes.push(message);
+            }
+        }
         let (header_lines, has_names, names) = match self.header_option {
             Some(HeaderOption::Lines(lines)) => (lines, lines > 0, None),
             Some(HeaderOption::Match) => (1, true, None),

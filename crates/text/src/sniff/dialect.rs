@@ -201,11 +201,15 @@ impl Sample<'_> {
         }
         let Some((found, _)) = best else {
             // Without quotes in the file, the usual one is as good as none.
-            if memchr::memchr(b'"', self.bytes).is_none() || self.given.escape.is_some() {
+            let needs_quote = self.given.escape.is_some() || self.given.lenient_quotes == Some(true);
+            if memchr::memchr(b'"', self.bytes).is_none() || needs_quote {
                 return self.trial(separator, Some(b'"'), self.given.escape.unwrap_or(b'"'));
             }
             return self.toggled(self.trial(separator, None, 0));
         };
+        if self.given.lenient_quotes == Some(true) {
+            return found;
+        }
         let bad = found.quotes.strays();
         let found = self.toggled(found);
         if found.syntax.toggles

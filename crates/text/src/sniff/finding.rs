@@ -172,8 +172,9 @@ fn with_line_ends(sample: &[u8], whole: bool, given: &GivenOptions, best: &Synta
     if other.agreement > any.agreement { (other, Some(most)) } else { (any, Some(LineEnd::Any)) }
 }
 
-/// The bytes at the start of comments, if there are some: lines within the table or in front of it that begin with them
-/// and mostly have another number of fields.
+/// The bytes at the start of comments, if there are some: lines within the table or in front of it that begin with them.
+/// They have one field, or a blank behind these bytes and another number of fields: a load drops them, so a row whose
+/// first value begins so must not be taken for one.
 fn comment(trial: &Trial) -> Option<&'static [u8]> {
     let width = trial.width;
     COMMENTS.into_iter().find(|&mark| {
@@ -183,7 +184,7 @@ fn comment(trial: &Trial) -> Option<&'static [u8]> {
         }
         let records = || trial.rows.iter().filter(|row| row.kind == Kind::Record);
         let first = records().position(|row| !begins(&row)).unwrap_or(usize::MAX);
-        let wrong = |row: &&Row| row.width != width || width == 1;
+        let wrong = |row: &&Row| width == 1 || row.width == 1 || (row.width != width && row.is_remark());
         let behind = || records().skip(first).filter(begins);
         let in_front = records().take(first);
         // Values of the table may begin with the mark, too.
