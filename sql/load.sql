@@ -245,7 +245,7 @@ BEGIN
         FROM pg_catalog.jsonb_array_elements(sniffed OPERATOR(pg_catalog.->) 'columns'::pg_catalog.text) WITH ORDINALITY t (value, number)) c (number, name, type);
     EXECUTE making;
     RAISE NOTICE USING MESSAGE = making;
-    loading := (options OPERATOR(pg_catalog.-) '{sample,create}'::pg_catalog.text[]) OPERATOR(pg_catalog.||) proposed;
+    loading := proposed OPERATOR(pg_catalog.||) pg_catalog.jsonb_strip_nulls(options OPERATOR(pg_catalog.-) '{sample,create}'::pg_catalog.text[]);
     -- force_null has the caller's columns, and those that bulk_sniff found.
     forced := options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text;
     IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.=) 'array' AND pg_catalog.jsonb_typeof(proposed OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text) OPERATOR(pg_catalog.=) 'array' THEN

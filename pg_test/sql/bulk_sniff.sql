@@ -359,6 +359,17 @@ SELECT sniffed('sniff_front.[12]');
 -- A row whose first value begins with a mark of comments is no comment.
 CALL write_file('sniff_marks.csv', E'id,text\n1,a\n2,b\n#3,c,d\n4,d\n5,e\n');
 SELECT sniffed('sniff_marks.csv');
+-- Where one column has decimal commas, points of another one may separate thousands.
+CALL write_file('sniff_points.csv', E'a;b\n1.234;1,5\n12.500;2,25\n');
+SELECT sniffed('sniff_points.csv');
+-- Quotes behind the bytes from which the dialect is found; blanks that are removed; the caller's trim.
+SELECT string_agg(format(E'%s\t%s', i, CASE i WHEN 9000 THEN '"alpha' WHEN 9900 THEN 'beta"' ELSE repeat('x', 40) END), E'\n') AS late FROM generate_series(1, 9999) i \gset
+CALL write_file('sniff_late.csv', E'id\tname\n' || :'late');
+SELECT jsonb_array_elements_text(details -> 'notes') FROM bulk_sniff(data_path('sniff_late.csv'), '{"sample": "all"}');
+CALL write_file('sniff_blanks.csv', E'a, b\n1, x\n2, y\n3, z\n');
+SELECT jsonb_array_elements_text(details -> 'notes') FROM bulk_sniff(data_path('sniff_blanks.csv'));
+SELECT rows_loaded FROM bulk_create(data_path('sniff_blanks.csv'), 'blanks', '{"trim": "none"}');
+SELECT to_json(t) FROM blanks t LIMIT 1;
 -- Given lenient_quotes, the file has quotes.
 CALL write_file('sniff_lenient.csv', E'a,b\n1,"Rome\n2,Bern\n');
 SELECT sniffed('sniff_lenient.csv', '{"lenient_quotes": true}');

@@ -98,5 +98,11 @@ SELECT alike('a int2, b text', :'content', '{"format": "csv", "line_end": "crlf"
 SELECT alike('a text, b text', :'content', '{"delimiter": ",", "line_end": "crlf", "on_error": "table"}');
 SELECT alike('a text, b text', :'content', '{"delimiter": ",", "line_end": "lf", "on_error": "table"}');
 SELECT alike('a int2, b text', replace(:'content', E'\r\n', E'\n'), '{"format": "csv", "line_end": "any", "on_error": "table"}');
+-- Files whose lines end with CR are not cut into chunks.
+CALL write_file('cr_ends_1', repeat(E'1,x\r', 2000));
+CALL write_file('cr_ends_2', repeat(E'2,y\r', 2000));
+SET pg_bulk.chunk_size = '64';
+SELECT rows_loaded FROM bulk_load(data_path('cr_ends_?'), 'small', '{"format": "csv", "line_end": "any", "workers": 2}');
+RESET pg_bulk.chunk_size;
 SELECT refused($$line_end 'nl'$$);
 SELECT refused($$line_end 'lf', format 'json'$$);

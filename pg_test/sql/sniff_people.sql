@@ -1,5 +1,5 @@
 --
--- bulk_sniff and bulk_create of files as people write them (data/made/README.md), by kind.
+-- bulk_sniff and bulk_create of files as people write them (data/handmade/README.md), by kind.
 --
 \set ECHO none
 \getenv data PGB_DATA
@@ -12,7 +12,7 @@ SET timezone = 'UTC';
 CREATE TABLE files (name text PRIMARY KEY, kind integer, delimiter text, quote text, escape text, header boolean, columns integer, rows bigint, encoding text, types text[], content bytea);
 INSERT INTO files
 SELECT f[1], f[2]::integer, CASE f[3] WHEN 'tab' THEN E'\t' WHEN 'space' THEN ' ' ELSE f[3] END, f[4], left(f[5], 1), f[6]::boolean, f[7]::integer, f[8]::bigint, f[9], string_to_array(f[10], ','), decode(part[2] || E'\n', 'escape')
-FROM (VALUES (1), (2)) n (n), regexp_split_to_table(E'\n' || rtrim(pg_read_file(data_path(format('made/files_%s.txt', n))), E'\n'), '\n%% ') line,
+FROM (VALUES (1), (2)) n (n), regexp_split_to_table(E'\n' || rtrim(pg_read_file(data_path(format('handmade/files_%s.txt', n))), E'\n'), '\n%% ') line,
 	regexp_match(line, '^([^\n]*)\n(.*)$') part, string_to_array(part[1], ' ') f
 WHERE part IS NOT NULL;
 CREATE TABLE found (name text, kind integer, what text, is_right boolean, said text);

@@ -58,6 +58,17 @@ SELECT mend(E'0,zero\n1,one\n2,"two\n3,three\n4,four\n', '{"skip": 1, "limit": 2
 CREATE FUNCTION lines(a int, b int) RETURNS text LANGUAGE sql AS $$ SELECT string_agg(format(E'%s,"two %s"\n', i, i), '') FROM generate_series(a, b) i $$;
 SELECT n, alike('a int PRIMARY KEY, b text', lines(1, 60) || bytes || lines(55, 160), '{"format": "csv", "on_error": "table"}')
 FROM (VALUES (1, E'0,"no end\n'), (2, E'"0,"n"\n' || lines(200, 250) || E'"0,"n"\n'), (3, E'0,x"\nx\n' || lines(200, 240) || E'0,x"\n\n' || lines(230, 260) || E'0,x"\n')) v (n, bytes);
+-- A skipped line that the exact reader reads ends the broken record; lines of records that are only tried are not counted.
+CREATE TABLE numbers (a int, b int);
+CALL write_bytes('t', convert_to(E'1,1\n2,"2\n3,3\n4,4\n# 5" pipes\n6,6\n# Z', 'UTF8') || '\xfc' || convert_to(E'rich\n7,7\n8,8\n', 'UTF8'));
+SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('t'), 'numbers', '{"format": "csv", "comment": "#", "on_error": "table"}');
+CALL write_file('t', E'1,1\n2,"2\nx,"3"a\ny,4"\n5,5\nbad,6\n7,7\n');
+SELECT line_number, raw_line FROM bulk_check(data_path('t'), 'numbers', '{"format": "csv"}');
+-- Workers leave the lines of a broken first record alone.
+CALL write_file('t', E'"\n79,a\n965,"x,y""z"\n\n713\n927,"xaaaaaaaaaaaaaa\n948,a,zz,1\n756,aaaa\nx');
+SET pg_bulk.chunk_size = '64';
+SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('t'), 't', '{"format": "csv", "on_error": "table", "workers": 3}');
+RESET pg_bulk.chunk_size;
 -- Dropped quotes: a note of the first line, in all ways of decoding. Doubled quotes are none.
 SELECT mend(E'1,"bla"x\n2,"a ""b"""\n3,a"b,c"d\n4,"x"""\n');
 SELECT mend(E'1,"bla"x\n2,b"c"\n', '{"trim": "both"}');

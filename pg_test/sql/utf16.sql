@@ -120,10 +120,11 @@ SELECT load_of('zstd -q -f wide', 'wide.zst');
 SELECT load_of('zstd -q -f wide.csv', 'wide.csv.zst');
 SELECT load_of('bzip2 -k -f wide', 'wide.bz2');
 SELECT verify_heapam('wide');
-CALL write_bytes('part_1', '\xfffe' || utf16(E'1,a\n'));
-CALL write_file('part_2', E'2,ä\n');
-SELECT to_json(t) FROM bulk_read(data_path('part_*'), '{"format": "csv"}') AS t (id int, name text);
+CALL write_bytes('utf16_part_1', '\xfffe' || utf16(E'1,a\n'));
+CALL write_file('utf16_part_2', E'2,ä\n');
+SELECT to_json(t) FROM bulk_read(data_path('utf16_part_*'), '{"format": "csv"}') AS t (id int, name text);
 
+SELECT details -> 'options', details -> 'notes' FROM bulk_sniff(data_path('utf16_part_*'));
 -- bulk_sniff finds UTF-16 with and without a byte order mark, and what it proposes loads.
 CREATE FUNCTION sniffed(content bytea) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN

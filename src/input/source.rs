@@ -110,6 +110,10 @@ impl Source {
         self.steps().is_some_and(|steps| steps.is_utf16())
     }
 
+    pub fn is_program(&self) -> bool {
+        !self.pipe.is_null()
+    }
+
     /// The name of the encoding with which the bytes are known to be read, if it is UTF-16.
     pub fn utf16(&self) -> Option<&'static str> {
         self.is_utf16().then(|| self.coding.utf16.name().unwrap_or("UTF16"))

@@ -344,17 +344,19 @@ enum Begin {
 
 /// Read a file up to its first record.
 fn first_record(rows: &mut Rows) -> Result<Begin> {
-    let mut lines = 0;
     loop {
         match rows.stream_mut().advance() {
-            Ok(Advance::Header) => {
-                lines = rows.reader().line_number();
-                rows.take_header()?;
-            }
+            Ok(Advance::Header) => rows.take_header()?,
             Ok(Advance::Record) => {
-                let offset = rows.reader().record_offset();
-                let eol = rows.reader().place_behind().map(|place| place.eol);
-                return Ok(eol.map_or(Begin::Broken, |eol| Begin::At(RecordStart { eol, offset, lines })));
+                let reader = rows.reader();
+                // Lines within the record would be counted before the line end is known.
+                let has_line_end = |line: &[u8]| memchr::memchr2(b'\n', b'\r', line).is_some();
+                let is_one_line = !reader.dialect().is_csv() || !reader.raw_line().is_some_and(has_line_end);
+                // Skipped lines may be in front of it.
+                let (offset, lines) = (reader.record_offset(), reader.line_number() - 1);
+                let place = reader.place_behind().map(|place| RecordStart { offset, lines, ..place });
+                let place = place.filter(|&place| is_one_line && rows.stream().cutter(place).is_some());
+                return Ok(place.map_or(Begin::Broken, Begin::At));
             }
             Ok(Advance::End) => return Ok(Begin::Nowhere),
             Err(_) if rows.reader().goes_on() => return Ok(Begin::Broken),

@@ -45,7 +45,7 @@ use super::copy_options;
 use super::ragged::RaggedOptions;
 use crate::error::{Error, Result};
 use crate::input::coding::Utf16;
-use crate::input::encoding::Encodings;
+use crate::input::encoding::{Encodings, shown};
 use crate::input::files::FileList;
 use crate::input::source::{Location, Source};
 use crate::server::compat;
@@ -201,7 +201,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         encoding_option: None,
         several: list.len() > 1,
     };
-    let mut compression = None;
+    let (mut compression, mut utf16, mut is_mixed) = (None, None, false);
     for (number, file) in list.iter().enumerate() {
         let mut source = Source::open(file, known.coding())?;
         if known.encoding.is_none() && source.size().is_some() {
@@ -235,11 +235,27 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         if feed.has_others() && !(encodings.are_servers() && session.are_servers()) {
             sniffer.encoding_option = Some(encodings.name());
         }
-        if let Some(name) = feed.source().utf16() {
+        if known.encoding.is_none() && feed.seems_utf8() && feed.source().utf16().is_none() {
+            let found = encodings.name();
+            sniffer.notes.push(format!(
+                "encoding: a part of file \"{}\" is valid UTF8, and is read as {found}",
+                shown(file.name())
+            ));
+        }
+        let of_file = feed.source().utf16();
+        is_mixed |= *utf16.get_or_insert(of_file) != of_file;
+        if let Some(name) = of_file {
             sniffer.encoding = name.to_owned();
             sniffer.encoding_option = Some(name.to_owned());
         }
         feed.close()?;
+    }
+    if is_mixed {
+        // Byte order marks decide in a load, too. What has none, and is in UTF-16, is an error there.
+        sniffer.encoding_option = None;
+        let message =
+            "encoding: some files are in UTF-16, and others are not: a load knows them by their byte order marks only";
+        sniffer.notes.push(message.to_owned());
     }
     let files = if sniffer.several { list.iter().map(|file| file.name().to_owned()).collect() } else { Vec::new() };
     sniffer.finish(request, draft, compression, files)

@@ -27,13 +27,11 @@ const KINDS: &[(&[u8], &str, &str)] = &[
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a workbook of Excel's old format (xls)", SAVE),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", UNPACK),
     (b"Rar!\x1a\x07", "a RAR archive", UNPACK),
-    (b"PAR1", "a Parquet file", CONVERT),
-    (b"PARE", "an encrypted Parquet file", CONVERT),
     (b"Obj\x01", "an Avro file", CONVERT),
-    (b"ARROW1", "an Arrow file", CONVERT),
+    (b"ARROW1\0\0", "an Arrow file", CONVERT),
     (b"SQLite format 3\0", "an SQLite database", "Export its tables as CSV, as sqlite3 -csv does."),
     (b"%PDF-", "a PDF document", "Export its tables as CSV."),
-    (b"PGDMP", "an archive of pg_dump", "Restore it with pg_restore."),
+    (b"PGDMP\x01", "an archive of pg_dump", "Restore it with pg_restore."),
     (b"--\n-- PostgreSQL database dump", "a script of pg_dump", "Run it with psql."),
     (b"PGCOPY\n\xff\r\n\0", "COPY's binary format", "Set the option \"format\" to \"binary\"."),
     (b"\xff\xfe\0\0", UTF32.name, UTF32.advice),
@@ -76,6 +74,7 @@ pub fn of(first: &[u8]) -> Option<FileKind> {
     }
     match first {
         // The first column of the first stripe, or the length of a message: no text.
+        [b'P', b'A', b'R', b'1', 0..b' ' | 0x80.., ..] => Some(FileKind { name: "a Parquet file", advice: CONVERT }),
         [b'O', b'R', b'C', 0..b' ' | 0x80.., ..] => Some(FileKind { name: "an ORC file", advice: CONVERT }),
         _ => {
             let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();

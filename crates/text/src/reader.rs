@@ -34,7 +34,7 @@ mod resume;
 
 pub use self::early::Lines;
 use crate::binary::{HeaderError, Preamble};
-use crate::dialect::{Dialect, Eol};
+use crate::dialect::{Dialect, Eol, LineEnd};
 use crate::field::{self, FieldError};
 use crate::line::{LINE_LIMIT, LineError};
 use crate::reader::lines::LineCount;
@@ -370,6 +370,7 @@ impl Reader {
             if let Some(event) = self.split_or_read() {
                 return event;
             }
+            self.leave_record();
         }
     }
 
@@ -408,6 +409,10 @@ impl Reader {
             }
             if self.split_ahead(scanner) {
                 return if self.batch.len == 0 { self.pass_skipped() } else { Some(self.advance()) };
+            }
+            // A line end of another kind: cutting ahead would look at all lines behind it, again and again.
+            if self.batch.len == 0 && self.batch.odd && self.dialect.line_end == Some(LineEnd::Any) {
+                return self.exact();
             }
             self.count_lines();
             let tail = self.window.bytes().get(self.chunk_end..self.complete_end()).unwrap_or_default();

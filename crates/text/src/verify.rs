@@ -18,14 +18,13 @@ pub fn utf8_valid_up_to(bytes: &[u8]) -> usize {
             at += piece.len();
             continue;
         }
-        let (valid, goes_on) = match simdutf8::compat::from_utf8(piece) {
-            Ok(_) => (piece.len(), true),
+        let nul = memchr::memchr(0, piece);
+        let text = nul.and_then(|nul| piece.get(..nul)).unwrap_or(piece);
+        let (valid, goes_on) = match simdutf8::compat::from_utf8(text) {
+            Ok(_) => (text.len(), nul.is_none()),
             // The end of the piece cuts a character in two.
-            Err(e) => (e.valid_up_to(), e.error_len().is_none() && piece.len() < rest.len()),
+            Err(e) => (e.valid_up_to(), e.error_len().is_none() && nul.is_none() && piece.len() < rest.len()),
         };
-        if let Some(nul) = memchr::memchr(0, piece.get(..valid).unwrap_or_default()) {
-            return at + nul;
-        }
         at += valid;
         if !goes_on {
             break;

@@ -134,7 +134,8 @@ impl Shared {
     /// Lets other processes read after the current row, if the file can be read in chunks. Guarded.
     fn open(&self, rows: &Rows) -> bool {
         let stream = rows.stream();
-        let place = rows.reader().place_behind().filter(|_| stream.has_chunks() && self.file != Identity::default());
+        let may_share = stream.has_chunks() && self.file != Identity::default();
+        let place = rows.reader().place_behind().filter(|&place| may_share && stream.cutter(place).is_some());
         if let Some(place) = place {
             let order = ChunkOrder::new(Grid::of_scan(place.offset, self.file.size), place);
             // SAFETY: this process has set the state to OPENING.

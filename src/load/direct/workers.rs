@@ -35,7 +35,10 @@ impl Leader {
         let Some(file) = stream.identity() else { return Ok(()) };
         let leaders = stream.descriptor();
         let start = RecordStart { eol: Eol::Nl, offset: 0, lines: 0 };
-        let place = if list.is_some() { Some(start) } else { self.process.rows.reader().place_behind() };
+        // Lines of a broken first record belong to this process.
+        let reader = self.process.rows.reader();
+        let behind = || reader.place_behind().filter(|_| !reader.is_in_broken_record());
+        let place = if list.is_some() { Some(start) } else { behind() };
         let Some(place) = place else { return Ok(()) };
         let Some(cutter) = stream.cutter(place) else { return Ok(()) };
         let is_compressed = list.is_none() && stream.size().is_none();

@@ -14,6 +14,9 @@ use crate::rows::ragged::Remark;
 use crate::rows::soft::{Conversion, OnError, Tolerance, Verbosity};
 use crate::server::slot::ExprContext;
 
+/// How often the bytes of a broken record may be read in search of good lines.
+const MOST_READ: usize = 16;
+
 /// Is this SQLSTATE, as a number, of class 22: a wrong format, or a bad value?
 pub fn is_data_exception(code: i32) -> bool {
     // ERRCODE_TO_CATEGORY (utils/elog.h)
@@ -31,12 +34,15 @@ impl Rows {
         let wanted = self.all();
         let ragged = self.ragged;
         let (mut line, mut end, mut count) = (None, None, 1);
+        // A line with a quote may be read up to the record's end, so not all lines of a long record are tried.
+        let mut left = MOST_READ * self.reader().record_len();
         loop {
             pgrx::check_for_interrupts!();
             line = self.stream.reader.line_behind(&lines, line);
             let Some(at) = line else { break };
-            if let Some(next) = self.is_good(&lines, at, &wanted, arrays, econtext)?
-                && self.is_good(&lines, next, &wanted, arrays, econtext)?.is_some()
+            if left > 0
+                && let Some(next) = self.is_good(&lines, at, &wanted, arrays, econtext, &mut left)?
+                && self.is_good(&lines, next, &wanted, arrays, econtext, &mut left)?.is_some()
             {
                 end = line;
                 break;
@@ -63,9 +69,10 @@ impl Rows {
         wanted: &[usize],
         arrays: RowArrays<'_>,
         econtext: ExprContext<'_>,
+        left: &mut usize,
     ) -> Result<Option<usize>> {
         let fields = self.layout.fields;
-        let Some(next) = self.stream.reader.try_record(lines, at, fields) else { return Ok(None) };
+        let Some(next) = self.stream.reader.try_record(lines, at, fields, left) else { return Ok(None) };
         if self.layout.is_checked && self.check_record(fields).is_err() {
             return Ok(None);
         }

@@ -111,7 +111,7 @@ impl Rows {
 
     pub(super) fn check_record(&mut self, fields: usize) -> Result<()> {
         for column in self.layout.columns.iter().skip(self.layout.fields).filter(|column| column.taken == Taken::Hive) {
-            if hive::value(&self.file_name, column.name.as_bytes()).is_none() {
+            if self.stream.source().is_program() || hive::value(&self.file_name, column.name.as_bytes()).is_none() {
                 return Err(hive::missing(&self.file_name, &column.name));
             }
         }

@@ -63,6 +63,12 @@ pub(super) fn by_evidence(bytes: &[u8], session: Encodings) -> Encodings {
     legacy().filter_map(of).find(|encodings| encodings.reads(&bytes)).unwrap_or(session)
 }
 
+/// Whether bytes have characters of UTF-8 beyond ASCII, and no others. The ends may be cut.
+pub(super) fn is_clearly_utf8(bytes: &[u8]) -> bool {
+    let (valid, invalid) = utf8_characters(bytes);
+    valid > 8 * invalid
+}
+
 /// Number of the valid characters beyond ASCII in bytes of UTF-8, and of the invalid sequences. A character that the end
 /// of the bytes cuts is not invalid behind a valid one.
 fn utf8_characters(bytes: &[u8]) -> (usize, usize) {

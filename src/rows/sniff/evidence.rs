@@ -154,6 +154,14 @@ impl Evidence {
         }
     }
 
+    /// Another column has commas before decimals. If the points here may separate thousands, the column is text.
+    pub fn doubt_points(&mut self, styles: &Styles) {
+        let has_points = matches!(self.own_type(), Some(Type::Numeric | Type::Double));
+        if has_points && styles.has(self.styles, Style::Number(b',', ".")) {
+            (self.left, self.choice) = (Types::NONE, Choice::Several);
+        }
+    }
+
     /// Does the column need `force_null`? It has empty values in quotes, and is not text.
     pub fn wants_force_null(&self) -> bool {
         self.empty_quotes && self.column_type().is_some()

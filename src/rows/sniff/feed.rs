@@ -15,7 +15,7 @@ use pg_bulk_text::reader::{Event, ReadError, Reader, RecordStart, Settings};
 use pg_bulk_text::scan::Level;
 use pg_bulk_text::sniff::MOST_FIELDS;
 
-use super::encoding::by_evidence;
+use super::encoding::{by_evidence, is_clearly_utf8};
 use crate::error::{Result, out_of_memory};
 use crate::guc;
 use crate::input::encoding::{Encodings, Treatment};
@@ -53,6 +53,8 @@ pub struct Feed {
     /// Some byte is not ASCII, so its meaning depends on the encoding.
     has_others: bool,
     bom_pending: bool,
+    /// The encoding is another one, but some part of the file is valid UTF-8.
+    seems_utf8: bool,
 }
 
 /// Result of [`Feed::advance`].
@@ -85,6 +87,7 @@ impl Feed {
             spent: false,
             has_others: false,
             bom_pending: true,
+            seems_utf8: false,
         }
     }
 
@@ -117,6 +120,11 @@ impl Feed {
     /// Was there a byte that is not ASCII? Those of a byte order mark count.
     pub fn has_others(&self) -> bool {
         self.has_others
+    }
+
+    /// Is some part of the file valid UTF-8, although its encoding is another one?
+    pub fn seems_utf8(&self) -> bool {
+        self.seems_utf8
     }
 
     /// Are the reader's positions offsets in the file?
@@ -159,8 +167,14 @@ impl Feed {
 
     /// Make the bytes that were read ready for the reader.
     fn prepare(&mut self) {
+        // A character that the end of the piece may cut is no evidence: it waits in `raw`.
+        let sure = if self.ended { self.raw.len() } else { self.raw.len().saturating_sub(3) };
+        let sure = self.raw.get(..sure).unwrap_or_default();
         self.has_others |= !self.raw.is_ascii();
-        if self.has_others && !self.is_known {
+        if self.is_known && self.encodings.treatment() != Treatment::Utf8 {
+            self.seems_utf8 |= is_clearly_utf8(sure);
+        }
+        if !self.is_known && !sure.is_ascii() {
             self.encodings = by_evidence(&self.raw, self.encodings);
             self.is_known = true;
         }

@@ -7,6 +7,7 @@ use std::ffi::CString;
 
 use pg_bulk_text::dialect::{Format, LineEnd};
 use pg_bulk_text::sniff::header::names;
+use pg_bulk_text::sniff::style::Style;
 
 use super::evidence::Evidence;
 use super::proposal::{LONGEST, clip};
@@ -35,7 +36,11 @@ impl Sniffer {
             }
         }
         let recurs = |word: &[u8]| words.iter().any(|(known, count)| known == word && *count > 1);
-        self.columns.iter_mut().for_each(|column| column.finish(&self.validator.styles, recurs));
+        let styles = &self.validator.styles;
+        self.columns.iter_mut().for_each(|column| column.finish(styles, recurs));
+        if self.columns.iter().any(|column| matches!(column.style(), Some(Style::Number(b',', _)))) {
+            self.columns.iter_mut().for_each(|column| column.doubt_points(styles));
+        }
         // If most records are longer, a cut would lose their values, so that columns are added.
         let widens = self.ragged.long_rows.is_none() && self.trial.long.count * 2 > self.records;
         let cuts = self.ragged.long_rows.map_or(!widens, |long| long == LongRows::Cut);
@@ -46,6 +51,7 @@ impl Sniffer {
         }
         self.validator.close();
         let d = &known.dialect;
+        let mut trims = false;
         let mut options = request.given.clone();
         let mut propose = |name: &str, value: Vec<u8>| -> Result<()> {
             if request.bytes_of(name).is_none() {
@@ -79,6 +85,7 @@ impl Sniffer {
         }
         if known.trim {
             propose("trim", b"both".to_vec())?;
+            trims = true;
         }
         if d.format == Format::Unquoted {
             propose("quote", b"none".to_vec())?;
@@ -114,6 +121,9 @@ impl Sniffer {
         let names = names(known.names.as_deref(), self.columns.len(), LONGEST, clip);
         let columns: Vec<_> =
             names.into_iter().zip(self.columns).map(|(name, evidence)| SniffedColumn { name, evidence }).collect();
+        if trims {
+            self.notes.push("blanks around fields are removed (trim)".to_owned());
+        }
         if d.format == Format::Unquoted {
             self.notes.push("fields have no quotes: a quote is data".to_owned());
         }
@@ -160,6 +170,7 @@ impl Sniffer {
             (&trial.long, surplus, !cuts && !widens),
             (&trial.unreadable, fails, true),
             (&trial.invalid, fails, true),
+            (&trial.spanning, "none of the first lines has: a quote may be data (quote)", false),
         ];
         self.notes.extend(kinds.iter().filter_map(|(kind, consequence, _)| kind.note(&files, consequence)));
         let rejects = kinds.iter().filter(|(_, _, is_reject)| *is_reject).map(|(kind, ..)| kind.count).sum();

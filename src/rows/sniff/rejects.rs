@@ -21,6 +21,10 @@ pub(super) struct Trial {
     pub(super) unreadable: Rejects,
     /// Records with invalid bytes.
     pub(super) invalid: Rejects,
+    /// Records with line ends in quotes, if those from which the dialect was found had none.
+    pub(super) spanning: Rejects,
+    /// One of those from which the dialect was found has line ends in quotes.
+    pub(super) spans_early: bool,
 }
 
 /// Records with one kind of failure.
@@ -40,9 +44,9 @@ struct First {
 
 impl Rejects {
     /// Count a record. `reason` continues a sentence that begins with the name of the line.
-    pub(super) fn add(&mut self, file: usize, place: ValuePosition, reason: impl FnOnce() -> String) {
+    pub(super) fn add(&mut self, file: usize, place: impl FnOnce() -> ValuePosition, reason: impl FnOnce() -> String) {
         self.count += 1;
-        self.first.get_or_insert_with(|| First { file, place, reason: reason() });
+        self.first.get_or_insert_with(|| First { file, place: place(), reason: reason() });
     }
 
     /// The note, which ends with the consequence for a load. `files`: the names, if there are several files.

@@ -97,19 +97,25 @@ impl Sniffer {
     /// Count a record that no load can read.
     fn take_error(&mut self, error: ReadError, reader: &Reader, file: usize, offset: Option<u64>) {
         let format = reader.dialect().format;
-        self.trial.unreadable.add(file, place(reader, offset), || {
-            let error = read_error(error, format);
-            format!("cannot be read: {}", error.message())
-        });
+        self.trial.unreadable.add(
+            file,
+            || place(reader, offset),
+            || {
+                let error = read_error(error, format);
+                format!("cannot be read: {}", error.message())
+            },
+        );
     }
 
     /// Count the record if bytes in it were replaced.
     fn note_replaced(&mut self, feed: &mut Feed, reader: &Reader, file: usize) {
         if feed.were_replaced(reader.record_offset() + reader.record_len() as u64) {
             let encoding = feed.encodings().0.name();
-            self.trial
-                .invalid
-                .add(file, place(reader, None), || format!("has bytes that are invalid in encoding \"{encoding}\""));
+            self.trial.invalid.add(
+                file,
+                || place(reader, None),
+                || format!("has bytes that are invalid in encoding \"{encoding}\""),
+            );
         }
     }
 
@@ -201,16 +207,16 @@ impl Sniffer {
             let (width, ragged) = (self.width, self.ragged);
             let reason = || format!("has {fields} fields instead of {width}");
             let is_row = if fields > width {
-                self.trial.long.add(file, place(), reason);
+                self.trial.long.add(file, place, reason);
                 if ragged.long_rows.is_none() && fields.min(MOST_COLUMNS) > self.columns.len() {
                     self.columns.resize_with(fields.min(MOST_COLUMNS), Evidence::default);
                 }
                 ragged.long_rows != Some(LongRows::Error)
             } else if ragged.short_rows.is_none() && is_blank(reader) {
-                self.trial.blank.add(file, place(), || "is blank".to_owned());
+                self.trial.blank.add(file, place, || "is blank".to_owned());
                 false
             } else {
-                self.trial.short.add(file, place(), reason);
+                self.trial.short.add(file, place, reason);
                 ragged.short_rows != Some(ShortRows::Error)
             };
             if !is_row {
@@ -219,6 +225,14 @@ impl Sniffer {
         }
         self.records += 1;
         let is_csv = reader.dialect().is_csv();
+        let has_line_end = |line: &[u8]| memchr::memchr2(b'\n', b'\r', line).is_some();
+        if is_csv && !self.trial.spans_early && reader.raw_line().is_some_and(has_line_end) {
+            if file == 0 && offset.is_none() && reader.record_offset() < FIRST as u64 {
+                self.trial.spans_early = true;
+            } else {
+                self.trial.spanning.add(file, place, || "has line ends in quotes".to_owned());
+            }
+        }
         let can_force = is_csv && reader.dialect().null.is_empty();
         let mut unescaped = Vec::new();
         let record = reader.record();

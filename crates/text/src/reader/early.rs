@@ -21,6 +21,8 @@ pub struct Lines {
     end: usize,
     /// How they end: as in the file, or, if the record is its first, as the first of them.
     eol: Eol,
+    /// [`LineCount::exact`] of the record.
+    exact: Option<u64>,
 }
 
 impl Reader {
@@ -37,8 +39,8 @@ impl Reader {
                 _ => Eol::Nl,
             })
         };
-        let lines =
-            Lines { record: self.current, end: self.line_end(), eol: self.kernels.eol.or_else(|| first(line))? };
+        let eol = self.kernels.eol.or_else(|| first(line))?;
+        let lines = Lines { record: self.current, end: self.line_end(), eol, exact: self.lines.exact };
         self.line_behind(&lines, None).map(|_| lines)
     }
 
@@ -54,13 +56,16 @@ impl Reader {
     }
 
     /// Makes the bytes at `at` within the record, up to the end of a line, the current record. Returns the start of the
-    /// next one. `None` if they are no record of `fields` fields.
-    pub fn try_record(&mut self, lines: &Lines, at: usize, fields: usize) -> Option<usize> {
-        let bytes = self.window.bytes().get(at..lines.record.next)?;
+    /// next one. `None` if they are no record of `fields` fields, or not within `left` bytes, from which those are taken
+    /// that were read.
+    pub fn try_record(&mut self, lines: &Lines, at: usize, fields: usize, left: &mut usize) -> Option<usize> {
+        let bytes = self.window.bytes().get(at..lines.record.next.min(at + *left))?;
         let mut eol = Some(lines.eol);
         let Line::Complete { content, next, .. } = line::read_line(&self.dialect, &mut eol, bytes, true) else {
+            *left -= bytes.len();
             return None;
         };
+        *left = left.saturating_sub(next);
         let line = bytes.get(..content)?;
         self.exact_ends.clear();
         let found = field::split_line(&self.dialect, line, self.policy.max_fields, &mut self.exact_ends);
@@ -70,6 +75,8 @@ impl Reader {
         for end in &mut self.exact_ends {
             *end = (*end + at as u32) | FLAG;
         }
+        // The record is only tried: its lines are not counted.
+        self.lines.exact = self.lines.exact.or(Some(0));
         self.current = Current {
             start: at,
             next: at + next,
@@ -84,7 +91,7 @@ impl Reader {
     /// Makes the broken record the current one again. With `end`, the start of one of its lines, the record ends there,
     /// and the bytes behind are read as records, as if the data ended with the bytes that the record had.
     pub fn end_early(&mut self, lines: &Lines, end: Option<usize>) {
-        self.current = lines.record;
+        (self.current, self.lines.exact) = (lines.record, lines.exact);
         let (Some(end), Some(line)) = (end, self.raw_line()) else { return };
         let broken = self.lines.broken.unwrap_or_else(|| self.line_number());
         let before = self.line_number().saturating_sub(1 + count(Eol::counted(self.kernels.eol), line));

@@ -118,6 +118,10 @@ impl Sample<'_> {
             if trial.width < 2 || (is_rare && trial.records().count() < 2) {
                 continue;
             }
+            // Values of one column have such characters, too, and its name has none.
+            if is_rare && trial.records().next().is_some_and(|row| row.width == 1) {
+                continue;
+            }
             let explained = match trial.syntax.quote {
                 None | Some(b'"') if quotes > 1 => (trial.quotes.quoted as f64 * 2.0 / quotes as f64).min(1.0),
                 _ => 1.0,

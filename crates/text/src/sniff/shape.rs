@@ -264,7 +264,9 @@ fn number(value: &[u8]) -> ValueShape {
     if n == 0 || n < exponent.len() {
         return ValueShape::default();
     }
-    if !is_short {
+    // Of large exponents, float8 would be out of range, or lose digits.
+    let significant = exponent.iter().skip_while(|&&digit| digit == b'0').count();
+    if !is_short || significant > 2 {
         return ValueShape::proof(&[Type::Numeric]);
     }
     // Numbers with and without exponents are numeric only if double precision would lose digits.

@@ -147,6 +147,12 @@ impl Styles {
         StyleSet(kept)
     }
 
+    /// Whether a set has a style.
+    #[must_use]
+    pub fn has(&self, styles: StyleSet, style: Style) -> bool {
+        self.known.iter().enumerate().any(|(i, (known, _))| *known == style && styles.0 & (1 << i) != 0)
+    }
+
     /// The one way in which all values of a column are written, if there is one. Several templates, or decimal
     /// characters, are several ways.
     #[must_use]
