@@ -402,8 +402,7 @@ impl Reader {
                 self.current = Current { next: self.batch.start, ..Current::default() };
                 return Some(self.advance());
             }
-            // Lines that are not counted yet are counted on request, or before the bytes go. For a chunk this is
-            // mostly never needed.
+            // Lines that are not counted yet are counted on request, or before the bytes go.
             if self.lines.in_chunk.is_some() {
                 self.count_lines();
             }
@@ -564,9 +563,8 @@ impl Reader {
         self.record().value(field)
     }
 
-    /// Appends the value of an escaped field to `out`. Returns true if the caller must look at it: in text it may be
-    /// invalid in the server encoding ([`field::unescape_text`]); in CSV, quotes within the field were dropped
-    /// ([`field::unescape_csv`]).
+    /// Appends the value of an escaped field to `out`. True: in text it may be invalid in the server encoding; in CSV,
+    /// quotes within the field were dropped.
     pub fn unescape(&self, raw: &[u8], out: &mut Vec<u8>) -> bool {
         if self.dialect.is_csv() {
             field::unescape_csv(&self.dialect, raw, out)
