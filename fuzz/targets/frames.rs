@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 #[path = "../../src/input"]
 #[allow(dead_code)]
 mod input {
+    mod coding;
     pub mod compression;
     pub mod decompressor;
     mod lz4_frames;
@@ -55,7 +56,7 @@ fn run(input: &[u8]) {
     let mut file = if how & 1 == 0 { data.to_vec() } else { made(compression, data, noise) };
     damage(&mut file, how >> 1 & 3, place, change);
     let (expected, is_wrong) = all_of(compression.decoder(Cursor::new(&file)));
-    let (found, was_wrong) = all_of(members::decoder(compression, in_memory(&file), Arc::new(AtomicU64::new(0))));
+    let (found, was_wrong) = all_of(members::decompressed(compression, in_memory(&file), Arc::new(AtomicU64::new(0))));
     check("by several", &found, was_wrong, &expected, is_wrong);
     let step = 1 + usize::from(step);
     let (found, was_wrong) = all_of(compression.decoder(Steps { inner: &file, step }));

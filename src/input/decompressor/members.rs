@@ -93,7 +93,7 @@ pub fn decoder(steps: Steps, input: Input, consumed: Arc<AtomicU64>) -> Result<B
 }
 
 /// Returns a reader of the decompressed bytes of a file, which uses several threads if the file has members.
-fn decompressed(compression: Compression, input: Input, consumed: Arc<AtomicU64>) -> Result<Box<dyn Read>> {
+pub fn decompressed(compression: Compression, input: Input, consumed: Arc<AtomicU64>) -> Result<Box<dyn Read>> {
     let most = input.ahead;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_THREADS);
     let mut source = BufReader::with_capacity(READ, input);
