@@ -246,7 +246,7 @@ BEGIN
     SELECT details INTO sniffed FROM @extschema@.bulk_sniff(path, given, allow);
     proposed := sniffed OPERATOR(pg_catalog.->) 'options'::pg_catalog.text;
     -- The caller's columns have the options that the caller chose.
-    IF options OPERATOR(pg_catalog.?) 'columns' THEN
+    IF pg_catalog.jsonb_typeof(options OPERATOR(pg_catalog.->) 'columns'::pg_catalog.text) OPERATOR(pg_catalog.<>) 'null' THEN
         proposed := proposed OPERATOR(pg_catalog.-) 'columns'::pg_catalog.text;
     END IF;
     SELECT pg_catalog.format('CREATE TABLE %s (%s)', made, pg_catalog.string_agg(pg_catalog.format('%I %s%s', c.name,

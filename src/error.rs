@@ -22,6 +22,12 @@ pub struct Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Is this SQLSTATE, as a number, of class 22: a wrong format, or a bad value?
+pub fn is_data_exception(code: i32) -> bool {
+    // ERRCODE_TO_CATEGORY (utils/elog.h)
+    code & 0xfff == Code::ERRCODE_DATA_EXCEPTION as i32
+}
+
 impl Error {
     pub fn new(code: Code, message: impl Into<String>) -> Error {
         Error { code, message: message.into(), detail: None, hint: None, record: false }

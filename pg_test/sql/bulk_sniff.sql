@@ -50,13 +50,14 @@ BEGIN
 	EXECUTE format('CREATE TABLE as_text (%s)', kept);
 	SELECT string_agg(CASE WHEN key = 'force_null' THEN (SELECT format('FORCE_NULL (%s)', string_agg(quote_ident(x), ', ')) FROM jsonb_array_elements_text(value) x)
 		ELSE format('%s %L', upper(key), CASE WHEN value = '"none"' THEN E'\x01' ELSE value #>> '{}' END) END, ', ') INTO copy_options FROM jsonb_each(s.details -> 'options') WHERE key NOT IN ('compression', 'columns');
-	-- COPY has no options of columns.
-	IF s.details -> 'options' ? 'columns' THEN
+	-- COPY does not have all options.
+	IF EXISTS (SELECT FROM jsonb_object_keys(s.details -> 'options') key WHERE key NOT IN ('format', 'delimiter', 'quote', 'escape', 'null', 'header', 'encoding', 'force_null', 'compression')) THEN
 		PERFORM bulk_load(data_path(name), 'by_copy', (s.details -> 'options') || '{"writer": "buffered"}');
+		PERFORM bulk_load(data_path(name), 'as_text', (s.details -> 'options') - 'columns' || '{"writer": "buffered"}');
 	ELSE
 		EXECUTE format('COPY by_copy FROM %L (%s)', data_path(name), copy_options);
+		EXECUTE format('COPY as_text FROM %L (%s)', data_path(name), copy_options);
 	END IF;
-	EXECUTE format('COPY as_text FROM %L (%s)', data_path(name), copy_options);
 	SELECT rows_loaded INTO loaded FROM bulk_load(data_path(name), 'by_load', s.details -> 'options');
 	EXECUTE replace(s.details ->> 'create_foreign_table', 'CREATE FOREIGN TABLE by_copy', 'CREATE FOREIGN TABLE by_scan');
 	-- A foreign table gives type text to columns that other sessions might read in another way. This session reads them alike.
@@ -179,7 +180,7 @@ CALL write_file('sniff_header.csv', E'report of,,today\na,b,c\n1,2,3\n');
 SELECT sniffed('sniff_header.csv', '{"header": 2}');
 CALL write_file('sniff_header.csv', repeat('x', 3000) || E',b\n1,2\n');
 SELECT sniffed('sniff_header.csv', '{"header": true, "sample": "1kB"}');
-SELECT sniffed('sniff_header.csv', '{"header": 2, "sample": 3004}') LIMIT 1;
+SELECT x FROM sniffed('sniff_header.csv', '{"header": 2, "sample": 3004}') WITH ORDINALITY s (x, n) WHERE n = 1 OR x LIKE '  note%';
 CALL write_file('sniff_blank.csv', E'\n\n');
 SELECT sniffed('sniff_blank.csv');
 SELECT loads('sniff_blank.csv');
@@ -288,14 +289,9 @@ BEGIN
 			END IF;
 		EXCEPTION WHEN OTHERS THEN
 			said := SQLERRM;
-			BEGIN
-				IF NOT EXISTS (SELECT FROM bulk_sniff(data_path('sniff_made_up'), '{"sample": "all"}') WHERE details ->> 'notes' LIKE '%a load fails there%' OR details -> 'options' ? 'lenient_quotes') THEN
-					RETURN NEXT left(format('%s %s: %s', i, dialect, said), 300);
-				END IF;
-			EXCEPTION WHEN bad_copy_file_format THEN
-				-- The file cannot be read.
-				NULL;
-			END;
+			IF NOT EXISTS (SELECT FROM bulk_sniff(data_path('sniff_made_up'), '{"sample": "all"}') WHERE details ->> 'notes' LIKE '%a load fails there%') THEN
+				RETURN NEXT left(format('%s %s: %s', i, dialect, said), 300);
+			END IF;
 		END;
 	END LOOP;
 	RETURN NEXT format('more than half of them loaded: %s', tried > number / 2);

@@ -67,7 +67,7 @@ ALTER FOREIGN TABLE converted OPTIONS (SET encoding 'win1252');
 SELECT string_agg(CASE WHEN i % 50 = 0 THEN '\x2c8161810a'::bytea WHEN i % 7 = 0 THEN '\x2ce420800a' ELSE '\x2c61620a' END, '') AS content FROM generate_series(1, 5000) i \gset
 CALL write_bytes('converted', :'content');
 SELECT b, count(*) FROM converted GROUP BY b ORDER BY 2;
--- Bytes that cannot be converted are errors of their records, in a database in UTF8. Rejects keep the bytes of the file.
+-- Bytes that cannot be converted are errors of their records, in a database in UTF8. Rejects keep the bytes that cannot be converted.
 ALTER FOREIGN TABLE converted OPTIONS (SET encoding_errors 'reject', ADD on_error 'ignore');
 SELECT b, count(*) FROM converted GROUP BY b ORDER BY 2;
 SET pg_bulk.chunk_size = '64';

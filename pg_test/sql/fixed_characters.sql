@@ -64,7 +64,7 @@ CALL write_bytes('f', convert_to(E'1 éééé\n2 ééé\n3 ééééé\n4 ', 'UTF
 SELECT error_of($$SELECT loaded('{}')$$);
 SELECT error_of($$SELECT loaded('{"limit": 2}')$$);
 SELECT loaded('{"on_error": "table"}');
-SELECT DISTINCT line_number, sqlstate, message FROM bulk_rejects WHERE target = 'fixed_characters.t' ORDER BY 1;
+SELECT line_number, sqlstate, message, count(*) FROM bulk_rejects WHERE target = 'fixed_characters.t' GROUP BY 1, 2, 3 ORDER BY 1;
 SELECT loaded('{"on_error": "table", "encoding_errors": "replace"}');
 SELECT bulk_enqueue(data_path('f'), 't', '{"format": "fixed", "encoding": "UTF8", "units": "characters", "limit": 1, "columns": [{"column": "id", "length": 2}, {"column": "word", "length": 4}]}') AS job \gset
 SELECT bulk_wait(:job);

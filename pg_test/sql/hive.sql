@@ -59,7 +59,7 @@ SELECT error_of($$SELECT ways('hive_odd/*/*.csv', '{"columns": ["id", {"column":
 SET client_min_messages = error;
 SELECT ways('hive_odd/**/*.csv', '{"on_error": "table", "columns": ["id", {"column": "word", "source": "hive"}]}');
 RESET client_min_messages;
-SELECT DISTINCT without_path(path), line_number, raw_line, without_path(message) FROM bulk_rejects WHERE target = 'hive.t' ORDER BY 1, 2;
+SELECT without_path(path), line_number, raw_line, without_path(message), count(*) FROM bulk_rejects WHERE target = 'hive.t' GROUP BY 1, 2, 3, 4 ORDER BY 1, 2;
 -- Foreign tables, also as the source of a load; bulk_read; bulk_check.
 DO $$ BEGIN EXECUTE format('CREATE FOREIGN TABLE f (month text OPTIONS (source ''hive''), id int, word text, year int OPTIONS (source ''hive'')) SERVER bulk_files OPTIONS (filename %L, format ''csv'', match_by ''name'')', data_path('hive/**/*.csv')); END $$;
 SELECT * FROM f ORDER BY id;

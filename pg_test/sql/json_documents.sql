@@ -77,7 +77,7 @@ BEGIN
 	EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', format('cat > /dev/null; cd %s && %s', current_setting('test.dir'), command));
 	TRUNCATE many;
 	RETURN QUERY SELECT (rows_loaded, workers, writer, notes)::text FROM bulk_load(data_path(name), 'many', '{"format": "json", "workers": 2}');
-	RETURN QUERY SELECT 'differ: ' || count(*) FROM (TABLE many EXCEPT TABLE source) x;
+	RETURN QUERY SELECT 'differ: ' || count(*) FROM (TABLE many EXCEPT ALL TABLE source) x;
 	RETURN QUERY SELECT (line_number, message)::text FROM bulk_check(data_path(name), 'many', '{"format": "json"}');
 END $$;
 SELECT load_of('lines.json');

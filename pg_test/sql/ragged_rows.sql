@@ -167,3 +167,7 @@ SELECT string_agg(CASE i % 20 WHEN 7 THEN repeat(repeat('x', 30) || ',', 459) ||
 SELECT alike(:'wide', :'content', '{"format": "csv", "on_error": "table"}');
 SELECT left(said, 60) FROM alike(:'wide', :'content', '{"format": "csv"}') said LIMIT 1;
 SELECT count(*), max(length(c460)) FROM loaded.t;
+\set ECHO none
+SET client_min_messages = warning;
+DROP SCHEMA ragged_rows CASCADE;
+DROP SCHEMA IF EXISTS loaded CASCADE;

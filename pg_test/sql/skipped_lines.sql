@@ -106,3 +106,7 @@ SELECT rows_loaded FROM bulk_load(data_path('cr_ends_?'), 'small', '{"format": "
 RESET pg_bulk.chunk_size;
 SELECT refused($$line_end 'nl'$$);
 SELECT refused($$line_end 'lf', format 'json'$$);
+\set ECHO none
+SET client_min_messages = warning;
+DROP SCHEMA skipped_lines CASCADE;
+DROP SCHEMA IF EXISTS loaded CASCADE;

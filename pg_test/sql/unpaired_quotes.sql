@@ -64,6 +64,13 @@ CALL write_bytes('t', convert_to(E'1,1\n2,"2\n3,3\n4,4\n# 5" pipes\n6,6\n# Z', '
 SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('t'), 'numbers', '{"format": "csv", "comment": "#", "on_error": "table"}');
 CALL write_file('t', E'1,1\n2,"2\nx,"3"a\ny,4"\n5,5\nbad,6\n7,7\n');
 SELECT line_number, raw_line FROM bulk_check(data_path('t'), 'numbers', '{"format": "csv"}');
+CALL write_file('t', E'1,1\n2,"2\n3,3\n4,4\n5" x\n# c\nbad,6\n');
+SELECT line_number, raw_line FROM bulk_check(data_path('t'), 'numbers', '{"format": "csv", "comment": "#"}');
+-- Lines of a value whose quotes are in order are no records.
+CREATE TABLE notes (note text, n int);
+CALL write_file('t', E'"first\nx,1\ny,2\nz",bad\nlast,3\n');
+SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('t'), 'notes', '{"format": "csv", "on_error": "table"}');
+TABLE notes;
 -- Workers leave the lines of a broken first record alone.
 CALL write_file('t', E'"\n79,a\n965,"x,y""z"\n\n713\n927,"xaaaaaaaaaaaaaa\n948,a,zz,1\n756,aaaa\nx');
 SET pg_bulk.chunk_size = '64';

@@ -265,6 +265,7 @@ my $ran = "$directory/ran";
 for my $case (
 	[ "COPY two (a) FROM PROGRAM 'touch $ran' (FORMAT csv, FORCE_NULL (b))", '42P10' ],
 	[ qq{SELECT bulk_load('touch $ran', 'two', '{"program": true, "format": "csv", "columns": ["a"], "force_null": ["b"]}')}, '42P10' ],
+	[ qq{SELECT bulk_load('touch $ran', 'two', '{"program": true, "format": "binary", "encoding": "latin1"}')}, '0A000' ],
 	[ qq{SELECT * FROM bulk_read('touch $ran', '{"program": true, "format": "csv", "force_null": ["b"]}') AS t (a int)}, '42P10' ])
 {
 	my ($statement, $sqlstate) = @$case;

@@ -139,10 +139,10 @@ impl Steps {
     /// Returns a reader of the text of decompressed bytes.
     pub fn rewritten<'a>(self, mut bytes: Box<dyn Read + 'a>) -> Result<Box<dyn Read + 'a>> {
         if self.coding.utf16 != Utf16::Never {
-            bytes = Box::new(Rewritten::new(bytes, Form::Utf16(self.coding.utf16, self.coding.mends))?);
+            bytes = Box::new(Rewritten::new(bytes, Form::Utf16(self.coding.utf16, self.coding.mends)));
         }
         if self.coding.json {
-            bytes = Box::new(Rewritten::new(bytes, Form::Json)?);
+            bytes = Box::new(Rewritten::new(bytes, Form::Json));
         }
         Ok(bytes)
     }
@@ -162,7 +162,7 @@ impl Steps {
 
 /// Returns the first bytes of a regular file, for the detection of its format. A read error is ignored here; the later
 /// read of the file reports it.
-fn first_bytes(file: &File, most: usize) -> Vec<u8> {
+pub fn first_bytes(file: &File, most: usize) -> Vec<u8> {
     let mut first = vec![0; most];
     let mut n = 0;
     while let Ok(more @ 1..) = file.read_at(first.get_mut(n..).unwrap_or_default(), n as u64) {
@@ -222,9 +222,9 @@ struct Rewritten<'a> {
 }
 
 impl<'a> Rewritten<'a> {
-    fn new(inner: Box<dyn Read + 'a>, form: Form) -> Result<Rewritten<'a>> {
+    fn new(inner: Box<dyn Read + 'a>, form: Form) -> Rewritten<'a> {
         let (raw, text) = (Vec::new(), Vec::new());
-        Ok(Rewritten { inner, state: State::New(form), raw, ended: false, text, given: 0 })
+        Rewritten { inner, state: State::New(form), raw, ended: false, text, given: 0 }
     }
 
     /// Read more bytes to be rewritten.

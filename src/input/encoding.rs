@@ -272,10 +272,11 @@ impl Encodings {
     /// a record. Guarded.
     pub fn unconvertible(&self, utf8: &[u8]) -> Error {
         let bytes = marked(utf8);
-        if self.valid_up_to(&bytes) < bytes.len() {
+        let first = bytes.get(..self.hopeless_len(&bytes)).unwrap_or_default();
+        if self.valid_up_to(first) < first.len() {
             return invalid_bytes(self.file, &bytes);
         }
-        let shown: Vec<_> = bytes.iter().map(|byte| format!("0x{byte:02x}")).collect();
+        let shown: Vec<_> = first.iter().map(|byte| format!("0x{byte:02x}")).collect();
         let (shown, file, server) = (shown.join(" "), self.name(), Encodings::server_name());
         let message = format!(
             "character with byte sequence {shown} in encoding \"{file}\" has no equivalent in encoding \"{server}\""
@@ -330,7 +331,7 @@ impl Encodings {
 /// Appends bytes that cannot be converted to text in UTF-8. What stands for them is invalid there, and is no ASCII: no
 /// line end, delimiter or quote.
 pub fn mark(raw: &[u8], utf8: &mut Vec<u8>) {
-    utf8.extend(raw.iter().flat_map(|byte| [0xf8 | byte >> 6, 0x80 | byte & 0x3f]));
+    utf8.extend(raw.iter().flat_map(|&byte| utf16::mark(byte)));
 }
 
 /// Returns text in which marked bytes are as they were.
@@ -347,7 +348,7 @@ pub fn unmark(utf8: &[u8]) -> Vec<u8> {
 /// Returns the bytes that were marked at the start of `utf8`.
 fn marked(utf8: &[u8]) -> Vec<u8> {
     let (pairs, _) = utf8.as_chunks::<2>();
-    pairs.iter().take_while(|[first, _]| (0xf8..=0xfb).contains(first)).map(|[a, b]| a << 6 | b & 0x3f).collect()
+    pairs.iter().map_while(|&pair| utf16::marked(pair)).collect()
 }
 
 /// Returns the error about invalid UTF-8 that stands for invalid UTF-16; None if it stands for none.

@@ -177,7 +177,7 @@ fn check_room(name: &CStr, count: usize) -> Result<()> {
     if count <= MOST {
         return Ok(());
     }
-    let message = format!("\"{}\" matches more than {MOST} files", name.to_string_lossy());
+    let message = format!("\"{}\" matches or searches more than {MOST} files and directories", name.to_string_lossy());
     Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message))
 }
 

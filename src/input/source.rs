@@ -26,6 +26,7 @@ use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
 
+use pg_bulk_text::file_kind::MOST_BYTES;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::allowed::{is_allowed, is_below};
@@ -34,7 +35,7 @@ pub use self::descriptor::Descriptor;
 use self::handle::Handle;
 pub use self::location::Location;
 pub use self::supply::{Bytes, LargeObject};
-use super::coding::{Coding, Steps, Utf16};
+use super::coding::{Coding, Steps, Utf16, first_bytes};
 use super::compression::Compression;
 use super::file_identity::changed;
 use super::ring::Ring;
@@ -140,7 +141,7 @@ impl Source {
     /// Share the decompressed bytes from `base` on with other processes, in chunks of `chunk_len` bytes. Returns the
     /// descriptor for their [`Source::join`]. `None` if that fails; then the source is unchanged.
     pub fn share(&mut self, base: u64, processes: usize, chunk_len: usize) -> Option<Descriptor> {
-        let steps = self.steps()?;
+        let steps = self.steps().filter(|_| self.can_share())?;
         let ring = Ring::start(self.file().try_clone().ok()?, steps, base, processes, chunk_len).ok()?;
         let descriptor = ring.descriptor()?;
         self.decoding = Decoding::Shared(steps, ring);
@@ -165,9 +166,11 @@ impl Source {
         self.stays_close = true;
     }
 
-    /// The first bytes of its text that were read.
-    pub fn first(&self) -> &[u8] {
-        &self.first
+    /// The first bytes of its text.
+    pub fn first(&self) -> Vec<u8> {
+        // A process may have begun to read in the middle of a plain file.
+        let is_plain = self.file_size.is_some() && matches!(self.decoding, Decoding::Plain);
+        if is_plain { first_bytes(&self.file(), MOST_BYTES) } else { self.first.clone() }
     }
 
     /// Bytes of the source that were read so far; of a compressed one, the compressed bytes.
@@ -212,6 +215,7 @@ impl Source {
     /// Go back to the start of a regular file, by the same descriptor. A descriptor that was opened in a subtransaction
     /// is closed when that is rolled back, so the one with which a scan began must not be replaced.
     pub fn rewind(&mut self) -> Result<bool> {
+        self.first.clear();
         if let Some(supply) = &self.from.supply {
             supply.rewind();
             self.from.at_end.set(false);
@@ -237,6 +241,7 @@ impl Source {
 
     /// Go to `offset` of the plain bytes. Of a compressed source, all bytes before are decompressed again.
     pub fn seek(&mut self, offset: u64) -> Result<()> {
+        self.first.clear();
         if self.is_supplied() {
             self.rewind()?;
         } else if matches!(self.decoding, Decoding::Plain) {

@@ -522,7 +522,7 @@ impl Stream {
 
     /// What the open file is, if its first bytes show that it is no file of the format.
     pub fn kind(&self) -> Option<FileKind> {
-        if self.reader.dialect().lacks_line_ends() { None } else { file_kind::of(self.source.first()) }
+        if self.reader.dialect().lacks_line_ends() { None } else { file_kind::of(&self.source.first()) }
     }
 
     /// Size of the source, if it is a single regular file that is not compressed.

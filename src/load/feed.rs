@@ -16,11 +16,11 @@ use super::files::Files;
 use super::query::Query;
 use super::rejects::{Complaint, Reject};
 use super::{Load, query, source};
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, OrRaise, Result, is_data_exception};
 use crate::input::file_figures::{ByFile, FileFigures};
 use crate::program::projection::{Made, Projection, compute_read, filter};
 use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
-use crate::rows::row::{RowArrays, Rows, early};
+use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::Verbosity;
 use crate::server::progress::Figures;
 use crate::server::relation::TupleDesc;
@@ -396,7 +396,7 @@ impl InsertSink {
     /// Rejects the current record. Guarded.
     #[cold]
     fn complain(&mut self, rows: &mut Rows, policy: &mut Policy, complaint: Complaint) -> Result<()> {
-        if self.keeps && early::is_data_exception(complaint.code) {
+        if self.keeps && is_data_exception(complaint.code) {
             rows.end_early(self.arrays, self.econtext)?;
         }
         self.count_reject(rows);

@@ -196,10 +196,15 @@ fn sniff_start(location: &Location, copy: &CopyOptions) -> Result<Sniffed> {
 /// fields, or the number of fields differs between records.
 fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, shows_quote: bool) -> Option<String> {
     let width = sniffed.columns.len();
-    let is_regular =
-        |(name, _): &(String, _)| !matches!(name.as_str(), "skip_blank_lines" | "short_rows" | "long_rows");
+    // The HINT has only these options.
+    let is_regular = |(name, _): &(String, _)| {
+        let names = ["format", "delimiter", "quote", "comment", "header", "encoding", "compression"];
+        names.contains(&name.as_str())
+    };
     let is_sure = sniffed.records > 0
         && sniffed.rejects == 0
+        && !sniffed.dialect.separator.is_long()
+        && sniffed.dialect.format != Format::Unquoted
         && sniffed.options.iter().all(is_regular)
         && fields.map_or(width > 1, |fields| fields == width);
     if !is_sure {

@@ -113,7 +113,7 @@ impl Reject {
             line: reader.line_number(),
             offset: (!rows.context.is_query && rows.stream().has_offsets()).then(|| reader.record_offset()),
             raw: (!rows.context.is_query && !reader.dialect().is_binary())
-                .then(|| rows.stream().bytes_of(cut(reader.raw_line().unwrap_or_default()))),
+                .then(|| cut(&rows.stream().bytes_of(reader.raw_line().unwrap_or_default())).to_vec()),
             complaint,
         }
     }

@@ -8,9 +8,8 @@
 use std::ffi::{CStr, CString, c_int};
 use std::panic::AssertUnwindSafe;
 
-use pgrx::PgSqlErrorCode as Code;
-
 use super::row::Rows;
+use crate::error::is_data_exception;
 use crate::server::unguarded::{self, Opaque};
 use crate::server::worker_errors;
 
@@ -88,7 +87,7 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
         // A COPY statement names no file.
         if !file.is_empty() {
             unguarded::errcontext_msg(c"%s".as_ptr(), file.as_ptr());
-            if !hint.is_empty() && is_of_data(unguarded::geterrcode()) {
+            if !hint.is_empty() && is_data_exception(unguarded::geterrcode()) {
                 unguarded::errhint(c"%s".as_ptr(), hint.as_ptr());
             }
         }
@@ -105,12 +104,6 @@ enum What {
     Relation,
     /// COPY adds no context here.
     Nothing,
-}
-
-/// Whether a SQLSTATE has class 22, data exception.
-fn is_of_data(code: c_int) -> bool {
-    // ERRCODE_TO_CATEGORY (elog.h): the first two characters, six bits each.
-    code & 0xfff == Code::ERRCODE_DATA_EXCEPTION as c_int & 0xfff
 }
 
 /// Returns the CONTEXT, and a HINT if the file is of another kind.

@@ -349,13 +349,17 @@ fn first_record(rows: &mut Rows) -> Result<Begin> {
             Ok(Advance::Header) => rows.take_header()?,
             Ok(Advance::Record) => {
                 let reader = rows.reader();
-                // Lines within the record would be counted before the line end is known.
-                let has_line_end = |line: &[u8]| memchr::memchr2(b'\n', b'\r', line).is_some();
-                let is_one_line = !reader.dialect().is_csv() || !reader.raw_line().is_some_and(has_line_end);
-                // Skipped lines may be in front of it.
-                let (offset, lines) = (reader.record_offset(), reader.line_number() - 1);
-                let place = reader.place_behind().map(|place| RecordStart { offset, lines, ..place });
-                let place = place.filter(|&place| is_one_line && rows.stream().cutter(place).is_some());
+                let line = reader.raw_line().filter(|_| reader.dialect().is_csv()).unwrap_or_default();
+                let offset = reader.record_offset();
+                let at = |place: RecordStart| {
+                    let within = memchr::memchr_iter(Eol::counted(Some(place.eol)), line).count() as u64;
+                    // None: COPY read the record before it knew the line end, and counted other lines in it.
+                    let lines = place.lines.checked_sub(1 + within)?;
+                    Some(RecordStart { offset, lines, ..place })
+                };
+                // Files that are not cut into chunks have no cutter.
+                let place = reader.place_behind().and_then(at);
+                let place = place.filter(|&place| rows.stream().cutter(place).is_some());
                 return Ok(place.map_or(Begin::Broken, Begin::At));
             }
             Ok(Advance::End) => return Ok(Begin::Nowhere),

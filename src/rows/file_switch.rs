@@ -54,5 +54,6 @@ impl Rows {
         let is_text = invalid_in_server_encoding(&name).is_none();
         let lossy = || to_server(&String::from_utf8_lossy(&name)).into_bytes();
         self.file_name = if is_text { name } else { lossy() };
+        self.find_directories();
     }
 }

@@ -12,7 +12,7 @@
 //! where that is possible. The loop over the rows is in [`pump`].
 
 mod block;
-pub mod early;
+mod early;
 mod header;
 mod leaders;
 mod others;
@@ -106,6 +106,8 @@ pub struct FieldLayout {
     /// Records are checked before values are made of them: for DEFAULT markers, the fields in their lines, or the
     /// directories of their file.
     is_checked: bool,
+    /// A column whose directory the path of the open file lacks.
+    lacks_directory: Option<usize>,
     /// Texts of some columns are refined, or invalid bytes replaced, before conversion.
     is_refined: bool,
     /// The DEFAULT marker.
@@ -186,6 +188,7 @@ impl Rows {
         let mut rows = Rows {
             layout: FieldLayout {
                 is_checked: default.is_some() || parts.is_some() || is_binary,
+                lacks_directory: None,
                 parts,
                 binary: is_binary.then(Fields::default),
                 default: default.map(|marker| CString::new(marker).unwrap_or_default()),
@@ -290,6 +293,7 @@ impl Rows {
             self.layout.columns = fields;
         }
         self.count_required();
+        self.find_directories();
     }
 
     /// Let fields that are missing at the end of a record get the defaults of their columns, if these have defaults.

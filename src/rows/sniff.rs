@@ -11,8 +11,7 @@
 //! with a record determines the dialect, and all are sampled. If headers have the same names in another order, fields
 //! are matched by name, as in loads (`rows::row::header`).
 //!
-//! This is not a load. An invalid line is COPY's error, but a line with more or fewer fields than others only leads to
-//! a note.
+//! This is not a load. A record that a load would reject is counted, and a note has its line.
 
 mod encoding;
 mod evidence;
@@ -221,7 +220,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         let mut feed = Feed::new(source, encodings, is_known, budget);
         // When an error is raised, the server closes the files.
         sniffer.take_file(&mut feed, number, budget)?;
-        sniffer.notes.extend(kind_note(feed.source().first()));
+        let note = kind_note(&feed.source().first()).filter(|note| !sniffer.notes.contains(note));
+        sniffer.notes.extend(note);
         compression = compression.or(feed.source().compression());
         let was_known = std::mem::replace(&mut is_known, feed.encodings().1);
         encodings = feed.encodings().0;
@@ -251,10 +251,9 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         feed.close()?;
     }
     if is_mixed {
-        // Byte order marks decide in a load, too. What has none, and is in UTF-16, is an error there.
+        // A load fails on a file in UTF-16 without a byte order mark.
         sniffer.encoding_option = None;
-        let message =
-            "encoding: some files are in UTF-16, and others are not: a load knows them by their byte order marks only";
+        let message = "encoding: some files are in UTF-16. A load recognizes UTF-16 only by a byte order mark";
         sniffer.notes.push(message.to_owned());
     }
     let files = if sniffer.several { list.iter().map(|file| file.name().to_owned()).collect() } else { Vec::new() };

@@ -409,7 +409,7 @@ impl Reader {
             if self.split_ahead(scanner) {
                 return if self.batch.len == 0 { self.pass_skipped() } else { Some(self.advance()) };
             }
-            // A line end of another kind: cutting ahead would look at all lines behind it, again and again.
+            // At an odd place, cutting ahead would look at all lines behind it, again and again.
             if self.batch.len == 0 && self.batch.odd && self.dialect.line_end == Some(LineEnd::Any) {
                 return self.exact();
             }
@@ -590,10 +590,10 @@ impl Reader {
     /// The end of the current line. Skipped lines may follow it.
     fn line_end(&self) -> usize {
         let next = self.current.next;
-        let ends = if self.current.content.is_some() { &[] } else { self.record().ends };
-        let Some(end) = ends.last().map(|end| (end & !FLAG) as usize).filter(|_| self.dialect.skips_lines()) else {
+        if self.current.content.is_some() || !self.dialect.skips_lines() {
             return next;
-        };
+        }
+        let Some(end) = self.record().ends.last().map(|end| (end & !FLAG) as usize) else { return next };
         let last = if self.kernels.eol == Some(Eol::Cr) { b'\r' } else { b'\n' };
         memchr::memchr(last, self.window.bytes().get(end..next).unwrap_or_default()).map_or(next, |at| end + at + 1)
     }

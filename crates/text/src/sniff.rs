@@ -10,9 +10,9 @@
 //! correct, the caller reads the whole file and validates the values with the server.
 
 mod cell;
-pub mod column;
+mod column;
 pub mod dialect;
-pub mod family;
+mod family;
 pub mod finding;
 pub mod header;
 pub mod place;

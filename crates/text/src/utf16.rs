@@ -76,8 +76,7 @@ impl Order {
         }
         match odd {
             [byte] if ended => {
-                // No character begins with such a byte.
-                let shown = [0xf8 | byte >> 6, 0x80 | byte & 0x3f];
+                let shown = mark(*byte);
                 out.extend_from_slice(if mends { MENDED } else { &shown });
                 raw.len()
             }
@@ -103,6 +102,18 @@ impl Order {
 const RUN: usize = 16;
 const MENDED: &[u8] = "\u{fffd}".as_bytes();
 
+/// Returns invalid UTF-8 that stands for a byte. No character begins with it, and it has no ASCII.
+#[must_use]
+pub fn mark(byte: u8) -> [u8; 2] {
+    [0xf8 | byte >> 6, 0x80 | byte & 0x3f]
+}
+
+/// Returns the byte for which such a pair stands.
+#[must_use]
+pub fn marked([first, second]: [u8; 2]) -> Option<u8> {
+    (0xf8..=0xfb).contains(&first).then_some(first << 6 | second & 0x3f)
+}
+
 /// Returns the bytes of the file for which invalid UTF-8 at the start of `utf8` stands, the higher byte of a unit first.
 /// None if it stands for none.
 #[must_use]
@@ -110,7 +121,7 @@ pub fn damaged_unit(utf8: &[u8]) -> Option<Vec<u8>> {
     match *utf8 {
         [0, ..] => Some(vec![0, 0]),
         [0xed, a @ 0xa0..=0xbf, b, ..] => Some(vec![0xd0 | (a & 0x3f) >> 2, a << 6 | b & 0x3f]),
-        [a @ 0xf8..=0xfb, b, ..] => Some(vec![a << 6 | b & 0x3f]),
+        [a, b, ..] => marked([a, b]).map(|byte| vec![byte]),
         _ => None,
     }
 }

@@ -3,29 +3,13 @@
 
 mod dialects;
 
-use dialects::{dialect, lenient, levels};
+use dialects::{dialect, lenient, levels, settings};
 use pg_bulk_text::chunk::BLOCK;
 use pg_bulk_text::dialect::{Dialect, EndMarker};
 use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
 use pg_bulk_text::naive::lenient::values;
 use pg_bulk_text::naive::{Cell, read_in_pieces, rows};
-use pg_bulk_text::reader::Settings;
-use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
-
-fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
-    Settings {
-        dialect: d.clone(),
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    }
-}
 
 /// Reads the data in all ways; the results must be those of the description.
 fn check(d: &Dialect, data: &[u8], size: usize) -> Vec<Vec<Cell>> {

@@ -3,26 +3,11 @@
 
 mod dialects;
 
-use dialects::{levels, regular};
+use dialects::{levels, regular, settings};
 use pg_bulk_text::dialect::Dialect;
 use pg_bulk_text::naive::{self, Row};
 use pg_bulk_text::reader::{Event, ReadError, Reader, Settings};
-use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
-
-fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
-    Settings {
-        dialect: d.clone(),
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    }
-}
 
 /// Reads a file and, after each record, skips the records with `fields` fields that can be skipped. Returns their
 /// number.

@@ -3,11 +3,11 @@
 
 mod dialects;
 
-use dialects::{dialect, levels};
+use dialects::{dialect, levels, settings};
 use pg_bulk_text::dialect::{Dialect, EndMarker};
 use pg_bulk_text::line::LINE_LIMIT;
 use pg_bulk_text::naive::{self, tolerant};
-use pg_bulk_text::reader::{Event, ReadError, Reader, Settings, Value};
+use pg_bulk_text::reader::{Event, ReadError, Reader, Value};
 use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
 
@@ -24,20 +24,6 @@ fn all_dialects() -> Vec<Dialect> {
         dialects::trailing(dialect(false, "AA", "", "", "", old)),
     ];
     dialects::regular().into_iter().chain(irregular).collect()
-}
-
-fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
-    Settings {
-        dialect: d.clone(),
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    }
 }
 
 fn check(d: &Dialect, data: &[u8], sizes: &[usize]) {

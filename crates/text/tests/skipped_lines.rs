@@ -3,33 +3,18 @@
 
 mod dialects;
 
-use dialects::{EOLS, dialect, levels, line_end, regular};
+use dialects::{EOLS, dialect, levels, line_end, regular, settings};
 use pg_bulk_text::chunk::BLOCK;
 use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, Format, LineEnd};
 use pg_bulk_text::line::LINE_LIMIT;
 use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
 use pg_bulk_text::naive::{self, Cell, Row, tolerant};
 use pg_bulk_text::reader::{Event, Reader, Settings};
-use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
 
 const LINE_ENDS: [Option<LineEnd>; 5] =
     [None, Some(LineEnd::Lf), Some(LineEnd::CrLf), Some(LineEnd::Cr), Some(LineEnd::Any)];
 const COMMENTS: [&str; 5] = ["", "#", "--", " #", "x"];
-
-fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
-    Settings {
-        dialect: d.clone(),
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: true,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    }
-}
 
 fn skipping(d: &Dialect, blanks: bool, comment: &str) -> Dialect {
     Dialect { skip_blank_lines: blanks, comment: comment.into(), ..d.clone() }

@@ -3,30 +3,16 @@
 
 mod dialects;
 
-use dialects::{dialect, levels};
+use dialects::{dialect, levels, settings};
 use pg_bulk_text::dialect::{Dialect, EndMarker, Eol};
 use pg_bulk_text::line::{LineError, skip_line};
 use pg_bulk_text::naive::tolerant::{LineResult, lines, read_in_pieces};
-use pg_bulk_text::reader::{ReadError, Reader, Settings};
+use pg_bulk_text::reader::{ReadError, Reader};
 use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
 
 /// Lines of this many bytes are too long.
 const LIMIT: usize = 20_000;
-
-fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
-    Settings {
-        dialect: d.clone(),
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    }
-}
 
 fn text() -> Dialect {
     dialect(false, "\t", "", "", "\\N", EndMarker::Until17)

@@ -35,10 +35,13 @@ impl Leader {
         let Some(file) = stream.identity() else { return Ok(()) };
         let leaders = stream.descriptor();
         let start = RecordStart { eol: Eol::Nl, offset: 0, lines: 0 };
-        // Lines of a broken first record belong to this process.
         let reader = self.process.rows.reader();
-        let behind = || reader.place_behind().filter(|_| !reader.is_in_broken_record());
-        let place = if list.is_some() { Some(start) } else { behind() };
+        if list.is_none() && reader.is_in_broken_record() {
+            // Workers would begin behind this row, but the other lines of its record are read as if the data ended there.
+            self.notes.push("the first record has a quote that is not closed; the load ran in one process".into());
+            return Ok(());
+        }
+        let place = if list.is_some() { Some(start) } else { reader.place_behind() };
         let Some(place) = place else { return Ok(()) };
         let Some(cutter) = stream.cutter(place) else { return Ok(()) };
         let is_compressed = list.is_none() && stream.size().is_none();

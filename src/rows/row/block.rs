@@ -47,6 +47,8 @@ impl Rows {
         // A block finds a DEFAULT marker only without blanks around it, and finds it in any field.
         if self.layout.parts.is_some()
             || self.layout.binary.is_some()
+            // Its records are errors.
+            || self.layout.lacks_directory.is_some()
             || (self.layout.is_refined && self.layout.default.is_some())
         {
             self.values.block = None;

@@ -5,8 +5,7 @@
 //! first one that begins two good records, the reject ends, and reading goes on. A good record has the right number of
 //! fields, and each of them can be converted.
 
-use pg_bulk_text::reader::Lines;
-use pgrx::PgSqlErrorCode as Code;
+use pg_bulk_text::reader::{Lines, Value};
 
 use super::{RowArrays, Rows, What};
 use crate::error::Result;
@@ -16,12 +15,6 @@ use crate::server::slot::ExprContext;
 
 /// How often the bytes of a broken record may be read in search of good lines.
 const MOST_READ: usize = 16;
-
-/// Is this SQLSTATE, as a number, of class 22: a wrong format, or a bad value?
-pub fn is_data_exception(code: i32) -> bool {
-    // ERRCODE_TO_CATEGORY (utils/elog.h)
-    code & 0xfff == Code::ERRCODE_DATA_EXCEPTION as i32
-}
 
 impl Rows {
     /// The current record has a wrong format or a bad value, and becomes a reject. If it has several lines, and one of them begins two
@@ -35,7 +28,9 @@ impl Rows {
         let ragged = self.ragged;
         let (mut line, mut end, mut count) = (None, None, 1);
         // A line with a quote may be read up to the record's end, so not all lines of a long record are tried.
-        let mut left = MOST_READ * self.reader().record_len();
+        let most = MOST_READ * self.reader().record_len();
+        // The lines of a value belong to it: a record whose quotes are in order stays whole.
+        let mut left = if self.has_orderly_quotes() { 0 } else { most };
         loop {
             pgrx::check_for_interrupts!();
             line = self.stream.reader.line_behind(&lines, line);
@@ -58,6 +53,17 @@ impl Rows {
             self.remark(Remark::Swallowed, count);
         }
         Ok(end.map(|_| self.reader().record_len()))
+    }
+
+    /// Has the current record the right number of fields, and quotes at both ends of fields only?
+    fn has_orderly_quotes(&mut self) -> bool {
+        let (reader, unescaped) = (&self.stream.reader, &mut self.values.unescaped);
+        let mut is_stray = |field| {
+            unescaped.clear();
+            matches!(reader.value(field), Value::Escaped(raw) if reader.unescape(raw, unescaped))
+        };
+        let fields = reader.fields();
+        fields == self.layout.fields && !(0..fields).any(&mut is_stray)
     }
 
     /// Do the bytes at a line's start make a good record? Returns the start of the next one. DEFAULT markers are not

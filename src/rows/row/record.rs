@@ -13,7 +13,7 @@ use super::{Attention, Rows};
 use crate::error::{self, Error, Result};
 use crate::input::encoding::{EncodingErrors, invalid_in_server_encoding, verify_in_server_encoding};
 use crate::input::stream::Advance;
-use crate::rows::column::Taken;
+use crate::rows::column::{Column, Taken};
 use crate::rows::hive;
 use crate::rows::ragged::{Ragged, Remark, ShortRows};
 use crate::server::copy_errors;
@@ -109,11 +109,18 @@ impl Rows {
         Ok(())
     }
 
+    /// Finds out whether the path of the open file has the directories that columns need.
+    pub fn find_directories(&mut self) {
+        // The words of a command are no path.
+        let is_program = self.stream.source().is_program();
+        let is_there = |column: &Column| !is_program && hive::value(&self.file_name, column.name.as_bytes()).is_some();
+        let lacks = |column: &Column| column.taken == Taken::Hive && !is_there(column);
+        self.layout.lacks_directory = self.layout.columns.iter().position(lacks);
+    }
+
     pub(super) fn check_record(&mut self, fields: usize) -> Result<()> {
-        for column in self.layout.columns.iter().skip(self.layout.fields).filter(|column| column.taken == Taken::Hive) {
-            if self.stream.source().is_program() || hive::value(&self.file_name, column.name.as_bytes()).is_none() {
-                return Err(hive::missing(&self.file_name, &column.name));
-            }
+        if let Some(column) = self.layout.lacks_directory.and_then(|number| self.layout.columns.get(number)) {
+            return Err(hive::missing(&self.file_name, &column.name));
         }
         if self.layout.binary.is_some() {
             return self.read_fields();

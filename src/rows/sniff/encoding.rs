@@ -1,8 +1,13 @@
 //! Finds the encoding of a file by its bytes.
 //!
-//! In this order: a valid UTF-8 file is UTF-8; the session's encoding, if it is another one that reads all bytes; UTF-8,
-//! if most of the characters beyond ASCII are valid; then the detector of web browsers (chardetng) and its rivals. The
-//! server must be able to read the evidence in the encoding. LATIN1 reads any bytes, so it comes last.
+//! The first rule that applies decides:
+//!
+//! 1. The client or the server has SQL_ASCII: the session's encoding.
+//! 2. All bytes are valid UTF-8: UTF-8.
+//! 3. The session's encoding is another one, and reads all bytes: the session's.
+//! 4. At least two characters are valid UTF-8 for each invalid sequence: UTF-8.
+//! 5. The detector of web browsers (chardetng), then WIN1252, then LATIN1, if the server can convert the bytes. LATIN1
+//!    accepts all bytes, so it is last.
 
 use std::ffi::c_int;
 
@@ -15,6 +20,8 @@ use crate::input::encoding::{Encodings, encoding_by_name};
 const MOST: usize = 64 * 1024;
 /// A file is UTF-8 with invalid bytes if it has at least this many valid characters beyond ASCII for each invalid one.
 const VALID_FOR_EACH: usize = 2;
+/// As many valid characters for each invalid one speak against an encoding that was found before.
+const CLEARLY: usize = 8;
 /// With fewer bytes beyond ASCII, the detector prefers the encoding of Western Europe to others with Latin letters.
 const FEW: usize = 10;
 
@@ -66,7 +73,7 @@ pub(super) fn by_evidence(bytes: &[u8], session: Encodings) -> Encodings {
 /// Whether bytes have characters of UTF-8 beyond ASCII, and no others. The ends may be cut.
 pub(super) fn is_clearly_utf8(bytes: &[u8]) -> bool {
     let (valid, invalid) = utf8_characters(bytes);
-    valid > 8 * invalid
+    valid > CLEARLY * invalid
 }
 
 /// Number of the valid characters beyond ASCII in bytes of UTF-8, and of the invalid sequences. A character that the end

@@ -62,7 +62,7 @@ pub struct Feed {
 pub enum FeedStep {
     Record,
     Header,
-    /// COPY raises this error.
+    /// A record cannot be read. COPY raises this error.
     Error(ReadError),
     /// The data have ended.
     End,
@@ -254,7 +254,14 @@ impl Feed {
             }
         }
         let mut ready = Vec::with_capacity(bytes.len());
-        mend(&self.encodings, &bytes, true, &mut ready, |_| ());
+        self.replaced.clear();
+        let replaced = &mut self.replaced;
+        // The last character may be cut.
+        mend(&self.encodings, &bytes, false, &mut ready, |at| {
+            if replaced.len() < MOST_REPLACED {
+                replaced.push_back(offset + at as u64);
+            }
+        });
         Ok(ready)
     }
 

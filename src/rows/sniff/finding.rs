@@ -42,7 +42,9 @@ impl Sniffer {
             self.columns.iter_mut().for_each(|column| column.doubt_points(styles));
         }
         // If most records are longer, a cut would lose their values, so that columns are added.
-        let widens = self.ragged.long_rows.is_none() && self.trial.long.count * 2 > self.records;
+        let widens = self.ragged.long_rows.is_none()
+            && self.ragged.short_rows != Some(ShortRows::Error)
+            && self.trial.long.count * 2 > self.records;
         let cuts = self.ragged.long_rows.map_or(!widens, |long| long == LongRows::Cut);
         if widens {
             self.width = self.width.max(self.columns.len());

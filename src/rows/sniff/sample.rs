@@ -3,10 +3,10 @@
 //! Of a larger file, part of the budget is for positions in its middle. The tricky point is the beginning of a record
 //! there: if it is not certain, the position is skipped, and a note says so.
 
-use pg_bulk_text::dialect::Dialect;
 use pg_bulk_text::fixed::Trim;
 use pg_bulk_text::reader::{ReadError, Reader, Value as Field};
 use pg_bulk_text::sniff::dialect::detect;
+use pg_bulk_text::sniff::finding::{Finding, Oddity};
 use pg_bulk_text::sniff::header::{self, Header};
 use pg_bulk_text::sniff::place::first_record;
 use pgrx::pg_sys;
@@ -49,7 +49,7 @@ impl Sniffer {
             match feed.advance(&mut reader)? {
                 FeedStep::Header => {
                     headers += 1;
-                    self.note_replaced(feed, &reader, file);
+                    self.note_replaced(feed, &reader, file, None);
                     // The last header line is next to the data.
                     if headers < known.header_lines || !known.has_names {
                         continue;
@@ -64,7 +64,7 @@ impl Sniffer {
                     if self.eol.is_none() {
                         self.eol = reader.place_behind().map(|place| place.eol);
                     }
-                    self.note_replaced(feed, &reader, file);
+                    self.note_replaced(feed, &reader, file, None);
                     self.take_record(&reader, file, &order, None)?;
                     if start_budget != u64::MAX && reader.record_offset() > start_budget {
                         self.complete = false;
@@ -108,12 +108,12 @@ impl Sniffer {
     }
 
     /// Count the record if bytes in it were replaced.
-    fn note_replaced(&mut self, feed: &mut Feed, reader: &Reader, file: usize) {
+    fn note_replaced(&mut self, feed: &mut Feed, reader: &Reader, file: usize, offset: Option<u64>) {
         if feed.were_replaced(reader.record_offset() + reader.record_len() as u64) {
             let encoding = feed.encodings().0.name();
             self.trial.invalid.add(
                 file,
-                || place(reader, None),
+                || place(reader, offset),
                 || format!("has bytes that are invalid in encoding \"{encoding}\""),
             );
         }
@@ -127,27 +127,32 @@ impl Sniffer {
             return Ok(None);
         }
         let found = detect(&sample, whole, &self.given);
-        let dialect = found.dialect;
-        if self.given.comment.is_none() && !dialect.comment.is_empty() {
-            let end = if sample.contains(&b'\n') { b'\n' } else { b'\r' };
-            let mut lines = sample.split(|&byte| byte == end);
-            if let Some(line) = lines.position(|line| line.starts_with(&dialect.comment)) {
-                let mark = String::from_utf8_lossy(&dialect.comment);
-                let message = format!("line {} begins with \"{mark}\"; such lines are not read (comment)", line + 1);
-                self.notes.push(message);
-            }
+        let (comments, line) = found.comments;
+        if self.given.comment.is_none() && comments > 0 {
+            let mark = String::from_utf8_lossy(&found.dialect.comment);
+            self.notes.push(format!(
+                "line {line} begins with \"{mark}\" (such lines: {comments}); they are not read (comment)"
+            ));
+        }
+        let strays = || found.odd.iter().filter(|odd| odd.oddity == Oddity::StrayQuote);
+        if self.given.lenient_quotes.is_none()
+            && found.dialect.lenient_quotes
+            && let Some(first) = strays().next()
+        {
+            let (line, count) = (first.line, strays().count());
+            self.notes.push(format!(
+                "line {line} has a quote within a field (such lines: {count}); it is kept (lenient_quotes)"
+            ));
         }
         let (header_lines, has_names, names) = match self.header_option {
             Some(HeaderOption::Lines(lines)) => (lines, lines > 0, None),
             Some(HeaderOption::Match) => (1, true, None),
             None => {
-                // Several files have no preamble each.
-                let ahead = if self.several { 0 } else { found.ahead };
-                let (lines, header) = self.find_header(&sample, whole, &dialect, ahead);
+                let (lines, header) = self.find_header(&sample, whole, &found);
                 (lines, header.is_some(), header.and_then(|header| header.names))
             }
         };
-        let known = FileFindings { dialect, header_lines, has_names, trim: found.trim, names: None };
+        let known = FileFindings { dialect: found.dialect, header_lines, has_names, trim: found.trim, names: None };
         self.known = Some(known.clone());
         if let Some(mut names) = names {
             names.iter_mut().flatten().for_each(|name| mend_in_server_encoding(name, 0));
@@ -157,14 +162,24 @@ impl Sniffer {
     }
 
     /// The number of lines in front of the data, and the header among them.
-    fn find_header(&mut self, sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> (u64, Option<Header>) {
-        match ahead {
-            0 => (),
-            1 => self.notes.push("line 1 is in front of the table".to_owned()),
-            _ => self.notes.push(format!("lines 1 to {ahead} are in front of the table")),
+    fn find_header(&mut self, sample: &[u8], whole: bool, found: &Finding) -> (u64, Option<Header>) {
+        let first_of = |wanted| found.odd.iter().find(|odd| odd.oddity == wanted).map(|odd| odd.line);
+        let last_of = |wanted| found.odd.iter().rfind(|odd| odd.oddity == wanted).map(|odd| odd.line);
+        // Several files have no preamble each.
+        let ahead = if self.several { 0 } else { found.ahead };
+        let place = |wanted| {
+            let (first, last) = (first_of(wanted)?, last_of(wanted)?);
+            Some(if first == last { format!("line {first} is") } else { format!("lines {first} to {last} are") })
+        };
+        if let Some(lines) = place(Oddity::Ahead).filter(|_| ahead > 0) {
+            self.notes.push(format!("{lines} in front of the table, and not read (header)"));
         }
-        let Some(header) = header::header(sample, whole, dialect, ahead) else { return (ahead as u64, None) };
-        let (line, last) = (ahead + 1, ahead + header.lines);
+        if let Some(lines) = place(Oddity::Behind) {
+            self.notes.push(format!("{lines} behind the table: a load reads them as rows"));
+        }
+        let Some(header) = header::header(sample, whole, &found.dialect, ahead) else { return (ahead as u64, None) };
+        let line = if ahead == 0 { first_of(Oddity::Ahead).unwrap_or(found.first_line) } else { found.first_line };
+        let last = line + header.lines - 1;
         let reason = match header.evidence {
             header::Evidence::Family(column) => {
                 format!("header: field {} of line {line} is not like the values below it", column + 1)
@@ -177,10 +192,10 @@ impl Sniffer {
         self.notes.push(reason);
         if header.lines > 1 {
             self.notes.push(format!(
-                "the header has lines {line} to {last}: names are those of the line that has most, and of the others where it has none"
+                "the header has lines {line} to {last}: names are from the line with most names, and gaps are filled from the others"
             ));
         }
-        (last as u64, Some(header))
+        ((ahead + header.lines) as u64, Some(header))
     }
 
     fn name(&mut self, names: Vec<Option<Vec<u8>>>) {
@@ -209,7 +224,11 @@ impl Sniffer {
             let is_row = if fields > width {
                 self.trial.long.add(file, place, reason);
                 if ragged.long_rows.is_none() && fields.min(MOST_COLUMNS) > self.columns.len() {
+                    let known = self.columns.len();
                     self.columns.resize_with(fields.min(MOST_COLUMNS), Evidence::default);
+                    // Rows before have no such fields.
+                    let has_rows = self.records > 0;
+                    self.columns.iter_mut().skip(known).filter(|_| has_rows).for_each(Evidence::take_null);
                 }
                 ragged.long_rows != Some(LongRows::Error)
             } else if ragged.short_rows.is_none() && is_blank(reader) {
@@ -261,13 +280,18 @@ impl Sniffer {
                 evidence.take(&mut self.validator, value, file, place)?;
             }
         }
+        // A short record has NULLs behind its fields.
+        for field in fields..self.columns.len() {
+            let column = order.get(field).copied().unwrap_or(field);
+            self.columns.get_mut(column).into_iter().for_each(Evidence::take_null);
+        }
         Ok(())
     }
 
     /// Read samples from the middle of a file, and from its end.
     fn take_middle(&mut self, feed: &mut Feed, known: &FileFindings, file: usize, start: u64, size: u64) -> Result<()> {
         let Some(eol) = self.eol else { return Ok(()) };
-        let (width, behind) = (self.columns.len(), size - start);
+        let (width, behind) = (self.width, size - start);
         let mut passed = 0;
         for place in 0..PLACES {
             // The last sample ends with the file.
@@ -279,11 +303,16 @@ impl Sniffer {
             };
             let bytes = bytes.get(first..).unwrap_or_default();
             let offset = offset + first as u64;
-            Feed::each_record(bytes, &known.dialect, eol, offset, |reader, error| match error {
-                None => self.take_record(reader, file, &[], Some(offset)),
-                Some(error) => {
-                    self.take_error(error, reader, file, Some(offset));
-                    Ok(())
+            // Those in front of the first record are in none that is examined.
+            let _ = feed.were_replaced(offset);
+            Feed::each_record(bytes, &known.dialect, eol, offset, |reader, error| {
+                self.note_replaced(feed, reader, file, Some(offset));
+                match error {
+                    None => self.take_record(reader, file, &[], Some(offset)),
+                    Some(error) => {
+                        self.take_error(error, reader, file, Some(offset));
+                        Ok(())
+                    }
                 }
             })?;
         }
@@ -314,6 +343,5 @@ fn place(reader: &Reader, offset: Option<u64>) -> ValuePosition {
 
 /// Whether the current line has nothing but blanks and tabs that are no delimiters.
 fn is_blank(reader: &Reader) -> bool {
-    let is_space = |&byte: &u8| matches!(byte, b' ' | b'\t') && byte != reader.dialect().delimiter;
-    reader.raw_line().is_some_and(|line| line.iter().all(is_space))
+    reader.raw_line().is_some_and(|line| line.iter().all(|&byte| reader.dialect().is_blank(byte)))
 }

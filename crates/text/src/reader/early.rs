@@ -49,17 +49,18 @@ impl Reader {
     pub fn line_behind(&self, lines: &Lines, at: Option<usize>) -> Option<usize> {
         let at = at.unwrap_or(lines.record.start);
         let rest = self.window.bytes().get(at..lines.end)?;
-        let end = at + memchr::memchr(Eol::counted(Some(lines.eol)), rest)? + 1;
-        // The second byte of a line end.
-        let crlf = lines.eol == Eol::CrNl && self.window.bytes().get(end) == Some(&b'\n');
-        Some(end + usize::from(crlf)).filter(|&start| start < lines.end)
+        let length = match lines.eol {
+            Eol::CrNl => memchr::memmem::find(rest, b"\r\n")? + 2,
+            eol => memchr::memchr(Eol::counted(Some(eol)), rest)? + 1,
+        };
+        Some(at + length).filter(|&start| start < lines.end)
     }
 
     /// Makes the bytes at `at` within the record, up to the end of a line, the current record. Returns the start of the
     /// next one. `None` if they are no record of `fields` fields, or not within `left` bytes, from which those are taken
     /// that were read.
     pub fn try_record(&mut self, lines: &Lines, at: usize, fields: usize, left: &mut usize) -> Option<usize> {
-        let bytes = self.window.bytes().get(at..lines.record.next.min(at + *left))?;
+        let bytes = self.window.bytes().get(at..lines.end.min(at + *left))?;
         let mut eol = Some(lines.eol);
         let Line::Complete { content, next, .. } = line::read_line(&self.dialect, &mut eol, bytes, true) else {
             *left -= bytes.len();
@@ -102,7 +103,7 @@ impl Reader {
             self.kernels.select(&self.dialect, lines.eol);
         }
         self.drop_batch();
-        self.window.limit(self.current.next);
+        self.window.limit(lines.end);
         self.begin_at(end);
         let broken = Some(broken);
         self.lines = LineCount { broken, base: number, pos: end, exact: Some(number), ..LineCount::default() };
@@ -112,7 +113,7 @@ impl Reader {
     /// [`Reader::end_early`] of the current record, `length` bytes behind its start.
     pub fn end_early_at(&mut self, length: usize) {
         if let Some(lines) = self.lines_of_record() {
-            self.end_early(&lines, Some(lines.record.start + length).filter(|&end| end < lines.record.next));
+            self.end_early(&lines, Some(lines.record.start + length).filter(|&end| end < lines.end));
         }
     }
 

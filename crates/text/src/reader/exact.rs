@@ -46,7 +46,7 @@ impl Reader {
                 if let Some(event) = self.too_long(content, next) {
                     return Some(event);
                 }
-                return Some(self.leave_out(content, next, base + embedded, last, ReadError::Line(kind)));
+                return Some(self.leave_out(content, next, number(embedded), last, ReadError::Line(kind)));
             }
             Line::Error { kind, embedded } => {
                 return Some(self.fail(self.pos, number(embedded), None, ReadError::Line(kind)));

@@ -1,8 +1,8 @@
 //! Cuts ranges of a dialect with comments.
 //!
-//! Quotes and escapes have no meaning in a comment, but the survey counts them. So a range in which a comment may begin,
-//! or that begins in one, is searched when the state before it is known: in copies of its pieces, without the quotes and
-//! escapes of comments. All other ranges are searched as in other dialects.
+//! A survey counts quotes and escapes, also those in comments, where they have no meaning. A comment may begin in a
+//! range, or the range may begin in one. Such a range is searched when the state before it is known. The search uses
+//! copies of its pieces without the quotes and escapes of comments. All other ranges are searched as in other dialects.
 //!
 //! A comment may begin on one side of an edge and end on the other, so the state at an edge has the position within the
 //! line.
@@ -58,7 +58,8 @@ impl Scanner {
         state
     }
 
-    /// Cuts a range piece by piece. `line` is the position in the first line behind what may begin a comment.
+    /// Cuts a range piece by piece. `line` is the position in the first line, behind the bytes that may complete the start
+    /// of a comment.
     fn cut_masked(&self, data: &[u8], carry: Carry, mut line: LinePosition, comment: Separator) -> CutState {
         let mut piece = [0; PIECE];
         let mut whole = CutState::behind(carry);

@@ -144,7 +144,7 @@ impl Column {
         {
             score += 1;
         }
-        // Values that recur, of which the name is none.
+        // The values are few and recur. The name is not one of them (see `repeats`).
         if self.compared >= 6 && self.values.len() * 3 <= self.compared {
             score += 1;
         }

@@ -1,12 +1,13 @@
 //! Detects the dialect of a file: tries candidates on a sample and takes the one that explains most of its lines.
 //!
-//! Explicit options override detection. A candidate is a delimiter, a quote and an escape. Its rank is the product of
+//! Explicit options override detection. A candidate is a delimiter, a quote and an escape. The candidate with the
+//! highest rank wins. These numbers are multiplied:
 //!
-//! - the share of records with the same number of fields ([`super::trial`]),
-//! - how much the fields look like single values ([`super::cell`]),
-//! - a measure of the number of fields,
-//! - the share of quotes that stand where quotes can stand,
-//! - how rarely the delimiter occurs in files by chance.
+//! - Agreement: the share of records with the same number of fields ([`super::trial`]).
+//! - Likeness: how much fields look like single values ([`super::cell`]).
+//! - Width: more fields rank higher.
+//! - Quotes: the share of quotes at valid positions.
+//! - Weight: lower for a delimiter that texts often contain.
 //!
 //! Two kinds of files look like records but have one column only: lines that are a single value (`10:00:00`), and lines
 //! of JSON, whose quotes and commas belong to JSON. Lines of JSON are read without quotes, and with a delimiter that
@@ -242,7 +243,7 @@ impl Sample<'_> {
             return usual;
         }
         let other = self.trial(separator, Some(quote), b'\\');
-        let bad = |trial: &Trial| trial.quotes.strays() + usize::from(trial.ending.lost);
+        let bad = |trial: &Trial| trial.quotes.strays() + usize::from(trial.lost);
         let is_better = bad(&other) < bad(&usual) || (bad(&other) == bad(&usual) && other.score > usual.score);
         if other.quotes.escaped > 0 && is_better { other } else { usual }
     }

@@ -3,6 +3,8 @@
 //! A family is wider than a type ([`shape`](super::shape)). `1.234,50`, `$5.00`, `12%`, `<0.05` and `007` are numbers
 //! here, and `23-Sep-11` is a moment. Families decide about the header only, so a wrong family costs no value.
 
+use super::shape::is_uuid;
+
 /// What a person takes a value for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
@@ -118,7 +120,7 @@ fn currency(text: &[u8]) -> usize {
     }
 }
 
-/// Removes what may stand in front of the digits of an amount.
+/// Skips signs, brackets, blanks and a currency in front of an amount's digits.
 fn front(mut text: &[u8]) -> &[u8] {
     loop {
         let n = match text {
@@ -270,14 +272,6 @@ fn is_ip(text: &[u8]) -> bool {
         && parts().all(|part| (1..=3).contains(&part.len()) && part.iter().all(u8::is_ascii_digit));
     let bytes = || text.split(|b| matches!(b, b':' | b'-'));
     is_v4 || (bytes().count() == 6 && bytes().all(|part| part.len() == 2 && part.iter().all(u8::is_ascii_hexdigit)))
-}
-
-fn is_uuid(text: &[u8]) -> bool {
-    text.len() == 36
-        && text
-            .iter()
-            .enumerate()
-            .all(|(i, b)| if matches!(i, 8 | 13 | 18 | 23) { *b == b'-' } else { b.is_ascii_hexdigit() })
 }
 
 fn is_path(text: &[u8]) -> bool {

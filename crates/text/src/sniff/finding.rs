@@ -6,8 +6,6 @@ use super::trial::{Row, Trial};
 use crate::dialect::{Dialect, EndMarker, Format, LineEnd};
 use crate::separator::Separator;
 
-/// The most odd lines to report.
-const MOST_ODD: usize = 100;
 /// Bytes at the start of comments, the most frequent first.
 const COMMENTS: [&[u8]; 6] = [b"#", b"//", b"--", b"%", b"!", b";"];
 
@@ -45,15 +43,14 @@ pub struct Finding {
     pub width: usize,
     /// Number of records in front of the table. Blank lines and comments that the dialect skips do not count.
     pub ahead: usize,
-    /// Number of records behind the table. 0 if the sample is not the whole file.
-    pub behind: usize,
+    /// Number of the line in which the table begins, from 1.
+    pub first_line: usize,
+    /// Number of comments, and the line of the first one.
+    pub comments: (usize, usize),
     /// Fields have blanks around them that belong to no value.
     pub trim: bool,
-    /// Number of the table's records with fewer fields.
-    pub short: usize,
-    /// Number of the table's records with more fields.
-    pub long: usize,
-    /// The lines that differ from the table's, in their order. At most 100.
+    /// The lines that differ from the table's, in their order. None is behind the table if the sample is
+    /// not the whole file.
     pub odd: Vec<OddLine>,
 }
 
@@ -83,7 +80,7 @@ pub enum Oddity {
     StrayQuote,
 }
 
-/// Reads the sample with the best syntax and describes what it has.
+/// Reads the sample with the best syntax. Returns the dialect, the place of the table, and the lines that differ from it.
 pub(super) fn finding(sample: &[u8], whole: bool, given: &GivenOptions, best: &Trial) -> Finding {
     let (mut trial, line_end) = with_line_ends(sample, whole, given, &best.syntax);
     if given.comment.is_none()
@@ -124,9 +121,13 @@ pub(super) fn finding(sample: &[u8], whole: bool, given: &GivenOptions, best: &T
         line_end,
         ..Dialect::lines(None)
     };
-    let mut finding =
-        Finding { dialect, width: place.width, ahead: 0, behind: 0, trim, short: 0, long: 0, odd: Vec::new() };
+    let is_comment = |row: &&Row| row.kind == Kind::Comment;
+    let first_comment = trial.rows.iter().find(is_comment).map_or(0, |row| row.line);
+    let comments = (trial.rows.iter().filter(is_comment).count(), first_comment);
     let is_record = |row: &&Row| row.kind == Kind::Record || (row.kind == Kind::Blank && !skip_blank_lines);
+    let first_line = trial.rows.iter().filter(is_record).map(|row| row.line).find(|&line| line >= place.first_line);
+    let first_line = first_line.unwrap_or(1);
+    let mut finding = Finding { dialect, width: place.width, ahead: 0, first_line, comments, trim, odd: Vec::new() };
     for row in trial.rows.iter().filter(is_record) {
         let width = row.width - usize::from(place.trailing && row.ends_empty && row.width > 1);
         let oddity = match () {
@@ -138,16 +139,8 @@ pub(super) fn finding(sample: &[u8], whole: bool, given: &GivenOptions, best: &T
             () => None,
         };
         let Some(oddity) = oddity else { continue };
-        match oddity {
-            Oddity::Ahead => finding.ahead += 1,
-            Oddity::Behind => finding.behind += 1,
-            Oddity::Short => finding.short += 1,
-            Oddity::Long => finding.long += 1,
-            Oddity::StrayQuote => (),
-        }
-        if finding.odd.len() < MOST_ODD {
-            finding.odd.push(OddLine { line: row.line, fields: width, oddity });
-        }
+        finding.ahead += usize::from(oddity == Oddity::Ahead);
+        finding.odd.push(OddLine { line: row.line, fields: width, oddity });
     }
     finding
 }

@@ -3,9 +3,9 @@
 //! A header that is loaded as data makes every column text, which the user sees. Data that are skipped as a header are
 //! a lost row. So a header needs evidence:
 //!
-//! - The values of a column are nearly all of one [`Family`], such as numbers, and the first one is a name: it has a
-//!   letter and is neither an amount nor a word for a missing value. In no column is the first value of the same family
-//!   as the others. But years, or numbers in sequence, may be names beside other names.
+//! - Nearly all values of a column are of one [`Family`], such as numbers, and its first value is a name. A name has a
+//!   letter. It is neither an amount nor a word for a missing value. In no column is the first value of the family of
+//!   the values below it. Exception: years, or numbers in sequence, may be names beside other names.
 //! - If no column decides: the names have a form that the values below them do not have. Each difference of a column
 //!   adds to a score ([`Column::score`]), as common names of columns do. A name that is also a value counts against it.
 //!
@@ -277,7 +277,7 @@ fn over_families(first: &Fields, second: Option<&Fields>, below: &[Column], any:
             evidence = evidence.or(Some(i));
         }
         let is_name = is_name(own) && name.len() <= 255;
-        let is_alone = any || trimmed(first).filter(|other| *other == name).count() == 1 || first.len() > 3;
+        let is_alone = any || first.len() > 3 || trimmed(first).filter(|other| *other == name).count() == 1;
         if is_name && is_alone {
             evidence = evidence.or(Some(i));
         }

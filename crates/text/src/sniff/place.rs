@@ -9,7 +9,7 @@
 //! If the guess is wrong, the sample contains values that are not in the file.
 
 use super::{each_record, has_its_quotes, raw_fields};
-use crate::dialect::{Dialect, Eol};
+use crate::dialect::{Dialect, Eol, Format};
 
 /// The most line ends to try.
 const MOST_TRIED: usize = 8;
@@ -27,7 +27,7 @@ pub fn first_record(bytes: &[u8], dialect: &Dialect, eol: Eol, width: usize) -> 
     }
     for at in memchr::memchr_iter(end, bytes).take(MOST_TRIED) {
         let before = bytes.get(..at).unwrap_or_default();
-        if !dialect.is_csv() {
+        if dialect.format == Format::Text {
             let backslashes = before.iter().rev().take_while(|&&b| b == b'\\').count();
             if backslashes == before.len() || backslashes % 2 == 1 {
                 continue;

@@ -63,7 +63,7 @@ impl Place {
         // A header, but no row of data, can be known to have lines in front of it.
         let is_names = records.get(first).is_some_and(|row| row.words) && below().any(|row| !row.words);
         let are_titles = records.iter().take(first).all(|row| own(row) < width)
-            && below().filter(|row| fits(row)).count() >= FEWEST.min(records.len().saturating_sub(first))
+            && below().filter(|row| fits(row)).count() >= if is_names { 2 } else { FEWEST }
             && (is_names || short * 20 <= records.len() - first || first * 4 > records.len());
         if !are_titles {
             first = 0;
@@ -84,13 +84,14 @@ impl Place {
     }
 }
 
-/// Number of titles at the start that have the table's delimiters behind them.
+/// Number of titles at the start that have the table's delimiters behind them, above names. A first row may lack values,
+/// too.
 fn padded(records: &[Row], width: usize) -> usize {
-    let is_title = |row: &Row| row.filled <= 1;
+    let is_title = |row: &Row| row.filled <= 1 && row.width >= width;
     let titles = records.iter().take(MOST_PADDED).take_while(|row| is_title(row)).count();
     let below = records.get(titles..).unwrap_or_default();
     let sparse = below.iter().filter(|row| is_title(row)).count();
-    let is_full = below.first().is_some_and(|row| row.filled * 10 > width * 6);
+    let is_full = below.first().is_some_and(|row| row.words && row.filled * 10 > width * 6);
     let allowed = if width > 2 { below.len() / 10 } else { 0 };
     if titles > 0 && width > 1 && is_full && below.len() > 1 && sparse <= allowed { titles } else { 0 }
 }

@@ -275,7 +275,7 @@ fn number(value: &[u8]) -> ValueShape {
 }
 
 /// Whether a value is a UUID in canonical form, with hexadecimal digits of either case.
-fn is_uuid(value: &[u8]) -> bool {
+pub(super) fn is_uuid(value: &[u8]) -> bool {
     value.len() == 36
         && value.iter().enumerate().all(|(i, b)| match i {
             8 | 13 | 18 | 23 => *b == b'-',

@@ -55,7 +55,8 @@ fn of(sample: &str) -> String {
 /// The place of the table in short: width, records in front, behind, short, long.
 fn place(sample: &str) -> [usize; 5] {
     let found = find(sample);
-    [found.width, found.ahead, found.behind, found.short, found.long]
+    let odd = |oddity| found.odd.iter().filter(|odd| odd.oddity == oddity).count();
+    [found.width, found.ahead, odd(Oddity::Behind), odd(Oddity::Short), odd(Oddity::Long)]
 }
 
 #[test]
@@ -201,6 +202,10 @@ fn tables_have_places() {
         ("x,y,z\n1,2\n3,4\n5,6\n", [3, 0, 0, 3, 0]),
         ("a,b\n1,2\n1,2,3\n1,2\n1,2\n1,2\n", [2, 0, 0, 0, 1]),
         ("clean!\nid,of,name,size\n1,a,b,67\n2,3,c,n/a,x\n3,22,d,83\n4,,e,60\n5\n", [4, 1, 1, 0, 1]),
+        // Too few rows are below a title.
+        ("1\n2,3\n", [2, 0, 0, 1, 0]),
+        ("1\n1,2\n1,2\n", [2, 0, 0, 1, 0]),
+        ("Aldi,,\nLidl,3,4\nRewe,4,5\nSpar,5,6\n", [3, 0, 0, 0, 0]),
         // Of several tables, the largest.
         ("k,v\n1,2\n\na,b,c\n1,2,3\n4,5,6\n7,8,9\n1,2,3\n", [3, 2, 0, 0, 0]),
         // A first row that lacks fields, among others that do, is no title.
@@ -258,7 +263,7 @@ proptest! {
             separator, quote: Some(b'"'), escape, ends: Ends::ANY, comment: Vec::new(), backslash: false, toggles: false,
         };
         let trial = Trial::whole_of(sample.as_bytes(), true, syntax);
-        if trial.quotes.strays() + trial.quotes.padded == 0 && !trial.ending.lost {
+        if trial.quotes.strays() + trial.quotes.padded == 0 && !trial.lost {
             let dialect = Dialect {
                 format: Format::Csv, delimiter: b',', separator, quote: b'"', escape, null: Vec::new(), ..Dialect::lines(None)
             };

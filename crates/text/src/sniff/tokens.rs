@@ -120,15 +120,6 @@ pub(super) struct Item<'a, 't> {
     pub(super) end: &'a [u8],
 }
 
-/// How reading ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Ending {
-    /// Number of bytes that are not read, because the sample cuts their record.
-    pub(super) cut: usize,
-    /// Too many quotes have no partner.
-    pub(super) lost: bool,
-}
-
 const DELIMITER: u8 = 1;
 const LINE_END: u8 = 2;
 const QUOTE: u8 = 4;
@@ -146,7 +137,7 @@ pub(super) fn tokenize<'a>(
     whole: bool,
     syntax: &Syntax,
     mut look: impl FnMut(&Item<'a, '_>) -> bool,
-) -> Ending {
+) -> bool {
     let mut classes = [0u8; 256];
     let mut class = |byte: u8, class: u8| {
         if let Some(known) = classes.get_mut(usize::from(byte)) {
@@ -176,7 +167,7 @@ pub(super) fn tokenize<'a>(
             at += raw.len() + end.len();
             line += 1;
             if !look(&Item { kind: Kind::Comment, line: first_line, raw, fields: &[], end }) {
-                return Ending::default();
+                return false;
             }
             continue;
         }
@@ -202,11 +193,11 @@ pub(super) fn tokenize<'a>(
                         Close::Stray => style = Style::Stray,
                         Close::Never { lines } => {
                             if !whole && lines < MOST_OPEN_LINES {
-                                return Ending { cut: sample.len() - start, lost: false };
+                                return false;
                             }
                             unpaired += 1;
                             if unpaired > MOST_UNPAIRED {
-                                return Ending { cut: sample.len() - start, lost: true };
+                                return true;
                             }
                             style = Style::Stray;
                         }
@@ -250,7 +241,7 @@ pub(super) fn tokenize<'a>(
                 length
             });
             if lost {
-                return Ending { cut: sample.len() - start, lost };
+                return true;
             }
             fields.push(Token { raw: rest.get(..length).unwrap_or_default(), style, escaped });
             at += length;
@@ -265,7 +256,7 @@ pub(super) fn tokenize<'a>(
             at += syntax.separator.len();
         };
         if end == after && !whole {
-            return Ending { cut: sample.len() - start, lost: false };
+            return false;
         }
         at = after;
         line += 1;
@@ -276,7 +267,7 @@ pub(super) fn tokenize<'a>(
             break;
         }
     }
-    Ending::default()
+    false
 }
 
 /// Whether a line has only blanks that are no delimiters.

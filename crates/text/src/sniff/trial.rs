@@ -1,7 +1,7 @@
 //! Tries one syntax on a sample: the widths of its records, how its quotes stand, how much its fields look like values.
 
 use super::cell;
-use super::tokens::{Ending, Kind, Style, Syntax, tokenize};
+use super::tokens::{Kind, Style, Syntax, tokenize};
 
 /// The most records to try.
 const MOST_RECORDS: usize = 5000;
@@ -85,7 +85,7 @@ pub(super) struct Trial {
     pub(super) syntax: Syntax,
     pub(super) rows: Vec<Row>,
     widths: Vec<Width>,
-    pub(super) ending: Ending,
+    pub(super) lost: bool,
     pub(super) quotes: Quotes,
     /// Fields behind the first one of their record that begin with a blank, and all of these fields.
     pub(super) blank_starts: usize,
@@ -116,7 +116,7 @@ impl Trial {
             syntax: syntax.clone(),
             rows: Vec::new(),
             widths: Vec::new(),
-            ending: Ending::default(),
+            lost: false,
             quotes: Quotes::default(),
             blank_starts: 0,
             later: 0,
@@ -125,7 +125,7 @@ impl Trial {
             agreement: 0.0,
             score: 0.0,
         };
-        trial.ending = tokenize(sample, whole, &syntax, |item| {
+        trial.lost = tokenize(sample, whole, &syntax, |item| {
             let at = |at: usize| item.raw.get(at).copied().unwrap_or(0);
             let start = [at(0), at(1)];
             match item.end {
@@ -210,7 +210,7 @@ impl Trial {
         self.later > 0 && self.blank_starts * 10 > self.later * 9
     }
 
-    /// Determine the width of the table, and the rank.
+    /// Determines the width of the table, and the rank.
     fn rank(&mut self) {
         let records: Vec<usize> = self.records().map(|row| row.width).collect();
         let mut best = (0, 0.0, -1.0);
@@ -235,7 +235,7 @@ impl Trial {
             }
         }
         (self.width, self.agreement, self.score) = (best.0, best.1, best.2.max(0.0));
-        if self.ending.lost {
+        if self.lost {
             self.score *= 0.5;
         }
         // Punctuation within text has a blank behind it, unless the values are in quotes.

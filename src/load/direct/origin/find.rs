@@ -119,17 +119,15 @@ impl Origins {
             pgrx::check_for_interrupts!();
             let advanced = rows.stream_mut().advance();
             let position = rows.reader().record_offset();
-            let is_listed = rows.stream().files().is_some();
-            let key = if is_listed { in_file(rows.stream().file_number() as u64, position) } else { position };
-            let early = self.early_ends.get(&(file, key));
+            let key = in_file(rows.stream().file_number() as u64, position);
+            let early = self.early_ends.get(&(file, key)).and_then(|&length| usize::try_from(length).ok());
             match advanced {
                 Ok(Advance::Record) if rows.is_no_record() => (),
                 Ok(Advance::Header) => (),
                 Ok(Advance::End) => return Ok(None),
                 Err(error) if !rows.reader().goes_on() => return Err(error),
                 Ok(Advance::Record) | Err(_) if early.is_some() => {
-                    let length = early.and_then(|&length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
-                    rows.stream_mut().reader.end_early_at(length);
+                    rows.stream_mut().reader.end_early_at(early.unwrap_or_default());
                 }
                 Ok(Advance::Record) => return Ok(Some(RecordPosition { file, position, behind: 0 })),
                 // The record was rejected in the first reading, too.

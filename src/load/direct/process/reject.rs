@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::Process;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_data_exception};
 use crate::load::rejects::{Complaint, Reject};
-use crate::rows::row::{Attention, early};
+use crate::rows::row::Attention;
 use crate::rows::soft::{OnError, Verbosity};
 
 impl Process {
@@ -40,7 +40,7 @@ impl Process {
     /// Rejects the current record. Guarded.
     #[cold]
     pub fn reject(&mut self, complaint: Complaint) -> Result<()> {
-        if self.rejects.keeps() && early::is_data_exception(complaint.code) && self.pull.is_none() {
+        if self.rejects.keeps() && is_data_exception(complaint.code) && self.pull.is_none() {
             let offset = self.rows.reader().record_offset();
             let (arrays, fields) = (self.arrays(), self.recipe.fields);
             if let Some(length) = self.rows.end_early(arrays, fields)? {

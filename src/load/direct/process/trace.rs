@@ -93,8 +93,7 @@ impl Tracer {
         if self.traces != Traces::Positions {
             return Ok(());
         }
-        let file = if stream.files().is_some() { stream.file_number() as u64 } else { 0 };
-        let early = [(in_file(file, offset), length as u64)];
+        let early = [(in_file(stream.file_number() as u64, offset), length as u64)];
         if wide.is_worker() {
             return wide.send_pairs(MessageKind::EarlyEnds, &early);
         }
