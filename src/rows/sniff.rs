@@ -192,6 +192,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         records: 0,
         complete: true,
         eol: None,
+        header_line: None,
+        last: None,
         width: 0,
         ragged: known.ragged,
         trial: Trial::default(),
@@ -288,6 +290,10 @@ struct Sniffer {
     records: u64,
     complete: bool,
     eol: Option<Eol>,
+    /// The last line of the header.
+    header_line: Option<Vec<u8>>,
+    /// The file and the position of the last record.
+    last: Option<(usize, ValuePosition)>,
     /// Number of fields of a record. More than `columns` if a table cannot have so many.
     width: usize,
     /// The given options about records with another number of fields.

@@ -7,6 +7,7 @@
 
 use std::ffi::CString;
 
+use pg_bulk_text::sniff::family::Family;
 use pg_bulk_text::sniff::shape::{Day, Type, Types, ValueShape};
 use pg_bulk_text::sniff::style::{Choice, Style, StyleSet, Styles, is_null_word};
 use pg_bulk_types::arena::Arena;
@@ -16,6 +17,7 @@ use pgrx::pg_sys;
 use crate::error::Result;
 use crate::rows::context::displayed;
 use crate::server::compat::{self, Soft};
+use crate::server::server_text::from_server;
 
 /// Position of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,9 @@ pub struct Evidence {
     /// Styles in which all values can be read, and what is known about them.
     styles: StyleSet,
     choice: Choice,
+    /// All values are numbers, or amounts with other characters. The first of these.
+    amounts: bool,
+    amount: Option<CString>,
     /// Words for a missing value: each with its first position, and their number.
     words: Vec<NullWord>,
 }
@@ -89,6 +94,8 @@ impl Default for Evidence {
             ruled_out: Vec::new(),
             styles: StyleSet::ALL,
             choice: Choice::None,
+            amounts: true,
+            amount: None,
             words: Vec::new(),
         }
     }
@@ -130,6 +137,22 @@ impl Evidence {
     /// Can the values be read as numbers, or as dates, in several ways?
     pub fn has_several_styles(&self) -> bool {
         self.choice == Choice::Several && self.column_type().is_none() && self.values > 0 && !self.is_ambiguous()
+    }
+
+    /// Why the column is text, although nearly all of its values have a type. `last`: the last record of the file.
+    pub fn text_note(&self, last: Option<(usize, ValuePosition)>) -> Option<String> {
+        if self.column_type().is_some() || self.has_several_styles() {
+            return None;
+        }
+        if let Some(amount) = self.amount.as_ref().filter(|_| self.amounts) {
+            return Some(format!(
+                "amounts such as \"{}\" are text; an expression reads them (expr)",
+                from_server(amount)
+            ));
+        }
+        let ruled =
+            self.ruled_out().find(|ruled| Some((ruled.file, ruled.place)) == last && self.proven.has(ruled.of))?;
+        Some(format!("it is text because of \"{}\" in the last line", from_server(&ruled.value)))
     }
 
     /// The words that are NULL, because the other values have a type.
@@ -215,6 +238,14 @@ impl Evidence {
             self.styles = validator.styles.keep(self.styles, value);
         }
         let shape = ValueShape::of(value);
+        if self.amounts && shape.types.is_empty() {
+            self.amounts = Family::of(value) == Family::Number;
+            let has_sign = !value.last().is_some_and(u8::is_ascii_digit)
+                || !matches!(value.first(), Some(b'0'..=b'9' | b'-' | b'+' | b'.' | b','));
+            if self.amount.is_none() && has_sign {
+                self.amount = Some(displayed(value));
+            }
+        }
         self.spoken_for = self.spoken_for.or(shape.types);
         self.proven = self.proven.or(shape.proves);
         match shape.day {

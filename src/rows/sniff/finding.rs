@@ -133,6 +133,11 @@ impl Sniffer {
             let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
             self.notes.push(format!("column \"{name}\": empty values in quotes are NULL (force_null)"));
         }
+        for column in &columns {
+            let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
+            let last = self.last.filter(|_| self.complete && self.records > 1);
+            self.notes.extend(column.evidence.text_note(last).map(|note| format!("column \"{name}\": {note}")));
+        }
         for column in columns.iter().filter(|column| column.evidence.is_ambiguous()) {
             let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
             self.notes
@@ -165,11 +170,16 @@ impl Sniffer {
             false if widens => "columns are added, which are NULL in shorter lines (short_rows)",
             false => fails,
         };
+        // Texts accept the names, too.
+        let are_texts = columns.iter().all(|column| column.evidence.column_type().is_none());
+        self.records += if are_texts { self.trial.repeated.count } else { 0 };
+        let repeated = if are_texts { "a load reads them as rows" } else { fails };
         let trial = &self.trial;
         let kinds = [
             (&trial.blank, "blank lines are skipped (skip_blank_lines)", false),
             (&trial.short, filled, short == ShortRows::Error),
             (&trial.long, surplus, !cuts && !widens),
+            (&trial.repeated, repeated, !are_texts),
             (&trial.unreadable, fails, true),
             (&trial.invalid, fails, true),
             (&trial.spanning, "none of the first lines has: a quote may be data (quote)", false),

@@ -17,6 +17,8 @@ pub(super) struct Trial {
     pub(super) short: Rejects,
     /// Records with more fields.
     pub(super) long: Rejects,
+    /// Lines that are equal to the header.
+    pub(super) repeated: Rejects,
     /// Records that cannot be read.
     pub(super) unreadable: Rejects,
     /// Records with invalid bytes.

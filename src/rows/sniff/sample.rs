@@ -55,6 +55,7 @@ impl Sniffer {
                         continue;
                     }
                     let names = header::fields(&reader);
+                    self.header_line = reader.raw_line().map(<[u8]>::to_vec);
                     match self.known.as_ref().and_then(|known| known.names.as_ref()) {
                         Some(first) => order = order_of(first, &names),
                         None => self.name(names),
@@ -167,18 +168,22 @@ impl Sniffer {
         let last_of = |wanted| found.odd.iter().rfind(|odd| odd.oddity == wanted).map(|odd| odd.line);
         // Several files have no preamble each.
         let ahead = if self.several { 0 } else { found.ahead };
-        let place = |wanted| {
-            let (first, last) = (first_of(wanted)?, last_of(wanted)?);
+        let header = header::header(sample, whole, &found.dialect, ahead);
+        // The last line in front may have the names.
+        let titles = header.as_ref().map_or(ahead, |header| header.ahead);
+        let in_front = || found.odd.iter().filter(|odd| odd.oddity == Oddity::Ahead).map(|odd| odd.line);
+        let place = |first, last| {
+            let (first, last): (usize, usize) = (first?, last?);
             Some(if first == last { format!("line {first} is") } else { format!("lines {first} to {last} are") })
         };
-        if let Some(lines) = place(Oddity::Ahead).filter(|_| ahead > 0) {
+        if let Some(lines) = place(in_front().next(), in_front().take(titles).last()).filter(|_| titles > 0) {
             self.notes.push(format!("{lines} in front of the table, and not read (header)"));
         }
-        if let Some(lines) = place(Oddity::Behind) {
+        if let Some(lines) = place(first_of(Oddity::Behind), last_of(Oddity::Behind)) {
             self.notes.push(format!("{lines} behind the table: a load reads them as rows"));
         }
-        let Some(header) = header::header(sample, whole, &found.dialect, ahead) else { return (ahead as u64, None) };
-        let line = if ahead == 0 { first_of(Oddity::Ahead).unwrap_or(found.first_line) } else { found.first_line };
+        let Some(header) = header else { return (ahead as u64, None) };
+        let line = in_front().nth(titles).unwrap_or(found.first_line);
         let last = line + header.lines - 1;
         let reason = match header.evidence {
             header::Evidence::Family(column) => {
@@ -187,7 +192,7 @@ impl Sniffer {
             header::Evidence::Form(column) => {
                 format!("header: field {} of line {line} has another form than the values below it", column + 1)
             }
-            header::Evidence::Bare => format!("header: below line {line} all fields are empty"),
+            header::Evidence::Bare => format!("header: no value is below the names of line {line}"),
         };
         self.notes.push(reason);
         if header.lines > 1 {
@@ -195,7 +200,12 @@ impl Sniffer {
                 "the header has lines {line} to {last}: names are from the line with most names, and gaps are filled from the others"
             ));
         }
-        ((ahead + header.lines) as u64, Some(header))
+        if let Some(names) = header.names.as_ref().filter(|_| header.lines == 1) {
+            let (known, all) = (names.iter().flatten().count(), names.len());
+            self.notes
+                .push(format!("line {line} has {known} names for {all} fields: some columns get names by number"));
+        }
+        ((titles + header.lines) as u64, Some(header))
     }
 
     fn name(&mut self, names: Vec<Option<Vec<u8>>>) {
@@ -218,6 +228,11 @@ impl Sniffer {
             self.width = fields;
         }
         let place = || place(reader, offset);
+        if self.header_line.is_some() && reader.raw_line() == self.header_line.as_deref() {
+            self.trial.repeated.add(file, place, || "repeats the header".to_owned());
+            return Ok(());
+        }
+        self.last = Some((file, place()));
         if fields != self.width {
             let (width, ragged) = (self.width, self.ragged);
             let reason = || format!("has {fields} fields instead of {width}");

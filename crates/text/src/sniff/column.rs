@@ -77,7 +77,7 @@ impl Column {
         let of_any = |families: &[Family]| families.iter().map(|&family| self.count(family)).sum::<usize>();
         let all = self.families.iter().sum::<usize>() - of_any(&[Family::Blank, Family::Missing]);
         let families = [Family::Number, Family::Moment, Family::Truth, Family::Address, Family::Json];
-        families.into_iter().find(|&family| {
+        let of_nearly_all = families.into_iter().find(|&family| {
             let of_it =
                 if family == Family::Number { of_any(&[Family::Number, Family::Quantity]) } else { self.count(family) };
             // One letter is a code rather than an answer.
@@ -85,13 +85,23 @@ impl Column {
                 || self.values.len() > 1
                 || self.values.first().is_some_and(|value| value.len() > 1);
             of_it > 0 && of_it * 10 >= all * 9 && is_answer
-        })
+        });
+        // Or else values of several families, but no text.
+        let largest = || families.into_iter().max_by_key(|&family| self.count(family));
+        let has_texts = of_any(&[Family::Word, Family::Sign, Family::Truth]) > 0;
+        of_nearly_all.or_else(|| largest().filter(|_| all > 0 && !has_texts))
     }
 
     /// Whether there is no value.
     #[must_use]
     pub fn is_bare(&self) -> bool {
         self.compared == 0
+    }
+
+    /// Whether there are words for a missing value, and no other value.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        self.is_bare() && self.count(Family::Missing) > 0
     }
 
     /// How much the form of a name differs from the form of all texts below it; negative if it is like them.
@@ -114,7 +124,7 @@ impl Column {
         if is_common(name) {
             score += 3;
         } else if is_identifier(name) && !self.values.iter().any(|value| is_identifier(value)) {
-            score += 2;
+            score += if all(&|value| value.contains(&b' ')) { 3 } else { 2 };
         }
         let is_mark = |b: u8| b.is_ascii_punctuation() && b != b'_';
         let has_mark = first.iter().any(|&b| is_mark(b) && !name.contains(&b) && all(&|value| value.contains(&b)));
@@ -163,13 +173,16 @@ pub fn is_name(family: Family) -> bool {
     matches!(family, Family::Word | Family::Truth)
 }
 
-fn is_common(name: &[u8]) -> bool {
+/// Whether a name is a common one of columns.
+#[must_use]
+pub fn is_common(name: &[u8]) -> bool {
     let joined: Vec<u8> = name.iter().map(|&b| if b == b' ' { b'_' } else { b }).collect();
     is_one_of(COMMON, &joined)
 }
 
 /// Whether a text is in the form of identifiers of programs: `first_name`, `firstName`.
-fn is_identifier(text: &[u8]) -> bool {
+#[must_use]
+pub fn is_identifier(text: &[u8]) -> bool {
     let is_part = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
     let has_hump =
         text.windows(2).any(|pair| matches!(pair, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()));

@@ -284,93 +284,30 @@ mod tests {
 
     #[test]
     fn values_have_families() {
-        let cases: &[(Family, &[&str])] = &[
-            (Family::Blank, &["", "  "]),
-            (Family::Missing, &["NA", "n/a", "N.A.", "-", " NULL ", "#N/A", "\\N"]),
+        let cases = [
+            (Family::Blank, "|  "),
+            (Family::Missing, "NA|n/a|N.A.|-| NULL |#N/A|\\N"),
             (
                 Family::Number,
-                &[
-                    "1",
-                    "-1.5",
-                    "007",
-                    "1e-5",
-                    "1.2E+10",
-                    "1,234.50",
-                    "1.234,50",
-                    "1 234,5",
-                    "1'234.50",
-                    "(1,200)",
-                    "12%",
-                    "$5.00",
-                    "€5",
-                    "5 €",
-                    "USD 12",
-                    "<0.05",
-                    "~3",
-                    "7.3*",
-                    ".5",
-                    "5.",
-                    "1\u{a0}234",
-                    "−3",
-                    "20250131",
-                    "12‰",
-                ],
+                "1|-1.5|007|1e-5|1.2E+10|1,234.50|1.234,50|1 234,5|1'234.50|(1,200)|12%|$5.00|€5|5 €|USD 12|<0.05|~3|7.3*|.5|5.|1\u{a0}234|−3|20250131|12‰",
             ),
-            (Family::Quantity, &["5 kg", "-5x", "10ms", "3 m/s"]),
+            (Family::Quantity, "5 kg|-5x|10ms|3 m/s"),
             (
                 Family::Moment,
-                &[
-                    "2024-01-31",
-                    "31.12.2025",
-                    "12/31/25",
-                    "23-Sep-11",
-                    "Sep 23, 2011",
-                    "23 September 2011",
-                    "10:00",
-                    "9:05:01 PM",
-                    "2024-01-31T10:00:01Z",
-                    "2009-31-21 17:31:32",
-                    "Mon, 27 Aug 2011 16:04:36 GMT",
-                    "2011-09",
-                    "31. Dez 2011",
-                    "Sep-11",
-                    "1/2/2024 3:04 PM",
-                    "06:00:04+01:00",
-                ],
+                "2024-01-31|31.12.2025|12/31/25|23-Sep-11|Sep 23, 2011|23 September 2011|10:00|9:05:01 PM|2024-01-31T10:00:01Z|2009-31-21 17:31:32|Mon, 27 Aug 2011 16:04:36 GMT|2011-09|31. Dez 2011|Sep-11|1/2/2024 3:04 PM|06:00:04+01:00",
             ),
-            (Family::Truth, &["yes", "F", "TRUE", "nein"]),
-            (
-                Family::Address,
-                &["a@b.ch", "http://x.y/z", "10.3.1.18", "/usr/bin", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"],
-            ),
-            (Family::Json, &["{}", "[1, 2]", "{\"a\": 1}"]),
+            (Family::Truth, "yes|F|TRUE|nein"),
+            (Family::Address, "a@b.ch|http://x.y/z|10.3.1.18|/usr/bin|a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+            (Family::Json, "{}|[1, 2]|{\"a\": 1}"),
             (
                 Family::Word,
-                &[
-                    "a",
-                    "time[s]",
-                    "T %",
-                    "$/kg",
-                    "# of x",
-                    "1st",
-                    "2nd quarter",
-                    "[m/s]",
-                    "größe",
-                    "MG-8769",
-                    "1 Main Street",
-                    "0xff00",
-                    "4 hours",
-                    "Total (m3)",
-                    "a@b",
-                    "k3",
-                    "3-Marbles",
-                ],
+                "a|time[s]|T %|$/kg|# of x|1st|2nd quarter|[m/s]|größe|MG-8769|1 Main Street|0xff00|4 hours|Total (m3)|a@b|k3|3-Marbles",
             ),
-            (Family::Sign, &["%", "1.2.3.4.5.6/7", "#", "1-2-3"]),
+            (Family::Sign, "%|1.2.3.4.5.6/7|#|1-2-3"),
         ];
         for (family, values) in cases {
-            for value in *values {
-                assert_eq!(Family::of(value.as_bytes()), *family, "{value}");
+            for value in values.split('|') {
+                assert_eq!(Family::of(value.as_bytes()), family, "{value}");
             }
         }
     }

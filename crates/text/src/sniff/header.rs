@@ -9,10 +9,14 @@
 //! - If no column decides: the names have a form that the values below them do not have. Each difference of a column
 //!   adds to a score ([`Column::score`]), as common names of columns do. A name that is also a value counts against it.
 //!
-//! A single record is data. But names above rows of empty fields only are a header. Records with another number of
-//! fields than the first one are examined only if there are no others.
+//! A single record is data, unless most of its fields are common names of columns or identifiers. Names above rows of
+//! empty fields only are a header. Records with another number of fields than the first one are examined only if there
+//! are no others.
+//!
+//! Names of all columns but some may be in front of the table. If one is missing, it is that of the first column: R
+//! writes names of rows without a name above them.
 
-use super::column::{Column, is_name};
+use super::column::{Column, is_common, is_identifier, is_name};
 use super::family::{Family, has_letter, is_one_of};
 use super::{MOST_FIELDS, each_record};
 use crate::dialect::Dialect;
@@ -39,11 +43,14 @@ pub enum Evidence {
 /// A header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
+    /// The number of records in front of it.
+    pub ahead: usize,
     /// The number of its records.
     pub lines: usize,
     /// Its evidence.
     pub evidence: Evidence,
-    /// The names, if the header has several lines: those of the line that has most. The others fill its blanks.
+    /// The names, if the header has several lines: those of the line that has most. The others fill its blanks. Or those
+    /// of a header that has fewer fields than the table.
     pub names: Option<Fields>,
 }
 
@@ -112,13 +119,22 @@ fn sequence(first: &Fields, second: Option<&Fields>) -> Vec<bool> {
 /// Examines the first records of a file, behind `ahead` records in front of its table.
 #[must_use]
 pub fn header(sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> Option<Header> {
-    let table = Table::read(sample, whole, dialect, ahead, |width, first| width == first);
-    if table.records > 0 {
-        return table.header();
+    let table =
+        |ahead, shift, is_good: fn(usize, usize) -> bool| Table::read(sample, whole, dialect, (ahead, shift), is_good);
+    let narrow = |ahead| {
+        let shifted = table(ahead, 1, |width, first| width == first + 1).narrow_header();
+        shifted.or_else(|| table(ahead, 0, |width, first| width > first && first * 2 > width).narrow_header())
+    };
+    let equal = table(ahead, 0, |width, first| width == first);
+    if equal.records > 0 {
+        return equal.header().or_else(|| narrow(ahead.checked_sub(1)?));
     }
     // A single field is rarely a row of a table with several columns.
-    let table = Table::read(sample, whole, dialect, ahead, |width, first| width != first && width > 1);
-    if table.records > 0 { table.header() } else { None }
+    let others = table(ahead, 0, |width, first| width != first && width > 1);
+    if others.records > 0 {
+        return narrow(ahead).or_else(|| others.header());
+    }
+    others.lone_header().filter(|_| whole)
 }
 
 /// The first records of a file.
@@ -127,8 +143,13 @@ struct Table {
     /// The first record, and a few behind it.
     leading: Vec<Fields>,
     columns: Vec<Column>,
-    /// Number of records behind the first one.
+    /// Number of records in front of the first one, of those behind it, and of those that passed among these.
+    ahead: usize,
+    behind: usize,
     records: usize,
+    /// The first fields that have no name, and the most fields of a record.
+    shift: usize,
+    width: usize,
 }
 
 impl Table {
@@ -137,11 +158,11 @@ impl Table {
         sample: &[u8],
         whole: bool,
         dialect: &Dialect,
-        ahead: usize,
+        (ahead, shift): (usize, usize),
         is_good: impl Fn(usize, usize) -> bool,
     ) -> Table {
-        let mut table = Table::default();
-        let (mut passed, mut unescaped) = (0, Vec::new());
+        let mut table = Table { ahead, shift, ..Table::default() };
+        let (mut passed, mut unescaped, mut line) = (0, Vec::new(), None);
         let _ = each_record(sample, whole, dialect, |reader, width| {
             if passed < ahead {
                 passed += 1;
@@ -151,15 +172,19 @@ impl Table {
                 let names = fields(reader);
                 table.columns = vec![Column::default(); names.len()];
                 table.leading.push(names);
+                line = reader.raw_line().map(<[u8]>::to_vec);
                 return true;
             };
+            table.behind += 1;
             if !is_good(width, table.columns.len()) {
                 return true;
             }
             table.records += 1;
+            table.width = table.width.max(width);
+            let is_repeated = line.is_some() && reader.raw_line() == line.as_deref();
             for (field, (name, column)) in trimmed(first).zip(&mut table.columns).enumerate() {
-                let value = match reader.value(field) {
-                    _ if field >= width => continue,
+                let value = match reader.value(field + shift) {
+                    _ if field + shift >= width => continue,
                     Value::Null | Value::Default => continue,
                     Value::Plain(value) => value,
                     Value::Escaped(raw) => {
@@ -169,6 +194,10 @@ impl Table {
                     }
                 };
                 column.take(value.trim_ascii(), name);
+                // A line of names may occur again. Of texts, it would be a row.
+                if is_repeated {
+                    column.remove(name);
+                }
             }
             if table.leading.len() <= MOST_LINES {
                 table.leading.push(fields(reader));
@@ -186,11 +215,30 @@ impl Table {
                 && let Some(column) = self.several_lines(lines)
             {
                 let names = Some(joined(self.leading.get(..lines)?));
-                return Some(Header { lines, evidence: Evidence::Family(column), names });
+                return Some(Header { ahead: self.ahead, lines, evidence: Evidence::Family(column), names });
             }
         }
         let evidence = decide(first, self.leading.get(1), &self.columns)?;
-        Some(Header { lines: 1, evidence, names: None })
+        Some(Header { ahead: self.ahead, lines: 1, evidence, names: None })
+    }
+
+    /// A header that has fewer fields than the rows.
+    fn narrow_header(&self) -> Option<Header> {
+        let is_most = self.records * 2 > self.behind;
+        let first = self.leading.first().filter(|first| is_most && first.len() > 1)?;
+        let header = self.header().filter(|header| header.lines == 1)?;
+        let mut names = vec![None; self.shift];
+        names.extend_from_slice(first);
+        names.resize(self.width, None);
+        Some(Header { names: Some(names), ..header })
+    }
+
+    /// A header without rows.
+    fn lone_header(&self) -> Option<Header> {
+        let first = self.leading.first()?;
+        let known = trimmed(first).filter(|name| is_common(name) || is_identifier(name)).count();
+        let is_known = known > 1 && known * 2 > first.len() && are_names(first);
+        is_known.then_some(Header { ahead: self.ahead, lines: 1, evidence: Evidence::Bare, names: None })
     }
 
     /// The column that shows that the first lines, two or more, are one header.
@@ -223,6 +271,10 @@ impl Table {
                 *filled = true;
             }
             let is_one = trimmed(line).filter(|value| !value.is_empty()).count();
+            // A blank line is between lines of names.
+            if is_one == 0 && number + 1 < lines {
+                continue;
+            }
             if !(fills || (units * 2 > is_one && texts == 0)) {
                 return None;
             }
@@ -285,22 +337,24 @@ fn over_families(first: &Fields, second: Option<&Fields>, below: &[Column], any:
     Some(evidence)
 }
 
+/// Whether all values may be names, and differ from each other.
+fn are_names(first: &Fields) -> bool {
+    let known: std::collections::HashSet<&[u8]> = trimmed(first).collect();
+    known.len() == first.len()
+        && known.iter().all(|name| has_letter(name) && name.len() <= 63 && is_name(Family::of(name)))
+}
+
 /// Decides whether a record is a header, given the values below it.
 fn decide(first: &Fields, second: Option<&Fields>, below: &[Column]) -> Option<Evidence> {
     if let Some(column) = over_families(first, second, below, false)? {
         return Some(Evidence::Family(column));
     }
-    let mut names: Vec<&[u8]> = trimmed(first).collect();
-    if !names.iter().all(|name| has_letter(name) && name.len() <= 63 && is_name(Family::of(name))) {
-        return None;
-    }
-    names.sort_unstable();
-    names.dedup();
-    if names.len() < first.len() {
+    if !are_names(first) {
         return None;
     }
     if below.iter().all(Column::is_bare) {
-        return (names.len() > 1).then_some(Evidence::Bare);
+        let is_sure = first.len() > 1 || trimmed(first).all(is_identifier) && below.iter().all(Column::is_missing);
+        return is_sure.then_some(Evidence::Bare);
     }
     // A name that cannot decide stands over values of a family.
     let scores: Vec<i32> = trimmed(first)
@@ -363,7 +417,7 @@ mod tests {
     }
 
     fn one(evidence: Evidence) -> Option<Header> {
-        Some(Header { lines: 1, evidence, names: None })
+        Some(Header { ahead: 0, lines: 1, evidence, names: None })
     }
 
     /// The number of lines and the column of the evidence.
@@ -453,6 +507,7 @@ mod tests {
         let names: Vec<_> =
             header.names.unwrap().into_iter().map(|name| String::from_utf8(name.unwrap()).unwrap()).collect();
         assert_eq!((header.lines, names.join("/").as_str()), (2, "date/travel/rail/total"));
+        assert_eq!(found("date,travel,,total\n,,,\n,air,rail,\n2014-04-04,5,6,11\n2014-04-05,7,8,15\n").0, 3);
         // A row that lacks its numbers is data.
         assert_eq!(found("name,amount\nBob,pending\nAl,5\nJo,6\nEd,7\n").0, 1);
         assert_eq!(found("v\npending\n5\n6\n7\n8\n9\n1\n2\n3\n4\n5\n").0, 1);
@@ -469,7 +524,6 @@ mod tests {
     #[test]
     fn records_of_other_widths_are_better_than_none() {
         assert_eq!(of("id,name,age\n1,x\n2,y,z,5\n"), one(Evidence::Family(0)));
-        assert_eq!(of("id,name,age\n\n"), None);
         assert_eq!(of("id,name,age\n,\n"), one(Evidence::Bare));
         assert_eq!(of("x,y,z\n1,2,3\na\n"), one(Evidence::Family(0)));
         assert_eq!(of("x,y,z\na\n1\n"), None);
@@ -493,16 +547,46 @@ mod tests {
 
     #[test]
     fn what_is_in_front_is_passed_over() {
-        assert_eq!(behind("# x\nn,m\n1,2\n", 1), one(Evidence::Family(0)));
+        assert_eq!(behind("# x\nn,m\n1,2\n", 1), Some(Header { ahead: 1, ..one(Evidence::Family(0)).unwrap() }));
         assert_eq!(behind("# x\nn,m\n", 1), None);
         assert_eq!(behind("# x\n", 1), None);
     }
 
     #[test]
-    fn one_record_is_data() {
-        for one in ["user_id,x\n", "id\n", "id,name\n", "id,name", "name,1\n"] {
+    fn one_record_is_data_but_for_known_names() {
+        for one in ["user_id,x\n", "id\n", "id,qty,mass,age\n", "name,1\n", "id,name\nx\n"] {
             assert_eq!(of(one), None, "{one}");
         }
+        for names in ["id,name\n", "id,name", "id,qty,created_at\n\n"] {
+            assert_eq!(of(names), one(Evidence::Bare), "{names}");
+        }
+    }
+
+    #[test]
+    fn headers_may_be_narrower_than_rows() {
+        let names = |sample: &str, ahead| {
+            let header = behind(sample, ahead)?;
+            let names: Vec<_> = header.names?.into_iter().map(|name| name.unwrap_or_default()).collect();
+            Some((header.ahead, String::from_utf8(names.join(b"/".as_slice())).unwrap()))
+        };
+        let rows = "a,1,2\nb,3,4\nc,5,6\n";
+        assert_eq!(names(&format!("x,y\n{rows}"), 1), Some((0, "/x/y".to_owned())));
+        assert_eq!(names(&format!("x,y\n{rows}"), 0), Some((0, "/x/y".to_owned())));
+        assert_eq!(names(&format!("T 1\nx,y\n{rows}"), 2), Some((1, "/x/y".to_owned())));
+        assert_eq!(names("x,y,z\n1,2,3,4,5\n6,7,8,9,0\n", 1), Some((0, "x/y/z//".to_owned())));
+        // Titles.
+        for title in ["T 1", "x,5", "1,2"] {
+            assert_eq!(behind(&format!("{title}\n{rows}"), 1), None, "{title}");
+        }
+    }
+
+    #[test]
+    fn values_of_several_families_are_no_texts() {
+        assert_eq!(of("a\n01:02:03\n01:02:03\n1\n"), one(Evidence::Family(0)));
+        assert_eq!(of("a\n01:02:03\n01:02:03\nx\n"), None);
+        assert_eq!(of("best_movie_title\nIron Man\n"), one(Evidence::Form(0)));
+        assert_eq!(of("best_movie_title\nIron_Man\n"), None);
+        assert_eq!(of("best_movie_title\nNULL\n"), one(Evidence::Bare));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Finds the table among the records: behind titles and comments, in front of footers.
 //!
 //! A load that does not skip the lines in front fails there. But a record that is skipped by mistake is a lost row. So
-//! such a record has fewer fields than the table, or all of its fields but one are empty, and enough complete rows are
-//! below it.
+//! such a record has another number of fields than the table, or all of its fields but one are empty, and enough complete
+//! rows are below it.
 
 use super::tokens::Kind;
 use super::trial::{Row, Trial};
+use crate::separator::Separator;
 
 /// The fewest rows below a title.
 const FEWEST: usize = 3;
@@ -13,6 +14,8 @@ const FEWEST: usize = 3;
 const MOST_PADDED: usize = 32;
 /// A table begins where most of these rows have its width.
 const NEXT: usize = 5;
+/// The most lines above the names of a header, such as names of groups.
+const MOST_ABOVE: usize = 2;
 
 /// The place of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +64,10 @@ impl Place {
         let below = || records.iter().skip(first);
         let short = below().filter(|row| own(row) < width).count();
         // A header, but no row of data, can be known to have lines in front of it.
-        let is_names = records.get(first).is_some_and(|row| row.words) && below().any(|row| !row.words);
-        let are_titles = records.iter().take(first).all(|row| own(row) < width)
+        let is_names = records.get(first).is_some_and(Row::is_words) && below().any(|row| !row.is_words());
+        // A header may be wider than its rows, but it is rarely above names.
+        let has_sure_names = is_names && below().skip(1).take(NEXT).all(|row| !row.is_words());
+        let are_titles = records.iter().take(first).all(|row| own(row) < width || has_sure_names)
             && below().filter(|row| fits(row)).count() >= if is_names { 2 } else { FEWEST }
             && (is_names || short * 20 <= records.len() - first || first * 4 > records.len());
         if !are_titles {
@@ -72,7 +77,7 @@ impl Place {
         // A header that is wider than the rows names columns that they do not have.
         let wide = records.first().filter(|row| !are_titles && own(row) > width && row.filled == row.width);
         let width = wide.map_or(width, own);
-        first += padded(records.get(first..).unwrap_or_default(), width);
+        first += padded(records.get(first..).unwrap_or_default(), width, &trial.syntax.separator);
         let line = |at: usize| records.get(at).map(|row| row.line);
         Place {
             width,
@@ -86,12 +91,14 @@ impl Place {
 
 /// Number of titles at the start that have the table's delimiters behind them, above names. A first row may lack values,
 /// too.
-fn padded(records: &[Row], width: usize) -> usize {
+fn padded(records: &[Row], width: usize, separator: &Separator) -> usize {
     let is_title = |row: &Row| row.filled <= 1 && row.width >= width;
     let titles = records.iter().take(MOST_PADDED).take_while(|row| is_title(row)).count();
     let below = records.get(titles..).unwrap_or_default();
-    let sparse = below.iter().filter(|row| is_title(row)).count();
-    let is_full = below.first().is_some_and(|row| row.words && row.filled * 10 > width * 6);
+    let names = below.iter().take(MOST_ABOVE + 1).find(|row| row.filled * 2 > width);
+    // Within the table, a row may continue the one above it.
+    let sparse = below.iter().filter(|row| is_title(row) && !row.begins(separator.bytes())).count();
     let allowed = if width > 2 { below.len() / 10 } else { 0 };
-    if titles > 0 && width > 1 && is_full && below.len() > 1 && sparse <= allowed { titles } else { 0 }
+    let has_names = names.is_some_and(|row| !row.numbers);
+    if titles > 0 && width > 1 && has_names && below.len() > 1 && sparse <= allowed { titles } else { 0 }
 }

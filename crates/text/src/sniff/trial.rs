@@ -30,14 +30,19 @@ pub(super) struct Row {
     remark: bool,
     /// Has a quote without a meaning.
     pub(super) stray: bool,
-    /// No field is empty or begins as a number does.
-    pub(super) words: bool,
+    /// Some field begins as a number does.
+    pub(super) numbers: bool,
 }
 
 impl Row {
     /// Whether it begins with a mark of comments.
     pub(super) fn begins(&self, mark: &[u8]) -> bool {
         self.start.starts_with(mark)
+    }
+
+    /// Whether no field is empty or begins as a number does.
+    pub(super) fn is_words(&self) -> bool {
+        !self.numbers && self.filled == self.width
     }
 
     /// Whether a mark and a blank are at its start, or a mark alone.
@@ -143,7 +148,7 @@ impl Trial {
                 start,
                 remark: matches!(item.raw.trim_ascii_start(), [b'#'] | [b'#', b' ' | b'#', ..]),
                 stray: false,
-                words: true,
+                numbers: false,
             };
             if item.kind != Kind::Record {
                 trial.rows.push(row);
@@ -154,8 +159,9 @@ impl Trial {
             let mut likeness = 0.0;
             for (at, token) in item.fields.iter().enumerate() {
                 let inner = if syntax.toggles { token.raw } else { token.inner() };
-                row.filled += usize::from(!inner.is_empty());
-                row.words &= !matches!(inner.trim_ascii_start().first(), None | Some(b'0'..=b'9' | b'-' | b'+' | b'.'));
+                let start = inner.trim_ascii_start().first();
+                row.filled += usize::from(start.is_some());
+                row.numbers |= matches!(start, Some(b'0'..=b'9' | b'-' | b'+' | b'.'));
                 match token.style {
                     Style::Bare => (),
                     Style::Quoted | Style::Padded => {
