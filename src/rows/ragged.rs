@@ -1,9 +1,9 @@
 //! Records that a load or scan reports: those with too few or too many fields that become rows, because `short_rows` or
-//! `long_rows` says so, and those with quotes that may be wrong.
+//! `long_rows` says so, those with quotes that may be wrong, and end markers.
 //!
 //! Such a record is never changed silently. Each process counts its own in a [`Ragged`], and adds them to the
-//! [`SharedRagged`] of its load or scan. A note or notice has the number and the first line. Quotes are reported by loads
-//! only: a scan reads them as COPY does.
+//! [`SharedRagged`] of its load or scan. A note or notice has the number and the first line. Quotes and end markers are
+//! reported by loads only: a scan reads them as COPY does.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -87,10 +87,12 @@ pub enum Remark {
     EndedEarly,
     /// A line of a reject that has several because of quotes.
     Swallowed,
+    /// An end marker, and text is behind it.
+    EndMarker,
 }
 
 /// Number of remarks.
-const REMARKS: usize = 5;
+const REMARKS: usize = 6;
 
 /// The records that are reported, by remark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,11 +117,13 @@ impl Ragged {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| own.add(other));
     }
 
-    /// Without the remarks about quotes.
+    /// Without the remarks about records that are read as COPY does.
     #[must_use]
-    pub fn without_quotes(&self) -> Ragged {
+    pub fn without_copys(&self) -> Ragged {
         let [short, long, ..] = self.0;
-        Ragged([short, long, Records::NONE, Records::NONE, Records::NONE])
+        let mut ragged = Ragged::default();
+        ragged.0.iter_mut().zip([short, long]).for_each(|(records, own)| *records = own);
+        ragged
     }
 
     /// Notices about these records, read with `short_rows` from one file or from a list.
@@ -134,6 +138,7 @@ impl Ragged {
             ("quotes within fields were dropped", "record"),
             ("a quote is not closed, and reading went on at the next good line,", "record"),
             ("line ends in quotes are part of rejects,", "line"),
+            ("data ended at \\., and text behind it was not read,", "line"),
         ];
         let notices = self.0.iter().zip(treated);
         notices.filter_map(|(records, (treated, unit))| records.notice(treated, unit, files)).collect()

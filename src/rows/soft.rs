@@ -122,7 +122,7 @@ impl Tolerance {
     /// Report records that became rows with another number of fields, in notices. Guarded.
     pub fn report_ragged(&self, rows: &Rows, ragged: &Ragged) {
         if self.verbosity != Verbosity::Silent {
-            rows.ragged_notices(&ragged.without_quotes()).into_iter().for_each(Error::notice);
+            rows.ragged_notices(&ragged.without_copys()).into_iter().for_each(Error::notice);
         }
     }
 

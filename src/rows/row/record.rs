@@ -32,10 +32,15 @@ impl Rows {
                 Advance::Record if self.layout.parts.is_some() && self.is_no_record() => (),
                 Advance::Record => return Ok(true),
                 Advance::Header => self.take_header()?,
-                Advance::End => match self.stream.next_file() {
-                    Some(next) => self.switch_to_file(next)?,
-                    None => return Ok(false),
-                },
+                Advance::End => {
+                    if self.stream.reader.ended_early() {
+                        self.remark(Remark::EndMarker, 1);
+                    }
+                    match self.stream.next_file() {
+                        Some(next) => self.switch_to_file(next)?,
+                        None => return Ok(false),
+                    }
+                }
             }
         }
     }
