@@ -97,7 +97,7 @@ impl Feed {
             let slot = Slot::make(TupleDesc::from_raw((*relation).rd_att));
             let projection = this.program.projection.zip(this.rows.as_ref()).map(|(nodes, rows)| {
                 let inputs = source::input_descriptor(target, &this.mapping);
-                Projection::over(nodes, inputs, rows.columns(), this.request.options.copy.on_error, memory)
+                Projection::over(nodes, inputs.as_ptr(), rows.columns(), this.request.options.copy.on_error, memory)
             });
             let mut policy = Policy::of(&this.request.options.copy);
             if let Some(rows) = &this.rows {

@@ -33,6 +33,12 @@ pub fn relation_names(relation: pg_sys::Oid) -> Option<(CString, CString)> {
     Some((schema_name(schema_of(relation))?, relation_name(relation)?))
 }
 
+/// A name, quoted if it requires quotes.
+pub fn quoted(name: &CStr) -> CString {
+    // SAFETY: a guarded call with a string, which returns a string.
+    unsafe { copied(pg_sys::quote_identifier(name.as_ptr())) }.unwrap_or_default()
+}
+
 /// The name of an object with its schema, quoted.
 pub fn qualified(schema: &CStr, name: &CStr) -> CString {
     // SAFETY: a guarded call with strings, which returns a string.

@@ -13,6 +13,8 @@
 //! Functions that walk or copy trees are guarded: they call the server through pgrx, and the server calls their closures
 //! in a guard of their own. An error in a closure becomes an error of the server, and then a panic of the walk.
 
+pub mod make;
+
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -115,6 +117,12 @@ impl<'a, T> Node<'a, T> {
     pub fn type_oid(self) -> pg_sys::Oid {
         // SAFETY: a guarded call, which looks at the tag.
         unsafe { pg_sys::exprType(self.node().as_ptr()) }
+    }
+
+    /// Returns the type modifier of an expression's value; -1 if it has none. Guarded.
+    pub fn typmod(self) -> i32 {
+        // SAFETY: a guarded call, which looks at the tag.
+        unsafe { pg_sys::exprTypmod(self.node().as_ptr()) }
     }
 
     /// Returns the columns of the query that an expression uses, and the nodes of the kinds that `include` names
@@ -291,6 +299,12 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         (0..self.len()).filter_map(move |index| Some(unsafe { self.cell(NodeTag::T_IntList, index)?.int_value }))
     }
 
+    /// The OIDs of a list of OIDs.
+    pub fn oids(self) -> impl Iterator<Item = pg_sys::Oid> {
+        // SAFETY: a cell of a list with this tag is an OID.
+        (0..self.len()).filter_map(move |index| Some(unsafe { self.cell(NodeTag::T_OidList, index)?.oid_value }))
+    }
+
     pub fn first(self) -> Option<Node<'a, T>> {
         self.get(0)
     }
@@ -409,8 +423,16 @@ nodes! {
     RelabelType = T_RelabelType { arg: one Node }
     PlaceHolderVar = T_PlaceHolderVar { phexpr: one Node }
     TargetEntry = T_TargetEntry { expr: one Node }
-    RangeTblEntry = T_RangeTblEntry {}
-    Query = T_Query {}
+    RangeTblEntry = T_RangeTblEntry { functions: many RangeTblFunction }
+    RangeTblFunction = T_RangeTblFunction { call(funcexpr): maybe Node }
+    RangeTblRef = T_RangeTblRef {}
+    FromExpr = T_FromExpr { fromlist: many Node, quals: maybe Node }
+    FuncExpr = T_FuncExpr { args: many Node }
+    FieldSelect = T_FieldSelect {}
+    Query = T_Query {
+        targets(targetList): many TargetEntry, rtable: many RangeTblEntry, jointree: maybe FromExpr,
+        having(havingQual): maybe Node
+    }
     PlannerGlobal = T_PlannerGlobal {}
     PlannerInfo = T_PlannerInfo {
         query(parse): one Query, glob: one PlannerGlobal, processed_tlist: many TargetEntry, cte_plan_ids: many Node
@@ -425,7 +447,9 @@ nodes! {
     RestrictInfo = T_RestrictInfo { clause: one Node }
     String = T_String {}
     RawStmt = T_RawStmt { stmt: one Node }
-    SelectStmt = T_SelectStmt { sort_clause(sortClause): many Node }
+    SelectStmt = T_SelectStmt {
+        sort_clause(sortClause): many Node, rows(valuesLists): many List
+    }
     SortBy = T_SortBy { value(node): one Node }
     CollateClause = T_CollateClause { arg: maybe Node, names(collname): many Node }
     ColumnRef = T_ColumnRef { fields: many Node }
@@ -454,7 +478,9 @@ nodes! {
     UniquePath = T_UniquePath { subpath: one Path }
     UpperUniquePath = T_UpperUniquePath { subpath: one Path }
     WindowAggPath = T_WindowAggPath { subpath: one Path }
-    PlannedStmt = T_PlannedStmt { plan(planTree): maybe Plan, rtable: many RangeTblEntry }
+    PlannedStmt = T_PlannedStmt {
+        plan(planTree): maybe Plan, rtable: many RangeTblEntry, relations(relationOids): many Node
+    }
     Plan { lefttree: maybe Plan, righttree: maybe Plan, qual: many Node, targetlist: many TargetEntry }
     CustomScan = T_CustomScan {}
     Append = T_Append { appendplans: many Plan }

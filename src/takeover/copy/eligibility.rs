@@ -126,7 +126,7 @@ fn share_sequence(relation: Relation<'_>, mapping: &Mapping) -> bool {
         if is_set || !has_default || attribute.attisdropped || attribute.attgenerated != 0 {
             continue;
         }
-        let default = default_expression(relation.as_ptr(), index);
+        let default = default_expression(relation, index);
         // SAFETY: the state of an expression, or null.
         if let Some(expression) = unsafe { default.as_ref().and_then(|state| Node::from_raw(state.expr.cast())) } {
             sequences.add(expression);

@@ -1,89 +1,38 @@
-//! Completes a query to all of the target's attributes: over a subquery, one row of VALUES, or several.
+//! Completes a query to all of the target's attributes: over a subquery, one row of VALUES, or several. All functions are
+//! guarded; the analysis is complete.
 
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::pg_sys;
 
-use super::super::function;
 use super::QueryAnalysis;
-use crate::server::compat;
+use crate::server::node::make::{null, select, subquery, target, values, variable};
+use crate::server::node::{Node, NodeList};
 
 /// A query of all the target's attributes over this query.
-///
-/// # Safety
-/// A valid analysis that is complete, and its query.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn over(
-    analysis: *const QueryAnalysis,
-    below: *mut pg_sys::Query,
-) -> *mut pg_sys::Query {
-    // SAFETY: this function's contract covers both arguments; guarded calls.
-    unsafe {
-        let query = function::select();
-        (*query).targetList = targets(&*analysis);
-        function::select_from(query, below);
-        query
-    }
+pub(super) fn over(analysis: &QueryAnalysis, below: Node<'static, pg_sys::Query>) -> Node<'static, pg_sys::Query> {
+    select(targets(analysis), Some(subquery(below)), false, false)
 }
 
-/// A query of all the target's attributes over one row of VALUES.
-///
-/// # Safety
-/// A valid analysis that is complete, and the state that it was made with.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn over_nothing(
-    analysis: *const QueryAnalysis,
-    state: *const pg_sys::ParseState,
-) -> *mut pg_sys::Query {
-    // SAFETY: this function's contract covers both arguments; guarded calls.
-    unsafe {
-        let query = function::select();
-        (*query).targetList = targets(&*analysis);
-        ((*query).hasSubLinks, (*query).hasTargetSRFs) = ((*state).p_hasSubLinks, (*state).p_hasTargetSRFs);
-        query
-    }
+/// A query of all the target's attributes over one row of VALUES, analyzed with this state.
+pub(super) fn over_nothing(analysis: &QueryAnalysis, state: &pg_sys::ParseState) -> Node<'static, pg_sys::Query> {
+    select(targets(analysis), None, state.p_hasSubLinks, state.p_hasTargetSRFs)
 }
 
-/// A query of all the target's attributes over several rows of VALUES.
-///
-/// # Safety
-/// A valid analysis that is complete, and the state that it was made with.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn over_rows(
-    analysis: *mut QueryAnalysis,
-    state: *const pg_sys::ParseState,
-) -> *mut pg_sys::Query {
-    // SAFETY: this function's contract covers both arguments; guarded calls; the columns are those of the last row,
-    // coerced as all are.
-    unsafe {
-        let query = function::select();
-        function::select_values(query, (*analysis).rows, &(*analysis).columns);
-        let of_rows = |(column, number)| {
-            let column: *mut pg_sys::Node = column;
-            let (kind, modifier) = (pg_sys::exprType(column), pg_sys::exprTypmod(column));
-            pg_sys::makeVar(1, number, kind, modifier, pg_sys::InvalidOid, 0).cast()
-        };
-        (*analysis).columns = (*analysis).columns.iter().copied().zip(1..).map(of_rows).collect();
-        (*query).targetList = targets(&*analysis);
-        (*query).hasSubLinks = (*state).p_hasSubLinks;
-        query
+/// A query of all the target's attributes over several rows of VALUES, analyzed with this state. The columns are those of the
+/// last row, coerced as all are.
+pub(super) fn over_rows(analysis: &mut QueryAnalysis, state: &pg_sys::ParseState) -> Node<'static, pg_sys::Query> {
+    let rows = values(analysis.rows.iter().copied().collect::<NodeList<'_>>().of(), &analysis.columns);
+    for (column, number) in analysis.columns.iter_mut().zip(1..) {
+        *column = variable(1, number, (column.type_oid(), column.typmod(), pg_sys::InvalidOid)).node();
     }
+    select(targets(analysis), Some(rows), state.p_hasSubLinks, false)
 }
 
-/// A value for each of the target's attributes: NULL for one without a column. Guarded.
-fn targets(analysis: &QueryAnalysis) -> *mut pg_sys::List {
+/// A value for each of the target's attributes: NULL for one without a column.
+fn targets(analysis: &QueryAnalysis) -> NodeList<'static, pg_sys::TargetEntry> {
     let columns = || analysis.attributes.iter().zip(&analysis.columns);
-    let mut targets = PgList::<pg_sys::TargetEntry>::new();
-    // SAFETY: guarded calls; an open relation, and attributes that it has.
-    unsafe {
-        let descriptor = (*analysis.relation).rd_att;
-        for (index, number) in (0..usize::try_from((*descriptor).natts).unwrap_or(0)).zip(1..) {
-            let form = &*compat::attribute(descriptor, index);
-            let value: *mut pg_sys::Expr = match columns().find(|(attnum, _)| **attnum == number) {
-                Some((_, column)) => (*column).cast(),
-                None if form.attisdropped => pg_sys::makeNullConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid).cast(),
-                None => pg_sys::makeNullConst(form.atttypid, form.atttypmod, form.attcollation).cast(),
-            };
-            targets.push(pg_sys::makeTargetEntry(value, number, std::ptr::null_mut(), false));
-        }
-    }
-    targets.into_pg()
+    let value = |form: &pg_sys::FormData_pg_attribute| {
+        let column = columns().find(|(attnum, _)| **attnum == form.attnum);
+        target(column.map_or_else(|| null(form), |(_, column)| *column), form.attnum, None)
+    };
+    analysis.relation.descriptor().attributes().map(value).collect()
 }
