@@ -66,6 +66,17 @@ pub fn function_named(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid) -
     }
 }
 
+pub fn function_name(function: pg_sys::Oid) -> Option<CString> {
+    // SAFETY: a guarded call, which returns a string or null.
+    unsafe { copied(pg_sys::get_func_name(function)) }
+}
+
+/// The schema of a function; InvalidOid if the function does not exist.
+pub fn function_schema(function: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::get_func_namespace(function) }
+}
+
 /// The types of a function's arguments.
 pub fn argument_types(function: pg_sys::Oid) -> Vec<pg_sys::Oid> {
     let (mut types, mut count) = (std::ptr::null_mut(), 0);

@@ -428,6 +428,11 @@ nodes! {
     RangeTblRef = T_RangeTblRef {}
     FromExpr = T_FromExpr { fromlist: many Node, quals: maybe Node }
     FuncExpr = T_FuncExpr { args: many Node }
+    EState = T_EState {
+        opened(es_opened_result_relations): many ResultRelInfo,
+        routed(es_tuple_routing_result_relations): many ResultRelInfo
+    }
+    ResultRelInfo = T_ResultRelInfo {}
     FieldSelect = T_FieldSelect {}
     Query = T_Query {
         targets(targetList): many TargetEntry, rtable: many RangeTblEntry, jointree: maybe FromExpr,
@@ -482,7 +487,8 @@ nodes! {
         plan(planTree): maybe Plan, rtable: many RangeTblEntry, relations(relationOids): many Node
     }
     Plan { lefttree: maybe Plan, righttree: maybe Plan, qual: many Node, targetlist: many TargetEntry }
-    CustomScan = T_CustomScan {}
+    CustomPath = T_CustomPath { private(custom_private): many Node }
+    CustomScan = T_CustomScan { expressions(custom_exprs): many Node, private(custom_private): many Node, plans(custom_plans): many Plan }
     Append = T_Append { appendplans: many Plan }
     ForeignScan = T_ForeignScan { plan(scan.plan): base Plan, private(fdw_private): many Node }
     Join = T_NestLoop | T_MergeJoin | T_HashJoin {}

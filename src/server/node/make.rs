@@ -4,14 +4,15 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys::{self, NodeTag};
 
-use super::{Node, NodeList, Tagged};
+use super::{Node, NodeList};
 use crate::server::relation::TupleDesc;
 
 /// A node with these fields.
 ///
 /// # Safety
-/// The fields are as the server makes them: the tag is that of `T`, and pointers lead to nodes that live as long.
-pub unsafe fn node<'a, T: Tagged>(fields: T) -> Node<'a, T> {
+/// The fields are as the server makes them: the tag is that of `T`, which begins with a tag, and pointers lead to nodes
+/// that live as long.
+pub unsafe fn node<'a, T>(fields: T) -> Node<'a, T> {
     // SAFETY: a guarded call returns memory of this size.
     unsafe {
         let node = pg_sys::palloc(size_of::<T>()).cast::<T>();
