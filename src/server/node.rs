@@ -429,10 +429,13 @@ nodes! {
     FromExpr = T_FromExpr { fromlist: many Node, quals: maybe Node }
     FuncExpr = T_FuncExpr { args: many Node }
     EState = T_EState {
+        entries(es_range_table): many RangeTblEntry,
         opened(es_opened_result_relations): many ResultRelInfo,
         routed(es_tuple_routing_result_relations): many ResultRelInfo
     }
     ResultRelInfo = T_ResultRelInfo {}
+    ForeignScanState = T_ForeignScanState { state(ss.ps): base PlanState }
+    PlanState { lefttree: maybe PlanState, estate(state): one EState }
     FieldSelect = T_FieldSelect {}
     Query = T_Query {
         targets(targetList): many TargetEntry, rtable: many RangeTblEntry, jointree: maybe FromExpr,
