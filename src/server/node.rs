@@ -15,7 +15,7 @@
 
 pub mod make;
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -231,9 +231,9 @@ unsafe extern "C-unwind" fn mutate<'a, F: FnMut(Node<'a>) -> Option<Node<'a>>>(
 }
 
 impl<'a> Node<'a, pg_sys::String> {
-    pub fn text(self) -> &'a std::ffi::CStr {
+    pub fn text(self) -> &'a CStr {
         // SAFETY: a node of this type has a string.
-        unsafe { std::ffi::CStr::from_ptr(self.sval) }
+        unsafe { CStr::from_ptr(self.sval) }
     }
 }
 
@@ -372,7 +372,7 @@ unsafe impl Tagged for pg_sys::Plan {
 }
 
 /// The structs of nodes with their tags, and their fields that lead to other nodes. A field leads to a node (`one`), to
-/// a node or null (`maybe`), or to a list (`many`). `base` is the struct that a node begins with. The path to the field
+/// a node or null (`maybe`), to a list (`many`), or to a string or null (`text`). `base` is the struct that a node begins with. The path to the field
 /// is in parentheses if it is not the name of the function.
 macro_rules! nodes {
     ($($of:ident $(= $($tag:ident)|+)? { $($name:ident $(($($path:tt)+))?: $kind:ident $to:ident),* })*) => {$(
@@ -414,6 +414,12 @@ macro_rules! nodes {
             unsafe { NodeList::from_raw((*self.as_ptr()).$($path)+) }
         }
     };
+    (@ $name:ident ($($path:tt)+) text CStr) => {
+        pub fn $name(self) -> Option<&'a CStr> {
+            // SAFETY: a valid node, whose field is a string, or null.
+            unsafe { (*self.as_ptr()).$($path)+.as_ref().map(|text| CStr::from_ptr(text)) }
+        }
+    };
 }
 
 nodes! {
@@ -422,7 +428,7 @@ nodes! {
     Const = T_Const {}
     RelabelType = T_RelabelType { arg: one Node }
     PlaceHolderVar = T_PlaceHolderVar { phexpr: one Node }
-    TargetEntry = T_TargetEntry { expr: one Node }
+    TargetEntry = T_TargetEntry { expr: one Node, name(resname): text CStr }
     RangeTblEntry = T_RangeTblEntry { functions: many RangeTblFunction }
     RangeTblFunction = T_RangeTblFunction { call(funcexpr): maybe Node }
     RangeTblRef = T_RangeTblRef {}
@@ -454,6 +460,13 @@ nodes! {
     }
     RestrictInfo = T_RestrictInfo { clause: one Node }
     String = T_String {}
+    Integer = T_Integer {}
+    Boolean = T_Boolean {}
+    RangeVar = T_RangeVar { name(relname): text CStr }
+    DefElem = T_DefElem { name(defname): text CStr, value(arg): maybe Node }
+    CopyStmt = T_CopyStmt {
+        table(relation): maybe RangeVar, file(filename): text CStr, columns(attlist): many String, options: many DefElem
+    }
     RawStmt = T_RawStmt { stmt: one Node }
     SelectStmt = T_SelectStmt {
         sort_clause(sortClause): many Node, rows(valuesLists): many List

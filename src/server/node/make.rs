@@ -110,9 +110,7 @@ unsafe fn entry<'a>(
 /// A query in FROM.
 pub fn subquery<'a>(below: Node<'a, pg_sys::Query>) -> Node<'a, pg_sys::RangeTblEntry> {
     let columns = below.targets().iter().filter(|column| !column.resjunk);
-    // SAFETY: a column's name is a string or null.
-    let names = columns
-        .map(|column| unsafe { string(if column.resname.is_null() { c"" } else { CStr::from_ptr(column.resname) }) });
+    let names = columns.map(|column| string(column.name().unwrap_or_default()));
     let (rtekind, subquery) = (pg_sys::RTEKind::RTE_SUBQUERY, below.as_ptr());
     // SAFETY: the fields of a subquery.
     unsafe { entry(names.collect(), pg_sys::RangeTblEntry { rtekind, subquery, ..Default::default() }) }
