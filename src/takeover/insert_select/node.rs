@@ -313,15 +313,18 @@ unsafe extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {}
 /// Called by EXPLAIN, with a state that has begun.
 fn explain(state: &mut State, _ancestors: NodeList<'_>, es: Explain<'_>) -> Result<()> {
     let insertions = state.insertions;
-    let Some(first) = insertions.first() else { return Ok(()) };
-    es.string(c"Target", &qualified_name(first.target).unwrap_or_default());
     let runs = state.child.is_null();
-    if insertions.len() > 1 {
-        // In formats other than text, keys must be unique.
-        let show = |insertion| es.group(c"Source", None, || explain_source(insertion, runs, es));
-        es.group(c"Sources", Some(c"Sources"), || insertions.iter().try_for_each(show))?;
-    } else {
-        explain_source(first, runs, es)?;
+    if let Some(first) = insertions.first() {
+        es.string(c"Target", &qualified_name(first.target).unwrap_or_default());
+    }
+    match insertions {
+        [] => (),
+        [only] => explain_source(only, runs, es)?,
+        several => {
+            // In formats other than text, keys must be unique.
+            let show = |insertion| es.group(c"Source", None, || explain_source(insertion, runs, es));
+            es.group(c"Sources", Some(c"Sources"), || several.iter().try_for_each(show))?;
+        }
     }
     if !runs {
         let why = [b"no (", state.why.to_bytes(), b")"].concat();
