@@ -54,6 +54,7 @@ pub unsafe fn analyze(relation: Relation<'static>, options: &LoadOptions) -> Opt
         }
         let count = (*analysis).statements.len();
         for at in 0..count {
+            let form = (*analysis).attribute(at)?;
             let text = (*(*analysis).statements.as_ptr().add(at)).as_ptr();
             let mut context = pg_sys::ErrorContextCallback {
                 previous: pg_sys::error_context_stack,
@@ -70,7 +71,6 @@ pub unsafe fn analyze(relation: Relation<'static>, options: &LoadOptions) -> Opt
             (*state).p_pre_columnref_hook = Some(column_reference);
             (*state).p_ref_hook_state = analysis.cast();
             let node = c::transformExpr(state, expression, pg_sys::ParseExprKind::EXPR_KIND_GENERATED_COLUMN);
-            let Some(form) = (*analysis).attribute(at) else { return None };
             // As transformAssignedExpr (parse_target.c).
             let assigned = assign(state, node, form.atttypid, form.atttypmod);
             if assigned.is_null() {
@@ -117,8 +117,8 @@ impl ExpressionAnalysis {
 
     /// Raises unless each input is used: a misspelled name must not pass for an input. Guarded.
     fn check_inputs(&self) {
-        let inputs = self.descriptor.attributes().zip(&self.named).skip(self.relation.descriptor().len());
-        for (form, _) in inputs.filter(|(_, is_named)| !is_named.get()) {
+        let mut inputs = self.descriptor.attributes().zip(&self.named).skip(self.relation.descriptor().len());
+        if let Some((form, _)) = inputs.find(|(_, is_named)| !is_named.get()) {
             let (name, table) = (attribute_name(form), self.relation.name_text());
             let message = format!("column \"{name}\" of relation \"{table}\" does not exist");
             Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message)

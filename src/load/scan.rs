@@ -80,7 +80,7 @@ pub fn init() {
     // serialized and read again finds the table by its name.
     unsafe {
         pg_sys::RegisterCustomScanMethods(&raw const SCAN.0);
-        let previous = std::mem::replace(&mut *(&raw mut pg_sys::set_rel_pathlist_hook), HOOK);
+        let previous = std::ptr::replace(&raw mut pg_sys::set_rel_pathlist_hook, HOOK);
         if previous.is_none() {
             OUR_PATHLIST_HOOK.store(HOOK.map_or(0, |hook| hook as usize), Relaxed);
         }
