@@ -3,20 +3,18 @@
 //! The guarded steps keep their results in a [`QueryAnalysis`]; between them, a plain frame calls the parser's own
 //! functions. The columns are coerced first; then a query of all the target's attributes is put over them ([`over`]).
 
-mod over;
-
 use std::ffi::{CString, c_char};
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use self::over::{over, over_nothing, over_rows};
 use super::{Query, function};
 use crate::error::{Error, OrRaise};
 use crate::load::options::LoadOptions;
 use crate::load::{Program, source};
 use crate::program::assignment::{assign, complain_at};
 use crate::program::volatile::{self, UserCall};
+use crate::server::node::make::{null, select, subquery, target, values, variable};
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, Opaque, guarded};
@@ -253,6 +251,36 @@ fn column_of(entry: Node<'static, pg_sys::TargetEntry>) -> Node<'static> {
         (*variable).location = pg_sys::exprLocation(expression.as_ptr());
         Node::from_raw(variable.cast()).unwrap_or(expression)
     }
+}
+
+/// A query of all the target's attributes over this query, for a complete analysis. Guarded, as the next functions are.
+fn over(analysis: &QueryAnalysis, below: Node<'static, pg_sys::Query>) -> Node<'static, pg_sys::Query> {
+    select(targets(analysis), Some(subquery(below)), false, false)
+}
+
+/// A query of all the target's attributes over one row of VALUES, analyzed with this state.
+fn over_nothing(analysis: &QueryAnalysis, state: &pg_sys::ParseState) -> Node<'static, pg_sys::Query> {
+    select(targets(analysis), None, state.p_hasSubLinks, state.p_hasTargetSRFs)
+}
+
+/// A query of all the target's attributes over several rows of VALUES, analyzed with this state. The columns are those of the
+/// last row, coerced as all are.
+fn over_rows(analysis: &mut QueryAnalysis, state: &pg_sys::ParseState) -> Node<'static, pg_sys::Query> {
+    let rows = values(analysis.rows.iter().copied().collect::<NodeList<'_>>().of(), &analysis.columns);
+    for (column, number) in analysis.columns.iter_mut().zip(1..) {
+        *column = variable(1, number, (column.type_oid(), column.typmod(), pg_sys::InvalidOid)).node();
+    }
+    select(targets(analysis), Some(rows), state.p_hasSubLinks, false)
+}
+
+/// A value for each of the target's attributes: NULL for one without a column.
+fn targets(analysis: &QueryAnalysis) -> NodeList<'static, pg_sys::TargetEntry> {
+    let columns = || analysis.attributes.iter().zip(&analysis.columns);
+    let value = |form: &pg_sys::FormData_pg_attribute| {
+        let column = columns().find(|(attnum, _)| **attnum == form.attnum);
+        target(column.map_or_else(|| null(form), |(_, column)| *column), form.attnum, None)
+    };
+    analysis.relation.descriptor().attributes().map(value).collect()
 }
 
 /// Raises if there are too few or too many columns for the target's.
