@@ -183,15 +183,18 @@ fn attribute<'a>(relation: Relation<'a>, attributes: &[i16], at: usize) -> Optio
     relation.descriptor().attribute(usize::try_from(attributes.get(at)? - 1).ok()?)
 }
 
+fn no_plan() -> Error {
+    Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan")
+}
+
 impl QueryAnalysis {
     /// Stores the query's columns, and makes its rows come one by one. Guarded.
     ///
     /// # Safety
     /// An analyzed query that nothing else refers to.
     unsafe fn take_columns(&mut self, query: *mut pg_sys::Query) -> Node<'static, pg_sys::Query> {
-        let no_query = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the analysis made no query");
         // SAFETY: an analyzed query.
-        let query = unsafe { Node::from_raw(query) }.ok_or_else(no_query).or_raise();
+        let query = unsafe { Node::from_raw(query) }.ok_or_else(no_plan).or_raise();
         if query.hasModifyingCTE {
             // The error of INSERT … WITH … (analyzeCTE, parse_cte.c).
             let message = "WITH clause containing a data-modifying statement must be at the top level";
@@ -220,7 +223,6 @@ impl QueryAnalysis {
 
     /// Makes the load's query of its plan, and sets its columns. Guarded.
     fn end(&self, plans: NodeList<'static, pg_sys::PlannedStmt>, options: &mut LoadOptions, program: &mut Program) {
-        let no_plan = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan");
         let plan = plans.first().ok_or_else(no_plan).or_raise();
         let loaded = self.relation.with_descendants(pg_sys::NoLock);
         let count = self.columns.len();
