@@ -158,7 +158,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     // An explicit number of header lines counts lines that are no records, too.
     let counts_lines = request.bytes_of("header").is_some() && matches!(known.header, HeaderOption::Lines(2..));
     let is_open = |name: &str| request.bytes_of(name).is_none() && !counts_lines;
-    let given = GivenOptions {
+    let options = GivenOptions {
         format: match request.bytes_of("format") {
             _ if known.dialect.format == Format::Unquoted => Some(Format::Unquoted),
             Some(b"csv") => Some(Format::Csv),
@@ -179,6 +179,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         null: request.bytes_of("null").map(<[u8]>::to_vec),
         end_marker: compat::end_marker(),
     };
+    let header = request.bytes_of("header").is_some().then_some(known.header);
+    let given = Given { options, header, ragged: known.ragged };
     let session = Encodings::new(None)?;
     let (mut encodings, mut is_known) = match known.encoding {
         Some(encoding) => (Encodings::new(Some(encoding))?, true),
@@ -192,14 +194,12 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     let mut sniffer = Sniffer {
         known: None,
         given,
-        header_option: request.bytes_of("header").is_some().then_some(known.header),
         validator: Validator::new(&column::session(encodings.charset())),
         columns: Vec::new(),
         records: 0,
         complete: true,
         eol: None,
         width: 0,
-        ragged: known.ragged,
         trial: Trial::default(),
         keys: (known.shape() == RecordShape::Json).then(|| Keys::new(session.charset())),
         notes: Vec::new(),
@@ -297,10 +297,17 @@ struct FileFindings {
     names: Option<Vec<Option<Vec<u8>>>>,
 }
 
+/// The given options.
+struct Given {
+    options: GivenOptions,
+    header: Option<HeaderOption>,
+    /// About records with another number of fields.
+    ragged: RaggedOptions,
+}
+
 struct Sniffer {
     known: Option<FileFindings>,
-    given: GivenOptions,
-    header_option: Option<HeaderOption>,
+    given: Given,
     validator: Validator,
     columns: Vec<Evidence>,
     records: u64,
@@ -308,8 +315,6 @@ struct Sniffer {
     eol: Option<Eol>,
     /// Number of fields of a record. More than `columns` if a table cannot have so many.
     width: usize,
-    /// The given options about records with another number of fields.
-    ragged: RaggedOptions,
     trial: Trial,
     /// The keys of JSON; None for records with fields.
     keys: Option<Keys>,

@@ -43,10 +43,10 @@ impl Sniffer {
             self.columns.iter_mut().for_each(|column| column.doubt_points(styles));
         }
         // If most records are longer, a cut would lose their values, so that columns are added.
-        let widens = self.ragged.long_rows.is_none()
-            && self.ragged.short_rows != Some(ShortRows::Error)
+        let widens = self.given.ragged.long_rows.is_none()
+            && self.given.ragged.short_rows != Some(ShortRows::Error)
             && self.trial.long.count * 2 > self.records;
-        let cuts = self.ragged.long_rows.map_or(!widens, |long| long == LongRows::Cut);
+        let cuts = self.given.ragged.long_rows.map_or(!widens, |long| long == LongRows::Cut);
         if widens {
             self.width = self.width.max(self.columns.len());
         } else {
@@ -168,7 +168,7 @@ impl Sniffer {
             self.notes.push(format!("lines have {width} fields, but tables can have at most {most} columns"));
         }
         let fails = "a load fails there, or rejects them with on_error = table";
-        let short = self.ragged.short_rows.unwrap_or(ShortRows::Null);
+        let short = self.given.ragged.short_rows.unwrap_or(ShortRows::Null);
         let filled = match short {
             ShortRows::Error => fails,
             ShortRows::Null => "missing fields are NULL (short_rows)",

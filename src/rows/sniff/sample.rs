@@ -144,16 +144,16 @@ impl Sniffer {
             self.known = Some(known.clone());
             return Ok(Some(known));
         }
-        let found = detect(&sample, whole, &self.given);
+        let found = detect(&sample, whole, &self.given.options);
         let (comments, line) = found.comments;
-        if self.given.comment.is_none() && comments > 0 {
+        if self.given.options.comment.is_none() && comments > 0 {
             let mark = String::from_utf8_lossy(&found.dialect.comment);
             self.notes.push(format!(
                 "line {line} begins with \"{mark}\" (such lines: {comments}); they are not read (comment)"
             ));
         }
         let strays = || found.odd.iter().filter(|odd| odd.oddity == Oddity::StrayQuote);
-        if self.given.lenient_quotes.is_none()
+        if self.given.options.lenient_quotes.is_none()
             && found.dialect.lenient_quotes
             && let Some(first) = strays().next()
         {
@@ -162,7 +162,7 @@ impl Sniffer {
                 "line {line} has a quote within a field (such lines: {count}); it is kept (lenient_quotes)"
             ));
         }
-        let (header_lines, has_names, names) = match self.header_option {
+        let (header_lines, has_names, names) = match self.given.header {
             Some(HeaderOption::Lines(lines)) => (lines, lines > 0, None),
             Some(HeaderOption::Match) => (1, true, None),
             None => {
@@ -240,7 +240,7 @@ impl Sniffer {
         }
         let place = || place(reader, offset);
         if fields != self.width {
-            let (width, ragged) = (self.width, self.ragged);
+            let (width, ragged) = (self.width, self.given.ragged);
             let reason = || format!("has {fields} fields instead of {width}");
             let is_row = if fields > width {
                 self.trial.long.add(file, place, reason);

@@ -137,7 +137,9 @@ pub(super) fn finding(sample: &[u8], whole: bool, given: &GivenOptions, best: &T
     let first_line = trial.rows.iter().filter(is_record).map(|row| row.line).find(|&line| line >= place.first_line);
     let first_line = first_line.unwrap_or(1);
     let mut finding = Finding { dialect, width: place.width, ahead: 0, first_line, comments, trim, odd: Vec::new() };
-    for row in trial.rows.iter().filter(is_record) {
+    let ends = is_text || given.end_marker == EndMarker::Until17;
+    let is_marker = |row: &&Row| ends && place.width > 1 && row.width == 1 && row.begins(b"\\.");
+    for row in trial.rows.iter().take_while(|row| !is_marker(row)).filter(is_record) {
         let width = row.width - usize::from(place.trailing && row.ends_empty && row.width > 1);
         let oddity = match () {
             () if row.line < place.first_line => Some(Oddity::Ahead),
