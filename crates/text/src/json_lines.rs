@@ -106,14 +106,11 @@ pub struct JsonLines {
     line_ends: usize,
     /// Lines that were added.
     added: usize,
-    /// Blanks at the start of the current line, and whether there is something else behind them.
+    /// Blanks outside of records on the current line, and in front of the record on its line.
     blanks: usize,
-    is_behind_blanks: bool,
-    /// Blanks at the start of the line in which the record begins.
     lead: usize,
-    /// Records of several lines that were examined. Valid ones have lines that begin as they do.
+    /// Records of several lines that were examined. Above [`EXAMINED`] if one has a line that begins as it does.
     examined: usize,
-    has_similar_lines: bool,
 }
 
 impl JsonLines {
@@ -215,7 +212,10 @@ impl JsonLines {
                 self.kinds >>= 1;
                 if self.depth == 0 {
                     out.push(byte);
-                    self.examine(out);
+                    if self.line_ends > 0 && self.examined < EXAMINED {
+                        let has_similar = self.similar_line(out.get(self.start..).unwrap_or_default()).is_some();
+                        self.examined += if has_similar { EXAMINED + 1 } else { 1 };
+                    }
                     self.end_record(out);
                     return true;
                 }
@@ -249,17 +249,15 @@ impl JsonLines {
     /// Takes a byte between records, or the first one of a record.
     fn take_between(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
         match byte {
-            b' ' | b'\t' => self.blanks += usize::from(!self.is_behind_blanks),
-            b'\r' => (),
-            b',' => self.is_behind_blanks = true,
+            b' ' | b'\t' => self.blanks += 1,
+            b'\r' | b',' => (),
             b'\n' => {
-                (self.blanks, self.is_behind_blanks) = (0, false);
+                self.blanks = 0;
                 let line_ends = std::mem::take(&mut self.line_ends) + 1;
                 self.end_lines(line_ends, out);
             }
-            b'[' | b']' if self.in_array == (byte == b']') => {
-                (self.in_array, self.is_behind_blanks) = (byte == b'[', true);
-            }
+            b'[' if !self.in_array => self.in_array = true,
+            b']' if self.in_array => self.in_array = false,
             b'{' | b'[' => {
                 self.begin(Place::Container, out);
                 self.open(byte);
@@ -280,8 +278,7 @@ impl JsonLines {
             self.added += usize::from(line_ends == 0);
             self.end_lines(line_ends.max(1), out);
         }
-        (self.place, self.start) = (place, out.len());
-        (self.lead, self.is_behind_blanks) = (self.blanks, true);
+        (self.place, self.start, self.lead) = (place, out.len(), self.blanks);
     }
 
     /// Ends the record, if there is one, and replaces its line ends.
@@ -289,41 +286,30 @@ impl JsonLines {
         if self.place == Place::Between {
             return;
         }
-        let text = out.get_mut(self.start..).unwrap_or_default();
-        if self.line_ends > 0
-            && let Some(last) = memchr::memrchr(b'\n', text)
-        {
-            self.blanks = blanks(text.get(last + 1..).unwrap_or_default());
+        if self.line_ends > 0 {
+            let text = out.get_mut(self.start..).unwrap_or_default();
+            self.blanks = blanks(text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default());
             text.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
         }
         (self.in_string, self.escaped) = (false, false);
         (self.place, self.depth, self.kinds, self.has_record) = (Place::Between, 0, 0, true);
     }
 
-    /// Finds out if the lines of a valid record begin as it does.
-    fn examine(&mut self, out: &[u8]) {
-        if self.line_ends > 0 && self.examined < EXAMINED {
-            self.examined += 1;
-            self.has_similar_lines |= self.similar_line(out.get(self.start..).unwrap_or_default()).is_some();
-        }
-    }
-
     /// Ends the broken record before the first line that begins as it does. What follows is records, each up to the next such
     /// line. False if there is none, or if there is no memory.
     fn split(&mut self, out: &mut Vec<u8>) -> bool {
         let record = out.get(self.start..).unwrap_or_default();
-        let Some(at) = self.similar_line(record).filter(|_| !self.has_similar_lines) else { return false };
+        let at = self.similar_line(record).filter(|_| self.examined <= EXAMINED);
+        let Some(behind) = at.and_then(|at| record.get(at..)) else { return false };
         let mut rest = Vec::new();
-        let behind = record.get(at..).unwrap_or_default();
         if rest.try_reserve_exact(behind.len()).is_err() {
             return false;
         }
         rest.extend_from_slice(behind);
-        out.truncate(self.start + at);
         if out.try_reserve(self.most_bytes(rest.len())).is_err() {
-            out.extend_from_slice(&rest);
             return false;
         }
+        out.truncate(out.len() - rest.len());
         self.line_ends = memchr::memchr_iter(b'\n', out.get(self.start..).unwrap_or_default()).count();
         let mut rest = rest.as_slice();
         while !rest.is_empty() {
@@ -342,8 +328,8 @@ impl JsonLines {
         memchr::memchr_iter(b'\n', record).find_map(|end| {
             let line = record.get(end + 1..)?;
             let at = line.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b',' | b']' | b'}'))?;
-            let is_similar = blanks(line) == self.lead && first_key(line.get(at..)?) == Some(key);
-            is_similar.then_some(end + 1 + at)
+            let (lead, object) = line.split_at_checked(at)?;
+            (blanks(lead) == self.lead && first_key(object) == Some(key)).then_some(end + 1 + at)
         })
     }
 
@@ -373,9 +359,9 @@ impl JsonLines {
     }
 }
 
-/// Number of blanks at the start of a text.
-fn blanks(text: &[u8]) -> usize {
-    text.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
+/// Number of blanks in a text.
+fn blanks(lead: &[u8]) -> usize {
+    lead.iter().filter(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
 /// The first key of an object, with its quotes.
