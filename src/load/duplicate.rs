@@ -13,6 +13,7 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::rows::soft::Limit;
+use crate::server::relation::Relation;
 use crate::server::server_text::from_server;
 use crate::server::unguarded::{get_partition_ancestors, guard};
 
@@ -164,19 +165,14 @@ impl Candidate {
 }
 
 /// Is this index of a leaf the arbiter, or a partition of it? Guarded.
-///
-/// # Safety
-/// An open index of the leaf.
-pub unsafe fn is_part_of(index: pg_sys::Relation, arbiter: pg_sys::Oid) -> bool {
-    // SAFETY: this function's contract covers the argument; guarded calls.
-    unsafe {
-        let oid = (*index).rd_id;
-        if oid == arbiter || !(*(*index).rd_rel).relispartition {
-            return oid == arbiter;
-        }
-        let ancestors = guard(|| get_partition_ancestors(oid));
-        PgList::<pg_sys::Oid>::from_pg(ancestors).iter_oid().any(|ancestor| ancestor == arbiter)
+pub fn is_part_of(index: Relation<'_>, arbiter: pg_sys::Oid) -> bool {
+    let oid = index.oid();
+    if oid == arbiter || !index.is_partition() {
+        return oid == arbiter;
     }
+    // SAFETY: a guarded call, which returns a list of OIDs.
+    let ancestors = unsafe { PgList::<pg_sys::Oid>::from_pg(guard(|| get_partition_ancestors(oid))) };
+    ancestors.iter_oid().any(|ancestor| ancestor == arbiter)
 }
 
 /// The ON CONFLICT clause that leaves duplicates out. Guarded.

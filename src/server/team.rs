@@ -20,6 +20,7 @@ use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
@@ -82,6 +83,42 @@ impl<E> Exclusive<E> {
     /// The elements themselves.
     pub fn pointer(elements: &[Exclusive<E>]) -> *mut [E] {
         std::ptr::from_ref(elements) as *mut [E]
+    }
+}
+
+/// A reference to shared memory that exists as long as this and its copies are used.
+#[derive(Debug)]
+pub struct SharedRef<T: ?Sized>(NonNull<T>);
+
+impl<T: ?Sized> SharedRef<T> {
+    /// # Safety
+    /// The value stays in its place as long as this and its copies are used.
+    pub const unsafe fn new(shared: &T) -> SharedRef<T> {
+        SharedRef(NonNull::from_ref(shared))
+    }
+}
+
+impl<T: ?Sized> From<&'static T> for SharedRef<T> {
+    fn from(shared: &'static T) -> SharedRef<T> {
+        SharedRef(NonNull::from_ref(shared))
+    }
+}
+
+impl<T: ?Sized> Clone for SharedRef<T> {
+    fn clone(&self) -> SharedRef<T> {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for SharedRef<T> {}
+
+impl<T: ?Sized> Deref for SharedRef<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the value exists, and was given as a reference: all of it that changes are atomics and locks.
+        unsafe { self.0.as_ref() }
     }
 }
 
@@ -354,8 +391,9 @@ impl<T: Task> Team<T> {
 
 /// A worker's side of a team.
 #[derive(Debug)]
-pub struct Worker<T> {
-    memory: Memory<T>,
+pub struct Worker<T: 'static> {
+    /// Stays until this process ends.
+    memory: &'static Memory<T>,
     segment: *mut pg_sys::dsm_segment,
     toc: *mut pg_sys::shm_toc,
     /// The number of the process: 1 for the first worker.
@@ -366,11 +404,20 @@ impl<T> Deref for Worker<T> {
     type Target = Memory<T>;
 
     fn deref(&self) -> &Memory<T> {
-        &self.memory
+        self.memory
     }
 }
 
 impl<T: Task> Worker<T> {
+    pub fn task(&self) -> &'static T {
+        self.memory.task()
+    }
+
+    /// An array of the task; empty for one of another task.
+    pub fn slice<E: Shareable>(&self, array: Array<E>) -> &'static [E] {
+        self.memory.slice(array)
+    }
+
     /// Begin a worker's part, and its usage. Fails if the leader runs another build. Guarded.
     ///
     /// # Safety
@@ -380,7 +427,7 @@ impl<T: Task> Worker<T> {
         // SAFETY: guarded calls; the leader has inserted the key, and its memory stays until this process ends.
         unsafe {
             pg_sys::InstrStartParallelQuery();
-            let memory = Memory::read(pg_sys::shm_toc_lookup(toc, KEY_MEMORY, false))?;
+            let memory = Box::leak(Box::new(Memory::read(pg_sys::shm_toc_lookup(toc, KEY_MEMORY, false))?));
             let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
             Ok(Worker { memory, segment, toc, number })
         }

@@ -26,7 +26,7 @@ use super::executor::{Executor, set_up_again};
 use super::join::Join;
 use super::key_check::KeyCheck;
 use super::rejects::Rejects;
-use super::shared::SharedRef;
+use super::shared::Shared;
 use super::wide::Wide;
 use crate::error::Result;
 use crate::load::query::Query;
@@ -35,6 +35,7 @@ use crate::rows::row::Rows;
 use crate::rows::soft::Tolerance;
 use crate::server::compat::is_virtual;
 use crate::server::relation::Relation;
+use crate::server::team::SharedRef;
 use crate::server::unguarded::Opaque;
 
 /// One process of a load.
@@ -42,7 +43,7 @@ use crate::server::unguarded::Opaque;
 pub struct Process {
     /// Number of this process; 0 is the leader.
     pub number: usize,
-    pub shared: SharedRef,
+    pub shared: SharedRef<Shared>,
     pub executor: Executor,
     pub rows: Rows,
     pub chunks: Chunks,
@@ -106,7 +107,7 @@ pub enum Pull {
 impl Process {
     /// Makes the process ready for the rows of its file. Guarded.
     pub fn ready(mut self) -> Result<Process> {
-        if self.executor.routing.is_null() {
+        if self.executor.routing().1.is_null() {
             self.heaps.open(self.executor.relation(), &self.tracer)?;
             self.recipe.not_null = not_null(self.executor.relation());
         }

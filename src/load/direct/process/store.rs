@@ -10,6 +10,7 @@ use crate::load::direct::wide::Received;
 use crate::rows::chunks::Chunks;
 use crate::rows::row::RowArrays;
 use crate::server::result_relation::ResultRelation;
+use crate::server::slot::Slot;
 use crate::server::stages::{Stage, Stages};
 
 /// Milliseconds after which a waiting leader shows the progress of the other processes.
@@ -78,13 +79,11 @@ impl Process {
     /// Puts a row of a result relation into its heap. Guarded.
     ///
     /// # Safety
-    /// `relinfo` is one of the executor's result relations, and the arrays are a row of it.
-    pub unsafe fn store(&mut self, relinfo: *mut pg_sys::ResultRelInfo, arrays: RowArrays) -> Result<()> {
-        // SAFETY: this function's contract covers both arguments.
-        unsafe {
-            let heap = self.heaps.of_leaf(relinfo, &self.tracer)?;
-            self.add(heap, arrays)
-        }
+    /// The arrays are a row of the result relation.
+    pub unsafe fn store(&mut self, leaf: ResultRelation, arrays: RowArrays) -> Result<()> {
+        let heap = self.heaps.of_leaf(leaf, &self.tracer)?;
+        // SAFETY: the heap is that of the result relation, of which the arrays are a row.
+        unsafe { self.add(heap, arrays) }
     }
 
     /// Puts a row into a heap. Guarded.
@@ -120,25 +119,14 @@ impl Process {
 
     /// Gives a row that is not stored its position, in the slot. Returns the table that checks its keys; null without a
     /// check. Guarded.
-    ///
-    /// # Safety
-    /// `relinfo` is one of the executor's result relations, and the slot contains a row of it.
-    pub unsafe fn take(
-        &mut self,
-        relinfo: *mut pg_sys::ResultRelInfo,
-        slot: *mut pg_sys::TupleTableSlot,
-    ) -> Result<*mut CheckedTable> {
+    pub fn take(&mut self, leaf: ResultRelation, slot: Slot<'_>) -> Result<*mut CheckedTable> {
         let Some(keys) = &mut self.keys else { return Ok(std::ptr::null_mut()) };
-        // SAFETY: the executor's result relation, and a slot with a row of it.
-        unsafe {
-            let relinfo = ResultRelation::from_raw(relinfo);
-            let table = keys.table_of(relinfo, || self.heaps.number_of(relinfo.relation()))?;
-            let origin = self.tracer.origin(&mut self.rows);
-            (*slot).tts_tid = table.next(origin, &mut self.tracer.origins);
-            let table = &raw mut *table;
-            self.count_row();
-            Ok(table)
-        }
+        let table = keys.table_of(leaf, || self.heaps.number_of(leaf.relation()))?;
+        let origin = self.tracer.origin(&mut self.rows);
+        slot.set_tid(table.next(origin, &mut self.tracer.origins));
+        let table = &raw mut *table;
+        self.count_row();
+        Ok(table)
     }
 
     #[inline]

@@ -114,8 +114,7 @@ impl Tracer {
             }
             let ranges = trail.take();
             if wide.is_worker() {
-                // SAFETY: the relation is open.
-                wide.send_ranges(unsafe { (*heap.relation()).rd_id }, &ranges)?;
+                wide.send_ranges(heap.relation().oid(), &ranges)?;
             } else {
                 self.origins.add(heap.written.index, &ranges);
             }
