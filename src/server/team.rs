@@ -15,6 +15,7 @@
 //! may own them.
 
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -349,13 +350,14 @@ impl<T: Task> Team<T> {
     }
 
     /// Attach to the queues of the workers that were started, to receive from them. Guarded.
-    pub fn queues(&self) -> Vec<*mut pg_sys::shm_mq_handle> {
+    pub fn queues(&self) -> VecDeque<Receiver> {
         let attach = |i: usize| {
             // SAFETY: `prepare` has made the queues, one for each worker. With the handle of its worker, the receiver
             // notices the death of the worker.
             unsafe {
                 let worker = (*(*self.context).worker.add(i)).bgwhandle;
-                pg_sys::shm_mq_attach(self.queues.add(i * T::QUEUE).cast(), (*self.context).seg, worker)
+                let queue = pg_sys::shm_mq_attach(self.queues.add(i * T::QUEUE).cast(), (*self.context).seg, worker);
+                Receiver { queue, message: &[] }
             }
         };
         (0..self.launched()).filter(|_| T::QUEUE > 0).map(attach).collect()
@@ -434,13 +436,13 @@ impl<T: Task> Worker<T> {
     }
 
     /// Attach to this worker's queue, to send to the leader. Guarded.
-    pub fn queue(&self) -> *mut pg_sys::shm_mq_handle {
+    pub fn queue(&self) -> Sender {
         // SAFETY: guarded calls; the leader has made a queue for each worker.
         unsafe {
             let queues = pg_sys::shm_toc_lookup(self.toc, KEY_QUEUES, false).cast::<u8>();
             let queue = queues.add((self.number - 1) * T::QUEUE).cast::<pg_sys::shm_mq>();
             pg_sys::shm_mq_set_sender(queue, pg_sys::MyProc);
-            pg_sys::shm_mq_attach(queue, self.segment, std::ptr::null_mut())
+            Sender(pg_sys::shm_mq_attach(queue, self.segment, std::ptr::null_mut()))
         }
     }
 
@@ -451,6 +453,68 @@ impl<T: Task> Worker<T> {
             let usages = pg_sys::shm_toc_lookup(self.toc, KEY_USAGES, false).cast::<WorkerUsage>();
             (*usages.add(self.number - 1)).end();
         }
+    }
+}
+
+/// A worker's end of its queue to the leader.
+#[derive(Debug)]
+pub struct Sender(*mut pg_sys::shm_mq_handle);
+
+impl Sender {
+    /// Send a message of two parts; waits while the queue has no room. False if the leader is gone. Guarded.
+    pub fn send(&self, parts: [&[u8]; 2]) -> bool {
+        let mut parts = parts.map(|part| pg_sys::shm_mq_iovec { data: part.as_ptr().cast(), len: part.len() });
+        // SAFETY: a guarded call on an attached queue; the parts live until the message is sent.
+        let sent = unsafe { pg_sys::shm_mq_sendv(self.0, parts.as_mut_ptr(), 2, false, true) };
+        sent == pg_sys::shm_mq_result::SHM_MQ_SUCCESS
+    }
+
+    /// Close the queue, so that the leader receives its end. Guarded.
+    pub fn detach(self) {
+        // SAFETY: a guarded call on an attached queue.
+        unsafe { pg_sys::shm_mq_detach(self.0) };
+    }
+}
+
+/// The leader's end of a worker's queue. Used only until the team ends, which releases the memory.
+#[derive(Debug)]
+pub struct Receiver {
+    queue: *mut pg_sys::shm_mq_handle,
+    /// The last message, in memory of the queue.
+    message: *const [u8],
+}
+
+/// Result of [`Receiver::receive`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receipt {
+    Message,
+    /// No message at the moment.
+    Nothing,
+    /// The worker has closed the queue, or is gone.
+    Closed,
+}
+
+impl Receiver {
+    /// Receive a message without waiting. Guarded.
+    pub fn receive(&mut self) -> Receipt {
+        let (mut length, mut data): (usize, *mut c_void) = (0, std::ptr::null_mut());
+        self.message = &[];
+        // SAFETY: a guarded call on an attached queue.
+        let result = unsafe { pg_sys::shm_mq_receive(self.queue, &raw mut length, &raw mut data, true) };
+        match result {
+            pg_sys::shm_mq_result::SHM_MQ_SUCCESS => {
+                self.message = std::ptr::slice_from_raw_parts(data.cast(), length);
+                Receipt::Message
+            }
+            pg_sys::shm_mq_result::SHM_MQ_DETACHED => Receipt::Closed,
+            _ => Receipt::Nothing,
+        }
+    }
+
+    /// The last message, at a multiple of MAXALIGN.
+    pub fn message(&self) -> &[u8] {
+        // SAFETY: valid until the next call of `receive`.
+        unsafe { &*self.message }
     }
 }
 

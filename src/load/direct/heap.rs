@@ -20,6 +20,7 @@ use super::origin::{Origin, Trail};
 use crate::error::{Error, Result};
 use crate::heap::append::{Appended, Appender, Traits};
 use crate::heap::append_lock::AppendLock;
+use crate::heap::toast::FormedTuple;
 use crate::index::index_keys::Collector;
 use crate::load::memory;
 use crate::rows::row::RowArrays;
@@ -280,19 +281,12 @@ impl Heap {
         if self.stamp.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 }
     }
 
-    /// Adds a row that the toaster has shortened and heap_form_tuple has formed. Writes its header. Guarded.
-    ///
-    /// # Safety
-    /// The tuple is of the relation.
-    pub unsafe fn add_tuple(
-        &mut self,
-        tuple: pg_sys::HeapTuple,
-        origin: Origin,
-        append_lock: &AppendLock,
-    ) -> Result<()> {
-        // SAFETY: this function's contract covers the tuple. The same fields as in heap_prepare_insert (heapam.c).
-        let bytes = unsafe {
-            let header = (*tuple).t_data;
+    /// Adds a row that the toaster has shortened. Writes its header. Guarded.
+    pub fn add_tuple(&mut self, tuple: FormedTuple, origin: Origin, append_lock: &AppendLock) -> Result<()> {
+        let tuple = tuple.of(self.relation)?;
+        // SAFETY: a tuple of the relation. The same fields as in heap_prepare_insert (heapam.c).
+        unsafe {
+            let header = (*tuple.as_ptr()).t_data;
             let heap = &raw mut (*header).t_choice.t_heap;
             (*heap).t_xmin = self.stamp.xmin.into();
             (*heap).t_xmax = pg_sys::InvalidTransactionId;
@@ -304,8 +298,8 @@ impl Heap {
             if self.stamp.frozen {
                 (*header).t_infomask |= pg_sys::HEAP_XMIN_FROZEN as u16;
             }
-            std::slice::from_raw_parts(header.cast::<u8>().cast_const(), (*tuple).t_len as usize)
-        };
+        }
+        let bytes = tuple.bytes();
         if bytes.len() > MAX_TUPLE_SIZE {
             return Err(too_big(bytes.len()));
         }
@@ -444,19 +438,17 @@ impl Heap {
         unsafe { (*pg_sys::RelationGetSmgr(self.relation.as_ptr())).smgr_targblock = pg_sys::InvalidBlockNumber };
     }
 
-    /// Inserts a row through shared buffers, with TOAST. Only in the leader. Guarded.
-    ///
-    /// # Safety
-    /// The tuple is of the relation, and formed by heap_form_tuple; `memory` lives as long as the heap.
-    pub unsafe fn insert(
+    /// Inserts a row through shared buffers, with TOAST. Only in the leader. Guarded; `memory` lives as long as the heap.
+    pub fn insert(
         &mut self,
-        tuple: pg_sys::HeapTuple,
+        tuple: FormedTuple,
         origin: Origin,
         memory: MemoryContext,
         append_lock: &AppendLock,
     ) -> Result<()> {
+        let tuple = tuple.of(self.relation)?.as_ptr();
         let held = append_lock.take();
-        // SAFETY: guarded calls on an open relation; this function's contract covers the tuple. Without the free space
+        // SAFETY: guarded calls on an open relation, and a tuple of it. Without the free space
         // map, the row goes to the last page of the file, or behind it.
         unsafe {
             if self.bulk.is_null() {
@@ -501,7 +493,7 @@ unsafe fn collect(
     tuple: &pg_sys::HeapTupleData,
     tid: pg_sys::ItemPointerData,
 ) -> Result<()> {
-    // SAFETY: this function's contract covers the tuple.
+    // SAFETY: the tuple of a row.
     let bytes = unsafe { std::slice::from_raw_parts(tuple.t_data.cast::<u8>().cast_const(), tuple.t_len as usize) };
     collectors.iter_mut().try_for_each(|collector| collector.add_tuple(bytes, tid))
 }

@@ -151,13 +151,13 @@ impl Indexes {
             let (strategy, why) = strategy(relation, is_ready, rebuild, search, builds);
             Index::new(relation, info, strategy, why)
         };
-        let list = open.iter().map(index).collect();
+        let list: Vec<Index> = open.iter().map(index).collect();
         // SAFETY: a guarded call for a list of `ri_NumIndices` elements, which the executor sees until `close`.
         let (open, shown) = unsafe {
             let place = &raw mut (*relinfo.as_ptr()).ri_IndexRelationDescs;
             let open = *place;
             if !open.is_null() {
-                *place = pg_sys::palloc0(size_of_val(&*list) * size_of::<pg_sys::Relation>()).cast();
+                *place = pg_sys::palloc0(list.len() * size_of::<pg_sys::Relation>()).cast();
             }
             (open, *place)
         };

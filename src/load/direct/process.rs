@@ -13,6 +13,8 @@ mod reject;
 mod store;
 mod trace;
 
+use std::collections::VecDeque;
+
 use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
@@ -149,7 +151,7 @@ impl Process {
         self.keys = None;
         self.rejects.forget_spool();
         self.heaps.forget();
-        self.wide.set_queues(Vec::new());
+        self.wide.set_queues(VecDeque::new());
         if let Chunks::Listed(listed) = chunks {
             self.rows.switch_to_file(listed.chunks().file_of(ticket))?;
             if place.offset == 0 {

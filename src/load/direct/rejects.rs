@@ -18,7 +18,7 @@ use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
 use super::shared::Shared;
-use super::wide::{Received, Wide};
+use super::wide::{MessageKind, Received, Wide};
 use crate::error::{Error, Result};
 use crate::guc;
 use crate::load::rejects::Spool;
@@ -156,9 +156,8 @@ impl Rejects {
     pub fn drain(&mut self, wide: &mut Wide) {
         loop {
             match wide.receive() {
-                // SAFETY: the bytes were received last.
-                Received::Reject(reject) => self.keep_bytes(unsafe { &*reject }),
-                Received::Row(..) | Received::Ranges(..) | Received::Anchors(_) | Received::EarlyEnds(_) => (),
+                Received::Message(MessageKind::Reject, _) => self.keep_bytes(wide.content()),
+                Received::Message(..) => (),
                 Received::Nothing | Received::Closed => return,
             }
         }

@@ -107,7 +107,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
         let e = (*process).executor;
         let rows = &raw mut (*process).rows;
         let defaults = &raw mut (*process).recipe.defaults;
-        let (slot, econtext, estate) = (e.slot().as_ptr(), e.context().as_ptr(), estate());
+        let (slot, econtext, estate) = (e.slot().as_ptr(), e.context().as_ptr(), e.estate());
         let per_tuple = e.context().memory();
         let arrays = e.arrays();
         let projection = match (*process).recipe.projection.as_mut() {

@@ -130,7 +130,7 @@ impl IndexInsertion<'_> {
             let (heap, relation, unique) = (self.heap, self.index.relation, self.unique);
             let distinct = !(*self.index.info).ii_NullsNotDistinct;
             let relation = Relation::from_raw(relation);
-            let new_writer = |any| LeafWriter::new(heap, relation, unique, distinct, any);
+            let new_writer = |any: IndexTuple<'_>| LeafWriter::new(heap, relation, unique, distinct, any);
             let (memory, per_tuple) = (self.memory, self.per_tuple);
             let mut writer = None;
             // A key that the index has already would be searched for twice.
@@ -139,7 +139,7 @@ impl IndexInsertion<'_> {
                 c::check_for_interrupts();
                 if let Some(keys) = self.index.keys.as_deref_mut() {
                     pg_sys::CurrentMemoryContext = per_tuple;
-                    let for_tuple = |any| {
+                    let for_tuple = |any: IndexTuple<'_>| {
                         pg_sys::CurrentMemoryContext = memory;
                         let writer: *mut LeafWriter = writer.get_or_insert_with(|| new_writer(any));
                         pg_sys::CurrentMemoryContext = per_tuple;

@@ -1,20 +1,19 @@
 //! Stores rows in heaps, which append their pages. The leader also inserts rows that workers send; a dry run only
 //! checks keys.
 
-use pgrx::pg_sys;
-
 use super::Process;
 use crate::error::Result;
 use crate::load::direct::key_check::CheckedTable;
-use crate::load::direct::wide::Received;
+use crate::load::direct::wide::{MessageKind, Received};
 use crate::rows::chunks::Chunks;
 use crate::rows::row::RowArrays;
+use crate::server::background::pause;
 use crate::server::result_relation::ResultRelation;
 use crate::server::slot::Slot;
 use crate::server::stages::{Stage, Stages};
 
 /// Milliseconds after which a waiting leader shows the progress of the other processes.
-const SHOW: std::ffi::c_long = 500;
+const SHOW: i64 = 500;
 /// Rows of workers that are inserted before the leader's own rows go on.
 const RECEIVED: usize = 64;
 
@@ -33,15 +32,14 @@ impl Process {
     pub(super) fn receive(&mut self) -> Result<Sent> {
         let shared = self.shared;
         for _ in 0..RECEIVED {
-            let (oid, message) = match self.wide.receive() {
-                Received::Row(oid, message) => (oid, message),
-                Received::Reject(reject) => {
-                    // SAFETY: the bytes were received last.
-                    self.rejects.keep_bytes(unsafe { &*reject });
+            let oid = match self.wide.receive() {
+                Received::Message(MessageKind::Row, oid) => oid,
+                Received::Message(MessageKind::Reject, _) => {
+                    self.rejects.keep_bytes(self.wide.content());
                     continue;
                 }
-                other @ (Received::Ranges(..) | Received::Anchors(_) | Received::EarlyEnds(_)) => {
-                    self.remember(other);
+                Received::Message(kind, oid) => {
+                    self.remember(kind, oid);
                     continue;
                 }
                 Received::Nothing => return Ok(Sent::All),
@@ -50,8 +48,7 @@ impl Process {
             pgrx::check_for_interrupts!();
             let index = self.heaps.open_locked(oid, &self.tracer)?;
             if let Some(heap) = self.heaps.list.get_mut(index) {
-                // SAFETY: the message was received last.
-                unsafe { self.wide.store_received(heap, message, &shared.append_lock) }?;
+                self.wide.store_received(heap, &shared.append_lock)?;
             }
         }
         Ok(Sent::More)
@@ -59,18 +56,15 @@ impl Process {
 
     /// Inserts rows of workers until all workers are done. Guarded, and interruptible.
     pub fn receive_all(&mut self) -> Result<()> {
-        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
         loop {
             match self.receive()? {
                 Sent::Closed => return Ok(()),
                 Sent::More => (),
-                // SAFETY: guarded calls on this process's latch. A queue sets it after a message, and when its sender
-                // is gone.
-                Sent::All => unsafe {
-                    pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), SHOW, pg_sys::PG_WAIT_EXTENSION);
-                    pg_sys::ResetLatch(pg_sys::MyLatch);
+                // A queue sets the latch after a message, and when its sender is gone.
+                Sent::All => {
+                    pause(SHOW);
                     self.show();
-                },
+                }
             }
             pgrx::check_for_interrupts!();
         }
