@@ -243,7 +243,7 @@ fn attach(team: Worker<LoadTask>) -> Result<State> {
             return Projection::new(nodes, foreign, rows.columns(), on_error, executor.memory().as_ptr());
         }
         let inputs = source::input_descriptor(relation, &mapping);
-        Projection::over(nodes, inputs, rows.columns(), on_error, executor.memory().as_ptr())
+        Projection::over(nodes, inputs.as_ptr(), rows.columns(), on_error, executor.memory().as_ptr())
     });
     let of_scan = |join: &Join| join.joined().projection(rows.columns(), on_error);
     let projection = projection.or_else(|| join.as_ref().map(of_scan));

@@ -197,7 +197,7 @@ impl Leader {
                 return Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory().as_ptr());
             }
             let inputs = source::input_descriptor(target, mapping);
-            Projection::over(nodes, inputs, rows.columns(), copy.on_error, executor.memory().as_ptr())
+            Projection::over(nodes, inputs.as_ptr(), rows.columns(), copy.on_error, executor.memory().as_ptr())
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
         let projection = projection.or_else(|| load.program.joined.map(of_scan));
