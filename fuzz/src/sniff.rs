@@ -36,6 +36,9 @@ pub fn run(input: &[u8]) {
             .then(|| Separator::byte(chosen(&DELIMITERS[..if is_text { 5 } else { 6 }], characters))),
         quote: (flags & 8 != 0 && !is_text).then(|| chosen(QUOTES, characters >> 4)),
         escape: (flags & 16 != 0 && !is_text).then_some(ESCAPE),
+        trailing: None,
+        trim: None,
+        default: None,
         skip_blank_lines: is_strict.then_some(false),
         comment: is_strict.then(Vec::new),
         lenient_quotes: is_strict.then_some(false),
@@ -75,9 +78,12 @@ pub fn run(input: &[u8]) {
     // Read the file with the detected dialect.
     let (rows, error) = naive::rows(&found, sample);
     let ahead = if error.is_none() { finding.ahead.min(rows.len()) } else { 0 };
-    // Detection reads quotes and line ends in another way.
-    let is_plain =
-        whole && error.is_none() && !sample.contains(&b'\r') && !(found.is_csv() && sample.contains(&found.quote));
+    // Detection reads quotes and line ends in another way, and goes on behind an end marker.
+    let is_plain = whole
+        && error.is_none()
+        && !sample.contains(&b'\r')
+        && !(found.is_csv() && sample.contains(&found.quote))
+        && !sample.windows(2).any(|two| two == b"\\.");
     let has_titles = rows.iter().take(finding.ahead).any(|row| !row.line.trim_ascii().is_empty());
     if is_plain && has_titles {
         assert!(finding.ahead + 2 <= rows.len(), "{} of {} are in front: {}", finding.ahead, rows.len(), shown());
@@ -86,9 +92,8 @@ pub fn run(input: &[u8]) {
     let width = rows.get(ahead).map_or(0, |row| row.cells.len());
     let behind = rows.len() - ahead;
     if let Some(header) = header(sample, whole, &found, ahead) {
-        let is_lone = header.evidence == Evidence::Bare && header.lines == behind;
         let ends = header.ahead + header.lines;
-        assert!(header.lines > 0 && (ends < rows.len() || is_lone), "{header:?} of {behind} records: {}", shown());
+        assert!(header.lines > 0 && ends < rows.len(), "{header:?} of {} records: {}", rows.len(), shown());
         let widest = rows.iter().map(|row| row.cells.len()).max();
         assert!(header.names.is_none_or(|names| Some(names.len()) <= widest), "{}", shown());
         if let Evidence::Family(column) | Evidence::Form(column) = header.evidence {

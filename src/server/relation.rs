@@ -69,6 +69,10 @@ impl<'a> Relation<'a> {
         self.kind() == pg_sys::RELKIND_PARTITIONED_TABLE
     }
 
+    pub const fn is_partition(self) -> bool {
+        self.form().relispartition
+    }
+
     /// One of RELPERSISTENCE_PERMANENT, …
     pub const fn persistence(self) -> u8 {
         self.form().relpersistence.cast_unsigned()
@@ -94,6 +98,11 @@ impl<'a> Relation<'a> {
 
     pub const fn has_indexes(self) -> bool {
         self.form().relhasindex
+    }
+
+    /// The relfilenode, which changes when the table is rewritten.
+    pub const fn file(self) -> pg_sys::Oid {
+        self.form().relfilenode
     }
 
     /// Whether the number of rows has been estimated.
@@ -143,6 +152,16 @@ impl<'a> Relation<'a> {
         }
     }
 
+    /// Returns the OIDs of the relations that this one is a partition of, directly or through others. Guarded.
+    pub fn ancestors(self) -> Vec<pg_sys::Oid> {
+        if !self.form().relispartition {
+            return Vec::new();
+        }
+        let oid = self.oid();
+        // SAFETY: a guarded call, whose closure owns nothing; this function owns the list of OIDs.
+        unsafe { PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::get_partition_ancestors(oid))).iter_oid().collect() }
+    }
+
     /// Returns the partition constraint; null if the relation is no partition, or if there is none. Guarded.
     pub fn partition_bound(self) -> *mut pg_sys::Node {
         // SAFETY: the relation is open, and the closure owns nothing.
@@ -158,6 +177,8 @@ impl<'a> Relation<'a> {
             is_unique: form.indisunique,
             is_exclusion: form.indisexclusion,
             is_immediate: form.indimmediate,
+            is_primary: form.indisprimary,
+            is_ready: form.indisready,
             is_valid: form.indisvalid,
             is_usable: form.indisvalid && form.indisready && form.indislive,
             checks_xmin: form.indcheckxmin,
@@ -183,6 +204,8 @@ pub struct IndexForm {
     pub is_unique: bool,
     pub is_exclusion: bool,
     pub is_immediate: bool,
+    pub is_primary: bool,
+    pub is_ready: bool,
     pub is_valid: bool,
     /// Valid, ready and live.
     pub is_usable: bool,
@@ -250,6 +273,42 @@ impl Drop for OpenRelation {
     }
 }
 
+/// A relation that is open until `close`, or the end of the transaction. No destructor closes it, so a memory context may
+/// drop this value.
+#[derive(Debug)]
+pub struct KeptRelation(Relation<'static>);
+
+impl KeptRelation {
+    /// Opens a relation of any kind, and keeps the lock. Guarded.
+    pub fn open(oid: pg_sys::Oid, lock: u32) -> KeptRelation {
+        KeptRelation(std::mem::ManuallyDrop::new(OpenRelation::open(oid, lock)).relation)
+    }
+
+    /// Opens a relation of which this process has a lock. Guarded.
+    pub fn locked(oid: pg_sys::Oid) -> KeptRelation {
+        KeptRelation::open(oid, pg_sys::NoLock)
+    }
+
+    /// Takes a reference to a relation; None if the relation does not exist. This process has a lock of the relation, or
+    /// of the table of an index. Guarded.
+    pub fn referenced(oid: pg_sys::Oid) -> Option<KeptRelation> {
+        // SAFETY: a guarded call, which returns an open relation or null.
+        let relation = unsafe { pg_sys::RelationIdGetRelation(oid) };
+        // SAFETY: it is open until `close`.
+        (!relation.is_null()).then(|| KeptRelation(unsafe { Relation::from_raw(relation) }))
+    }
+
+    pub fn get(&self) -> Relation<'_> {
+        self.0
+    }
+
+    /// Closes the relation, and keeps the lock. Guarded.
+    pub fn close(self) {
+        // SAFETY: a guarded call; opened by this value, whose handles have ended.
+        unsafe { pg_sys::relation_close(self.0.as_ptr(), NO_LOCK) }
+    }
+}
+
 /// A tuple descriptor that is valid as long as `'a`.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
@@ -274,6 +333,12 @@ impl<'a> TupleDesc<'a> {
     pub fn len(self) -> usize {
         // SAFETY: a valid descriptor.
         usize::try_from(unsafe { (*self.as_ptr()).natts }).unwrap_or(0)
+    }
+
+    /// The number of references that are counted; negative if none are.
+    pub fn pins(self) -> i32 {
+        // SAFETY: a valid descriptor.
+        unsafe { (*self.as_ptr()).tdrefcount }
     }
 
     /// Returns the attribute with this index, from 0.
@@ -335,8 +400,13 @@ impl<'a> TupleDesc<'a> {
     }
 }
 
+/// The name of an attribute, in the server's encoding.
+pub const fn name_of(attribute: &pg_sys::FormData_pg_attribute) -> &CStr {
+    // SAFETY: a name is NUL-terminated.
+    unsafe { CStr::from_ptr(attribute.attname.data.as_ptr()) }
+}
+
 /// Returns the name of an attribute as text. Guarded.
 pub fn attribute_name(attribute: &pg_sys::FormData_pg_attribute) -> String {
-    // SAFETY: a name is NUL-terminated.
-    from_server(unsafe { CStr::from_ptr(attribute.attname.data.as_ptr()) })
+    from_server(name_of(attribute))
 }

@@ -7,6 +7,7 @@
 
 use std::ffi::CString;
 
+use pg_bulk_text::json_object::repeats_key;
 use pg_bulk_text::sniff::family::Family;
 use pg_bulk_text::sniff::shape::{Day, Type, Types, ValueShape};
 use pg_bulk_text::sniff::style::{Choice, Style, StyleSet, Styles, is_null_word};
@@ -17,7 +18,6 @@ use pgrx::pg_sys;
 use crate::error::Result;
 use crate::rows::context::displayed;
 use crate::server::compat::{self, Soft};
-use crate::server::server_text::from_server;
 
 /// Position of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,9 @@ pub struct RuledOut {
 
 /// The types whose values have a date.
 const DATES: &[Type] = &[Type::Date, Type::Timestamp, Type::Timestamptz];
+
+/// The types whose values are strings in JSON.
+const STRINGS: &[Type] = &[Type::Date, Type::Timestamp, Type::Timestamptz, Type::Time, Type::Uuid];
 
 /// The values of a column that were read so far.
 #[derive(Debug, Clone)]
@@ -139,20 +142,10 @@ impl Evidence {
         self.choice == Choice::Several && self.column_type().is_none() && self.values > 0 && !self.is_ambiguous()
     }
 
-    /// Why the column is text, although nearly all of its values have a type. `last`: the last record of the file.
-    pub fn text_note(&self, last: Option<(usize, ValuePosition)>) -> Option<String> {
-        if self.column_type().is_some() || self.has_several_styles() {
-            return None;
-        }
-        if let Some(amount) = self.amount.as_ref().filter(|_| self.amounts) {
-            return Some(format!(
-                "amounts such as \"{}\" are text; an expression reads them (expr)",
-                from_server(amount)
-            ));
-        }
-        let ruled =
-            self.ruled_out().find(|ruled| Some((ruled.file, ruled.place)) == last && self.proven.has(ruled.of))?;
-        Some(format!("it is text because of \"{}\" in the last line", from_server(&ruled.value)))
+    /// The first amount of a column of amounts, which is text.
+    pub fn amount(&self) -> Option<&CString> {
+        let is_text = self.amounts && self.column_type().is_none() && !self.has_several_styles();
+        self.amount.as_ref().filter(|_| is_text)
     }
 
     /// The words that are NULL, because the other values have a type.
@@ -214,6 +207,20 @@ impl Evidence {
 
     pub fn take_empty_quotes(&mut self) {
         self.empty_quotes = true;
+    }
+
+    /// Add a string of JSON: digits in quotes are no number. Guarded.
+    pub fn take_string(
+        &mut self,
+        validator: &mut Validator,
+        value: &[u8],
+        file: usize,
+        place: impl Fn() -> ValuePosition,
+    ) -> Result<()> {
+        if !is_null_word(value) {
+            (self.left, self.styles) = (self.left.and(Types::of(STRINGS)), StyleSet::NONE);
+        }
+        self.take(validator, value, file, place)
     }
 
     /// Add a value that is not NULL. Guarded.
@@ -364,9 +371,13 @@ impl Validator {
         }
     }
 
-    /// Does the server accept the value for this type?
+    /// Does the server accept the value for this type, and keep all of it?
     fn accepts(&mut self, one: Type, value: &[u8]) -> Result<bool> {
         let Some(known) = self.known.get_mut(one as usize) else { return Ok(false) };
+        // A value would be lost.
+        if one == Type::Jsonb && repeats_key(value) {
+            return Ok(false);
+        }
         self.arena.reset();
         if known.decoder.is_some_and(|decoder| decoder.decode(value, &mut self.arena).is_some()) {
             return Ok(true);

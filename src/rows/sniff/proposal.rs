@@ -110,17 +110,18 @@ impl SniffedColumn {
 
     /// The options of the column that say how its values are written.
     pub fn written_options(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let mut options: Vec<_> = self.key.iter().map(|key| ("key", key.clone())).collect();
         match self.evidence.style() {
             Some(Style::Number(decimal, thousands)) => {
-                let mut options = vec![("decimal", vec![decimal])];
+                options.push(("decimal", vec![decimal]));
                 if !thousands.is_empty() {
                     options.push(("thousands", thousands.as_bytes().to_vec()));
                 }
-                options
             }
-            Some(Style::Moment(_, template)) => vec![("date_format", template.as_bytes().to_vec())],
-            None => Vec::new(),
+            Some(Style::Moment(_, template)) => options.push(("date_format", template.as_bytes().to_vec())),
+            None => (),
         }
+        options
     }
 
     /// Notes about values that are not read as they are written.
@@ -128,21 +129,22 @@ impl SniffedColumn {
         let name = from_server(&c_string(&self.name));
         let mut notes = Vec::new();
         match self.evidence.style() {
-            Some(Style::Number(decimal, "")) => {
-                notes
-                    .push(format!("column \"{name}\": numbers have the decimal character \"{}\"", char::from(decimal)));
+            Some(Style::Number(decimal, thousands)) => {
+                let between = format!(" and \"{thousands}\" between thousands");
+                let between = if thousands.is_empty() { "" } else { &between };
+                let decimal = char::from(decimal);
+                notes.push(format!("column \"{name}\": numbers have the decimal character \"{decimal}\"{between}"));
             }
-            Some(Style::Number(decimal, thousands)) => notes.push(format!(
-                "column \"{name}\": numbers have the decimal character \"{}\" and \"{thousands}\" between thousands",
-                char::from(decimal)
-            )),
             Some(Style::Moment(_, template)) => {
                 notes.push(format!("column \"{name}\": values have the form {template}"))
             }
             None if self.evidence.has_several_styles() => {
                 notes.push(format!("column \"{name}\": its values can be read in several ways, so it is text"));
             }
-            None => (),
+            None => notes.extend(self.evidence.amount().map(|amount| {
+                let amount = from_server(amount);
+                format!("column \"{name}\": amounts such as \"{amount}\" are text; an expression reads them (expr)")
+            })),
         }
         for word in self.evidence.null_words() {
             let (shown, count) = (from_server(&c_string(&word.word)), word.count);

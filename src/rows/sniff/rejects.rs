@@ -23,6 +23,8 @@ pub(super) struct Trial {
     pub(super) unreadable: Rejects,
     /// Records with invalid bytes.
     pub(super) invalid: Rejects,
+    /// End markers with text behind them.
+    pub(super) marker: Rejects,
     /// Records with line ends in quotes, if those from which the dialect was found had none.
     pub(super) spanning: Rejects,
     /// One of those from which the dialect was found has line ends in quotes.
@@ -33,27 +35,20 @@ pub(super) struct Trial {
 #[derive(Debug, Default)]
 pub(super) struct Rejects {
     pub(super) count: u64,
-    first: Option<First>,
-}
-
-#[derive(Debug)]
-struct First {
-    /// Index of the file.
-    file: usize,
-    place: ValuePosition,
-    reason: String,
+    /// Index of the file, position and reason of the first one.
+    first: Option<(usize, ValuePosition, String)>,
 }
 
 impl Rejects {
     /// Count a record. `reason` continues a sentence that begins with the name of the line.
     pub(super) fn add(&mut self, file: usize, place: impl FnOnce() -> ValuePosition, reason: impl FnOnce() -> String) {
         self.count += 1;
-        self.first.get_or_insert_with(|| First { file, place: place(), reason: reason() });
+        self.first.get_or_insert_with(|| (file, place(), reason()));
     }
 
     /// The note, which ends with the consequence for a load. `files`: the names, if there are several files.
     pub(super) fn note(&self, files: &[CString], consequence: &str) -> Option<String> {
-        let First { file, place, reason } = self.first.as_ref()?;
+        let (file, place, reason) = self.first.as_ref()?;
         let line = match place {
             ValuePosition::Line(line) => format!("line {line}"),
             ValuePosition::Offset(offset) => format!("the line at byte {offset}"),

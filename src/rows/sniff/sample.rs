@@ -3,6 +3,7 @@
 //! Of a larger file, part of the budget is for positions in its middle. The tricky point is the beginning of a record
 //! there: if it is not certain, the position is skipped, and a note says so.
 
+use pg_bulk_text::dialect::Dialect;
 use pg_bulk_text::fixed::Trim;
 use pg_bulk_text::reader::{ReadError, Reader, Value as Field};
 use pg_bulk_text::sniff::dialect::detect;
@@ -21,7 +22,7 @@ use crate::server::copy_errors::read_error;
 use crate::server::option_value::HeaderOption;
 
 /// The most columns of a table.
-const MOST_COLUMNS: usize = pg_sys::MaxHeapAttributeNumber as usize;
+pub(super) const MOST_COLUMNS: usize = pg_sys::MaxHeapAttributeNumber as usize;
 /// Bytes that determine the dialect.
 const FIRST: usize = 256 * 1024;
 /// Number of samples from the middle of a file, and bytes of each.
@@ -31,7 +32,12 @@ const PIECE: u64 = 128 * 1024;
 impl Sniffer {
     pub(super) fn take_file(&mut self, feed: &mut Feed, file: usize, budget: u64) -> Result<()> {
         let middle = feed.source().size().filter(|&size| {
-            budget != u64::MAX && !self.several && feed.has_offsets() && size > budget && budget > 2 * PLACES * PIECE
+            budget != u64::MAX
+                && !self.several
+                && self.keys.is_none()
+                && feed.has_offsets()
+                && size > budget
+                && budget > 2 * PLACES * PIECE
         });
         // The budget of the middle is not spent on the start.
         let known = match self.known.clone() {
@@ -79,7 +85,13 @@ impl Sniffer {
                         break;
                     }
                 }
-                FeedStep::End => break,
+                FeedStep::End => {
+                    if feed.ended_early(&reader)? {
+                        let reason = || "ends the data: it is \\.".to_owned();
+                        self.trial.marker.add(file, || ValuePosition::Line(reader.line_number()), reason);
+                    }
+                    break;
+                }
                 FeedStep::Enough => {
                     self.complete = false;
                     break;
@@ -127,16 +139,22 @@ impl Sniffer {
         if sample.is_empty() {
             return Ok(None);
         }
-        let found = detect(&sample, whole, &self.given);
+        if self.keys.is_some() {
+            let dialect = Dialect::json();
+            let known = FileFindings { dialect, header_lines: 0, has_names: false, trim: Trim::None, names: None };
+            self.known = Some(known.clone());
+            return Ok(Some(known));
+        }
+        let found = detect(&sample, whole, &self.given.options);
         let (comments, line) = found.comments;
-        if self.given.comment.is_none() && comments > 0 {
+        if self.given.options.comment.is_none() && comments > 0 {
             let mark = String::from_utf8_lossy(&found.dialect.comment);
             self.notes.push(format!(
                 "line {line} begins with \"{mark}\" (such lines: {comments}); they are not read (comment)"
             ));
         }
         let strays = || found.odd.iter().filter(|odd| odd.oddity == Oddity::StrayQuote);
-        if self.given.lenient_quotes.is_none()
+        if self.given.options.lenient_quotes.is_none()
             && found.dialect.lenient_quotes
             && let Some(first) = strays().next()
         {
@@ -145,7 +163,7 @@ impl Sniffer {
                 "line {line} has a quote within a field (such lines: {count}); it is kept (lenient_quotes)"
             ));
         }
-        let (header_lines, has_names, names) = match self.header_option {
+        let (header_lines, has_names, names) = match self.given.header {
             Some(HeaderOption::Lines(lines)) => (lines, lines > 0, None),
             Some(HeaderOption::Match) => (1, true, None),
             None => {
@@ -164,14 +182,13 @@ impl Sniffer {
 
     /// The number of lines in front of the data, and the header among them.
     fn find_header(&mut self, sample: &[u8], whole: bool, found: &Finding) -> (u64, Option<Header>) {
-        let first_of = |wanted| found.odd.iter().find(|odd| odd.oddity == wanted).map(|odd| odd.line);
-        let last_of = |wanted| found.odd.iter().rfind(|odd| odd.oddity == wanted).map(|odd| odd.line);
+        let lines_of = |wanted| found.odd.iter().filter(move |odd| odd.oddity == wanted).map(|odd| odd.line);
         // Several files have no preamble each.
         let ahead = if self.several { 0 } else { found.ahead };
         let header = header::header(sample, whole, &found.dialect, ahead);
         // The last line in front may have the names.
         let titles = header.as_ref().map_or(ahead, |header| header.ahead);
-        let in_front = || found.odd.iter().filter(|odd| odd.oddity == Oddity::Ahead).map(|odd| odd.line);
+        let in_front = || lines_of(Oddity::Ahead);
         let place = |first, last| {
             let (first, last): (usize, usize) = (first?, last?);
             Some(if first == last { format!("line {first} is") } else { format!("lines {first} to {last} are") })
@@ -179,7 +196,7 @@ impl Sniffer {
         if let Some(lines) = place(in_front().next(), in_front().take(titles).last()).filter(|_| titles > 0) {
             self.notes.push(format!("{lines} in front of the table, and not read (header)"));
         }
-        if let Some(lines) = place(first_of(Oddity::Behind), last_of(Oddity::Behind)) {
+        if let Some(lines) = place(lines_of(Oddity::Behind).next(), lines_of(Oddity::Behind).last()) {
             self.notes.push(format!("{lines} behind the table: a load reads them as rows"));
         }
         let Some(header) = header else { return (ahead as u64, None) };
@@ -192,7 +209,7 @@ impl Sniffer {
             header::Evidence::Form(column) => {
                 format!("header: field {} of line {line} has another form than the values below it", column + 1)
             }
-            header::Evidence::Bare => format!("header: no value is below the names of line {line}"),
+            header::Evidence::Bare => format!("header: below line {line} all fields are empty"),
         };
         self.notes.push(reason);
         if header.lines > 1 {
@@ -200,10 +217,8 @@ impl Sniffer {
                 "the header has lines {line} to {last}: names are from the line with most names, and gaps are filled from the others"
             ));
         }
-        if let Some(names) = header.names.as_ref().filter(|_| header.lines == 1) {
-            let (known, all) = (names.iter().flatten().count(), names.len());
-            self.notes
-                .push(format!("line {line} has {known} names for {all} fields: some columns get names by number"));
+        if header.lines == 1 && header.names.is_some() {
+            self.notes.push(format!("line {line} has no name for the first column"));
         }
         ((titles + header.lines) as u64, Some(header))
     }
@@ -222,6 +237,9 @@ impl Sniffer {
         if self.records.is_multiple_of(1024) {
             pgrx::check_for_interrupts!();
         }
+        if self.keys.is_some() {
+            return self.take_object(reader, file);
+        }
         let fields = reader.fields();
         if self.columns.is_empty() {
             self.columns.resize_with(fields.min(MOST_COLUMNS), Evidence::default);
@@ -232,9 +250,8 @@ impl Sniffer {
             self.trial.repeated.add(file, place, || "repeats the header".to_owned());
             return Ok(());
         }
-        self.last = Some((file, place()));
         if fields != self.width {
-            let (width, ragged) = (self.width, self.ragged);
+            let (width, ragged) = (self.width, self.given.ragged);
             let reason = || format!("has {fields} fields instead of {width}");
             let is_row = if fields > width {
                 self.trial.long.add(file, place, reason);
@@ -270,8 +287,7 @@ impl Sniffer {
         let can_force = is_csv && reader.dialect().null.is_empty();
         let mut unescaped = Vec::new();
         let record = reader.record();
-        let is_trimmed = self.known.as_ref().is_some_and(|known| known.trim);
-        let trim = if is_trimmed { Trim::Both } else { Trim::None };
+        let trim = self.known.as_ref().map_or(Trim::None, |known| known.trim);
         for field in 0..fields.min(self.columns.len()) {
             let column = order.get(field).copied().unwrap_or(field);
             let Some(evidence) = self.columns.get_mut(column) else { continue };
@@ -352,7 +368,7 @@ fn order_of(first: &[Option<Vec<u8>>], names: &[Option<Vec<u8>>]) -> Vec<usize> 
 }
 
 /// The position of the reader's record, by its offset if lines are not counted.
-fn place(reader: &Reader, offset: Option<u64>) -> ValuePosition {
+pub(super) fn place(reader: &Reader, offset: Option<u64>) -> ValuePosition {
     offset.map_or_else(|| ValuePosition::Line(reader.line_number()), |_| ValuePosition::Offset(reader.record_offset()))
 }
 

@@ -98,12 +98,6 @@ impl Column {
         self.compared == 0
     }
 
-    /// Whether there are words for a missing value, and no other value.
-    #[must_use]
-    pub fn is_missing(&self) -> bool {
-        self.is_bare() && self.count(Family::Missing) > 0
-    }
-
     /// How much the form of a name differs from the form of all texts below it; negative if it is like them.
     #[must_use]
     pub fn score(&self, name: &[u8]) -> i32 {
@@ -173,16 +167,13 @@ pub fn is_name(family: Family) -> bool {
     matches!(family, Family::Word | Family::Truth)
 }
 
-/// Whether a name is a common one of columns.
-#[must_use]
-pub fn is_common(name: &[u8]) -> bool {
+fn is_common(name: &[u8]) -> bool {
     let joined: Vec<u8> = name.iter().map(|&b| if b == b' ' { b'_' } else { b }).collect();
     is_one_of(COMMON, &joined)
 }
 
 /// Whether a text is in the form of identifiers of programs: `first_name`, `firstName`.
-#[must_use]
-pub fn is_identifier(text: &[u8]) -> bool {
+fn is_identifier(text: &[u8]) -> bool {
     let is_part = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
     let has_hump =
         text.windows(2).any(|pair| matches!(pair, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()));

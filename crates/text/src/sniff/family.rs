@@ -146,17 +146,14 @@ fn amount(text: &[u8]) -> Option<&[u8]> {
     loop {
         rest = match rest {
             [b'0'..=b'9', rest @ ..] => rest,
-            // A separator is between digits, or the dot at the end.
-            [b'.' | b',' | b'\'' | b' ' | b'_', rest @ ..] if matches!(rest, [b'0'..=b'9', ..]) && digits > 0 => rest,
-            // A no-break space, a narrow one, a typographic apostrophe.
-            [0xc2, 0xa0, rest @ ..] | [0xe2, 0x80, 0xaf | 0x99, rest @ ..]
-                if matches!(rest, [b'0'..=b'9', ..]) && digits > 0 =>
-            {
-                rest
-            }
-            [b'.', rest @ ..] if rest.is_empty() && digits > 0 => rest,
-            [b'e' | b'E', b'+' | b'-', rest @ ..] | [b'e' | b'E', rest @ ..]
-                if matches!(rest, [b'0'..=b'9', ..]) && digits > 0 =>
+            [b'.'] if digits > 0 => &[],
+            // Separators, no-break spaces, a typographic apostrophe and the letter of an exponent are between digits.
+            [b'.' | b',' | b'\'' | b' ' | b'_', rest @ ..]
+            | [0xc2, 0xa0, rest @ ..]
+            | [0xe2, 0x80, 0xaf | 0x99, rest @ ..]
+            | [b'e' | b'E', b'+' | b'-', rest @ ..]
+            | [b'e' | b'E', rest @ ..]
+                if digits > 0 && rest.first().is_some_and(u8::is_ascii_digit) =>
             {
                 rest
             }
@@ -261,7 +258,12 @@ fn is_address(text: &[u8]) -> bool {
         let at = memchr::memchr(b'@', text);
         at.is_some_and(|at| at > 0 && text.get(at..).is_some_and(|host| host.contains(&b'.')))
     };
-    has(b"://") || text.starts_with(b"www.") || is_mail() || is_ip(text) || is_uuid(text) || is_path(text)
+    has(b"://")
+        || text.starts_with(b"www.")
+        || is_mail()
+        || is_ip(text)
+        || is_uuid(text)
+        || matches!(text, [b'/', _, _, _, ..] | [_, b':', b'\\', ..])
 }
 
 /// Four numbers with dots between them, perhaps with a port or a mask; or six bytes of a hardware address.
@@ -272,10 +274,6 @@ fn is_ip(text: &[u8]) -> bool {
         && parts().all(|part| (1..=3).contains(&part.len()) && part.iter().all(u8::is_ascii_digit));
     let bytes = || text.split(|b| matches!(b, b':' | b'-'));
     is_v4 || (bytes().count() == 6 && bytes().all(|part| part.len() == 2 && part.iter().all(u8::is_ascii_hexdigit)))
-}
-
-fn is_path(text: &[u8]) -> bool {
-    (text.first() == Some(&b'/') && text.len() > 3) || matches!(text, [_, b':', b'\\', ..])
 }
 
 #[cfg(test)]

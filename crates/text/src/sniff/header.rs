@@ -9,14 +9,12 @@
 //! - If no column decides: the names have a form that the values below them do not have. Each difference of a column
 //!   adds to a score ([`Column::score`]), as common names of columns do. A name that is also a value counts against it.
 //!
-//! A single record is data, unless most of its fields are common names of columns or identifiers. Names above rows of
-//! empty fields only are a header. Records with another number of fields than the first one are examined only if there
-//! are no others.
+//! A single record is data. But names above rows of empty fields only are a header. Records with another number of
+//! fields than the first one are examined only if there are no others.
 //!
-//! Names of all columns but some may be in front of the table. If one is missing, it is that of the first column: R
-//! writes names of rows without a name above them.
+//! Names of all columns but the first may be in front of the table: R writes names of rows without a name above them.
 
-use super::column::{Column, is_common, is_identifier, is_name};
+use super::column::{Column, is_name};
 use super::family::{Family, has_letter, is_one_of};
 use super::{MOST_FIELDS, each_record};
 use crate::dialect::Dialect;
@@ -50,7 +48,7 @@ pub struct Header {
     /// Its evidence.
     pub evidence: Evidence,
     /// The names, if the header has several lines: those of the line that has most. The others fill its blanks. Or those
-    /// of a header that has fewer fields than the table.
+    /// of a header without a name for the first column.
     pub names: Option<Fields>,
 }
 
@@ -80,15 +78,8 @@ fn trimmed(fields: &Fields) -> impl Iterator<Item = &[u8]> {
 
 /// The number of a name that is a whole number.
 fn whole_number(name: &[u8]) -> Option<i64> {
-    if name.len() > 9 || !name.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    std::str::from_utf8(name).ok()?.parse().ok()
-}
-
-/// Whether a number may be a year.
-fn is_year(number: i64) -> bool {
-    (1500..=2100).contains(&number)
+    let digits = Some(name).filter(|name| name.len() <= 9 && name.iter().all(u8::is_ascii_digit))?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// The columns whose names are numbers in sequence, although those of the record below are not: years, or 0, 1, 2 ….
@@ -103,7 +94,8 @@ fn sequence(first: &Fields, second: Option<&Fields>) -> Vec<bool> {
         _ => 1,
     };
     let in_steps = |numbers: &[i64]| numbers.windows(2).all(|pair| matches!(pair, [a, b] if b - a == step));
-    let are_years = |numbers: &[i64]| !numbers.is_empty() && numbers.iter().all(|&number| is_year(number));
+    let are_years =
+        |numbers: &[i64]| !numbers.is_empty() && numbers.iter().all(|number| (1500..=2100).contains(number));
     let under: Vec<i64> = names.iter().zip(&below).filter_map(|(name, value)| name.and(*value)).collect();
     let is_list = in_steps(&found) && step == 1 && found.len() >= 3 && matches!(found.first(), Some(0 | 1));
     let is_below_too =
@@ -121,10 +113,7 @@ fn sequence(first: &Fields, second: Option<&Fields>) -> Vec<bool> {
 pub fn header(sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> Option<Header> {
     let table =
         |ahead, shift, is_good: fn(usize, usize) -> bool| Table::read(sample, whole, dialect, (ahead, shift), is_good);
-    let narrow = |ahead| {
-        let shifted = table(ahead, 1, |width, first| width == first + 1).narrow_header();
-        shifted.or_else(|| table(ahead, 0, |width, first| width > first && first * 2 > width).narrow_header())
-    };
+    let narrow = |ahead| table(ahead, 1, |width, first| width == first + 1).narrow_header();
     let equal = table(ahead, 0, |width, first| width == first);
     if equal.records > 0 {
         return equal.header().or_else(|| narrow(ahead.checked_sub(1)?));
@@ -134,22 +123,19 @@ pub fn header(sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> Op
     if others.records > 0 {
         return narrow(ahead).or_else(|| others.header());
     }
-    others.lone_header().filter(|_| whole)
+    None
 }
 
 /// The first records of a file.
 #[derive(Default)]
 struct Table {
-    /// The first record, and a few behind it.
+    /// The first record, and a few directly behind it with as many fields.
     leading: Vec<Fields>,
     columns: Vec<Column>,
     /// Number of records in front of the first one, of those behind it, and of those that passed among these.
     ahead: usize,
     behind: usize,
     records: usize,
-    /// The first fields that have no name, and the most fields of a record.
-    shift: usize,
-    width: usize,
 }
 
 impl Table {
@@ -161,8 +147,8 @@ impl Table {
         (ahead, shift): (usize, usize),
         is_good: impl Fn(usize, usize) -> bool,
     ) -> Table {
-        let mut table = Table { ahead, shift, ..Table::default() };
-        let (mut passed, mut unescaped, mut line) = (0, Vec::new(), None);
+        let mut table = Table { ahead, ..Table::default() };
+        let (mut passed, mut unescaped, mut is_leading, mut line) = (0, Vec::new(), true, None);
         let _ = each_record(sample, whole, dialect, |reader, width| {
             if passed < ahead {
                 passed += 1;
@@ -176,11 +162,11 @@ impl Table {
                 return true;
             };
             table.behind += 1;
+            is_leading &= width == table.columns.len();
             if !is_good(width, table.columns.len()) {
                 return true;
             }
             table.records += 1;
-            table.width = table.width.max(width);
             let is_repeated = line.is_some() && reader.raw_line() == line.as_deref();
             for (field, (name, column)) in trimmed(first).zip(&mut table.columns).enumerate() {
                 let value = match reader.value(field + shift) {
@@ -199,7 +185,7 @@ impl Table {
                     column.remove(name);
                 }
             }
-            if table.leading.len() <= MOST_LINES {
+            if is_leading && table.leading.len() <= MOST_LINES {
                 table.leading.push(fields(reader));
             }
             table.records < MOST_RECORDS
@@ -222,23 +208,12 @@ impl Table {
         Some(Header { ahead: self.ahead, lines: 1, evidence, names: None })
     }
 
-    /// A header that has fewer fields than the rows.
+    /// A header of rows that have a field more, in front of the others.
     fn narrow_header(&self) -> Option<Header> {
         let is_most = self.records * 2 > self.behind;
         let first = self.leading.first().filter(|first| is_most && first.len() > 1)?;
-        let header = self.header().filter(|header| header.lines == 1)?;
-        let mut names = vec![None; self.shift];
-        names.extend_from_slice(first);
-        names.resize(self.width, None);
-        Some(Header { names: Some(names), ..header })
-    }
-
-    /// A header without rows.
-    fn lone_header(&self) -> Option<Header> {
-        let first = self.leading.first()?;
-        let known = trimmed(first).filter(|name| is_common(name) || is_identifier(name)).count();
-        let is_known = known > 1 && known * 2 > first.len() && are_names(first);
-        is_known.then_some(Header { ahead: self.ahead, lines: 1, evidence: Evidence::Bare, names: None })
+        let names = Some([&[None], first.as_slice()].concat());
+        Some(Header { names, ..self.header().filter(|header| header.lines == 1)? })
     }
 
     /// The column that shows that the first lines, two or more, are one header.
@@ -353,8 +328,7 @@ fn decide(first: &Fields, second: Option<&Fields>, below: &[Column]) -> Option<E
         return None;
     }
     if below.iter().all(Column::is_bare) {
-        let is_sure = first.len() > 1 || trimmed(first).all(is_identifier) && below.iter().all(Column::is_missing);
-        return is_sure.then_some(Evidence::Bare);
+        return (first.len() > 1).then_some(Evidence::Bare);
     }
     // A name that cannot decide stands over values of a family.
     let scores: Vec<i32> = trimmed(first)
@@ -524,6 +498,7 @@ mod tests {
     #[test]
     fn records_of_other_widths_are_better_than_none() {
         assert_eq!(of("id,name,age\n1,x\n2,y,z,5\n"), one(Evidence::Family(0)));
+        assert_eq!(of("id,name,age\n\n"), None);
         assert_eq!(of("id,name,age\n,\n"), one(Evidence::Bare));
         assert_eq!(of("x,y,z\n1,2,3\na\n"), one(Evidence::Family(0)));
         assert_eq!(of("x,y,z\na\n1\n"), None);
@@ -553,12 +528,9 @@ mod tests {
     }
 
     #[test]
-    fn one_record_is_data_but_for_known_names() {
-        for one in ["user_id,x\n", "id\n", "id,qty,mass,age\n", "name,1\n", "id,name\nx\n"] {
+    fn one_record_is_data() {
+        for one in ["user_id,x\n", "id\n", "id,name\n", "id,name", "name,1\n"] {
             assert_eq!(of(one), None, "{one}");
-        }
-        for names in ["id,name\n", "id,name", "id,qty,created_at\n\n"] {
-            assert_eq!(of(names), one(Evidence::Bare), "{names}");
         }
     }
 
@@ -573,7 +545,6 @@ mod tests {
         assert_eq!(names(&format!("x,y\n{rows}"), 1), Some((0, "/x/y".to_owned())));
         assert_eq!(names(&format!("x,y\n{rows}"), 0), Some((0, "/x/y".to_owned())));
         assert_eq!(names(&format!("T 1\nx,y\n{rows}"), 2), Some((1, "/x/y".to_owned())));
-        assert_eq!(names("x,y,z\n1,2,3,4,5\n6,7,8,9,0\n", 1), Some((0, "x/y/z//".to_owned())));
         // Titles.
         for title in ["T 1", "x,5", "1,2"] {
             assert_eq!(behind(&format!("{title}\n{rows}"), 1), None, "{title}");
@@ -586,7 +557,12 @@ mod tests {
         assert_eq!(of("a\n01:02:03\n01:02:03\nx\n"), None);
         assert_eq!(of("best_movie_title\nIron Man\n"), one(Evidence::Form(0)));
         assert_eq!(of("best_movie_title\nIron_Man\n"), None);
-        assert_eq!(of("best_movie_title\nNULL\n"), one(Evidence::Bare));
+    }
+
+    #[test]
+    fn lines_of_a_header_are_as_wide_as_the_first() {
+        let header = of("$ at,\nmount\n),Ada,0.5\n2dIa,,2.5\n3,2,Ida,2.\\.3,;231Ad\n");
+        assert!(header.is_none_or(|header| header.names.is_none()), "the second line is wider");
     }
 
     #[test]

@@ -30,8 +30,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// `whole`: the trial read the whole file.
-    pub(super) fn of(trial: &Trial, whole: bool) -> Place {
+    /// `whole`: the trial read the whole file. `trailing`: whether its records end with a delimiter, if that is known.
+    pub(super) fn of(trial: &Trial, whole: bool, trailing: Option<bool>) -> Place {
         let records: Vec<Row> = trial.rows.iter().filter(|row| row.kind == Kind::Record).copied().collect();
         let count = |width: usize| records.iter().filter(|row| row.width == width).count();
         let mut width = trial.width;
@@ -51,8 +51,8 @@ impl Place {
         let header = header.filter(|&at| records.get(at).is_some_and(is_header));
         // Without a header that says so, an empty last field is rather a column. Only bars often end lines.
         let is_bar = trial.syntax.separator.first() == b'|' && agreeing >= FEWEST && agreeing == records.len();
-        let trailing = ends_empty && (header.is_some() || is_bar);
-        let width = width - usize::from(trailing);
+        let trailing = trailing.unwrap_or(ends_empty && (header.is_some() || is_bar));
+        let width = width - usize::from(trailing && ends_empty);
         let own = |row: &Row| row.width - usize::from(trailing && row.ends_empty && row.width > 1);
         let fits = |row: &Row| own(row) == width;
 
@@ -64,9 +64,9 @@ impl Place {
         let below = || records.iter().skip(first);
         let short = below().filter(|row| own(row) < width).count();
         // A header, but no row of data, can be known to have lines in front of it.
-        let is_names = records.get(first).is_some_and(Row::is_words) && below().any(|row| !row.is_words());
+        let is_names = records.get(first).is_some_and(|row| row.words) && below().any(|row| !row.words);
         // A header may be wider than its rows, but it is rarely above names.
-        let has_sure_names = is_names && below().skip(1).take(NEXT).all(|row| !row.is_words());
+        let has_sure_names = is_names && below().skip(1).take(NEXT).all(|row| !row.words);
         let are_titles = records.iter().take(first).all(|row| own(row) < width || has_sure_names)
             && below().filter(|row| fits(row)).count() >= if is_names { 2 } else { FEWEST }
             && (is_names || short * 20 <= records.len() - first || first * 4 > records.len());

@@ -32,37 +32,11 @@ const NUMBERS: [(u8, &str); 8] = [
 ];
 
 /// Templates of dates. Those of timestamps have a time behind one of the first.
-const DATES: [&str; 15] = [
-    "DD.MM.YYYY",
-    "DD/MM/YYYY",
-    "MM/DD/YYYY",
-    "DD-MM-YYYY",
-    "MM-DD-YYYY",
-    "DD.MM.YY",
-    "DD/MM/YY",
-    "MM/DD/YY",
-    "DD-Mon-YY",
-    "DD-Mon-YYYY",
-    "DD Mon YYYY",
-    "Mon DD, YYYY",
-    "DD Month YYYY",
-    "Month DD, YYYY",
-    "YYYY.MM.DD",
-];
-const TIMESTAMPS: [&str; 12] = [
-    "DD.MM.YYYY HH24:MI",
-    "DD.MM.YYYY HH24:MI:SS",
-    "DD/MM/YYYY HH24:MI",
-    "DD/MM/YYYY HH24:MI:SS",
-    "MM/DD/YYYY HH24:MI",
-    "MM/DD/YYYY HH24:MI:SS",
-    "DD/MM/YYYY HH12:MI AM",
-    "DD/MM/YYYY HH12:MI:SS AM",
-    "MM/DD/YYYY HH12:MI AM",
-    "MM/DD/YYYY HH12:MI:SS AM",
-    "DD-Mon-YYYY HH24:MI:SS",
-    "DD Mon YYYY HH24:MI",
-];
+const DATES: &str = "DD.MM.YYYY|DD/MM/YYYY|MM/DD/YYYY|DD-MM-YYYY|MM-DD-YYYY|DD.MM.YY|DD/MM/YY|MM/DD/YY|DD-Mon-YY\
+    |DD-Mon-YYYY|DD Mon YYYY|Mon DD, YYYY|DD Month YYYY|Month DD, YYYY|YYYY.MM.DD";
+const TIMESTAMPS: &str = "DD.MM.YYYY HH24:MI|DD.MM.YYYY HH24:MI:SS|DD/MM/YYYY HH24:MI|DD/MM/YYYY HH24:MI:SS|MM/DD/YYYY HH24:MI\
+    |MM/DD/YYYY HH24:MI:SS|DD/MM/YYYY HH12:MI AM|DD/MM/YYYY HH12:MI:SS AM|MM/DD/YYYY HH12:MI AM\
+    |MM/DD/YYYY HH12:MI:SS AM|DD-Mon-YYYY HH24:MI:SS|DD Mon YYYY HH24:MI";
 
 /// A set of styles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +45,8 @@ pub struct StyleSet(u64);
 impl StyleSet {
     /// The set of all styles.
     pub const ALL: StyleSet = StyleSet(u64::MAX);
+    /// The empty set.
+    pub const NONE: StyleSet = StyleSet(0);
 
     /// Whether the set is empty.
     #[must_use]
@@ -100,14 +76,14 @@ impl Styles {
             let separator = Some(thousands.as_bytes().to_vec()).filter(|separator| !separator.is_empty());
             (Style::Number(decimal, thousands), Form::Number(Pattern { decimal, thousands: separator }))
         });
-        let templates = |list: &'static [&'static str], one: Type, kind: TemplateType| {
-            list.iter().filter_map(move |&template| {
+        let templates = |list: &'static str, one: Type, kind: TemplateType| {
+            list.split('|').filter_map(move |template| {
                 let form = Form::Time(Template::new(template.as_bytes(), kind).ok()?);
                 Some((Style::Moment(one, template), form))
             })
         };
-        let dates = templates(&DATES, Type::Date, TemplateType::Date);
-        let timestamps = templates(&TIMESTAMPS, Type::Timestamp, TemplateType::Timestamp);
+        let dates = templates(DATES, Type::Date, TemplateType::Date);
+        let timestamps = templates(TIMESTAMPS, Type::Timestamp, TemplateType::Timestamp);
         Styles { known: numbers.chain(dates).chain(timestamps).collect(), text: Vec::new() }
     }
 
@@ -216,7 +192,7 @@ mod tests {
 
     #[test]
     fn all_templates_are_valid() {
-        assert_eq!(Styles::new().known.len(), NUMBERS.len() + DATES.len() + TIMESTAMPS.len());
+        assert_eq!(Styles::new().known.len(), NUMBERS.len() + DATES.split('|').count() + TIMESTAMPS.split('|').count());
         assert!(Styles::new().known.len() <= 64);
     }
 

@@ -30,19 +30,15 @@ pub(super) struct Row {
     remark: bool,
     /// Has a quote without a meaning.
     pub(super) stray: bool,
-    /// Some field begins as a number does.
+    /// Some field begins as a number does. None does, and none is empty.
     pub(super) numbers: bool,
+    pub(super) words: bool,
 }
 
 impl Row {
     /// Whether it begins with a mark of comments.
     pub(super) fn begins(&self, mark: &[u8]) -> bool {
         self.start.starts_with(mark)
-    }
-
-    /// Whether no field is empty or begins as a number does.
-    pub(super) fn is_words(&self) -> bool {
-        !self.numbers && self.filled == self.width
     }
 
     /// Whether a mark and a blank are at its start, or a mark alone.
@@ -149,6 +145,7 @@ impl Trial {
                 remark: matches!(item.raw.trim_ascii_start(), [b'#'] | [b'#', b' ' | b'#', ..]),
                 stray: false,
                 numbers: false,
+                words: false,
             };
             if item.kind != Kind::Record {
                 trial.rows.push(row);
@@ -185,6 +182,7 @@ impl Trial {
                     }
                 }
             }
+            row.words = !row.numbers && row.filled == row.width;
             trial.rows.push(row);
             if is_measured && row.width > 0 {
                 trial.measured(row.width, likeness, row.width.min(MOST_FIELDS));
@@ -209,6 +207,16 @@ impl Trial {
         let hashes = self.rows.iter().filter(|row| row.begins(b"#")).count();
         let counts_hashes = hashes * 2 > self.rows.len() || self.syntax.separator.has(b'#');
         self.rows.iter().filter(move |row| row.kind == Kind::Record && (counts_hashes || !row.begins(b"#")))
+    }
+
+    /// Whether the first record has no delimiter.
+    pub(super) fn starts_whole(&self) -> bool {
+        self.records().next().is_some_and(|row| row.width == 1)
+    }
+
+    /// Whether all records have the same fields as the first one, whose fields are words.
+    pub(super) fn is_below_names(&self) -> bool {
+        self.records().next().is_some_and(|row| row.words) && self.records().all(|row| row.width == self.width)
     }
 
     /// Whether a blank follows nearly all delimiters.
@@ -248,9 +256,11 @@ impl Trial {
         if self.has_blank_starts() && self.quotes.padded == 0 {
             self.score *= 0.8;
         }
-        // A mark at the end of each line delimits nothing.
-        if self.width == 2 && self.records().filter(|row| row.width == 2).all(|row| row.ends_empty) {
-            self.score *= 0.3;
+        // A mark at the start or at the end of each line delimits nothing.
+        let pairs = || self.records().filter(|row| row.width == 2);
+        let starts_empty = |row: &Row| row.filled == 1 && !row.ends_empty;
+        if self.width == 2 && (pairs().all(|row| row.ends_empty) || pairs().all(starts_empty)) {
+            self.score *= 0.2;
         }
     }
 }
