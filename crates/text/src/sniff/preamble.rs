@@ -14,8 +14,6 @@ const FEWEST: usize = 3;
 const MOST_PADDED: usize = 32;
 /// A table begins where most of these rows have its width.
 const NEXT: usize = 5;
-/// The most lines above the names of a header, such as names of groups.
-const MOST_ABOVE: usize = 2;
 
 /// The place of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +63,6 @@ impl Place {
         let short = below().filter(|row| own(row) < width).count();
         // A header, but no row of data, can be known to have lines in front of it.
         let is_names = records.get(first).is_some_and(|row| row.words) && below().any(|row| !row.words);
-        // A header may be wider than its rows, but it is rarely above names.
         let has_sure_names = is_names && below().skip(1).take(NEXT).all(|row| !row.words);
         let are_titles = records.iter().take(first).all(|row| own(row) < width || has_sure_names)
             && below().filter(|row| fits(row)).count() >= if is_names { 2 } else { FEWEST }
@@ -95,7 +92,8 @@ fn padded(records: &[Row], width: usize, separator: &Separator) -> usize {
     let is_title = |row: &Row| row.filled <= 1 && row.width >= width;
     let titles = records.iter().take(MOST_PADDED).take_while(|row| is_title(row)).count();
     let below = records.get(titles..).unwrap_or_default();
-    let names = below.iter().take(MOST_ABOVE + 1).find(|row| row.filled * 2 > width);
+    // Two lines may be above the names, such as names of groups.
+    let names = below.iter().take(3).find(|row| row.filled * 2 > width);
     // Within the table, a row may continue the one above it.
     let sparse = below.iter().filter(|row| is_title(row) && !row.begins(separator.bytes())).count();
     let allowed = if width > 2 { below.len() / 10 } else { 0 };
