@@ -206,7 +206,8 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
     let session = column::session(Encodings::new(copy.encoding)?.charset());
     // SAFETY: the executor's descriptor has this number of attributes.
     let mut columns: Vec<_> = unsafe {
-        (0..TupleDesc::from_raw(descriptor).len()).map(|i| Column::of_descriptor(descriptor, i, &session)).collect()
+        let descriptor = TupleDesc::from_raw(descriptor);
+        (0..descriptor.len()).map(|i| Column::of_descriptor(descriptor, i, &session)).collect()
     };
     copy.force(pg_sys::InvalidOid, &mut columns)?;
     let fields = place(&mut columns, places, copy.shape())?;

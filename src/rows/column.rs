@@ -10,8 +10,10 @@ use pgrx::pg_sys;
 
 use crate::error::Result;
 use crate::server::compat;
-use crate::server::expression;
+use crate::server::expression::Expression;
+use crate::server::node::Node;
 use crate::server::option_value::invalid;
+use crate::server::relation::{Relation, TupleDesc, name_of};
 
 /// The members of an object that a column takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,8 +93,8 @@ pub struct Column {
     pub force_not_null: bool,
     /// `force_null`
     pub force_null: bool,
-    /// The attribute's default expression, if fields may hold the DEFAULT marker; else null.
-    pub default: *mut pg_sys::ExprState,
+    /// The attribute's default expression, if fields may hold the DEFAULT marker.
+    pub default: Option<Expression>,
     pub input: InputFunction,
     pub type_oid: pg_sys::Oid,
 }
@@ -116,35 +118,23 @@ impl Column {
     /// Returns the columns of a relation's file: its attributes in order, without dropped and generated ones, as in
     /// CopyGetAttnums. `defaults` prepares their default expressions. Guarded; allocates in the current memory context,
     /// which must outlive the columns.
-    pub fn of_relation(relation: pg_sys::Relation, session: &Session, defaults: bool) -> Vec<Column> {
-        // SAFETY: an open relation; its descriptor has natts attributes.
-        let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
-        let mut columns = Vec::with_capacity(natts);
-        for attribute in 0..natts {
-            // SAFETY: attribute < natts.
-            let form = unsafe { &*compat::attribute((*relation).rd_att, attribute) };
-            if form.attisdropped || form.attgenerated != 0 {
-                continue;
-            }
-            columns.push(Column::of_attribute(relation, attribute, session, defaults));
-        }
-        columns
+    pub fn of_relation(relation: Relation<'_>, session: &Session, defaults: bool) -> Vec<Column> {
+        let live = relation.descriptor().live().filter(|form| form.attgenerated == 0);
+        live.filter_map(|form| usize::try_from(form.attnum - 1).ok())
+            .map(|attribute| Column::of_attribute(relation, attribute, session, defaults))
+            .collect()
     }
 
     /// Returns the column of one attribute. Otherwise as [`Column::of_relation`].
-    pub fn of_attribute(relation: pg_sys::Relation, attribute: usize, session: &Session, default: bool) -> Column {
-        // SAFETY: the relation is open and has the attribute.
-        let column = unsafe { Column::of_descriptor((*relation).rd_att, attribute, session) };
+    pub fn of_attribute(relation: Relation<'_>, attribute: usize, session: &Session, default: bool) -> Column {
+        let column = Column::of_descriptor(relation.descriptor(), attribute, session);
         if default { Column { default: default_expression(relation, attribute), ..column } } else { column }
     }
 
-    /// Returns the column of one attribute of a tuple descriptor, without a default.
-    ///
-    /// # Safety
-    /// A valid descriptor that has the attribute. Guarded; memory as in [`Column::of_relation`].
-    pub unsafe fn of_descriptor(descriptor: pg_sys::TupleDesc, attribute: usize, session: &Session) -> Column {
-        // SAFETY: this function's contract covers the argument.
-        let form = unsafe { &*compat::attribute(descriptor, attribute) };
+    /// Returns the column of one attribute of a tuple descriptor, without a default; an ignored one if there is no such
+    /// attribute. Guarded; memory as in [`Column::of_relation`].
+    pub fn of_descriptor(descriptor: TupleDesc<'_>, attribute: usize, session: &Session) -> Column {
+        let Some(form) = descriptor.attribute(attribute) else { return Column::ignored(CString::default()) };
         // SAFETY: guarded catalog lookups that fill local variables.
         let input = unsafe {
             let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
@@ -154,24 +144,23 @@ impl Column {
             let wants_null = !input.fn_strict;
             InputFunction { function: input, typioparam, typmod: form.atttypmod, wants_null, is_receive: false }
         };
-        // SAFETY: a name is NUL-terminated.
-        let name = unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned();
         Column {
             attribute,
             ignored: false,
             decoder: Decoder::for_type(form.atttypid.to_u32(), form.atttypmod, session),
             input,
             type_oid: form.atttypid,
-            ..Column::ignored(name)
+            ..Column::ignored(name_of(form).to_owned())
         }
     }
 
-    /// Drops the data that functions cached between calls: see [`expression::anew`]. Guarded; allocates in the current
+    /// Drops the data that functions cached between calls: see [`Expression::renew`]. Guarded; allocates in the current
     /// memory context.
     pub fn renew(&mut self) {
         self.input.function.fn_extra = std::ptr::null_mut();
-        // SAFETY: made by `default_expression`.
-        self.default = unsafe { expression::anew(self.default) };
+        if let Some(default) = &mut self.default {
+            default.renew();
+        }
     }
 
     /// Creates a column for a field that no attribute takes.
@@ -189,7 +178,7 @@ impl Column {
             decoder: None,
             force_not_null: false,
             force_null: false,
-            default: std::ptr::null_mut(),
+            default: None,
             input: InputFunction {
                 function: pg_sys::FmgrInfo::default(),
                 typioparam: pg_sys::InvalidOid,
@@ -212,15 +201,10 @@ impl Column {
     }
 }
 
-/// Prepares the attribute's default for execution, as BeginCopyFrom does; null if it has none. Guarded.
-pub fn default_expression(relation: pg_sys::Relation, attribute: usize) -> *mut pg_sys::ExprState {
-    let Ok(attnum) = i32::try_from(attribute + 1) else { return std::ptr::null_mut() };
-    // SAFETY: guarded calls; the attribute exists.
-    unsafe {
-        let expression = pg_sys::build_column_default(relation, attnum).cast::<pg_sys::Expr>();
-        if expression.is_null() {
-            return std::ptr::null_mut();
-        }
-        pg_sys::ExecInitExpr(pg_sys::expression_planner(expression), std::ptr::null_mut())
-    }
+/// Prepares the attribute's default for execution, as BeginCopyFrom does. Guarded.
+pub fn default_expression(relation: Relation<'_>, attribute: usize) -> Option<Expression> {
+    let attnum = relation.descriptor().attribute(attribute)?.attnum;
+    // SAFETY: a guarded call on an open relation, which returns an expression or null.
+    let default = unsafe { Node::from_raw(pg_sys::build_column_default(relation.as_ptr(), attnum.into())) };
+    default.map(Expression::planned)
 }

@@ -20,6 +20,12 @@ impl MemoryContext {
         MemoryContext(unsafe { pg_sys::CurrentMemoryContext })
     }
 
+    /// # Safety
+    /// The context is not null, and exists as long as the handle is used.
+    pub const unsafe fn from_raw(context: pg_sys::MemoryContext) -> MemoryContext {
+        MemoryContext(context)
+    }
+
     /// The context of an executor state, in which its plan and its relations are.
     ///
     /// # Safety

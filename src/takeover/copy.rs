@@ -28,6 +28,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use crate::guc;
 use crate::program::where_clause::{self, WhereClause};
+use crate::server::node::Node;
 use crate::server::relation::Relation;
 use crate::server::server_text::to_server;
 use crate::server::unguarded as c;
@@ -63,8 +64,9 @@ pub unsafe fn take(
         (*state).p_sourcetext = query;
         (*state).p_queryEnv = environment;
         if !(*statement).whereClause.is_null() {
-            let expression = c::copyObjectImpl((*statement).whereClause.cast());
-            clause = where_clause::transform(state, relation, expression.cast());
+            let expression = Node::from_raw(c::copyObjectImpl((*statement).whereClause.cast()).cast());
+            let of = |expression| where_clause::transform(state, Relation::from_raw(relation), expression);
+            clause = expression.map_or(clause, of);
         }
         let load = begin(statement, relation, &raw const clause);
         if load.is_null() {
@@ -76,7 +78,7 @@ pub unsafe fn take(
         let rows = if few.data.is_null() {
             run::run(load, caller)
         } else {
-            few::copy(statement, relation, state, clause.conditions, few)
+            few::copy(statement, relation, state, clause.conditions.as_ptr(), few)
         };
         if !completion.is_null() {
             (*completion).commandTag = pg_sys::CommandTag::CMDTAG_COPY;

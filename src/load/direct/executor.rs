@@ -5,7 +5,7 @@ use pgrx::pg_sys;
 
 use crate::rows::row::RowArrays;
 use crate::server::compat;
-use crate::server::expression;
+use crate::server::expression::Expression;
 use crate::server::memory_context::MemoryContext;
 use crate::server::relation::Relation;
 use crate::server::result_relation::new_result_relation;
@@ -134,7 +134,7 @@ unsafe fn make(
 
 /// Makes the state again for rows that are read again after an error.
 ///
-/// The error may have stopped any expression in the middle ([`expression::anew`]). The first state is neither used nor
+/// The error may have stopped any expression in the middle ([`Expression::renew`]). The first state is neither used nor
 /// torn down any more, because an error ends the load. Rows are routed as before. Guarded; allocates in the current
 /// memory context.
 pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
@@ -143,7 +143,9 @@ pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
         let relation = executor.relation();
         let (instrument, directory) = ((*executor.estate).es_instrument, (*executor.estate).es_partition_directory);
         let again = make(relation, inserted, std::ptr::null_mut(), instrument, directory);
-        Executor { condition: expression::anew(executor.condition), ..again }
+        let mut condition = Expression::from_raw(executor.condition);
+        condition.iter_mut().for_each(Expression::renew);
+        Executor { condition: condition.map_or(std::ptr::null_mut(), Expression::as_ptr), ..again }
     }
 }
 

@@ -33,8 +33,10 @@ use crate::rows::column::Column;
 use crate::rows::row::RowArrays;
 use crate::rows::soft::OnError;
 use crate::server::compat;
+use crate::server::expression::Expression;
 use crate::server::sent::sent;
 use crate::server::slot::ExprContext;
+use crate::server::slot::Slot;
 use crate::server::unguarded::{self, Opaque};
 
 /// A plan that is ready to run.
@@ -103,7 +105,8 @@ impl Joined {
         // SAFETY: the state has begun.
         unsafe {
             let scan = &(*self.leaf).custom.ss;
-            Projection::of_scan(scan.ss_ScanTupleSlot, scan.ps.qual, &self.columns().by_quals, columns, on_error)
+            let (slot, quals) = (Slot::from_raw(scan.ss_ScanTupleSlot), Expression::from_raw(scan.ps.qual));
+            Projection::of_scan(slot, quals, &self.columns().by_quals, columns, on_error)
         }
     }
 

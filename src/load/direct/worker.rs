@@ -42,6 +42,7 @@ use crate::rows::soft::Tolerance;
 use crate::server::attempt::attempt;
 use crate::server::failure;
 use crate::server::jsonb::Jsonb;
+use crate::server::memory_context::MemoryContext;
 use crate::server::points::point;
 use crate::server::relation::Relation;
 use crate::server::sent::Sent;
@@ -276,19 +277,14 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
-    // SAFETY: the leader's nodes are about this table, opened with the rows, or about this input row.
-    let projection = nodes.map(|nodes| unsafe {
+    // SAFETY: the executor state is freed after the work.
+    let executors = unsafe { MemoryContext::of_query(executor.estate) };
+    let projection = nodes.map(|nodes| {
         if let Some(foreign) = options.foreign() {
-            return Projection::new(
-                nodes,
-                foreign,
-                rows.columns(),
-                options.copy.on_error,
-                (*executor.estate).es_query_cxt,
-            );
+            return Projection::new(nodes, foreign, rows.columns(), options.copy.on_error, executors);
         }
         let inputs = source::input_descriptor(relation, &mapping);
-        Projection::over(nodes, inputs, rows.columns(), options.copy.on_error, (*executor.estate).es_query_cxt)
+        Projection::over(nodes, inputs, rows.columns(), options.copy.on_error, executors)
     });
     let of_scan = |join: &Join| join.joined().projection(rows.columns(), options.copy.on_error);
     let projection = projection.or_else(|| join.as_ref().map(of_scan));

@@ -18,6 +18,7 @@ use crate::load::{Program, source};
 use crate::program::assignment::{assign, complain_at};
 use crate::program::volatile::{self, UserCall};
 use crate::server::compat;
+use crate::server::node::Node;
 use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, Opaque, guarded};
 
@@ -90,7 +91,7 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions, pro
         };
         let rewritten = c::pg_rewrite_query(query);
         // Views are expanded.
-        guarded(|| (*analysis).call = volatile::call_in(rewritten.cast()));
+        guarded(|| (*analysis).call = Node::from_raw(rewritten.cast()).and_then(volatile::call_in));
         let plans = c::pg_plan_queries(rewritten, text, 0, std::ptr::null_mut());
         pg_sys::error_context_stack = context.previous;
         guarded(|| (*analysis).end(plans, options, program));

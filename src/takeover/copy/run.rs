@@ -14,7 +14,6 @@ use crate::load::target::{Target, TargetKind};
 use crate::load::{Load, Request, Writer, memory_context, obstacle, run_statement, source};
 use crate::program::where_clause::WhereClause;
 use crate::server::jsonb::Jsonb;
-use crate::server::node::NodeList;
 use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, Opaque, guarded};
 use crate::takeover::insert_select::eligibility::{Answer, no};
@@ -41,12 +40,7 @@ pub unsafe fn begin(
         }
         let Ok(target) = Target::of_open(Relation::from_raw(relation)) else { return no("The target is not a table.") };
         target.check_insert(Some(&mapping), clause.rights).or_raise();
-        let locked = eligibility::of_rows(
-            Relation::from_raw(relation),
-            &options,
-            NodeList::from_raw(clause.conditions),
-            &mapping,
-        )?;
+        let locked = eligibility::of_rows(Relation::from_raw(relation), &options, clause.conditions, &mapping)?;
         let memory = memory_context();
         let caller = pg_sys::MemoryContextSwitchTo(memory);
         let rows = source::open_rows(Relation::from_raw(relation), &options, Some(&mapping));

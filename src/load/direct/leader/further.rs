@@ -29,6 +29,7 @@ use crate::rows::file_chunks::FileChunks;
 use crate::rows::hazard::Hazards;
 use crate::rows::ragged::Ragged;
 use crate::rows::soft::Tolerance;
+use crate::server::memory_context::MemoryContext;
 use crate::server::progress::Figures;
 
 /// The files of a load.
@@ -82,8 +83,7 @@ impl Further {
     pub fn is_safe(source: &FurtherFile, hazards: &Hazards) -> Result<bool> {
         let Some(foreign) = source.options.foreign() else { return Ok(false) };
         let (_, columns) = source::foreign_columns(foreign, &source.options, &source.mapping)?;
-        // SAFETY: nodes of the INSERT's plan.
-        Ok(unsafe { is_safe_to_read(hazards, &columns, source.projection) })
+        Ok(is_safe_to_read(hazards, &columns, source.projection))
     }
 
     /// The files, with at most `workers` workers in all. Other properties of a file are read when it is opened.
@@ -129,8 +129,9 @@ impl Leader {
         self.spec.input.fields = fields_of(&mapping);
         self.spec.projection = projection.map(Nodes::text);
         let projection = projection.zip(options.foreign()).map(|(nodes, foreign)| {
-            // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
-            unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt) }
+            // SAFETY: the executor state is freed after the load.
+            let memory = unsafe { MemoryContext::of_query(executor.estate) };
+            Projection::new(nodes, foreign, rows.columns(), copy.on_error, memory)
         });
         *self.alone = Shared::alone();
         // SAFETY: the leader has both.
