@@ -312,7 +312,7 @@ unsafe fn analyze(load: *mut Load) {
         guarded(|| find_filter(&mut (*load).request.options));
         let filtered = (*load).request.options.function.map(|function| filter::analyze(relation, function));
         (*load).program.projection = filtered.or(computed);
-        query::analyze(relation.as_ptr(), &mut (*load).request.options, &mut (*load).program);
+        query::analyze(relation, &mut (*load).request.options, &mut (*load).program);
     }
 }
 

@@ -20,6 +20,7 @@ use pgrx::pg_sys;
 
 use self::mapping::Mapping;
 use crate::server::column_set::ColumnSet;
+use crate::server::node::make;
 use crate::server::node::{Node, NodeList, Tagged, written};
 use crate::server::relation::TupleDesc;
 use crate::server::sent::sent;
@@ -97,5 +98,5 @@ pub fn columns_of<T: Tagged>(nodes: NodeList<'_, T>) -> impl Iterator<Item = i16
 pub fn variable<'a>(descriptor: TupleDesc<'_>, attribute: usize) -> Option<Node<'a, pg_sys::Var>> {
     let form = descriptor.attribute(attribute)?;
     let number = i16::try_from(attribute + 1).ok()?;
-    Some(Node::variable(pg_sys::INDEX_VAR as _, number, form.atttypid, form.atttypmod, form.attcollation))
+    Some(make::variable(pg_sys::INDEX_VAR as _, number, (form.atttypid, form.atttypmod, form.attcollation)))
 }

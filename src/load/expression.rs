@@ -27,6 +27,7 @@ use crate::program::mapping::Mapping;
 use crate::program::volatile;
 use crate::program::where_clause::{only_clause, statement, within_option};
 use crate::program::{Nodes, variable};
+use crate::server::node::make;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::{Relation, TupleDesc, attribute_name};
 use crate::server::unguarded::{self as c, guarded};
@@ -85,7 +86,7 @@ unsafe fn add(analysis: *mut ExpressionAnalysis, at: usize, text: *const c_char)
         }
         c::assign_expr_collations(state, assigned);
         if let Some(node) = Node::from_raw(c::eval_const_expressions(std::ptr::null_mut(), assigned)) {
-            guarded(|| (*analysis).targets.push(Node::target_entry(node, form.attnum)));
+            guarded(|| (*analysis).targets.push(make::target(node, form.attnum, None)));
         }
     }
 }
@@ -100,7 +101,7 @@ fn begin(relation: Relation<'static>, options: &LoadOptions) -> *mut ExpressionA
     let moved = mapping.fields.iter().copied().flatten().chain(mapping.others.iter().map(|(attnum, _)| *attnum));
     let target = |attnum: i16| {
         let column = variable(descriptor, usize::try_from(attnum - 1).ok()?)?;
-        Some(Node::target_entry(column.node(), attnum))
+        Some(make::target(column, attnum, None))
     };
     let targets = moved.filter_map(target).collect();
     let statements = options.columns.computed.iter().map(|(_, text)| statement(text)).collect();
@@ -112,7 +113,7 @@ fn begin(relation: Relation<'static>, options: &LoadOptions) -> *mut ExpressionA
 impl ExpressionAnalysis {
     /// The target's column that this expression computes. Raises nothing.
     fn attribute(&self, at: usize) -> Option<&'static pg_sys::FormData_pg_attribute> {
-        let attnum = self.mapping.computed.get(at)?;
+        let attnum = *self.mapping.computed.get(at)?;
         self.relation.descriptor().attribute(usize::try_from(attnum - 1).ok()?)
     }
 
@@ -147,7 +148,9 @@ unsafe extern "C-unwind" fn column_reference(
             return std::ptr::null_mut();
         }
         let name = CStr::from_ptr((*field.cast::<pg_sys::String>()).sval);
-        let Some(attribute) = analysis.mapping.input(name, analysis.relation) else { return std::ptr::null_mut() };
+        let Some(attribute) = analysis.mapping.input(name, analysis.relation) else {
+            return std::ptr::null_mut();
+        };
         if let Some(named) = analysis.named.get(attribute) {
             named.set(true);
         }

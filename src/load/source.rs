@@ -247,13 +247,14 @@ fn columns(relation: Relation, options: &LoadOptions, mapping: &Mapping, default
     let with_default = options.copy.takes_defaults() || options.copy.shape() == RecordShape::Json || defaults;
     let fields = mapping.fields.iter().zip(&mapping.names);
     let inputs = (!options.columns.computed.is_empty()).then(|| input_descriptor(relation, mapping));
+    let form = |attnum: i16| relation.descriptor().attribute(usize::try_from(attnum - 1).ok()?);
     let mut columns: Vec<Column> = fields
-        .map(|(attnum, name)| match attnum.map(|a| usize::try_from(a - 1)) {
-            Some(Ok(attribute)) => Column::of_attribute(relation, attribute, &session, with_default),
-            _ => match inputs.zip(mapping.input(name, relation)) {
-                Some((descriptor, attribute)) => Column::of_descriptor(descriptor, attribute, &session),
-                None => Column::ignored(name.clone()),
-            },
+        .map(|(attnum, name)| match attnum.and_then(form) {
+            Some(attribute) => Column::of_attribute(relation, attribute, &session, with_default),
+            None => {
+                let input = inputs.zip(mapping.input(name, relation)).and_then(|(row, at)| row.attribute(at));
+                input.map_or_else(|| Column::ignored(name.clone()), |attribute| Column::of(attribute, &session))
+            }
         })
         .collect();
     for (column, slice) in columns.iter_mut().zip(&options.columns.slices) {
@@ -265,9 +266,7 @@ fn columns(relation: Relation, options: &LoadOptions, mapping: &Mapping, default
     }
     objects::check_rest(&columns)?;
     for (attnum, taken) in &mapping.others {
-        if let Ok(attribute) = usize::try_from(attnum - 1) {
-            columns.push(Column { taken: *taken, ..Column::of_attribute(relation, attribute, &session, false) });
-        }
+        columns.extend(form(*attnum).map(|attribute| Column { taken: *taken, ..Column::of(attribute, &session) }));
     }
     options.copy.force(relation.oid(), &mut columns)?;
     Ok(columns)

@@ -31,7 +31,7 @@ use super::volatile;
 use crate::error::{Error, Result};
 use crate::rows::column::Column;
 use crate::server::compat;
-use crate::server::lookup::{CatalogRow, function_name, type_kind, type_name};
+use crate::server::lookup::{CatalogRow, signature_of, type_kind, type_name};
 use crate::server::relation::{Relation, TupleDesc};
 use crate::server::server_text::from_server;
 
@@ -139,6 +139,6 @@ pub fn check(function: pg_sys::Oid) -> Result<()> {
 }
 
 fn no_filter(function: pg_sys::Oid, why: &str) -> Error {
-    let message = format!("function {} cannot be a filter", function_name(function));
+    let message = format!("function {} cannot be a filter", signature_of(function));
     Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, message).detail(why)
 }

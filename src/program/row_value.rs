@@ -13,6 +13,7 @@ use pgrx::pg_sys;
 use crate::rows::row::RowArrays;
 use crate::server::expression::Expression;
 use crate::server::node::Node;
+use crate::server::node::make;
 use crate::server::slot::Slot;
 use crate::server::tuple_layout::attributes;
 use crate::server::unguarded;
@@ -36,7 +37,7 @@ impl RowValue {
             return None;
         }
         let layout = layout(argument, nothing)?;
-        let value = |node: Node<'_>| Some(Node::case_value(node.as_a::<pg_sys::Var>()?.vartype).node());
+        let value = |node: Node<'_>| Some(make::case_value(node.as_a::<pg_sys::Var>()?.vartype).node());
         let state = Expression::new(row.replace(value));
         Some(RowValue { state, layout, buffer: FormBuffer::new() })
     }

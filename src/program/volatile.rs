@@ -21,7 +21,7 @@ use crate::rows::type_parts::{TypeParts, domain_checks};
 use crate::server::compat;
 use crate::server::expression::Expression;
 use crate::server::index_functions;
-use crate::server::lookup::{CatalogRow, function_name, language_of, type_kind};
+use crate::server::lookup::{CatalogRow, language_of, signature_of, type_kind};
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::{IndexForm, OpenRelation, Relation, attribute_name};
 use crate::server::server_text::from_server;
@@ -58,7 +58,7 @@ impl std::fmt::Display for UserCall {
         match self {
             UserCall::Volatile => f.write_str("calls a volatile function"),
             UserCall::Unsafe(function) => {
-                let name = function_name(*function);
+                let name = signature_of(*function);
                 write!(f, "calls function {name}, which is declared neither PARALLEL SAFE nor PARALLEL RESTRICTED")
             }
         }

@@ -13,7 +13,7 @@ use crate::server::compat;
 use crate::server::expression::Expression;
 use crate::server::node::Node;
 use crate::server::option_value::invalid;
-use crate::server::relation::{Relation, TupleDesc, name_of};
+use crate::server::relation::{Relation, name_of};
 
 /// The members of an object that a column takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,22 +119,23 @@ impl Column {
     /// CopyGetAttnums. `defaults` prepares their default expressions. Guarded; allocates in the current memory context,
     /// which must outlive the columns.
     pub fn of_relation(relation: Relation<'_>, session: &Session, defaults: bool) -> Vec<Column> {
-        let live = relation.descriptor().live().filter(|form| form.attgenerated == 0);
-        live.filter_map(|form| usize::try_from(form.attnum - 1).ok())
-            .map(|attribute| Column::of_attribute(relation, attribute, session, defaults))
-            .collect()
+        let attributes = relation.descriptor().attributes().filter(|one| !one.attisdropped && one.attgenerated == 0);
+        attributes.map(|attribute| Column::of_attribute(relation, attribute, session, defaults)).collect()
     }
 
-    /// Returns the column of one attribute. Otherwise as [`Column::of_relation`].
-    pub fn of_attribute(relation: Relation<'_>, attribute: usize, session: &Session, default: bool) -> Column {
-        let column = Column::of_descriptor(relation.descriptor(), attribute, session);
-        if default { Column { default: default_expression(relation, attribute), ..column } } else { column }
+    /// Returns the column of one attribute of a relation. Otherwise as [`Column::of_relation`].
+    pub fn of_attribute(
+        relation: Relation<'_>,
+        attribute: &pg_sys::FormData_pg_attribute,
+        session: &Session,
+        default: bool,
+    ) -> Column {
+        let column = Column::of(attribute, session);
+        if default { Column { default: default_expression(relation, column.attribute), ..column } } else { column }
     }
 
-    /// Returns the column of one attribute of a tuple descriptor, without a default; an ignored one if there is no such
-    /// attribute. Guarded; memory as in [`Column::of_relation`].
-    pub fn of_descriptor(descriptor: TupleDesc<'_>, attribute: usize, session: &Session) -> Column {
-        let Some(form) = descriptor.attribute(attribute) else { return Column::ignored(CString::default()) };
+    /// Returns the column of one attribute, without a default. Guarded; memory as in [`Column::of_relation`].
+    pub fn of(form: &pg_sys::FormData_pg_attribute, session: &Session) -> Column {
         // SAFETY: guarded catalog lookups that fill local variables.
         let input = unsafe {
             let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
@@ -145,7 +146,7 @@ impl Column {
             InputFunction { function: input, typioparam, typmod: form.atttypmod, wants_null, is_receive: false }
         };
         Column {
-            attribute,
+            attribute: usize::try_from(form.attnum - 1).unwrap_or(usize::MAX),
             ignored: false,
             decoder: Decoder::for_type(form.atttypid.to_u32(), form.atttypmod, session),
             input,

@@ -153,6 +153,16 @@ impl<'a> Relation<'a> {
         }
     }
 
+    /// Returns the OIDs of the relations that this one is a partition of, directly or through others. Guarded.
+    pub fn ancestors(self) -> Vec<pg_sys::Oid> {
+        if !self.form().relispartition {
+            return Vec::new();
+        }
+        let oid = self.oid();
+        // SAFETY: a guarded call, whose closure owns nothing; this function owns the list of OIDs.
+        unsafe { PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::get_partition_ancestors(oid))).iter_oid().collect() }
+    }
+
     /// Returns the partition constraint; empty if the relation is no partition, or if there is none. Guarded.
     pub fn partition_bound(self) -> NodeList<'a> {
         // SAFETY: the relation is open, and the closure owns nothing. It returns a list of expressions, or null.
@@ -177,6 +187,8 @@ impl<'a> Relation<'a> {
             is_unique: form.indisunique,
             is_exclusion: form.indisexclusion,
             is_immediate: form.indimmediate,
+            is_primary: form.indisprimary,
+            is_ready: form.indisready,
             is_valid: form.indisvalid,
             is_usable: form.indisvalid && form.indisready && form.indislive,
             checks_xmin: form.indcheckxmin,
@@ -202,6 +214,8 @@ pub struct IndexForm {
     pub is_unique: bool,
     pub is_exclusion: bool,
     pub is_immediate: bool,
+    pub is_primary: bool,
+    pub is_ready: bool,
     pub is_valid: bool,
     /// Valid, ready and live.
     pub is_usable: bool,
@@ -406,7 +420,7 @@ impl<'a> TupleDesc<'a> {
 }
 
 /// The name of an attribute, in the server's encoding.
-pub fn name_of(attribute: &pg_sys::FormData_pg_attribute) -> &CStr {
+pub const fn name_of(attribute: &pg_sys::FormData_pg_attribute) -> &CStr {
     // SAFETY: a name is NUL-terminated.
     unsafe { CStr::from_ptr(attribute.attname.data.as_ptr()) }
 }

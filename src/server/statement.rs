@@ -147,15 +147,15 @@ fn is_about(query: Node<'_, pg_sys::Query>, about: About) -> bool {
     if matches!(about, About::Call(_)) {
         let targets = query.targets();
         let are_calls = targets.iter().all(|target| called(target.expr()).is_some());
-        return are_calls && targets.len() == 1 && query.tables().is_empty();
+        return are_calls && targets.len() == 1 && query.rtable().is_empty();
     }
-    query.tables().iter().all(|entry| match entry.rtekind {
+    query.rtable().iter().all(|entry| match entry.rtekind {
         pg_sys::RTEKind::RTE_RELATION => entry.relid == table,
         pg_sys::RTEKind::RTE_SUBQUERY => entry.subquery().is_some_and(|query| is_about(query, about)),
         pg_sys::RTEKind::RTE_FUNCTION => {
             // SAFETY: a guarded catalog lookup.
             let row = unsafe { pg_sys::get_rel_type_id(table) };
-            entry.functions().iter().all(|one| called(one.call()) == Some(row))
+            entry.functions().iter().all(|one| one.call().and_then(called) == Some(row))
         }
         _ => true,
     })

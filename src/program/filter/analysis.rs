@@ -18,7 +18,8 @@ use super::signature::{Signature, arguments};
 use crate::error::{Error, OrRaise, Result};
 use crate::program::assignment::{assign, complain};
 use crate::program::{Nodes, mapping};
-use crate::server::lookup::{function_name, result_of, type_name};
+use crate::server::lookup::{result_of, signature_of, type_name};
+use crate::server::node::make;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::{Relation, TupleDesc};
 use crate::server::unguarded::{self as c, guarded};
@@ -92,7 +93,7 @@ pub unsafe fn analyze(relation: Relation<'_>, function: pg_sys::Oid) -> Nodes {
             }
             c::assign_expr_collations(state, assigned);
             let value = Node::from_raw(c::eval_const_expressions(std::ptr::null_mut(), assigned)).unwrap_or(node);
-            guarded(|| (*analysis).targets.push(Node::target_entry(value, place.to)));
+            guarded(|| (*analysis).targets.push(make::target(value, place.to, None)));
         }
         Nodes { targets: (*analysis).targets, quals: (*analysis).quals, row: (*analysis).row, filters: true }
     }
@@ -103,7 +104,7 @@ impl FilterAnalysis {
     fn of(relation: Relation<'static>, function: pg_sys::Oid) -> Result<*mut FilterAnalysis> {
         let descriptor = Signature::of(function, relation.row_type())?.descriptor();
         let (class, mut result_type, result) = result_of(function);
-        let call = Node::function_call(function, arguments(descriptor));
+        let call = make::call(function, arguments(descriptor));
         if result.is_none() && class != pg_sys::TypeFuncClass::TYPEFUNC_RECORD {
             let name = type_name(call.funcresulttype);
             return Err(no_filter(function, &format!("It returns {name}, which is not a row type.")));
@@ -136,7 +137,7 @@ impl FilterAnalysis {
     fn value(&self, place: &MappedColumn) -> Node<'static> {
         self.columns.get(place.from).copied().flatten().unwrap_or_else(|| {
             let number = i16::try_from(place.from + 1).unwrap_or(i16::MAX);
-            Node::variable(pg_sys::OUTER_VAR as _, number, place.type_oid, place.typmod, place.collation).node()
+            make::variable(pg_sys::OUTER_VAR as _, number, (place.type_oid, place.typmod, place.collation)).node()
         })
     }
 
@@ -192,7 +193,7 @@ fn places(
     if given.len() != targets.len() {
         let (given, taken) = (given.len(), targets.len());
         let table = relation.name_text();
-        let message = format!("function {} cannot be a filter for \"{table}\"", function_name(function));
+        let message = format!("function {} cannot be a filter for \"{table}\"", signature_of(function));
         let detail = format!("It returns {given} columns, and the relation takes {taken}.");
         return Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message).detail(detail));
     }

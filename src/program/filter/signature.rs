@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 use crate::program::variable;
 use crate::rows::column::{Column, Taken};
 use crate::server::expression::Expression;
-use crate::server::lookup::{CatalogRow, function_name};
+use crate::server::lookup::{CatalogRow, signature_of};
+use crate::server::node::make;
 use crate::server::node::{Node, NodeList};
 use crate::server::option_value::invalid;
 use crate::server::relation::{TupleDesc, name_of};
@@ -84,7 +85,7 @@ impl Signature {
     /// Raises unless fields of these names fit the arguments. Fields of a row argument have the names of its columns.
     /// Guarded.
     pub(super) fn check_fields(&self, fields: &[CString], function: pg_sys::Oid) -> Result<()> {
-        let filter = || function_name(function);
+        let filter = || signature_of(function);
         if self.row.is_some() {
             let Some(name) = fields.iter().find(|name| !self.names.contains(name)) else { return Ok(()) };
             let message = format!("column \"{}\" of filter {} does not exist", from_server(name), filter());
@@ -108,19 +109,20 @@ impl Signature {
 
     /// The columns of a file whose fields have these names. Guarded; allocates in the current memory context.
     pub(super) fn columns(&self, fields: &[CString], session: &Session) -> Vec<Column> {
-        let descriptor = self.descriptor();
+        let (descriptor, nameless) = (self.descriptor(), || Column::ignored(CString::default()));
         if let Some(row) = self.row {
             let positions: Vec<usize> = set(row).filter_map(|form| usize::try_from(form.attnum - 1).ok()).collect();
             let columns = self.names.iter().zip(&positions);
             let find = |name: &CString| columns.clone().find(|(known, _)| *known == name).map(|(_, &i)| i);
-            let column = |&i: &usize| Column::of_descriptor(descriptor, i, session);
+            let column = |&i: &usize| row.attribute(i).map_or_else(nameless, |form| Column::of(form, session));
             let of_fields = fields.iter().filter_map(find).collect::<Vec<_>>();
             let others = positions.iter().filter(|i| !of_fields.contains(i));
             let nothing = others.map(|i| Column { taken: Taken::Null, ..column(i) });
             return of_fields.iter().map(column).chain(nothing).collect();
         }
         let column = |argument: usize| {
-            let column = Column::of_descriptor(descriptor, argument, session);
+            let form = descriptor.attribute(argument);
+            let column = form.map_or_else(nameless, |form| Column::of(form, session));
             let default = self.default(argument).map(Expression::planned);
             match fields.get(argument) {
                 Some(name) => Column { name: name.clone(), default, ..column },
@@ -145,7 +147,7 @@ pub(super) fn is_row(descriptor: TupleDesc<'_>) -> bool {
 /// An argument, as an expression over the input row. Guarded.
 pub(super) fn argument<'a>(descriptor: TupleDesc<'_>, number: usize) -> Option<Node<'a, pg_sys::Var>> {
     if is_row(descriptor) {
-        return Some(Node::variable(pg_sys::INDEX_VAR as _, 0, descriptor.row_type(), -1, pg_sys::InvalidOid));
+        return Some(make::variable(pg_sys::INDEX_VAR as _, 0, (descriptor.row_type(), -1, pg_sys::InvalidOid)));
     }
     variable(descriptor, number)
 }

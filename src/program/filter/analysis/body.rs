@@ -16,6 +16,7 @@ use super::super::{FUNCTION, SQL_LANGUAGE};
 use super::{FilterAnalysis, MappedColumn};
 use crate::program::variable;
 use crate::server::lookup::CatalogRow;
+use crate::server::node::make;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::TupleDesc;
 use crate::server::unguarded::{self as c, Opaque, guarded};
@@ -128,7 +129,7 @@ unsafe fn query(analysis: *const FilterAnalysis, body: *const Body) -> Option<No
 impl FilterAnalysis {
     /// Takes the columns and the condition of a query over the function's arguments, if it has nothing else. Guarded.
     fn take(&mut self, query: Node<'static, pg_sys::Query>) {
-        let (Some(body), Some(join), true) = (self.body.as_ref(), query.join(), is_simple(&query)) else { return };
+        let (Some(body), Some(join), true) = (self.body.as_ref(), query.jointree(), is_simple(&query)) else { return };
         if !join.fromlist.is_null() {
             return;
         }
@@ -179,7 +180,7 @@ impl FilterAnalysis {
         };
         // A row argument itself is never NULL.
         let strict = if body.is_strict && !is_row(descriptor) { descriptor.len() } else { 0 };
-        let tests = (0..strict).filter_map(column).map(|value| Node::is_not_null(value).node());
+        let tests = (0..strict).filter_map(column).map(|value| make::is_not_null(value).node());
         self.quals = tests.chain(conditions.iter()).collect();
         self.row = None;
         match whole {
@@ -245,7 +246,7 @@ fn over_arguments(node: Node<'static>, descriptor: TupleDesc<'static>) -> Node<'
         let parameter = node.as_a::<pg_sys::Param>()?;
         let column = argument(descriptor, usize::try_from(parameter.paramid - 1).ok()?)?;
         let (varno, number, collation) = (column.varno as _, column.varattno, parameter.paramcollid);
-        Some(Node::variable(varno, number, column.vartype, column.vartypmod, collation).node())
+        Some(make::variable(varno, number, (column.vartype, column.vartypmod, collation)).node())
     })
 }
 
