@@ -300,7 +300,7 @@ impl Listed {
         let edge = if part == 0 { Edge::at(begin) } else { edge };
         let place = edge.place(begin.eol);
         mark(ticket, place);
-        let cut = cutter.cut(stream.chunk_bytes(&uncut), &survey, offset, edge);
+        let cut = stream.cut(&mut uncut, cutter, &survey, edge)?;
         stages.lap(&mut watch, Stage::Cut);
         let is_last = offset + len as u64 >= size;
         let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;

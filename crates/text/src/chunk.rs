@@ -30,6 +30,10 @@
 //! not look for record starts. It reports bytes that may be such a marker, and one process then reads the rest of the
 //! file in order.
 //!
+//! Where quotes count only at both ends of a field, a quote elsewhere changes the meaning of an earlier one, perhaps before
+//! the range. The bytes are then searched again from the edge's record on, and lines with such quotes one by one. The
+//! range behind is searched in this way, too, if it begins within such a line.
+//!
 //! A chunk comes with a few bytes of what follows in the file ([`crate::reader::LOOKAHEAD`]). The message about an
 //! invalid character shows as many bytes as the character should have, even across a line end. And in CSV, COPY finds
 //! an invalid byte behind a carriage return before it processes the line that the carriage return ends.
@@ -37,12 +41,15 @@
 use memchr::memmem;
 
 use crate::dialect::{Dialect, EndMarker, Eol, LineEnd};
+use crate::line::skip_line;
 use crate::reader::RecordStart;
 use crate::scan::{self, Carry, Scanner};
 use crate::walk::Walk;
 
 /// The length of a range is a multiple of this many bytes.
 pub const BLOCK: usize = 64;
+/// Most bytes between the edge's record and a range that are searched again.
+const AGAIN: u64 = 64 << 20;
 
 /// State at the boundary between two ranges. Only plain numbers: it is copied through shared memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,6 +65,8 @@ pub struct Edge {
     lines: u64,
     /// Binary format: progress within the record that crosses the edge.
     walk: Walk,
+    /// A quote in the record that crosses the edge is misplaced, so `carry` is not known.
+    is_unsure: bool,
 }
 
 impl Edge {
@@ -65,7 +74,8 @@ impl Edge {
     #[must_use]
     pub fn at(place: RecordStart) -> Edge {
         let RecordStart { offset, lines, .. } = place;
-        Edge { carry: Carry::default(), record: offset, lines_before_record: lines, lines, walk: Walk::at(offset) }
+        let walk = Walk::at(offset);
+        Edge { record: offset, lines_before_record: lines, lines, walk, ..Edge::default() }
     }
 
     /// Returns the start of the record at the edge.
@@ -97,10 +107,12 @@ pub struct Cut {
     pub most_records: u64,
     /// The data end with the range's last record.
     pub ended: bool,
-    /// The range may contain an end marker, a quote that does not count, or a broken record of the binary format.
+    /// The range may contain an end marker or a broken record of the binary format.
     pub suspicious: bool,
     /// A quote is open at the end of the range, and it does not count if the data end there.
     pub unclosed: bool,
+    /// A quote is misplaced: the result is that of [`Cutter::cut_again`].
+    pub misplaced: bool,
 }
 
 impl Cut {
@@ -117,7 +129,7 @@ fn measure(len: usize, offset: u64, edge: Edge, length: u64) -> Cut {
     let record = edge.record + count * length;
     let next = Edge { record, lines_before_record: edge.lines_before_record + count, ..edge };
     let end = usize::try_from(record.saturating_sub(offset)).ok().filter(|_| count > 0);
-    Cut { edge: next, end, most_records: count, ended: false, suspicious: false, unclosed: false }
+    Cut { edge: next, end, most_records: count, ended: false, suspicious: false, unclosed: false, misplaced: false }
 }
 
 /// [`Cutter::cut`] of a range of the binary format.
@@ -134,6 +146,7 @@ fn walk(range: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
         ended: walked.ended,
         suspicious: walked.is_odd,
         unclosed: false,
+        misplaced: false,
     }
 }
 
@@ -172,6 +185,8 @@ pub struct Cutter {
     /// Each line end ends a line. The line end that most lines have.
     any: Option<Eol>,
     finder: memmem::Finder<'static>,
+    /// For [`Cutter::cut_again`].
+    dialect: Dialect,
 }
 
 impl Cutter {
@@ -186,7 +201,7 @@ impl Cutter {
             None => Ends::Lines,
         };
         let any = (dialect.line_end == Some(LineEnd::Any)).then(|| scanner.eol());
-        Cutter { scanner, csv, marker, ends, any, finder: memmem::Finder::new(b"\\.") }
+        Cutter { scanner, csv, marker, ends, any, finder: memmem::Finder::new(b"\\."), dialect: dialect.clone() }
     }
 
     /// Surveys a range, independent of its position in the file.
@@ -220,16 +235,55 @@ impl Cutter {
             next.record = offset + end as u64;
             next.lines_before_record = edge.lines + state.lines;
         }
+        let misplaced = state.misplaced || edge.is_unsure;
         Cut {
             edge: next,
             end: state.last,
-            most_records: next.lines_before_record - edge.lines_before_record,
+            most_records: next.lines_before_record.saturating_sub(edge.lines_before_record),
             ended: false,
-            suspicious: state.misplaced
+            suspicious: (misplaced && offset.saturating_sub(edge.record) > AGAIN)
                 || self.is_mixed(range, survey, edge)
                 || self.marker && self.is_suspicious(range, survey, offset, edge),
             unclosed: state.unclosed,
+            misplaced,
         }
+    }
+
+    /// Cuts the range again if its [`Cut::misplaced`] is set. `bytes` are those from the edge's record to the end of the
+    /// range.
+    #[must_use]
+    pub fn cut_again(&self, cut: Cut, bytes: &[u8], offset: u64, edge: Edge) -> Cut {
+        let eol = Some(self.scanner.eol());
+        let mut at = 0;
+        let is_sure = loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let state = self.scanner.cut_at_line(rest);
+            let last = state.last.unwrap_or(0);
+            at += last;
+            if !state.misplaced {
+                break true;
+            }
+            let line = rest.get(last..).unwrap_or_default();
+            let Some((_, next, _)) = skip_line(&self.dialect, eol, line, false) else { break false };
+            at += next;
+        };
+        // Records that end before the range belong to the first range in which a record ends.
+        let end = usize::try_from((edge.record + at as u64).saturating_sub(offset)).ok().filter(|&end| end > 0);
+        let (before, behind) = bytes.split_at_checked(end.map_or(0, |_| at)).unwrap_or_default();
+        let count = |bytes: &[u8]| memchr::memchr_iter(Eol::counted(eol), bytes).count() as u64;
+        let carry = self.scanner.carry_behind(behind).filter(|_| is_sure && (end.is_some() || at == 0));
+        let lines_before_record = edge.lines_before_record + count(before);
+        let next = Edge {
+            carry: carry.unwrap_or_default(),
+            record: edge.record + before.len() as u64,
+            lines_before_record,
+            lines: lines_before_record + count(behind),
+            is_unsure: carry.is_none(),
+            ..edge
+        };
+        let most_records = lines_before_record - edge.lines_before_record;
+        let unclosed = carry.is_none_or(Carry::is_in_quote);
+        Cut { edge: next, end, most_records, unclosed, misplaced: false, ..cut }
     }
 
     /// Whether lines may end in another way than most lines.

@@ -98,12 +98,40 @@ impl Scanner {
             }
             state.moved(at);
             (state.last, state.lines) = found;
-            state.misplaced |= whole.misplaced;
             whole = state;
+            if whole.misplaced {
+                break;
+            }
             at += bytes.len();
         }
         whole.set_line(line);
         whole
+    }
+
+    /// [`Scanner::cut`] of the bytes at the start of a line.
+    pub(crate) fn cut_at_line(&self, data: &[u8]) -> CutState {
+        self.cut_behind(0, data)
+    }
+
+    /// State behind `data`, the start of a line. `None` if a quote is misplaced.
+    pub(crate) fn carry_behind(&self, data: &[u8]) -> Option<Carry> {
+        // A state is known behind whole blocks. A delimiter before the line changes nothing.
+        let missing = data.len().next_multiple_of(64) - data.len();
+        let state = self.cut_behind(missing, &[&vec![self.needles.delimiter; missing], data].concat());
+        (!state.misplaced).then_some(state.carry())
+    }
+
+    /// Searches in `data`, of which the bytes from `start` on are the start of a line.
+    fn cut_behind(&self, start: usize, data: &[u8]) -> CutState {
+        let mut state = CutState::default();
+        match self.needles.comment() {
+            None => self.cut(data, &mut state),
+            Some(comment) => {
+                let line = LinePosition::START.behind(data.get(start..).unwrap_or_default(), comment.bytes());
+                state = self.cut_masked(data, Carry::default(), line, comment);
+            }
+        }
+        state
     }
 
     /// The end of the line of a comment that continues at `from`. `is_behind_cr`: a carriage return is before `bytes`.

@@ -280,7 +280,8 @@ pub struct CutState {
     odd_before: bool,
     /// An odd byte is behind the last line end, so the exact reader need not wait for the next line end.
     pub odd: bool,
-    /// Where quotes count only at both ends of a field: a quote is at another position, so the line ends are not certain.
+    /// Where quotes count only at both ends of a field: a quote is at another position. The search has ended there, because
+    /// the line ends behind it are not certain.
     pub misplaced: bool,
     /// Likewise: a quote is open at the end. It is data if the bytes end here.
     pub unclosed: bool,
@@ -368,17 +369,20 @@ fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data
     let mut last = LastEnd::default();
     let (mut at, mut seen) = (state.scanned, state.seen);
     let mut odd = state.odd_before;
-    let mut misplaced = 0;
     while at < data.len() {
         let whole = at + 64 <= data.len();
         let block = load(isa, data, at);
         let m = marks::<I, MODE>(isa, n, block, &mut carry);
         let lines = if has_a_record_a_line(MODE) { m.line_end } else { isa.eq(block, counted) };
-        last.see(at, m.line_end, lines, seen);
-        if is_lenient(MODE) {
-            let there = if whole { !0 } else { !(!0 << (data.len() - at)) };
-            misplaced |= m.misplaced & there;
+        if is_lenient(MODE) && !WATCH && m.misplaced != 0 {
+            let certain = (m.misplaced & m.misplaced.wrapping_neg()) - 1;
+            if certain.count_ones() as usize + at < data.len() {
+                last.see(at, m.line_end & certain, lines, seen);
+                state.misplaced = true;
+                break;
+            }
         }
+        last.see(at, m.line_end, lines, seen);
         if WATCH {
             // Odd bytes before a line end are found when that record is split.
             let behind = m.line_end.checked_ilog2().map_or(!0, |top| (!0 << top) << 1);
@@ -401,7 +405,6 @@ fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data
         state.odd = odd;
     }
     if is_lenient(MODE) {
-        state.misplaced |= misplaced != 0;
         state.unclosed = carry.is_in_quote();
     }
     if let Some((end, lines)) = last.end() {

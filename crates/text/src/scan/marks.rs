@@ -55,7 +55,7 @@ impl Carry {
         Carry { in_quote: if in_quote { !0 } else { 0 }, cr: u64::from(cr), ..Carry::default() }
     }
 
-    pub(super) fn is_in_quote(&self) -> bool {
+    pub(crate) fn is_in_quote(self) -> bool {
         self.in_quote != 0
     }
 
