@@ -113,7 +113,7 @@ impl Stream {
     /// Cuts a chunk when its ticket is next. Guarded.
     pub fn cut(&mut self, uncut: &mut UncutChunk, cutter: &Cutter, survey: &Survey, edge: Edge) -> Result<Cut> {
         let cut = cutter.cut(self.chunk_bytes(uncut), survey, uncut.offset, edge);
-        if !cut.misplaced || cut.suspicious {
+        if !cut.unsure || cut.suspicious {
             return Ok(cut);
         }
         self.read_head(uncut, edge.record)?;

@@ -113,6 +113,7 @@ pub fn eol_number(eol: Eol) -> u32 {
         Eol::Nl => 0,
         Eol::Cr => 1,
         Eol::CrNl => 2,
+        Eol::Any => 3,
     }
 }
 
@@ -120,6 +121,7 @@ pub fn eol_of_number(number: u32) -> Eol {
     match number {
         1 => Eol::Cr,
         2 => Eol::CrNl,
+        3 => Eol::Any,
         _ => Eol::Nl,
     }
 }

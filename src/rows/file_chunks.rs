@@ -352,7 +352,7 @@ fn first_record(rows: &mut Rows) -> Result<Begin> {
                 let line = reader.raw_line().filter(|_| reader.dialect().is_csv()).unwrap_or_default();
                 let offset = reader.record_offset();
                 let at = |place: RecordStart| {
-                    let within = memchr::memchr_iter(Eol::counted(Some(place.eol)), line).count() as u64;
+                    let within = Eol::count(Some(place.eol), line);
                     // None: COPY read the record before it knew the line end, and counted other lines in it.
                     let lines = place.lines.checked_sub(1 + within)?;
                     Some(RecordStart { offset, lines, ..place })

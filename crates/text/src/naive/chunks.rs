@@ -155,7 +155,7 @@ pub fn in_chunks(plan: &Plan, data: &[u8]) -> Reading {
         let mut cut = cutter.cut(range, &survey, offset as u64, edge);
         let place = edge.place(place.eol);
         let head = offset - usize::try_from(place.offset).expect("a position in memory");
-        if cut.misplaced {
+        if cut.unsure {
             cut = cutter.cut_again(cut, &data[offset - head..offset + len], offset as u64, edge);
         }
         let mut chunk = Reading::default();

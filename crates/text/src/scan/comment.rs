@@ -22,9 +22,13 @@ impl Needles {
         self.skip.and_then(|skip| skip.comment).filter(|_| !is_literal)
     }
 
-    /// The last byte of a line end.
-    fn end(&self) -> u8 {
-        if self.eol == Eol::Cr { b'\r' } else { b'\n' }
+    /// The first byte that may be the last one of a line end.
+    fn find_end(&self, bytes: &[u8]) -> Option<usize> {
+        match self.eol {
+            Eol::Any => memchr::memchr2(b'\n', b'\r', bytes),
+            Eol::Cr => memchr::memchr(b'\r', bytes),
+            Eol::Nl | Eol::CrNl => memchr::memchr(b'\n', bytes),
+        }
     }
 
     /// Removes quotes and escapes.
@@ -41,8 +45,9 @@ impl Scanner {
     /// Whether a comment may begin behind a line end of the range.
     pub(super) fn has_comments(&self, data: &[u8]) -> bool {
         let Some(comment) = self.needles.comment() else { return false };
-        let start = [&[self.needles.end()], comment.bytes()].concat();
-        memchr::memmem::find(data, &start).is_some()
+        let may_end =
+            |at: usize| at.checked_sub(1).and_then(|before| data.get(before)).is_some_and(|c| b"\r\n".contains(c));
+        memchr::memmem::find_iter(data, comment.bytes()).any(may_end)
     }
 
     /// [`Scanner::cut_surveyed`] of a dialect with comments.
@@ -61,12 +66,15 @@ impl Scanner {
     /// Cuts a range piece by piece. `line` is the position in the first line, behind the bytes that may complete the start
     /// of a comment.
     fn cut_masked(&self, data: &[u8], carry: Carry, mut line: LinePosition, comment: Separator) -> CutState {
-        let mut piece = [0; PIECE];
+        let mut piece = [0; PIECE + 1];
         let mut whole = CutState::behind(carry);
         let mut at = 0;
         for bytes in data.chunks(PIECE) {
-            let piece = piece.get_mut(..bytes.len()).unwrap_or_default();
-            piece.copy_from_slice(bytes);
+            // With the byte that decides whether a carriage return is a line end.
+            let more = usize::from(self.needles.eol == Eol::Any);
+            let bytes_and_more = data.get(at..data.len().min(at + bytes.len() + more)).unwrap_or_default();
+            let piece = piece.get_mut(..bytes_and_more.len()).unwrap_or_default();
+            piece.copy_from_slice(bytes_and_more);
             let is_behind_cr = whole.carry().is_behind_cr();
             let mut state = CutState::behind_lines(whole.carry(), whole.seen());
             let mut from = 0;
@@ -80,11 +88,11 @@ impl Scanner {
                     continue;
                 }
                 let rest = bytes.get(from..).unwrap_or_default();
-                let Some(next) = memchr::memchr(self.needles.end(), rest).map(|end| from + end + 1) else { break };
+                let Some(next) = self.needles.find_end(rest).map(|end| from + end + 1) else { break };
                 let behind = LinePosition::START.behind(data.get(at + next..).unwrap_or_default(), comment.bytes());
                 from = next;
                 if behind == LinePosition::IN_COMMENT {
-                    self.cut(piece.get(..next).unwrap_or_default(), &mut state);
+                    self.cut(piece.get(..next + more).unwrap_or(piece), &mut state);
                     line = if state.last == Some(next) { behind } else { LinePosition::IN_RECORD };
                 }
             }
@@ -136,11 +144,15 @@ impl Scanner {
 
     /// The end of the line of a comment that continues at `from`. `is_behind_cr`: a carriage return is before `bytes`.
     fn end_of_comment(&self, bytes: &[u8], from: usize, is_behind_cr: bool) -> Option<usize> {
-        let ends = |end: &usize| {
+        let mut from = from;
+        loop {
+            let end = from + self.needles.find_end(bytes.get(from..).unwrap_or_default())?;
             let before = end.checked_sub(1);
-            self.needles.eol != Eol::CrNl || before.map_or(is_behind_cr, |before| bytes.get(before) == Some(&b'\r'))
-        };
-        let rest = bytes.get(from..).unwrap_or_default();
-        memchr::memchr_iter(self.needles.end(), rest).map(|end| from + end).find(ends).map(|end| end + 1)
+            let is_behind_cr = before.map_or(is_behind_cr, |before| bytes.get(before) == Some(&b'\r'));
+            from = end + 1;
+            if self.needles.eol != Eol::CrNl || is_behind_cr {
+                return Some(from);
+            }
+        }
     }
 }

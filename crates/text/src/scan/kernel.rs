@@ -9,13 +9,12 @@
 
 use super::Isa;
 use super::delimiter::Delimiters;
-use super::marks::{Carry, LinePosition, load, marks};
+use super::marks::{Carry, LinePosition, marks};
 use super::needles::{
     CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line,
     is_lenient,
 };
 use super::skip::Skipped;
-use crate::dialect::Eol;
 
 /// Flag in a field's end: the field is not plain.
 pub const FLAG: u32 = 1 << 31;
@@ -128,7 +127,7 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             batch.odd = records == 0;
             break;
         }
-        let mut m = marks::<I, MODE>(isa, n, load(isa, data, at), &mut carry);
+        let mut m = marks::<I, MODE>(isa, n, data, at, true, &mut carry);
         let no_ends = if RICH { delimiters.sort_out(isa, n, data, at, &mut m) } else { 0 };
         let mut ends = m.delimiter | m.line_end;
         if m.odd != 0 {
@@ -175,7 +174,7 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             let i = bits.trailing_zeros();
             let ends_field = !RICH || no_ends >> i & 1 == 0;
             let upto = (field_ends & ((1u64 << i) - 1)).count_ones() as usize + usize::from(ends_field);
-            if n.eol == Eol::CrNl && ends_field {
+            if m.two >> i & 1 != 0 && ends_field {
                 // SAFETY: the element of this line end, written above. The `\r` is not data.
                 unsafe { *out.add(upto - 1) -= 1 };
             }
@@ -364,16 +363,14 @@ pub(crate) fn cut<I: Isa>(isa: I, n: &Needles, data: &[u8], state: &mut CutState
 /// [`cut`] for one mode. `WATCH`: find odd bytes, too.
 #[inline(always)]
 fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data: &[u8], state: &mut CutState) {
-    let counted = Eol::counted(Some(n.eol));
     let mut carry = state.carry;
     let mut last = LastEnd::default();
     let (mut at, mut seen) = (state.scanned, state.seen);
     let mut odd = state.odd_before;
     while at < data.len() {
         let whole = at + 64 <= data.len();
-        let block = load(isa, data, at);
-        let m = marks::<I, MODE>(isa, n, block, &mut carry);
-        let lines = if has_a_record_a_line(MODE) { m.line_end } else { isa.eq(block, counted) };
+        let m = marks::<I, MODE>(isa, n, data, at, false, &mut carry);
+        let lines = m.counted;
         if is_lenient(MODE) && !WATCH && m.misplaced != 0 {
             let certain = (m.misplaced & m.misplaced.wrapping_neg()) - 1;
             if certain.count_ones() as usize + at < data.len() {

@@ -1,7 +1,7 @@
 //! The bytes that the kernels search for, and the selection of the kernel for a dialect.
 
 use super::skip::Skip;
-use crate::dialect::{Dialect, EndMarker, Eol, Format, LineEnd};
+use crate::dialect::{Dialect, EndMarker, Eol, Format};
 use crate::separator::Separator;
 
 /// The special bytes of a regular dialect with a known line end.
@@ -75,11 +75,9 @@ impl Needles {
         let marker = d.end_marker == EndMarker::Until17 && !d.is_literal();
         let (delimiter, quote, escape) = (d.delimiter, d.quote, d.escape);
         let (separator, trailing) = (d.separator, d.trailing);
-        let given = d.line_end.and_then(LineEnd::only).is_some();
+        let given = d.line_end.is_some();
         let skip = d.skips_lines().then(|| Skip::new(d, eol, given));
-        // A newline behind a carriage return may be a part of the line end.
-        let is_ambiguous = d.line_end == Some(LineEnd::Any) && eol == Eol::Cr;
-        (d.is_regular() && !is_ambiguous).then_some(Needles {
+        d.is_regular().then_some(Needles {
             mode,
             delimiter,
             separator,

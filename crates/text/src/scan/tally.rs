@@ -10,7 +10,6 @@ use super::delimiter::Delimiters;
 use super::kernel::LastEnd;
 use super::marks::{load, marks};
 use super::needles::{CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED};
-use crate::dialect::Eol;
 
 /// The result of [`tally`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +77,6 @@ fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
     fields: usize,
 ) -> Tally {
     let check_marker = MODE != TEXT && MODE != LINES && MODE != UNQUOTED && n.marker;
-    let counted = Eol::counted(Some(n.eol));
     // The expected order does not include line ends that end no field.
     let mut rhythm = if I::COMPRESSES && !(RICH && n.trailing) { Rhythm::new(fields) } else { None };
     let mut delimiters = Delimiters::new(n);
@@ -92,10 +90,10 @@ fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
     let mut at = from;
     'blocks: while at < data.len() {
         let block = load(isa, data, at);
-        let mut m = marks::<I, MODE>(isa, n, block, &mut carry);
+        let mut m = marks::<I, MODE>(isa, n, data, at, true, &mut carry);
         let no_ends = if RICH { delimiters.sort_out(isa, n, data, at, &mut m) } else { 0 };
         let backslash = if check_marker { isa.eq(block, b'\\') } else { 0 };
-        let lines = if MODE == TEXT { 0 } else { isa.eq(block, counted) };
+        let lines = if MODE == TEXT { 0 } else { m.counted };
         let starts = m.line_end << 1 | start;
         start = m.line_end >> 63;
         if RICH
