@@ -79,7 +79,7 @@ impl Eol {
         count as u64
     }
 
-    /// The position behind the line end at `at`. `None` if there is none.
+    /// The position behind the line end at `at`; `None` without a line end there.
     #[inline(always)]
     #[must_use]
     pub fn behind(self, bytes: &[u8], at: usize) -> Option<usize> {
