@@ -75,9 +75,12 @@ pub fn run(input: &[u8]) {
     // Read the file with the detected dialect.
     let (rows, error) = naive::rows(&found, sample);
     let ahead = if error.is_none() { finding.ahead.min(rows.len()) } else { 0 };
-    // Detection reads quotes and line ends in another way.
-    let is_plain =
-        whole && error.is_none() && !sample.contains(&b'\r') && !(found.is_csv() && sample.contains(&found.quote));
+    // Detection reads quotes and line ends in another way, and goes on behind an end marker.
+    let is_plain = whole
+        && error.is_none()
+        && !sample.contains(&b'\r')
+        && !(found.is_csv() && sample.contains(&found.quote))
+        && !sample.windows(2).any(|two| two == b"\\.");
     let has_titles = rows.iter().take(finding.ahead).any(|row| !row.line.trim_ascii().is_empty());
     if is_plain && has_titles {
         assert!(finding.ahead + 2 <= rows.len(), "{} of {} are in front: {}", finding.ahead, rows.len(), shown());

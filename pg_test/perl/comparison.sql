@@ -81,7 +81,7 @@ BEGIN
         context := left(context, -length(file) - 8);
     END IF;
     -- A load adds this HINT of its own (src/load/hint.rs) to an error that has none.
-    IF hint LIKE 'This file looks like %' THEN
+    IF hint SIMILAR TO '(This file looks|The file begins) like %' THEN
         hint := '';
     END IF;
     RETURN state || ': ' || message

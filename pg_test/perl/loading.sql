@@ -172,7 +172,7 @@ BEGIN
             hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT, type_name = PG_DATATYPE_NAME,
             constraint_name = CONSTRAINT_NAME, column_name = COLUMN_NAME;
         -- A load adds a HINT that COPY does not have.
-        hint := CASE WHEN hint LIKE 'This file looks like %' THEN '' ELSE hint END;
+        hint := CASE WHEN hint SIMILAR TO '(This file looks|The file begins) like %' THEN '' ELSE hint END;
         said.error := error_text(state, message, detail, hint, type_name, constraint_name, column_name, context,
                                  (SELECT scan_file FROM cases WHERE id = which));
         INSERT INTO by_load VALUES (said, NULL, NULL, NULL);

@@ -124,7 +124,7 @@ pub fn header(sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> Op
 /// The first records of a file.
 #[derive(Default)]
 struct Table {
-    /// The first record, and a few behind it.
+    /// The first record, and a few directly behind it with as many fields.
     leading: Vec<Fields>,
     columns: Vec<Column>,
     /// Number of records behind the first one.
@@ -141,7 +141,7 @@ impl Table {
         is_good: impl Fn(usize, usize) -> bool,
     ) -> Table {
         let mut table = Table::default();
-        let (mut passed, mut unescaped) = (0, Vec::new());
+        let (mut passed, mut unescaped, mut is_leading) = (0, Vec::new(), true);
         let _ = each_record(sample, whole, dialect, |reader, width| {
             if passed < ahead {
                 passed += 1;
@@ -153,6 +153,7 @@ impl Table {
                 table.leading.push(names);
                 return true;
             };
+            is_leading &= width == table.columns.len();
             if !is_good(width, table.columns.len()) {
                 return true;
             }
@@ -170,7 +171,7 @@ impl Table {
                 };
                 column.take(value.trim_ascii(), name);
             }
-            if table.leading.len() <= MOST_LINES {
+            if is_leading && table.leading.len() <= MOST_LINES {
                 table.leading.push(fields(reader));
             }
             table.records < MOST_RECORDS
@@ -503,6 +504,12 @@ mod tests {
         for one in ["user_id,x\n", "id\n", "id,name\n", "id,name", "name,1\n"] {
             assert_eq!(of(one), None, "{one}");
         }
+    }
+
+    #[test]
+    fn lines_of_a_header_are_as_wide_as_the_first() {
+        let header = of("$ at,\nmount\n),Ada,0.5\n2dIa,,2.5\n3,2,Ida,2.\\.3,;231Ad\n");
+        assert!(header.is_none_or(|header| header.names.is_none()), "the second line is wider");
     }
 
     #[test]
