@@ -95,7 +95,7 @@ pub struct Survey {
 }
 
 /// The result of a cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cut {
     /// The edge behind the range.
     pub edge: Edge,
@@ -127,7 +127,7 @@ fn measure(len: usize, offset: u64, edge: Edge, length: u64) -> Cut {
     let record = edge.record + count * length;
     let next = Edge { record, lines_before_record: edge.lines_before_record + count, ..edge };
     let end = usize::try_from(record.saturating_sub(offset)).ok().filter(|_| count > 0);
-    Cut { edge: next, end, most_records: count, ended: false, suspicious: false, unclosed: false, unsure: false }
+    Cut { edge: next, end, most_records: count, ..Cut::default() }
 }
 
 /// [`Cutter::cut`] of a range of the binary format.
@@ -143,8 +143,7 @@ fn walk(range: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
         most_records: walked.records,
         ended: walked.ended,
         suspicious: walked.is_odd,
-        unclosed: false,
-        unsure: false,
+        ..Cut::default()
     }
 }
 
@@ -243,7 +242,7 @@ impl Cutter {
         let mut at = 0;
         let is_sure = loop {
             let rest = bytes.get(at..).unwrap_or_default();
-            let state = self.scanner.cut_at_line(rest);
+            let state = self.scanner.cut_behind(0, rest);
             let last = state.last.unwrap_or(0);
             at += last;
             if !state.misplaced {

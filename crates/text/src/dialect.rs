@@ -41,18 +41,6 @@ pub enum Eol {
 }
 
 impl Eol {
-    /// Whether it is this byte.
-    #[inline(always)]
-    #[must_use]
-    pub fn is(self, byte: u8) -> bool {
-        match self {
-            Eol::Nl => byte == b'\n',
-            Eol::Cr => byte == b'\r',
-            Eol::CrNl => false,
-            Eol::Any => byte == b'\n' || byte == b'\r',
-        }
-    }
-
     /// Returns the byte that COPY counts as a line inside quotes (`CopyReadLineText`): `\n` if lines end in `\n`, else
     /// `\r`. It is also `\r` as long as the line end is not known. If any line end may occur, a `\n` that is not behind
     /// a `\r` counts, too.

@@ -116,11 +116,6 @@ impl Scanner {
         whole
     }
 
-    /// [`Scanner::cut`] of the bytes at the start of a line.
-    pub(crate) fn cut_at_line(&self, data: &[u8]) -> CutState {
-        self.cut_behind(0, data)
-    }
-
     /// State behind `data`, the start of a line. `None` if a quote is misplaced.
     pub(crate) fn carry_behind(&self, data: &[u8]) -> Option<Carry> {
         // A state is known behind whole blocks. A delimiter before the line changes nothing.
@@ -129,8 +124,8 @@ impl Scanner {
         (!state.misplaced).then_some(state.carry())
     }
 
-    /// Searches in `data`, of which the bytes from `start` on are the start of a line.
-    fn cut_behind(&self, start: usize, data: &[u8]) -> CutState {
+    /// [`Scanner::cut`] of `data`, of which the bytes from `start` on are the start of a line.
+    pub(crate) fn cut_behind(&self, start: usize, data: &[u8]) -> CutState {
         let mut state = CutState::default();
         match self.needles.comment() {
             None => self.cut(data, &mut state),

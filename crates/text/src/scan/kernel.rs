@@ -12,7 +12,7 @@ use super::delimiter::Delimiters;
 use super::marks::{Carry, LinePosition, marks};
 use super::needles::{
     CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line,
-    is_lenient,
+    in_mode, is_lenient,
 };
 use super::skip::Skipped;
 
@@ -66,21 +66,7 @@ impl Batch {
 /// Splits records into fields; see [`super::Scanner::split`].
 #[inline(always)]
 pub(crate) fn split<I: Isa>(isa: I, n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    match (n.mode, n.is_rich()) {
-        (Mode::Text, false) => split_mode::<I, TEXT, false>(isa, n, data, from, batch),
-        (Mode::Csv, false) => split_mode::<I, CSV, false>(isa, n, data, from, batch),
-        (Mode::CsvEscape, false) => split_mode::<I, CSV_ESCAPE, false>(isa, n, data, from, batch),
-        (Mode::CsvLenient, false) => split_mode::<I, CSV_LENIENT, false>(isa, n, data, from, batch),
-        (Mode::CsvEscapeLenient, false) => split_mode::<I, CSV_ESCAPE_LENIENT, false>(isa, n, data, from, batch),
-        (Mode::Unquoted, false) => split_mode::<I, UNQUOTED, false>(isa, n, data, from, batch),
-        (Mode::Lines, _) => split_mode::<I, LINES, false>(isa, n, data, from, batch),
-        (Mode::Text, true) => split_mode::<I, TEXT, true>(isa, n, data, from, batch),
-        (Mode::Csv, true) => split_mode::<I, CSV, true>(isa, n, data, from, batch),
-        (Mode::CsvEscape, true) => split_mode::<I, CSV_ESCAPE, true>(isa, n, data, from, batch),
-        (Mode::CsvLenient, true) => split_mode::<I, CSV_LENIENT, true>(isa, n, data, from, batch),
-        (Mode::CsvEscapeLenient, true) => split_mode::<I, CSV_ESCAPE_LENIENT, true>(isa, n, data, from, batch),
-        (Mode::Unquoted, true) => split_mode::<I, UNQUOTED, true>(isa, n, data, from, batch),
-    }
+    in_mode!(n, n.is_rich(), split_mode, I, (isa, n, data, from, batch))
 }
 
 /// Whether a `\.`, or the backslash of one at the end of the data, is at `at`.
@@ -344,20 +330,7 @@ impl CutState {
 /// Finds the last line end; see [`super::Scanner::cut`].
 #[inline(always)]
 pub(crate) fn cut<I: Isa>(isa: I, n: &Needles, data: &[u8], state: &mut CutState) {
-    match (n.mode, state.watches) {
-        (Mode::Text, false) => cut_mode::<I, TEXT, false>(isa, n, data, state),
-        (Mode::Csv, false) => cut_mode::<I, CSV, false>(isa, n, data, state),
-        (Mode::CsvEscape, false) => cut_mode::<I, CSV_ESCAPE, false>(isa, n, data, state),
-        (Mode::CsvLenient, false) => cut_mode::<I, CSV_LENIENT, false>(isa, n, data, state),
-        (Mode::CsvEscapeLenient, false) => cut_mode::<I, CSV_ESCAPE_LENIENT, false>(isa, n, data, state),
-        (Mode::Lines | Mode::Unquoted, false) => cut_mode::<I, LINES, false>(isa, n, data, state),
-        (Mode::Text, true) => cut_mode::<I, TEXT, true>(isa, n, data, state),
-        (Mode::Csv, true) => cut_mode::<I, CSV, true>(isa, n, data, state),
-        (Mode::CsvEscape, true) => cut_mode::<I, CSV_ESCAPE, true>(isa, n, data, state),
-        (Mode::CsvLenient, true) => cut_mode::<I, CSV_LENIENT, true>(isa, n, data, state),
-        (Mode::CsvEscapeLenient, true) => cut_mode::<I, CSV_ESCAPE_LENIENT, true>(isa, n, data, state),
-        (Mode::Lines | Mode::Unquoted, true) => cut_mode::<I, LINES, true>(isa, n, data, state),
-    }
+    in_mode!(n, state.watches, cut_mode, I, (isa, n, data, state))
 }
 
 /// [`cut`] for one mode. `WATCH`: find odd bytes, too.

@@ -182,37 +182,28 @@ pub(super) fn marks<I: Isa, const MODE: u8>(
         free = !inside;
     }
     let delimiter = if MODE == LINES { 0 } else { isa.eq(block, n.delimiter) & free };
-    let (all_newlines, all_crs) = (isa.eq(block, b'\n'), isa.eq(block, b'\r'));
-    let (newline, cr) = (all_newlines & free, all_crs & free);
-    let (mut two, mut counted) = (0, all_crs);
-    let (line_end, other) = match n.eol {
-        Eol::Nl => {
-            counted = all_newlines;
-            (newline, cr)
-        }
-        Eol::Cr => (cr, newline),
-        Eol::CrNl => {
-            let after = cr << 1 | carry.cr;
-            carry.cr = cr >> 63;
-            two = newline & after;
-            (two, newline ^ after)
-        }
+    let (newlines, crs) = (isa.eq(block, b'\n'), isa.eq(block, b'\r'));
+    let (newline, cr) = (newlines & free, crs & free);
+    let (newlines, crs) = if MODE == TEXT { (newline, cr) } else { (newlines, crs) };
+    let (mut two, mut after) = (0, 0);
+    if matches!(n.eol, Eol::CrNl | Eol::Any) {
+        // Any line end counts, also in quotes. These do not part its bytes.
+        let crs = if n.eol == Eol::Any { crs } else { cr };
+        after = crs << 1 | carry.cr;
+        carry.cr = crs >> 63;
+        two = newline & after;
+    }
+    let (line_end, other, counted) = match n.eol {
+        Eol::Nl => (newline, cr, newlines),
+        Eol::Cr => (cr, newline, crs),
+        Eol::CrNl => (two, newline ^ after, if has_a_record_a_line(MODE) { two } else { crs }),
         Eol::Any => {
-            // In CSV, quotes do not part the two bytes of a line end.
-            let crs = if MODE == TEXT { cr } else { all_crs };
-            let after = crs << 1 | carry.cr;
-            carry.cr = crs >> 63;
-            two = newline & after;
-            counted = crs | (if MODE == TEXT { newline } else { all_newlines }) & !after;
             // The byte behind the last one decides on it.
             let last = 63.min(data.len() - at - 1);
             let is_open = data.get(at + last + 1).map_or(!cr_ends, |&next| next == b'\n');
-            (newline | cr & !(newline >> 1 | u64::from(is_open) << last), 0)
+            (newline | cr & !(newline >> 1 | u64::from(is_open) << last), 0, crs | newlines & !after)
         }
     };
-    if has_a_record_a_line(MODE) && n.eol != Eol::Any {
-        counted = line_end;
-    }
     let mut any_end = newline | cr;
     if !n.given {
         odd |= other;

@@ -44,6 +44,25 @@ pub(super) const UNQUOTED: u8 = 4;
 pub(super) const CSV_LENIENT: u8 = 5;
 pub(super) const CSV_ESCAPE_LENIENT: u8 = 6;
 
+/// Calls the variant of a kernel for the mode, with or without its second part.
+macro_rules! in_mode {
+    (@ $n:ident, $part:literal, $kernel:ident, $isa:ty, $arguments:tt) => {
+        match $n.mode {
+            Mode::Text => $kernel::<$isa, TEXT, $part> $arguments,
+            Mode::Csv => $kernel::<$isa, CSV, $part> $arguments,
+            Mode::CsvEscape => $kernel::<$isa, CSV_ESCAPE, $part> $arguments,
+            Mode::CsvLenient => $kernel::<$isa, CSV_LENIENT, $part> $arguments,
+            Mode::CsvEscapeLenient => $kernel::<$isa, CSV_ESCAPE_LENIENT, $part> $arguments,
+            Mode::Lines => $kernel::<$isa, LINES, $part> $arguments,
+            Mode::Unquoted => $kernel::<$isa, UNQUOTED, $part> $arguments,
+        }
+    };
+    ($n:ident, $part:expr, $kernel:ident, $isa:ty, $arguments:tt) => {
+        if $part { in_mode!(@ $n, true, $kernel, $isa, $arguments) } else { in_mode!(@ $n, false, $kernel, $isa, $arguments) }
+    };
+}
+pub(super) use in_mode;
+
 /// Whether the escape is not the quote.
 pub(super) const fn has_an_escape(mode: u8) -> bool {
     mode == CSV_ESCAPE || mode == CSV_ESCAPE_LENIENT
@@ -94,7 +113,7 @@ impl Needles {
     /// Whether a line end may begin with this byte.
     #[inline(always)]
     pub(super) fn may_end(&self, byte: u8) -> bool {
-        if self.given { self.eol.is(byte) } else { byte == b'\n' || byte == b'\r' }
+        if self.given { self.eol.behind(&[byte], 0).is_some() } else { byte == b'\n' || byte == b'\r' }
     }
 
     /// Whether the dialect needs the kernels with [`Delimiters`](super::delimiter::Delimiters) and [`Skip`].
