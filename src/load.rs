@@ -93,6 +93,7 @@ use crate::rows::soft;
 use crate::server::attempt::attempt;
 use crate::server::jsonb::Jsonb;
 use crate::server::lookup::now;
+use crate::server::relation::Relation;
 use crate::server::role::current_user;
 use crate::server::sql_value::SqlValue;
 use crate::server::statement::{self, About, Checked};
@@ -303,15 +304,15 @@ pub unsafe fn run_statement(load: *mut Load) {
 unsafe fn analyze(load: *mut Load) {
     // SAFETY: the frame is plain, and owns nothing; parse trees live as long as the load's memory.
     unsafe {
-        let relation = guarded(|| (*load).target.reopen().as_ptr());
+        let relation = Relation::from_raw(guarded(|| (*load).target.reopen().as_ptr()));
         if let Some(text) = &(*load).request.where_statement {
-            (*load).program.where_clause = where_clause::analyze(relation, text.as_ptr());
+            (*load).program.where_clause = where_clause::analyze(relation.as_ptr(), text.as_ptr());
         }
         let computed = expression::analyze(relation, &(*load).request.options);
         guarded(|| find_filter(&mut (*load).request.options));
         let filtered = (*load).request.options.function.map(|function| {
             let mut nodes = Nodes::NONE;
-            filter::analyze(relation, function, &raw mut nodes);
+            filter::analyze(relation.as_ptr(), function, &raw mut nodes);
             nodes
         });
         (*load).program.projection = filtered.or(computed);

@@ -41,7 +41,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 pub use self::launcher::init;
 use crate::error::{Error, Result};
 use crate::server::lock::ObjectLock;
-use crate::server::lookup::{owner_of, relation_named, schema_name};
+use crate::server::lookup::{owner_of, quoted, relation_named, schema_name};
 use crate::server::role::{as_role, current_user};
 use crate::server::spi::{self, Access, StatementResult};
 use crate::server::sql_value::SqlValue;
@@ -103,8 +103,7 @@ impl Queue {
     fn prefix(&self) -> Result<Vec<u8>> {
         let name = schema_name(self.schema)
             .ok_or_else(|| Error::new(Code::ERRCODE_UNDEFINED_TABLE, "the queue of pg_bulk does not exist"))?;
-        // SAFETY: a guarded call with a string, which returns one.
-        Ok(unsafe { [CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())).to_bytes(), b"."].concat() })
+        Ok([quoted(&name).to_bytes(), b"."].concat())
     }
 
     /// Runs a statement on the queue's tables, which it names `@.name`. Guarded.

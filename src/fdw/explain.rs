@@ -11,13 +11,13 @@ use crate::error::Result;
 use crate::input::source::Location;
 use crate::rows::soft::OnError;
 use crate::server::explain::Explain;
+use crate::server::lookup;
 use crate::server::refusal::refusal;
 use crate::server::server_text::from_server;
 
 /// A name in SQL. Guarded.
 fn quoted(name: &CStr) -> String {
-    // SAFETY: a guarded call, which returns a string.
-    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) }.to_string_lossy().into_owned()
+    lookup::quoted(name).to_string_lossy().into_owned()
 }
 
 /// Names in SQL. Guarded.

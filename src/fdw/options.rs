@@ -215,7 +215,7 @@ impl TableOptions {
             return filter.columns(relation, &self.copy, &session);
         }
         let with_defaults = self.copy.takes_defaults() || self.copy.by_name();
-        let mut columns = Column::of_relation(relation.as_ptr(), &session, with_defaults);
+        let mut columns = Column::of_relation(relation, &session, with_defaults);
         self.apply_to(relation.oid(), &mut columns)?;
         Ok(columns)
     }

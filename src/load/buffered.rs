@@ -19,7 +19,7 @@
 //! constraints and row triggers, which are about the row that was returned last. Before the first row and after the
 //! last one it adds nothing, as in COPY: errors of statement triggers and AFTER triggers are not about a record.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CString, c_char};
 
 use pgrx::pg_sys;
 
@@ -30,7 +30,8 @@ use super::rejects::Spool;
 use crate::error::OrRaise;
 use crate::rows::row::pump::{Policy, Pump};
 use crate::rows::soft::OnError;
-use crate::server::compat;
+use crate::server::lookup::{function_named, qualified, quoted, schema_name};
+use crate::server::relation::name_of;
 use crate::server::statement::{self, About, Checked};
 use crate::server::unguarded::guarded;
 
@@ -43,7 +44,12 @@ pub unsafe fn load(load: *mut Load) {
     unsafe {
         let feed = guarded(|| Feed::of_load(load).or_raise());
         let defaults = Checked { relid: (*load).target.relid, inserted: guarded(|| set_by_defaults(&*feed)) };
-        let about = About::Rows { table: (*load).target.relid, function: guarded(|| function((*load).request.schema)) };
+        let about = About::Rows {
+            table: (*load).target.relid,
+            function: guarded(|| {
+                function_named(c"bulk_rows", &[pg_sys::ANYELEMENTOID, pg_sys::INT8OID], (*load).request.schema)
+            }),
+        };
         let processed = statement::run(guarded(|| insert(&*load, &*feed)), (*feed).token, about, defaults);
         guarded(|| end(&mut *load, &mut *feed, processed));
     }
@@ -60,44 +66,21 @@ fn set_by_defaults(feed: &Feed) -> *mut pg_sys::Bitmapset {
     }
 }
 
-/// The extension's own function `bulk_rows`, looked up with its schema. Guarded.
-fn function(schema: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: guarded calls, on a list of names made here; the schema is that of a function that is running.
-    unsafe {
-        let schema = pg_sys::makeString(pg_sys::get_namespace_name(schema));
-        let name = pg_sys::makeString(pg_sys::pstrdup(c"bulk_rows".as_ptr()));
-        let names = pg_sys::lappend(pg_sys::lappend(std::ptr::null_mut(), schema.cast()), name.cast());
-        let arguments = [pg_sys::ANYELEMENTOID, pg_sys::INT8OID];
-        pg_sys::LookupFuncName(names, 2, arguments.as_ptr(), false)
-    }
-}
-
 /// The statement, in the current memory context. Guarded.
 fn insert(load: &Load, feed: &Feed) -> *const c_char {
     let attributes = load.mapping.attributes().filter_map(|attnum| usize::try_from(attnum - 1).ok());
     let attributes = attributes.chain(feed.defaults.iter().map(|(attribute, _)| *attribute));
+    let descriptor = load.target.relation().or_raise().descriptor();
     let (mut list, mut values) = (Vec::new(), Vec::new());
     for attribute in attributes {
-        // SAFETY: an attribute of the open relation; guarded.
-        let name = unsafe {
-            let form = compat::attribute(load.target.relation().or_raise().descriptor().as_ptr(), attribute);
-            CStr::from_ptr(pg_sys::quote_identifier((*form).attname.data.as_ptr()))
-        };
+        let name = descriptor.attribute(attribute).map_or_else(CString::default, |form| quoted(name_of(form)));
         let separator: &[u8] = if list.is_empty() { b"" } else { b", " };
         list.extend([separator, name.to_bytes()].concat());
         values.extend([separator, b"f.", name.to_bytes()].concat());
     }
     let list = if list.is_empty() { Vec::new() } else { [b" (", list.as_slice(), b")"].concat() };
-    // SAFETY: guarded; the schema is that of a function that is running.
-    let function = unsafe {
-        let schema = pg_sys::get_namespace_name(load.request.schema);
-        CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, c"bulk_rows".as_ptr()))
-    };
-    let clause = match load.arbiter {
-        // SAFETY: an index of the target, which is locked; guarded.
-        Some(arbiter) => unsafe { conflict_clause(arbiter) }.or_raise(),
-        None => Vec::new(),
-    };
+    let function = qualified(&schema_name(load.request.schema).unwrap_or_default(), c"bulk_rows");
+    let clause = load.arbiter.map_or(Vec::new(), |arbiter| conflict_clause(arbiter).or_raise());
     let table = load.target.name.as_bytes();
     let statement = [
         b"INSERT INTO ",

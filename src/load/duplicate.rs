@@ -7,14 +7,15 @@
 //! Replacing rows requires the DELETE privilege. The direct writer cannot fire UPDATE triggers, because the new row is
 //! already in a page.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::rows::soft::Limit;
-use crate::server::server_text::from_server;
-use crate::server::unguarded::{get_partition_ancestors, guard};
+use crate::server::lookup::quoted;
+use crate::server::relation::{OpenRelation, Relation};
+use crate::server::server_text::{copied, from_server};
 
 /// Action for rows with equal keys: an error, or the row to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,14 +87,8 @@ impl Duplicates {
     }
 
     /// The arbiter index of a target. Guarded.
-    ///
-    /// # Safety
-    /// An open relation.
-    pub unsafe fn arbiter(&self, relation: pg_sys::Relation) -> Result<pg_sys::Oid> {
-        // SAFETY: this function's contract covers the relation.
-        let (table, candidates) = unsafe {
-            (from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr())), Candidate::all(relation))
-        };
+    pub fn arbiter(&self, relation: Relation<'_>) -> Result<pg_sys::Oid> {
+        let (table, candidates) = (relation.name_text(), Candidate::all(relation));
         let error = |code, message| Err(Error::new(code, message));
         if let Some(name) = &self.index {
             let shown = from_server(name);
@@ -138,69 +133,40 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// # Safety
-    /// An open relation. Guarded.
-    unsafe fn all(relation: pg_sys::Relation) -> Vec<Candidate> {
-        let lock = pg_sys::AccessShareLock.cast_signed();
-        // SAFETY: this function's contract covers the relation; guarded calls.
-        unsafe {
-            let list = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
-            let look = |oid| {
-                let index = pg_sys::index_open(oid, lock);
-                let form = &*(*index).rd_index;
-                let candidate = Candidate {
-                    oid,
-                    name: CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()).to_owned(),
-                    is_unique: form.indisunique,
-                    is_primary: form.indisprimary,
-                    is_fit: form.indimmediate && form.indisvalid && form.indisready,
-                };
-                pg_sys::index_close(index, lock);
-                candidate
-            };
-            list.iter_oid().map(look).collect()
-        }
+    /// Guarded.
+    fn all(relation: Relation<'_>) -> Vec<Candidate> {
+        let look = |oid| {
+            let index = OpenRelation::open(oid, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock);
+            let form = index.get().index()?;
+            let is_fit = form.is_immediate && form.is_valid && form.is_ready;
+            let (is_unique, is_primary) = (form.is_unique, form.is_primary);
+            Some(Candidate { oid, name: index.get().name(), is_unique, is_primary, is_fit })
+        };
+        relation.indexes().into_iter().filter_map(look).collect()
     }
 }
 
 /// Is this index of a leaf the arbiter, or a partition of it? Guarded.
-///
-/// # Safety
-/// An open index of the leaf.
-pub unsafe fn is_part_of(index: pg_sys::Relation, arbiter: pg_sys::Oid) -> bool {
-    // SAFETY: this function's contract covers the argument; guarded calls.
-    unsafe {
-        let oid = (*index).rd_id;
-        if oid == arbiter || !(*(*index).rd_rel).relispartition {
-            return oid == arbiter;
-        }
-        let ancestors = guard(|| get_partition_ancestors(oid));
-        PgList::<pg_sys::Oid>::from_pg(ancestors).iter_oid().any(|ancestor| ancestor == arbiter)
-    }
+pub fn is_part_of(index: Relation<'_>, arbiter: pg_sys::Oid) -> bool {
+    index.oid() == arbiter || index.ancestors().contains(&arbiter)
 }
 
-/// The ON CONFLICT clause that leaves duplicates out. Guarded.
-///
-/// # Safety
-/// An index of a table that this transaction has locked.
-pub unsafe fn conflict_clause(arbiter: pg_sys::Oid) -> Result<Vec<u8>> {
-    // SAFETY: this function's contract covers the index; guarded calls, and strings that they return.
-    unsafe {
-        let constraint = pg_sys::get_index_constraint(arbiter);
-        let target = if constraint == pg_sys::InvalidOid {
-            let index = pg_sys::index_open(arbiter, pg_sys::AccessShareLock.cast_signed());
-            let is_partial = !pg_sys::RelationGetIndexPredicate(index).is_null();
-            pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
-            if is_partial {
-                let message = "the buffered writer cannot identify duplicates with a partial index";
-                return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
-            }
-            let columns = CStr::from_ptr(pg_sys::pg_get_indexdef_columns(arbiter, false));
-            [b"(", columns.to_bytes(), b")"].concat()
-        } else {
-            let name = pg_sys::quote_identifier(pg_sys::get_constraint_name(constraint));
-            [b"ON CONSTRAINT ", CStr::from_ptr(name).to_bytes()].concat()
-        };
-        Ok([b" ON CONFLICT ", target.as_slice(), b" DO NOTHING"].concat())
-    }
+/// The ON CONFLICT clause that leaves duplicates out, for an index of a table that this transaction has locked. Guarded.
+pub fn conflict_clause(arbiter: pg_sys::Oid) -> Result<Vec<u8>> {
+    let index = OpenRelation::open(arbiter, pg_sys::AccessShareLock);
+    // SAFETY: guarded calls on an open index, which return strings or null.
+    let (constraint, is_partial, columns) = unsafe {
+        let constraint = copied(pg_sys::get_constraint_name(pg_sys::get_index_constraint(arbiter)));
+        let is_partial = !pg_sys::RelationGetIndexPredicate(index.get().as_ptr()).is_null();
+        (constraint, is_partial, copied(pg_sys::pg_get_indexdef_columns(arbiter, false)).unwrap_or_default())
+    };
+    let target = match constraint {
+        Some(name) => [b"ON CONSTRAINT ", quoted(&name).to_bytes()].concat(),
+        None if is_partial => {
+            let message = "the buffered writer cannot identify duplicates with a partial index";
+            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+        }
+        None => [b"(", columns.to_bytes(), b")"].concat(),
+    };
+    Ok([b" ON CONFLICT ", target.as_slice(), b" DO NOTHING"].concat())
 }

@@ -27,15 +27,13 @@ use crate::program::mapping::Mapping;
 use crate::program::volatile;
 use crate::program::where_clause::{only_clause, statement, within_option};
 use crate::program::{Nodes, variable, with_target};
-use crate::server::compat;
-use crate::server::relation::Relation;
-use crate::server::server_text::from_server;
+use crate::server::relation::{Relation, TupleDesc, attribute_name};
 use crate::server::unguarded::{self as c, guarded};
 
 /// The names that expressions may use, and the projection made so far.
 struct ExpressionAnalysis {
-    relation: pg_sys::Relation,
-    descriptor: pg_sys::TupleDesc,
+    relation: Relation<'static>,
+    descriptor: TupleDesc<'static>,
     mapping: Mapping,
     statements: Vec<CString>,
     targets: *mut pg_sys::List,
@@ -46,16 +44,17 @@ struct ExpressionAnalysis {
 /// Makes the projection of a load, if its options have expressions.
 ///
 /// # Safety
-/// A plain frame; an open relation. The contents of the projection live in the current memory context.
-pub unsafe fn analyze(relation: pg_sys::Relation, options: &LoadOptions) -> Option<Nodes> {
+/// A plain frame; the relation stays open. The contents of the projection live in the current memory context.
+pub unsafe fn analyze(relation: Relation<'static>, options: &LoadOptions) -> Option<Nodes> {
     // SAFETY: this function's contract covers the relation; parse trees live as long as the analysis.
     unsafe {
-        let analysis = guarded(|| begin(Relation::from_raw(relation), options));
+        let analysis = guarded(|| begin(relation, options));
         if analysis.is_null() {
             return None;
         }
         let count = (*analysis).statements.len();
         for at in 0..count {
+            let form = (*analysis).attribute(at)?;
             let text = (*(*analysis).statements.as_ptr().add(at)).as_ptr();
             let mut context = pg_sys::ErrorContextCallback {
                 previous: pg_sys::error_context_stack,
@@ -72,15 +71,14 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &LoadOptions) -> Opti
             (*state).p_pre_columnref_hook = Some(column_reference);
             (*state).p_ref_hook_state = analysis.cast();
             let node = c::transformExpr(state, expression, pg_sys::ParseExprKind::EXPR_KIND_GENERATED_COLUMN);
-            let form = (*analysis).attribute(at);
             // As transformAssignedExpr (parse_target.c).
-            let assigned = assign(state, node, (*form).atttypid, (*form).atttypmod);
+            let assigned = assign(state, node, form.atttypid, form.atttypmod);
             if assigned.is_null() {
                 complain(node, form);
             }
             c::assign_expr_collations(state, assigned);
             let node = c::eval_const_expressions(std::ptr::null_mut(), assigned);
-            guarded(|| (*analysis).targets = with_target((*analysis).targets, node.cast(), (*form).attnum));
+            guarded(|| (*analysis).targets = with_target((*analysis).targets, node.cast(), form.attnum));
             pg_sys::error_context_stack = context.previous;
         }
         guarded(|| (*analysis).check_inputs());
@@ -88,11 +86,8 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &LoadOptions) -> Opti
     }
 }
 
-/// Prepares the analysis; null if there are no expressions.
-///
-/// # Safety
-/// As [`analyze`]. Guarded.
-unsafe fn begin(relation: Relation, options: &LoadOptions) -> *mut ExpressionAnalysis {
+/// Prepares the analysis; null if there are no expressions. Guarded.
+fn begin(relation: Relation<'static>, options: &LoadOptions) -> *mut ExpressionAnalysis {
     if options.columns.computed.is_empty() {
         return std::ptr::null_mut();
     }
@@ -103,41 +98,32 @@ unsafe fn begin(relation: Relation, options: &LoadOptions) -> *mut ExpressionAna
     for attnum in moved {
         // SAFETY: guarded calls; an attribute of the descriptor.
         unsafe {
-            let variable = variable(descriptor, usize::try_from(attnum - 1).unwrap_or(0));
+            let variable = variable(descriptor.as_ptr(), usize::try_from(attnum - 1).unwrap_or(0));
             targets = with_target(targets, variable.cast(), attnum);
         }
     }
     let statements = options.columns.computed.iter().map(|(_, text)| statement(text)).collect();
-    // SAFETY: a valid descriptor.
-    let attributes = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
-    let named = vec![Cell::new(false); attributes];
-    let analysis = ExpressionAnalysis { relation: relation.as_ptr(), descriptor, mapping, statements, targets, named };
+    let named = vec![Cell::new(false); descriptor.len()];
+    let analysis = ExpressionAnalysis { relation, descriptor, mapping, statements, targets, named };
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
 impl ExpressionAnalysis {
-    /// The target's column that this expression computes. It lives as long as the relation is open. Raises nothing.
-    fn attribute(&self, at: usize) -> *const pg_sys::FormData_pg_attribute {
-        let attnum = self.mapping.computed.get(at).copied().unwrap_or(1);
-        // SAFETY: an analysis has an open relation, in which `by_position` has found the attributes.
-        unsafe { compat::attribute((*self.relation).rd_att, usize::try_from(attnum - 1).unwrap_or(0)) }
+    /// The target's column that this expression computes. Raises nothing.
+    fn attribute(&self, at: usize) -> Option<&'static pg_sys::FormData_pg_attribute> {
+        let attnum = *self.mapping.computed.get(at)?;
+        self.relation.descriptor().attribute(usize::try_from(attnum - 1).ok()?)
     }
 
     /// Raises unless each input is used: a misspelled name must not pass for an input. Guarded.
     fn check_inputs(&self) {
-        // SAFETY: an analysis has an open relation, and a name for each attribute of its descriptor.
-        unsafe {
-            for (attribute, is_named) in self.named.iter().enumerate() {
-                let form = &*compat::attribute(self.descriptor, attribute);
-                if form.attnum > (*(*self.relation).rd_att).natts as i16 && !is_named.get() {
-                    let name = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
-                    let table = from_server(CStr::from_ptr((*(*self.relation).rd_rel).relname.data.as_ptr()));
-                    let message = format!("column \"{name}\" of relation \"{table}\" does not exist");
-                    Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message)
-                        .detail("No expression in columns uses it as a field either.")
-                        .raise();
-                }
-            }
+        let mut inputs = self.descriptor.attributes().zip(&self.named).skip(self.relation.descriptor().len());
+        if let Some((form, _)) = inputs.find(|(_, is_named)| !is_named.get()) {
+            let (name, table) = (attribute_name(form), self.relation.name_text());
+            let message = format!("column \"{name}\" of relation \"{table}\" does not exist");
+            Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message)
+                .detail("No expression in columns uses it as a field either.")
+                .raise();
         }
     }
 }
@@ -160,11 +146,13 @@ unsafe extern "C-unwind" fn column_reference(
             return std::ptr::null_mut();
         }
         let name = CStr::from_ptr((*field.cast::<pg_sys::String>()).sval);
-        let Some(attribute) = analysis.mapping.input(name, analysis.relation) else { return std::ptr::null_mut() };
+        let Some(attribute) = analysis.mapping.input(name, analysis.relation.as_ptr()) else {
+            return std::ptr::null_mut();
+        };
         if let Some(named) = analysis.named.get(attribute) {
             named.set(true);
         }
-        let variable = variable(analysis.descriptor, attribute);
+        let variable = variable(analysis.descriptor.as_ptr(), attribute);
         (*variable).location = (*reference).location;
         variable.cast()
     }

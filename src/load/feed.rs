@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::files::Files;
 use super::query::Query;
@@ -22,8 +22,8 @@ use crate::program::projection::{Made, Projection, compute_read, filter};
 use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::Verbosity;
+use crate::server::node::Node;
 use crate::server::progress::Figures;
-use crate::server::relation::TupleDesc;
 use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded::{self, Opaque, guarded};
 
@@ -88,16 +88,15 @@ impl Feed {
         unsafe {
             let (memory, this) = ((*load).memory, &*load);
             let target = this.target.relation()?;
-            let relation = target.as_ptr();
             let (mut qual, mut defaults) = (std::ptr::null_mut(), Vec::new());
             if !this.program.where_clause.conditions.is_null() {
                 qual = pg_sys::ExecInitQual(this.program.where_clause.conditions, std::ptr::null_mut());
                 defaults = source::defaults(target, &this.mapping);
             }
-            let slot = Slot::make(TupleDesc::from_raw((*relation).rd_att));
+            let slot = Slot::make(target.descriptor());
             let projection = this.program.projection.zip(this.rows.as_ref()).map(|(nodes, rows)| {
                 let inputs = source::input_descriptor(target, &this.mapping);
-                Projection::over(nodes, inputs, rows.columns(), this.request.options.copy.on_error, memory)
+                Projection::over(nodes, inputs.as_ptr(), rows.columns(), this.request.options.copy.on_error, memory)
             });
             let mut policy = Policy::of(&this.request.options.copy);
             if let Some(rows) = &this.rows {
@@ -158,21 +157,15 @@ impl Feed {
         Ok(())
     }
 
-    /// Notes how many rows the statement has stored, if the next row is of another file. Raises nothing.
-    ///
-    /// # Safety
-    /// The state of a running statement.
-    pub unsafe fn note_stored(&mut self, statement: *const pg_sys::EState) {
+    /// Notes how many rows the running statement has stored, if the next row is of another file. Raises nothing.
+    pub fn note_stored(&mut self, statement: Node<'_, pg_sys::EState>) {
         if self.pump.sink.by_file.is_none() {
             return;
         }
         let file = self.pump.sink.file();
         if file != self.stored.file {
-            // SAFETY: this function's contract covers the statement.
-            unsafe {
-                self.stored.lags |= stores_later(statement);
-                self.stored.note_file((*statement).es_processed);
-            }
+            self.stored.lags |= stores_later(statement);
+            self.stored.note_file(statement.es_processed);
             self.stored.file = file;
         }
     }
@@ -208,52 +201,65 @@ impl InsertSink {
 }
 
 /// Does the statement insert into a foreign table in batches? It counts the rows of a batch after it has sent them.
-///
-/// # Safety
-/// The state of a running statement.
-unsafe fn stores_later(statement: *const pg_sys::EState) -> bool {
-    // SAFETY: this function's contract covers the statement; lists of its open result relations.
-    unsafe {
-        [(*statement).es_opened_result_relations, (*statement).es_tuple_routing_result_relations].iter().any(|&list| {
-            let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
-            (0..count).any(|i| {
-                let relation = (*(*list).elements.add(i)).ptr_value.cast::<pg_sys::ResultRelInfo>();
-                (*relation).ri_BatchSize > 1
-            })
-        })
-    }
+fn stores_later(statement: Node<'_, pg_sys::EState>) -> bool {
+    [statement.opened(), statement.routed()].iter().any(|list| list.iter().any(|relation| relation.ri_BatchSize > 1))
 }
 
-/// Begins a series.
-///
-/// # Safety
-/// A valid feed; `reader` identifies the reader.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn begin_series(feed: *mut Feed, reader: Opaque) {
-    // SAFETY: this function's contract covers the feed.
-    unsafe {
-        if !(*feed).reader.is_null() {
+impl Feed {
+    /// Begins a series for this reader. Guarded.
+    pub fn begin_series(&mut self, reader: Opaque) -> Result<()> {
+        if !self.reader.is_null() {
             let message = "cannot read the rows of a load in two places at a time";
-            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
+            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
         }
-        if (*feed).started {
-            (*feed).restart().or_raise();
+        if self.started {
+            self.restart()?;
         }
-        (*feed).started = true;
-        (*feed).reader = reader;
+        (self.started, self.reader) = (true, reader);
+        Ok(())
     }
-}
 
-/// Ends this reader's series, if it has one: at the end of the file, or before.
-///
-/// # Safety
-/// A valid feed.
-pub unsafe fn end_series(feed: *mut Feed, reader: Opaque) {
-    // SAFETY: this function's contract covers the feed, which does not outlive its load.
-    unsafe {
-        if (*feed).reader == reader {
-            (*feed).reader = std::ptr::null_mut();
-            (*(*feed).load).reading = false;
+    /// Ends this reader's series, if it has one: at the end of the file, or before.
+    pub fn end_series(&mut self, reader: Opaque) {
+        if self.reader == reader {
+            self.reader = std::ptr::null_mut();
+            // SAFETY: the load outlives the feed.
+            unsafe { (*self.load).reading = false };
+        }
+    }
+
+    /// Goes to the next record and decodes it. The feed's memory context for a row is current. Guarded.
+    #[inline]
+    fn next_row(&mut self) -> Result<RowOutcome> {
+        // SAFETY: the load outlives the feed; the sink uses other parts of it.
+        let (rows, reading) = unsafe { (&mut (*self.load).rows, &mut (*self.load).reading) };
+        let Some(rows) = rows else { return Ok(RowOutcome::End) };
+        *reading = true;
+        rows.follow_settings();
+        self.pump.next(rows)
+    }
+
+    /// Rejects the row that a function has raised an error about. Guarded.
+    fn leave_out(&mut self, complaint: Complaint) -> Result<()> {
+        let Pump { policy, sink } = &mut self.pump;
+        // SAFETY: the load outlives the feed; the sink uses other parts of it.
+        let Some(rows) = (unsafe { &mut (*self.load).rows }) else { return Ok(()) };
+        sink.complain(rows, policy, complaint)?;
+        sink.show_rejected(policy);
+        pgrx::check_for_interrupts!();
+        Ok(())
+    }
+
+    /// Guarded.
+    fn count_row_of_query(&mut self) {
+        // SAFETY: the load outlives the feed, and nothing else uses it meanwhile.
+        let load = unsafe { &mut *self.load };
+        load.reading = true;
+        let Some(rows) = &mut load.rows else { return };
+        rows.count_row_of_query();
+        if rows.count().is_multiple_of(ROUND) {
+            let (given, excluded) = (self.given, self.pump.sink.filtered);
+            load.measures.phases.show(|figures| (figures.rows, figures.excluded) = (given, excluded));
         }
     }
 }
@@ -311,23 +317,6 @@ fn new_token() -> Result<i64> {
         return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not generate random values"));
     }
     Ok(i64::from_ne_bytes(bytes))
-}
-
-/// Goes to the next record and decodes it.
-///
-/// # Safety
-/// A valid feed, whose per-tuple memory context is current.
-#[pg_guard]
-unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> RowOutcome {
-    // SAFETY: this function's contract covers the argument; the sink is fitted to the load's rows, and uses other parts
-    // of the load.
-    unsafe {
-        let load = (*feed).load;
-        let Some(rows) = &mut (*load).rows else { return RowOutcome::End };
-        (*load).reading = true;
-        rows.follow_settings();
-        (*feed).pump.next(rows).or_raise()
-    }
 }
 
 /// The arrays are those of the relation's row, or of the projection's input.
@@ -416,22 +405,6 @@ impl InsertSink {
     }
 }
 
-/// Rejects the row that a function has raised an error about.
-///
-/// # Safety
-/// As [`next_row`], with the error.
-#[pg_guard]
-unsafe extern "C-unwind" fn leave_out(feed: *mut Feed, error: *mut pg_sys::ErrorData) {
-    // SAFETY: this function's contract covers both arguments.
-    unsafe {
-        let Pump { policy, sink } = &mut (*feed).pump;
-        let Some(rows) = &mut (*(*feed).load).rows else { return };
-        sink.complain(rows, policy, Complaint::of_data(error)).or_raise();
-        sink.show_rejected(policy);
-        pgrx::check_for_interrupts!();
-    }
-}
-
 /// Makes the next row in the slot; false at the end. Its values live until the next row.
 ///
 /// # Safety
@@ -458,7 +431,7 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
                 (*feed).pump.sink.filtered += 1;
                 continue;
             }
-            let outcome = next_row(feed);
+            let outcome = guarded(|| (*feed).next_row().or_raise());
             if outcome == RowOutcome::End {
                 return false;
             }
@@ -479,7 +452,7 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
                         Made::Row | Made::Tuple(_) => (),
                         Made::Nothing => is_there = false,
                         Made::Bad(error) => {
-                            leave_out(feed, error);
+                            guarded(|| (*feed).leave_out(Complaint::of_data(error)).or_raise());
                             continue;
                         }
                     }
@@ -522,24 +495,8 @@ unsafe fn row_of_query(feed: *mut Feed, query: *mut Query, arrays: RowArrays) ->
         if !query::next_in_snapshot(query, arrays) {
             return false;
         }
-        count_row_of_query(feed);
+        guarded(|| (*feed).count_row_of_query());
         true
-    }
-}
-
-/// # Safety
-/// As [`fill`].
-#[pg_guard]
-unsafe extern "C-unwind" fn count_row_of_query(feed: *mut Feed) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let (load, given, excluded) = (&mut *(*feed).load, (*feed).given, (*feed).pump.sink.filtered);
-        load.reading = true;
-        let Some(rows) = &mut load.rows else { return };
-        rows.count_row_of_query();
-        if rows.count().is_multiple_of(ROUND) {
-            load.measures.phases.show(|figures| (figures.rows, figures.excluded) = (given, excluded));
-        }
     }
 }
 

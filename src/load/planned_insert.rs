@@ -25,9 +25,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pgrx::pg_sys;
 
 use crate::server::attempt::in_subtransaction;
-use crate::server::lookup::qualified_name;
+use crate::server::lookup::{qualified_name, quoted};
 use crate::server::node::{Node, NodeList};
-use crate::server::relation::Relation;
+use crate::server::relation::{Relation, name_of};
 use crate::server::server_text::from_server;
 use crate::server::unguarded::{self as c, Opaque};
 
@@ -208,11 +208,10 @@ fn statement(relation: Relation<'_>) -> CString {
         if attribute.attisdropped || attribute.attgenerated != 0 {
             continue;
         }
-        // SAFETY: a guarded call with a name, which returns a string.
-        let name = unsafe { CStr::from_ptr(pg_sys::quote_identifier(attribute.attname.data.as_ptr())) }.to_bytes();
+        let name = quoted(name_of(attribute));
         let separator: &[u8] = if list.is_empty() { b"" } else { b", " };
-        list.extend([separator, name].concat());
-        values.extend([separator, b"f.", name].concat());
+        list.extend([separator, name.to_bytes()].concat());
+        values.extend([separator, b"f.", name.to_bytes()].concat());
     }
     let list = if list.is_empty() { Vec::new() } else { [b" (", list.as_slice(), b")"].concat() };
     let parts: [&[u8]; 8] = [

@@ -63,8 +63,7 @@ pub(super) fn prepare(load: &mut Load) {
     load.target.obstacles.extend(load.program.query.as_ref().and_then(|query| query.obstacle(&load.request.options)));
     if load.request.options.duplicates.keep != Keep::Error {
         load.target.check_replace(load.request.options.duplicates.keep);
-        // SAFETY: the relation is open.
-        load.arbiter = Some(unsafe { load.request.options.duplicates.arbiter(relation) }.or_raise());
+        load.arbiter = Some(load.request.options.duplicates.arbiter(target).or_raise());
     }
     if load.id == 0 && !load.request.is_dry() {
         load.id = next_id(load.request.schema).or_raise();

@@ -32,13 +32,14 @@ use super::options::LoadOptions;
 use crate::error::Error;
 use crate::program::volatile::UserCall;
 use crate::rows::row::RowArrays;
+use crate::server::node::Node;
 use crate::server::unguarded as c;
 
 /// A planned query.
 #[derive(Debug)]
 pub struct Query {
     text: CString,
-    plan: *mut pg_sys::PlannedStmt,
+    plan: Node<'static, pg_sys::PlannedStmt>,
     /// The running query; null before its start and after its end.
     running: *mut pg_sys::QueryDesc,
     /// Its snapshot is on the active stack.
@@ -82,7 +83,7 @@ pub unsafe fn start(query: *mut Query) {
         c::PushActiveSnapshot(c::GetTransactionSnapshot());
         (*query).is_active = true;
         let running = c::CreateQueryDesc(
-            (*query).plan,
+            (*query).plan.as_ptr(),
             (*query).text.as_ptr(),
             c::GetActiveSnapshot(),
             std::ptr::null_mut(),

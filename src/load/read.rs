@@ -182,7 +182,7 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         );
         let old = pg_sys::MemoryContextSwitchTo(memory);
-        let rows = open(&location, &copy, &places, descriptor).or_raise();
+        let rows = open(&location, &copy, &places, TupleDesc::from_raw(descriptor)).or_raise();
         let econtext = ExprContext::from_raw(pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState()));
         pg_sys::MemoryContextSwitchTo(old);
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
@@ -202,12 +202,9 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
 }
 
 /// Opens the file with these columns. Guarded; the current memory context must outlive the rows.
-fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg_sys::TupleDesc) -> Result<Rows> {
+fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: TupleDesc<'_>) -> Result<Rows> {
     let session = column::session(Encodings::new(copy.encoding)?.charset());
-    // SAFETY: the executor's descriptor has this number of attributes.
-    let mut columns: Vec<_> = unsafe {
-        (0..TupleDesc::from_raw(descriptor).len()).map(|i| Column::of_descriptor(descriptor, i, &session)).collect()
-    };
+    let mut columns: Vec<_> = descriptor.attributes().map(|attribute| Column::of(attribute, &session)).collect();
     copy.force(pg_sys::InvalidOid, &mut columns)?;
     let fields = place(&mut columns, places, copy.shape())?;
     copy.refine(&mut columns, &fields)?;

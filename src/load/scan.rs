@@ -9,15 +9,21 @@
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::feed::{self, Feed};
 use super::planned_insert::OUR_PATHLIST_HOOK;
-use crate::error::Error;
-use crate::server::custom_scan::{Methods, NO_CALLBACKS};
+use crate::error::{Error, OrRaise, Result};
+use crate::server::callback::{Argument, Unused, callback};
+use crate::server::custom_scan::{self, Methods, NO_CALLBACKS};
 use crate::server::function::version_1;
+use crate::server::lookup::{function_name, function_schema};
+use crate::server::node::make::{columns, node};
+use crate::server::node::{Node, NodeList};
+use crate::server::planner::{PlannedRelation, Planner};
 use crate::server::relation::TupleDesc;
 use crate::server::slot::Slot;
 use crate::server::unguarded;
@@ -27,26 +33,46 @@ const NAME: &CStr = c"bulk_rows";
 /// The planner's row estimate; the real number is unknown.
 const ROWS: f64 = 1000.0;
 
+type Entry<'a> = Node<'a, pg_sys::RangeTblEntry>;
+
 static PATH: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
     CustomName: NAME.as_ptr(),
-    PlanCustomPath: Some(plan_path),
+    PlanCustomPath: Some(callback!(
+        plan_path,
+        root: Planner<'_>,
+        rel: PlannedRelation<'_>,
+        path: Unused<pg_sys::CustomPath>,
+        targets: NodeList<'_, pg_sys::TargetEntry>,
+        clauses: NodeList<'_, pg_sys::RestrictInfo>,
+        plans: NodeList<'_> => *mut pg_sys::Plan
+    )),
     ReparameterizeCustomPathByChild: None,
 });
 
-static SCAN: Methods<pg_sys::CustomScanMethods> =
-    Methods(pg_sys::CustomScanMethods { CustomName: NAME.as_ptr(), CreateCustomScanState: Some(create_state) });
+static SCAN: Methods<pg_sys::CustomScanMethods> = Methods(pg_sys::CustomScanMethods {
+    CustomName: NAME.as_ptr(),
+    CreateCustomScanState: Some(callback!(create_state, plan: Unused<pg_sys::CustomScan> => *mut pg_sys::Node)),
+});
 
 static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
     CustomName: NAME.as_ptr(),
-    BeginCustomScan: Some(begin),
+    BeginCustomScan: Some(callback!(begin, scan: &mut Scan, estate: Unused<pg_sys::EState>, flags: i32)),
     ExecCustomScan: Some(execute),
-    EndCustomScan: Some(end),
-    ReScanCustomScan: Some(rescan),
+    EndCustomScan: Some(callback!(end, scan: &mut Scan)),
+    ReScanCustomScan: Some(callback!(rescan, scan: &mut Scan)),
     ..NO_CALLBACKS
 });
 
+static HOOK: pg_sys::set_rel_pathlist_hook_type = Some(callback!(
+    set_rel_pathlist,
+    root: Planner<'_>,
+    rel: PlannedRelation<'_>,
+    index: pg_sys::Index,
+    entry: Entry<'_>
+));
+
 /// The hook that was there before.
-static mut PREVIOUS_HOOK: pg_sys::set_rel_pathlist_hook_type = None;
+static PREVIOUS: OnceLock<pg_sys::set_rel_pathlist_hook_type> = OnceLock::new();
 
 /// Registers the scan and the hook. Called once, when the library is loaded.
 pub fn init() {
@@ -54,127 +80,73 @@ pub fn init() {
     // serialized and read again finds the table by its name.
     unsafe {
         pg_sys::RegisterCustomScanMethods(&raw const SCAN.0);
-        let previous = pg_sys::set_rel_pathlist_hook;
-        PREVIOUS_HOOK = previous;
+        let previous = std::ptr::replace(&raw mut pg_sys::set_rel_pathlist_hook, HOOK);
         if previous.is_none() {
-            OUR_PATHLIST_HOOK.store(set_rel_pathlist as *const () as usize, Relaxed);
+            OUR_PATHLIST_HOOK.store(HOOK.map_or(0, |hook| hook as usize), Relaxed);
         }
-        pg_sys::set_rel_pathlist_hook = Some(set_rel_pathlist);
+        let _ = PREVIOUS.set(previous);
     }
 }
 
-/// # Safety
 /// Called by the planner for each relation of a query.
-#[pg_guard]
-unsafe extern "C-unwind" fn set_rel_pathlist(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    index: pg_sys::Index,
-    entry: *mut pg_sys::RangeTblEntry,
-) {
-    // SAFETY: the planner's own structures.
-    unsafe {
-        if let Some(previous) = PREVIOUS_HOOK {
-            unguarded::guard(|| previous(root, rel, index, entry));
-        }
-        // Planning outside of a load is left unchanged.
-        if !feed::is_any_running() || call_of(entry).is_none() {
-            return;
-        }
-        let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
-        (*path).path.type_ = pg_sys::NodeTag::T_CustomPath;
-        (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
-        (*path).path.parent = rel;
-        (*path).path.pathtarget = (*rel).reltarget;
-        (*path).path.rows = ROWS;
-        (*path).path.total_cost = ROWS * pg_sys::cpu_tuple_cost;
-        (*path).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
-        (*path).methods = &raw const PATH.0;
-        (*rel).rows = ROWS;
-        (*rel).pathlist = null_mut();
-        pg_sys::add_path(rel, path.cast());
+fn set_rel_pathlist(root: Planner<'_>, rel: PlannedRelation<'_>, index: pg_sys::Index, entry: Entry<'_>) -> Result<()> {
+    if let Some(Some(previous)) = PREVIOUS.get() {
+        // SAFETY: the planner's own structures; the closure owns nothing.
+        unsafe { unguarded::guard(|| previous(root.as_ptr(), rel.as_ptr(), index, entry.as_ptr())) };
     }
+    // Planning outside of a load is left unchanged.
+    if !feed::is_any_running() || call_of(entry).is_none() {
+        return Ok(());
+    }
+    let mut path = custom_scan::path(&PATH, rel);
+    (path.path.pathtarget, path.path.rows) = (rel.reltarget, ROWS);
+    path.flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
+    // SAFETY: a guarded call; the fields of a path, and the planner's own relation, which gets no other path.
+    unsafe {
+        path.path.total_cost = ROWS * pg_sys::cpu_tuple_cost;
+        ((*rel.as_ptr()).rows, (*rel.as_ptr()).pathlist) = (ROWS, null_mut());
+        pg_sys::add_path(rel.as_ptr(), node(path).as_ptr().cast());
+    }
+    Ok(())
 }
 
 /// The call of `bulk_rows` in a range table entry, if there is one. Guarded.
-///
-/// # Safety
-/// A valid entry.
-unsafe fn call_of(entry: *const pg_sys::RangeTblEntry) -> Option<*mut pg_sys::FuncExpr> {
-    // SAFETY: this function's contract covers the entry; tags give the node types.
-    unsafe {
-        if (*entry).rtekind != pg_sys::RTEKind::RTE_FUNCTION || (*entry).funcordinality {
-            return None;
-        }
-        let functions = PgList::<pg_sys::RangeTblFunction>::from_pg((*entry).functions);
-        let expression = (*functions.get_ptr(0).filter(|_| functions.len() == 1)?).funcexpr;
-        if (*expression).type_ != pg_sys::NodeTag::T_FuncExpr {
-            return None;
-        }
-        let call = expression.cast::<pg_sys::FuncExpr>();
-        let name = pg_sys::get_func_name((*call).funcid);
-        let is_ours = !name.is_null()
-            && CStr::from_ptr(name) == NAME
-            && feed::is_extension_schema(pg_sys::get_func_namespace((*call).funcid));
-        is_ours.then_some(call)
+fn call_of(entry: Entry<'_>) -> Option<Node<'_, pg_sys::FuncExpr>> {
+    if entry.rtekind != pg_sys::RTEKind::RTE_FUNCTION || entry.funcordinality {
+        return None;
     }
+    let function = entry.functions().first().filter(|_| entry.functions().len() == 1)?;
+    let call = function.call()?.as_a::<pg_sys::FuncExpr>()?;
+    let is_ours =
+        function_name(call.funcid).as_deref() == Some(NAME) && feed::is_extension_schema(function_schema(call.funcid));
+    is_ours.then_some(call)
 }
 
-/// # Safety
-/// Called by the planner.
-#[pg_guard]
-unsafe extern "C-unwind" fn plan_path(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    _path: *mut pg_sys::CustomPath,
-    targets: *mut pg_sys::List,
-    clauses: *mut pg_sys::List,
-    _plans: *mut pg_sys::List,
-) -> *mut pg_sys::Plan {
-    // SAFETY: the planner's own structures; the path was made for a call of `bulk_rows`.
+/// Called by the planner, for a path that was made for a call of `bulk_rows`.
+fn plan_path(
+    root: Planner<'_>,
+    rel: PlannedRelation<'_>,
+    _path: Unused<pg_sys::CustomPath>,
+    targets: NodeList<'_, pg_sys::TargetEntry>,
+    clauses: NodeList<'_, pg_sys::RestrictInfo>,
+    _plans: NodeList<'_>,
+) -> Result<*mut pg_sys::Plan> {
+    let no_call = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "scan of bulk_rows without a call of it");
+    let call = root.entry(rel.relid).and_then(call_of).ok_or_else(no_call)?;
+    let token: NodeList<'_> = call.args().get(1).into_iter().collect();
+    // SAFETY: guarded calls; the descriptor is valid until it is released. The fields of a plan.
     unsafe {
-        let index = (*rel).relid;
-        let entry = *(*root).simple_rte_array.add(index as usize);
-        let Some(call) = call_of(entry) else {
-            Error::new(Code::ERRCODE_INTERNAL_ERROR, "scan of bulk_rows without a call of it").raise();
-        };
-        let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
-        (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
-        (*scan).scan.plan.targetlist = targets;
-        (*scan).scan.plan.qual = pg_sys::extract_actual_clauses(clauses, false);
-        (*scan).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
-        (*scan).custom_scan_tlist = columns(index, (*call).funcresulttype);
-        let arguments = PgList::<pg_sys::Node>::from_pg((*call).args);
-        let mut token = PgList::<pg_sys::Node>::new();
-        arguments.get_ptr(1).into_iter().for_each(|argument| token.push(argument));
-        (*scan).custom_exprs = token.into_pg();
-        (*scan).methods = &raw const SCAN.0;
-        scan.cast()
-    }
-}
-
-/// The target list of the scan's slot: each attribute of the row type, in order.
-///
-/// # Safety
-/// A row type of the relation at `index` of the range table.
-unsafe fn columns(index: pg_sys::Index, row_type: pg_sys::Oid) -> *mut pg_sys::List {
-    // SAFETY: guarded calls; a descriptor has natts attributes.
-    unsafe {
-        let descriptor = pg_sys::lookup_rowtype_tupdesc(row_type, -1);
-        let mut columns = PgList::<pg_sys::TargetEntry>::new();
-        for form in TupleDesc::from_raw(descriptor).attributes() {
-            let expression: *mut pg_sys::Expr = if form.attisdropped {
-                pg_sys::makeNullConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid).cast()
-            } else {
-                let (kind, modifier, collation) = (form.atttypid, form.atttypmod, form.attcollation);
-                pg_sys::makeVar(index as _, form.attnum, kind, modifier, collation, 0).cast()
-            };
-            columns.push(pg_sys::makeTargetEntry(expression, form.attnum, null_mut(), false));
-        }
+        let quals = NodeList::from_raw(pg_sys::extract_actual_clauses(clauses.as_ptr(), false));
+        let mut scan = custom_scan::plan(&SCAN, targets, quals);
+        // The target list of the slot: each attribute of the row type, in order.
+        let descriptor = pg_sys::lookup_rowtype_tupdesc(call.funcresulttype, -1);
+        let relation = i32::try_from(rel.relid).unwrap_or(0);
+        scan.custom_scan_tlist = columns(relation, TupleDesc::from_raw(descriptor)).as_ptr();
         if (*descriptor).tdrefcount >= 0 {
             pg_sys::DecrTupleDescRefCount(descriptor);
         }
-        columns.into_pg()
+        (scan.flags, scan.custom_exprs) = (pg_sys::CUSTOMPATH_SUPPORT_PROJECTION, token.as_ptr());
+        Ok(node(scan).as_ptr().cast())
     }
 }
 
@@ -188,45 +160,46 @@ struct Scan {
     ended: bool,
 }
 
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-unsafe extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
-    // SAFETY: a guarded allocation of this size, zeroed: a valid state once these fields are set.
-    unsafe {
-        let scan = pg_sys::palloc0(size_of::<Scan>()).cast::<Scan>();
-        (*scan).custom.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
-        (*scan).custom.methods = &raw const EXECUTION.0;
-        scan.cast()
+// SAFETY: the server passes a state that `create_state` has made to one callback at a time.
+unsafe impl Argument for &mut Scan {
+    type Raw = *mut pg_sys::CustomScanState;
+
+    unsafe fn of(raw: Self::Raw) -> Self {
+        // SAFETY: see above.
+        unsafe { &mut *raw.cast() }
     }
 }
 
-/// # Safety
+/// Called by the executor.
+fn create_state(_plan: Unused<pg_sys::CustomScan>) -> Result<*mut pg_sys::Node> {
+    let scan = Scan { custom: custom_scan::state(&EXECUTION), feed: null_mut(), begun: false, ended: false };
+    // SAFETY: the fields of a state.
+    Ok(unsafe { node(scan) }.node().as_ptr())
+}
+
 /// Called by the executor with a state made by [`create_state`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, _estate: *mut pg_sys::EState, flags: i32) {
+fn begin(scan: &mut Scan, _estate: Unused<pg_sys::EState>, flags: i32) -> Result<()> {
     if flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 {
-        return;
+        return Ok(());
     }
-    // SAFETY: the executor's own structures, and a plan made by `plan_path`.
-    unsafe {
-        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        let token = PgList::<pg_sys::Expr>::from_pg((*plan).custom_exprs).get_ptr(0).unwrap_or(null_mut());
-        let state = pg_sys::ExecInitExpr(token, &raw mut (*node).ss.ps);
-        let mut is_null = state.is_null();
-        let mut token = pg_sys::Datum::from(0usize);
-        if !state.is_null() {
-            token = pg_sys::ExecEvalExpr(state, (*node).ss.ps.ps_ExprContext, &raw mut is_null);
-        }
-        let feed = feed::running(token.value() as i64);
-        if is_null || feed.is_null() {
-            refuse();
-        }
-        if !are_the_same(Slot::from_raw((*node).ss.ss_ScanTupleSlot).descriptor(), (*feed).slot.descriptor()) {
-            refuse();
-        }
-        (*node.cast::<Scan>()).feed = feed;
+    let ps = &raw mut scan.custom.ss.ps;
+    let mut is_null = true;
+    // SAFETY: guarded calls with the executor's own structures, and a plan made by `plan_path`.
+    let (token, slot) = unsafe {
+        let plan = Node::<pg_sys::CustomScan>::from_raw((*ps).plan.cast());
+        let token = plan.and_then(|plan| plan.expressions().first()).map_or(null_mut(), Node::as_ptr);
+        let state = pg_sys::ExecInitExpr(token.cast(), ps);
+        let evaluate = || pg_sys::ExecEvalExpr(state, (*ps).ps_ExprContext, &raw mut is_null);
+        let token = (!state.is_null()).then(evaluate);
+        (token.filter(|_| !is_null), Slot::from_raw(scan.custom.ss.ss_ScanTupleSlot))
+    };
+    let feed = token.map_or(null_mut(), |token| feed::running(token.value() as i64));
+    // SAFETY: a running feed, or null.
+    match unsafe { feed.as_ref() } {
+        Some(running) if are_the_same(slot.descriptor(), running.slot.descriptor()) => scan.feed = feed,
+        _ => return Err(refused()),
     }
+    Ok(())
 }
 
 /// Do two descriptors have the same column types, except for dropped columns of the second?
@@ -259,7 +232,7 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
             return slot;
         }
         if !(*scan).begun {
-            feed::begin_series(feed, scan.cast());
+            unguarded::guarded(|| (*feed).begin_series(scan.cast()).or_raise());
             (*scan).begun = true;
         }
         let caller = pg_sys::CurrentMemoryContext;
@@ -268,10 +241,12 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
         pg_sys::CurrentMemoryContext = caller;
         if !more {
             (*scan).ended = true;
-            feed::end_series(feed, scan.cast());
+            (*feed).end_series(scan.cast());
             return slot;
         }
-        (*feed).note_stored((*node).ps.state);
+        if let Some(statement) = Node::from_raw((*node).ps.state) {
+            (*feed).note_stored(statement);
+        }
         Slot::from_raw(slot).arrays().copy_from((*feed).slot.arrays());
         unguarded::store_virtual(slot);
         slot
@@ -283,35 +258,25 @@ unsafe extern "C-unwind" fn recheck(_node: *mut pg_sys::ScanState, _slot: *mut p
     true
 }
 
-/// # Safety
 /// Called by the executor with a state made by [`create_state`].
-#[pg_guard]
-unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        end(node);
-        let scan = node.cast::<Scan>();
-        ((*scan).begun, (*scan).ended) = (false, false);
-    }
+fn rescan(scan: &mut Scan) -> Result<()> {
+    end(scan)?;
+    (scan.begun, scan.ended) = (false, false);
+    Ok(())
 }
 
-/// # Safety
 /// Called by the executor with a state made by [`create_state`].
-#[pg_guard]
-unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the executor's own node; the feed outlives our statement.
-    unsafe {
-        let scan = node.cast::<Scan>();
-        if !(*scan).feed.is_null() {
-            feed::end_series((*scan).feed, scan.cast());
-        }
+fn end(scan: &mut Scan) -> Result<()> {
+    let reader = std::ptr::from_mut(scan).cast();
+    // SAFETY: the feed outlives the statement of its load.
+    if let Some(feed) = unsafe { scan.feed.as_mut() } {
+        feed.end_series(reader);
     }
+    Ok(())
 }
 
-/// Guarded.
-fn refuse() {
-    let message = "bulk_rows can only be called by bulk_load";
-    Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
+fn refused() -> Error {
+    Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, "bulk_rows can only be called by bulk_load")
 }
 
 /// `bulk_rows(target, token)`, if it is called outside of its scan.
@@ -321,7 +286,7 @@ fn refuse() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_rows(_fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // SAFETY: it only raises an error.
-    unsafe { unguarded::guarded(refuse) };
+    unsafe { unguarded::guarded::<()>(|| refused().raise()) };
     pg_sys::Datum::from(0usize)
 }
 

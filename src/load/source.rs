@@ -25,7 +25,7 @@ use crate::rows::objects;
 use crate::rows::row::Rows;
 use crate::rows::soft::OnError;
 use crate::server::option_value::HeaderOption;
-use crate::server::relation::{OpenRelation, Relation};
+use crate::server::relation::{OpenRelation, Relation, TupleDesc};
 use crate::server::server_text::from_server;
 
 /// A further file that an INSERT reads.
@@ -39,9 +39,10 @@ pub struct FurtherFile {
 
 /// The input row of expressions: the target's columns, then a text for each field that is for none of them; or a
 /// filter's arguments. Guarded; allocates in the current memory context.
-pub fn input_descriptor(relation: Relation, mapping: &Mapping) -> pg_sys::TupleDesc {
+pub fn input_descriptor(relation: Relation, mapping: &Mapping) -> TupleDesc<'static> {
     if let Some(function) = mapping.function {
-        return filter::descriptor(function, relation.as_ptr()).or_raise();
+        // SAFETY: a descriptor that was made in the current memory context.
+        return unsafe { TupleDesc::from_raw(filter::descriptor(function, relation.as_ptr()).or_raise()) };
     }
     let number = |n: usize| pg_sys::AttrNumber::try_from(n).unwrap_or(pg_sys::AttrNumber::MAX);
     let fields = mapping.fields.iter().zip(&mapping.names);
@@ -63,7 +64,7 @@ pub fn input_descriptor(relation: Relation, mapping: &Mapping) -> pg_sys::TupleD
             let attribute = number(natts + at + 1);
             pg_sys::TupleDescInitEntry(descriptor, attribute, name.as_ptr(), pg_sys::TEXTOID, -1, 0);
         }
-        descriptor
+        TupleDesc::from_raw(descriptor)
     }
 }
 
@@ -246,14 +247,14 @@ fn columns(relation: Relation, options: &LoadOptions, mapping: &Mapping, default
     let with_default = options.copy.takes_defaults() || options.copy.shape() == RecordShape::Json || defaults;
     let fields = mapping.fields.iter().zip(&mapping.names);
     let inputs = (!options.columns.computed.is_empty()).then(|| input_descriptor(relation, mapping));
+    let form = |attnum: i16| relation.descriptor().attribute(usize::try_from(attnum - 1).ok()?);
     let mut columns: Vec<Column> = fields
-        .map(|(attnum, name)| match attnum.map(|a| usize::try_from(a - 1)) {
-            Some(Ok(attribute)) => Column::of_attribute(relation.as_ptr(), attribute, &session, with_default),
-            _ => match inputs.zip(mapping.input(name, relation.as_ptr())) {
-                // SAFETY: an attribute of the descriptor.
-                Some((descriptor, attribute)) => unsafe { Column::of_descriptor(descriptor, attribute, &session) },
-                None => Column::ignored(name.clone()),
-            },
+        .map(|(attnum, name)| match attnum.and_then(form) {
+            Some(attribute) => Column::of_attribute(relation, attribute, &session, with_default),
+            None => {
+                let input = inputs.zip(mapping.input(name, relation.as_ptr())).and_then(|(row, at)| row.attribute(at));
+                input.map_or_else(|| Column::ignored(name.clone()), |attribute| Column::of(attribute, &session))
+            }
         })
         .collect();
     for (column, slice) in columns.iter_mut().zip(&options.columns.slices) {
@@ -265,10 +266,7 @@ fn columns(relation: Relation, options: &LoadOptions, mapping: &Mapping, default
     }
     objects::check_rest(&columns)?;
     for (attnum, taken) in &mapping.others {
-        if let Ok(attribute) = usize::try_from(attnum - 1) {
-            columns
-                .push(Column { taken: *taken, ..Column::of_attribute(relation.as_ptr(), attribute, &session, false) });
-        }
+        columns.extend(form(*attnum).map(|attribute| Column { taken: *taken, ..Column::of(attribute, &session) }));
     }
     options.copy.force(relation.oid(), &mut columns)?;
     Ok(columns)
@@ -364,7 +362,7 @@ pub fn defaults(relation: Relation, mapping: &Mapping) -> Vec<(usize, *mut pg_sy
         .filter(|(attnum, _)| mapping.attributes().all(|a| a != *attnum))
         .filter_map(|(attnum, _)| {
             let attribute = usize::try_from(attnum - 1).ok()?;
-            let expression = default_expression(relation.as_ptr(), attribute);
+            let expression = default_expression(relation, attribute);
             (!expression.is_null()).then_some((attribute, expression))
         })
         .collect()

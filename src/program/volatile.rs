@@ -369,7 +369,7 @@ pub unsafe fn obstacles(
             continue;
         }
         // SAFETY: an expression's state, or null.
-        let Some(default) = (unsafe { default_expression(relation.as_ptr(), index).as_ref() }) else { continue };
+        let Some(default) = (unsafe { default_expression(relation, index).as_ref() }) else { continue };
         // SAFETY: the expression of that state.
         if let Some(call) = unsafe { call_in(default.expr.cast()) } {
             found.push(format!("The default of column \"{}\" {call}.", attribute_name(attribute)));

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::server::compat;
 use crate::server::expression;
 use crate::server::option_value::invalid;
+use crate::server::relation::{Relation, name_of};
 
 /// The members of an object that a column takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,35 +117,24 @@ impl Column {
     /// Returns the columns of a relation's file: its attributes in order, without dropped and generated ones, as in
     /// CopyGetAttnums. `defaults` prepares their default expressions. Guarded; allocates in the current memory context,
     /// which must outlive the columns.
-    pub fn of_relation(relation: pg_sys::Relation, session: &Session, defaults: bool) -> Vec<Column> {
-        // SAFETY: an open relation; its descriptor has natts attributes.
-        let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
-        let mut columns = Vec::with_capacity(natts);
-        for attribute in 0..natts {
-            // SAFETY: attribute < natts.
-            let form = unsafe { &*compat::attribute((*relation).rd_att, attribute) };
-            if form.attisdropped || form.attgenerated != 0 {
-                continue;
-            }
-            columns.push(Column::of_attribute(relation, attribute, session, defaults));
-        }
-        columns
+    pub fn of_relation(relation: Relation<'_>, session: &Session, defaults: bool) -> Vec<Column> {
+        let attributes = relation.descriptor().attributes().filter(|one| !one.attisdropped && one.attgenerated == 0);
+        attributes.map(|attribute| Column::of_attribute(relation, attribute, session, defaults)).collect()
     }
 
-    /// Returns the column of one attribute. Otherwise as [`Column::of_relation`].
-    pub fn of_attribute(relation: pg_sys::Relation, attribute: usize, session: &Session, default: bool) -> Column {
-        // SAFETY: the relation is open and has the attribute.
-        let column = unsafe { Column::of_descriptor((*relation).rd_att, attribute, session) };
-        if default { Column { default: default_expression(relation, attribute), ..column } } else { column }
+    /// Returns the column of one attribute of a relation. Otherwise as [`Column::of_relation`].
+    pub fn of_attribute(
+        relation: Relation<'_>,
+        attribute: &pg_sys::FormData_pg_attribute,
+        session: &Session,
+        default: bool,
+    ) -> Column {
+        let column = Column::of(attribute, session);
+        if default { Column { default: default_expression(relation, column.attribute), ..column } } else { column }
     }
 
-    /// Returns the column of one attribute of a tuple descriptor, without a default.
-    ///
-    /// # Safety
-    /// A valid descriptor that has the attribute. Guarded; memory as in [`Column::of_relation`].
-    pub unsafe fn of_descriptor(descriptor: pg_sys::TupleDesc, attribute: usize, session: &Session) -> Column {
-        // SAFETY: this function's contract covers the argument.
-        let form = unsafe { &*compat::attribute(descriptor, attribute) };
+    /// Returns the column of one attribute, without a default. Guarded; memory as in [`Column::of_relation`].
+    pub fn of(form: &pg_sys::FormData_pg_attribute, session: &Session) -> Column {
         // SAFETY: guarded catalog lookups that fill local variables.
         let input = unsafe {
             let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
@@ -154,15 +144,13 @@ impl Column {
             let wants_null = !input.fn_strict;
             InputFunction { function: input, typioparam, typmod: form.atttypmod, wants_null, is_receive: false }
         };
-        // SAFETY: a name is NUL-terminated.
-        let name = unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned();
         Column {
-            attribute,
+            attribute: usize::try_from(form.attnum - 1).unwrap_or(usize::MAX),
             ignored: false,
             decoder: Decoder::for_type(form.atttypid.to_u32(), form.atttypmod, session),
             input,
             type_oid: form.atttypid,
-            ..Column::ignored(name)
+            ..Column::ignored(name_of(form).to_owned())
         }
     }
 
@@ -213,11 +201,11 @@ impl Column {
 }
 
 /// Prepares the attribute's default for execution, as BeginCopyFrom does; null if it has none. Guarded.
-pub fn default_expression(relation: pg_sys::Relation, attribute: usize) -> *mut pg_sys::ExprState {
+pub fn default_expression(relation: Relation<'_>, attribute: usize) -> *mut pg_sys::ExprState {
     let Ok(attnum) = i32::try_from(attribute + 1) else { return std::ptr::null_mut() };
-    // SAFETY: guarded calls; the attribute exists.
+    // SAFETY: guarded calls; null without such an attribute.
     unsafe {
-        let expression = pg_sys::build_column_default(relation, attnum).cast::<pg_sys::Expr>();
+        let expression = pg_sys::build_column_default(relation.as_ptr(), attnum).cast::<pg_sys::Expr>();
         if expression.is_null() {
             return std::ptr::null_mut();
         }

@@ -3,7 +3,9 @@
 //! The server keeps pointers to the tables, so they are statics. They contain pointers, so they must be declared Sync.
 //! Callbacks that a node does not support are None.
 
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, NodeTag};
+
+use super::node::{Node, NodeList};
 
 /// A table of callbacks.
 pub struct Methods<T>(pub T);
@@ -27,3 +29,33 @@ pub const NO_CALLBACKS: pg_sys::CustomExecMethods = pg_sys::CustomExecMethods {
     ShutdownCustomScan: None,
     ExplainCustomScan: None,
 };
+
+/// The fields of a path that this table of callbacks plans.
+pub fn path(
+    methods: &'static Methods<pg_sys::CustomPathMethods>,
+    rel: Node<'_, pg_sys::RelOptInfo>,
+) -> pg_sys::CustomPath {
+    let mut path = pg_sys::CustomPath { methods: &raw const methods.0, ..Default::default() };
+    (path.path.type_, path.path.pathtype) = (NodeTag::T_CustomPath, NodeTag::T_CustomScan);
+    path.path.parent = rel.as_ptr();
+    path
+}
+
+/// The fields of a plan with these columns and conditions.
+pub fn plan(
+    methods: &'static Methods<pg_sys::CustomScanMethods>,
+    targets: NodeList<'_, pg_sys::TargetEntry>,
+    quals: NodeList<'_>,
+) -> pg_sys::CustomScan {
+    let mut scan = pg_sys::CustomScan { methods: &raw const methods.0, ..Default::default() };
+    scan.scan.plan.type_ = NodeTag::T_CustomScan;
+    (scan.scan.plan.targetlist, scan.scan.plan.qual) = (targets.as_ptr(), quals.as_ptr());
+    scan
+}
+
+/// The fields of a node's state.
+pub fn state(methods: &'static Methods<pg_sys::CustomExecMethods>) -> pg_sys::CustomScanState {
+    let mut state = pg_sys::CustomScanState { methods: &raw const methods.0, ..Default::default() };
+    state.ss.ps.type_ = NodeTag::T_CustomScanState;
+    state
+}

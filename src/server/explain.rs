@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use pgrx::pg_sys;
 
 use super::callback::Argument;
+use crate::error::Result;
 
 /// The state of EXPLAIN.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +45,11 @@ impl<'a> Explain<'a> {
 
     /// Shows a text. Guarded.
     pub fn text(self, label: &CStr, value: &str) {
-        let value = CString::new(value).unwrap_or_default();
+        self.string(label, &CString::new(value).unwrap_or_default());
+    }
+
+    /// Shows a string in the server's encoding. Guarded.
+    pub fn string(self, label: &CStr, value: &CStr) {
         // SAFETY: a guarded call with valid strings.
         unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), self.0.as_ptr()) }
     }
@@ -55,6 +60,23 @@ impl<'a> Explain<'a> {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         // SAFETY: a guarded call with valid strings.
         unsafe { pg_sys::ExplainPropertyInteger(label.as_ptr(), unit, value, self.0.as_ptr()) }
+    }
+
+    /// Shows a Boolean. Guarded.
+    pub fn boolean(self, label: &CStr, value: bool) {
+        // SAFETY: a guarded call with a string.
+        unsafe { pg_sys::ExplainPropertyBool(label.as_ptr(), value, self.0.as_ptr()) }
+    }
+
+    /// Shows a group of properties, or of groups without labels. Guarded.
+    pub fn group(self, kind: &CStr, label: Option<&CStr>, show: impl FnOnce() -> Result<()>) -> Result<()> {
+        let (kind, label, labeled) = (kind.as_ptr(), label.map_or(std::ptr::null(), CStr::as_ptr), label.is_none());
+        // SAFETY: guarded calls with strings.
+        unsafe { pg_sys::ExplainOpenGroup(kind, label, labeled, self.0.as_ptr()) };
+        show()?;
+        // SAFETY: as above.
+        unsafe { pg_sys::ExplainCloseGroup(kind, label, labeled, self.0.as_ptr()) };
+        Ok(())
     }
 
     /// The OID of the relation with this range table index, from 1, and the name that EXPLAIN has for it. Guarded.

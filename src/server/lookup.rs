@@ -33,6 +33,12 @@ pub fn relation_names(relation: pg_sys::Oid) -> Option<(CString, CString)> {
     Some((schema_name(schema_of(relation))?, relation_name(relation)?))
 }
 
+/// A name, quoted if it requires quotes.
+pub fn quoted(name: &CStr) -> CString {
+    // SAFETY: a guarded call with a string, which returns a string.
+    unsafe { copied(pg_sys::quote_identifier(name.as_ptr())) }.unwrap_or_default()
+}
+
 /// The name of an object with its schema, quoted.
 pub fn qualified(schema: &CStr, name: &CStr) -> CString {
     // SAFETY: a guarded call with strings, which returns a string.
@@ -58,6 +64,17 @@ pub fn function_named(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid) -
             pg_sys::Datum::from(0usize),
         )
     }
+}
+
+pub fn function_name(function: pg_sys::Oid) -> Option<CString> {
+    // SAFETY: a guarded call, which returns a string or null.
+    unsafe { copied(pg_sys::get_func_name(function)) }
+}
+
+/// The schema of a function; InvalidOid if the function does not exist.
+pub fn function_schema(function: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::get_func_namespace(function) }
 }
 
 /// The types of a function's arguments.

@@ -7,6 +7,7 @@
 
 use std::ffi::CStr;
 
+use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 
 /// A memory context of the server.
@@ -42,6 +43,12 @@ impl MemoryContext {
         MemoryContext(unsafe {
             pg_sys::AllocSetContextCreateExtended(self.0, name.as_ptr(), min as usize, init as usize, max as usize)
         })
+    }
+
+    /// Moves a value into the context, which drops it at its end. Guarded.
+    pub fn keep<T>(self, value: T) -> &'static mut T {
+        // SAFETY: a guarded call on a context that exists, which returns the only pointer to the value.
+        unsafe { &mut *PgMemoryContexts::For(self.0).leak_and_drop_on_delete(value) }
     }
 
     /// Makes this the current context until the result is dropped. For guarded frames: an error that is caught restores

@@ -13,7 +13,9 @@
 //! Functions that walk or copy trees are guarded: they call the server through pgrx, and the server calls their closures
 //! in a guard of their own. An error in a closure becomes an error of the server, and then a panic of the walk.
 
-use std::ffi::c_void;
+pub mod make;
+
+use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -115,6 +117,12 @@ impl<'a, T> Node<'a, T> {
     pub fn type_oid(self) -> pg_sys::Oid {
         // SAFETY: a guarded call, which looks at the tag.
         unsafe { pg_sys::exprType(self.node().as_ptr()) }
+    }
+
+    /// Returns the type modifier of an expression's value; -1 if it has none. Guarded.
+    pub fn typmod(self) -> i32 {
+        // SAFETY: a guarded call, which looks at the tag.
+        unsafe { pg_sys::exprTypmod(self.node().as_ptr()) }
     }
 
     /// Returns the columns of the query that an expression uses, and the nodes of the kinds that `include` names
@@ -223,9 +231,9 @@ unsafe extern "C-unwind" fn mutate<'a, F: FnMut(Node<'a>) -> Option<Node<'a>>>(
 }
 
 impl<'a> Node<'a, pg_sys::String> {
-    pub fn text(self) -> &'a std::ffi::CStr {
+    pub fn text(self) -> &'a CStr {
         // SAFETY: a node of this type has a string.
-        unsafe { std::ffi::CStr::from_ptr(self.sval) }
+        unsafe { CStr::from_ptr(self.sval) }
     }
 }
 
@@ -289,6 +297,12 @@ impl<'a, T: Tagged> NodeList<'a, T> {
     pub fn ints(self) -> impl Iterator<Item = i32> {
         // SAFETY: a cell of a list with this tag is an integer.
         (0..self.len()).filter_map(move |index| Some(unsafe { self.cell(NodeTag::T_IntList, index)?.int_value }))
+    }
+
+    /// The OIDs of a list of OIDs.
+    pub fn oids(self) -> impl Iterator<Item = pg_sys::Oid> {
+        // SAFETY: a cell of a list with this tag is an OID.
+        (0..self.len()).filter_map(move |index| Some(unsafe { self.cell(NodeTag::T_OidList, index)?.oid_value }))
     }
 
     pub fn first(self) -> Option<Node<'a, T>> {
@@ -358,7 +372,7 @@ unsafe impl Tagged for pg_sys::Plan {
 }
 
 /// The structs of nodes with their tags, and their fields that lead to other nodes. A field leads to a node (`one`), to
-/// a node or null (`maybe`), or to a list (`many`). `base` is the struct that a node begins with. The path to the field
+/// a node or null (`maybe`), to a list (`many`), or to a string or null (`text`). `base` is the struct that a node begins with. The path to the field
 /// is in parentheses if it is not the name of the function.
 macro_rules! nodes {
     ($($of:ident $(= $($tag:ident)|+)? { $($name:ident $(($($path:tt)+))?: $kind:ident $to:ident),* })*) => {$(
@@ -400,6 +414,12 @@ macro_rules! nodes {
             unsafe { NodeList::from_raw((*self.as_ptr()).$($path)+) }
         }
     };
+    (@ $name:ident ($($path:tt)+) text CStr) => {
+        pub fn $name(self) -> Option<&'a CStr> {
+            // SAFETY: a valid node, whose field is a string, or null.
+            unsafe { (*self.as_ptr()).$($path)+.as_ref().map(|text| CStr::from_ptr(text)) }
+        }
+    };
 }
 
 nodes! {
@@ -408,9 +428,25 @@ nodes! {
     Const = T_Const {}
     RelabelType = T_RelabelType { arg: one Node }
     PlaceHolderVar = T_PlaceHolderVar { phexpr: one Node }
-    TargetEntry = T_TargetEntry { expr: one Node }
-    RangeTblEntry = T_RangeTblEntry {}
-    Query = T_Query {}
+    TargetEntry = T_TargetEntry { expr: one Node, name(resname): text CStr }
+    RangeTblEntry = T_RangeTblEntry { functions: many RangeTblFunction }
+    RangeTblFunction = T_RangeTblFunction { call(funcexpr): maybe Node }
+    RangeTblRef = T_RangeTblRef {}
+    FromExpr = T_FromExpr { fromlist: many Node, quals: maybe Node }
+    FuncExpr = T_FuncExpr { args: many Node }
+    EState = T_EState {
+        entries(es_range_table): many RangeTblEntry,
+        opened(es_opened_result_relations): many ResultRelInfo,
+        routed(es_tuple_routing_result_relations): many ResultRelInfo
+    }
+    ResultRelInfo = T_ResultRelInfo {}
+    ForeignScanState = T_ForeignScanState { state(ss.ps): base PlanState }
+    PlanState { lefttree: maybe PlanState, estate(state): one EState }
+    FieldSelect = T_FieldSelect {}
+    Query = T_Query {
+        targets(targetList): many TargetEntry, rtable: many RangeTblEntry, jointree: maybe FromExpr,
+        having(havingQual): maybe Node
+    }
     PlannerGlobal = T_PlannerGlobal {}
     PlannerInfo = T_PlannerInfo {
         query(parse): one Query, glob: one PlannerGlobal, processed_tlist: many TargetEntry, cte_plan_ids: many Node
@@ -424,8 +460,17 @@ nodes! {
     }
     RestrictInfo = T_RestrictInfo { clause: one Node }
     String = T_String {}
+    Integer = T_Integer {}
+    Boolean = T_Boolean {}
+    RangeVar = T_RangeVar { name(relname): text CStr }
+    DefElem = T_DefElem { name(defname): text CStr, value(arg): maybe Node }
+    CopyStmt = T_CopyStmt {
+        table(relation): maybe RangeVar, file(filename): text CStr, columns(attlist): many String, options: many DefElem
+    }
     RawStmt = T_RawStmt { stmt: one Node }
-    SelectStmt = T_SelectStmt { sort_clause(sortClause): many Node }
+    SelectStmt = T_SelectStmt {
+        sort_clause(sortClause): many Node, rows(valuesLists): many List
+    }
     SortBy = T_SortBy { value(node): one Node }
     CollateClause = T_CollateClause { arg: maybe Node, names(collname): many Node }
     ColumnRef = T_ColumnRef { fields: many Node }
@@ -454,9 +499,12 @@ nodes! {
     UniquePath = T_UniquePath { subpath: one Path }
     UpperUniquePath = T_UpperUniquePath { subpath: one Path }
     WindowAggPath = T_WindowAggPath { subpath: one Path }
-    PlannedStmt = T_PlannedStmt { plan(planTree): maybe Plan, rtable: many RangeTblEntry }
+    PlannedStmt = T_PlannedStmt {
+        plan(planTree): maybe Plan, rtable: many RangeTblEntry, relations(relationOids): many Node
+    }
     Plan { lefttree: maybe Plan, righttree: maybe Plan, qual: many Node, targetlist: many TargetEntry }
-    CustomScan = T_CustomScan {}
+    CustomPath = T_CustomPath { private(custom_private): many Node }
+    CustomScan = T_CustomScan { expressions(custom_exprs): many Node, private(custom_private): many Node, plans(custom_plans): many Plan }
     Append = T_Append { appendplans: many Plan }
     ForeignScan = T_ForeignScan { plan(scan.plan): base Plan, private(fdw_private): many Node }
     Join = T_NestLoop | T_MergeJoin | T_HashJoin {}

@@ -36,12 +36,12 @@ impl<'a> PathOrder<'a> {
 
 impl<'a> Planner<'a> {
     /// The range table entry of a base relation.
-    pub fn entry(self, index: pg_sys::Index) -> Option<pg_sys::RangeTblEntry> {
+    pub fn entry(self, index: pg_sys::Index) -> Option<Node<'a, pg_sys::RangeTblEntry>> {
         let root = *self;
         let size = usize::try_from(root.simple_rel_array_size).unwrap_or(0);
         let index = usize::try_from(index).ok().filter(|&index| index < size)?;
         // SAFETY: the array has an element for each relation, which may be null.
-        unsafe { (*root.simple_rte_array.add(index)).as_ref().copied() }
+        unsafe { Node::from_raw(*root.simple_rte_array.add(index)) }
     }
 
     /// Whether the query reads only this relation. Guarded.

@@ -143,6 +143,16 @@ impl<'a> Relation<'a> {
         }
     }
 
+    /// Returns the OIDs of the relations that this one is a partition of, directly or through others. Guarded.
+    pub fn ancestors(self) -> Vec<pg_sys::Oid> {
+        if !self.form().relispartition {
+            return Vec::new();
+        }
+        let oid = self.oid();
+        // SAFETY: a guarded call, whose closure owns nothing; this function owns the list of OIDs.
+        unsafe { PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::get_partition_ancestors(oid))).iter_oid().collect() }
+    }
+
     /// Returns the partition constraint; null if the relation is no partition, or if there is none. Guarded.
     pub fn partition_bound(self) -> *mut pg_sys::Node {
         // SAFETY: the relation is open, and the closure owns nothing.
@@ -158,6 +168,8 @@ impl<'a> Relation<'a> {
             is_unique: form.indisunique,
             is_exclusion: form.indisexclusion,
             is_immediate: form.indimmediate,
+            is_primary: form.indisprimary,
+            is_ready: form.indisready,
             is_valid: form.indisvalid,
             is_usable: form.indisvalid && form.indisready && form.indislive,
             checks_xmin: form.indcheckxmin,
@@ -183,6 +195,8 @@ pub struct IndexForm {
     pub is_unique: bool,
     pub is_exclusion: bool,
     pub is_immediate: bool,
+    pub is_primary: bool,
+    pub is_ready: bool,
     pub is_valid: bool,
     /// Valid, ready and live.
     pub is_usable: bool,
@@ -335,8 +349,13 @@ impl<'a> TupleDesc<'a> {
     }
 }
 
+/// The name of an attribute, in the server's encoding.
+pub const fn name_of(attribute: &pg_sys::FormData_pg_attribute) -> &CStr {
+    // SAFETY: a name is NUL-terminated.
+    unsafe { CStr::from_ptr(attribute.attname.data.as_ptr()) }
+}
+
 /// Returns the name of an attribute as text. Guarded.
 pub fn attribute_name(attribute: &pg_sys::FormData_pg_attribute) -> String {
-    // SAFETY: a name is NUL-terminated.
-    from_server(unsafe { CStr::from_ptr(attribute.attname.data.as_ptr()) })
+    from_server(name_of(attribute))
 }

@@ -22,12 +22,13 @@ mod few;
 mod options;
 mod run;
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use crate::guc;
 use crate::program::where_clause::{self, WhereClause};
+use crate::server::node::Node;
 use crate::server::relation::Relation;
 use crate::server::server_text::to_server;
 use crate::server::unguarded as c;
@@ -43,31 +44,29 @@ pub unsafe fn take(
     completion: *mut pg_sys::QueryCompletion,
     watched: bool,
 ) -> bool {
-    // SAFETY: this function's contract covers the arguments; results live as long as the current memory context.
+    // SAFETY: the frame is plain, and the statement is valid; results live as long as the current memory context.
     unsafe {
-        if (*statement).type_ != pg_sys::NodeTag::T_CopyStmt || !guc::copy() {
+        let Some(statement) = Node::from_raw(statement.cast_mut()).and_then(Node::as_a::<pg_sys::CopyStmt>) else {
             return false;
-        }
-        let statement = statement.cast::<pg_sys::CopyStmt>();
-        if !(*statement).is_from {
+        };
+        if !guc::copy() || !statement.is_from {
             return false;
         }
         c::check_stack_depth();
         let caller = pg_sys::CurrentMemoryContext;
-        let relation = consider(statement, watched);
-        if relation.is_null() {
-            return false;
-        }
+        let Some(relation) = c::guarded(|| consider(statement, watched)) else { return false };
         let mut clause = WhereClause::NONE;
         let state = c::make_parsestate(std::ptr::null_mut());
         (*state).p_sourcetext = query;
         (*state).p_queryEnv = environment;
-        if !(*statement).whereClause.is_null() {
-            let expression = c::copyObjectImpl((*statement).whereClause.cast());
-            clause = where_clause::transform(state, relation, expression.cast());
+        if !statement.whereClause.is_null() {
+            let expression = c::copyObjectImpl(statement.whereClause.cast());
+            clause = where_clause::transform(state, relation.as_ptr(), expression.cast());
         }
-        let load = begin(statement, relation, &raw const clause);
+        let load = c::guarded(|| begin(statement, relation, clause));
         if load.is_null() {
+            // The lock is kept, for core.
+            c::table_close(relation.as_ptr(), pg_sys::NoLock.cast_signed());
             return false;
         }
         let few = run::wait(load, relation);
@@ -88,78 +87,50 @@ pub unsafe fn take(
     }
 }
 
-/// Returns the table of an eligible statement, locked as COPY locks it; else null.
-///
-/// # Safety
-/// A COPY FROM.
-#[pg_guard]
-unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt, watched: bool) -> pg_sys::Relation {
-    // SAFETY: this function's contract covers the argument; guarded calls.
-    unsafe {
-        // Options and the table come before the condition and the rights: constant folding in the condition may run
-        // code, and a library may observe the checks of rights. Core repeats both.
-        let options =
-            match eligibility::of_statement(&*statement, watched).and_then(|()| options::of_statement(&*statement)) {
-                Ok((options, _)) => options,
-                Err(why) => {
-                    report(statement, Some(&why));
-                    return std::ptr::null_mut();
-                }
-            };
-        let relation = pg_sys::table_openrv((*statement).relation, pg_sys::RowExclusiveLock.cast_signed());
-        let Err(why) = eligibility::of_table(Relation::from_raw(relation), &options) else { return relation };
-        hand_on(statement, relation, &why);
-        std::ptr::null_mut()
-    }
-}
-
-/// Begins the load. Else null: nothing is done, and the table is closed.
-///
-/// # Safety
-/// A COPY FROM that was considered, its table, and its condition.
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(
-    statement: *const pg_sys::CopyStmt,
-    relation: pg_sys::Relation,
-    clause: *const WhereClause,
-) -> *mut crate::load::Load {
-    // SAFETY: this function's contract covers all arguments; guarded calls.
-    unsafe {
-        match run::begin(&*statement, relation, *clause) {
-            Ok(load) => load,
-            Err(why) => {
-                hand_on(statement, relation, &why);
-                std::ptr::null_mut()
+/// Returns the table of an eligible COPY FROM, locked as COPY locks it. Guarded.
+fn consider(statement: Node<'_, pg_sys::CopyStmt>, watched: bool) -> Option<Relation<'static>> {
+    // Options and the table come before the condition and the rights: constant folding in the condition may run
+    // code, and a library may observe the checks of rights. Core repeats both.
+    let options = eligibility::of_statement(statement, watched).and_then(|()| options::of_statement(statement));
+    // SAFETY: a guarded call with a name, which opens the table and locks it.
+    let open = || unsafe { pg_sys::table_openrv(statement.relation, pg_sys::RowExclusiveLock.cast_signed()) };
+    let why = match options {
+        Ok((options, _)) => {
+            // SAFETY: just opened; the table is not used after it is closed. The lock is kept, for core.
+            unsafe {
+                let relation = Relation::from_raw(open());
+                let Err(why) = eligibility::of_table(relation, &options) else { return Some(relation) };
+                pg_sys::table_close(relation.as_ptr(), pg_sys::NoLock.cast_signed());
+                why
             }
         }
-    }
+        Err(why) => why,
+    };
+    report(statement, Some(&why));
+    None
 }
 
-/// Leaves the COPY to core: logs the reason, and closes the table. Guarded.
-///
-/// # Safety
-/// A COPY, and its table, open and locked.
-unsafe fn hand_on(statement: *const pg_sys::CopyStmt, relation: pg_sys::Relation, why: &str) {
-    // SAFETY: this function's contract covers both arguments; guarded calls. The lock is kept, for core.
-    unsafe {
-        report(statement, Some(why));
-        pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
-    }
+/// Begins the load of a COPY FROM that was considered. Else null: nothing is done. Guarded.
+fn begin(
+    statement: Node<'_, pg_sys::CopyStmt>,
+    relation: Relation<'static>,
+    clause: WhereClause,
+) -> *mut crate::load::Load {
+    run::begin(statement, relation, clause).unwrap_or_else(|why| {
+        report(statement, Some(&why));
+        std::ptr::null_mut()
+    })
 }
 
 /// Reports at DEBUG1 whether the statement is a load, and else why not. Guarded.
-///
-/// # Safety
-/// A COPY.
-unsafe fn report(statement: *const pg_sys::CopyStmt, why: Option<&str>) {
+fn report(statement: Node<'_, pg_sys::CopyStmt>, why: Option<&str>) {
     let level = pg_sys::DEBUG1.cast_signed();
-    // SAFETY: message_level_is_interesting only compares settings. The name belongs to the statement, and the text
-    // outlives the message.
+    let name = statement.table().and_then(|table| table.name()).unwrap_or_default();
+    // SAFETY: message_level_is_interesting only compares settings. Name and text outlive the message.
     unsafe {
         if !pg_sys::message_level_is_interesting(level) {
             return;
         }
-        let name = (*statement).relation.as_ref().map_or(c"", |relation| CStr::from_ptr(relation.relname));
         let text = why.map(|why| to_server(why.trim_end_matches('.')));
         c::guard(|| {
             if c::errstart_cold(level, std::ptr::null()) {

@@ -33,18 +33,21 @@ mod node;
 mod run;
 mod translate;
 
-use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use self::insertion::Insertion;
 use crate::load::direct;
 use crate::load::planned_insert::{self, OUR_UPPER_PATHS_HOOK};
 use crate::load::wrapper::Wrapper;
-use crate::server::node::Node;
+use crate::server::custom_scan;
+use crate::server::node::make::{self, string};
+use crate::server::node::{Node, NodeList};
+use crate::server::planner::{PlannedRelation, Planner};
 use crate::server::server_text::to_server;
+use crate::server::unguarded::guarded;
 
 /// The hook that was installed before.
 static PREVIOUS: OnceLock<pg_sys::create_upper_paths_hook_type> = OnceLock::new();
@@ -85,25 +88,20 @@ unsafe extern "C-unwind" fn upper_paths(
             previous(root, stage, input, output, extra);
         }
         let is_insert = (*(*root).parse).commandType == pg_sys::CmdType::CMD_INSERT;
-        if stage == pg_sys::UpperRelationKind::UPPERREL_FINAL && is_insert && !planned_insert::is_asking() {
-            take_over(root, input, output);
+        let structures = (Node::from_raw(root), Node::from_raw(input), Node::from_raw(output));
+        if stage == pg_sys::UpperRelationKind::UPPERREL_FINAL
+            && is_insert
+            && !planned_insert::is_asking()
+            && let (Some(root), Some(input), Some(output)) = structures
+        {
+            guarded(|| take_over(root, input, output));
         }
     }
 }
 
-/// Adds a load's path for an INSERT that reads foreign tables of pg_bulk; else gives their EXPLAIN the reason.
-///
-/// # Safety
-/// The planner's structures, at the end of planning an INSERT.
-#[pg_guard]
-unsafe extern "C-unwind" fn take_over(
-    root: *mut pg_sys::PlannerInfo,
-    input: *mut pg_sys::RelOptInfo,
-    output: *mut pg_sys::RelOptInfo,
-) {
-    // SAFETY: the planner passes its own structures, which outlive this call.
-    let structures = unsafe { (Node::from_raw(root), Node::from_raw(input), Node::from_raw(output)) };
-    let (Some(root), Some(input), Some(output)) = structures else { return };
+/// Adds a load's path for an INSERT that reads foreign tables of pg_bulk, at the end of planning; else gives their EXPLAIN
+/// the reason. Guarded.
+fn take_over(root: Planner<'_>, input: PlannedRelation<'_>, output: PlannedRelation<'_>) {
     let paths = output.pathlist();
     let Some(path) = paths.of::<pg_sys::ModifyTablePath>().get(0).filter(|_| paths.len() == 1) else { return };
     let scans = scans(path.subpath());
@@ -127,34 +125,25 @@ fn scans(path: Node<'_, pg_sys::Path>) -> Vec<Node<'_, pg_sys::ForeignPath>> {
 /// Gives the scan's EXPLAIN the reason. Guarded.
 fn explain(scan: Node<'_, pg_sys::ForeignPath>, why: &str) {
     if scan.fdw_private.is_null() {
-        let why = to_server(why.trim_end_matches('.'));
-        // SAFETY: guarded calls with a string that is copied. The wrapper's path has no private data until its plan is
-        // made, and only this function and the wrapper use them.
-        unsafe {
-            let why = pg_sys::makeString(pg_sys::pstrdup(why.as_ptr()));
-            (*scan.as_ptr()).fdw_private = pg_sys::lappend(null_mut(), why.cast());
-        }
+        let why: NodeList<'_, _> = [string(&to_server(why.trim_end_matches('.')))].into_iter().collect();
+        // SAFETY: the wrapper's path has no private data until its plan is made, and only this function and the wrapper use
+        // them.
+        unsafe { (*scan.as_ptr()).fdw_private = why.as_ptr() };
     }
 }
 
 /// Adds the load's path. Guarded.
-fn add(output: Node<'_, pg_sys::RelOptInfo>, modify: Node<'_, pg_sys::ModifyTablePath>, insertions: &[Insertion]) {
-    // SAFETY: guarded calls. Zeroed memory becomes a valid path as its fields are set.
+fn add(output: PlannedRelation<'_>, modify: Node<'_, pg_sys::ModifyTablePath>, insertions: &[Insertion]) {
+    let mut path = custom_scan::path(&node::PATH, output);
+    (path.path.pathtarget, path.path.rows) = (modify.path.pathtarget, modify.path.rows);
+    path.path.startup_cost = modify.path.startup_cost * SHARE_OF_COST;
+    path.path.total_cost = modify.path.total_cost * SHARE_OF_COST;
+    path.custom_private = Insertion::all_to_list(insertions);
+    // SAFETY: guarded calls; the fields of paths.
     unsafe {
         // The planner frees a dominated path, and the new path refers to this one.
-        let below = pg_sys::palloc0(size_of::<pg_sys::ModifyTablePath>()).cast::<pg_sys::ModifyTablePath>();
-        *below = *modify;
-        let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
-        (*path).path.type_ = pg_sys::NodeTag::T_CustomPath;
-        (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
-        (*path).path.parent = output.as_ptr();
-        (*path).path.pathtarget = modify.path.pathtarget;
-        (*path).path.rows = modify.path.rows;
-        (*path).path.startup_cost = modify.path.startup_cost * SHARE_OF_COST;
-        (*path).path.total_cost = modify.path.total_cost * SHARE_OF_COST;
-        (*path).custom_paths = pg_sys::lappend(null_mut(), below.cast());
-        (*path).custom_private = Insertion::all_to_list(insertions);
-        (*path).methods = node::path_methods();
-        pg_sys::add_path(output.as_ptr(), path.cast());
+        let below: NodeList<'_, _> = [make::node(*modify)].into_iter().collect();
+        path.custom_paths = below.as_ptr();
+        pg_sys::add_path(output.as_ptr(), make::node(path).as_ptr().cast());
     }
 }

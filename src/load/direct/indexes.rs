@@ -112,7 +112,8 @@ impl Indexes {
             let open = (*relinfo).ri_IndexRelationDescs;
             let at = |i| Relation::from_raw(*open.add(i));
             let arbiter_oid = survival.and_then(|survival| survival.arbiter);
-            let is_arbiter = |i: usize| arbiter_oid.is_some_and(|oid| duplicate::is_part_of(*open.add(i), oid));
+            let is_arbiter =
+                |i: usize| arbiter_oid.is_some_and(|oid| duplicate::is_part_of(Relation::from_raw(*open.add(i)), oid));
             let arbiter = (0..count).find(|&i| is_arbiter(i));
             let keep = survival.map_or(Keep::Error, |survival| survival.keep);
             let search = match survival {
@@ -181,7 +182,8 @@ impl Indexes {
         unsafe {
             let count = usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0);
             let open = (*relinfo).ri_IndexRelationDescs;
-            let is_arbiter = |i: usize| arbiter.is_some_and(|oid| duplicate::is_part_of(*open.add(i), oid));
+            let is_arbiter =
+                |i: usize| arbiter.is_some_and(|oid| duplicate::is_part_of(Relation::from_raw(*open.add(i)), oid));
             let arbiter = (0..count).find(|&i| is_arbiter(i));
             let index = |i| {
                 let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));

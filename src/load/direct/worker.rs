@@ -288,7 +288,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
             );
         }
         let inputs = source::input_descriptor(relation, &mapping);
-        Projection::over(nodes, inputs, rows.columns(), options.copy.on_error, (*executor.estate).es_query_cxt)
+        Projection::over(nodes, inputs.as_ptr(), rows.columns(), options.copy.on_error, (*executor.estate).es_query_cxt)
     });
     let of_scan = |join: &Join| join.joined().projection(rows.columns(), options.copy.on_error);
     let projection = projection.or_else(|| join.as_ref().map(of_scan));

@@ -3,48 +3,46 @@
 //! The guarded steps keep their results in a [`QueryAnalysis`]; between them, a plain frame calls the parser's own
 //! functions. The columns are coerced first; then a query of all the target's attributes is put over them ([`over`]).
 
-mod over;
-
 use std::ffi::{CString, c_char};
 
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use self::over::{over, over_nothing, over_rows};
 use super::{Query, function};
 use crate::error::{Error, OrRaise};
 use crate::load::options::LoadOptions;
 use crate::load::{Program, source};
 use crate::program::assignment::{assign, complain_at};
 use crate::program::volatile::{self, UserCall};
-use crate::server::compat;
+use crate::server::node::make::{null, select, subquery, target, values, variable};
+use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, Opaque, guarded};
 
 /// The state of a query's analysis.
 #[derive(Debug)]
 struct QueryAnalysis {
-    relation: pg_sys::Relation,
+    relation: Relation<'static>,
     text: CString,
     /// Attributes that the query may have columns for. `is_list`: it must have one for each.
     attributes: Vec<i16>,
     names: Vec<CString>,
     is_list: bool,
     /// The columns of the query, before and after coercion.
-    columns: Vec<*mut pg_sys::Node>,
-    /// The coerced rows of VALUES, as lists.
-    rows: *mut pg_sys::List,
+    columns: Vec<Node<'static>>,
+    /// The coerced rows of VALUES.
+    rows: Vec<Node<'static>>,
     call: Option<UserCall>,
 }
 
 /// Plans the query of a load, if its options have one, and sets its columns in the options.
 ///
 /// # Safety
-/// A plain frame; an open relation. The contents of the program live in the current memory context.
-pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions, program: &mut Program) {
-    // SAFETY: this function's contract covers the relation; objects made here live as long as the analysis.
+/// A plain frame; the relation stays open. The contents of the program live in the current memory context.
+pub unsafe fn analyze(relation: Relation<'static>, options: &mut LoadOptions, program: &mut Program) {
+    // SAFETY: the frame is plain; objects made here live as long as the analysis, which one step at a time uses.
     unsafe {
-        let analysis = guarded(|| begin(Relation::from_raw(relation), options));
+        let analysis = guarded(|| begin(relation, options));
         if analysis.is_null() {
             return;
         }
@@ -55,63 +53,57 @@ pub unsafe fn analyze(relation: pg_sys::Relation, options: &mut LoadOptions, pro
             arg: text.cast_mut().cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        let select = only_select(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
-        if select.is_null() {
-            guarded(refuse);
-        }
+        let select = parse(text);
         // As transformInsertStmt (analyze.c), except for DEFAULT.
         let state = c::make_parsestate(std::ptr::null_mut());
         (*state).p_sourcetext = text;
-        let query = match number_of_values(select) {
+        let rows = rows_of_values(select);
+        let query = match rows.len() {
             0 => {
                 (*state).p_resolve_unknowns = false;
-                let query = c::transformStmt(state, select.cast());
-                guarded(|| (*analysis).take_columns(query));
+                let query = c::transformStmt(state, select.as_ptr().cast());
+                let query = guarded(|| (*analysis).take_columns(query));
                 coerce(analysis, state);
-                over(analysis, query)
-            }
-            1 => {
-                let kind = pg_sys::ParseExprKind::EXPR_KIND_VALUES_SINGLE;
-                let row = c::transformExpressionList(state, row_of_values(select, 0), kind, false);
-                guarded(|| (*analysis).take_values(row));
-                coerce(analysis, state);
-                over_nothing(analysis, state)
+                guarded(|| over(&*analysis, query))
             }
             count => {
+                let is_one = count == 1;
+                let kind = if is_one {
+                    pg_sys::ParseExprKind::EXPR_KIND_VALUES_SINGLE
+                } else {
+                    pg_sys::ParseExprKind::EXPR_KIND_VALUES
+                };
                 for at in 0..count {
-                    let kind = pg_sys::ParseExprKind::EXPR_KIND_VALUES;
-                    let row = c::transformExpressionList(state, row_of_values(select, at), kind, false);
-                    guarded(|| (*analysis).take_values(row));
+                    let Some(row) = rows.get(at) else { continue };
+                    let row = c::transformExpressionList(state, row.as_ptr(), kind, false);
+                    guarded(|| (*analysis).take_values(NodeList::from_raw(row)));
                     coerce(analysis, state);
                     guarded(|| (*analysis).keep_row());
                 }
-                over_rows(analysis, state)
+                guarded(|| if is_one { over_nothing(&*analysis, &*state) } else { over_rows(&mut *analysis, &*state) })
             }
         };
-        let rewritten = c::pg_rewrite_query(query);
+        let rewritten = c::pg_rewrite_query(query.as_ptr());
         // Views are expanded.
         guarded(|| (*analysis).call = volatile::call_in(rewritten.cast()));
         let plans = c::pg_plan_queries(rewritten, text, 0, std::ptr::null_mut());
         pg_sys::error_context_stack = context.previous;
-        guarded(|| (*analysis).end(plans, options, program));
+        guarded(|| (*analysis).end(NodeList::from_raw(plans), options, program));
     }
 }
 
-/// Prepares the analysis; null if there is no query.
-///
-/// # Safety
-/// As [`analyze`]. Guarded.
-unsafe fn begin(relation: Relation, options: &LoadOptions) -> *mut QueryAnalysis {
+/// Prepares the analysis; null if there is no query. Guarded.
+fn begin(relation: Relation<'static>, options: &LoadOptions) -> *mut QueryAnalysis {
     let Some(text) = options.query.clone() else { return std::ptr::null_mut() };
     let Some(mapping) = source::by_position(relation, options).or_raise() else { return std::ptr::null_mut() };
     let analysis = QueryAnalysis {
-        relation: relation.as_ptr(),
+        relation,
         text,
         attributes: mapping.fields.into_iter().flatten().collect(),
         names: mapping.names,
         is_list: options.columns.names.is_some(),
         columns: Vec::new(),
-        rows: std::ptr::null_mut(),
+        rows: Vec::new(),
         call: None,
     };
     PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
@@ -122,7 +114,7 @@ unsafe fn begin(relation: Relation, options: &LoadOptions) -> *mut QueryAnalysis
 /// # Safety
 /// A plain frame; a string that outlives the call.
 pub unsafe fn check(text: *const c_char) {
-    // SAFETY: this function's contract covers the string; parse trees are freed with the current memory context.
+    // SAFETY: the frame is plain; the context outlives the parser's call.
     unsafe {
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -130,55 +122,40 @@ pub unsafe fn check(text: *const c_char) {
             arg: text.cast_mut().cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        if only_select(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT)).is_null() {
-            guarded(refuse);
-        }
+        parse(text);
         pg_sys::error_context_stack = context.previous;
     }
 }
 
-/// The query, if it is the only statement.
+/// Parses the text, which must be one query.
 ///
 /// # Safety
-/// The parser's result. Raises nothing.
-unsafe fn only_select(parsed: *mut pg_sys::List) -> *mut pg_sys::SelectStmt {
-    // SAFETY: the parser makes lists of RawStmt; the tag gives the node type.
+/// As [`check`]. The query lives as long as the current memory context.
+unsafe fn parse<'a>(text: *const c_char) -> Node<'a, pg_sys::SelectStmt> {
+    // SAFETY: the frame is plain. The parser makes a list of statements.
     unsafe {
-        if parsed.is_null() || (*parsed).length != 1 {
-            return std::ptr::null_mut();
-        }
-        let raw = (*(*parsed).elements).ptr_value.cast::<pg_sys::RawStmt>();
-        let statement = (*raw).stmt;
-        if (*statement).type_ == pg_sys::NodeTag::T_SelectStmt { statement.cast() } else { std::ptr::null_mut() }
+        let parsed = NodeList::from_raw(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
+        only_select(parsed).unwrap_or_else(|| {
+            let refuse =
+                || Error::new(Code::ERRCODE_SYNTAX_ERROR, "query must be one SELECT, VALUES, TABLE or WITH").raise();
+            guarded(refuse)
+        })
     }
 }
 
-/// The number of rows, if the query is VALUES and nothing else (`isGeneralSelect`, analyze.c); else 0.
-///
-/// # Safety
-/// The parser's result. Raises nothing.
-unsafe fn number_of_values(select: *const pg_sys::SelectStmt) -> usize {
-    // SAFETY: this function's contract covers the argument.
-    unsafe {
-        let select = &*select;
-        let is_more = !select.sortClause.is_null()
-            || !select.limitOffset.is_null()
-            || !select.limitCount.is_null()
-            || !select.lockingClause.is_null()
-            || !select.withClause.is_null();
-        if is_more {
-            0
-        } else {
-            select.valuesLists.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0))
-        }
-    }
+/// The query, if it is the only statement. Raises nothing.
+fn only_select(parsed: NodeList<'_, pg_sys::RawStmt>) -> Option<Node<'_, pg_sys::SelectStmt>> {
+    parsed.first().filter(|_| parsed.len() == 1)?.stmt().as_a()
 }
 
-/// # Safety
-/// VALUES with a row of this number. Raises nothing.
-unsafe fn row_of_values(select: *const pg_sys::SelectStmt, at: usize) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers the argument: a list of lists.
-    unsafe { (*(*(*select).valuesLists).elements.add(at)).ptr_value.cast() }
+/// The rows, if the query is VALUES and nothing else (`isGeneralSelect`, analyze.c). Raises nothing.
+fn rows_of_values(select: Node<'_, pg_sys::SelectStmt>) -> NodeList<'_, pg_sys::List> {
+    let is_more = !select.sortClause.is_null()
+        || !select.limitOffset.is_null()
+        || !select.limitCount.is_null()
+        || !select.lockingClause.is_null()
+        || !select.withClause.is_null();
+    if is_more { NodeList::EMPTY } else { select.rows() }
 }
 
 /// Coerces each column to the target's column.
@@ -186,96 +163,68 @@ unsafe fn row_of_values(select: *const pg_sys::SelectStmt, at: usize) -> *mut pg
 /// # Safety
 /// A plain frame; a valid analysis with columns, and the state that they were analyzed with.
 unsafe fn coerce(analysis: *mut QueryAnalysis, state: *mut pg_sys::ParseState) {
-    // SAFETY: this function's contract covers both arguments.
+    // SAFETY: the frame is plain, and nothing else uses the analysis.
     unsafe {
+        let analysis = &mut *analysis;
         complain_of_count(analysis, state);
-        let count = (*analysis).columns.len();
-        for at in 0..count {
-            let place = {
-                let columns = &raw mut (*analysis).columns;
-                (*columns).as_mut_ptr().add(at)
-            };
-            let (value, form) = (*place, (*analysis).column(at));
-            let made = assign(state, value, (*form).atttypid, (*form).atttypmod);
-            if made.is_null() {
-                complain_at(state, value, form);
-            }
+        for (at, place) in analysis.columns.iter_mut().enumerate() {
+            let Some(form) = attribute(analysis.relation, &analysis.attributes, at) else { continue };
+            let value = place.as_ptr();
+            let made = assign(state, value, form.atttypid, form.atttypmod);
+            let Some(column) = Node::from_raw(made) else { return complain_at(state, value, form) };
             c::assign_expr_collations(state, made);
-            *place = made;
+            *place = column;
         }
     }
 }
 
-/// Guarded.
-fn refuse() {
-    Error::new(Code::ERRCODE_SYNTAX_ERROR, "query must be one SELECT, VALUES, TABLE or WITH").raise();
+/// The target's column for this column of the query. Raises nothing.
+fn attribute<'a>(relation: Relation<'a>, attributes: &[i16], at: usize) -> Option<&'a pg_sys::FormData_pg_attribute> {
+    relation.descriptor().attribute(usize::try_from(attributes.get(at)? - 1).ok()?)
+}
+
+fn no_plan() -> Error {
+    Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan")
 }
 
 impl QueryAnalysis {
     /// Stores the query's columns, and makes its rows come one by one. Guarded.
     ///
     /// # Safety
-    /// An analyzed query.
-    unsafe fn take_columns(&mut self, query: *mut pg_sys::Query) {
-        // SAFETY: this function's contract covers the query.
-        unsafe {
-            if (*query).hasModifyingCTE {
-                // The error of INSERT … WITH … (analyzeCTE, parse_cte.c).
-                let message = "WITH clause containing a data-modifying statement must be at the top level";
-                Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
-            }
-            function::let_stream(query);
-            let entries = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
-            self.columns =
-                entries.iter_ptr().filter(|entry| !(**entry).resjunk).map(|entry| column_of(entry)).collect();
+    /// An analyzed query that nothing else refers to.
+    unsafe fn take_columns(&mut self, query: *mut pg_sys::Query) -> Node<'static, pg_sys::Query> {
+        // SAFETY: an analyzed query.
+        let query = unsafe { Node::from_raw(query) }.ok_or_else(no_plan).or_raise();
+        if query.hasModifyingCTE {
+            // The error of INSERT … WITH … (analyzeCTE, parse_cte.c).
+            let message = "WITH clause containing a data-modifying statement must be at the top level";
+            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
         }
+        // SAFETY: nothing else refers to the query.
+        unsafe { function::let_stream(query) };
+        self.columns = query.targets().iter().filter(|entry| !entry.resjunk).map(column_of).collect();
+        query
     }
 
     /// Stores the columns of a row of VALUES. Guarded.
-    ///
-    /// # Safety
-    /// A list of analyzed expressions.
-    unsafe fn take_values(&mut self, row: *mut pg_sys::List) {
-        // SAFETY: this function's contract covers the list.
-        let columns: Vec<_> = unsafe { PgList::<pg_sys::Node>::from_pg(row) }.iter_ptr().collect();
-        if !self.rows.is_null() && columns.len() != self.columns.len() {
+    fn take_values(&mut self, row: NodeList<'static>) {
+        if !self.rows.is_empty() && row.len() != self.columns.len() {
             let message = "VALUES lists must all be the same length";
             Error::new(Code::ERRCODE_SYNTAX_ERROR, message).raise();
         }
-        self.columns = columns;
+        self.columns = row.iter().collect();
     }
 
     /// Keeps the columns as a row of VALUES. Guarded.
     fn keep_row(&mut self) {
-        let mut row = PgList::<pg_sys::Node>::new();
-        self.columns.iter().for_each(|column| row.push(*column));
-        // SAFETY: a guarded call that makes a list.
-        self.rows = unsafe { pg_sys::lappend(self.rows, row.into_pg().cast()) };
+        let row: NodeList<'_> = self.columns.iter().copied().collect();
+        self.rows.extend(row.node());
     }
 
-    /// The target's column for this column of the query. It lives as long as the relation is open. Raises nothing.
-    fn column(&self, at: usize) -> *const pg_sys::FormData_pg_attribute {
-        let attnum = self.attributes.get(at).copied().unwrap_or(1);
-        // SAFETY: an analysis has an open relation, in which `by_position` has found the attributes.
-        unsafe { compat::attribute((*self.relation).rd_att, usize::try_from(attnum - 1).unwrap_or(0)) }
-    }
-
-    /// Makes the load's query, and sets its columns. Guarded.
-    ///
-    /// # Safety
-    /// The plan.
-    unsafe fn end(&self, plans: *mut pg_sys::List, options: &mut LoadOptions, program: &mut Program) {
-        let no_plan = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan");
-        let no_lock = pg_sys::NoLock.cast_signed();
-        // SAFETY: this function's contract covers the plan; guarded calls on the open relation of the analysis.
-        let (plan, read, loaded) = unsafe {
-            let plan = PgList::<pg_sys::PlannedStmt>::from_pg(plans).get_ptr(0).ok_or_else(no_plan).or_raise();
-            let target = (*self.relation).rd_id;
-            let loaded = c::guard(|| c::find_all_inheritors(target, no_lock, std::ptr::null_mut()));
-            let read = PgList::<pg_sys::Oid>::from_pg((*plan).relationOids);
-            (plan, read, PgList::<pg_sys::Oid>::from_pg(loaded))
-        };
-        let read: Vec<pg_sys::Oid> = read.iter_oid().collect();
+    /// Makes the load's query of its plan, and sets its columns. Guarded.
+    fn end(&self, plans: NodeList<'static, pg_sys::PlannedStmt>, options: &mut LoadOptions, program: &mut Program) {
+        let plan = plans.first().ok_or_else(no_plan).or_raise();
+        let loaded = self.relation.with_descendants(pg_sys::NoLock);
         let count = self.columns.len();
         // Attributes without a column get their defaults.
         options.columns.names = Some(self.names.iter().take(count).cloned().collect());
@@ -287,49 +236,76 @@ impl QueryAnalysis {
             is_active: false,
             sets: sets.collect(),
             call: self.call,
-            reads_target: loaded.iter_oid().any(|oid| read.contains(&oid)),
+            reads_target: plan.relations().oids().any(|oid| loaded.contains(&oid)),
         });
     }
 }
 
 /// A subquery's column as an expression of the outer query; unknown-type literals stay literals. Guarded.
-///
-/// # Safety
-/// An entry of a target list.
-unsafe fn column_of(entry: *mut pg_sys::TargetEntry) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers the argument; guarded calls; a tag gives the node type.
-    unsafe {
-        let expression = (*entry).expr.cast::<pg_sys::Node>();
-        let is_constant = (*expression).type_ == pg_sys::NodeTag::T_Const;
-        if is_constant && pg_sys::exprType(expression) == pg_sys::UNKNOWNOID {
-            return expression;
-        }
-        let variable = pg_sys::makeVarFromTargetEntry(1, entry);
-        (*variable).location = pg_sys::exprLocation(expression);
-        variable.cast()
+fn column_of(entry: Node<'static, pg_sys::TargetEntry>) -> Node<'static> {
+    let expression = entry.expr();
+    if expression.as_a::<pg_sys::Const>().is_some_and(|constant| constant.consttype == pg_sys::UNKNOWNOID) {
+        return expression;
     }
+    // SAFETY: guarded calls, which make a node. Nothing else refers to it.
+    unsafe {
+        let variable = pg_sys::makeVarFromTargetEntry(1, entry.as_ptr());
+        (*variable).location = pg_sys::exprLocation(expression.as_ptr());
+        Node::from_raw(variable.cast()).unwrap_or(expression)
+    }
+}
+
+/// A query of all the target's attributes over this query, for a complete analysis. Guarded, as the next functions are.
+fn over(analysis: &QueryAnalysis, below: Node<'static, pg_sys::Query>) -> Node<'static, pg_sys::Query> {
+    select(targets(analysis), Some(subquery(below)), false, false)
+}
+
+/// A query of all the target's attributes over one row of VALUES, analyzed with this state.
+fn over_nothing(analysis: &QueryAnalysis, state: &pg_sys::ParseState) -> Node<'static, pg_sys::Query> {
+    select(targets(analysis), None, state.p_hasSubLinks, state.p_hasTargetSRFs)
+}
+
+/// A query of all the target's attributes over several rows of VALUES, analyzed with this state. The columns are those of the
+/// last row, coerced as all are.
+fn over_rows(analysis: &mut QueryAnalysis, state: &pg_sys::ParseState) -> Node<'static, pg_sys::Query> {
+    let rows = values(analysis.rows.iter().copied().collect::<NodeList<'_>>().of(), &analysis.columns);
+    for (column, number) in analysis.columns.iter_mut().zip(1..) {
+        *column = variable(1, number, (column.type_oid(), column.typmod(), pg_sys::InvalidOid)).node();
+    }
+    select(targets(analysis), Some(rows), state.p_hasSubLinks, false)
+}
+
+/// A value for each of the target's attributes: NULL for one without a column.
+fn targets(analysis: &QueryAnalysis) -> NodeList<'static, pg_sys::TargetEntry> {
+    let columns = || analysis.attributes.iter().zip(&analysis.columns);
+    let value = |form: &pg_sys::FormData_pg_attribute| {
+        let column = columns().find(|(attnum, _)| **attnum == form.attnum);
+        target(column.map_or_else(|| null(form), |(_, column)| *column), form.attnum, None)
+    };
+    analysis.relation.descriptor().attributes().map(value).collect()
 }
 
 /// Raises if there are too few or too many columns for the target's.
 ///
 /// # Safety
-/// A plain frame; a valid analysis with columns, and the state that they were analyzed with.
-unsafe fn complain_of_count(analysis: *const QueryAnalysis, state: *mut pg_sys::ParseState) {
-    // SAFETY: this function's contract covers both arguments; formats without arguments.
+/// A plain frame; the state that the columns were analyzed with.
+unsafe fn complain_of_count(analysis: &QueryAnalysis, state: *mut pg_sys::ParseState) {
+    let (most, count) = (analysis.attributes.len(), analysis.columns.len());
+    if count <= most && (count == most || !analysis.is_list) {
+        return;
+    }
+    // SAFETY: the frame is plain; formats without arguments.
     unsafe {
-        let (most, count) = ((*analysis).attributes.len(), (*analysis).columns.len());
-        if count <= most && (count == most || !(*analysis).is_list) {
-            return;
-        }
         if c::errstart_cold(pg_sys::PGERROR.cast_signed(), std::ptr::null()) {
             c::errcode(Code::ERRCODE_SYNTAX_ERROR as i32);
-            if count > most {
-                c::errmsg(c"INSERT has more expressions than target columns".as_ptr());
-                let columns = &raw const (*analysis).columns;
-                let first = *(*columns).as_ptr().add(most);
-                c::parser_errposition(state, c::exprLocation(first));
-            } else {
-                c::errmsg(c"INSERT has more target columns than expressions".as_ptr());
+            match analysis.columns.get(most) {
+                Some(first) => {
+                    c::errmsg(c"INSERT has more expressions than target columns".as_ptr());
+                    c::parser_errposition(state, c::exprLocation(first.as_ptr()));
+                }
+                None => {
+                    c::errmsg(c"INSERT has more target columns than expressions".as_ptr());
+                }
             }
             c::errfinish(c"query.rs".as_ptr(), 0, c"complain_of_count".as_ptr());
         }

@@ -161,7 +161,7 @@ impl Signature {
             let columns = self.names.iter().zip(&row.attributes);
             let find = |name: &CString| columns.clone().find(|(known, _)| *known == name).map(|(_, &i)| i);
             // SAFETY: attributes of the descriptor.
-            let column = |&i: &usize| unsafe { Column::of_descriptor(descriptor, i, session) };
+            let column = |&i: &usize| unsafe { Column::of(&*compat::attribute(descriptor, i), session) };
             let of_fields = fields.iter().filter_map(find).collect::<Vec<_>>();
             let others = row.attributes.iter().filter(|i| !of_fields.contains(i));
             let nothing = others.map(|i| Column { taken: Taken::Null, ..column(i) });
@@ -176,7 +176,7 @@ impl Signature {
                 } else {
                     pg_sys::ExecInitExpr(pg_sys::expression_planner(node), std::ptr::null_mut())
                 };
-                (Column::of_descriptor(descriptor, argument, session), default)
+                (Column::of(&*compat::attribute(descriptor, argument), session), default)
             };
             match fields.get(argument) {
                 Some(name) => Column { name: name.clone(), default, ..column },

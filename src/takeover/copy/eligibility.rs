@@ -2,7 +2,7 @@
 //!
 //! A negative answer is a sentence, for a DEBUG1 message.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -21,54 +21,52 @@ use crate::server::relation::Relation;
 use crate::takeover::insert_select::eligibility::expression::takes_ids;
 use crate::takeover::insert_select::eligibility::{Answer, Sequences, no};
 
-/// Checks made before the table is opened. `watched`: another library's hook would miss the statement. Guarded.
-///
-/// # Safety
-/// A COPY FROM, as parsed.
-pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answer<()> {
-    // SAFETY: this function's contract covers the statement; guarded calls, and variables of this process.
-    unsafe {
-        if watched {
-            return no("A library that was loaded earlier has a hook on statements.");
+/// Checks of a COPY FROM made before the table is opened. `watched`: another library's hook would miss the statement.
+/// Guarded.
+pub fn of_statement(statement: Node<'_, pg_sys::CopyStmt>, watched: bool) -> Answer<()> {
+    if watched {
+        return no("A library that was loaded earlier has a hook on statements.");
+    }
+    if statement.table().is_none() || !statement.query.is_null() {
+        return no("The statement has no target table.");
+    }
+    let role =
+        if statement.is_program { pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM } else { pg_sys::ROLE_PG_READ_SERVER_FILES };
+    // SAFETY: guarded calls, and variables of this process.
+    let (is_read_only, is_upgrade, has_client, may_read) = unsafe {
+        (
+            pg_sys::XactReadOnly || pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress(),
+            pg_sys::IsBinaryUpgrade,
+            pg_sys::whereToSendOutput == pg_sys::CommandDest::DestRemote,
+            statement.file().is_none() || pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()),
+        )
+    };
+    if is_read_only {
+        return no("The transaction is read-only.");
+    }
+    if is_upgrade {
+        return no("The cluster is being upgraded.");
+    }
+    let Some(file) = statement.file() else {
+        return if has_client { Ok(()) } else { no("The session has no client.") };
+    };
+    if !may_read {
+        return no("The current user lacks the privilege to read the file or to run the program.");
+    }
+    if statement.is_program {
+        return Ok(());
+    }
+    let path = Path::new(OsStr::from_bytes(file.to_bytes()));
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_file() && meta.len() < guc::copy_min_size() as u64 => {
+            no("The file is smaller than pg_bulk.copy_min_size.")
         }
-        if statement.relation.is_null() || !statement.query.is_null() {
-            return no("The statement has no target table.");
+        // The FIFO is not opened at all: its writer would get a reader that disappears.
+        Ok(meta) if meta.file_type().is_fifo() && !is_allowed(path) => {
+            no("The file is not below an allowed directory.")
         }
-        if pg_sys::XactReadOnly || pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress() {
-            return no("The transaction is read-only.");
-        }
-        if pg_sys::IsBinaryUpgrade {
-            return no("The cluster is being upgraded.");
-        }
-        if statement.filename.is_null() {
-            if pg_sys::whereToSendOutput != pg_sys::CommandDest::DestRemote {
-                return no("The session has no client.");
-            }
-            return Ok(());
-        }
-        let role = if statement.is_program {
-            pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM
-        } else {
-            pg_sys::ROLE_PG_READ_SERVER_FILES
-        };
-        if !pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()) {
-            return no("The current user lacks the privilege to read the file or to run the program.");
-        }
-        if !statement.is_program {
-            let path = OsStr::from_bytes(CStr::from_ptr(statement.filename).to_bytes());
-            match std::fs::metadata(path) {
-                Ok(meta) if meta.is_file() && meta.len() < guc::copy_min_size() as u64 => {
-                    return no("The file is smaller than pg_bulk.copy_min_size.");
-                }
-                // The FIFO is not opened at all: its writer would get a reader that disappears.
-                Ok(meta) if meta.file_type().is_fifo() && !is_allowed(Path::new(path)) => {
-                    return no("The file is not below an allowed directory.");
-                }
-                Ok(meta) if meta.is_file() || meta.file_type().is_fifo() => (),
-                _ => return no("The file does not exist, or is neither a regular file nor a FIFO."),
-            }
-        }
-        Ok(())
+        Ok(meta) if meta.is_file() || meta.file_type().is_fifo() => Ok(()),
+        _ => no("The file does not exist, or is neither a regular file nor a FIFO."),
     }
 }
 
@@ -126,7 +124,7 @@ fn share_sequence(relation: Relation<'_>, mapping: &Mapping) -> bool {
         if is_set || !has_default || attribute.attisdropped || attribute.attgenerated != 0 {
             continue;
         }
-        let default = default_expression(relation.as_ptr(), index);
+        let default = default_expression(relation, index);
         // SAFETY: the state of an expression, or null.
         if let Some(expression) = unsafe { default.as_ref().and_then(|state| Node::from_raw(state.expr.cast())) } {
             sequences.add(expression);

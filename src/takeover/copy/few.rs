@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::pg_sys;
 
 use crate::server::compat;
+use crate::server::node::Node;
+use crate::server::relation::Relation;
 use crate::server::unguarded as c;
 
 /// Data of a client that has sent all of it.
@@ -59,19 +61,20 @@ unsafe extern "C-unwind" fn deliver(room: *mut c_void, _least: c_int, most: c_in
 /// A plain frame; an eligible COPY FROM STDIN, its table, which is closed at the end, and the state that its condition
 /// was analyzed with, as DoCopy makes it; data that outlive the call.
 pub unsafe fn copy(
-    statement: *const pg_sys::CopyStmt,
-    relation: pg_sys::Relation,
+    statement: Node<'_, pg_sys::CopyStmt>,
+    relation: Relation<'static>,
     state: *mut pg_sys::ParseState,
     conditions: *mut pg_sys::List,
     mut few: Few,
 ) -> u64 {
-    // SAFETY: this function's contract covers the arguments.
+    let relation = relation.as_ptr();
+    // SAFETY: the frame is plain; the callback's data outlive the COPY, which is eligible.
     unsafe {
         if (*state).p_rtable.is_null() {
             let lock = pg_sys::RowExclusiveLock.cast_signed();
             c::addRangeTableEntryForRelation(state, relation, lock, std::ptr::null_mut(), false, false);
         }
-        compat::insert_into(state, relation, (*statement).attlist);
+        compat::insert_into(state, relation, statement.attlist);
         REST.store(&raw mut few, Relaxed);
         let (no_file, is_program) = (std::ptr::null(), false);
         let copy = c::BeginCopyFrom(
@@ -81,8 +84,8 @@ pub unsafe fn copy(
             no_file,
             is_program,
             Some(deliver),
-            (*statement).attlist,
-            (*statement).options,
+            statement.attlist,
+            statement.options,
         );
         let pipe = i64::from(pg_sys::PROGRESS_COPY_TYPE_PIPE);
         c::pgstat_progress_update_param(pg_sys::PROGRESS_COPY_TYPE.cast_signed(), pipe);

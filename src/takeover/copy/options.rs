@@ -5,139 +5,95 @@
 
 use std::ffi::{CStr, CString};
 
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use crate::input::source::Location;
 use crate::load::options::LoadOptions;
 use crate::server::compat;
+use crate::server::node::{Node, NodeList};
 use crate::server::option_value::OptionValue;
 use crate::takeover::insert_select::eligibility::{Answer, no};
 
-/// The options of a statement, and the same options as bytes of JSON, for workers. Guarded.
-///
-/// # Safety
-/// A COPY FROM, as parsed.
-pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions, Vec<u8>)> {
-    // SAFETY: this function's contract covers the statement; lists have nodes of the types that the grammar makes.
-    unsafe {
-        let mut values: Vec<(String, OptionValue)> = vec![("compression".into(), OptionValue::Text(b"none".to_vec()))];
-        for element in PgList::<pg_sys::DefElem>::from_pg(statement.options).iter_ptr() {
-            let name = CStr::from_ptr((*element).defname).to_string_lossy().into_owned();
-            if values.iter().any(|(other, _)| *other == name) {
-                return no("An option is given twice.");
-            }
-            let value = value(&name, (*element).arg)?;
-            values.push((name, value));
+/// The options of a COPY FROM, and the same options as bytes of JSON, for workers. Guarded.
+pub fn of_statement(statement: Node<'_, pg_sys::CopyStmt>) -> Answer<(LoadOptions, Vec<u8>)> {
+    let mut values: Vec<(String, OptionValue)> = vec![("compression".into(), OptionValue::Text(b"none".to_vec()))];
+    for option in statement.options().iter() {
+        let name = option.name().unwrap_or_default().to_string_lossy().into_owned();
+        if values.iter().any(|(other, _)| *other == name) {
+            return no("An option is given twice.");
         }
-        if !statement.attlist.is_null() {
-            values.push(("columns".into(), OptionValue::List(names(statement.attlist)?)));
-        }
-        let path = statement.filename.as_ref().map_or(c"", |name| CStr::from_ptr(name)).to_owned();
-        if statement.is_program {
-            values.push(("program".into(), OptionValue::Text(b"true".to_vec())));
-        }
-        let Ok(mut options) = LoadOptions::of_values(path, &values) else {
-            return no("The options are invalid.");
-        };
-        if !options.copy.dialect.is_copys() {
-            return no("The options are invalid.");
-        }
-        if statement.filename.is_null() {
-            options.location = Location::Client(0);
-        }
-        options.adapt_to_copy();
-        Ok((options, json(&values)))
+        let value = value(&name, option.value())?;
+        values.push((name, value));
     }
+    if !statement.columns().is_empty() {
+        values.push(("columns".into(), OptionValue::List(names(statement.columns())?)));
+    }
+    if statement.is_program {
+        values.push(("program".into(), OptionValue::Text(b"true".to_vec())));
+    }
+    let path = statement.file().unwrap_or_default().to_owned();
+    let Ok(mut options) = LoadOptions::of_values(path, &values) else {
+        return no("The options are invalid.");
+    };
+    if !options.copy.dialect.is_copys() {
+        return no("The options are invalid.");
+    }
+    if statement.file().is_none() {
+        options.location = Location::Client(0);
+    }
+    options.adapt_to_copy();
+    Ok((options, json(&values)))
 }
 
 /// An option's value.
-///
-/// # Safety
-/// A node of the grammar, or null.
-unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<OptionValue> {
+fn value(name: &str, node: Option<Node<'_>>) -> Answer<OptionValue> {
     let text = |bytes: &[u8]| Ok(OptionValue::Text(bytes.to_vec()));
-    // SAFETY: this function's contract covers the node; tags give the node types.
-    unsafe {
-        let string = string_of(node);
-        match name {
-            "freeze" | "header" => {
-                let word = string.map(|word| word.to_bytes().to_ascii_lowercase());
-                match word.as_deref() {
-                    None if node.is_null() => text(b"true"),
-                    Some(b"true" | b"on") => text(b"true"),
-                    Some(b"false" | b"off") => text(b"false"),
-                    Some(b"match") if name == "header" => text(b"match"),
-                    None if (*node).type_ == pg_sys::NodeTag::T_Integer => {
-                        match (*node.cast::<pg_sys::Integer>()).ival {
-                            0 => text(b"false"),
-                            1 => text(b"true"),
-                            _ => no("The options are invalid."),
-                        }
-                    }
-                    _ => no("The options are invalid."),
-                }
+    let string = node.and_then(string_of);
+    match name {
+        "freeze" | "header" => {
+            let word = string.map(|word| word.to_bytes().to_ascii_lowercase());
+            let number = node.and_then(Node::as_a::<pg_sys::Integer>).map(|number| number.ival);
+            match (word.as_deref(), number) {
+                (None, _) if node.is_none() => text(b"true"),
+                (Some(b"true" | b"on"), _) | (None, Some(1)) => text(b"true"),
+                (Some(b"false" | b"off"), _) | (None, Some(0)) => text(b"false"),
+                (Some(b"match"), _) if name == "header" => text(b"match"),
+                _ => no("The options are invalid."),
             }
-            "force_null" | "force_not_null" => {
-                if node.is_null() || (*node).type_ != pg_sys::NodeTag::T_List {
-                    return no("An option requires a list of columns.");
-                }
-                let names = names(node.cast())?;
-                if (1..names.len())
-                    .any(|i| names.get(i).is_some_and(|name| names.iter().take(i).any(|other| other == name)))
-                {
-                    return no("An option names a column twice.");
-                }
-                Ok(OptionValue::List(names))
-            }
-            "default" if !compat::COPY_HAS_DEFAULT => no("An option does not exist."),
-            "format" | "delimiter" | "null" | "quote" | "escape" | "encoding" | "default" => match string {
-                Some(string) if name == "format" && string == c"binary" => no("The format is binary."),
-                Some(string) if name == "format" && string != c"text" && string != c"csv" => {
-                    no("The options are invalid.")
-                }
-                Some(string) => text(string.to_bytes()),
-                None => no("The options are invalid."),
-            },
-            _ => Err(format!("The COPY has the option {name}.")),
         }
+        "force_null" | "force_not_null" => {
+            let names = names(node.and_then(Node::as_a::<pg_sys::List>).map_or(NodeList::EMPTY, Node::list))?;
+            if names.is_empty() {
+                return no("An option requires a list of columns.");
+            }
+            if (1..names.len())
+                .any(|i| names.get(i).is_some_and(|name| names.iter().take(i).any(|other| other == name)))
+            {
+                return no("An option names a column twice.");
+            }
+            Ok(OptionValue::List(names))
+        }
+        "default" if !compat::COPY_HAS_DEFAULT => no("An option does not exist."),
+        "format" | "delimiter" | "null" | "quote" | "escape" | "encoding" | "default" => match string {
+            Some(string) if name == "format" && string == c"binary" => no("The format is binary."),
+            Some(string) if name == "format" && string != c"text" && string != c"csv" => no("The options are invalid."),
+            Some(string) => text(string.to_bytes()),
+            None => no("The options are invalid."),
+        },
+        _ => Err(format!("The COPY has the option {name}.")),
     }
 }
 
-/// A string.
-///
-/// # Safety
-/// A node, or null.
-unsafe fn string_of<'a>(node: *mut pg_sys::Node) -> Option<&'a CStr> {
-    // SAFETY: this function's contract covers the node; tags give the node types.
-    unsafe {
-        let node = node.as_ref()?;
-        match node.type_ {
-            pg_sys::NodeTag::T_String => {
-                Some(CStr::from_ptr((*std::ptr::from_ref(node).cast::<pg_sys::String>()).sval))
-            }
-            pg_sys::NodeTag::T_Boolean => {
-                let is = (*std::ptr::from_ref(node).cast::<pg_sys::Boolean>()).boolval;
-                Some(if is { c"true" } else { c"false" })
-            }
-            _ => None,
-        }
-    }
+/// A string, or a Boolean as a word.
+fn string_of(node: Node<'_>) -> Option<&CStr> {
+    let word = |node: Node<'_, pg_sys::Boolean>| if node.boolval { c"true" } else { c"false" };
+    node.as_a::<pg_sys::String>().map(Node::text).or_else(|| node.as_a().map(word))
 }
 
 /// Names of columns.
-///
-/// # Safety
-/// A list of nodes.
-unsafe fn names(list: *mut pg_sys::List) -> Answer<Vec<CString>> {
-    // SAFETY: this function's contract covers the list; tags give the node types.
-    unsafe {
-        let nodes = PgList::<pg_sys::Node>::from_pg(list);
-        let names = nodes.iter_ptr().map(|node| match (*node).type_ {
-            pg_sys::NodeTag::T_String => Some(CStr::from_ptr((*node.cast::<pg_sys::String>()).sval).to_owned()),
-            _ => None,
-        });
-        names.collect::<Option<Vec<_>>>().ok_or_else(|| "An option requires a list of columns.".into())
-    }
+fn names(list: NodeList<'_, pg_sys::String>) -> Answer<Vec<CString>> {
+    let names: Vec<CString> = list.iter().map(|name| name.text().to_owned()).collect();
+    if names.len() == list.len() { Ok(names) } else { no("An option requires a list of columns.") }
 }
 
 /// Options as a JSON object, in the server's encoding.

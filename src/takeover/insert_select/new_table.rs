@@ -12,26 +12,27 @@
 //!
 //! The table is new in the transaction, no other session sees it, and it has no index and no trigger yet.
 
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::eligibility::expression::of_expression;
 use super::eligibility::{Answer, no, of_tables, without_relabels};
 use super::insertion::{EXPRESSION, Insertion};
 use super::node;
-use super::run::{self, LoadOutcome};
+use super::run;
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
 use crate::load::wrapper::Wrapper;
 use crate::program::Nodes;
 use crate::server::compat;
+use crate::server::memory_context::MemoryContext;
 use crate::server::node::Node;
 use crate::server::refusal::refuse;
-use crate::server::unguarded;
+use crate::server::relation::Relation;
+use crate::server::unguarded::{self, guarded};
 
 /// Installs the hook. Called once, when the library is loaded.
 pub fn register() {
@@ -42,9 +43,8 @@ pub fn register() {
 /// asked for the first row. In between, no user code runs except what creates the table.
 #[derive(Debug)]
 struct Taken {
-    query: *mut pg_sys::QueryDesc,
-    /// A single insertion.
-    insertions: *mut Vec<Insertion>,
+    receiver: *mut pg_sys::DestReceiver,
+    insertion: Insertion,
     /// The original ExecProcNode of the plan's top node.
     node: pg_sys::ExecProcNodeMtd,
 }
@@ -55,18 +55,23 @@ static CURRENT: AtomicPtr<Taken> = AtomicPtr::new(null_mut());
 /// A plain frame; a query that has been started and will run to its end.
 unsafe extern "C-unwind" fn look(query: *mut pg_sys::QueryDesc) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: this function's contract covers the query; its objects live as long as its memory.
+    // SAFETY: the executor's own structures; its objects live as long as its memory.
     unsafe {
-        let is_into = (*query).operation == pg_sys::CmdType::CMD_SELECT
-            && (*(*query).dest).mydest == pg_sys::CommandDest::DestIntoRel;
+        let receiver = (*query).dest;
+        let is_into =
+            (*query).operation == pg_sys::CmdType::CMD_SELECT && (*receiver).mydest == pg_sys::CommandDest::DestIntoRel;
         if !is_into || guc::direct_insert() == DirectInsert::Off {
             return;
         }
+        let (Some(statement), Some(top)) = (Node::from_raw((*query).plannedstmt), Node::from_raw((*query).planstate))
+        else {
+            return;
+        };
         let caller = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*(*query).estate).es_query_cxt;
-        let taken = take(query);
+        pg_sys::CurrentMemoryContext = top.estate().es_query_cxt;
+        let taken = guarded(|| take(statement, top, receiver));
         if !taken.is_null() {
-            (*(*query).planstate).ExecProcNode = Some(first_row);
+            (*top.as_ptr()).ExecProcNode = Some(first_row);
             CURRENT.store(taken, Relaxed);
         }
         pg_sys::CurrentMemoryContext = caller;
@@ -79,22 +84,24 @@ unsafe extern "C-unwind" fn look(query: *mut pg_sys::QueryDesc) {
 /// Called by the executor, with the node of the query that was inspected last.
 unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_sys::TupleTableSlot {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: `look` has set the current query, for this node.
+    // SAFETY: `look` has set the current query, for this node; the receiver has created its table.
     unsafe {
         let taken = CURRENT.load(Relaxed);
         (*state).ExecProcNode = (*taken).node;
-        if !suits((*state).state, (*taken).insertions, compat::into_relation((*(*taken).query).dest)) {
+        let table = Relation::from_raw(compat::into_relation((*taken).receiver));
+        let top = Node::from_raw(state).filter(|top| guarded(|| suits(top.estate(), &mut (*taken).insertion, table)));
+        let Some(top) = top else {
             return match (*state).ExecProcNode {
                 Some(process) => process(state),
                 None => null_mut(),
             };
-        }
+        };
         // A plan with a Gather runs in parallel mode, which forbids some steps of a load.
-        let is_parallel = (*(*state).state).es_use_parallel_mode;
+        let is_parallel = top.estate().es_use_parallel_mode;
         if is_parallel {
             unguarded::ExitParallelMode();
         }
-        load(state, (*taken).insertions);
+        load(top, &(*taken).insertion);
         if is_parallel {
             unguarded::EnterParallelMode();
         }
@@ -104,28 +111,27 @@ unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_
 
 /// # Safety
 /// As [`first_row`], with the insertion into its table.
-unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
-    // SAFETY: this function's contract covers both arguments; calls that raise jump past a frame without destructors.
+unsafe fn load(top: Node<'_, pg_sys::PlanState>, insertion: &Insertion) {
+    let Some(scan) = scan_below(top) else { return };
+    // SAFETY: the frame is plain; calls that raise jump past a frame without destructors.
     unsafe {
-        let scan = state_of(state);
-        let gather = if scan.cast() == state { null_mut() } else { state };
-        for node in [gather, scan.cast()] {
+        let own = scan.state().as_ptr();
+        let gather = if own == top.as_ptr() { null_mut() } else { top.as_ptr() };
+        for node in [gather, own] {
             if !node.is_null() && !(*node).instrument.is_null() {
                 unguarded::InstrStartNode((*node).instrument);
             }
         }
-        let mut outcome = LoadOutcome::default();
-        let Some(replaced) = Node::from_raw(scan) else { return };
-        unguarded::guarded(|| Wrapper::get().and_then(|wrapper| (wrapper.replace)(replaced)).or_raise());
-        run::run(insertions, null(), None, null_mut(), &raw mut outcome);
-        (*(*state).state).es_processed = outcome.rows;
-        for node in [gather, scan.cast()] {
+        guarded(|| Wrapper::get().and_then(|wrapper| (wrapper.replace)(scan)).or_raise());
+        let outcome = run::run(std::slice::from_ref(insertion), None, None, null_mut());
+        (*top.estate().as_ptr()).es_processed = outcome.rows;
+        for node in [gather, own] {
             if !node.is_null() && !(*node).instrument.is_null() {
                 unguarded::InstrStopNode((*node).instrument, outcome.rows as f64);
             }
         }
-        node::count_filtered(scan.cast(), &raw const outcome);
-        unguarded::guarded(|| (Wrapper::get().or_raise().count)(replaced, outcome.bytes, outcome.rejected));
+        node::count_filtered(scan.state(), &outcome);
+        guarded(|| (Wrapper::get().or_raise().count)(scan, outcome.bytes, outcome.rejected));
     }
 }
 
@@ -145,32 +151,20 @@ fn nodes(scan: Node<'_, pg_sys::ForeignScan>, insertion: &Insertion) -> Nodes {
     }
 }
 
-/// The state for a query that a load can run; else null.
-///
-/// # Safety
-/// As [`look`], of a query whose receiver creates a table.
-#[pg_guard]
-unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
-    // SAFETY: this function's contract covers the query.
-    unsafe {
-        let Some(statement) = Node::from_raw((*query).plannedstmt) else { return null_mut() };
-        let flags = (*(*query).estate).es_top_eflags.cast_unsigned();
-        let is_ours = || {
-            let state = Node::from_raw(state_of((*query).planstate));
-            state.is_some_and(|state| Wrapper::get().is_ok_and(|wrapper| (wrapper.is_replaceable)(state)))
-        };
-        let insertion = match source_of(statement, flags, is_ours) {
-            Ok(insertion) => insertion,
-            Err(why) => {
-                if let Some(estate) = Node::from_raw((*query).estate) {
-                    refuse(estate, &why);
-                }
-                return null_mut();
-            }
-        };
-        let mut memory = PgMemoryContexts::CurrentMemoryContext;
-        let insertions = memory.leak_and_drop_on_delete(vec![insertion]);
-        memory.leak_and_drop_on_delete(Taken { query, insertions, node: (*(*query).planstate).ExecProcNode })
+/// The state for a query that a load can run, whose receiver creates a table; else null. Guarded.
+fn take(
+    statement: Node<'_, pg_sys::PlannedStmt>,
+    top: Node<'_, pg_sys::PlanState>,
+    receiver: *mut pg_sys::DestReceiver,
+) -> *mut Taken {
+    let is_ours =
+        || scan_below(top).is_some_and(|scan| Wrapper::get().is_ok_and(|wrapper| (wrapper.is_replaceable)(scan)));
+    match source_of(statement, top.estate().es_top_eflags.cast_unsigned(), is_ours) {
+        Ok(insertion) => MemoryContext::current().keep(Taken { receiver, insertion, node: top.ExecProcNode }),
+        Err(why) => {
+            refuse(top.estate(), &why);
+            null_mut()
+        }
     }
 }
 
@@ -235,43 +229,17 @@ fn scan_of(top: Node<'_, pg_sys::Plan>) -> Answer<Node<'_, pg_sys::ForeignScan>>
 }
 
 /// The state of the plan's only scan.
-///
-/// # Safety
-/// The state of a plan that [`scan_of`] accepts.
-unsafe fn state_of(state: *mut pg_sys::PlanState) -> *mut pg_sys::ForeignScanState {
-    // SAFETY: this function's contract covers the state; tags give the node types.
-    unsafe {
-        let is_gather = (*state).type_ == pg_sys::NodeTag::T_GatherState;
-        let state = if is_gather { (*state).lefttree } else { state };
-        state.cast()
-    }
+fn scan_below(top: Node<'_, pg_sys::PlanState>) -> Option<Node<'_, pg_sys::ForeignScanState>> {
+    let is_gather = top.node().tag() == pg_sys::NodeTag::T_GatherState;
+    if is_gather { top.lefttree()? } else { top }.as_a()
 }
 
-/// Can a load fill the new table?
-///
-/// # Safety
-/// As [`first_row`], with the query's state, the insertion, and the open table.
-#[pg_guard]
-unsafe extern "C-unwind" fn suits(
-    query: *const pg_sys::EState,
-    insertions: *mut Vec<Insertion>,
-    relation: pg_sys::Relation,
-) -> bool {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe {
-        for insertion in &mut *insertions {
-            insertion.target = (*relation).rd_id;
-        }
-        let answer = match (*(*relation).rd_rel).relkind.cast_unsigned() {
-            pg_sys::RELKIND_RELATION => of_tables(&*insertions, true),
-            _ => no("The new relation is not a table."),
-        };
-        answer
-            .inspect_err(|why| {
-                if let Some(query) = Node::from_raw(query.cast_mut()) {
-                    refuse(query, why);
-                }
-            })
-            .is_ok()
-    }
+/// Can a load fill the new table? Guarded.
+fn suits(query: Node<'_, pg_sys::EState>, insertion: &mut Insertion, relation: Relation<'_>) -> bool {
+    insertion.target = relation.oid();
+    let answer = match relation.kind() {
+        pg_sys::RELKIND_RELATION => of_tables(std::slice::from_ref(insertion), true),
+        _ => no("The new relation is not a table."),
+    };
+    answer.inspect_err(|why| refuse(query, why)).is_ok()
 }

@@ -5,41 +5,55 @@
 use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 
-use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::eligibility::{self, joins, parts};
 use super::insertion::{Insertion, Reach};
 use super::run::{self, LoadOutcome};
-use crate::error::OrRaise;
+use crate::error::Result;
 use crate::guc::{self, DirectInsert};
 use crate::input::source::Location;
 use crate::load::direct::{self, Statement};
 use crate::load::wrapper::Wrapper;
-use crate::server::custom_scan::{Methods, NO_CALLBACKS};
+use crate::server::callback::{Argument, Unused, callback};
+use crate::server::custom_scan::{self, Methods, NO_CALLBACKS};
+use crate::server::explain::Explain;
 use crate::server::lookup::qualified_name;
+use crate::server::memory_context::MemoryContext;
+use crate::server::node::make::{columns, node};
 use crate::server::node::{Node, NodeList};
+use crate::server::planner::Planner;
 use crate::server::relation::OpenRelation;
 use crate::server::server_text::to_server;
 
 const NAME: &CStr = c"Direct Insert";
 
-static PATH: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
+pub static PATH: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
     CustomName: NAME.as_ptr(),
-    PlanCustomPath: Some(plan_path),
+    PlanCustomPath: Some(callback!(
+        plan_path,
+        root: Planner<'_>,
+        rel: Unused<pg_sys::RelOptInfo>,
+        path: Node<'_, pg_sys::CustomPath>,
+        targets: NodeList<'_>,
+        clauses: NodeList<'_>,
+        plans: NodeList<'_, pg_sys::Plan> => *mut pg_sys::Plan
+    )),
     ReparameterizeCustomPathByChild: None,
 });
 
-static SCAN: Methods<pg_sys::CustomScanMethods> =
-    Methods(pg_sys::CustomScanMethods { CustomName: NAME.as_ptr(), CreateCustomScanState: Some(create_state) });
+static SCAN: Methods<pg_sys::CustomScanMethods> = Methods(pg_sys::CustomScanMethods {
+    CustomName: NAME.as_ptr(),
+    CreateCustomScanState: Some(callback!(create_state, plan: Unused<pg_sys::CustomScan> => *mut pg_sys::Node)),
+});
 
 static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
     CustomName: NAME.as_ptr(),
-    BeginCustomScan: Some(begin),
+    BeginCustomScan: Some(callback!(begin, state: &mut State, estate: Node<'_, pg_sys::EState>, flags: i32)),
     ExecCustomScan: Some(execute),
-    EndCustomScan: Some(end),
+    EndCustomScan: Some(callback!(end, state: &mut State)),
     ReScanCustomScan: Some(rescan),
-    ExplainCustomScan: Some(explain),
+    ExplainCustomScan: Some(callback!(explain, state: &mut State, ancestors: NodeList<'_>, es: Explain<'_>)),
     ..NO_CALLBACKS
 });
 
@@ -49,31 +63,21 @@ pub fn register() {
     unsafe { pg_sys::RegisterCustomScanMethods(&raw const SCAN.0) }
 }
 
-pub fn path_methods() -> *const pg_sys::CustomPathMethods {
-    &raw const PATH.0
-}
-
-/// # Safety
-/// Called by the planner.
-#[pg_guard]
-unsafe extern "C-unwind" fn plan_path(
-    root: *mut pg_sys::PlannerInfo,
-    _rel: *mut pg_sys::RelOptInfo,
-    path: *mut pg_sys::CustomPath,
-    _targets: *mut pg_sys::List,
-    _clauses: *mut pg_sys::List,
-    plans: *mut pg_sys::List,
-) -> *mut pg_sys::Plan {
-    // SAFETY: the planner passes its own structures, a path made by `take_over`, and the plans of the paths below it.
-    let (root, private, below) = unsafe {
-        let Some(root) = Node::from_raw(root) else { return null_mut() };
-        (root, NodeList::from_raw((*path).custom_private), NodeList::<pg_sys::Plan>::from_raw(plans))
-    };
-    let mut below = below.get(0).and_then(|modify| modify.lefttree());
-    let mut insertions = Insertion::all_of_list(private);
+/// Called by the planner, with a path made by `take_over`, and the plans of the paths below it.
+fn plan_path(
+    root: Planner<'_>,
+    _rel: Unused<pg_sys::RelOptInfo>,
+    path: Node<'_, pg_sys::CustomPath>,
+    _targets: NodeList<'_>,
+    _clauses: NodeList<'_>,
+    plans: NodeList<'_, pg_sys::Plan>,
+) -> Result<*mut pg_sys::Plan> {
+    let mut below = plans.first().and_then(|modify| modify.lefttree());
+    let mut insertions = Insertion::all_of_list(path.private().of());
+    // An entry for each attribute. The planner labels them in every node except ModifyTable, and EXPLAIN shows them.
     let targets = root.processed_tlist().map(Node::copy);
     let mut quals = NodeList::EMPTY;
-    let columns = match insertions.first() {
+    let of_scan = match insertions.first() {
         // The plan's entries are for EXPLAIN only.
         Some(insertion) if insertion.joins.is_some() => variables_of(targets),
         Some(insertion) if insertion.own.is_none() => {
@@ -81,8 +85,10 @@ unsafe extern "C-unwind" fn plan_path(
                 below = plan.lefttree();
             }
             quals = below.map_or(NodeList::EMPTY, |plan| plan.qual().map(Node::copy));
-            // Turns the plan's expressions into ones over a row of the foreign table.
-            columns_of(root, insertion.foreign).into_pg()
+            // Turns the plan's expressions into ones over a row of the foreign table, the only one that the query reads.
+            // SAFETY: a guarded call on a set of the planner.
+            let place = unsafe { pg_sys::bms_singleton_member(root.all_baserels) };
+            columns(place, OpenRelation::locked(insertion.foreign).get().descriptor()).as_ptr()
         }
         _ => {
             // Each table has its own planned expressions; those of the plan are for EXPLAIN only.
@@ -92,20 +98,11 @@ unsafe extern "C-unwind" fn plan_path(
             variables_of(targets)
         }
     };
-    // SAFETY: a guarded call. Zeroed memory becomes a valid plan as its fields are set.
-    unsafe {
-        let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
-        (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
-        // An entry for each attribute. The planner labels them in every node except ModifyTable, and EXPLAIN shows
-        // them.
-        (*scan).scan.plan.targetlist = targets.as_ptr();
-        (*scan).scan.plan.qual = quals.as_ptr();
-        (*scan).custom_scan_tlist = columns;
-        (*scan).custom_plans = plans;
-        (*scan).custom_private = Insertion::all_to_list(&insertions);
-        (*scan).methods = &raw const SCAN.0;
-        scan.cast()
-    }
+    let mut scan = custom_scan::plan(&SCAN, targets, quals);
+    (scan.custom_scan_tlist, scan.custom_plans) = (of_scan, plans.as_ptr());
+    scan.custom_private = Insertion::all_to_list(&insertions);
+    // SAFETY: the fields of a plan.
+    Ok(unsafe { node(scan) }.as_ptr().cast())
 }
 
 /// Takes each table's conditions from the plan made of the paths below this node's. False if the plan is not as expected.
@@ -141,100 +138,126 @@ fn variables_of(targets: NodeList<'_, pg_sys::TargetEntry>) -> *mut pg_sys::List
     }
 }
 
-/// The columns of the foreign table, the only one that the query reads, each at its attribute number. Guarded.
-fn columns_of(root: Node<'_, pg_sys::PlannerInfo>, foreign: pg_sys::Oid) -> PgList<pg_sys::TargetEntry> {
-    let foreign = OpenRelation::locked(foreign);
-    let mut columns = PgList::<pg_sys::TargetEntry>::new();
-    // SAFETY: a guarded call on a set of the planner.
-    let place = unsafe { pg_sys::bms_singleton_member(root.all_baserels) };
-    for form in foreign.get().descriptor().attributes() {
-        // SAFETY: guarded calls, which make nodes.
-        columns.push(unsafe {
-            let expression: *mut pg_sys::Expr = if form.attisdropped {
-                pg_sys::makeNullConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid).cast()
-            } else {
-                let (kind, modifier, collation) = (form.atttypid, form.atttypmod, form.attcollation);
-                pg_sys::makeVar(place as _, form.attnum, kind, modifier, collation, 0).cast()
-            };
-            pg_sys::makeTargetEntry(expression, form.attnum, null_mut(), false)
-        });
-    }
-    columns
-}
-
 /// The state of the node.
 #[repr(C)]
 struct State {
     custom: pg_sys::CustomScanState,
-    /// Null until execution begins; dropped with the query's memory.
-    insertions: *mut Vec<Insertion>,
+    /// Empty until execution begins; dropped with the query's memory.
+    insertions: &'static [Insertion],
     /// Core's node, if it runs; then `why` is the reason.
     child: *mut pg_sys::PlanState,
-    why: *mut std::ffi::c_char,
+    why: &'static CStr,
     /// The plan that joins the file's rows; else null.
     joined: *mut pg_sys::PlanState,
     /// The open foreign tables, so that this session does not change them meanwhile.
-    foreign: *mut Vec<pg_sys::Relation>,
+    foreign: &'static [pg_sys::Relation],
     is_done: bool,
     /// Set when execution begins.
     statement: Option<Statement>,
     outcome: LoadOutcome,
 }
 
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-unsafe extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
-    // SAFETY: a guarded allocation of this size, zeroed: a valid state once these fields are set.
-    unsafe {
-        let state = pg_sys::palloc0(size_of::<State>()).cast::<State>();
-        (*state).custom.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
-        (*state).custom.methods = &raw const EXECUTION.0;
-        state.cast()
+// SAFETY: the server passes a state that `create_state` has made to one callback at a time.
+unsafe impl Argument for &mut State {
+    type Raw = *mut pg_sys::CustomScanState;
+
+    unsafe fn of(raw: Self::Raw) -> Self {
+        // SAFETY: see above.
+        unsafe { &mut *raw.cast() }
     }
 }
 
-/// # Safety
-/// Called by the executor with a state made by [`create_state`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *mut pg_sys::EState, flags: i32) {
-    // SAFETY: the executor's own structures, and a plan made by `plan_path`.
-    unsafe {
-        let state = node.cast::<State>();
-        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        let insertions = Insertion::all_of_list(NodeList::from_raw((*plan).custom_private));
-        let Some(modify) = NodeList::<pg_sys::Plan>::from_raw((*plan).custom_plans).get(0) else { return };
-        let mut answer = if guc::direct_insert() != DirectInsert::Off {
-            eligibility::of_tables(&insertions, flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0)
-                .and_then(|()| insertions.first().map_or(Ok(()), |insertion| eligibility::of_plan(insertion.target)))
-        } else {
-            Err("pg_bulk.direct_insert is off".into())
-        };
-        if let Some(insertion) = insertions.first().filter(|insertion| insertion.joins.is_some() && answer.is_ok()) {
-            match joins::plan(modify, insertion, NodeList::from_raw((*estate).es_range_table)) {
-                Ok(plan) => {
-                    (*state).joined = pg_sys::ExecInitNode(plan.as_ptr(), estate, flags);
-                    (*node).custom_ps = pg_sys::lappend(null_mut(), (*state).joined.cast());
-                }
-                Err(why) => answer = Err(why),
-            }
-        }
-        let foreign = insertions.iter().map(|insertion| OpenRelation::locked(insertion.foreign).keep());
-        let foreign: Vec<pg_sys::Relation> = foreign.collect();
-        let mut memory = PgMemoryContexts::For((*estate).es_query_cxt);
-        (*state).foreign = memory.leak_and_drop_on_delete(foreign);
-        (*state).insertions = memory.leak_and_drop_on_delete(insertions);
-        if answer.is_ok() && flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0 {
-            let targets = modify.as_a::<pg_sys::ModifyTable>().map(|modify| modify.targets());
-            let place = targets.and_then(|targets| targets.ints().next()).unwrap_or(0);
-            (*state).statement = Some(Statement::begin(estate, place.cast_unsigned()));
-        }
-        if let Err(why) = answer {
-            (*state).why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
-            (*state).child = pg_sys::ExecInitNode(modify.as_ptr(), estate, flags);
-            (*node).custom_ps = pg_sys::lappend(null_mut(), (*state).child.cast());
+impl State {
+    const fn plan(&self) -> Option<Node<'static, pg_sys::CustomScan>> {
+        // SAFETY: the node's plan, made by `plan_path`, which outlives the node.
+        unsafe { Node::from_raw(self.custom.ss.ps.plan.cast()) }
+    }
+
+    /// Begins the execution of a plan below this node. Guarded.
+    fn begin_below(
+        &mut self,
+        plan: Node<'_, pg_sys::Plan>,
+        estate: Node<'_, pg_sys::EState>,
+        flags: i32,
+    ) -> *mut pg_sys::PlanState {
+        // SAFETY: guarded calls with a plan of this execution.
+        unsafe {
+            let below = pg_sys::ExecInitNode(plan.as_ptr(), estate.as_ptr(), flags);
+            self.custom.custom_ps = pg_sys::lappend(null_mut(), below.cast());
+            below
         }
     }
+
+    /// Sets es_processed after the load, if the statement counts these rows.
+    fn count(&mut self) {
+        let modify = self.plan().and_then(|plan| plan.plans().first()?.as_a::<pg_sys::ModifyTable>());
+        let ps = &raw mut self.custom.ss.ps;
+        // SAFETY: the node's own state, and that of its execution.
+        unsafe {
+            if modify.is_some_and(|modify| modify.canSetTag) {
+                (*(*ps).state).es_processed += self.outcome.rows;
+            }
+            if let Some(node) = Node::from_raw(ps).filter(|_| self.joined.is_null()) {
+                count_filtered(node, &self.outcome);
+            }
+        }
+    }
+}
+
+/// Called by the executor.
+fn create_state(_plan: Unused<pg_sys::CustomScan>) -> Result<*mut pg_sys::Node> {
+    let state = State {
+        custom: custom_scan::state(&EXECUTION),
+        insertions: &[],
+        child: null_mut(),
+        why: c"",
+        joined: null_mut(),
+        foreign: &[],
+        is_done: false,
+        statement: None,
+        outcome: LoadOutcome::default(),
+    };
+    // SAFETY: the fields of a state.
+    Ok(unsafe { node(state) }.node().as_ptr())
+}
+
+/// Called by the executor with a state made by [`create_state`].
+fn begin(state: &mut State, estate: Node<'_, pg_sys::EState>, flags: i32) -> Result<()> {
+    let Some(plan) = state.plan() else { return Ok(()) };
+    let insertions = Insertion::all_of_list(plan.private().of());
+    let Some(modify) = plan.plans().first() else { return Ok(()) };
+    let is_run = flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0;
+    let mut answer = if guc::direct_insert() != DirectInsert::Off {
+        eligibility::of_tables(&insertions, is_run)
+            .and_then(|()| insertions.first().map_or(Ok(()), |insertion| eligibility::of_plan(insertion.target)))
+    } else {
+        Err("pg_bulk.direct_insert is off".into())
+    };
+    if let Some(insertion) = insertions.first().filter(|insertion| insertion.joins.is_some() && answer.is_ok()) {
+        match joins::plan(modify, insertion, estate.entries()) {
+            Ok(plan) => state.joined = state.begin_below(plan, estate, flags),
+            Err(why) => answer = Err(why),
+        }
+    }
+    // SAFETY: the state of the execution outlives the node.
+    let memory = unsafe { MemoryContext::of_query(estate.as_ptr()) };
+    let open = |insertion: &Insertion| OpenRelation::locked(insertion.foreign).keep();
+    state.foreign = memory.keep(insertions.iter().map(open).collect::<Vec<_>>());
+    state.insertions = memory.keep(insertions);
+    match answer {
+        Ok(()) if is_run => {
+            let targets = modify.as_a::<pg_sys::ModifyTable>().map(|modify| modify.targets());
+            let place = targets.and_then(|targets| targets.ints().next()).unwrap_or(0);
+            // SAFETY: the state of the execution outlives the statement; the executor has locked the target.
+            state.statement = Some(unsafe { Statement::begin(estate.as_ptr(), place.cast_unsigned()) });
+        }
+        Ok(()) => (),
+        Err(why) => {
+            state.why = memory.keep(to_server(why.trim_end_matches('.')));
+            state.child = state.begin_below(modify, estate, flags);
+        }
+    }
+    Ok(())
 }
 
 /// # Safety
@@ -254,141 +277,94 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
         }
         if !(*state).is_done {
             (*state).is_done = true;
-            let plan = (*node).ss.ps.plan.cast();
-            run::run((*state).insertions, plan, (*state).statement, (*state).joined, &raw mut (*state).outcome);
-            count(state);
+            let plan = Node::from_raw((*node).ss.ps.plan);
+            (*state).outcome = run::run((*state).insertions, plan, (*state).statement, (*state).joined);
+            (*state).count();
         }
         null_mut()
     }
 }
 
-/// Sets es_processed, if the statement counts these rows.
-///
-/// # Safety
-/// A state whose load is done.
-unsafe fn count(state: *mut State) {
-    // SAFETY: this function's contract covers the state; the plan's child is core's ModifyTable.
-    unsafe {
-        let ps = &raw mut (*state).custom.ss.ps;
-        let plans = (*(*ps).plan.cast::<pg_sys::CustomScan>()).custom_plans;
-        let modify = (*(*plans).elements).ptr_value.cast::<pg_sys::ModifyTable>();
-        if (*modify).canSetTag {
-            (*(*ps).state).es_processed += (*state).outcome.rows;
-        }
-        if (*state).joined.is_null() {
-            count_filtered(ps, &raw const (*state).outcome);
-        }
-    }
-}
-
 /// Sets the number of filtered rows for EXPLAIN ANALYZE.
-///
-/// # Safety
-/// A node whose load is done.
-pub unsafe fn count_filtered(ps: *mut pg_sys::PlanState, outcome: *const LoadOutcome) {
-    // SAFETY: this function's contract covers the node.
-    unsafe {
-        if let Some(instrument) = (*ps).instrument.as_mut() {
-            instrument.nfiltered1 += (*outcome).filtered as f64;
-        }
+pub fn count_filtered(node: Node<'_, pg_sys::PlanState>, outcome: &LoadOutcome) {
+    // SAFETY: a node has an instrument, or null.
+    if let Some(instrument) = unsafe { node.instrument.as_mut() } {
+        instrument.nfiltered1 += outcome.filtered as f64;
     }
 }
 
-/// # Safety
 /// Called by the executor with a state made by [`create_state`].
-#[pg_guard]
-unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: this function's contract covers the argument.
+fn end(state: &mut State) -> Result<()> {
+    // SAFETY: guarded calls on nodes and tables that `begin` has opened.
     unsafe {
-        let state = &mut *node.cast::<State>();
-        if !state.child.is_null() {
-            pg_sys::ExecEndNode(state.child);
+        for below in [state.child, state.joined].into_iter().filter(|below| !below.is_null()) {
+            pg_sys::ExecEndNode(below);
         }
-        if !state.joined.is_null() {
-            pg_sys::ExecEndNode(state.joined);
-        }
-        if let Some(foreign) = state.foreign.as_mut() {
-            foreign.drain(..).for_each(|relation| pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()));
+        for &relation in std::mem::take(&mut state.foreign) {
+            pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
         }
     }
+    Ok(())
 }
 
 /// The executor never rescans an INSERT.
 unsafe extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {}
 
-/// # Safety
 /// Called by EXPLAIN, with a state that has begun.
-#[pg_guard]
-unsafe extern "C-unwind" fn explain(
-    node: *mut pg_sys::CustomScanState,
-    _ancestors: *mut pg_sys::List,
-    es: *mut pg_sys::ExplainState,
-) {
-    // SAFETY: the executor's and EXPLAIN's own structures.
-    unsafe {
-        let state = &*node.cast::<State>();
-        let text = |label: &CStr, value: &CStr| pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), es);
-        let number = |label: &CStr, value: u64| {
-            let value = i64::try_from(value).unwrap_or(i64::MAX);
-            pg_sys::ExplainPropertyInteger(label.as_ptr(), std::ptr::null(), value, es);
-        };
-        let Some(insertions) = state.insertions.as_ref() else { return };
-        let runs = state.child.is_null();
-        if let Some(first) = insertions.first() {
-            text(c"Target", &qualified_name(first.target).unwrap_or_default());
-        }
-        // In formats other than text, keys must be unique.
-        let has_groups = insertions.len() > 1;
-        if has_groups {
-            pg_sys::ExplainOpenGroup(c"Sources".as_ptr(), c"Sources".as_ptr(), false, es);
-        }
-        for insertion in insertions {
-            if has_groups {
-                pg_sys::ExplainOpenGroup(c"Source".as_ptr(), std::ptr::null(), true, es);
-            }
-            text(c"Foreign Table", &qualified_name(insertion.foreign).unwrap_or_default());
-            if runs {
-                let (location, copy) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
-                let (label, name) = match &location {
-                    Location::Client(_) => continue,
-                    Location::Program(command) => (c"Foreign Program", command.as_c_str()),
-                    file => (c"Foreign File", file.name()),
-                };
-                text(label, name);
-                if let Ok(Some(list)) = location.files() {
-                    number(c"Foreign Files", list.files.len() as u64);
-                }
-                if (*es).verbose {
-                    let size = location.divided_size(copy.coding());
-                    let size = size.filter(|_| insertion.joins != Some(Reach::Leader));
-                    let workers = size.map_or(0, |size| direct::workers_for(None, size));
-                    number(c"Workers Planned", workers as u64);
-                }
-            }
-            if has_groups {
-                pg_sys::ExplainCloseGroup(c"Source".as_ptr(), std::ptr::null(), true, es);
-            }
-        }
-        if has_groups {
-            pg_sys::ExplainCloseGroup(c"Sources".as_ptr(), c"Sources".as_ptr(), false, es);
-        }
-        if !runs {
-            let why = CStr::from_ptr(state.why).to_bytes();
-            text(c"Direct Insert", &CString::new([b"no (", why, b")"].concat()).unwrap_or_default());
-            return;
-        }
-        if (*es).analyze {
-            let outcome = state.outcome;
-            number(c"Workers Launched", outcome.workers as u64);
-            number(c"Rows Inserted", outcome.rows);
-            if outcome.rejected > 0 {
-                number(c"Rows Skipped", outcome.rejected);
-            }
-            number(c"Pages Appended", outcome.pages);
-            number(c"Bytes Read", outcome.bytes);
-            if outcome.exclusively {
-                pg_sys::ExplainPropertyBool(c"Exclusive".as_ptr(), true, es);
-            }
+fn explain(state: &mut State, _ancestors: NodeList<'_>, es: Explain<'_>) -> Result<()> {
+    let insertions = state.insertions;
+    let runs = state.child.is_null();
+    if let Some(first) = insertions.first() {
+        es.string(c"Target", &qualified_name(first.target).unwrap_or_default());
+    }
+    match insertions {
+        [] => (),
+        [only] => explain_source(only, runs, es)?,
+        several => {
+            // In formats other than text, keys must be unique.
+            let show = |insertion| es.group(c"Source", None, || explain_source(insertion, runs, es));
+            es.group(c"Sources", Some(c"Sources"), || several.iter().try_for_each(show))?;
         }
     }
+    if !runs {
+        let why = [b"no (", state.why.to_bytes(), b")"].concat();
+        es.string(c"Direct Insert", &CString::new(why).unwrap_or_default());
+        return Ok(());
+    }
+    if es.is_analyze() {
+        let outcome = state.outcome;
+        es.number(c"Workers Launched", None, outcome.workers as u64);
+        es.number(c"Rows Inserted", None, outcome.rows);
+        if outcome.rejected > 0 {
+            es.number(c"Rows Skipped", None, outcome.rejected);
+        }
+        es.number(c"Pages Appended", None, outcome.pages);
+        es.number(c"Bytes Read", None, outcome.bytes);
+        if outcome.exclusively {
+            es.boolean(c"Exclusive", true);
+        }
+    }
+    Ok(())
+}
+
+/// Shows the file of a foreign table. Guarded.
+fn explain_source(insertion: &Insertion, runs: bool, es: Explain<'_>) -> Result<()> {
+    es.string(c"Foreign Table", &qualified_name(insertion.foreign).unwrap_or_default());
+    if !runs {
+        return Ok(());
+    }
+    let (location, copy) = Wrapper::get()?.file_of(insertion.foreign)?;
+    match &location {
+        Location::Client(_) => return Ok(()),
+        Location::Program(command) => es.string(c"Foreign Program", command),
+        file => es.string(c"Foreign File", file.name()),
+    }
+    if let Ok(Some(list)) = location.files() {
+        es.number(c"Foreign Files", None, list.files.len() as u64);
+    }
+    if es.is_verbose() {
+        let size = location.divided_size(copy.coding()).filter(|_| insertion.joins != Some(Reach::Leader));
+        es.number(c"Workers Planned", None, size.map_or(0, |size| direct::workers_for(None, size)) as u64);
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@ use crate::load::direct::{Joined, Statement};
 use crate::load::options::LoadOptions;
 use crate::load::source::FurtherFile;
 use crate::load::target::{Target, TargetKind};
-use crate::load::{Load, Program, Request, Writer, direct, memory_context, run_statement, source, summary};
+use crate::load::{Load, Request, Writer, direct, memory_context, run_statement, source, summary};
 use crate::program::Nodes;
 use crate::program::copy_question;
 use crate::program::mapping::Mapping;
@@ -32,6 +32,21 @@ pub struct LoadOutcome {
     pub exclusively: bool,
 }
 
+impl LoadOutcome {
+    fn of(load: &Load) -> LoadOutcome {
+        let counts = &load.measures.counts;
+        LoadOutcome {
+            rows: counts.loaded,
+            filtered: counts.filtered,
+            rejected: counts.rejected,
+            bytes: counts.bytes_read,
+            pages: counts.pages,
+            workers: counts.workers,
+            exclusively: false,
+        }
+    }
+}
+
 /// Runs the load.
 ///
 /// # Safety
@@ -39,37 +54,30 @@ pub struct LoadOutcome {
 /// statement is eligible. `plan` has the nodes of insertions without their own; `statement` is the executor's state of
 /// an INSERT, and `joined` the plan that joins the file's rows, or null.
 pub unsafe fn run(
-    insertions: *const Vec<Insertion>,
-    plan: *const pg_sys::CustomScan,
+    insertions: &[Insertion],
+    plan: Option<Node<'_, pg_sys::Plan>>,
     statement: Option<Statement>,
     joined: *mut pg_sys::PlanState,
-    outcome: *mut LoadOutcome,
-) {
-    // SAFETY: this function's contract covers the insertions; the load is used by one step at a time.
+) -> LoadOutcome {
+    // SAFETY: the frame is plain; the load is used by one step at a time. An insertion that joins has a plan. The last step
+    // ends the use of the load.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let load = guarded(|| begin(&*insertions));
+        let load = guarded(|| begin(insertions));
         (*load).statement = statement;
-        guarded(|| set_joined(&mut (*load).program, joined, &*insertions));
+        if let Some(reach) = insertions.first().and_then(|insertion| insertion.joins) {
+            let no_file = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the plan reads no file");
+            let joined = guarded(|| Joined::new(joined, reach == Reach::Everywhere).ok_or_else(no_file).or_raise());
+            (*load).program.joined = Some(joined);
+        }
         pg_sys::CurrentMemoryContext = (*load).memory;
-        guarded(|| open(&mut *load, &*insertions, plan));
-        (*outcome).exclusively = guarded(|| renew(&mut *load));
+        guarded(|| open(&mut *load, insertions, plan));
+        let exclusively = guarded(|| renew(&mut *load));
         run_statement(load);
         pg_sys::CurrentMemoryContext = caller;
-        guarded(|| end(load, &mut *outcome));
-    }
-}
-
-/// # Safety
-/// As [`run`]. Guarded.
-unsafe fn set_joined(program: &mut Program, joined: *mut pg_sys::PlanState, insertions: &[Insertion]) {
-    // SAFETY: an insertion that joins has a plan, by this function's contract.
-    unsafe {
-        let reach = insertions.first().and_then(|insertion| insertion.joins);
-        program.joined = reach.and_then(|reach| Joined::new(joined, reach == Reach::Everywhere));
-        if reach.is_some() && program.joined.is_none() {
-            Error::new(Code::ERRCODE_INTERNAL_ERROR, "the plan reads no file").raise();
-        }
+        let outcome = LoadOutcome { exclusively, ..LoadOutcome::of(&*load) };
+        guarded(|| pg_sys::MemoryContextDelete((*load).memory));
+        outcome
     }
 }
 
@@ -93,46 +101,35 @@ fn options_of(insertion: &Insertion) -> (LoadOptions, CString) {
 }
 
 /// The mapping of fields to attributes, and the expressions over them. Guarded.
-///
-/// # Safety
-/// As [`run`].
-unsafe fn mapping_of(insertion: &Insertion, plan: *const pg_sys::CustomScan) -> (Mapping, Option<Nodes>) {
-    // SAFETY: this function's contract covers both arguments; guarded calls on a table that is locked.
-    unsafe {
-        let mut mapping = insertion.mapping();
-        let nodes = insertion.nodes(Node::from_raw(plan.cast_mut().cast()));
-        if let Some(nodes) = nodes {
-            nodes.complete(&mut mapping);
-        }
-        (mapping, nodes)
+fn mapping_of(insertion: &Insertion, plan: Option<Node<'_, pg_sys::Plan>>) -> (Mapping, Option<Nodes>) {
+    let mut mapping = insertion.mapping();
+    let nodes = insertion.nodes(plan);
+    if let Some(nodes) = nodes {
+        nodes.complete(&mut mapping);
     }
+    (mapping, nodes)
 }
 
-/// # Safety
-/// As [`run`], with a load that has begun and whose memory context is current. Guarded.
-unsafe fn open(load: &mut Load, insertions: &[Insertion], plan: *const pg_sys::CustomScan) {
-    // SAFETY: this function's contract covers the plan; guarded calls on a table that is locked.
-    unsafe {
-        load.target.reopen();
-        let Some((first, others)) = insertions.split_first() else { return };
-        (load.mapping, load.program.projection) = mapping_of(first, plan);
-        if let Some(joined) = load.program.joined {
-            joined.complete(&mut load.mapping);
-        }
-        for insertion in others {
-            let (options, path) = options_of(insertion);
-            let (mapping, projection) = mapping_of(insertion, plan);
-            load.request.also.push(summary::described(&options.location));
-            load.more.push(FurtherFile { options, path, mapping, projection });
-        }
-        for insertion in insertions {
-            copy_question::may_read(&options_of(insertion).0.location);
-        }
-        load.rows = Some(
-            source::open_rows(load.target.relation().or_raise(), &load.request.options, Some(&load.mapping)).or_raise(),
-        );
-        load.begin_rows();
+/// Opens table and rows of a load that has begun, and whose memory context is current. Guarded.
+fn open(load: &mut Load, insertions: &[Insertion], plan: Option<Node<'_, pg_sys::Plan>>) {
+    load.target.reopen();
+    let Some((first, others)) = insertions.split_first() else { return };
+    (load.mapping, load.program.projection) = mapping_of(first, plan);
+    if let Some(joined) = load.program.joined {
+        joined.complete(&mut load.mapping);
     }
+    for insertion in others {
+        let (options, path) = options_of(insertion);
+        let (mapping, projection) = mapping_of(insertion, plan);
+        load.request.also.push(summary::described(&options.location));
+        load.more.push(FurtherFile { options, path, mapping, projection });
+    }
+    for insertion in insertions {
+        copy_question::may_read(&options_of(insertion).0.location);
+    }
+    let relation = load.target.relation().or_raise();
+    load.rows = Some(source::open_rows(relation, &load.request.options, Some(&load.mapping)).or_raise());
+    load.begin_rows();
 }
 
 /// Gives an empty table a new file, as a call of bulk_load does, if `pg_bulk.direct_insert` is `exclusive`. Guarded.
@@ -142,22 +139,4 @@ fn renew(load: &mut Load) -> bool {
         && load.target.kind == TargetKind::Plain
         && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
         && direct::renew(load.target.relation().or_raise(), 1 + i32::from(load.statement.is_some())).or_raise()
-}
-
-/// Takes the result of the load, and deletes it. Guarded.
-///
-/// # Safety
-/// As [`run`], with a load that is done. The current memory context is not the load's.
-unsafe fn end(load: *mut Load, outcome: &mut LoadOutcome) {
-    // SAFETY: this function's contract covers the load, which is dropped with its context.
-    unsafe {
-        let counts = &(*load).measures.counts;
-        outcome.rows = counts.loaded;
-        outcome.filtered = counts.filtered;
-        outcome.rejected = counts.rejected;
-        outcome.bytes = counts.bytes_read;
-        outcome.pages = counts.pages;
-        outcome.workers = counts.workers;
-        pg_sys::MemoryContextDelete((*load).memory);
-    }
 }

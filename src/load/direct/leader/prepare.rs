@@ -200,7 +200,7 @@ impl Leader {
                 return Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt);
             }
             let inputs = source::input_descriptor(target, mapping);
-            Projection::over(nodes, inputs, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt)
+            Projection::over(nodes, inputs.as_ptr(), rows.columns(), copy.on_error, (*executor.estate).es_query_cxt)
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
         let projection = projection.or_else(|| load.program.joined.map(of_scan));

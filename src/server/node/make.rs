@@ -1,0 +1,136 @@
+//! Makes nodes in the current memory context. All functions are guarded.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys::{self, NodeTag};
+
+use super::{Node, NodeList};
+use crate::server::relation::TupleDesc;
+
+/// A node with these fields.
+///
+/// # Safety
+/// The fields are as the server makes them: the tag is that of `T`, which begins with a tag, and pointers lead to nodes
+/// that live as long.
+pub unsafe fn node<'a, T>(fields: T) -> Node<'a, T> {
+    // SAFETY: a guarded call returns memory of this size.
+    unsafe {
+        let node = pg_sys::palloc(size_of::<T>()).cast::<T>();
+        node.write(fields);
+        Node::known(node)
+    }
+}
+
+pub fn string<'a>(text: &CStr) -> Node<'a, pg_sys::String> {
+    // SAFETY: guarded calls, which copy the string and return a node.
+    unsafe { Node::known(pg_sys::makeString(pg_sys::pstrdup(text.as_ptr())).cast()) }
+}
+
+/// An entry of a target list with this number, from 1.
+pub fn target<'a, T>(value: Node<'a, T>, number: i16, name: Option<&CStr>) -> Node<'a, pg_sys::TargetEntry> {
+    // SAFETY: guarded calls, which copy the name and return a node.
+    unsafe {
+        let name = name.map_or(std::ptr::null_mut(), |name| pg_sys::pstrdup(name.as_ptr()));
+        Node::known(pg_sys::makeTargetEntry(value.as_ptr().cast(), number, name, false))
+    }
+}
+
+/// NULL of an attribute's type; of integer for a dropped one.
+pub fn null<'a>(attribute: &pg_sys::FormData_pg_attribute) -> Node<'a> {
+    let (kind, typmod, collation) = if attribute.attisdropped {
+        (pg_sys::INT4OID, -1, pg_sys::InvalidOid)
+    } else {
+        (attribute.atttypid, attribute.atttypmod, attribute.attcollation)
+    };
+    // SAFETY: a guarded call, which returns a node.
+    unsafe { Node::known(pg_sys::makeNullConst(kind, typmod, collation).cast()) }
+}
+
+/// A column of the relation with this index of the range table.
+pub fn variable<'a>(
+    relation: i32,
+    number: i16,
+    (kind, typmod, collation): (pg_sys::Oid, i32, pg_sys::Oid),
+) -> Node<'a, pg_sys::Var> {
+    // SAFETY: a guarded call, which returns a node.
+    unsafe { Node::known(pg_sys::makeVar(relation as _, number, kind, typmod, collation, 0)) }
+}
+
+/// A target list of all attributes of a relation: NULL for dropped ones.
+pub fn columns<'a>(relation: i32, descriptor: TupleDesc<'_>) -> NodeList<'a, pg_sys::TargetEntry> {
+    let column = |form: &pg_sys::FormData_pg_attribute| {
+        let kind = (form.atttypid, form.atttypmod, form.attcollation);
+        let is_there = !form.attisdropped;
+        let value = if is_there { variable(relation, form.attnum, kind).node() } else { null(form) };
+        target(value, form.attnum, None)
+    };
+    descriptor.attributes().map(column).collect()
+}
+
+/// A SELECT of these columns, from at most one relation.
+pub fn select<'a>(
+    targets: NodeList<'a, pg_sys::TargetEntry>,
+    from: Option<Node<'a, pg_sys::RangeTblEntry>>,
+    has_sublinks: bool,
+    has_sets: bool,
+) -> Node<'a, pg_sys::Query> {
+    // SAFETY: the fields of a reference and of a query; a guarded call.
+    unsafe {
+        let place = pg_sys::RangeTblRef { type_: NodeTag::T_RangeTblRef, rtindex: 1 };
+        let places: NodeList<'_, _> = from.map(|_| node(place)).into_iter().collect();
+        node(pg_sys::Query {
+            type_: NodeTag::T_Query,
+            commandType: pg_sys::CmdType::CMD_SELECT,
+            canSetTag: true,
+            jointree: pg_sys::makeFromExpr(places.as_ptr(), std::ptr::null_mut()),
+            rtable: from.into_iter().collect::<NodeList<'_, _>>().as_ptr(),
+            targetList: targets.as_ptr(),
+            hasSubLinks: has_sublinks,
+            hasTargetSRFs: has_sets,
+            ..Default::default()
+        })
+    }
+}
+
+/// An entry of a range table with the name `query`, columns of these names, and these fields.
+///
+/// # Safety
+/// As [`node`].
+unsafe fn entry<'a>(
+    names: NodeList<'_, pg_sys::String>,
+    fields: pg_sys::RangeTblEntry,
+) -> Node<'a, pg_sys::RangeTblEntry> {
+    // SAFETY: the fields of an entry; a guarded call with a string.
+    unsafe {
+        let eref = pg_sys::makeAlias(c"query".as_ptr(), names.as_ptr());
+        node(pg_sys::RangeTblEntry { type_: NodeTag::T_RangeTblEntry, eref, inFromCl: true, ..fields })
+    }
+}
+
+/// A query in FROM.
+pub fn subquery<'a>(below: Node<'a, pg_sys::Query>) -> Node<'a, pg_sys::RangeTblEntry> {
+    let columns = below.targets().iter().filter(|column| !column.resjunk);
+    let names = columns.map(|column| string(column.name().unwrap_or_default()));
+    let (rtekind, subquery) = (pg_sys::RTEKind::RTE_SUBQUERY, below.as_ptr());
+    // SAFETY: the fields of a subquery.
+    unsafe { entry(names.collect(), pg_sys::RangeTblEntry { rtekind, subquery, ..Default::default() }) }
+}
+
+/// VALUES in FROM: lists of expressions, with the types of `columns`.
+pub fn values<'a>(rows: NodeList<'a, pg_sys::List>, columns: &[Node<'a>]) -> Node<'a, pg_sys::RangeTblEntry> {
+    let names = columns.iter().map(|_| string(c"column")).collect();
+    let mut fields = pg_sys::RangeTblEntry {
+        rtekind: pg_sys::RTEKind::RTE_VALUES,
+        values_lists: rows.as_ptr(),
+        ..Default::default()
+    };
+    // SAFETY: guarded calls on lists that are made here; the fields of VALUES.
+    unsafe {
+        for column in columns {
+            fields.coltypes = pg_sys::lappend_oid(fields.coltypes, column.type_oid());
+            fields.coltypmods = pg_sys::lappend_int(fields.coltypmods, column.typmod());
+            fields.colcollations = pg_sys::lappend_oid(fields.colcollations, pg_sys::InvalidOid);
+        }
+        entry(names, fields)
+    }
+}
