@@ -31,7 +31,7 @@ use pg_bulk_text::walk::Walk;
 
 use super::row::Rows;
 use crate::error::Result;
-use crate::input::chunk_order::{ChunkOrder, Grid, eol_number, eol_of_number};
+use crate::input::chunk_order::{ChunkOrder, Grid};
 use crate::input::file_identity::changed;
 use crate::input::files::FileList;
 use crate::input::stream::Advance;
@@ -75,11 +75,12 @@ impl FileState {
 
     fn place(&self) -> RecordStart {
         let (offset, lines) = (self.base.load(SeqCst), self.lines.load(SeqCst));
-        RecordStart { eol: eol_of_number(self.eol.load(SeqCst)), offset, lines }
+        let eol = [Eol::Nl, Eol::Cr, Eol::CrNl, Eol::Any].into_iter().find(|&eol| eol as u32 == self.eol.load(SeqCst));
+        RecordStart { eol: eol.unwrap_or(Eol::Nl), offset, lines }
     }
 
     fn begin_at(&self, place: RecordStart) {
-        self.eol.store(eol_number(place.eol), SeqCst);
+        self.eol.store(place.eol as u32, SeqCst);
         self.lines.store(place.lines, SeqCst);
         self.base.store(place.offset, SeqCst);
     }

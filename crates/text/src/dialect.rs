@@ -67,6 +67,16 @@ impl Eol {
         count as u64
     }
 
+    /// The first line end in `bytes`.
+    #[must_use]
+    pub fn first(bytes: &[u8]) -> Option<Eol> {
+        match bytes.get(memchr::memchr2(b'\n', b'\r', bytes)?..)? {
+            [b'\r', b'\n', ..] => Some(Eol::CrNl),
+            [b'\r', ..] => Some(Eol::Cr),
+            _ => Some(Eol::Nl),
+        }
+    }
+
     /// The position behind the line end at `at`; `None` without a line end there.
     #[inline(always)]
     #[must_use]

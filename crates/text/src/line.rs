@@ -169,41 +169,20 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
         }
 
         let fail = |kind| Line::Error { kind, embedded };
-        if let Some(given) = d.line_end.filter(|_| (c == b'\r' || c == b'\n') && !in_quote) {
-            if c == b'\r' && more(at) && matches!(given, LineEnd::CrLf | LineEnd::Any) {
+        if (c == b'\r' || c == b'\n') && !in_quote {
+            if c == b'\r' && more(at) && matches!(*eol, None | Some(Eol::CrNl | Eol::Any)) {
                 return Line::NeedMore { embedded };
             }
-            if let Some(next) = given.eol().behind(buf, start) {
+            if let Some(next) = eol.unwrap_or(Eol::Any).behind(buf, start) {
+                *eol = eol.or_else(|| Eol::first(buf.get(start..)?));
                 return Line::Complete { content: start, next, embedded };
+            }
+            if d.line_end.is_none() {
+                return fail(if c == b'\r' { LineError::CarriageReturn } else { LineError::Newline });
             }
             // Data. Such bytes count as in quotes.
             embedded += u64::from(d.is_csv() && Eol::counts(*eol, buf, start));
             continue;
-        }
-        if c == b'\r' && !in_quote {
-            if matches!(*eol, None | Some(Eol::CrNl)) {
-                if more(at) {
-                    return Line::NeedMore { embedded };
-                }
-                if peek(at) == b'\n' {
-                    at += 1;
-                    *eol = Some(Eol::CrNl);
-                } else if *eol == Some(Eol::CrNl) {
-                    return fail(LineError::CarriageReturn);
-                } else {
-                    *eol = Some(Eol::Cr);
-                }
-            } else if *eol == Some(Eol::Nl) {
-                return fail(LineError::CarriageReturn);
-            }
-            return Line::Complete { content: start, next: at, embedded };
-        }
-        if c == b'\n' && !in_quote {
-            if matches!(*eol, Some(Eol::Cr | Eol::CrNl)) {
-                return fail(LineError::Newline);
-            }
-            *eol = Some(Eol::Nl);
-            return Line::Complete { content: start, next: at, embedded };
         }
 
         if c == b'\\' && !is_literal && (!csv || (start == 0 && marker_in_csv)) {

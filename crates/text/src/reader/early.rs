@@ -31,15 +31,7 @@ impl Reader {
     pub fn lines_of_record(&self) -> Option<Lines> {
         let quotes = self.dialect.is_csv() && !self.dialect.lenient_quotes && self.goes_on();
         let line = self.raw_line().filter(|_| quotes)?;
-        let first = |line: &[u8]| {
-            let at = memchr::memchr2(b'\n', b'\r', line)?;
-            Some(match line.get(at..)? {
-                [b'\r', b'\n', ..] => Eol::CrNl,
-                [b'\r', ..] => Eol::Cr,
-                _ => Eol::Nl,
-            })
-        };
-        let eol = self.kernels.eol.or_else(|| first(line))?;
+        let eol = self.kernels.eol.or_else(|| Eol::first(line))?;
         let lines = Lines { record: self.current, end: self.line_end(), eol, exact: self.lines.exact };
         self.line_behind(&lines, None).map(|_| lines)
     }

@@ -22,15 +22,6 @@ impl Needles {
         self.skip.and_then(|skip| skip.comment).filter(|_| !is_literal)
     }
 
-    /// The first byte that may be the last one of a line end.
-    fn find_end(&self, bytes: &[u8]) -> Option<usize> {
-        match self.eol {
-            Eol::Any => memchr::memchr2(b'\n', b'\r', bytes),
-            Eol::Cr => memchr::memchr(b'\r', bytes),
-            Eol::Nl | Eol::CrNl => memchr::memchr(b'\n', bytes),
-        }
-    }
-
     /// Removes quotes and escapes.
     fn mask(&self, bytes: &mut [u8]) {
         for byte in bytes {
@@ -88,7 +79,7 @@ impl Scanner {
                     continue;
                 }
                 let rest = bytes.get(from..).unwrap_or_default();
-                let Some(next) = self.needles.find_end(rest).map(|end| from + end + 1) else { break };
+                let Some(next) = memchr::memchr2(b'\n', b'\r', rest).map(|end| from + end + 1) else { break };
                 let behind = LinePosition::START.behind(data.get(at + next..).unwrap_or_default(), comment.bytes());
                 from = next;
                 if behind == LinePosition::IN_COMMENT {
@@ -139,15 +130,13 @@ impl Scanner {
 
     /// The end of the line of a comment that continues at `from`. `is_behind_cr`: a carriage return is before `bytes`.
     fn end_of_comment(&self, bytes: &[u8], from: usize, is_behind_cr: bool) -> Option<usize> {
-        let mut from = from;
-        loop {
-            let end = from + self.needles.find_end(bytes.get(from..).unwrap_or_default())?;
-            let before = end.checked_sub(1);
-            let is_behind_cr = before.map_or(is_behind_cr, |before| bytes.get(before) == Some(&b'\r'));
-            from = end + 1;
-            if self.needles.eol != Eol::CrNl || is_behind_cr {
-                return Some(from);
-            }
-        }
+        let is_behind_cr =
+            |end: usize| end.checked_sub(1).map_or(is_behind_cr, |before| bytes.get(before) == Some(&b'\r'));
+        let ends = |end: &usize| match self.needles.eol {
+            Eol::CrNl => bytes.get(*end) == Some(&b'\n') && is_behind_cr(*end),
+            eol => eol.behind(bytes, *end).is_some(),
+        };
+        let rest = bytes.get(from..).unwrap_or_default();
+        memchr::memchr2_iter(b'\n', b'\r', rest).map(|end| from + end).find(ends).map(|end| end + 1)
     }
 }

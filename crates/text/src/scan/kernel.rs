@@ -10,10 +10,7 @@
 use super::Isa;
 use super::delimiter::Delimiters;
 use super::marks::{Carry, LinePosition, marks};
-use super::needles::{
-    CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line,
-    in_mode, is_lenient,
-};
+use super::needles::{LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line, in_mode, is_lenient};
 use super::skip::Skipped;
 
 /// Flag in a field's end: the field is not plain.

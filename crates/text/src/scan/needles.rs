@@ -36,23 +36,19 @@ pub(super) enum Mode {
     Unquoted,
 }
 
-pub(super) const TEXT: u8 = 0;
-pub(super) const CSV: u8 = 1;
-pub(super) const CSV_ESCAPE: u8 = 2;
-pub(super) const LINES: u8 = 3;
-pub(super) const UNQUOTED: u8 = 4;
-pub(super) const CSV_LENIENT: u8 = 5;
-pub(super) const CSV_ESCAPE_LENIENT: u8 = 6;
+pub(super) const TEXT: u8 = Mode::Text as u8;
+pub(super) const LINES: u8 = Mode::Lines as u8;
+pub(super) const UNQUOTED: u8 = Mode::Unquoted as u8;
 
 /// Calls the variant of a kernel for the mode, with or without its second part.
 macro_rules! in_mode {
     (@ $n:ident, $part:literal, $kernel:ident, $isa:ty, $arguments:tt) => {
         match $n.mode {
             Mode::Text => $kernel::<$isa, TEXT, $part> $arguments,
-            Mode::Csv => $kernel::<$isa, CSV, $part> $arguments,
-            Mode::CsvEscape => $kernel::<$isa, CSV_ESCAPE, $part> $arguments,
-            Mode::CsvLenient => $kernel::<$isa, CSV_LENIENT, $part> $arguments,
-            Mode::CsvEscapeLenient => $kernel::<$isa, CSV_ESCAPE_LENIENT, $part> $arguments,
+            Mode::Csv => $kernel::<$isa, { Mode::Csv as u8 }, $part> $arguments,
+            Mode::CsvEscape => $kernel::<$isa, { Mode::CsvEscape as u8 }, $part> $arguments,
+            Mode::CsvLenient => $kernel::<$isa, { Mode::CsvLenient as u8 }, $part> $arguments,
+            Mode::CsvEscapeLenient => $kernel::<$isa, { Mode::CsvEscapeLenient as u8 }, $part> $arguments,
             Mode::Lines => $kernel::<$isa, LINES, $part> $arguments,
             Mode::Unquoted => $kernel::<$isa, UNQUOTED, $part> $arguments,
         }
@@ -65,12 +61,12 @@ pub(super) use in_mode;
 
 /// Whether the escape is not the quote.
 pub(super) const fn has_an_escape(mode: u8) -> bool {
-    mode == CSV_ESCAPE || mode == CSV_ESCAPE_LENIENT
+    mode == Mode::CsvEscape as u8 || mode == Mode::CsvEscapeLenient as u8
 }
 
 /// Whether quotes count only at both ends of a field.
 pub(super) const fn is_lenient(mode: u8) -> bool {
-    mode == CSV_LENIENT || mode == CSV_ESCAPE_LENIENT
+    mode == Mode::CsvLenient as u8 || mode == Mode::CsvEscapeLenient as u8
 }
 
 /// Whether each line end ends a record, so that no other line ends need to be counted.

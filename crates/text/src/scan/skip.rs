@@ -67,17 +67,12 @@ impl Skip {
     /// Looks at the line at the start of `rest`.
     fn look(&self, rest: &[u8]) -> Start {
         if self.comment.is_some_and(|comment| comment.begins(rest)) {
-            let end = match self.eol {
-                Eol::Any => memchr::memchr2(b'\n', b'\r', rest),
-                _ if !self.given => memchr::memchr2(b'\n', b'\r', rest),
-                Eol::Nl => memchr::memchr(b'\n', rest),
-                Eol::Cr => memchr::memchr(b'\r', rest),
-                Eol::CrNl => memchr::memmem::find(rest, b"\r\n"),
-            };
-            return match end.map(|at| (at, self.eol.behind(rest, at))) {
-                Some((_, Some(next))) => Start::Skipped(next),
-                Some((at, None)) if self.eol == Eol::CrNl && at + 1 == rest.len() => Start::Record,
-                Some(_) => Start::Odd,
+            let mut ends = memchr::memchr2_iter(b'\n', b'\r', rest).map(|at| self.eol.behind(rest, at));
+            let end = if self.given { ends.find(Option::is_some) } else { ends.next() };
+            return match end {
+                Some(Some(next)) => Start::Skipped(next),
+                Some(None) if self.eol == Eol::CrNl && rest.ends_with(b"\r") && ends.next().is_none() => Start::Record,
+                Some(None) => Start::Odd,
                 None => Start::Record,
             };
         }

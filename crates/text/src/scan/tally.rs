@@ -9,7 +9,7 @@ use super::Isa;
 use super::delimiter::Delimiters;
 use super::kernel::LastEnd;
 use super::marks::{load, marks};
-use super::needles::{CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED, in_mode};
+use super::needles::{LINES, Mode, Needles, TEXT, UNQUOTED, in_mode};
 
 /// The result of [`tally`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
