@@ -424,11 +424,8 @@ mod tests {
 
     #[test]
     fn a_line_end_is_one_however_long() {
-        for (blocks, expected) in
-            [(&[&b"a\nb\n\n"[..]][..], 3), (&[b"a\r\nb\r\n"], 2), (&[b"a\r", b"\nb", b"\n", b"\r", b"\r\n"], 4)]
-        {
-            let mut ends_in_cr = false;
-            assert_eq!(blocks.iter().map(|bytes| line_ends(bytes, &mut ends_in_cr)).sum::<u64>(), expected);
-        }
+        let mut ends_in_cr = false;
+        let counts = [&b"a\r"[..], b"\nb", b"\n", b"\r", b"\r\n", b"c"].map(|block| line_ends(block, &mut ends_in_cr));
+        assert_eq!(counts, [1, 0, 1, 1, 1, 0]);
     }
 }

@@ -4,13 +4,11 @@
 mod dialects;
 
 use dialects::{dialect, lenient, levels, settings};
-use pg_bulk_text::chunk::{BLOCK, Cutter, Edge};
-use pg_bulk_text::dialect::{Dialect, EndMarker, Eol};
+use pg_bulk_text::chunk::BLOCK;
+use pg_bulk_text::dialect::{Dialect, EndMarker};
 use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
 use pg_bulk_text::naive::lenient::values;
 use pg_bulk_text::naive::{Cell, read_in_pieces, rows};
-use pg_bulk_text::reader::RecordStart;
-use pg_bulk_text::scan::{Level, Needles, Scanner};
 use proptest::prelude::*;
 
 /// Reads the data in all ways; the results must be those of the description.
@@ -73,24 +71,6 @@ fn lines_behind_a_quote_are_records() {
     ] {
         let filled = [data, &b"7,8,9,\"10\"\n".repeat(50)].concat();
         assert_eq!(check(&d, &filled, 64).len(), records + 50, "{:?}", String::from_utf8_lossy(data));
-    }
-}
-
-/// A quote that does not count does not end the division of a file.
-#[test]
-fn all_ranges_are_cut() {
-    let d = lenient_csv("\"");
-    let data = b"1,\"a\"b\n2,\"c\",d\n".repeat(40);
-    let cutter = Cutter::new(&d, Scanner::new(Needles::new(&d, Eol::Nl).unwrap(), Level::best()));
-    let mut edge = Edge::at(RecordStart { eol: Eol::Nl, offset: 0, lines: 0 });
-    for (number, range) in data.chunks(BLOCK).enumerate() {
-        let offset = number * BLOCK;
-        let cut = cutter.cut(range, &cutter.survey(range), offset as u64, edge);
-        assert!(cut.unsure);
-        let bytes = &data[usize::try_from(edge.record).unwrap()..offset + range.len()];
-        let cut = cutter.cut_again(cut, bytes, offset as u64, edge);
-        assert!(!cut.suspicious && cut.end.is_some(), "{number}");
-        edge = cut.edge;
     }
 }
 

@@ -158,6 +158,7 @@ pub fn in_chunks(plan: &Plan, data: &[u8]) -> Reading {
         if cut.unsure {
             cut = cutter.cut_again(cut, &data[offset - head..offset + len], offset as u64, edge);
         }
+        assert!(!cut.suspicious || dialect.is_binary() || data.contains(&b'\\'), "other ranges are cut");
         let mut chunk = Reading::default();
         let is_huge = cut.end.is_none() && head + len >= LINE_LIMIT;
         if cut.suspicious || (is_last && cut.unclosed) || is_huge || plan.resume == Some(number) {
