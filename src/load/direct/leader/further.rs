@@ -19,7 +19,7 @@ use crate::input::stream::Header;
 use crate::load::direct::origin::{Earlier, ReadPosition, Traces};
 use crate::load::direct::process::{File, Process, Quota};
 use crate::load::direct::rejects::Rejects;
-use crate::load::direct::shared::{Shared, SharedRef};
+use crate::load::direct::shared::Shared;
 use crate::load::options::LoadOptions;
 use crate::load::source::{self, FurtherFile};
 use crate::program::Nodes;
@@ -29,7 +29,6 @@ use crate::rows::file_chunks::FileChunks;
 use crate::rows::hazard::Hazards;
 use crate::rows::ragged::Ragged;
 use crate::rows::soft::Tolerance;
-use crate::server::memory_context::MemoryContext;
 use crate::server::progress::Figures;
 
 /// The files of a load.
@@ -128,14 +127,11 @@ impl Leader {
         self.spec.input.encoding = rows.stream().encoding();
         self.spec.input.fields = fields_of(&mapping);
         self.spec.projection = projection.map(Nodes::text);
-        let projection = projection.zip(options.foreign()).map(|(nodes, foreign)| {
-            // SAFETY: the executor state is freed after the load.
-            let memory = unsafe { MemoryContext::of_query(executor.estate) };
-            Projection::new(nodes, foreign, rows.columns(), copy.on_error, memory)
-        });
+        let projection = projection
+            .zip(options.foreign())
+            .map(|(nodes, foreign)| Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory()));
         *self.alone = Shared::alone();
-        // SAFETY: the leader has both.
-        self.process.shared = unsafe { SharedRef::from_raw(&raw const *self.alone) };
+        self.use_own_state();
         let counts = &self.counts;
         self.process.progress.before = Figures {
             bytes: counts.bytes_read,
