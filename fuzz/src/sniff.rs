@@ -90,7 +90,6 @@ pub fn run(input: &[u8]) {
     }
     assert!(finding.ahead == 0 || finding.width > 1, "{} records are in front: {}", finding.ahead, shown());
     let width = rows.get(ahead).map_or(0, |row| row.cells.len());
-    let behind = rows.len() - ahead;
     if let Some(header) = header(sample, whole, &found, ahead) {
         let ends = header.ahead + header.lines;
         assert!(header.lines > 0 && ends < rows.len(), "{header:?} of {} records: {}", rows.len(), shown());
