@@ -48,8 +48,7 @@ pub unsafe extern "C-unwind" fn bulk_decoding_trial(fcinfo: pg_sys::FunctionCall
     let samples: Vec<Vec<char>> = samples.iter().map(|sample| sample.chars().collect()).collect();
     let random = &mut Random(seed.cast_unsigned());
     let mut arena = Arena::new();
-    // SAFETY: guarded calls; the type has an input function.
-    let input = unsafe { Input::new(oid, typmod) };
+    let input = Input::new(oid, typmod);
     let mut sure = 0i64;
     for number in 0..fields {
         let field = random.field(&samples);

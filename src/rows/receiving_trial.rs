@@ -49,8 +49,7 @@ pub unsafe extern "C-unwind" fn bulk_receiving_trial(fcinfo: pg_sys::FunctionCal
     };
     let random = &mut Random(seed.cast_unsigned());
     let mut arena = Arena::new();
-    // SAFETY: guarded calls; the type has a receive function.
-    let input = unsafe { Input::received(oid, typmod) };
+    let input = Input::received(oid, typmod);
     let mut sure = 0i64;
     for number in 0..fields {
         let field = random.bytes(&samples);
