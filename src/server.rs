@@ -15,6 +15,7 @@
 
 pub mod attempt;
 pub mod background;
+pub mod buf_file;
 pub mod build_id;
 pub mod callback;
 pub mod changed;

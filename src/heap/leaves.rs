@@ -4,43 +4,28 @@ use std::collections::HashSet;
 
 use pgrx::pg_sys;
 
-use crate::server::relation::{OpenRelation, Relation};
+use crate::server::relation::{KeptRelation, OpenRelation, Relation};
 
 /// The relations that rows of a target may go to, open, and locked to the end of the transaction. Guarded.
-pub fn lock_leaves(relation: Relation<'_>) -> Vec<pg_sys::Relation> {
+pub fn lock_leaves(relation: Relation<'_>) -> Vec<KeptRelation> {
     if !relation.is_partitioned() {
-        return vec![relation.as_ptr()];
+        return vec![KeptRelation::locked(relation.oid())];
     }
-    let opened = relation.with_descendants(pg_sys::RowExclusiveLock).into_iter().map(OpenRelation::locked);
-    opened.filter(|one| !one.get().is_partitioned()).map(OpenRelation::keep).collect()
+    let (inner, leaves): (Vec<_>, Vec<_>) = relation
+        .with_descendants(pg_sys::RowExclusiveLock)
+        .into_iter()
+        .map(KeptRelation::locked)
+        .partition(|one| one.get().is_partitioned());
+    inner.into_iter().for_each(KeptRelation::close);
+    leaves
 }
 
 /// Partitions below a partitioned relation: the leaves, and those that have partitions. Not locked. Guarded.
-fn partitions(relation: Relation<'_>) -> (Vec<pg_sys::Oid>, Vec<pg_sys::Oid>) {
+pub fn partitions(relation: Relation<'_>) -> (Vec<pg_sys::Oid>, Vec<pg_sys::Oid>) {
     // SAFETY: a guarded catalog lookup.
     let kind = |oid| unsafe { pg_sys::get_rel_relkind(oid) }.cast_unsigned();
     let all = relation.with_descendants(pg_sys::NoLock).into_iter();
     all.filter(|&oid| oid != relation.oid()).partition(|&oid| kind(oid) != pg_sys::RELKIND_PARTITIONED_TABLE)
-}
-
-/// Fixes the partitions that rows go to, even if another session attaches more.
-///
-/// The executor looks at a partition's own partitions only when the first row comes for them. Guarded.
-///
-/// # Safety
-/// If the relation is partitioned, the executor's state routes its rows.
-pub unsafe fn pin_partitions(relation: Relation<'_>, estate: *mut pg_sys::EState) {
-    // SAFETY: this function's contract covers the state; guarded calls. The directory keeps the relations open.
-    unsafe {
-        let directory = (*estate).es_partition_directory;
-        if !relation.is_partitioned() || directory.is_null() {
-            return;
-        }
-        for inner in partitions(relation).1 {
-            let inner = OpenRelation::open(inner, pg_sys::RowExclusiveLock);
-            pg_sys::PartitionDirectoryLookup(directory, inner.get().as_ptr());
-        }
-    }
 }
 
 /// Are these the relations that rows may go to, as this process sees them? Guarded.
@@ -69,16 +54,5 @@ pub fn may_refer(relation: Relation<'_>) -> bool {
         let Some(triggers) = (*relation.as_ptr()).trigdesc.as_ref() else { return false };
         let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
         (0..count).any(|i| (*triggers.triggers.add(i)).tgfoid.to_u32() == pg_sys::F_RI_FKEY_CHECK_INS)
-    }
-}
-
-/// Closes the relations that [`lock_leaves`] opened; the locks stay. Guarded.
-///
-/// # Safety
-/// The arguments are the relation and result of [`lock_leaves`].
-pub unsafe fn close_leaves(relation: pg_sys::Relation, leaves: &[pg_sys::Relation]) {
-    for &leaf in leaves.iter().filter(|&&leaf| leaf != relation) {
-        // SAFETY: this function's contract covers the argument.
-        unsafe { pg_sys::table_close(leaf, pg_sys::NoLock.cast_signed()) };
     }
 }

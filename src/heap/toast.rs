@@ -7,9 +7,11 @@
 
 use std::ffi::{c_char, c_int};
 
-use pgrx::pg_sys;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use crate::server::compat;
+use crate::error::{Error, Result};
+use crate::server::relation::Relation;
+use crate::server::slot::RowArrays;
 use crate::server::unguarded;
 
 /// TOAST_HAS_NULLS (toast_helper.h)
@@ -68,39 +70,48 @@ unsafe extern "C-unwind" {
     fn toast_tuple_externalize(context: *mut ToastTupleContext, attribute: c_int, options: c_int);
 }
 
-/// A row that is being shortened.
+/// Memory for rows that are shortened.
 #[derive(Debug, Default)]
 pub struct Toaster {
-    pub values: Vec<pg_sys::Datum>,
-    pub nulls: Vec<bool>,
+    values: Vec<pg_sys::Datum>,
+    nulls: Vec<bool>,
     attributes: Vec<ToastAttrInfo>,
+}
+
+/// A row of a relation that is being shortened.
+#[derive(Debug)]
+pub struct WideRow<'t> {
+    toaster: &'t mut Toaster,
+    relation: Relation<'static>,
+}
+
+/// A tuple of a relation in the memory context that was current when it was formed.
+#[derive(Debug)]
+pub struct FormedTuple {
+    tuple: pg_sys::HeapTuple,
+    relation: pg_sys::Oid,
 }
 
 impl Toaster {
     /// Copy a row of a relation. A varlena that a header of one byte makes as short as a TOAST pointer gets this header
-    /// (see `packed`). Returns the size of its tuple if all values are stored out of line that can be: no tuple of the
+    /// (see `packed`). Also returns the size of its tuple if all values are stored out of line that can be: no tuple of the
     /// row is smaller. Guarded; allocates in the current memory context.
     ///
     /// # Safety
-    /// An open relation, and arrays as long as its descriptor.
-    pub unsafe fn load(
-        &mut self,
-        relation: pg_sys::Relation,
-        values: *const pg_sys::Datum,
-        nulls: *const bool,
-    ) -> usize {
-        // SAFETY: the relation is open, and the arrays are as long as its descriptor.
-        unsafe {
-            let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
+    /// The arrays are a row of the relation, whose values exist as long as the result is used.
+    pub unsafe fn load(&mut self, relation: Relation<'static>, arrays: RowArrays) -> (WideRow<'_>, usize) {
+        let descriptor = relation.descriptor();
+        let natts = descriptor.len();
+        // SAFETY: the arrays are as long as the descriptor, and its values are of the attributes' types.
+        let least = unsafe {
             self.values.clear();
-            self.values.extend_from_slice(std::slice::from_raw_parts(values, natts));
+            self.values.extend_from_slice(std::slice::from_raw_parts(arrays.values(), natts));
             self.nulls.clear();
-            self.nulls.extend_from_slice(std::slice::from_raw_parts(nulls, natts));
-            let elsewhere = (*(*relation).rd_rel).reltoastrelid != pg_sys::InvalidOid;
+            self.nulls.extend_from_slice(std::slice::from_raw_parts(arrays.nulls(), natts));
+            let elsewhere = relation.toast_table() != pg_sys::InvalidOid;
             let bitmap = if self.nulls.contains(&true) { natts.div_ceil(8) } else { 0 };
             let mut least = (TUPLE_HEADER + bitmap).next_multiple_of(8);
-            for (index, (value, null)) in self.values.iter_mut().zip(&self.nulls).enumerate() {
-                let attribute = &*compat::attribute((*relation).rd_att, index);
+            for ((value, null), attribute) in self.values.iter_mut().zip(&self.nulls).zip(descriptor.attributes()) {
                 if *null {
                     continue;
                 }
@@ -115,36 +126,51 @@ impl Toaster {
                 }
             }
             least
-        }
+        };
+        (WideRow { toaster: self, relation }, least)
     }
 
     /// Deform a tuple of a relation, into values that point into it. Guarded.
     ///
     /// # Safety
-    /// An open relation, and a tuple of it.
-    pub unsafe fn load_tuple(&mut self, relation: pg_sys::Relation, tuple: pg_sys::HeapTuple) {
+    /// The bytes of a tuple of the relation, at a multiple of MAXALIGN, which exist as long as the result is used.
+    pub unsafe fn load_tuple(&mut self, relation: Relation<'static>, tuple: &[u8]) -> WideRow<'_> {
+        let mut tuple = pg_sys::HeapTupleData {
+            t_len: u32::try_from(tuple.len()).unwrap_or(0),
+            t_tableOid: relation.oid(),
+            t_data: tuple.as_ptr().cast_mut().cast(),
+            ..Default::default()
+        };
+        let descriptor = relation.descriptor();
+        self.values.resize(descriptor.len(), pg_sys::Datum::from(0usize));
+        self.nulls.resize(descriptor.len(), false);
+        let (values, nulls) = (self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
         // SAFETY: a guarded call; the arrays are as long as the descriptor.
-        unsafe {
-            let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
-            self.values.resize(natts, pg_sys::Datum::from(0usize));
-            self.nulls.resize(natts, false);
-            pg_sys::heap_deform_tuple(tuple, (*relation).rd_att, self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
-        }
+        unsafe { pg_sys::heap_deform_tuple(&raw mut tuple, descriptor.as_ptr(), values, nulls) };
+        WideRow { toaster: self, relation }
+    }
+}
+
+impl WideRow<'_> {
+    /// Form the tuple. Guarded; in the current memory context.
+    pub fn form(&mut self) -> FormedTuple {
+        let (values, nulls) = (self.toaster.values.as_mut_ptr(), self.toaster.nulls.as_mut_ptr());
+        // SAFETY: a guarded call with a row of the relation.
+        let tuple = unsafe { pg_sys::heap_form_tuple(self.relation.descriptor().as_ptr(), values, nulls) };
+        FormedTuple { tuple, relation: self.relation.oid() }
     }
 
     /// Shorten the row as far as necessary. With `options`, values are stored out of line if necessary, by heap_insert
     /// with these options. Without them, false means that this is necessary, and the row is as short as compression can
     /// make it. Guarded; allocates in the current memory context.
-    ///
-    /// # Safety
-    /// An open relation, and a row of it that was loaded.
-    pub unsafe fn shorten(&mut self, relation: pg_sys::Relation, options: Option<i32>) -> bool {
-        let Toaster { values, nulls, attributes } = self;
+    pub fn shorten(&mut self, options: Option<i32>) -> bool {
+        let (relation, descriptor) = (self.relation, self.relation.descriptor());
+        let Toaster { values, nulls, attributes } = &mut *self.toaster;
         let empty = ToastAttrInfo { old_external: std::ptr::null_mut(), size: 0, flags: 0, compression: 0 };
         attributes.clear();
         attributes.resize(values.len(), empty);
         let mut context = ToastTupleContext {
-            relation,
+            relation: relation.as_ptr(),
             values: values.as_mut_ptr(),
             nulls: nulls.as_mut_ptr(),
             old_values: std::ptr::null_mut(),
@@ -153,21 +179,19 @@ impl Toaster {
             attributes: attributes.as_mut_ptr(),
         };
         let context = &raw mut context;
-        // SAFETY: guarded calls; the context's arrays are as long as the descriptor, and this function's contract
-        // covers the row.
+        // SAFETY: guarded calls; the context's arrays are as long as the descriptor, and contain a row of the relation.
         unsafe {
             unguarded::guard(|| toast_tuple_init(context));
-            let descriptor = (*relation).rd_att;
-            let bitmap = if (*context).flags & HAS_NULLS != 0 { (*context).natts().div_ceil(8) } else { 0 };
+            let bitmap = if (*context).flags & HAS_NULLS != 0 { descriptor.len().div_ceil(8) } else { 0 };
             let header = (TUPLE_HEADER + bitmap).next_multiple_of(8);
-            let relation_options = (*relation).rd_options.cast::<pg_sys::StdRdOptions>();
+            let relation_options = (*relation.as_ptr()).rd_options.cast::<pg_sys::StdRdOptions>();
             let target = match relation_options.as_ref() {
                 Some(options) => usize::try_from(options.toast_tuple_target).unwrap_or(TARGET),
                 None => TARGET,
             };
             let limit = target.saturating_sub(header);
-            let elsewhere = (*(*relation).rd_rel).reltoastrelid != pg_sys::InvalidOid;
-            let size = || pg_sys::heap_compute_data_size(descriptor, (*context).values, (*context).nulls);
+            let elsewhere = relation.toast_table() != pg_sys::InvalidOid;
+            let size = || pg_sys::heap_compute_data_size(descriptor.as_ptr(), (*context).values, (*context).nulls);
             let biggest = |for_compression: bool, check_main: bool| {
                 let attribute =
                     unguarded::guard(|| toast_tuple_find_biggest_attribute(context, for_compression, check_main));
@@ -186,7 +210,7 @@ impl Toaster {
             while size() > limit {
                 let Some(attribute) = biggest(true, false) else { break };
                 let info = (*context).attributes.add(attribute);
-                if (*compat::attribute(descriptor, attribute)).attstorage.cast_unsigned() == EXTENDED {
+                if descriptor.attribute(attribute).is_some_and(|one| one.attstorage.cast_unsigned() == EXTENDED) {
                     compress(attribute);
                 } else {
                     (*info).flags |= INCOMPRESSIBLE;
@@ -240,9 +264,22 @@ unsafe fn packed(value: pg_sys::Datum) -> pg_sys::Datum {
     }
 }
 
-impl ToastTupleContext {
-    fn natts(&self) -> usize {
-        // SAFETY: an open relation.
-        usize::try_from(unsafe { (*(*self.relation).rd_att).natts }).unwrap_or(0)
+impl FormedTuple {
+    /// Checks that it is a tuple of this relation.
+    pub fn of(self, relation: Relation<'_>) -> Result<FormedTuple> {
+        if self.relation == relation.oid() {
+            return Ok(self);
+        }
+        Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "a wide row is of another table"))
+    }
+
+    /// Returns the pointer for functions of the server.
+    pub const fn as_ptr(&self) -> pg_sys::HeapTuple {
+        self.tuple
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: a formed tuple has this size.
+        unsafe { std::slice::from_raw_parts((*self.tuple).t_data.cast(), (*self.tuple).t_len as usize) }
     }
 }

@@ -115,19 +115,17 @@ impl LeafWriter {
     /// current memory context, which must outlive the writer.
     ///
     /// # Safety
-    /// A plain frame, and open relations; a tuple of the index, whose contents do not matter.
+    /// A plain frame, a B-tree, and a tuple of it, whose contents do not matter.
     pub unsafe fn new(
-        heap: pg_sys::Relation,
-        index: pg_sys::Relation,
+        heap: Relation<'static>,
+        index: Relation<'static>,
         unique: bool,
         nulls_distinct: bool,
-        any: pg_sys::IndexTuple,
+        any: IndexTuple<'_>,
     ) -> LeafWriter {
-        // SAFETY: the relations are open as long as the writer is used, and `_bt_mkscankey` returns a key.
-        let (heap, index, key) = unsafe {
-            let key = NonNull::new_unchecked(c::_bt_mkscankey(index, any).cast::<ScanInsert>());
-            (Relation::from_raw(heap), Relation::from_raw(index), key)
-        };
+        // SAFETY: a plain frame; `_bt_mkscankey` returns a key.
+        let key =
+            unsafe { NonNull::new_unchecked(c::_bt_mkscankey(index.as_ptr(), any.as_ptr()).cast::<ScanInsert>()) };
         let keys = index.index().map_or(0, |form| form.keys.min(MOST_KEYS));
         let needs_wal = compat::needs_wal(index);
         LeafWriter { index, heap, key, keys, unique, nulls_distinct, needs_wal, no_free_pages: false, woken_at: 0 }
@@ -161,10 +159,9 @@ impl LeafWriter {
     ///
     /// # Safety
     /// A plain frame, and tuples of the index, none of which is in the index yet.
-    pub unsafe fn put(&mut self, tuples: &[pg_sys::IndexTuple]) -> usize {
-        // SAFETY: valid tuples, by this function's contract. An error leaves the leaf pinned and locked until the abort.
+    pub unsafe fn put(&mut self, tuples: &[IndexTuple<'_>]) -> usize {
+        // SAFETY: a plain frame. An error leaves the leaf pinned and locked until the abort.
         unsafe {
-            let tuples = IndexTuple::list(tuples);
             let Some(&first) = tuples.first() else { return 0 };
             if !self.is_supported() {
                 return 0;

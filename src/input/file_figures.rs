@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use crate::server::team::Shareable;
+use crate::server::team::{Shareable, SharedRef};
 
 /// Counts of one file. In shared memory if there are workers.
 #[derive(Debug, Default)]
@@ -47,45 +47,40 @@ impl FileFigures {
 /// The counts of a list's files, if they are requested.
 #[derive(Debug, Clone, Copy)]
 pub struct ByFile {
-    first: *const FileFigures,
-    count: usize,
-    /// Number of files, from the first one on, that were read to their ends. Null if it is not requested.
-    whole: *const AtomicUsize,
+    figures: Option<SharedRef<[FileFigures]>>,
+    /// Number of files, from the first one on, that were read to their ends, if it is requested.
+    whole: Option<SharedRef<AtomicUsize>>,
 }
 
 impl ByFile {
     /// No counts are requested.
-    pub const NONE: ByFile = ByFile { first: std::ptr::null(), count: 0, whole: std::ptr::null() };
+    pub const NONE: ByFile = ByFile { figures: None, whole: None };
 
-    /// Counts for `count` files, from `first` on.
-    ///
-    /// # Safety
-    /// The counts outlive this struct and all its copies.
-    pub unsafe fn new(first: *const FileFigures, count: usize) -> ByFile {
-        ByFile { first, count, whole: std::ptr::null() }
+    /// Counts in an array.
+    pub fn new(figures: SharedRef<[FileFigures]>) -> ByFile {
+        ByFile { figures: Some(figures), whole: None }
     }
 
     /// Also stores the number of files that all processes together have read to their ends.
-    ///
-    /// # Safety
-    /// As [`ByFile::new`].
-    pub unsafe fn noting(self, whole: *const AtomicUsize) -> ByFile {
-        ByFile { whole, ..self }
+    pub fn noting(self, whole: SharedRef<AtomicUsize>) -> ByFile {
+        ByFile { whole: Some(whole), ..self }
+    }
+
+    fn figures(&self) -> &[FileFigures] {
+        self.figures.as_deref().unwrap_or_default()
     }
 
     /// Notes that the files before this one were read to their ends.
     pub fn note_whole(&self, file: usize) {
-        // SAFETY: null, or a number that outlives this struct.
-        if let Some(whole) = unsafe { self.whole.as_ref() } {
-            whole.fetch_max(file.min(self.count), Relaxed);
+        if let Some(whole) = &self.whole {
+            whole.fetch_max(file.min(self.figures().len()), Relaxed);
         }
     }
 
     /// Resets all counts.
     pub fn clear(&self) {
         self.all().for_each(FileFigures::clear);
-        // SAFETY: null, or a number that outlives this struct.
-        if let Some(whole) = unsafe { self.whole.as_ref() } {
+        if let Some(whole) = &self.whole {
             whole.store(0, Relaxed);
         }
     }
@@ -93,16 +88,15 @@ impl ByFile {
     /// Returns the counts of a file.
     #[inline]
     pub fn of(&self, file: usize) -> Option<&FileFigures> {
-        // SAFETY: there are `count` figures, which outlive this struct.
-        (file < self.count).then(|| unsafe { &*self.first.add(file) })
+        self.figures().get(file)
     }
 
     pub fn is_none(self) -> bool {
-        self.count == 0
+        self.figures().is_empty()
     }
 
     /// Returns the counts of all files.
     pub fn all(&self) -> impl Iterator<Item = &FileFigures> {
-        (0..self.count).filter_map(|file| self.of(file))
+        self.figures().iter()
     }
 }

@@ -22,6 +22,7 @@ use crate::input::source::Location;
 use crate::server::jsonb::Jsonb;
 use crate::server::server_text::{from_server, to_server};
 use crate::server::sql_value::SqlValue;
+use crate::server::team::SharedRef;
 
 /// Most objects of single files.
 const MOST: usize = 10_000;
@@ -68,7 +69,7 @@ impl Files {
     /// Handle for counting, valid as long as `self`.
     pub fn by_file(&self) -> ByFile {
         // SAFETY: neither the vector nor the address of the number changes any more.
-        unsafe { ByFile::new(self.figures.as_ptr(), self.figures.len()).noting(&raw const *self.whole) }
+        unsafe { ByFile::new(SharedRef::new(&*self.figures)).noting(SharedRef::new(&*self.whole)) }
     }
 
     /// The state to report if the load fails. Allocates nothing, because memory may be exhausted.

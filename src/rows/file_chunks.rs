@@ -37,7 +37,7 @@ use crate::input::files::FileList;
 use crate::input::stream::Advance;
 use crate::server::points::point;
 use crate::server::stages::{Stage, Stages};
-use crate::server::team::Shareable;
+use crate::server::team::{Shareable, SharedRef};
 
 /// The beginning of a large file's first record is not known yet.
 const UNKNOWN: u64 = u64::MAX;
@@ -139,7 +139,7 @@ impl FileChunks {
 pub struct Listed {
     chunks: FileChunks,
     /// One for each file.
-    states: *const FileState,
+    states: SharedRef<[FileState]>,
     /// Rows need ids of a sequence.
     takes_ids: bool,
     /// The large file that is open.
@@ -159,18 +159,13 @@ enum ChunkStart {
 }
 
 impl Listed {
-    /// `states` are in shared memory, and outlive all processes that work.
-    pub fn new(list: &FileList, states: *const FileState, takes_ids: bool) -> Listed {
+    /// `states` are in shared memory, one for each file.
+    pub fn new(list: &FileList, states: SharedRef<[FileState]>, takes_ids: bool) -> Listed {
         Listed { chunks: FileChunks::of(list), states, takes_ids, open: None, ticket: 0 }
     }
 
     pub fn chunks(&self) -> &FileChunks {
         &self.chunks
-    }
-
-    fn state(&self, file: usize) -> &FileState {
-        // SAFETY: there is one for each file, in memory that outlives the processes' work.
-        unsafe { &*self.states.add(file) }
     }
 
     /// Go to the next chunk, like [`super::chunks::Chunks::next`].
@@ -245,7 +240,8 @@ impl Listed {
             self.open = None;
             rows.switch_to_file(file)?;
             let begin = first_record(rows)?;
-            let state = self.state(file);
+            let states = self.states;
+            let Some(state) = states.get(file) else { return Ok(ChunkStart::Over) };
             match begin {
                 Begin::At(place) => state.begin_at(place),
                 Begin::Nowhere | Begin::Broken => state.base.store(ONE_READS, SeqCst),
@@ -255,7 +251,8 @@ impl Listed {
                 return self.begin_file(file, rows, shared, stages, reserve, mark);
             }
         }
-        let state = self.state(file);
+        let states = self.states;
+        let Some(state) = states.get(file) else { return Ok(ChunkStart::Over) };
         let known = shared.wait_for(|| {
             if shared.is_over(ticket) {
                 return Some(false);
@@ -291,8 +288,8 @@ impl Listed {
         let Some(edge) = shared.wait_to_cut(ticket) else { return Ok(ChunkStart::Over) };
         stages.lap(&mut watch, Stage::WaitToCut);
         point!("chunk.ticket");
-        // SAFETY: as in `state`; `self.open` is not part of the state.
-        let state = unsafe { &*self.states.add(file) };
+        let states = self.states;
+        let Some(state) = states.get(file) else { return Ok(ChunkStart::Over) };
         if state.ended.load(SeqCst) != 0 {
             shared.pass_edge(ticket, edge);
             return Ok(ChunkStart::Empty);

@@ -23,7 +23,7 @@ impl<'a> IndexTuple<'a> {
 
     /// # Safety
     /// Tuples that are valid as long as `'a`.
-    pub unsafe fn list(tuples: &'a [pg_sys::IndexTuple]) -> &'a [IndexTuple<'a>] {
+    pub const unsafe fn list(tuples: &'a [pg_sys::IndexTuple]) -> &'a [IndexTuple<'a>] {
         // SAFETY: this type has the layout of a pointer, and tuples are not null.
         unsafe { &*(std::ptr::from_ref(tuples) as *const [IndexTuple<'a>]) }
     }
@@ -35,6 +35,18 @@ impl<'a> IndexTuple<'a> {
     /// The row: a tuple begins with its TID.
     pub const fn row(self) -> pg_sys::ItemPointer {
         self.0.as_ptr().cast()
+    }
+
+    /// A copy of the row's TID.
+    pub const fn tid(self) -> pg_sys::ItemPointerData {
+        // SAFETY: a valid tuple.
+        unsafe { self.0.as_ref() }.t_tid
+    }
+
+    /// The tuple's bytes behind its TID, without its alignment.
+    #[inline]
+    pub fn without_row(self) -> &'a [u8] {
+        self.bytes().get(size_of::<pg_sys::ItemPointerData>()..self.size()).unwrap_or_default()
     }
 
     /// IndexTupleSize (itup.h)

@@ -21,6 +21,12 @@ impl MemoryContext {
         MemoryContext(unsafe { pg_sys::CurrentMemoryContext })
     }
 
+    /// The context that ends with the current transaction or subtransaction.
+    pub fn of_transaction() -> MemoryContext {
+        // SAFETY: reads a variable of this backend, which is not null in a transaction.
+        MemoryContext(unsafe { pg_sys::CurTransactionContext })
+    }
+
     /// The context of an executor state, in which its plan and its relations are.
     ///
     /// # Safety

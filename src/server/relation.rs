@@ -69,6 +69,10 @@ impl<'a> Relation<'a> {
         self.kind() == pg_sys::RELKIND_PARTITIONED_TABLE
     }
 
+    pub const fn is_partition(self) -> bool {
+        self.form().relispartition
+    }
+
     /// One of RELPERSISTENCE_PERMANENT, …
     pub const fn persistence(self) -> u8 {
         self.form().relpersistence.cast_unsigned()
@@ -94,6 +98,11 @@ impl<'a> Relation<'a> {
 
     pub const fn has_indexes(self) -> bool {
         self.form().relhasindex
+    }
+
+    /// The relfilenode, which changes when the table is rewritten.
+    pub const fn file(self) -> pg_sys::Oid {
+        self.form().relfilenode
     }
 
     /// Whether the number of rows has been estimated.
@@ -264,6 +273,42 @@ impl Drop for OpenRelation {
     }
 }
 
+/// A relation that is open until `close`, or the end of the transaction. No destructor closes it, so a memory context may
+/// drop this value.
+#[derive(Debug)]
+pub struct KeptRelation(Relation<'static>);
+
+impl KeptRelation {
+    /// Opens a relation of any kind, and keeps the lock. Guarded.
+    pub fn open(oid: pg_sys::Oid, lock: u32) -> KeptRelation {
+        KeptRelation(std::mem::ManuallyDrop::new(OpenRelation::open(oid, lock)).relation)
+    }
+
+    /// Opens a relation of which this process has a lock. Guarded.
+    pub fn locked(oid: pg_sys::Oid) -> KeptRelation {
+        KeptRelation::open(oid, pg_sys::NoLock)
+    }
+
+    /// Takes a reference to a relation; None if the relation does not exist. This process has a lock of the relation, or
+    /// of the table of an index. Guarded.
+    pub fn referenced(oid: pg_sys::Oid) -> Option<KeptRelation> {
+        // SAFETY: a guarded call, which returns an open relation or null.
+        let relation = unsafe { pg_sys::RelationIdGetRelation(oid) };
+        // SAFETY: it is open until `close`.
+        (!relation.is_null()).then(|| KeptRelation(unsafe { Relation::from_raw(relation) }))
+    }
+
+    pub fn get(&self) -> Relation<'_> {
+        self.0
+    }
+
+    /// Closes the relation, and keeps the lock. Guarded.
+    pub fn close(self) {
+        // SAFETY: a guarded call; opened by this value, whose handles have ended.
+        unsafe { pg_sys::relation_close(self.0.as_ptr(), NO_LOCK) }
+    }
+}
+
 /// A tuple descriptor that is valid as long as `'a`.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
@@ -288,6 +333,12 @@ impl<'a> TupleDesc<'a> {
     pub fn len(self) -> usize {
         // SAFETY: a valid descriptor.
         usize::try_from(unsafe { (*self.as_ptr()).natts }).unwrap_or(0)
+    }
+
+    /// The number of references that are counted; negative if none are.
+    pub fn pins(self) -> i32 {
+        // SAFETY: a valid descriptor.
+        unsafe { (*self.as_ptr()).tdrefcount }
     }
 
     /// Returns the attribute with this index, from 0.

@@ -35,6 +35,11 @@ impl ResultRelation {
         unsafe { self.0.as_ref() }
     }
 
+    /// The partitioned table to which rows for this relation are routed.
+    pub fn root(self) -> Option<ResultRelation> {
+        std::ptr::NonNull::new(self.info().ri_RootResultRelInfo).map(ResultRelation)
+    }
+
     pub fn relation(self) -> Relation<'static> {
         // SAFETY: the relation is open until the executor state is freed.
         unsafe { Relation::from_raw(self.info().ri_RelationDesc) }
@@ -61,14 +66,14 @@ impl ResultRelation {
         }
     }
 
-    /// The open indexes that the executor sees.
-    pub fn indexes(self) -> impl Iterator<Item = Relation<'static>> {
-        // SAFETY: the executor's list has `ri_NumIndices` elements: open indexes, or null.
-        let at = move |i| unsafe {
-            let index = *(*self.as_ptr()).ri_IndexRelationDescs.add(i);
-            (!index.is_null()).then(|| Relation::from_raw(index))
+    /// The open indexes that the executor sees, each with its IndexInfo.
+    pub fn indexes(self) -> Vec<(Relation<'static>, *mut pg_sys::IndexInfo)> {
+        // SAFETY: the executor's lists have `ri_NumIndices` elements: open indexes, or null, and their infos.
+        let at = |i| unsafe {
+            let index = *self.info().ri_IndexRelationDescs.add(i);
+            (!index.is_null()).then(|| (Relation::from_raw(index), *self.info().ri_IndexRelationInfo.add(i)))
         };
-        (0..usize::try_from(self.info().ri_NumIndices).unwrap_or(0)).filter_map(at)
+        (0..usize::try_from(self.info().ri_NumIndices).unwrap_or(0)).filter_map(at).collect()
     }
 
     /// The triggers, whose numbers are their places. Copies.

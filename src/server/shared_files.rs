@@ -8,6 +8,7 @@ use std::ffi::CStr;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::buf_file::BufFile;
 use crate::error::{Error, Result};
 
 /// A set of files.
@@ -52,21 +53,21 @@ impl SharedFiles {
     }
 
     /// Create a file. Guarded; allocates in the current memory context.
-    pub fn make(&self, name: &CStr) -> *mut pg_sys::BufFile {
+    pub fn make(&self, name: &CStr) -> Option<BufFile> {
         // SAFETY: a guarded call on an attached set.
-        unsafe { pg_sys::BufFileCreateFileSet(&raw mut (*self.set()).fs, name.as_ptr()) }
+        unsafe { BufFile::from_raw(pg_sys::BufFileCreateFileSet(self.set(), name.as_ptr())) }
     }
 
-    /// Open a file that another process has exported; null if it does not exist. Guarded; allocates in the current
+    /// Open a file that another process has exported; None if it does not exist. Guarded; allocates in the current
     /// memory context.
-    pub fn open(&self, name: &CStr) -> *mut pg_sys::BufFile {
+    pub fn open(&self, name: &CStr) -> Option<BufFile> {
         // SAFETY: a guarded call on an attached set.
-        unsafe { pg_sys::BufFileOpenFileSet(&raw mut (*self.set()).fs, name.as_ptr(), libc::O_RDONLY, true) }
+        unsafe { BufFile::from_raw(pg_sys::BufFileOpenFileSet(self.set(), name.as_ptr(), libc::O_RDONLY, true)) }
     }
 
-    fn set(&self) -> *mut pg_sys::SharedFileSet {
+    fn set(&self) -> *mut pg_sys::FileSet {
         // SAFETY: attached.
-        unsafe { pg_sys::dsm_segment_address(self.segment).cast() }
+        unsafe { &raw mut (*pg_sys::dsm_segment_address(self.segment).cast::<pg_sys::SharedFileSet>()).fs }
     }
 
     /// Detach; the last process to do so deletes the files. Guarded.

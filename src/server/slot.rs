@@ -144,6 +144,13 @@ impl<'a> Slot<'a> {
         unsafe { TupleDesc::from_raw((*self.as_ptr()).tts_tupleDescriptor) }
     }
 
+    /// Sets the TID of the row.
+    #[inline]
+    pub fn set_tid(self, tid: pg_sys::ItemPointerData) {
+        // SAFETY: the slot exists.
+        unsafe { (*self.as_ptr()).tts_tid = tid };
+    }
+
     #[inline]
     pub fn arrays(self) -> RowArrays<'a> {
         // SAFETY: the slot's arrays are as long as its descriptor; the server changes them through pointers.

@@ -15,11 +15,13 @@
 //! may own them.
 
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
@@ -82,6 +84,42 @@ impl<E> Exclusive<E> {
     /// The elements themselves.
     pub fn pointer(elements: &[Exclusive<E>]) -> *mut [E] {
         std::ptr::from_ref(elements) as *mut [E]
+    }
+}
+
+/// A reference to shared memory that exists as long as this and its copies are used.
+#[derive(Debug)]
+pub struct SharedRef<T: ?Sized>(NonNull<T>);
+
+impl<T: ?Sized> SharedRef<T> {
+    /// # Safety
+    /// The value stays in its place as long as this and its copies are used.
+    pub const unsafe fn new(shared: &T) -> SharedRef<T> {
+        SharedRef(NonNull::from_ref(shared))
+    }
+}
+
+impl<T: ?Sized> From<&'static T> for SharedRef<T> {
+    fn from(shared: &'static T) -> SharedRef<T> {
+        SharedRef(NonNull::from_ref(shared))
+    }
+}
+
+impl<T: ?Sized> Clone for SharedRef<T> {
+    fn clone(&self) -> SharedRef<T> {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for SharedRef<T> {}
+
+impl<T: ?Sized> Deref for SharedRef<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the value exists, and was given as a reference: all of it that changes are atomics and locks.
+        unsafe { self.0.as_ref() }
     }
 }
 
@@ -312,13 +350,14 @@ impl<T: Task> Team<T> {
     }
 
     /// Attach to the queues of the workers that were started, to receive from them. Guarded.
-    pub fn queues(&self) -> Vec<*mut pg_sys::shm_mq_handle> {
+    pub fn queues(&self) -> VecDeque<Receiver> {
         let attach = |i: usize| {
             // SAFETY: `prepare` has made the queues, one for each worker. With the handle of its worker, the receiver
             // notices the death of the worker.
             unsafe {
                 let worker = (*(*self.context).worker.add(i)).bgwhandle;
-                pg_sys::shm_mq_attach(self.queues.add(i * T::QUEUE).cast(), (*self.context).seg, worker)
+                let queue = pg_sys::shm_mq_attach(self.queues.add(i * T::QUEUE).cast(), (*self.context).seg, worker);
+                Receiver { queue, message: &[] }
             }
         };
         (0..self.launched()).filter(|_| T::QUEUE > 0).map(attach).collect()
@@ -354,8 +393,9 @@ impl<T: Task> Team<T> {
 
 /// A worker's side of a team.
 #[derive(Debug)]
-pub struct Worker<T> {
-    memory: Memory<T>,
+pub struct Worker<T: 'static> {
+    /// Stays until this process ends.
+    memory: &'static Memory<T>,
     segment: *mut pg_sys::dsm_segment,
     toc: *mut pg_sys::shm_toc,
     /// The number of the process: 1 for the first worker.
@@ -366,11 +406,20 @@ impl<T> Deref for Worker<T> {
     type Target = Memory<T>;
 
     fn deref(&self) -> &Memory<T> {
-        &self.memory
+        self.memory
     }
 }
 
 impl<T: Task> Worker<T> {
+    pub fn task(&self) -> &'static T {
+        self.memory.task()
+    }
+
+    /// An array of the task; empty for one of another task.
+    pub fn slice<E: Shareable>(&self, array: Array<E>) -> &'static [E] {
+        self.memory.slice(array)
+    }
+
     /// Begin a worker's part, and its usage. Fails if the leader runs another build. Guarded.
     ///
     /// # Safety
@@ -380,20 +429,20 @@ impl<T: Task> Worker<T> {
         // SAFETY: guarded calls; the leader has inserted the key, and its memory stays until this process ends.
         unsafe {
             pg_sys::InstrStartParallelQuery();
-            let memory = Memory::read(pg_sys::shm_toc_lookup(toc, KEY_MEMORY, false))?;
+            let memory = Box::leak(Box::new(Memory::read(pg_sys::shm_toc_lookup(toc, KEY_MEMORY, false))?));
             let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
             Ok(Worker { memory, segment, toc, number })
         }
     }
 
     /// Attach to this worker's queue, to send to the leader. Guarded.
-    pub fn queue(&self) -> *mut pg_sys::shm_mq_handle {
+    pub fn queue(&self) -> Sender {
         // SAFETY: guarded calls; the leader has made a queue for each worker.
         unsafe {
             let queues = pg_sys::shm_toc_lookup(self.toc, KEY_QUEUES, false).cast::<u8>();
             let queue = queues.add((self.number - 1) * T::QUEUE).cast::<pg_sys::shm_mq>();
             pg_sys::shm_mq_set_sender(queue, pg_sys::MyProc);
-            pg_sys::shm_mq_attach(queue, self.segment, std::ptr::null_mut())
+            Sender(pg_sys::shm_mq_attach(queue, self.segment, std::ptr::null_mut()))
         }
     }
 
@@ -404,6 +453,68 @@ impl<T: Task> Worker<T> {
             let usages = pg_sys::shm_toc_lookup(self.toc, KEY_USAGES, false).cast::<WorkerUsage>();
             (*usages.add(self.number - 1)).end();
         }
+    }
+}
+
+/// A worker's end of its queue to the leader.
+#[derive(Debug)]
+pub struct Sender(*mut pg_sys::shm_mq_handle);
+
+impl Sender {
+    /// Send a message of two parts; waits while the queue has no room. False if the leader is gone. Guarded.
+    pub fn send(&self, parts: [&[u8]; 2]) -> bool {
+        let mut parts = parts.map(|part| pg_sys::shm_mq_iovec { data: part.as_ptr().cast(), len: part.len() });
+        // SAFETY: a guarded call on an attached queue; the parts live until the message is sent.
+        let sent = unsafe { pg_sys::shm_mq_sendv(self.0, parts.as_mut_ptr(), 2, false, true) };
+        sent == pg_sys::shm_mq_result::SHM_MQ_SUCCESS
+    }
+
+    /// Close the queue, so that the leader receives its end. Guarded.
+    pub fn detach(self) {
+        // SAFETY: a guarded call on an attached queue.
+        unsafe { pg_sys::shm_mq_detach(self.0) };
+    }
+}
+
+/// The leader's end of a worker's queue. Used only until the team ends, which releases the memory.
+#[derive(Debug)]
+pub struct Receiver {
+    queue: *mut pg_sys::shm_mq_handle,
+    /// The last message, in memory of the queue.
+    message: *const [u8],
+}
+
+/// Result of [`Receiver::receive`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receipt {
+    Message,
+    /// No message at the moment.
+    Nothing,
+    /// The worker has closed the queue, or is gone.
+    Closed,
+}
+
+impl Receiver {
+    /// Receive a message without waiting. Guarded.
+    pub fn receive(&mut self) -> Receipt {
+        let (mut length, mut data): (usize, *mut c_void) = (0, std::ptr::null_mut());
+        self.message = &[];
+        // SAFETY: a guarded call on an attached queue.
+        let result = unsafe { pg_sys::shm_mq_receive(self.queue, &raw mut length, &raw mut data, true) };
+        match result {
+            pg_sys::shm_mq_result::SHM_MQ_SUCCESS => {
+                self.message = std::ptr::slice_from_raw_parts(data.cast(), length);
+                Receipt::Message
+            }
+            pg_sys::shm_mq_result::SHM_MQ_DETACHED => Receipt::Closed,
+            _ => Receipt::Nothing,
+        }
+    }
+
+    /// The last message, at a multiple of MAXALIGN.
+    pub fn message(&self) -> &[u8] {
+        // SAFETY: valid until the next call of `receive`.
+        unsafe { &*self.message }
     }
 }
 

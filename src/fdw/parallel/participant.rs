@@ -21,7 +21,7 @@ use crate::rows::row::Rows;
 use crate::server::changed::Changed;
 use crate::server::points::point;
 use crate::server::stages::Stages;
-use crate::server::team::{Array, Image, Memory, Shareable};
+use crate::server::team::{Array, Image, Memory, Shareable, SharedRef};
 
 /// No process has arrived yet.
 const NEW: u32 = 0;
@@ -227,7 +227,8 @@ impl Participant {
                 }
                 ScanStep::Alone => return rows.advance(),
                 ScanStep::Join(_) if !memory.slice(shared.states).is_empty() => {
-                    let states = memory.slice(shared.states).as_ptr();
+                    // SAFETY: the executor frees the shared memory after the last scan.
+                    let states = unsafe { SharedRef::new(memory.slice(shared.states)) };
                     let Some(list) = rows.stream().files().cloned() else {
                         return Err(changed(rows.stream().source().name()));
                     };

@@ -10,7 +10,7 @@
 //! Keys that are strings of bytes have different sizes. Their run is its length in bytes, the number of records, then
 //! the records.
 
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::rc::Rc;
 
 use pg_bulk_storage::btree::bytes::record::Records;
@@ -18,9 +18,10 @@ use pg_bulk_storage::btree::bytes::store::StoreRun;
 use pg_bulk_storage::btree::entry::{Entry, Word, as_bytes_mut};
 use pg_bulk_storage::btree::merge::Run as _;
 use pg_bulk_storage::btree::{merge, packed};
-use pgrx::pg_sys;
 
 use crate::error::{Error, Result, out_of_memory};
+use crate::server::buf_file::{BufFile, Place};
+use crate::server::memory_context::MemoryContext;
 use crate::server::shared_files::SharedFiles;
 
 /// Written in place of the number of entries if the keys could not be collected.
@@ -45,8 +46,7 @@ pub struct Run {
     pub count: u64,
     /// Length of its entries in bytes, if they are packed.
     packed: Option<u64>,
-    file: i32,
-    offset: pg_sys::off_t,
+    place: Place,
 }
 
 /// Runs in a file.
@@ -54,12 +54,12 @@ pub struct Run {
 pub struct Runs {
     place: RunFileKind,
     /// Memory context for the open file.
-    context: pg_sys::MemoryContext,
-    /// Null until there is a run.
-    file: *mut pg_sys::BufFile,
+    context: MemoryContext,
+    /// None until there is a run.
+    file: Option<Rc<BufFile>>,
     pub list: Vec<Run>,
     /// Position of the next run.
-    end: (i32, pg_sys::off_t),
+    end: Place,
     /// The packed run in memory, and the number of its entries.
     memory: Rc<Vec<u8>>,
     in_memory: u64,
@@ -68,10 +68,8 @@ pub struct Runs {
 impl Runs {
     /// No runs so far. The open file's memory will be in the current memory context.
     pub fn new(place: RunFileKind) -> Runs {
-        // SAFETY: a variable of this process.
-        let context = unsafe { pg_sys::CurrentMemoryContext };
-        let (file, list, memory) = (std::ptr::null_mut(), Vec::new(), Rc::default());
-        Runs { place, context, file, list, end: (0, 0), memory, in_memory: 0 }
+        let (context, memory) = (MemoryContext::current(), Rc::default());
+        Runs { place, context, file: None, list: Vec::new(), end: Place::default(), memory, in_memory: 0 }
     }
 
     /// Opens the runs that a process has exported under a name, with entries of `size` bytes.
@@ -79,39 +77,29 @@ impl Runs {
     /// None if the process could not collect its keys. Guarded; allocates in the current memory context.
     pub fn open(files: &SharedFiles, name: &CString, size: usize) -> Result<Option<Runs>> {
         let mut runs = Runs::new(RunFileKind::Own);
-        runs.file = files.open(name);
-        if runs.file.is_null() {
-            return Ok(Some(runs));
-        }
+        let Some(file) = files.open(name).map(Rc::new) else { return Ok(Some(runs)) };
+        runs.file = Some(Rc::clone(&file));
         loop {
-            let mut count = 0u64;
-            // SAFETY: guarded calls on an open file, with room for a number.
-            unsafe {
-                match pg_sys::BufFileRead(runs.file, (&raw mut count).cast::<c_void>(), size_of::<u64>()) {
-                    0 => return Ok(Some(runs)),
-                    len if len == size_of::<u64>() => (),
-                    _ => return Err(damaged()),
-                }
-                if count == GIVEN_UP {
-                    runs.close();
-                    return Ok(None);
-                }
-                let mut run = Run { count: count & !PACKED, packed: None, file: 0, offset: 0 };
-                if count & PACKED != 0 {
-                    let mut bytes = 0u64;
-                    let place = (&raw mut bytes).cast::<c_void>();
-                    if pg_sys::BufFileRead(runs.file, place, size_of::<u64>()) != size_of::<u64>() {
-                        return Err(damaged());
-                    }
-                    run.packed = Some(bytes);
-                }
-                pg_sys::BufFileTell(runs.file, &raw mut run.file, &raw mut run.offset);
-                runs.list.push(run);
-                let bytes = run.packed.or_else(|| count.checked_mul(size as u64));
-                let bytes = bytes.and_then(|bytes| pg_sys::off_t::try_from(bytes).ok()).ok_or_else(damaged)?;
-                if pg_sys::BufFileSeek(runs.file, 0, bytes, libc::SEEK_CUR) != 0 {
-                    return Err(damaged());
-                }
+            let mut count = [0; size_of::<u64>()];
+            match file.read(&mut count) {
+                0 => return Ok(Some(runs)),
+                len if len == count.len() => (),
+                _ => return Err(damaged()),
+            }
+            let count = u64::from_ne_bytes(count);
+            if count == GIVEN_UP {
+                runs.close();
+                return Ok(None);
+            }
+            let mut packed = [0; size_of::<u64>()];
+            if count & PACKED != 0 && !file.fill(&mut packed) {
+                return Err(damaged());
+            }
+            let packed = (count & PACKED != 0).then_some(u64::from_ne_bytes(packed));
+            runs.list.push(Run { count: count & !PACKED, packed, place: file.place() });
+            let bytes = packed.or_else(|| count.checked_mul(size as u64));
+            if !bytes.is_some_and(|bytes| file.skip(bytes)) {
+                return Err(damaged());
             }
         }
     }
@@ -119,7 +107,7 @@ impl Runs {
     /// Makes later runs readable for other processes after an export. False if a run that they cannot read exists
     /// already.
     pub fn share(&mut self, files: SharedFiles, name: CString) -> bool {
-        let may = self.file.is_null() && self.list.is_empty();
+        let may = self.file.is_none() && self.list.is_empty();
         if may {
             self.place = RunFileKind::Shared(files, name);
         }
@@ -192,38 +180,30 @@ impl Runs {
     /// Guarded.
     fn begin(&mut self, count: u64, packed: Option<u64>) -> Result<()> {
         let numbers = [count | if packed.is_some() { PACKED } else { 0 }, packed.unwrap_or_default()];
-        let size = size_of::<u64>() * if packed.is_some() { 2 } else { 1 };
-        // SAFETY: guarded calls; the memory context outlives the runs, and BufFileWrite does not change the bytes.
-        unsafe {
-            if self.file.is_null() {
-                let old = pg_sys::MemoryContextSwitchTo(self.context);
-                self.file = match &self.place {
-                    RunFileKind::Own => {
-                        pg_sys::PrepareTempTablespaces();
-                        pg_sys::BufFileCreateTemp(false)
-                    }
-                    RunFileKind::Shared(files, name) => files.make(name),
-                };
-                pg_sys::MemoryContextSwitchTo(old);
-            } else if pg_sys::BufFileSeek(self.file, self.end.0, self.end.1, libc::SEEK_SET) != 0 {
-                // The file position may have changed, if runs were read.
-                return Err(damaged());
-            }
-            pg_sys::BufFileWrite(self.file, numbers.as_ptr().cast_mut().cast::<c_void>(), size);
-            let mut run = Run { count, packed, file: 0, offset: 0 };
-            pg_sys::BufFileTell(self.file, &raw mut run.file, &raw mut run.offset);
-            self.end = (run.file, run.offset);
-            self.list.push(run);
+        let numbers = numbers.map(u64::to_ne_bytes);
+        let size = if packed.is_some() { 2 } else { 1 };
+        // The file position may have changed, if runs were read.
+        if self.file.as_ref().is_some_and(|file| !file.go_to(self.end)) {
+            return Err(damaged());
         }
+        if self.file.is_none() {
+            let _entered = self.context.enter();
+            self.file = match &self.place {
+                RunFileKind::Own => Some(BufFile::temporary(self.context, false)),
+                RunFileKind::Shared(files, name) => files.make(name),
+            }
+            .map(Rc::new);
+        }
+        self.append(numbers.as_flattened().get(..size * size_of::<u64>()).unwrap_or_default());
+        self.list.push(Run { count, packed, place: self.end });
         Ok(())
     }
 
     /// Writes more of the current run. Guarded.
     fn append(&mut self, bytes: &[u8]) {
-        // SAFETY: a guarded call on an open file, which does not change the bytes.
-        unsafe {
-            pg_sys::BufFileWrite(self.file, bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len());
-            pg_sys::BufFileTell(self.file, &raw mut self.end.0, &raw mut self.end.1);
+        if let Some(file) = &self.file {
+            file.write(bytes);
+            self.end = file.place();
         }
     }
 
@@ -232,8 +212,7 @@ impl Runs {
         let count = |run: &Run| {
             let mut count = [0; COUNT];
             let mut run = *run;
-            // SAFETY: the file of the runs is open if there is a run.
-            unsafe { read(self.file, &mut run, &mut count) }?;
+            run.read(self.file.as_deref(), &mut count)?;
             Ok(u64::from_ne_bytes(count))
         };
         self.list.iter().map(count).sum()
@@ -242,29 +221,22 @@ impl Runs {
     /// Exports the runs to the leader. Guarded.
     pub fn export(&mut self) {
         debug_assert!(self.in_memory == 0, "sorted keys in memory are not in the file");
-        if !self.file.is_null() {
-            // SAFETY: guarded calls on a file of a shared set.
-            unsafe {
-                pg_sys::BufFileExportFileSet(self.file);
-                pg_sys::BufFileClose(self.file);
-            }
-            self.file = std::ptr::null_mut();
+        if let Some(file) = self.file.take() {
+            file.export();
         }
     }
 
     /// Closes the file. Guarded.
     pub fn close(&mut self) {
-        if !self.file.is_null() {
-            // SAFETY: a guarded call on an open file.
-            unsafe { pg_sys::BufFileClose(self.file) };
-            self.file = std::ptr::null_mut();
+        if let Some(file) = self.file.take() {
+            file.close();
         }
         self.forget();
     }
 
     /// Makes readers of all runs, which can be read alternately, `most` entries at once.
     pub fn readers<W: Word>(&self, most: usize) -> impl Iterator<Item = RunReader<W>> {
-        let memory = Run { count: self.in_memory, packed: Some(self.memory.len() as u64), file: 0, offset: 0 };
+        let memory = Run { count: self.in_memory, packed: Some(self.memory.len() as u64), place: Place::default() };
         let memory = (self.in_memory > 0).then_some((memory, Some(&self.memory)));
         let runs = self.list.iter().map(|run| (*run, None)).chain(memory);
         runs.map(move |(run, memory)| self.reader(run, memory, most))
@@ -272,7 +244,7 @@ impl Runs {
 
     fn reader<W: Word>(&self, run: Run, memory: Option<&Rc<Vec<u8>>>, most: usize) -> RunReader<W> {
         let memory = memory.map(Rc::clone);
-        RunReader { file: self.file, run, memory, at: 0, read: 0, most, block: Vec::new(), bytes: Vec::new() }
+        RunReader { file: self.file.clone(), run, memory, at: 0, read: 0, most, block: Vec::new(), bytes: Vec::new() }
     }
 
     /// The first keys of all runs. Guarded.
@@ -285,8 +257,7 @@ impl Runs {
             }
             let mut start = [0; packed::FIRST_KEY_END];
             let mut place = *run;
-            // SAFETY: the file of the runs is open if there is a run.
-            unsafe { read(self.file, &mut place, &mut start) }?;
+            place.read(self.file.as_deref(), &mut start)?;
             keys.push(packed::first_key(&start).ok_or_else(damaged)?);
         }
         if self.in_memory > 0 {
@@ -310,9 +281,7 @@ impl Runs {
     /// The key of the entry with this number in a run. Guarded.
     pub fn key<W: Word>(&self, run: &Run, number: u64) -> Result<W> {
         let mut entry = [Entry::<W>::default()];
-        let mut place = self.behind::<W>(run, number)?;
-        // SAFETY: the file of the runs is open if there is a run.
-        unsafe { read(self.file, &mut place, as_bytes_mut(&mut entry)) }?;
+        self.behind::<W>(run, number)?.read(self.file.as_deref(), as_bytes_mut(&mut entry))?;
         Ok(entry[0].key())
     }
 
@@ -331,46 +300,32 @@ impl Runs {
         if run.packed.is_some() {
             return Err(damaged());
         }
-        let bytes = number.checked_mul(size_of::<Entry<W>>() as u64).and_then(|n| pg_sys::off_t::try_from(n).ok());
-        let bytes = bytes.ok_or_else(damaged)?;
-        let mut place = *run;
-        // SAFETY: guarded calls on an open file: there is a run.
-        unsafe {
-            if pg_sys::BufFileSeek(self.file, run.file, run.offset, libc::SEEK_SET) != 0
-                || pg_sys::BufFileSeek(self.file, 0, bytes, libc::SEEK_CUR) != 0
-            {
-                return Err(damaged());
-            }
-            pg_sys::BufFileTell(self.file, &raw mut place.file, &raw mut place.offset);
-        }
-        Ok(place)
+        let bytes = number.checked_mul(size_of::<Entry<W>>() as u64).ok_or_else(damaged)?;
+        let file = self.file.as_ref().filter(|file| file.go_to(run.place) && file.skip(bytes)).ok_or_else(damaged)?;
+        Ok(Run { place: file.place(), ..*run })
     }
 
     /// Makes readers of runs of records, `size` bytes at once.
     pub fn record_readers(&self, size: usize) -> impl Iterator<Item = RecordReader> {
-        let file = self.file;
-        let reader = move |run: &Run| RecordReader { file, run: *run, read: 0, size, block: Vec::new(), whole: 0 };
+        let reader = move |run: &Run| RecordReader {
+            file: self.file.clone(),
+            run: *run,
+            read: 0,
+            size,
+            block: Vec::new(),
+            whole: 0,
+        };
         self.list.iter().map(reader)
     }
 }
 
-/// Reads the next bytes of a run, and advances its position. Guarded.
-///
-/// # Safety
-/// The file is open.
-unsafe fn read(file: *mut pg_sys::BufFile, run: &mut Run, bytes: &mut [u8]) -> Result<()> {
-    // SAFETY: guarded calls on this function's file; the buffer has room. Other runs are read in between, so it seeks
-    // first.
-    unsafe {
-        if pg_sys::BufFileSeek(file, run.file, run.offset, libc::SEEK_SET) != 0 {
-            return Err(damaged());
-        }
-        if pg_sys::BufFileRead(file, bytes.as_mut_ptr().cast::<c_void>(), bytes.len()) != bytes.len() {
-            return Err(damaged());
-        }
-        pg_sys::BufFileTell(file, &raw mut run.file, &raw mut run.offset);
+impl Run {
+    /// Reads its next bytes, and advances its position. Other runs are read in between. Guarded.
+    fn read(&mut self, file: Option<&BufFile>, bytes: &mut [u8]) -> Result<()> {
+        let file = file.filter(|file| file.go_to(self.place) && file.fill(bytes)).ok_or_else(damaged)?;
+        self.place = file.place();
+        Ok(())
     }
-    Ok(())
 }
 
 fn damaged() -> Error {
@@ -381,7 +336,7 @@ fn damaged() -> Error {
 /// A reader of a run. Guarded.
 #[derive(Debug)]
 pub struct RunReader<W: Word> {
-    file: *mut pg_sys::BufFile,
+    file: Option<Rc<BufFile>>,
     run: Run,
     /// A packed run in memory, and the number of its bytes that were read.
     memory: Option<Rc<Vec<u8>>>,
@@ -407,8 +362,7 @@ impl<W: Word> RunReader<W> {
             packed::unpack(rest.get(..size).ok_or_else(damaged)?, &mut self.block)
         } else {
             let mut start = [0; packed::START];
-            // SAFETY: the file is open.
-            unsafe { read(self.file, &mut self.run, &mut start) }?;
+            self.run.read(self.file.as_deref(), &mut start)?;
             let size = packed::size_of_block(start);
             let more = size.checked_sub(start.len()).filter(|_| size <= MOST_PACKED).ok_or_else(damaged)?;
             self.bytes.clear();
@@ -416,8 +370,7 @@ impl<W: Word> RunReader<W> {
             self.bytes.extend_from_slice(&start);
             self.bytes.resize(size, 0);
             let rest = self.bytes.get_mut(size - more..).unwrap_or_default();
-            // SAFETY: as above.
-            unsafe { read(self.file, &mut self.run, rest) }?;
+            self.run.read(self.file.as_deref(), rest)?;
             packed::unpack(&self.bytes, &mut self.block)
         };
         if !is_block.map_err(|_| out_of_memory())? {
@@ -449,8 +402,7 @@ impl<W: Word> merge::Run<Entry<W>> for RunReader<W> {
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: the file is open.
-        unsafe { read(self.file, &mut self.run, bytes) }?;
+        self.run.read(self.file.as_deref(), bytes)?;
         self.read += self.block.len() as u64;
         Ok(())
     }
@@ -459,7 +411,7 @@ impl<W: Word> merge::Run<Entry<W>> for RunReader<W> {
 /// A reader of a run of records. Guarded.
 #[derive(Debug)]
 pub struct RecordReader {
-    file: *mut pg_sys::BufFile,
+    file: Option<Rc<BufFile>>,
     run: Run,
     read: u64,
     /// Bytes that are read at once.
@@ -480,8 +432,7 @@ impl merge::Run<u8> for RecordReader {
         pgrx::check_for_interrupts!();
         if self.read == 0 {
             let mut count = [0; COUNT];
-            // SAFETY: the file is open.
-            unsafe { read(self.file, &mut self.run, &mut count) }?;
+            self.run.read(self.file.as_deref(), &mut count)?;
             self.read = COUNT as u64;
         }
         self.block.drain(..self.whole);
@@ -494,8 +445,7 @@ impl merge::Run<u8> for RecordReader {
             }
             self.block.resize(begun + left.min(self.size), 0);
             let bytes = self.block.get_mut(begun..).unwrap_or_default();
-            // SAFETY: the file is open.
-            unsafe { read(self.file, &mut self.run, bytes) }?;
+            self.run.read(self.file.as_deref(), bytes)?;
             self.read += bytes.len() as u64;
             self.whole = Records(&self.block).map(|record| record.size()).sum();
         }

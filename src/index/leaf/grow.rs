@@ -75,13 +75,12 @@ impl LeafWriter {
     ///
     /// # Safety
     /// As [`LeafWriter::put`].
-    pub unsafe fn end(&mut self, tuple: pg_sys::IndexTuple) -> Option<IndexEnd> {
+    pub unsafe fn end(&mut self, tuple: IndexTuple<'_>) -> Option<IndexEnd> {
         // SAFETY: a plain frame and a tuple of the index, by this function's contract.
         unsafe {
             if !self.is_supported() {
                 return None;
             }
-            let tuple = IndexTuple::from_raw(tuple);
             self.search_for(tuple, &mut super::Keys::new());
             let page = compat::leaf_to_write(self.index, self.heap, self.key.as_ptr().cast())?;
             let (leaf, room) = (page.block(), self.room_behind(&page, tuple));
@@ -106,8 +105,8 @@ impl LeafWriter {
     pub unsafe fn grow(
         &mut self,
         end: &IndexEnd,
-        first: pg_sys::IndexTuple,
-        tuples: &[pg_sys::IndexTuple],
+        first: IndexTuple<'_>,
+        tuples: &[IndexTuple<'_>],
         leaves: &mut Extension,
         border: &Border<'_>,
     ) -> bool {
@@ -115,7 +114,6 @@ impl LeafWriter {
         // SAFETY: a plain frame and tuples of the index, by this function's contract. An error leaves pages pinned and
         // locked until the abort; a page without tuples is empty then.
         unsafe {
-            let (first, tuples) = (IndexTuple::from_raw(first), IndexTuple::list(tuples));
             // New leaves, the last leaf, its parent.
             let (mut held, mut blocks) = ([const { None }; MOST_PAGES + 2], [NO_BLOCK; MOST_PAGES]);
             let (Some((pages, [leaf, parent, ..])), Some(blocks), true) =

@@ -3,69 +3,114 @@
 
 use pgrx::pg_sys;
 
+use crate::heap::leaves::partitions;
 use crate::rows::row::RowArrays;
 use crate::server::compat;
 use crate::server::expression;
 use crate::server::memory_context::MemoryContext;
-use crate::server::relation::Relation;
-use crate::server::result_relation::new_result_relation;
+use crate::server::relation::{OpenRelation, Relation};
+use crate::server::result_relation::{ResultRelation, new_result_relation};
 use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded;
 
-/// Executor state of a load's target.
+/// Executor state of a load's target. A handle: valid until [`tear_down`], which is unsafe.
 #[derive(Debug, Clone, Copy)]
 pub struct Executor {
-    pub estate: *mut pg_sys::EState,
-    pub target: *mut pg_sys::ResultRelInfo,
-    pub econtext: *mut pg_sys::ExprContext,
-    /// A virtual slot with the target's descriptor.
-    pub slot: *mut pg_sys::TupleTableSlot,
-    /// For partitioned tables, else null.
-    pub mtstate: *mut pg_sys::ModifyTableState,
-    pub routing: *mut pg_sys::PartitionTupleRouting,
-    /// The where option, or null.
-    pub condition: *mut pg_sys::ExprState,
+    estate: *mut pg_sys::EState,
+    target: ResultRelation,
+    context: ExprContext<'static>,
+    slot: Slot<'static>,
+    memory: MemoryContext,
+    mtstate: *mut pg_sys::ModifyTableState,
+    routing: *mut pg_sys::PartitionTupleRouting,
+    condition: *mut pg_sys::ExprState,
     /// ExecConstraints must check the target's rows.
-    pub checks: bool,
-    /// The target is a leaf of a partitioned table, and is loaded directly.
-    pub leaf: bool,
-    pub generated: bool,
+    checks: bool,
+    leaf: bool,
+    generated: bool,
 }
 
 impl Executor {
-    /// The arrays of the target's row.
-    pub fn arrays(&self) -> RowArrays<'static> {
-        // SAFETY: the slot lives as long as the executor's state.
-        unsafe { Slot::from_raw(self.slot) }.arrays()
+    /// Returns the pointer for functions of the server.
+    #[inline(always)]
+    pub const fn estate(&self) -> *mut pg_sys::EState {
+        self.estate
+    }
+
+    #[inline(always)]
+    pub const fn target(&self) -> ResultRelation {
+        self.target
     }
 
     /// The context for the target's rows.
-    pub fn context(&self) -> ExprContext<'static> {
-        // SAFETY: the context lives as long as the executor's state.
-        unsafe { ExprContext::from_raw(self.econtext) }
+    #[inline(always)]
+    pub const fn context(&self) -> ExprContext<'static> {
+        self.context
+    }
+
+    /// A virtual slot with the target's descriptor.
+    #[inline(always)]
+    pub const fn slot(&self) -> Slot<'static> {
+        self.slot
+    }
+
+    /// For partitioned tables, else null.
+    #[inline(always)]
+    pub const fn routing(&self) -> (*mut pg_sys::ModifyTableState, *mut pg_sys::PartitionTupleRouting) {
+        (self.mtstate, self.routing)
+    }
+
+    /// The where option, or null.
+    #[inline(always)]
+    pub const fn condition(&self) -> *mut pg_sys::ExprState {
+        self.condition
+    }
+
+    /// The target is a leaf of a partitioned table, and is loaded directly.
+    #[inline(always)]
+    pub const fn is_leaf(&self) -> bool {
+        self.leaf
+    }
+
+    /// The arrays of the target's row.
+    pub fn arrays(&self) -> RowArrays<'static> {
+        self.slot.arrays()
     }
 
     /// Number of the target's attributes.
     pub fn attributes(&self) -> usize {
-        // SAFETY: as above.
-        unsafe { usize::try_from((*(*self.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
+        self.slot.descriptor().len()
     }
 
     /// The memory context of the state, which is deleted with it.
-    pub fn memory(&self) -> MemoryContext {
-        // SAFETY: as above.
-        unsafe { MemoryContext::of_query(self.estate) }
+    pub const fn memory(&self) -> MemoryContext {
+        self.memory
     }
 
     /// The target.
     pub fn relation(&self) -> Relation<'static> {
-        // SAFETY: the state has a result relation, which is open as long as the state is.
-        unsafe { Relation::from_raw((*self.target).ri_RelationDesc) }
+        self.target.relation()
     }
 
     /// Does no row need a step of the executor?
     pub fn is_idle(&self) -> bool {
         !(self.checks || self.generated || self.leaf) && self.routing.is_null() && self.condition.is_null()
+    }
+
+    /// Fixes the partitions that rows go to, even if another session attaches more.
+    ///
+    /// The executor looks at a partition's own partitions only when the first row comes for them. Guarded.
+    pub fn pin_partitions(&self) {
+        // SAFETY: the state is valid.
+        let directory = unsafe { (*self.estate).es_partition_directory };
+        if !self.relation().is_partitioned() || directory.is_null() {
+            return;
+        }
+        for inner in partitions(self.relation()).1 {
+            let inner = OpenRelation::open(inner, pg_sys::RowExclusiveLock);
+            // SAFETY: a guarded call on the state's directory, which keeps the relation open.
+            unsafe { pg_sys::PartitionDirectoryLookup(directory, inner.get().as_ptr()) };
+        }
     }
 }
 
@@ -74,28 +119,26 @@ impl Executor {
 /// `inserted`: the attributes that rows give values to; `condition`: the where option's expression or null;
 /// `instrument`: the figures to measure for triggers. Guarded; allocates in the current memory context.
 pub fn set_up(relation: Relation<'_>, inserted: &[i16], condition: *mut pg_sys::Node, instrument: i32) -> Executor {
-    // SAFETY: the handle of an open, locked relation.
-    unsafe { make(relation, inserted, condition, instrument, std::ptr::null_mut()) }
+    make(relation, inserted, condition, instrument, None)
 }
 
-/// Makes the executor state, with the partitions of `directory`, or with the current ones if it is null.
-///
-/// # Safety
-/// The directory is null, or of another executor state that is freed after the last
-/// use of this one. Guarded.
-unsafe fn make(
+/// Makes the executor state, with the partitions of another state, or with the current ones.
+fn make(
     relation: Relation<'_>,
     inserted: &[i16],
     condition: *mut pg_sys::Node,
     instrument: i32,
-    directory: pg_sys::PartitionDirectory,
+    other: Option<&Executor>,
 ) -> Executor {
-    // SAFETY: guarded calls; nodes are made in the current context.
+    // SAFETY: guarded calls; nodes are made in the current context. The other state is never freed ([`set_up_again`]).
     unsafe {
         let estate = pg_sys::CreateExecutorState();
         (*estate).es_instrument = instrument;
-        (*estate).es_partition_directory = directory;
-        let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
+        if let Some(other) = other {
+            (*estate).es_partition_directory = (*other.estate).es_partition_directory;
+        }
+        let memory = MemoryContext::of_query(estate);
+        let entered = memory.enter();
         compat::init_range_table(estate, relation.as_ptr(), inserted);
         let target = new_result_relation();
         pg_sys::ExecInitResultRelation(estate, target, 1);
@@ -120,15 +163,16 @@ unsafe fn make(
             pg_sys::ExecInitQual(condition.cast(), &raw mut (*mtstate).ps)
         };
         let descriptor = relation.descriptor();
-        let slot = Slot::make(descriptor).as_ptr();
+        let slot = Slot::make(descriptor);
         let constraints = (*descriptor.as_ptr()).constr;
         let (checks, generated) = constraints.as_ref().map_or((false, false), |own| {
             (own.num_check > 0 || descriptor.has_virtual_not_null(), own.has_generated_stored)
         });
-        let econtext = pg_sys::MakePerTupleExprContext(estate);
-        pg_sys::MemoryContextSwitchTo(old);
-        let leaf = (*(*relation.as_ptr()).rd_rel).relispartition && !partitioned;
-        Executor { estate, target, econtext, slot, mtstate, routing, condition, checks, leaf, generated }
+        let context = ExprContext::from_raw(pg_sys::MakePerTupleExprContext(estate));
+        drop(entered);
+        let leaf = relation.is_partition() && !partitioned;
+        let (target, slot) = (ResultRelation::from_raw(target), Slot::from_raw(slot.as_ptr()));
+        Executor { estate, target, context, slot, memory, mtstate, routing, condition, checks, leaf, generated }
     }
 }
 
@@ -138,19 +182,16 @@ unsafe fn make(
 /// torn down any more, because an error ends the load. Rows are routed as before. Guarded; allocates in the current
 /// memory context.
 pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
-    // SAFETY: the executor's own structures.
-    unsafe {
-        let relation = executor.relation();
-        let (instrument, directory) = ((*executor.estate).es_instrument, (*executor.estate).es_partition_directory);
-        let again = make(relation, inserted, std::ptr::null_mut(), instrument, directory);
-        Executor { condition: expression::anew(executor.condition), ..again }
-    }
+    // SAFETY: the state is valid, and so is its condition.
+    let (instrument, condition) = unsafe { ((*executor.estate).es_instrument, expression::anew(executor.condition)) };
+    let again = make(executor.relation(), inserted, std::ptr::null_mut(), instrument, Some(executor));
+    Executor { condition, ..again }
 }
 
 /// Frees the executor state. Guarded.
 ///
 /// # Safety
-/// Neither this state nor a copy of it is used any more.
+/// Neither this state nor a copy of it is used any more, nor a state that [`set_up_again`] has made of it.
 pub unsafe fn tear_down(executor: &Executor) {
     // SAFETY: guarded calls on what `set_up` made, in the order of CopyFrom.
     unsafe {
@@ -158,7 +199,7 @@ pub unsafe fn tear_down(executor: &Executor) {
             unguarded::guard(|| unguarded::ExecCleanupTupleRouting(executor.mtstate, executor.routing));
         }
         pg_sys::ExecResetTupleTable((*executor.estate).es_tupleTable, false);
-        pg_sys::ExecDropSingleTupleTableSlot(executor.slot);
+        pg_sys::ExecDropSingleTupleTableSlot(executor.slot.as_ptr());
         pg_sys::ExecCloseResultRelations(executor.estate);
         pg_sys::ExecCloseRangeTableRelations(executor.estate);
         pg_sys::FreeExecutorState(executor.estate);

@@ -51,7 +51,7 @@ pub fn before_rows(executor: Executor) {
     // SAFETY: guarded calls on the executor state of a load.
     unsafe {
         pg_sys::AfterTriggerBeginQuery();
-        pg_sys::ExecBSInsertTriggers(executor.estate, executor.target);
+        pg_sys::ExecBSInsertTriggers(executor.estate(), executor.target().as_ptr());
         // An early failure saves work; the decisive check comes after the rows.
         check_serializable(executor.relation());
     }
@@ -130,7 +130,7 @@ impl Finalization {
         self.relations = relations;
         self.check_references(leader)?;
         leader.phases().enter(Phase::Triggers);
-        let Executor { estate, target, .. } = self.executor;
+        let (estate, target) = (self.executor.estate(), self.executor.target().as_ptr());
         // SAFETY: guarded calls on the executor state of the load.
         unsafe {
             pg_sys::ExecASInsertTriggers(estate, target, std::ptr::null_mut());
@@ -142,7 +142,7 @@ impl Finalization {
     /// Adds the new rows of a relation to its indexes, and queues its triggers. The keys of other relations take
     /// `held_by_others` bytes.
     fn finalize_relation(&mut self, leader: &mut Leader, written: &mut Written, held_by_others: usize) -> Result<()> {
-        let Executor { estate, econtext, .. } = self.executor;
+        let (estate, context) = (self.executor.estate(), self.executor.context());
         leader.violating_row.relation = written.index;
         let relinfo = self.open(leader, written)?;
         leader.phases().enter(Phase::Indexes);
@@ -163,7 +163,7 @@ impl Finalization {
             self.notes.extend(table.excuse());
         }
         if survives {
-            table.insert_checked(leader, econtext)?;
+            table.insert_checked(leader, context)?;
             if !late {
                 table.indexes.close();
                 self.build(leader, written, &mut table, held_by_others, true)?;
@@ -205,7 +205,7 @@ impl Finalization {
                         c::ExecARInsertTriggers(estate, relinfo, slot, recheck, std::ptr::null_mut());
                     }
                     c::list_free(recheck);
-                    c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+                    c::MemoryContextReset(context.memory());
                 });
             }
         }
@@ -244,7 +244,7 @@ impl Finalization {
 
     /// Queues the AFTER triggers that are enabled, for each row of a table. Guarded.
     fn queue_triggers(&self, table: &WrittenTable) {
-        let (estate, relinfo) = (self.executor.estate, table.relinfo.as_ptr());
+        let (estate, relinfo) = (self.executor.estate(), table.relinfo.as_ptr());
         // SAFETY: the slot has a row of the result relation; the closure is plain.
         unsafe {
             table.new.for_each(|slot| {

@@ -20,10 +20,12 @@ use super::origin::{Origin, Trail};
 use crate::error::{Error, Result};
 use crate::heap::append::{Appended, Appender, Traits};
 use crate::heap::append_lock::AppendLock;
+use crate::heap::toast::FormedTuple;
 use crate::index::index_keys::Collector;
 use crate::load::memory;
 use crate::rows::row::RowArrays;
-use crate::server::relation::Relation;
+use crate::server::memory_context::MemoryContext;
+use crate::server::relation::{KeptRelation, Relation};
 use crate::server::stages::{Stage, Stages, Watch};
 use crate::server::tuple_layout::attributes;
 
@@ -40,7 +42,7 @@ const TOGETHER: usize = 16;
 /// The rows of one relation.
 #[derive(Debug)]
 pub struct Heap {
-    relation: pg_sys::Relation,
+    relation: Relation<'static>,
     layout: Layout,
     batch: PageBatch,
     /// Number of complete pages from which on the batch is appended as soon as the append lock is free.
@@ -50,8 +52,8 @@ pub struct Heap {
     /// The rows that were put into the relation.
     pub written: Appends,
     bulk: pg_sys::BulkInsertState,
-    /// The heap must close the relation.
-    is_owner: bool,
+    /// Keeps the relation open, if nothing else does.
+    kept: Option<KeptRelation>,
     /// Time of forming tuples and pages.
     stages: Stages,
     /// Collectors of its indexes that are built after the rows.
@@ -74,24 +76,20 @@ pub struct Appends {
     start: u32,
     /// Rows that core put before `start`.
     pub elsewhere: Vec<pg_sys::ItemPointerData>,
-    /// Shared counter of appended rows, or null.
-    counter: *const AtomicU64,
+    /// Shared counter of appended rows.
+    counter: Option<&'static AtomicU64>,
 }
 
 impl Appends {
-    /// No rows yet, behind the block `start`. `counter` is null, or a shared counter of appended rows.
-    ///
-    /// # Safety
-    /// The counter stays as long as rows are added.
-    pub unsafe fn new(index: usize, start: u32, counter: *const AtomicU64) -> Appends {
+    /// No rows yet, behind the block `start`. `counter` also counts appended rows.
+    pub fn new(index: usize, start: u32, counter: Option<&'static AtomicU64>) -> Appends {
         Appends { index, rows: 0, counted: 0, start, elsewhere: Vec::new(), counter }
     }
 
     /// Counts rows of pages that were appended.
     fn append(&mut self, rows: u64) {
         self.rows += rows;
-        // SAFETY: null, or `new` was given a counter that stays.
-        if let Some(counter) = unsafe { self.counter.as_ref() } {
+        if let Some(counter) = self.counter {
             counter.fetch_add(rows, Relaxed);
         }
     }
@@ -116,21 +114,18 @@ pub enum Added {
 
 impl Heap {
     /// The relation, which is open as long as the heap.
-    pub const fn relation(&self) -> pg_sys::Relation {
+    pub const fn relation(&self) -> Relation<'static> {
         self.relation
     }
 
     /// Lets the heap close its relation.
-    ///
-    /// # Safety
-    /// The relation was opened for the heap, and nothing else closes it.
-    pub unsafe fn own(&mut self) {
-        self.is_owner = true;
+    pub fn own(&mut self, relation: KeptRelation) {
+        self.kept = Some(relation);
     }
 
     /// Makes a heap for an open relation. `stamp` is written to the tuples' headers. Guarded.
     pub fn new(relation: Relation<'static>, traits: Traits, stamp: Stamp, written: Appends) -> Result<Heap> {
-        let (attributes, open, relation) = (attributes(relation.descriptor()), relation, relation.as_ptr());
+        let attributes = attributes(relation.descriptor());
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
         let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
         let batch = PageBatch::new(memory::batch_pages(), reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
@@ -139,11 +134,11 @@ impl Heap {
             layout,
             batch,
             early: usize::MAX,
-            appender: Appender::new(open, traits, stamp.frozen)?,
+            appender: Appender::new(relation, traits, stamp.frozen)?,
             stamp,
             written,
             bulk: std::ptr::null_mut(),
-            is_owner: false,
+            kept: None,
             stages: Stages::new(),
             collectors: Vec::new(),
             trail: None,
@@ -286,19 +281,12 @@ impl Heap {
         if self.stamp.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 }
     }
 
-    /// Adds a row that the toaster has shortened and heap_form_tuple has formed. Writes its header. Guarded.
-    ///
-    /// # Safety
-    /// The tuple is of the relation.
-    pub unsafe fn add_tuple(
-        &mut self,
-        tuple: pg_sys::HeapTuple,
-        origin: Origin,
-        append_lock: &AppendLock,
-    ) -> Result<()> {
-        // SAFETY: this function's contract covers the tuple. The same fields as in heap_prepare_insert (heapam.c).
-        let bytes = unsafe {
-            let header = (*tuple).t_data;
+    /// Adds a row that the toaster has shortened. Writes its header. Guarded.
+    pub fn add_tuple(&mut self, tuple: FormedTuple, origin: Origin, append_lock: &AppendLock) -> Result<()> {
+        let tuple = tuple.of(self.relation)?;
+        // SAFETY: a tuple of the relation. The same fields as in heap_prepare_insert (heapam.c).
+        unsafe {
+            let header = (*tuple.as_ptr()).t_data;
             let heap = &raw mut (*header).t_choice.t_heap;
             (*heap).t_xmin = self.stamp.xmin.into();
             (*heap).t_xmax = pg_sys::InvalidTransactionId;
@@ -310,8 +298,8 @@ impl Heap {
             if self.stamp.frozen {
                 (*header).t_infomask |= pg_sys::HEAP_XMIN_FROZEN as u16;
             }
-            std::slice::from_raw_parts(header.cast::<u8>().cast_const(), (*tuple).t_len as usize)
-        };
+        }
+        let bytes = tuple.bytes();
         if bytes.len() > MAX_TUPLE_SIZE {
             return Err(too_big(bytes.len()));
         }
@@ -387,18 +375,19 @@ impl Heap {
     ///
     /// An append would cost a half-empty page and a WAL flush, too much for few rows. Only in the leader. Guarded;
     /// `memory` lives as long as the heap.
-    pub fn finish_small(&mut self, memory: pg_sys::MemoryContext, append_lock: &AppendLock) -> Result<()> {
+    pub fn finish_small(&mut self, memory: MemoryContext, append_lock: &AppendLock) -> Result<()> {
         let pages = self.batch.finish();
         if pages >= SMALL || self.written.rows > 0 || self.external {
             return self.append(append_lock);
         }
         let held = append_lock.take();
         let mut places = Vec::new();
+        let entered = memory.enter();
+        let relation = self.relation.as_ptr();
         // SAFETY: guarded calls on an open relation. Slots and tuples point into the batch, which is cleared after
         // heap_multi_insert has copied the tuples; before that it writes their headers.
         unsafe {
-            let old = pg_sys::MemoryContextSwitchTo(memory);
-            let descriptor = (*self.relation).rd_att;
+            let descriptor = self.relation.descriptor().as_ptr();
             let slot = |_| pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsHeapTuple);
             let most = usize::try_from(self.batch.rows()).unwrap_or(MULTI).min(MULTI);
             let mut slots: Vec<*mut pg_sys::TupleTableSlot> = (0..most).map(slot).collect();
@@ -409,7 +398,7 @@ impl Heap {
                 for ((header, &slot), (_, _, tuple)) in headers.iter_mut().zip(&slots).zip(&mut tuples) {
                     header.t_len = u32::try_from(tuple.len()).unwrap_or(0);
                     header.t_data = tuple.as_ptr().cast_mut().cast();
-                    header.t_tableOid = (*self.relation).rd_id;
+                    header.t_tableOid = self.relation.oid();
                     pg_sys::ExecStoreHeapTuple(&raw mut *header, slot, false);
                     count += 1;
                 }
@@ -418,15 +407,8 @@ impl Heap {
                 }
                 self.forget_target();
                 let options = self.insert_options();
-                let few = i32::try_from(count).unwrap_or(0);
-                pg_sys::heap_multi_insert(
-                    self.relation,
-                    slots.as_mut_ptr(),
-                    few,
-                    self.stamp.cid,
-                    options,
-                    std::ptr::null_mut(),
-                );
+                let (few, nothing) = (i32::try_from(count).unwrap_or(0), std::ptr::null_mut());
+                pg_sys::heap_multi_insert(relation, slots.as_mut_ptr(), few, self.stamp.cid, options, nothing);
                 for (&slot, header) in slots.iter().zip(&headers).take(count) {
                     let tid = (*slot).tts_tid;
                     collect(&mut self.collectors, header, tid)?;
@@ -440,8 +422,8 @@ impl Heap {
             for slot in slots {
                 pg_sys::ExecDropSingleTupleTableSlot(slot);
             }
-            pg_sys::MemoryContextSwitchTo(old);
         }
+        drop(entered);
         drop(held);
         if let Some(trail) = &mut self.trail {
             trail.place_each(places.into_iter());
@@ -450,38 +432,32 @@ impl Heap {
         Ok(())
     }
 
-    /// Makes core look for a page with room again.
-    ///
-    /// # Safety
-    /// The relation is open. Guarded.
-    unsafe fn forget_target(&self) {
-        // SAFETY: RelationSetTargetBlock (rel.h).
-        unsafe { (*pg_sys::RelationGetSmgr(self.relation)).smgr_targblock = pg_sys::InvalidBlockNumber };
+    /// Makes core look for a page with room again. Guarded.
+    fn forget_target(&self) {
+        // SAFETY: RelationSetTargetBlock (rel.h), for an open relation.
+        unsafe { (*pg_sys::RelationGetSmgr(self.relation.as_ptr())).smgr_targblock = pg_sys::InvalidBlockNumber };
     }
 
-    /// Inserts a row through shared buffers, with TOAST. Only in the leader. Guarded.
-    ///
-    /// # Safety
-    /// The tuple is of the relation, and formed by heap_form_tuple; `memory` lives as long as the heap.
-    pub unsafe fn insert(
+    /// Inserts a row through shared buffers, with TOAST. Only in the leader. Guarded; `memory` lives as long as the heap.
+    pub fn insert(
         &mut self,
-        tuple: pg_sys::HeapTuple,
+        tuple: FormedTuple,
         origin: Origin,
-        memory: pg_sys::MemoryContext,
+        memory: MemoryContext,
         append_lock: &AppendLock,
     ) -> Result<()> {
+        let tuple = tuple.of(self.relation)?.as_ptr();
         let held = append_lock.take();
-        // SAFETY: guarded calls on an open relation; this function's contract covers the tuple. Without the free space
+        // SAFETY: guarded calls on an open relation, and a tuple of it. Without the free space
         // map, the row goes to the last page of the file, or behind it.
         unsafe {
             if self.bulk.is_null() {
-                let old = pg_sys::MemoryContextSwitchTo(memory);
+                let _entered = memory.enter();
                 self.bulk = pg_sys::GetBulkInsertState();
-                pg_sys::MemoryContextSwitchTo(old);
             }
             self.forget_target();
             let options = pg_sys::HEAP_INSERT_SKIP_FSM.cast_signed() | self.insert_options();
-            pg_sys::heap_insert(self.relation, tuple, self.stamp.cid, options, self.bulk);
+            pg_sys::heap_insert(self.relation.as_ptr(), tuple, self.stamp.cid, options, self.bulk);
             let tid = (*tuple).t_self;
             self.written.insert(tid);
             if let Some(trail) = &mut self.trail {
@@ -502,9 +478,8 @@ impl Heap {
         }
         // Collectors that were not taken.
         self.collectors.iter_mut().for_each(Collector::close);
-        if std::mem::take(&mut self.is_owner) {
-            // SAFETY: open, and not used any more.
-            unsafe { pg_sys::table_close(self.relation, pg_sys::NoLock.cast_signed()) };
+        if let Some(relation) = self.kept.take() {
+            relation.close();
         }
     }
 }
@@ -518,7 +493,7 @@ unsafe fn collect(
     tuple: &pg_sys::HeapTupleData,
     tid: pg_sys::ItemPointerData,
 ) -> Result<()> {
-    // SAFETY: this function's contract covers the tuple.
+    // SAFETY: the tuple of a row.
     let bytes = unsafe { std::slice::from_raw_parts(tuple.t_data.cast::<u8>().cast_const(), tuple.t_len as usize) };
     collectors.iter_mut().try_for_each(|collector| collector.add_tuple(bytes, tid))
 }
@@ -529,10 +504,10 @@ pub fn block_of(tid: &pg_sys::ItemPointerData) -> u32 {
 }
 
 /// Free bytes to leave on each page: RelationGetTargetPageFreeSpace (rel.h) with a heap's default fillfactor.
-fn reserve(relation: pg_sys::Relation) -> usize {
+fn reserve(relation: Relation<'_>) -> usize {
     // SAFETY: an open relation; a heap's options are StdRdOptions.
     let fillfactor = unsafe {
-        let options = (*relation).rd_options.cast::<pg_sys::StdRdOptions>();
+        let options = (*relation.as_ptr()).rd_options.cast::<pg_sys::StdRdOptions>();
         if options.is_null() { pg_sys::HEAP_DEFAULT_FILLFACTOR.cast_signed() } else { (*options).fillfactor }
     };
     let percent = 100 - usize::try_from(fillfactor.clamp(10, 100)).unwrap_or(100);

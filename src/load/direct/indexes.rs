@@ -20,12 +20,13 @@ mod choice;
 mod compared;
 mod sorted;
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
 use self::choice::{ConflictSearch, is_unique, needs_checks, strategy};
+use super::executor::Executor;
 use super::new_files::Rebuild;
 use crate::index::index_keys::KeyStream;
 use crate::index::strategy::IndexStrategy;
@@ -36,6 +37,7 @@ use crate::load::report::{IndexReport, Why};
 use crate::server::compat;
 use crate::server::holder;
 use crate::server::relation::Relation;
+use crate::server::result_relation::ResultRelation;
 use crate::server::server_text::from_server;
 use crate::server::unguarded as c;
 
@@ -66,9 +68,8 @@ pub struct Index {
 #[derive(Debug)]
 pub struct Indexes {
     pub list: Vec<Index>,
-    relinfo: *mut pg_sys::ResultRelInfo,
-    estate: *mut pg_sys::EState,
-    econtext: *mut pg_sys::ExprContext,
+    relinfo: ResultRelation,
+    executor: Executor,
     /// The open indexes in the list of ExecOpenIndices, ...
     open: *mut pg_sys::Relation,
     /// ... and the list that the executor sees instead: only the index that is to get a row.
@@ -78,6 +79,11 @@ pub struct Indexes {
     keep: Keep,
     /// The table's own rows count.
     has_rows: bool,
+}
+
+/// The place of the index that decides which rows are duplicates.
+fn arbiter_of(open: &[(Relation<'_>, *mut pg_sys::IndexInfo)], arbiter: Option<pg_sys::Oid>) -> Option<usize> {
+    open.iter().position(|(index, _)| arbiter.is_some_and(|oid| duplicate::is_part_of(*index, oid)))
 }
 
 /// How rows with conflicts are survived.
@@ -92,130 +98,101 @@ pub struct Survival<'a> {
     pub certain: &'a [pg_sys::Oid],
 }
 
+impl Index {
+    fn new(relation: Relation<'_>, info: *mut pg_sys::IndexInfo, strategy: IndexStrategy, why: Why) -> Index {
+        Index {
+            oid: relation.oid(),
+            name: relation.name(),
+            relation: relation.as_ptr(),
+            info,
+            strategy,
+            sort: None,
+            keys: None,
+            why,
+            is_exclusion: relation.index().is_some_and(|form| form.is_exclusion),
+            took: Duration::ZERO,
+            workers: 0,
+        }
+    }
+}
+
 impl Indexes {
-    /// Chooses the strategies for a result relation after ExecOpenIndices. Guarded; allocates in the current memory
-    /// context, which must live as long.
-    ///
-    /// # Safety
-    /// The structures are the executor's and live as long.
-    pub unsafe fn new(
-        relinfo: *mut pg_sys::ResultRelInfo,
-        estate: *mut pg_sys::EState,
-        econtext: *mut pg_sys::ExprContext,
+    /// Chooses the strategies for a result relation of the executor state after ExecOpenIndices. Guarded; allocates in the
+    /// current memory context, which must live as long.
+    pub fn new(
+        relinfo: ResultRelation,
+        executor: Executor,
         rebuild: &mut Rebuild,
         survival: Option<Survival<'_>>,
     ) -> Indexes {
-        // SAFETY: this function's contract covers the pointers; the executor's list has `ri_NumIndices` indexes;
-        // guarded calls.
-        unsafe {
-            let count = usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0);
-            let open = (*relinfo).ri_IndexRelationDescs;
-            let at = |i| Relation::from_raw(*open.add(i));
-            let arbiter_oid = survival.and_then(|survival| survival.arbiter);
-            let is_arbiter =
-                |i: usize| arbiter_oid.is_some_and(|oid| duplicate::is_part_of(Relation::from_raw(*open.add(i)), oid));
-            let arbiter = (0..count).find(|&i| is_arbiter(i));
-            let keep = survival.map_or(Keep::Error, |survival| survival.keep);
-            let search = match survival {
-                None => ConflictSearch::None,
-                Some(_) if (0..count).any(|i| needs_checks(at(i))) => ConflictSearch::Searched,
-                // The result of other constraints depends on the rows that are present at that time.
-                Some(survival)
-                    if keep != Keep::Error
-                        && (keep == Keep::New || !survival.keeps)
-                        && (0..count).any(|i| Some(i) != arbiter && is_unique(at(i))) =>
-                {
-                    ConflictSearch::Searched
-                }
-                Some(survival) => ConflictSearch::Sorted(survival.certain),
-            };
-            // Constraints that are checked after it is known which rows stay need open indexes until then.
-            let is_late = |i| at(i).index().is_some_and(|form| !form.is_immediate);
-            let builds = survival.is_none() || !(0..count).any(is_late);
-            let index = |i| {
-                let (relation, info) = (at(i), *(*relinfo).ri_IndexRelationInfo.add(i));
-                let (strategy, why) = strategy(relation, (*info).ii_ReadyForInserts, rebuild, search, builds);
-                let is_exclusion = relation.index().is_some_and(|form| form.is_exclusion);
-                Index {
-                    oid: relation.oid(),
-                    name: relation.name(),
-                    relation: relation.as_ptr(),
-                    info,
-                    strategy,
-                    sort: None,
-                    keys: None,
-                    why,
-                    is_exclusion,
-                    took: Duration::ZERO,
-                    workers: 0,
-                }
-            };
-            let list = (0..count).map(index).collect();
-            let shown = if count == 0 {
-                std::ptr::null_mut()
-            } else {
-                pg_sys::palloc0(count * size_of::<pg_sys::Relation>()).cast::<pg_sys::Relation>()
-            };
-            if count > 0 {
-                (*relinfo).ri_IndexRelationDescs = shown;
+        let open = relinfo.indexes();
+        let any = |is_one: &dyn Fn(Relation<'_>) -> bool| open.iter().any(|&(relation, _)| is_one(relation));
+        let arbiter = arbiter_of(&open, survival.and_then(|survival| survival.arbiter));
+        let keep = survival.map_or(Keep::Error, |survival| survival.keep);
+        let search = match survival {
+            None => ConflictSearch::None,
+            Some(_) if any(&needs_checks) => ConflictSearch::Searched,
+            // The result of other constraints depends on the rows that are present at that time.
+            Some(survival)
+                if keep != Keep::Error
+                    && (keep == Keep::New || !survival.keeps)
+                    && open.iter().enumerate().any(|(i, &(index, _))| Some(i) != arbiter && is_unique(index)) =>
+            {
+                ConflictSearch::Searched
             }
-            Indexes { list, relinfo, estate, econtext, open, shown, arbiter, keep, has_rows: true }
-        }
+            Some(survival) => ConflictSearch::Sorted(survival.certain),
+        };
+        // Constraints that are checked after it is known which rows stay need open indexes until then.
+        let is_late = |index: Relation<'_>| index.index().is_some_and(|form| !form.is_immediate);
+        let builds = survival.is_none() || !any(&is_late);
+        let index = |&(relation, info): &(Relation<'_>, *mut pg_sys::IndexInfo)| {
+            // SAFETY: the info of an open index.
+            let is_ready = unsafe { (*info).ii_ReadyForInserts };
+            let (strategy, why) = strategy(relation, is_ready, rebuild, search, builds);
+            Index::new(relation, info, strategy, why)
+        };
+        let list: Vec<Index> = open.iter().map(index).collect();
+        // SAFETY: a guarded call for a list of `ri_NumIndices` elements, which the executor sees until `close`.
+        let (open, shown) = unsafe {
+            let place = &raw mut (*relinfo.as_ptr()).ri_IndexRelationDescs;
+            let open = *place;
+            if !open.is_null() {
+                *place = pg_sys::palloc0(list.len() * size_of::<pg_sys::Relation>()).cast();
+            }
+            (open, *place)
+        };
+        Indexes { list, relinfo, executor, open, shown, arbiter, keep, has_rows: true }
     }
 
     /// The indexes of a result relation in a dry run: those that could exclude a row immediately.
     ///
     /// Keys of B-trees are sorted. Without `has_rows` the table counts as empty. Guarded; allocates as [`Indexes::new`]
     /// does.
-    ///
-    /// # Safety
-    /// See [`Indexes::new`].
-    pub unsafe fn to_ask(
-        relinfo: *mut pg_sys::ResultRelInfo,
-        estate: *mut pg_sys::EState,
-        econtext: *mut pg_sys::ExprContext,
+    pub fn to_ask(
+        relinfo: ResultRelation,
+        executor: Executor,
         keep: Keep,
         arbiter: Option<pg_sys::Oid>,
         has_rows: bool,
     ) -> Indexes {
-        // SAFETY: as in `new`.
-        unsafe {
-            let count = usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0);
-            let open = (*relinfo).ri_IndexRelationDescs;
-            let is_arbiter =
-                |i: usize| arbiter.is_some_and(|oid| duplicate::is_part_of(Relation::from_raw(*open.add(i)), oid));
-            let arbiter = (0..count).find(|&i| is_arbiter(i));
-            let index = |i| {
-                let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));
-                let form = (*relation).rd_index;
-                let is_exclusion = (*form).indisexclusion;
-                let strategy = if !(*info).ii_ReadyForInserts || !(*form).indimmediate {
-                    IndexStrategy::None
-                } else if is_exclusion {
-                    IndexStrategy::SearchOnly
-                } else if (*form).indisunique && (*(*relation).rd_rel).relam == pg_sys::BTREE_AM_OID {
+        let open = relinfo.indexes();
+        let index = |&(relation, info): &(Relation<'_>, *mut pg_sys::IndexInfo)| {
+            // SAFETY: the info of an open index.
+            let is_ready = unsafe { (*info).ii_ReadyForInserts };
+            let strategy = match relation.index() {
+                Some(form) if !is_ready || !form.is_immediate => IndexStrategy::None,
+                Some(form) if form.is_exclusion => IndexStrategy::SearchOnly,
+                Some(form) if form.is_unique && relation.access_method() == pg_sys::BTREE_AM_OID => {
                     IndexStrategy::InsertSorted
-                } else {
-                    IndexStrategy::None
-                };
-                let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
-                Index {
-                    oid: (*relation).rd_id,
-                    name,
-                    relation,
-                    info,
-                    strategy,
-                    sort: None,
-                    keys: None,
-                    why: Why::Asked,
-                    is_exclusion,
-                    took: Duration::ZERO,
-                    workers: 0,
                 }
+                _ => IndexStrategy::None,
             };
-            let list = (0..count).map(index).collect();
-            Indexes { list, relinfo, estate, econtext, open, shown: open, arbiter, keep, has_rows }
-        }
+            Index::new(relation, info, strategy, Why::Asked)
+        };
+        let (list, arbiter) = (open.iter().map(index).collect(), arbiter_of(&open, arbiter));
+        // SAFETY: a valid result relation.
+        let open = unsafe { (*relinfo.as_ptr()).ri_IndexRelationDescs };
+        Indexes { list, relinfo, executor, open, shown: open, arbiter, keep, has_rows }
     }
 
     /// Does any index need the rows?
@@ -246,11 +223,10 @@ impl Indexes {
     /// Starts the sorts, with `memory` kB for each. Guarded; allocates in the current memory context.
     pub fn begin_sorts(&mut self, memory: i32) {
         for index in self.list.iter_mut().filter(|index| index.strategy == IndexStrategy::InsertSorted) {
-            // SAFETY: open relations.
-            let (heap, relation) =
-                unsafe { (Relation::from_raw((*self.relinfo).ri_RelationDesc), Relation::from_raw(index.relation)) };
+            // SAFETY: an open relation.
+            let relation = unsafe { Relation::from_raw(index.relation) };
             // index_insert decides on equal keys, because it knows which rows are dead.
-            index.sort = Some(BegunSort::begin(heap, relation, memory, None));
+            index.sort = Some(BegunSort::begin(self.relinfo.relation(), relation, memory, None));
         }
     }
 
@@ -262,7 +238,8 @@ impl Indexes {
             // way.
             unsafe {
                 if !(*index.info).ii_Predicate.is_null() {
-                    (*index.info).ii_PredicateState = pg_sys::ExecPrepareQual((*index.info).ii_Predicate, self.estate);
+                    (*index.info).ii_PredicateState =
+                        pg_sys::ExecPrepareQual((*index.info).ii_Predicate, self.executor.estate());
                 }
             }
         }
@@ -280,19 +257,21 @@ impl Indexes {
         let mut recheck: *mut pg_sys::List = std::ptr::null_mut();
         // A dry run, which has no violating row, shows no times.
         let mut began = (!violating_row.is_null()).then(Instant::now);
-        // SAFETY: this function's contract covers frame and slot. The arrays have room for the keys of any index.
+        let (relinfo, estate) = (self.relinfo.as_ptr(), self.executor.estate());
+        // SAFETY: a plain frame, and a row of the relation. The arrays have room for the keys of any index.
         unsafe {
-            (*self.econtext).ecxt_scantuple = slot;
+            let context = self.executor.context().as_ptr();
+            (*context).ecxt_scantuple = slot;
             for (i, index) in self.list.iter_mut().enumerate() {
                 match index.strategy {
                     IndexStrategy::InsertSorted => {
                         if let Some(sort) = &index.sort
-                            && c::exec_qual((*index.info).ii_PredicateState, self.econtext)
+                            && c::exec_qual((*index.info).ii_PredicateState, context)
                         {
                             let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
                             let mut nulls = [false; MOST_KEYS];
                             let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
-                            c::FormIndexDatum(index.info, slot, self.estate, values, nulls);
+                            c::FormIndexDatum(index.info, slot, estate, values, nulls);
                             let tid = &raw mut (*slot).tts_tid;
                             c::tuplesort_putindextuplevalues(sort.as_ptr(), index.relation, tid, values, nulls);
                         }
@@ -302,7 +281,7 @@ impl Indexes {
                         (*violating_row).row = Some((*slot).tts_tid);
                         let shown = self.shown.add(i);
                         *shown = index.relation;
-                        let again = compat::insert_index_tuples(self.relinfo, slot, self.estate);
+                        let again = compat::insert_index_tuples(relinfo, slot, estate);
                         *shown = std::ptr::null_mut();
                         (*violating_row).row = None;
                         if !again.is_null() {
@@ -335,7 +314,8 @@ impl Indexes {
     /// See [`Indexes::add`].
     pub unsafe fn add_late(&mut self, slot: *mut pg_sys::TupleTableSlot) -> *mut pg_sys::List {
         let mut recheck: *mut pg_sys::List = std::ptr::null_mut();
-        // SAFETY: this function's contract covers frame and slot.
+        let (relinfo, estate) = (self.relinfo.as_ptr(), self.executor.estate());
+        // SAFETY: a plain frame, and a row of the relation.
         unsafe {
             for (i, index) in self.list.iter_mut().enumerate() {
                 if index.strategy == IndexStrategy::InsertLate {
@@ -343,7 +323,7 @@ impl Indexes {
                     let began = Instant::now();
                     let shown = self.shown.add(i);
                     *shown = index.relation;
-                    let again = compat::insert_index_tuples(self.relinfo, slot, self.estate);
+                    let again = compat::insert_index_tuples(relinfo, slot, estate);
                     *shown = std::ptr::null_mut();
                     if !again.is_null() {
                         recheck = c::list_concat(recheck, again);
@@ -361,7 +341,8 @@ impl Indexes {
     /// # Safety
     /// See [`Indexes::add`]; `number` is one of the indexes.
     pub unsafe fn holder(&mut self, number: usize, slot: *mut pg_sys::TupleTableSlot) -> pg_sys::ItemPointerData {
-        // SAFETY: this function's contract covers frame and slot.
+        let relinfo = self.relinfo.as_ptr();
+        // SAFETY: a plain frame, and a row of the relation.
         unsafe {
             let Some(index) = self.list.get_mut(number).filter(|index| index.strategy == IndexStrategy::InsertChecked)
             else {
@@ -372,7 +353,7 @@ impl Indexes {
             let shown = self.shown.add(number);
             *shown = index.relation;
             let mut conflict = holder::NOBODY;
-            let fits = compat::check_index_constraints(self.relinfo, slot, self.estate, &raw mut conflict);
+            let fits = compat::check_index_constraints(relinfo, slot, self.executor.estate(), &raw mut conflict);
             *shown = std::ptr::null_mut();
             index.took += began.elapsed();
             if fits { holder::NOBODY } else { conflict }
@@ -388,19 +369,12 @@ impl Indexes {
         slot: *mut pg_sys::TupleTableSlot,
         except: &pg_sys::ItemPointerData,
     ) -> Option<usize> {
-        // SAFETY: this function's contract covers frame and slot.
-        unsafe {
-            for number in 0..self.list.len() {
-                if Some(number) == self.arbiter {
-                    continue;
-                }
-                let holder = self.holder(number, slot);
-                if holder.ip_posid != 0 && !holder::is_same(&holder, except) {
-                    return Some(number);
-                }
-            }
-        }
-        None
+        let arbiter = self.arbiter;
+        (0..self.list.len()).filter(|&number| Some(number) != arbiter).find(|&number| {
+            // SAFETY: as in `holder`.
+            let holder = unsafe { self.holder(number, slot) };
+            holder.ip_posid != 0 && !holder::is_same(&holder, except)
+        })
     }
 
     /// The index that decides which rows are duplicates, if duplicates are survived.
@@ -416,9 +390,10 @@ impl Indexes {
     pub fn close(&mut self) {
         // SAFETY: ExecOpenIndices has opened the indexes; a guarded call.
         unsafe {
-            (*self.relinfo).ri_IndexRelationDescs = self.open;
-            pg_sys::ExecCloseIndices(self.relinfo);
-            (*self.relinfo).ri_NumIndices = 0;
+            let relinfo = self.relinfo.as_ptr();
+            (*relinfo).ri_IndexRelationDescs = self.open;
+            pg_sys::ExecCloseIndices(relinfo);
+            (*relinfo).ri_NumIndices = 0;
         }
         self.list.iter_mut().for_each(|index| index.relation = std::ptr::null_mut());
     }

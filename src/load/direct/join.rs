@@ -81,36 +81,34 @@ impl Joined {
     /// # Safety
     /// `top` is the state of a plan, and outlives the result.
     pub unsafe fn new(top: *mut pg_sys::PlanState, is_safe: bool) -> Option<Joined> {
-        // SAFETY: this function's contract covers the state.
+        // SAFETY: the state of a plan.
         let leaf = unsafe { leaf::below(top) }?;
         Some(Joined { top, leaf, is_safe })
     }
 
-    /// The columns of the foreign table that the plan uses.
-    fn columns(&self) -> Columns {
-        // SAFETY: the state has begun, of a plan that was made by `in_place_of`.
-        unsafe { leaf::columns_of((*self.leaf).plan()) }
+    /// The leaf. No reference to it outlives an accessor.
+    fn leaf(&self) -> &Leaf {
+        // SAFETY: the state has begun, and outlives this value.
+        unsafe { &*self.leaf }
     }
 
     /// Sets the columns of the file that the plan uses. Guarded.
     pub fn complete(&self, mapping: &mut Mapping) {
-        let Columns { by_quals, besides } = self.columns();
+        let Columns { by_quals, besides } = self.leaf().columns();
         mapping.wanted = Some(by_quals.into_iter().chain(besides).collect());
     }
 
     /// The projection of records below the plan. Guarded.
     pub fn projection(&self, columns: &[Column], on_error: OnError) -> Projection {
+        let (scan, quals) = (self.leaf().scan(), self.leaf().columns().by_quals);
         // SAFETY: the state has begun.
-        unsafe {
-            let scan = &(*self.leaf).custom.ss;
-            Projection::of_scan(scan.ss_ScanTupleSlot, scan.ps.qual, &self.columns().by_quals, columns, on_error)
-        }
+        unsafe { Projection::of_scan(scan.ss_ScanTupleSlot, scan.ps.qual, &quals, columns, on_error) }
     }
 
     /// The context in which fields are converted.
     pub fn fields(&self) -> ExprContext<'static> {
-        // SAFETY: as above.
-        unsafe { ExprContext::from_raw((*self.leaf).custom.ss.ps.ps_ExprContext) }
+        // SAFETY: the state has begun.
+        unsafe { ExprContext::from_raw(self.leaf().scan().ps.ps_ExprContext) }
     }
 
     /// The plan in the form that workers read. Guarded.
@@ -181,8 +179,7 @@ impl Join {
 
     /// Have all records been read? Further rows may come from batches on disk.
     pub fn has_read_all(&self) -> bool {
-        // SAFETY: the state has begun.
-        unsafe { (*self.joined.leaf).is_done }
+        self.joined.leaf().is_done
     }
 
     /// In a worker: ends the plan. Guarded.
@@ -203,7 +200,7 @@ impl Join {
 /// # Safety
 /// A plain frame; the join belongs to a process, and the arrays are of the process's slot.
 pub unsafe fn next(join: *const Join, arrays: RowArrays) -> bool {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. The plan's rows have all of
+    // SAFETY: a plain frame, and a join of a process; nothing here has a destructor. The plan's rows have all of
     // the target's attributes.
     unsafe {
         let top = (*join).joined.top;

@@ -152,21 +152,16 @@ impl KeyCheck {
 
     /// Makes the table for rows of a result relation. Guarded.
     fn open(&self, relinfo: ResultRelation, number: usize) -> CheckedTable {
-        let Executor { estate, econtext, .. } = self.executor;
         let relation = relinfo.relation();
         let memory = self.executor.memory().child(c"pg_bulk keys");
         let _entered = memory.enter();
         // Routing has opened the indexes, but not for speculative insertion.
         // SAFETY: the load has no handle of the executor's indexes.
         unsafe { relinfo.open_indexes(true) };
-        // SAFETY: the executor's structures, which outlive the table; expressions of open indexes, and a closure that owns
-        // nothing; a guarded call on an open relation.
-        let (mut indexes, slot) = unsafe {
-            let (arbiter, has_rows) = (self.arbiter, !self.as_truncated);
-            let mut indexes = Indexes::to_ask(relinfo.as_ptr(), estate, econtext, self.keep, arbiter, has_rows);
-            indexes.prepare();
-            (indexes, pg_sys::table_slot_create(relation.as_ptr(), std::ptr::null_mut()))
-        };
+        let mut indexes = Indexes::to_ask(relinfo, self.executor, self.keep, self.arbiter, !self.as_truncated);
+        indexes.prepare();
+        // SAFETY: a guarded call on an open relation.
+        let slot = unsafe { pg_sys::table_slot_create(relation.as_ptr(), std::ptr::null_mut()) };
         let mut keys = ForeignKeys::new(relinfo, 0, true, pg_sys::AccessShareLock);
         let offered = self.referenced.iter().filter(|(parent, _)| *parent == number);
         let offered: Vec<&Vec<i16>> = offered.map(|(_, columns)| columns).collect();

@@ -28,11 +28,13 @@ mod find;
 
 use std::collections::BTreeMap;
 
-use pgrx::{PgSqlErrorCode as Code, pg_sys};
+use pgrx::PgSqlErrorCode as Code;
 
 pub use self::earlier::Earlier;
 pub use self::find::{FileProperties, ReadPosition};
 use crate::error::{Error, Result};
+use crate::server::buf_file::{BufFile, Place};
+use crate::server::memory_context::MemoryContext;
 
 /// Ranges of a heap that are kept in memory; further ranges go to a temporary file.
 const IN_MEMORY: usize = 1 << 18;
@@ -203,62 +205,58 @@ pub fn bytes_of(ranges: &[TidRange]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(ranges.as_ptr().cast(), size_of_val(ranges)) }
 }
 
+/// Bytes as ranges.
+fn ranges_of(bytes: &[u8]) -> impl Iterator<Item = TidRange> {
+    // SAFETY: the bytes are as long as a range, which is plain data.
+    bytes.chunks_exact(size_of::<TidRange>()).map(|one| unsafe { one.as_ptr().cast::<TidRange>().read_unaligned() })
+}
+
 /// Ranges of a relation, in the order of arrival.
 #[derive(Debug)]
 struct Tape {
     memory: Vec<TidRange>,
-    file: *mut pg_sys::BufFile,
+    file: Option<BufFile>,
     /// Number of ranges in the file.
     spilled: u64,
 }
 
 impl Tape {
     const fn new() -> Tape {
-        Tape { memory: Vec::new(), file: std::ptr::null_mut(), spilled: 0 }
+        Tape { memory: Vec::new(), file: None, spilled: 0 }
     }
 
     /// Writes the ranges to the file. Guarded.
     fn spill(&mut self) {
-        // SAFETY: guarded calls; the file lives until the end of the transaction.
-        unsafe {
-            if self.file.is_null() {
-                let old = pg_sys::MemoryContextSwitchTo(pg_sys::CurTransactionContext);
-                pg_sys::PrepareTempTablespaces();
-                self.file = pg_sys::BufFileCreateTemp(false);
-                pg_sys::MemoryContextSwitchTo(old);
-            }
-            let bytes = size_of_val(&*self.memory);
-            pg_sys::BufFileWrite(self.file, self.memory.as_mut_ptr().cast(), bytes);
-        }
+        let file = self.file.get_or_insert_with(|| BufFile::temporary(MemoryContext::of_transaction(), false));
+        file.write(bytes_of(&self.memory));
         self.spilled += self.memory.len() as u64;
         self.memory.clear();
     }
 
     /// Visits each range. Guarded.
     fn for_each(&mut self, mut look: impl FnMut(&TidRange)) -> Result<()> {
-        if !self.file.is_null() {
+        if self.file.is_some() {
             self.spill();
-            let mut some = vec![TidRange::default(); 4096];
-            // SAFETY: guarded calls on an open file, with room for `count` ranges.
-            unsafe { pg_sys::BufFileSeek(self.file, 0, 0, libc::SEEK_SET) };
-            let mut left = self.spilled;
-            while left > 0 {
-                pgrx::check_for_interrupts!();
-                let count = usize::try_from(left).unwrap_or(usize::MAX).min(some.len());
-                let len = count * size_of::<TidRange>();
-                // SAFETY: as above.
-                let got = unsafe { pg_sys::BufFileRead(self.file, some.as_mut_ptr().cast(), len) };
-                if got != len {
-                    let message = "could not read the positions of the rows of the load";
-                    return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
-                }
-                some.iter().take(count).for_each(&mut look);
-                left -= count as u64;
-            }
-            // The file position is at the end again, for further writes.
-            return Ok(());
         }
-        self.memory.iter().for_each(look);
+        let Some(file) = &self.file else {
+            self.memory.iter().for_each(look);
+            return Ok(());
+        };
+        file.go_to(Place::default());
+        let mut some = vec![0; 4096 * size_of::<TidRange>()];
+        let mut left = self.spilled;
+        while left > 0 {
+            pgrx::check_for_interrupts!();
+            let count = usize::try_from(left).unwrap_or(usize::MAX).min(4096);
+            let bytes = some.get_mut(..count * size_of::<TidRange>()).unwrap_or_default();
+            if !file.fill(bytes) {
+                let message = "could not read the positions of the rows of the load";
+                return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+            }
+            ranges_of(bytes).for_each(|range| look(&range));
+            left -= count as u64;
+        }
+        // The file position is at the end again, for further writes.
         Ok(())
     }
 }
@@ -304,12 +302,7 @@ impl Origins {
     /// Adds a worker's ranges, made by [`bytes_of`], all of the current file. Guarded.
     pub fn add_bytes(&mut self, relation: usize, bytes: &[u8]) {
         let file = self.file;
-        let range = |bytes: &[u8]| {
-            // SAFETY: the bytes are as long as a range, which is plain data.
-            let range = unsafe { bytes.as_ptr().cast::<TidRange>().read_unaligned() };
-            TidRange { file, ..range }
-        };
-        let ranges: Vec<TidRange> = bytes.chunks_exact(size_of::<TidRange>()).map(range).collect();
+        let ranges: Vec<TidRange> = ranges_of(bytes).map(|range| TidRange { file, ..range }).collect();
         self.add(relation, &ranges);
     }
 

@@ -13,6 +13,8 @@ mod reject;
 mod store;
 mod trace;
 
+use std::collections::VecDeque;
+
 use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
@@ -26,7 +28,7 @@ use super::executor::{Executor, set_up_again};
 use super::join::Join;
 use super::key_check::KeyCheck;
 use super::rejects::Rejects;
-use super::shared::SharedRef;
+use super::shared::Shared;
 use super::wide::Wide;
 use crate::error::Result;
 use crate::load::query::Query;
@@ -35,6 +37,7 @@ use crate::rows::row::Rows;
 use crate::rows::soft::Tolerance;
 use crate::server::compat::is_virtual;
 use crate::server::relation::Relation;
+use crate::server::team::SharedRef;
 use crate::server::unguarded::Opaque;
 
 /// One process of a load.
@@ -42,7 +45,7 @@ use crate::server::unguarded::Opaque;
 pub struct Process {
     /// Number of this process; 0 is the leader.
     pub number: usize,
-    pub shared: SharedRef,
+    pub shared: SharedRef<Shared>,
     pub executor: Executor,
     pub rows: Rows,
     pub chunks: Chunks,
@@ -106,7 +109,7 @@ pub enum Pull {
 impl Process {
     /// Makes the process ready for the rows of its file. Guarded.
     pub fn ready(mut self) -> Result<Process> {
-        if self.executor.routing.is_null() {
+        if self.executor.routing().1.is_null() {
             self.heaps.open(self.executor.relation(), &self.tracer)?;
             self.recipe.not_null = not_null(self.executor.relation());
         }
@@ -148,7 +151,7 @@ impl Process {
         self.keys = None;
         self.rejects.forget_spool();
         self.heaps.forget();
-        self.wide.set_queues(Vec::new());
+        self.wide.set_queues(VecDeque::new());
         if let Chunks::Listed(listed) = chunks {
             self.rows.switch_to_file(listed.chunks().file_of(ticket))?;
             if place.offset == 0 {

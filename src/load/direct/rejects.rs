@@ -18,13 +18,14 @@ use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
 use super::shared::Shared;
-use super::wide::{Received, Wide};
+use super::wide::{MessageKind, Received, Wide};
 use crate::error::{Error, Result};
 use crate::guc;
 use crate::load::rejects::Spool;
 use crate::rows::copy_options::CopyOptions;
 use crate::rows::soft::{self, Limit, OnError};
-use crate::server::team::Shareable;
+use crate::server::result_relation::ResultRelation;
+use crate::server::team::{Shareable, SharedRef};
 
 /// Counts of a chunk, shared by all processes.
 #[derive(Debug)]
@@ -61,8 +62,8 @@ pub struct Rejects {
     pub limit: Option<u64>,
     /// The limit in the user's options.
     named: u64,
-    /// Tallies of the chunks; null when the file is read in order.
-    pub tallies: *const RejectTally,
+    /// Tallies of the chunks; None when the file is read in order.
+    pub tallies: Option<SharedRef<[RejectTally]>>,
     /// Of the row that is being checked.
     pub pins: Pins,
 }
@@ -72,22 +73,12 @@ pub struct Rejects {
 /// To show a row in the root's format, ExecConstraints pins the descriptor and leaves the pin to the end of the
 /// transaction.
 #[derive(Debug, Default)]
-pub struct Pins(Option<(pg_sys::TupleDesc, i32)>);
+pub struct Pins(Option<(ResultRelation, i32)>);
 
 impl Pins {
     /// Notes the number of pins before the row is checked. For a plain frame.
-    ///
-    /// # Safety
-    /// The result relation is open.
-    pub unsafe fn note(&mut self, relinfo: *const pg_sys::ResultRelInfo) {
-        // SAFETY: this function's contract covers the argument.
-        unsafe {
-            let root = (*relinfo).ri_RootResultRelInfo;
-            self.0 = (!root.is_null()).then(|| {
-                let descriptor = (*(*root).ri_RelationDesc).rd_att;
-                (descriptor, (*descriptor).tdrefcount)
-            });
-        }
+    pub fn note(&mut self, leaf: ResultRelation) {
+        self.0 = leaf.root().map(|root| (root, root.relation().descriptor().pins()));
     }
 
     /// Forgets the number: the row passed its checks.
@@ -96,17 +87,12 @@ impl Pins {
     }
 
     /// Releases the pins that were added since. Guarded.
-    ///
-    /// # Safety
-    /// The descriptor that was noted last is still open.
-    pub unsafe fn release(&mut self) {
-        if let Some((descriptor, before)) = self.0.take() {
-            // SAFETY: this function's contract covers the argument; these pins are of this resource owner.
-            unsafe {
-                while (*descriptor).tdrefcount > before.max(0) {
-                    pg_sys::DecrTupleDescRefCount(descriptor);
-                }
-            }
+    pub fn release(&mut self) {
+        let Some((root, before)) = self.0.take() else { return };
+        let descriptor = root.relation().descriptor();
+        while descriptor.pins() > before.max(0) {
+            // SAFETY: a guarded call, which raises an error for a pin of another resource owner.
+            unsafe { pg_sys::DecrTupleDescRefCount(descriptor.as_ptr()) };
         }
     }
 }
@@ -127,12 +113,12 @@ impl Rejects {
     pub fn new(options: &CopyOptions, spool: *mut Spool) -> Rejects {
         let limit = options.reject_limit.and_then(Limit::rows);
         let keep = (options.on_error == OnError::Table).then(guc::reject_cap);
-        Rejects { keep, spool, limit, named: limit.unwrap_or(0), tallies: std::ptr::null(), pins: Pins::default() }
+        Rejects { keep, spool, limit, named: limit.unwrap_or(0), tallies: None, pins: Pins::default() }
     }
 
     /// State for reading again from a position, after `before` rejects that fit the limit.
     pub fn again(&self, before: u64) -> Rejects {
-        Rejects { limit: Some(before), tallies: std::ptr::null(), pins: Pins::default(), ..*self }
+        Rejects { limit: Some(before), tallies: None, pins: Pins::default(), ..*self }
     }
 
     /// Are all errors of a record's own survived, and rejects kept?
@@ -170,29 +156,26 @@ impl Rejects {
     pub fn drain(&mut self, wide: &mut Wide) {
         loop {
             match wide.receive() {
-                // SAFETY: the bytes were received last.
-                Received::Reject(reject) => self.keep_bytes(unsafe { &*reject }),
-                Received::Row(..) | Received::Ranges(..) | Received::Anchors(_) | Received::EarlyEnds(_) => (),
+                Received::Message(MessageKind::Reject, _) => self.keep_bytes(wide.content()),
+                Received::Message(..) => (),
                 Received::Nothing | Received::Closed => return,
             }
         }
     }
 
-    fn tally(&self, ticket: u64) -> &RejectTally {
-        let index = usize::try_from(ticket).unwrap_or(0);
-        // SAFETY: the array has a tally for each chunk of the grid, in memory that stays as long as processes work.
-        unsafe { &*self.tallies.add(index) }
+    fn tally(&self, ticket: u64) -> Option<&RejectTally> {
+        self.tallies.as_deref()?.get(usize::try_from(ticket).ok()?)
     }
 
     fn count_of(&self, ticket: u64) -> u64 {
-        self.tally(ticket).count.load(SeqCst)
+        self.tally(ticket).map_or(0, |tally| tally.count.load(SeqCst))
     }
 
     /// Notes the position of a chunk that is being cut.
     pub fn mark(&self, ticket: u64, place: RecordStart) {
-        if !self.tallies.is_null() {
+        if let Some(tally) = self.tally(ticket) {
             // SAFETY: only the process with the current ticket writes; none reads before the chunk is done.
-            unsafe { *self.tally(ticket).place.get() = place };
+            unsafe { *tally.place.get() = place };
         }
     }
 
@@ -201,11 +184,11 @@ impl Rejects {
     pub fn count(&mut self, shared: &Shared, process: usize, wide: &mut Wide) -> Result<()> {
         let total = shared.bad.fetch_add(1, SeqCst) + 1;
         let Some(limit) = self.limit else { return Ok(()) };
-        let ticket = if self.tallies.is_null() { None } else { shared.working_on(process) };
-        let Some(ticket) = ticket else {
+        let ticket = shared.working_on(process).filter(|_| self.tallies.is_some());
+        let Some((ticket, tally)) = ticket.and_then(|ticket| Some((ticket, self.tally(ticket)?))) else {
             return if total > limit { Err(self.too_many()) } else { Ok(()) };
         };
-        let here = self.tally(ticket).count.fetch_add(1, SeqCst) + 1;
+        let here = tally.count.fetch_add(1, SeqCst) + 1;
         if total <= limit {
             return Ok(());
         }
@@ -223,16 +206,14 @@ impl Rejects {
     /// of these are done.
     pub fn too_much(&self, shared: &Shared) -> Option<TooMuch> {
         let limit = self.limit?;
-        if self.tallies.is_null() {
-            return None;
-        }
         let chunks = shared.failed().map_or(shared.grid.count(), |failed| failed + 1);
         let mut before = shared.bad_before;
         for ticket in 0..chunks {
-            let here = self.count_of(ticket);
+            let tally = self.tally(ticket)?;
+            let here = tally.count.load(SeqCst);
             if before + here > limit {
                 // SAFETY: a chunk with a count was cut, and no process writes any more.
-                let place = unsafe { *self.tally(ticket).place.get() };
+                let place = unsafe { *tally.place.get() };
                 return Some(TooMuch { ticket, place, before: limit - before });
             }
             before += here;

@@ -4,7 +4,6 @@
 //! of the file and counters.
 
 use std::ops::Deref;
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -51,28 +50,6 @@ impl Deref for Shared {
 
     fn deref(&self) -> &ChunkOrder {
         &self.order
-    }
-}
-
-/// The shared state that a process uses.
-#[derive(Debug, Clone, Copy)]
-pub struct SharedRef(NonNull<Shared>);
-
-impl SharedRef {
-    /// # Safety
-    /// Not null. The state stays as long as this and its copies are used.
-    pub const unsafe fn from_raw(shared: *const Shared) -> SharedRef {
-        // SAFETY: it is not null.
-        SharedRef(unsafe { NonNull::new_unchecked(shared.cast_mut()) })
-    }
-}
-
-impl Deref for SharedRef {
-    type Target = Shared;
-
-    fn deref(&self) -> &Shared {
-        // SAFETY: the state exists. All of it that changes are atomics and locks.
-        unsafe { self.0.as_ref() }
     }
 }
 

@@ -72,7 +72,7 @@ impl Statement {
         // ExecCloseResultRelations closes the relations that are opened here.
         unsafe {
             let _memory = MemoryContext::of_query(self.estate).enter();
-            let load = &*executor.estate;
+            let load = &*executor.estate();
             let lists = [
                 load.es_opened_result_relations,
                 load.es_tuple_routing_result_relations,

@@ -56,7 +56,13 @@ pub unsafe fn load(load: *mut Load) {
             leader = guarded(|| {
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(prepare(&mut *load).or_raise())
             });
-            work(&mut *leader);
+            loop {
+                work_on_file(leader);
+                blame(&mut *leader);
+                if !guarded(|| (*leader).go_on().or_raise()) {
+                    break;
+                }
+            }
             guarded(|| {
                 let mut finalization = (*leader).finalize(&(*load).request).or_raise();
                 if let Some(statement) = (*load).statement {
@@ -98,29 +104,12 @@ fn set_up(load: &Load) -> Executor {
     )
 }
 
-/// Loads the rows of all files.
-///
-/// # Safety
-/// The frame is plain.
-unsafe fn work(leader: &mut Leader) {
-    // SAFETY: the frame is plain, as the steps for a file are; nothing in it has a destructor.
-    unsafe {
-        loop {
-            work_on_file(leader);
-            blame(leader);
-            if !guarded(|| leader.go_on().or_raise()) {
-                break;
-            }
-        }
-    }
-}
-
 /// Loads the rows of one file.
 ///
 /// # Safety
-/// The frame is plain.
+/// A plain frame, and a valid leader.
 unsafe fn work_on_file(leader: *mut Leader) {
-    // SAFETY: [`work`] has the only reference to the leader; the context callback gets the rows of its process while it is
+    // SAFETY: a plain frame, and no reference to the leader is used elsewhere; the context callback gets the rows of its process while it is
     // pushed; nothing in this frame has a destructor.
     unsafe {
         let process = &raw mut (*leader).process;
@@ -161,7 +150,7 @@ unsafe fn work_on_file(leader: *mut Leader) {
         }
         point_plain!("load.rows");
         if (*leader).is_last() {
-            row_loop::finish(process);
+            guarded(|| (*process).finish().or_raise());
         } else {
             guarded(|| (*leader).process.pause().or_raise());
         }

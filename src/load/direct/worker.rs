@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use pg_bulk_storage::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::executor;
 use super::join::{self, Join, figures};
@@ -17,7 +17,7 @@ use super::origin::Traces;
 use super::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
 use super::rejects::Rejects;
 use super::row_loop;
-use super::shared::{Shared, SharedRef};
+use super::shared::Shared;
 use super::spec::{LoadTask, Spec, condition_node};
 use super::wide::Wide;
 use crate::error::{Error, OrRaise, Result};
@@ -40,15 +40,16 @@ use crate::rows::file_chunks::Listed;
 use crate::rows::row::{Rows, leaders_rows};
 use crate::rows::soft::Tolerance;
 use crate::server::attempt::attempt;
+use crate::server::background::pause;
 use crate::server::failure;
 use crate::server::jsonb::Jsonb;
 use crate::server::points::point;
-use crate::server::relation::Relation;
+use crate::server::relation::{KeptRelation, Relation};
 use crate::server::sent::Sent;
 use crate::server::sequence::Sequence;
 use crate::server::shared_files::SharedFiles;
 use crate::server::team::{Exclusive, Worker};
-use crate::server::unguarded::{self, Opaque};
+use crate::server::unguarded::{self, guarded};
 
 /// Entry point, called by ParallelWorkerMain in a transaction with the leader's xid.
 ///
@@ -56,88 +57,53 @@ use crate::server::unguarded::{self, Opaque};
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server passes the arguments; nothing in this frame has a destructor.
+    // SAFETY: the server passes the arguments; the context callback gets the rows of the process while it is pushed;
+    // nothing in this frame has a destructor.
     unsafe {
-        let state = prepare(segment, toc);
+        let state = guarded(|| {
+            point!("worker.begin");
+            let state = attach(Worker::join(segment, toc).or_raise()).or_raise();
+            // The state is dropped with the memory context.
+            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(state)
+        });
         let process = &raw mut (*state).process;
-        let error = attempt(|| work(process.cast()));
+        let error = attempt(|| {
+            let mut context = pg_sys::ErrorContextCallback {
+                previous: pg_sys::error_context_stack,
+                callback: Some(copy_context),
+                arg: (&raw mut (*process).rows).cast(),
+            };
+            pg_sys::error_context_stack = &raw mut context;
+            row_loop::run(process);
+            guarded(|| (*process).finish().or_raise());
+            pg_sys::error_context_stack = context.previous;
+        });
         if error.is_null() {
-            finish(state);
+            guarded(|| finish(&mut *state));
             return;
         }
         failure::recover();
-        if !failure::is_about_a_row(&*error) || is_earliest(process) {
+        if !failure::is_about_a_row(&*error) || guarded(|| (*process).shared.is_earliest((*process).number)) {
             unguarded::ReThrowError(error);
         }
         // The leader receives an earlier error and ends this worker.
-        wait_for_end();
+        guarded(|| {
+            loop {
+                pause(60_000);
+            }
+        })
     }
 }
 
-/// A worker, and its state as a process of the load.
+/// A worker, its state as a process of the load, and the target.
 struct State {
     team: Worker<LoadTask>,
     process: Process,
+    target: Option<KeptRelation>,
 }
 
-/// # Safety
-/// See [`pg_bulk_load_worker`].
-#[pg_guard]
-unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> *mut State {
-    point!("worker.begin");
-    // SAFETY: this function's contract covers the arguments.
-    let team = unsafe { Worker::join(segment, toc) }.or_raise();
-    let process = attach(&team).or_raise();
-    // The state is dropped with the memory context.
-    PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(State { team, process })
-}
-
-/// # Safety
-/// A valid process.
-#[pg_guard]
-unsafe extern "C-unwind" fn is_earliest(process: *mut Process) -> bool {
-    // SAFETY: this function's contract covers the argument.
-    let process = unsafe { &*process };
-    process.shared.is_earliest(process.number)
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn wait_for_end() {
-    loop {
-        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
-        // SAFETY: guarded calls on this process's latch.
-        unsafe {
-            pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), -1, pg_sys::PG_WAIT_EXTENSION);
-            pg_sys::ResetLatch(pg_sys::MyLatch);
-        }
-        pgrx::check_for_interrupts!();
-    }
-}
-
-/// # Safety
-/// A plain frame, and a valid process.
-unsafe extern "C-unwind" fn work(process: Opaque) {
-    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
-    unsafe {
-        let process = process.cast::<Process>();
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(copy_context),
-            arg: (&raw mut (*process).rows).cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        row_loop::run(process);
-        row_loop::finish(process);
-        pg_sys::error_context_stack = context.previous;
-    }
-}
-
-/// # Safety
-/// The state of a worker that is done.
-#[pg_guard]
-unsafe extern "C-unwind" fn finish(state: *mut State) {
-    // SAFETY: this function's contract covers the argument.
-    let State { team, process } = unsafe { &mut *state };
+/// Ends the work of a worker that is done.
+fn finish(State { team, process, target }: &mut State) {
     point!("worker.end");
     process.wide.detach();
     process.rows.close().or_raise();
@@ -147,14 +113,14 @@ unsafe extern "C-unwind" fn finish(state: *mut State) {
         figures::report(&join, unsafe { &mut *Exclusive::pointer(figures.unwrap_or_default()) });
         join.end();
     }
-    let target = process.executor.relation().as_ptr();
-    // SAFETY: the worker has no row left.
-    unsafe { executor::tear_down(&process.executor) };
-    // SAFETY: the worker has written its keys; the table was opened in `attach`.
+    // SAFETY: the worker has no row left, and has written its keys.
     unsafe {
+        executor::tear_down(&process.executor);
         process.heaps.plan.release();
-        pg_sys::table_close(target, pg_sys::NoLock.cast_signed())
-    };
+    }
+    if let Some(target) = target.take() {
+        target.close();
+    }
     team.end();
 }
 
@@ -176,29 +142,26 @@ fn open(relation: Relation, options: &mut LoadOptions, mapping: &Mapping, shared
 }
 
 /// Makes the state of a process of the load. Guarded.
-fn attach(team: &Worker<LoadTask>) -> Result<Process> {
+fn attach(team: Worker<LoadTask>) -> Result<State> {
     let task = team.task();
     let (shared, queue) = (&task.shared, team.queue());
     let spec = Spec::receive(&mut team.slice(task.spec));
     let damaged =
         || Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not read the shared memory of the leader of the load");
     let spec = spec.ok_or_else(damaged)?;
-    // SAFETY: the leader has sent the bytes of a jsonb, and an oid of a table that the leader has locked.
-    let (mut options, relation) = unsafe {
-        let options = match spec.input.foreign {
-            Some(foreign) => LoadOptions::of_foreign_table(foreign)?,
-            None => {
-                // The leader has checked the options, and sends none if it has none.
-                if spec.input.options.is_empty() {
-                    return Err(damaged());
-                }
-                let json = Jsonb::from_bytes(&spec.input.options);
-                LoadOptions::parse(spec.input.path.clone(), &json, &Allowed::ALL, false)?
-            }
-        };
-        let relation = pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed());
-        (options, Relation::from_raw(relation))
+    let mut options = match spec.input.foreign {
+        Some(foreign) => LoadOptions::of_foreign_table(foreign)?,
+        // The leader sends no options if it has none.
+        None if spec.input.options.is_empty() => return Err(damaged()),
+        None => {
+            // SAFETY: the leader has sent the bytes of a jsonb.
+            let json = unsafe { Jsonb::from_bytes(&spec.input.options) };
+            // The leader has checked the options.
+            LoadOptions::parse(spec.input.path.clone(), &json, &Allowed::ALL, false)?
+        }
     };
+    let target = KeptRelation::open(spec.relation, pg_sys::RowExclusiveLock);
+    let relation = target.get();
     if spec.is_dry {
         options.adapt_to_check();
     }
@@ -242,12 +205,9 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     let place = pg_bulk_text::reader::RecordStart { eol: shared.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
-    // SAFETY: guarded calls on an open relation, which the executor was set up for.
-    let sees_the_same = unsafe {
-        leaves::pin_partitions(relation, executor.estate);
-        let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
-        leaves::are_leaves(relation, &known)
-    };
+    executor.pin_partitions();
+    let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
+    let sees_the_same = leaves::are_leaves(relation, &known);
     let mut sequences = team.slice(task.sequences).iter();
     let mut defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
         Sequence::attach(sequences.next().ok_or_else(damaged)?)
@@ -257,7 +217,7 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     }
     let mut rejects = Rejects::new(&options.copy, std::ptr::null_mut());
     if rejects.limit.is_some() {
-        rejects.tallies = team.slice(task.rejects).as_ptr();
+        rejects.tallies = Some(team.slice(task.rejects).into());
     }
     let files = if spec.keys.files == 0 { None } else { Some(SharedFiles::attach(spec.keys.files)?) };
     let count = spec.keys.list.iter().filter(|planned| planned.sort.is_some()).count();
@@ -276,45 +236,35 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
     };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
+    let on_error = options.copy.on_error;
     // SAFETY: the leader's nodes are about this table, opened with the rows, or about this input row.
     let projection = nodes.map(|nodes| unsafe {
         if let Some(foreign) = options.foreign() {
-            return Projection::new(
-                nodes,
-                foreign,
-                rows.columns(),
-                options.copy.on_error,
-                (*executor.estate).es_query_cxt,
-            );
+            return Projection::new(nodes, foreign, rows.columns(), on_error, executor.memory().as_ptr());
         }
         let inputs = source::input_descriptor(relation, &mapping);
-        Projection::over(nodes, inputs.as_ptr(), rows.columns(), options.copy.on_error, (*executor.estate).es_query_cxt)
+        Projection::over(nodes, inputs.as_ptr(), rows.columns(), on_error, executor.memory().as_ptr())
     });
-    let of_scan = |join: &Join| join.joined().projection(rows.columns(), options.copy.on_error);
+    let of_scan = |join: &Join| join.joined().projection(rows.columns(), on_error);
     let projection = projection.or_else(|| join.as_ref().map(of_scan));
-    let by_file = team.slice(task.by_file);
-    // SAFETY: the memory outlives this process's work.
-    let by_file = unsafe { ByFile::new(by_file.as_ptr(), by_file.len()) };
+    let by_file = ByFile::new(team.slice(task.by_file).into());
     rows.stream_mut().count_by_file(by_file);
     let fields = join.as_ref().map_or(executor.context(), |join| join.joined().fields());
     let stamp = Stamp { xmin, cid: spec.command, frozen: spec.frozen };
     let traces = if spec.traces { Traces::Positions } else { Traces::Nothing };
     let tracer = Tracer::new(traces, spec.traits.len());
     let mut heaps = Heaps::new(spec.traits, stamp, plan, &executor, &rows);
-    heaps.is_dry = spec.is_dry;
-    // SAFETY: there is a counter for each relation of the spec, and they stay until this worker is done.
-    unsafe { heaps.count_in(team.slice(task.counters).as_ptr()) };
+    (heaps.is_dry, heaps.counters) = (spec.is_dry, team.slice(task.counters));
     let chunks = match &list {
         Some(list) => {
-            let states = team.slice(task.states).as_ptr();
+            let states = team.slice(task.states).into();
             Chunks::Listed(Box::new(Listed::new(list, states, defaults.takes_ids())))
         }
         None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
     };
     let process = Process {
         number: team.number,
-        // SAFETY: the memory stays until this worker is done.
-        shared: unsafe { SharedRef::from_raw(shared) },
+        shared: shared.into(),
         executor,
         rows,
         chunks,
@@ -336,5 +286,5 @@ fn attach(team: &Worker<LoadTask>) -> Result<Process> {
         process.quota.records = 0;
     }
     process.rows.end_stream();
-    Ok(process)
+    Ok(State { team, process, target: Some(target) })
 }

@@ -10,7 +10,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::join::figures;
 use super::leader::Leader;
 use super::rejects::{RejectTally, TooMuch};
-use super::shared::{Shared, SharedRef};
+use super::shared::Shared;
 use super::spec::LoadTask;
 use crate::error::{Error, Result};
 use crate::index::shared_sorts::SharedSorts;
@@ -25,7 +25,7 @@ use crate::rows::soft::OnError;
 use crate::server::points::point;
 use crate::server::sent::Sent;
 use crate::server::shared_files::SharedFiles;
-use crate::server::team::{Exclusive, Image, Team};
+use crate::server::team::{Exclusive, Image, SharedRef, Team};
 
 impl Leader {
     /// Starts workers on the records after the first one.
@@ -105,10 +105,14 @@ impl Leader {
         };
         let task = team.task();
         // SAFETY: the memory stays until the workers are gone, and this process then uses its own again.
-        let shared = unsafe { SharedRef::from_raw(&raw const task.shared) };
+        let (shared, rejects, states) = unsafe {
+            (
+                SharedRef::new(&task.shared),
+                SharedRef::new(team.slice(task.rejects)),
+                SharedRef::new(team.slice(task.states)),
+            )
+        };
         self.process.hand_over(shared, if is_compressed { 0 } else { place.offset });
-        let rejects = team.slice(task.rejects).as_ptr();
-        let states = team.slice(task.states).as_ptr();
         let launched = team.launch();
         point!("load.launched");
         let queues = team.queues();
@@ -120,7 +124,7 @@ impl Leader {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
         }
         if has_limit {
-            self.process.rejects.tallies = rejects;
+            self.process.rejects.tallies = Some(rejects);
         }
         self.process.chunks = match &list {
             Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.recipe.defaults.takes_ids()))),
@@ -185,9 +189,8 @@ impl Leader {
                 self.process.progress.by_file.all().zip(by_workers).for_each(|(to, from)| to.add(from));
             }
             self.too_much = self.find_too_much();
-            self.process.rejects.tallies = std::ptr::null();
-            // SAFETY: the leader has both.
-            self.process.shared = unsafe { SharedRef::from_raw(&raw const *self.alone) };
+            self.process.rejects.tallies = None;
+            self.use_own_state();
             self.workers.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
             if let Some(team) = self.workers.team.take() {
                 team.finish();
@@ -196,6 +199,12 @@ impl Leader {
             self.gather()?;
         }
         Ok(())
+    }
+
+    /// Lets the leader's process use the state of a load without workers.
+    pub fn use_own_state(&mut self) {
+        // SAFETY: the leader has both, and its state does not move.
+        self.process.shared = unsafe { SharedRef::new(&*self.alone) };
     }
 
     /// Notes the files that all processes have read to their end. Only while the workers' figures exist.
@@ -220,9 +229,8 @@ impl Leader {
             return Ok(false);
         };
         self.files.looked_again = true;
+        self.use_own_state();
         let process = &mut self.process;
-        // SAFETY: the leader has both.
-        process.shared = unsafe { SharedRef::from_raw(&raw const *self.alone) };
         if let Some(team) = self.workers.team.take() {
             // SAFETY: raises nothing. A wait that timed out has left this process in the queue of a shared condition
             // variable.

@@ -11,6 +11,8 @@
 //! index alone.
 
 use std::cell::Cell;
+use std::fmt::Debug;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -28,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::index::index_file::{BATCH, IndexFile};
 use crate::index::index_keys::leaves::{LeafReader, Leaves};
 use crate::index::index_keys::runs::Runs;
+use crate::server::team::SharedRef;
 
 /// Divisor: at most this part of the index is left unused, since each process leaves a part of its last extent.
 const LEFT_OVER: u64 = 64;
@@ -137,23 +140,27 @@ pub fn extent_size(pages: u64, processes: usize) -> u32 {
     (pages / LEFT_OVER / processes.max(1) as u64).clamp(1, BATCH as u64) as u32
 }
 
-/// Blocks for a process: extents, each taken from a shared counter.
-#[derive(Debug, Clone)]
-pub struct Extents(Rc<ExtentState>);
+/// Blocks for a process: extents, each taken from a counter, which processes may share.
+#[derive(Debug)]
+pub struct Extents<C>(Rc<ExtentState<C>>);
 
 #[derive(Debug)]
-struct ExtentState {
+struct ExtentState<C> {
     next: Cell<u32>,
     end: Cell<u32>,
     /// The counter of extents, and their size.
-    extent: *const AtomicU32,
+    extent: C,
     size: u32,
 }
 
-impl Extents {
-    /// # Safety
-    /// The counter stays valid as long as blocks are taken.
-    pub unsafe fn new(extent: *const AtomicU32, size: u32) -> Extents {
+impl<C> Clone for Extents<C> {
+    fn clone(&self) -> Extents<C> {
+        Extents(Rc::clone(&self.0))
+    }
+}
+
+impl<C: Deref<Target = AtomicU32>> Extents<C> {
+    pub fn new(extent: C, size: u32) -> Extents<C> {
         Extents(Rc::new(ExtentState { next: Cell::new(0), end: Cell::new(0), extent, size }))
     }
 
@@ -163,12 +170,11 @@ impl Extents {
     }
 }
 
-impl BlockSource for Extents {
+impl<C: Deref<Target = AtomicU32> + Debug> BlockSource for Extents<C> {
     fn next(&mut self) -> Option<u32> {
         let ExtentState { next, end, extent, size } = &*self.0;
         while next.get() >= end.get() {
-            // SAFETY: `new`'s contract covers the counter.
-            let start = unsafe { &**extent }.fetch_add(1, Relaxed).checked_mul(*size)?;
+            let start = extent.fetch_add(1, Relaxed).checked_mul(*size)?;
             end.set(start.checked_add(*size).filter(|&end| end < u32::MAX)?);
             // The first block is the metapage's.
             next.set(start.max(1));
@@ -282,7 +288,12 @@ pub struct Ranges<'a, W: Word> {
 
 impl<W: Word> Ranges<'_, W> {
     /// Builds one range. None if it was given up. Guarded, and interruptible.
-    pub fn build(&self, range: usize, file: &mut IndexFile<'_>, blocks: &Extents) -> Result<Option<BuiltRange<W>>> {
+    pub fn build(
+        &self,
+        range: usize,
+        file: &mut IndexFile<'_>,
+        blocks: &Extents<SharedRef<AtomicU32>>,
+    ) -> Result<Option<BuiltRange<W>>> {
         let before = range.checked_sub(1).and_then(|range| self.bounds.get(range));
         let (from, to) = (before.map(Bound::key::<W>), self.bounds.get(range).map(Bound::key::<W>));
         let mut sources = Vec::new();

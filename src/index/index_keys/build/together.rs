@@ -17,7 +17,7 @@
 //! entries takes about as long as writing, so then two processes are enough.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,7 +43,7 @@ use crate::server::compat;
 use crate::server::points::point;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::shared_files::SharedFiles;
-use crate::server::team::{Array, Image, Portions, Shareable, Task, Team, Worker};
+use crate::server::team::{Array, Image, Portions, Shareable, SharedRef, Task, Team, Worker};
 
 /// Entries that justify starting a worker, whose start takes the time of half as many entries in the leader. Tests with
 /// small chunks use the smaller number.
@@ -153,8 +153,8 @@ pub(super) fn build<W: Word>(
     let task = team.task();
     point!("index.together");
     let mut file = IndexFile::part(index, task.traits)?;
-    // SAFETY: the task stays until the workers are gone.
-    let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
+    // SAFETY: the task stays until the workers are gone, and this process takes no block later.
+    let blocks = Extents::new(unsafe { SharedRef::new(&task.extent) }, task.extent_size);
     let work = Ranges {
         plan: task.plan,
         shape: keys.shape(),
@@ -165,16 +165,17 @@ pub(super) fn build<W: Word>(
     };
     let mut built_ranges = build_ranges(&work, first, &task.ranges, &mut file, &blocks)?;
     drop(work);
+    let unused = blocks.left();
+    drop(blocks);
     let cpu = team.wait();
     point!("index.joined");
     help.set(Help { workers: launched, cpu });
     let task = team.task();
     let (given_up, options, size) = (task.over.load(Relaxed), task.plan.options, task.extent_size);
     // The upper levels use blocks that are left of earlier extents, then a new extent.
-    let extent = AtomicU32::new(task.extent.load(Relaxed));
+    let extent = Box::new(AtomicU32::new(task.extent.load(Relaxed)));
     team.finish();
-    // SAFETY: a local counter, which outlives the use of the remaining blocks.
-    let mut left = Left { ranges: vec![blocks.left()], others: unsafe { Extents::new(&raw const extent, size) } };
+    let mut left = Left { ranges: vec![unused], others: Extents::new(extent, size) };
     for worker in 1..=launched {
         left.ranges.push(read_built(&files, &parts_name(oid, worker), &mut built_ranges)?);
     }
@@ -210,7 +211,7 @@ pub(super) fn build<W: Word>(
 #[derive(Debug)]
 struct Left {
     ranges: Vec<Range<u32>>,
-    others: Extents,
+    others: Extents<Box<AtomicU32>>,
 }
 
 #[derive(Debug, Clone)]
@@ -241,7 +242,7 @@ fn build_ranges<W: Word>(
     first: Option<usize>,
     ranges: &Portions,
     file: &mut IndexFile<'_>,
-    blocks: &Extents,
+    blocks: &Extents<SharedRef<AtomicU32>>,
 ) -> Result<Vec<BuiltRange<W>>> {
     let mut built_ranges = Vec::new();
     let mut next = first;
@@ -309,8 +310,7 @@ fn build_in_worker<W: Word>(index: Relation<'_>, team: &Worker<BuildTask>, shape
         runs.push(Runs::open(&files, &name, size_of::<Entry<W>>())?.ok_or_else(damaged)?);
     }
     let mut file = IndexFile::part(index, task.traits)?;
-    // SAFETY: the counter is in shared memory that stays until this process is done.
-    let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
+    let blocks = Extents::new(SharedRef::from(&task.extent), task.extent_size);
     let bounds = team.slice(task.bounds);
     let work =
         Ranges::<W> { plan: task.plan, shape, runs: runs.iter().collect(), memory: &[], bounds, over: &task.over };
@@ -350,11 +350,8 @@ fn entry_of<W: Word>([is_there, low, high, tid]: [u64; 4]) -> Option<Entry<W>> {
 /// Writes the built ranges to a file: the unused blocks, then for each range its number, entries, [`Seen`], borders and
 /// links. Guarded.
 fn write_built<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, built_ranges: &[BuiltRange<W>]) {
-    let file = files.make(name);
-    // SAFETY: a guarded call on an open file, which does not change the bytes.
-    let write = |bytes: &[u8]| unsafe {
-        pg_sys::BufFileWrite(file, bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len());
-    };
+    let Some(file) = files.make(name) else { return };
+    let write = |bytes: &[u8]| file.write(bytes);
     write(&left.start.to_ne_bytes());
     write(&left.end.to_ne_bytes());
     for BuiltRange { range, part, seen } in built_ranges {
@@ -368,11 +365,7 @@ fn write_built<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, b
         pages.into_iter().flatten().for_each(|page| write(&page.0));
         write(&part.links);
     }
-    // SAFETY: guarded calls on a file of a shared set.
-    unsafe {
-        pg_sys::BufFileExportFileSet(file);
-        pg_sys::BufFileClose(file);
-    }
+    file.export();
 }
 
 /// Reads the ranges of a worker. Returns its unused blocks. Guarded.
@@ -381,19 +374,13 @@ fn read_built<W: Word>(
     name: &CString,
     built_ranges: &mut Vec<BuiltRange<W>>,
 ) -> Result<Range<u32>> {
-    let file = files.open(name);
-    if file.is_null() {
-        return Err(damaged());
-    }
-    // SAFETY: a guarded call on an open file, with room for the bytes.
-    let read =
-        |bytes: &mut [u8]| unsafe { pg_sys::BufFileRead(file, bytes.as_mut_ptr().cast::<c_void>(), bytes.len()) };
-    let whole = |bytes: &mut [u8]| if read(bytes) == bytes.len() { Ok(()) } else { Err(damaged()) };
+    let file = files.open(name).ok_or_else(damaged)?;
+    let whole = |bytes: &mut [u8]| if file.fill(bytes) { Ok(()) } else { Err(damaged()) };
     let mut left = [[0; 4]; 2];
     whole(left.as_flattened_mut())?;
     loop {
         let (mut numbers, mut entries) = ([[0; 8]; 6], [[[0; 8]; 4]; 2]);
-        match read(numbers.as_flattened_mut()) {
+        match file.read(numbers.as_flattened_mut()) {
             0 => break,
             len if len == size_of_val(&numbers) => (),
             _ => return Err(damaged()),
@@ -419,8 +406,7 @@ fn read_built<W: Word>(
         let seen = Seen { count: old, first: seen_first, next };
         built_ranges.push(BuiltRange { range, part: TreePart { first, last, entries: count, links }, seen });
     }
-    // SAFETY: a guarded call on an open file.
-    unsafe { pg_sys::BufFileClose(file) };
+    file.close();
     let [start, end] = left.map(u32::from_ne_bytes);
     Ok(start..end)
 }

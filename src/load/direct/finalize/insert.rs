@@ -9,12 +9,13 @@ use crate::load::direct::origin::RecordPosition;
 use crate::load::direct::removed_rows::Rivals;
 use crate::load::duplicate::Keep;
 use crate::server::holder;
+use crate::server::slot::ExprContext;
 use crate::server::unguarded::{self as c, guard, guarded};
 
 impl WrittenTable {
     /// Inserts the new rows into the indexes that are not built. Rows that an index does not accept are noted or removed.
     /// Guarded.
-    pub(super) fn insert_checked(&mut self, leader: &mut Leader, econtext: *mut pg_sys::ExprContext) -> Result<()> {
+    pub(super) fn insert_checked(&mut self, leader: &mut Leader, context: ExprContext<'_>) -> Result<()> {
         let mut conflicts = &raw mut self.conflicts;
         // SAFETY: a guarded call. Rows must be deleted by a later command than the one that inserted them.
         unsafe { pg_sys::CommandCounterIncrement() };
@@ -26,7 +27,7 @@ impl WrittenTable {
                 guard(|| {
                     while let Some((row, place)) = guarded(|| order.next()) {
                         self.take_or_leave(leader, &row, place);
-                        c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+                        c::MemoryContextReset(context.memory());
                     }
                 });
             }
@@ -44,7 +45,7 @@ impl WrittenTable {
                     if refers {
                         keys.add(slot, |_| ());
                     }
-                    c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+                    c::MemoryContextReset(context.memory());
                 });
             }
         }

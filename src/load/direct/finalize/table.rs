@@ -82,18 +82,19 @@ impl Finalization {
             if stamp.frozen {
                 freeze::set_visibility(Relation::from_raw(relation), written.start);
             }
-            let target = ResultRelation::from_raw(executor.target);
+            let target = executor.target();
             if target.relation().oid() == written.oid {
                 return Ok(target);
             }
-            let routed = PgList::<pg_sys::ResultRelInfo>::from_pg((*executor.estate).es_tuple_routing_result_relations);
+            let routed =
+                PgList::<pg_sys::ResultRelInfo>::from_pg((*executor.estate()).es_tuple_routing_result_relations);
             if let Some(relinfo) = routed.iter_ptr().find(|&relinfo| (*relinfo).ri_RelationDesc == relation) {
                 // Routing has opened the indexes, which must be closed while they are rebuilt: `open_indexes` does it.
                 return Ok(ResultRelation::from_raw(relinfo));
             }
             let _memory = executor.memory().enter();
             let relinfo = new_result_relation();
-            pg_sys::InitResultRelInfo(relinfo, relation, 0, executor.target, (*executor.estate).es_instrument);
+            pg_sys::InitResultRelInfo(relinfo, relation, 0, target.as_ptr(), (*executor.estate()).es_instrument);
             Ok(ResultRelation::from_raw(relinfo))
         }
     }
@@ -124,9 +125,7 @@ impl Finalization {
         let held = written.collectors.iter().filter(|collector| collector.holds_index());
         let mut rebuild = rebuild.holding(held.map(|collector| collector.index).collect());
         find_behind(relinfo, &mut rebuild, written, files, workers)?;
-        // SAFETY: the executor's structures, which outlive the table.
-        let mut indexes =
-            unsafe { Indexes::new(relinfo.as_ptr(), executor.estate, executor.econtext, &mut rebuild, survival) };
+        let mut indexes = Indexes::new(relinfo, executor, &mut rebuild, survival);
         open_keys(&mut indexes, written, files, workers)?;
         // Locks on indexes are taken now, so the remaining patience is known.
         self.patience = rebuild.patience;
@@ -192,7 +191,7 @@ fn find_behind(
     workers: usize,
 ) -> Result<()> {
     let sources = sources_of(written, files, workers);
-    for index in relinfo.indexes() {
+    for (index, _) in relinfo.indexes() {
         let oid = index.oid();
         if rebuild.may_merge_into(oid)
             && let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == oid)

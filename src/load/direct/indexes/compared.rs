@@ -6,6 +6,7 @@ use pgrx::pg_sys;
 use super::sorted::{IndexKey, Previous};
 use super::{Indexes, MOST_KEYS};
 use crate::index::key_conflicts::{Group, KeyConflicts};
+use crate::server::index_tuple::IndexTuple;
 use crate::server::look::Look;
 use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, guarded};
@@ -17,10 +18,9 @@ impl Indexes {
     /// A plain frame; the indexes are of a dry run; `conflicts` lives in the current memory context; the slot is for
     /// rows of the relation. All rows were added.
     pub unsafe fn compare_sorted(&mut self, conflicts: *mut KeyConflicts, slot: *mut pg_sys::TupleTableSlot) {
-        // SAFETY: this function's contract covers the frame. A tuple of the sort is valid until the next call.
+        let (heap, per_tuple) = (self.relinfo.relation(), self.executor.context().memory());
+        // SAFETY: a plain frame. A tuple of the sort is valid until the next call.
         unsafe {
-            let heap = (*self.relinfo).ri_RelationDesc;
-            let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
             for number in 0..self.list.len() {
                 // Only sorted keys are compared, and only their indexes have the operators that a search takes.
                 if self.list.get(number).is_none_or(|index| index.sort.is_none()) {
@@ -50,26 +50,27 @@ impl Indexes {
                     if tuple.is_null() {
                         break;
                     }
+                    let tuple = IndexTuple::from_raw(tuple);
                     let same = previous.is_same(tuple);
                     if by_bytes && !same && (*look).finds_nothing() {
                         previous.set(tuple);
                         continue;
                     }
-                    c::index_deform_tuple(tuple, descriptor.as_ptr(), values, nulls);
+                    c::index_deform_tuple(tuple.as_ptr(), descriptor.as_ptr(), values, nulls);
                     // A NULL is equal to nothing, unless the index has NULLS NOT DISTINCT.
                     let distinct = !(*index.info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
                     let key = IndexKey { index, heap, values, nulls, tuple };
-                    let row = &raw const (*tuple).t_tid;
+                    let row = tuple.tid();
                     let equal = same || (!by_bytes && previous.is_equal(&key, keys, per_tuple));
                     let group = if equal && !distinct {
                         let before = previous.row();
-                        guarded(|| (*conflicts).twin(number, &before, previous.group, &*row))
+                        guarded(|| (*conflicts).twin(number, &before, previous.group, &row))
                     } else {
                         let holder = (*look).find(values, nulls);
                         if holder.ip_posid == 0 {
                             Group::NONE
                         } else {
-                            guarded(|| (*conflicts).taken(number, &*row, &holder, Group::NONE))
+                            guarded(|| (*conflicts).taken(number, &row, &holder, Group::NONE))
                         }
                     };
                     previous.set(tuple);
@@ -92,12 +93,10 @@ impl Indexes {
     /// The index is open and the slot is for rows of the relation; both live as long. Guarded; allocates in the current
     /// memory context.
     pub unsafe fn look(&self, number: usize, slot: *mut pg_sys::TupleTableSlot) -> Option<Look> {
-        // SAFETY: this function's contract covers the argument.
-        unsafe {
-            let index = self.list.get(number)?;
-            let heap = (*self.relinfo).ri_RelationDesc;
-            let executor = (self.estate, self.econtext);
-            Some(Look::begin(heap, index.relation, index.info, executor, slot, self.has_rows))
-        }
+        let index = self.list.get(number)?;
+        let heap = self.relinfo.relation().as_ptr();
+        let executor = (self.executor.estate(), self.executor.context().as_ptr());
+        // SAFETY: the index is open, and the slot is for rows of the relation.
+        Some(unsafe { Look::begin(heap, index.relation, index.info, executor, slot, self.has_rows) })
     }
 }

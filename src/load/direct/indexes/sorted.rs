@@ -20,6 +20,7 @@ use crate::index::strategy::IndexStrategy;
 use crate::index::violating_row::ViolatingRow;
 use crate::load::duplicate::Keep;
 use crate::server::holder;
+use crate::server::index_tuple::IndexTuple;
 use crate::server::points::point_plain;
 use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, guarded};
@@ -43,11 +44,10 @@ impl Indexes {
         {
             return;
         }
-        // SAFETY: this function's contract covers the frame.
+        let (heap, per_tuple) = (self.relinfo.relation(), self.executor.context().memory());
+        // SAFETY: a plain frame.
         unsafe {
-            let heap = (*self.relinfo).ri_RelationDesc;
             let memory = pg_sys::CurrentMemoryContext;
-            let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
             let mut batch = Batch::new();
             let mut previous = Previous::new();
             for (number, index) in self.list.iter_mut().enumerate() {
@@ -84,7 +84,6 @@ impl Indexes {
                 index.took += began.elapsed();
             }
             batch.free();
-            previous.free();
         }
     }
 }
@@ -99,15 +98,15 @@ const YES: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
 const PARTIAL: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL;
 /// BTORDER_PROC (nbtree.h)
 const ORDER: u16 = 1;
-/// INDEX_SIZE_MASK (itup.h)
-const SIZE_MASK: u16 = 0x1fff;
+/// Bytes of the longest tuple, with its alignment: INDEX_SIZE_MASK (itup.h).
+const LONGEST: usize = 0x1fff + 1;
 type UniqueCheck = pg_sys::IndexUniqueCheck::Type;
 
 /// An index that sorted keys are inserted into.
 struct IndexInsertion<'i> {
     number: usize,
     index: &'i mut Index,
-    heap: pg_sys::Relation,
+    heap: Relation<'static>,
     slot: *mut pg_sys::TupleTableSlot,
     unique: bool,
     /// A row replaces the existing row with the same key.
@@ -130,7 +129,8 @@ impl IndexInsertion<'_> {
         unsafe {
             let (heap, relation, unique) = (self.heap, self.index.relation, self.unique);
             let distinct = !(*self.index.info).ii_NullsNotDistinct;
-            let new_writer = |any| LeafWriter::new(heap, relation, unique, distinct, any);
+            let relation = Relation::from_raw(relation);
+            let new_writer = |any: IndexTuple<'_>| LeafWriter::new(heap, relation, unique, distinct, any);
             let (memory, per_tuple) = (self.memory, self.per_tuple);
             let mut writer = None;
             // A key that the index has already would be searched for twice.
@@ -139,16 +139,16 @@ impl IndexInsertion<'_> {
                 c::check_for_interrupts();
                 if let Some(keys) = self.index.keys.as_deref_mut() {
                     pg_sys::CurrentMemoryContext = per_tuple;
-                    let for_tuple = |any| {
+                    let for_tuple = |any: IndexTuple<'_>| {
                         pg_sys::CurrentMemoryContext = memory;
                         let writer: *mut LeafWriter = writer.get_or_insert_with(|| new_writer(any));
                         pg_sys::CurrentMemoryContext = per_tuple;
                         writer
                     };
-                    let last = batch.grow(keys, Relation::from_raw(relation), for_tuple);
+                    let last = batch.grow(keys, relation, for_tuple);
                     c::MemoryContextReset(per_tuple);
                     pg_sys::CurrentMemoryContext = memory;
-                    if !last.is_null() {
+                    if let Some(last) = last {
                         self.previous.set(last);
                         continue;
                     }
@@ -190,14 +190,14 @@ impl IndexInsertion<'_> {
     ///
     /// # Safety
     /// A plain frame, and the next tuple.
-    unsafe fn insert(&mut self, tuple: pg_sys::IndexTuple) {
-        // SAFETY: this function's contract covers both arguments; the arrays have room for the keys of any index.
+    unsafe fn insert(&mut self, tuple: IndexTuple<'_>) {
+        // SAFETY: a plain frame, and a tuple of the index; the arrays have room for the keys of any index.
         unsafe {
             let index = &*self.index;
             let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
             let mut nulls = [false; MOST_KEYS];
             let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
-            c::index_deform_tuple(tuple, (*index.relation).rd_att, values, nulls);
+            c::index_deform_tuple(tuple.as_ptr(), (*index.relation).rd_att, values, nulls);
             let key = IndexKey { index, heap: self.heap, values, nulls, tuple };
             if !self.unique {
                 key.insert(NO);
@@ -206,7 +206,7 @@ impl IndexInsertion<'_> {
             let previous = &mut *self.previous;
             let same = previous.is_same(tuple);
             (*self.violating_row).other = same.then_some(previous.row());
-            (*self.violating_row).row = Some((*tuple).t_tid);
+            (*self.violating_row).row = Some(tuple.tid());
             if self.conflicts.is_null() {
                 previous.set(tuple);
                 key.insert(YES);
@@ -219,16 +219,16 @@ impl IndexInsertion<'_> {
             let fits = key.insert(if twin { NO } else { PARTIAL });
             // The noted rows outlive this tuple.
             pg_sys::CurrentMemoryContext = self.memory;
-            let row = &raw const (*tuple).t_tid;
+            let row = tuple.tid();
             let group = if twin || (!fits && previous.is_equal(&key, keys, self.per_tuple)) {
                 let before = previous.row();
-                guarded(|| (*self.conflicts).twin(self.number, &before, previous.group, &*row))
+                guarded(|| (*self.conflicts).twin(self.number, &before, previous.group, &row))
             } else if !fits {
                 let holder = key.holder(self.slot, self.per_tuple, self.replaces);
                 if holder.ip_posid == 0 {
                     Group::NONE
                 } else {
-                    guarded(|| (*self.conflicts).taken(self.number, &*row, &holder, Group::NONE))
+                    guarded(|| (*self.conflicts).taken(self.number, &row, &holder, Group::NONE))
                 }
             } else {
                 Group::NONE
@@ -242,21 +242,19 @@ impl IndexInsertion<'_> {
 /// A key that is to be inserted into an index.
 pub(super) struct IndexKey<'i> {
     pub(super) index: &'i Index,
-    pub(super) heap: pg_sys::Relation,
+    pub(super) heap: Relation<'static>,
     pub(super) values: *mut pg_sys::Datum,
     pub(super) nulls: *mut bool,
-    pub(super) tuple: pg_sys::IndexTuple,
+    pub(super) tuple: IndexTuple<'i>,
 }
 
 impl IndexKey<'_> {
     /// # Safety
     /// A plain frame, and a valid key.
     unsafe fn insert(&self, check: UniqueCheck) -> bool {
-        // SAFETY: this function's contract covers both arguments.
-        unsafe {
-            let (index, row) = (self.index, &raw mut (*self.tuple).t_tid);
-            c::index_insert(index.relation, self.values, self.nulls, row, self.heap, check, false, index.info)
-        }
+        let (index, row, heap) = (self.index, self.tuple.row(), self.heap.as_ptr());
+        // SAFETY: a plain frame, and a key of the index.
+        unsafe { c::index_insert(index.relation, self.values, self.nulls, row, heap, check, false, index.info) }
     }
 
     /// The other row with a key that is in its index. Waits for transactions that may be about to insert or delete such
@@ -270,17 +268,16 @@ impl IndexKey<'_> {
         memory: pg_sys::MemoryContext,
         delete: bool,
     ) -> pg_sys::ItemPointerData {
-        // SAFETY: this function's contract covers the frame.
+        let (row, heap) = (self.tuple.tid(), self.heap);
+        // SAFETY: a plain frame, and a key of the index.
         unsafe {
             let caller = pg_sys::CurrentMemoryContext;
             pg_sys::CurrentMemoryContext = memory;
             let Index { relation, info, .. } = self.index;
             let found = loop {
-                let row = (*self.tuple).t_tid;
                 let key = (self.values.cast_const(), self.nulls.cast_const());
-                let found = holder::find(self.heap, *relation, *info, key, row, slot);
+                let found = holder::find(heap.as_ptr(), *relation, *info, key, row, slot);
                 // A deleted row may have a newer version with the same key.
-                let heap = Relation::from_raw(self.heap);
                 if found.ip_posid == 0 || !delete || c::guarded(|| holder::delete(heap, &found).or_raise()) {
                     break found;
                 }
@@ -291,22 +288,22 @@ impl IndexKey<'_> {
     }
 }
 
+/// Memory for a tuple.
+#[repr(align(8))]
+struct Room([u8; LONGEST]);
+
 /// The key before the current one in a sort.
 pub(super) struct Previous {
     /// A copy, with room for the longest tuple.
-    tuple: pg_sys::IndexTuple,
-    /// Zero without a key.
+    tuple: Room,
+    /// In bytes; zero without a key.
     len: usize,
     pub(super) group: Group,
 }
 
 impl Previous {
-    /// # Safety
-    /// The frame is plain.
-    pub(super) unsafe fn new() -> Previous {
-        // SAFETY: a tuple's size field limits its length.
-        let tuple = unsafe { c::MemoryContextAlloc(pg_sys::CurrentMemoryContext, usize::from(SIZE_MASK) + 1) };
-        Previous { tuple: tuple.cast(), len: 0, group: Group::NONE }
+    pub(super) const fn new() -> Previous {
+        Previous { tuple: Room([0; LONGEST]), len: 0, group: Group::NONE }
     }
 
     /// Forgets the key.
@@ -314,44 +311,28 @@ impl Previous {
         (self.len, self.group) = (0, Group::NONE);
     }
 
-    /// Frees the memory. The value must not be used any more.
-    fn free(&mut self) {
-        self.forget();
-        // SAFETY: allocated by `new`.
-        unsafe { c::pfree(std::mem::replace(&mut self.tuple, std::ptr::null_mut()).cast()) };
+    fn tuple(&self) -> Option<IndexTuple<'_>> {
+        // SAFETY: a tuple was copied, with its alignment.
+        (self.len > 0).then(|| unsafe { IndexTuple::from_raw(self.tuple.0.as_ptr().cast_mut().cast()) })
     }
 
     /// The row of the key before. There must be one.
     pub(super) fn row(&self) -> pg_sys::ItemPointerData {
-        // SAFETY: a tuple was copied.
-        unsafe { (*self.tuple).t_tid }
+        self.tuple().map_or(holder::NOBODY, IndexTuple::tid)
     }
 
     /// Does a tuple have the same bytes, apart from its row?
-    ///
-    /// # Safety
-    /// The tuple is valid.
     #[inline]
-    pub(super) unsafe fn is_same(&self, tuple: pg_sys::IndexTuple) -> bool {
-        const HEAD: usize = size_of::<pg_sys::ItemPointerData>();
-        // SAFETY: a tuple's size field is its length; it begins with its row.
-        unsafe {
-            let len = usize::from((*tuple).t_info & SIZE_MASK);
-            let bytes =
-                |tuple: pg_sys::IndexTuple| std::slice::from_raw_parts(tuple.cast::<u8>().add(HEAD), len - HEAD);
-            len == self.len && bytes(tuple) == bytes(self.tuple)
-        }
+    pub(super) fn is_same(&self, tuple: IndexTuple<'_>) -> bool {
+        self.len == tuple.size() && self.tuple().is_some_and(|own| own.without_row() == tuple.without_row())
     }
 
-    /// # Safety
-    /// The tuple is valid.
     #[inline]
-    pub(super) unsafe fn set(&mut self, tuple: pg_sys::IndexTuple) {
-        // SAFETY: a tuple's size field is its length, and there is room.
-        unsafe {
-            self.len = usize::from((*tuple).t_info & SIZE_MASK);
-            self.group = Group::NONE;
-            std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), self.tuple.cast(), self.len);
+    pub(super) fn set(&mut self, tuple: IndexTuple<'_>) {
+        (self.len, self.group) = (tuple.size(), Group::NONE);
+        let bytes = tuple.bytes();
+        if let Some(room) = self.tuple.0.get_mut(..bytes.len()) {
+            room.copy_from_slice(bytes);
         }
     }
 
@@ -360,17 +341,15 @@ impl Previous {
     /// # Safety
     /// A plain frame, and a valid key of the same index.
     pub(super) unsafe fn is_equal(&self, key: &IndexKey<'_>, keys: usize, memory: pg_sys::MemoryContext) -> bool {
-        if self.len == 0 {
-            return false;
-        }
-        // SAFETY: this function's contract covers frame and key; the arrays have room for the keys of any index, and an
+        let Some(own) = self.tuple() else { return false };
+        // SAFETY: a plain frame, and a key of the index; the arrays have room for the keys of any index, and an
         // index has an order function and a collation for each key.
         unsafe {
             let index = key.index.relation;
             let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
             let mut nulls = [false; MOST_KEYS];
             let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
-            c::index_deform_tuple(self.tuple, (*index).rd_att, values, nulls);
+            c::index_deform_tuple(own.as_ptr(), (*index).rd_att, values, nulls);
             let caller = pg_sys::CurrentMemoryContext;
             pg_sys::CurrentMemoryContext = memory;
             let mut equal = true;

@@ -40,14 +40,12 @@ pub struct Columns {
 }
 
 /// Makes the node that replaces a foreign scan. Guarded; allocates in the current memory context.
-///
-/// # Safety
-/// The plan is complete. The new node shares its expressions.
-pub unsafe fn in_place_of(scan: *const pg_sys::ForeignScan, columns: &Columns) -> *mut pg_sys::Plan {
-    // SAFETY: this function's contract covers the plan; makeNode starts from zeroed memory, too; lists are made here.
+/// The new node shares the expressions of the scan, which is complete.
+pub fn in_place_of(scan: &pg_sys::ForeignScan, columns: &Columns) -> *mut pg_sys::Plan {
+    // SAFETY: guarded calls; makeNode starts from zeroed memory, too; lists are made here.
     unsafe {
         let leaf = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
-        (*leaf).scan = (*scan).scan;
+        (*leaf).scan = scan.scan;
         (*leaf).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
         (*leaf).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
         let list = |numbers: &[i16]| {
@@ -57,24 +55,11 @@ pub unsafe fn in_place_of(scan: *const pg_sys::ForeignScan, columns: &Columns) -
         private.push(list(&columns.by_quals));
         private.push(list(&columns.besides));
         // EXPLAIN reads this set.
-        (*leaf).custom_relids = pg_sys::bms_make_singleton((*scan).scan.scanrelid.cast_signed());
+        (*leaf).custom_relids = pg_sys::bms_make_singleton(scan.scan.scanrelid.cast_signed());
         (*leaf).custom_private = private.into_pg();
         (*leaf).methods = &raw const SCAN.0;
         leaf.cast()
     }
-}
-
-/// # Safety
-/// A plan made by [`in_place_of`], or a copy.
-pub unsafe fn columns_of(leaf: *const pg_sys::CustomScan) -> Columns {
-    // SAFETY: this function's contract covers the plan.
-    let read = |index: usize| unsafe {
-        let private = PgList::<pg_sys::List>::from_pg((*leaf).custom_private);
-        let list = private.get_ptr(index).unwrap_or(null_mut());
-        let len = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
-        (0..len).filter_map(|i| i16::try_from((*(*list).elements.add(i)).int_value).ok()).collect()
-    };
-    Columns { by_quals: read(0), besides: read(1) }
 }
 
 /// Stores the process's next record that passes the conditions in the slot of the scan.
@@ -84,31 +69,44 @@ pub unsafe fn columns_of(leaf: *const pg_sys::CustomScan) -> Columns {
 /// Calling it is safe from a plain frame, with the process of a [`Leaf`], and a number without other references.
 pub type Fetch = unsafe fn(Opaque, *mut u64) -> bool;
 
-/// The state of the node.
+/// The state of the node. Only the executor makes one.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Leaf {
-    pub custom: pg_sys::CustomScanState,
+    custom: pg_sys::CustomScanState,
     /// The process whose records it returns, and the function that gets the next one; unset until the process is known.
-    pub process: Opaque,
-    pub fetch: Option<Fetch>,
+    pub(super) process: Opaque,
+    pub(super) fetch: Option<Fetch>,
     /// There is no further record.
-    pub is_done: bool,
+    pub(super) is_done: bool,
 }
 
 impl Leaf {
-    pub fn plan(&self) -> *const pg_sys::CustomScan {
-        self.custom.ss.ps.plan.cast()
+    pub(super) fn scan(&self) -> &pg_sys::ScanState {
+        &self.custom.ss
+    }
+
+    /// The columns of the foreign table that the plan uses.
+    pub(super) fn columns(&self) -> Columns {
+        let leaf = self.custom.ss.ps.plan.cast::<pg_sys::CustomScan>();
+        // SAFETY: a plan made by `in_place_of`, or a copy: lists of integers in a list.
+        let read = |index: usize| unsafe {
+            let private = PgList::<pg_sys::List>::from_pg((*leaf).custom_private);
+            let list = private.get_ptr(index).unwrap_or(null_mut());
+            let len = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
+            (0..len).filter_map(|i| i16::try_from((*(*list).elements.add(i)).int_value).ok()).collect()
+        };
+        Columns { by_quals: read(0), besides: read(1) }
     }
 }
 
-/// Finds the leaf of a plan. Guarded.
+/// Finds the leaf of a plan.
 ///
 /// # Safety
 /// The state of a plan.
 pub unsafe fn below(top: *mut pg_sys::PlanState) -> Option<*mut Leaf> {
     let mut state = top;
-    // SAFETY: this function's contract covers the state; a node's tag is its type.
+    // SAFETY: a plan state's children are plan states; a node's tag is its type.
     unsafe {
         while let Some(node) = state.as_ref() {
             if node.type_ == pg_sys::NodeTag::T_CustomScanState
@@ -122,10 +120,8 @@ pub unsafe fn below(top: *mut pg_sys::PlanState) -> Option<*mut Leaf> {
     None
 }
 
-/// # Safety
-/// Called by the executor.
 #[pg_guard]
-unsafe extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
+extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
     // SAFETY: a guarded allocation of this size; zeroed, it is a valid state except for the fields set here.
     unsafe {
         let leaf = pg_sys::palloc0(size_of::<Leaf>()).cast::<Leaf>();
@@ -136,7 +132,7 @@ unsafe extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut
 }
 
 /// Does nothing: [`Join::belong`](super::Join::belong) sets the process.
-unsafe extern "C-unwind" fn begin(_node: *mut pg_sys::CustomScanState, _estate: *mut pg_sys::EState, _flags: i32) {}
+extern "C-unwind" fn begin(_node: *mut pg_sys::CustomScanState, _estate: *mut pg_sys::EState, _flags: i32) {}
 
 /// # Safety
 /// Called by the executor.
@@ -180,18 +176,15 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
 }
 
 /// Returns true: a record of a file cannot have changed.
-unsafe extern "C-unwind" fn recheck(_node: *mut pg_sys::ScanState, _slot: *mut pg_sys::TupleTableSlot) -> bool {
+extern "C-unwind" fn recheck(_node: *mut pg_sys::ScanState, _slot: *mut pg_sys::TupleTableSlot) -> bool {
     true
 }
 
 /// Raises an error, because records can be read only once.
-///
-/// # Safety
-/// Called by the executor.
 #[pg_guard]
-unsafe extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {
+extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {
     Error::new(Code::ERRCODE_INTERNAL_ERROR, "the rows of a load cannot be read twice").raise();
 }
 
 /// Does nothing: there is nothing to be released.
-unsafe extern "C-unwind" fn end(_node: *mut pg_sys::CustomScanState) {}
+extern "C-unwind" fn end(_node: *mut pg_sys::CustomScanState) {}

@@ -133,7 +133,7 @@ impl Exclusion {
     pub unsafe fn add(&mut self, conflicts: &mut KeyConflicts, slot: *mut pg_sys::TupleTableSlot) {
         // SAFETY: the frame is plain, the slot has a row, and the arrays have room for any index's keys.
         unsafe {
-            let Executor { estate, econtext, .. } = self.executor;
+            let (estate, econtext) = (self.executor.estate(), self.executor.context().as_ptr());
             (*econtext).ecxt_scantuple = slot;
             if !c::exec_qual((*self.info).ii_PredicateState, econtext) {
                 return;
@@ -194,7 +194,7 @@ impl Exclusion {
         unsafe {
             let Some(rows) = self.kept.get(&self.hash) else { return 0 };
             let memory = pg_sys::CurrentMemoryContext;
-            let per_tuple = (*self.executor.econtext).ecxt_per_tuple_memory;
+            let per_tuple = self.executor.context().memory();
             let mut found = 0;
             for Kept { row, key } in rows {
                 c::check_for_interrupts();

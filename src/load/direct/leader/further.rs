@@ -19,7 +19,7 @@ use crate::input::stream::Header;
 use crate::load::direct::origin::{Earlier, ReadPosition, Traces};
 use crate::load::direct::process::{File, Process, Quota};
 use crate::load::direct::rejects::Rejects;
-use crate::load::direct::shared::{Shared, SharedRef};
+use crate::load::direct::shared::Shared;
 use crate::load::options::LoadOptions;
 use crate::load::source::{self, FurtherFile};
 use crate::program::Nodes;
@@ -130,11 +130,10 @@ impl Leader {
         self.spec.projection = projection.map(Nodes::text);
         let projection = projection.zip(options.foreign()).map(|(nodes, foreign)| {
             // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
-            unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt) }
+            unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory().as_ptr()) }
         });
         *self.alone = Shared::alone();
-        // SAFETY: the leader has both.
-        self.process.shared = unsafe { SharedRef::from_raw(&raw const *self.alone) };
+        self.use_own_state();
         let counts = &self.counts;
         self.process.progress.before = Figures {
             bytes: counts.bytes_read,

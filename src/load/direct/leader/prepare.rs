@@ -24,7 +24,7 @@ use crate::load::direct::new_files;
 use crate::load::direct::origin::Traces;
 use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
 use crate::load::direct::rejects::Rejects;
-use crate::load::direct::shared::{Shared, SharedRef};
+use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::{InputSpec, KeySpec, Spec};
 use crate::load::direct::statement::inserted_by;
 use crate::load::direct::wide::Wide;
@@ -42,12 +42,12 @@ use crate::rows::hazard::Hazards;
 use crate::rows::row::Rows;
 use crate::rows::soft::{OnError, Tolerance};
 use crate::server::compat;
-use crate::server::relation::Relation;
+use crate::server::relation::{KeptRelation, Relation};
+use crate::server::team::SharedRef;
 
 impl Leader {
     pub fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
         let target = load.target.relation()?;
-        let relation = target.as_ptr();
         let condition = load.program.where_clause.conditions.cast::<pg_sys::Node>();
         let (options, mapping) = (&load.request.options, &load.mapping);
         let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
@@ -56,7 +56,7 @@ impl Leader {
         let more = std::mem::take(&mut load.more);
         let is_dry = load.request.is_dry();
         // SAFETY: guarded calls; an open and locked target; an expression, whose text is a string.
-        let (target, xmin, command, condition_text) = unsafe {
+        let (xmin, command, condition_text) = unsafe {
             // A dry run writes nothing and needs no transaction id.
             let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
             let command = pg_sys::GetCurrentCommandId(!is_dry);
@@ -67,19 +67,16 @@ impl Leader {
                 pg_sys::CommandCounterIncrement();
             }
             let text = || CStr::from_ptr(pg_sys::nodeToString(condition.cast())).to_owned();
-            (Relation::from_raw(relation), xmin.into_inner(), command, (!condition.is_null()).then(text))
+            (xmin.into_inner(), command, (!condition.is_null()).then(text))
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.table.freeze };
         let relations = leaves::lock_leaves(target);
-        // SAFETY: opened and locked by the call; a guarded call on what the executor was set up for.
-        let leaves: Vec<Relation<'_>> = unsafe {
-            leaves::pin_partitions(target, executor.estate);
-            relations.iter().map(|&leaf| Relation::from_raw(leaf)).collect()
-        };
+        executor.pin_partitions();
+        let leaves: Vec<Relation<'_>> = relations.iter().map(KeptRelation::get).collect();
         // A table without partitions was locked all the while. Triggers that the load's own statement triggers create
         // are for the next load.
         if !is_dry
-            && relations.iter().any(|&leaf| leaf != relation)
+            && leaves.iter().any(|leaf| leaf.oid() != target.oid())
             && let Some(obstacle) = obstacle::of_open_leaves(&leaves, options).into_iter().next()
         {
             let message =
@@ -132,10 +129,10 @@ impl Leader {
             let keeps = options.copy.on_error == OnError::Table;
             let complain = leaves.iter().any(|&leaf| leaves::may_complain(leaf) || (keeps && leaves::may_refer(leaf)));
             let keys = (is_dry && complain).then(|| KeyCheck::new(executor, &leaves, options, load.arbiter, traces));
-            let held = if is_dry { HeldRelations::NONE } else { HeldRelations::hold(&relations) };
-            leaves::close_leaves(relation, &relations);
+            let held = if is_dry { HeldRelations::NONE } else { HeldRelations::hold(&leaves) };
             (safe, complain, keys, held)
         };
+        relations.into_iter().for_each(KeptRelation::close);
         let copy = &options.copy;
         // A row of a join has no position in the file.
         let traces = if complain && load.program.joined.is_none() { traces } else { Traces::Nothing };
@@ -197,10 +194,10 @@ impl Leader {
         // input row.
         let projection = load.program.projection.map(|nodes| unsafe {
             if let Some(foreign) = options.foreign() {
-                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt);
+                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory().as_ptr());
             }
             let inputs = source::input_descriptor(target, mapping);
-            Projection::over(nodes, inputs.as_ptr(), rows.columns(), copy.on_error, (*executor.estate).es_query_cxt)
+            Projection::over(nodes, inputs.as_ptr(), rows.columns(), copy.on_error, executor.memory().as_ptr())
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
         let projection = projection.or_else(|| load.program.joined.map(of_scan));
@@ -216,7 +213,7 @@ impl Leader {
         let process = Process {
             number: 0,
             // SAFETY: the leader has both.
-            shared: unsafe { SharedRef::from_raw(&raw const *alone) },
+            shared: unsafe { SharedRef::new(&*alone) },
             executor,
             rows,
             chunks: Chunks::InOrder,

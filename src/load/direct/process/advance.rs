@@ -9,7 +9,7 @@ use pg_bulk_text::reader::RecordStart;
 
 use super::Process;
 use crate::error::Result;
-use crate::load::direct::shared::SharedRef;
+use crate::load::direct::shared::Shared;
 use crate::load::rejects::Complaint;
 use crate::program::projection::Projection;
 use crate::rows::row::RowArrays;
@@ -17,6 +17,7 @@ use crate::rows::row::pump::RowOutcome;
 use crate::rows::soft::{Conversion, OnError};
 use crate::server::original;
 use crate::server::stages::Stage;
+use crate::server::team::SharedRef;
 use crate::server::unguarded;
 
 /// Number of ranges of tuple positions that justify a message to the leader.
@@ -176,7 +177,7 @@ impl Process {
 
     /// Switches to reading in chunks, with counts shared by all processes. Bytes of the file beyond `place` that were
     /// read are read again. Before workers start.
-    pub fn hand_over(&mut self, shared: SharedRef, place: u64) {
+    pub fn hand_over(&mut self, shared: SharedRef<Shared>, place: u64) {
         self.report();
         self.shared.move_counts(&shared, place);
         self.progress.reported = self.rows.stream().bytes_read();

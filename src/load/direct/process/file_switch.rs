@@ -3,6 +3,8 @@
 //! The state of the file is replaced. The state of the target stays: heaps with their partial pages, collected keys,
 //! ids that were taken. So all files of a load share pages and indexes.
 
+use std::collections::VecDeque;
+
 use super::{Process, Quota};
 use crate::error::Result;
 use crate::load::direct::origin::Traces;
@@ -62,7 +64,7 @@ impl Process {
         self.progress.stages.merge(&std::mem::replace(&mut old.stream_mut().stages, Stages::new()));
         self.recipe.projection = projection;
         self.chunks = Chunks::InOrder;
-        self.wide.set_queues(Vec::new());
+        self.wide.set_queues(VecDeque::new());
         (self.tolerance, self.rejects, self.quota) = (tolerance, rejects, quota);
         (self.progress.round, self.progress.reported) = (0, 0);
         self.recipe.defaults.go_on();

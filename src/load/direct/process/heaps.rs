@@ -19,7 +19,9 @@ use crate::load::direct::wide::Wide;
 use crate::load::{memory, obstacle};
 use crate::rows::row::{RowArrays, Rows};
 use crate::server::elsewhere::Elsewhere;
-use crate::server::relation::{OpenRelation, Relation};
+use crate::server::memory_context::MemoryContext;
+use crate::server::relation::{KeptRelation, Relation};
+use crate::server::result_relation::ResultRelation;
 use crate::server::shared_files::SharedFiles;
 
 /// The heaps of a process.
@@ -34,9 +36,9 @@ pub struct Heaps {
     pub stamp: Stamp,
     pub plan: KeyPlan,
     /// In a worker: for each relation, the rows that workers appended.
-    counters: *const AtomicU64,
+    pub counters: &'static [AtomicU64],
     /// The executor's memory, which outlives the heaps.
-    memory: pg_sys::MemoryContext,
+    memory: MemoryContext,
     /// The state of the process's rows that collectors switch.
     elsewhere: Elsewhere,
     pub(super) list: Vec<Heap>,
@@ -46,7 +48,7 @@ pub struct Heaps {
     bytes: usize,
     pub(super) form: FormBuffer,
     /// The leaf of the last row: its result relation and the index of its heap.
-    last_leaf: (*mut pg_sys::ResultRelInfo, usize),
+    last_leaf: Option<(ResultRelation, usize)>,
 }
 
 impl Heaps {
@@ -64,31 +66,22 @@ impl Heaps {
             starts: Vec::new(),
             stamp,
             plan,
-            counters: std::ptr::null(),
-            // SAFETY: the executor's own structures.
-            memory: unsafe { (*executor.estate).es_query_cxt },
+            counters: &[],
+            memory: executor.memory(),
             elsewhere: rows.context.elsewhere.clone(),
             list: Vec::new(),
             by_oid: HashMap::new(),
             bytes: 0,
             form: FormBuffer::new(),
-            last_leaf: (std::ptr::null_mut(), 0),
+            last_leaf: None,
         }
-    }
-
-    /// Counts appended rows in an array, too.
-    ///
-    /// # Safety
-    /// The array has a counter for each of the relations, and stays as long as the heaps.
-    pub unsafe fn count_in(&mut self, counters: *const AtomicU64) {
-        self.counters = counters;
     }
 
     /// From now on nothing is stored, and the heaps' pages are dropped.
     pub(super) fn forget(&mut self) {
         self.is_dry = true;
         self.list.clear();
-        self.last_leaf = (std::ptr::null_mut(), 0);
+        self.last_leaf = None;
     }
 
     /// Goes on with the rows of another file.
@@ -119,20 +112,13 @@ impl Heaps {
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message).detail(obstacle));
         }
         let start = self.starts.get(index).copied().unwrap_or_else(|| relation.pages());
-        let counters = self.counters;
-        // SAFETY: the array has a counter for each of the relations, and stays as long as the heaps.
-        let written =
-            unsafe { Appends::new(index, start, if counters.is_null() { counters } else { counters.add(index) }) };
+        let written = Appends::new(index, start, self.counters.get(index));
         // SAFETY: the load, or the heap itself, keeps it open as long as the heap.
         let kept = unsafe { Relation::from_raw(relation.as_ptr()) };
         let mut heap = Heap::new(kept, traits, self.stamp, written)?;
-        // SAFETY: guarded calls; the memory outlives the heaps, the relation is open.
-        heap.collectors = unsafe {
-            let old = pg_sys::MemoryContextSwitchTo(self.memory);
-            let collectors = self.plan.collectors(index, kept, &self.elsewhere);
-            pg_sys::MemoryContextSwitchTo(old);
-            collectors
-        };
+        let entered = self.memory.enter();
+        heap.collectors = self.plan.collectors(index, kept, &self.elsewhere);
+        drop(entered);
         heap.trail = tracer.trail();
         self.bytes += heap.bytes();
         self.by_oid.insert(oid.to_u32(), self.list.len());
@@ -145,28 +131,22 @@ impl Heaps {
         if let Some(&index) = self.by_oid.get(&oid.to_u32()) {
             return Ok(index);
         }
-        let relation = OpenRelation::locked(oid);
+        let relation = KeptRelation::locked(oid);
         let index = self.open(relation.get(), tracer)?;
-        // The heap closes it.
-        relation.keep();
         if let Some(heap) = self.list.get_mut(index) {
-            // SAFETY: opened above, and kept open.
-            unsafe { heap.own() };
+            heap.own(relation);
         }
         Ok(index)
     }
 
     /// The index of the heap of a result relation. Guarded.
-    ///
-    /// # Safety
-    /// A result relation of the executor.
-    pub(super) unsafe fn of_leaf(&mut self, relinfo: *mut pg_sys::ResultRelInfo, tracer: &Tracer) -> Result<usize> {
-        if self.last_leaf.0 != relinfo {
-            // SAFETY: a result relation is open.
-            let relation = unsafe { Relation::from_raw((*relinfo).ri_RelationDesc) };
-            self.last_leaf = (relinfo, self.open(relation, tracer)?);
+    pub(super) fn of_leaf(&mut self, leaf: ResultRelation, tracer: &Tracer) -> Result<usize> {
+        if let Some((_, index)) = self.last_leaf.filter(|(last, _)| *last == leaf) {
+            return Ok(index);
         }
-        Ok(self.last_leaf.1)
+        let index = self.open(leaf.relation(), tracer)?;
+        self.last_leaf = Some((leaf, index));
+        Ok(index)
     }
 
     /// The relation's index in the load's list of relations. Guarded.

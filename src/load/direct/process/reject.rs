@@ -7,6 +7,7 @@ use crate::error::{Error, Result, is_data_exception};
 use crate::load::rejects::{Complaint, Reject};
 use crate::rows::row::Attention;
 use crate::rows::soft::{OnError, Verbosity};
+use crate::server::original;
 
 impl Process {
     /// Rejects the current record because of an error about it. Fails if the error is not a record's own, or with
@@ -35,6 +36,13 @@ impl Process {
             Some(bad) => self.reject(unsafe { Complaint::of_data(bad) }.about_value(&self.rows)),
             None => self.count(),
         }
+    }
+
+    /// Rejects the row about which the executor or a function raised an error, which was caught. Guarded.
+    pub fn leave_out(&mut self, complaint: Complaint) -> Result<()> {
+        original::forget();
+        self.rejects.pins.release();
+        self.reject(complaint)
     }
 
     /// Rejects the current record. Guarded.

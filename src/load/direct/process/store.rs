@@ -1,19 +1,19 @@
 //! Stores rows in heaps, which append their pages. The leader also inserts rows that workers send; a dry run only
 //! checks keys.
 
-use pgrx::pg_sys;
-
 use super::Process;
 use crate::error::Result;
 use crate::load::direct::key_check::CheckedTable;
-use crate::load::direct::wide::Received;
+use crate::load::direct::wide::{MessageKind, Received};
 use crate::rows::chunks::Chunks;
 use crate::rows::row::RowArrays;
+use crate::server::background::pause;
 use crate::server::result_relation::ResultRelation;
+use crate::server::slot::Slot;
 use crate::server::stages::{Stage, Stages};
 
 /// Milliseconds after which a waiting leader shows the progress of the other processes.
-const SHOW: std::ffi::c_long = 500;
+const SHOW: i64 = 500;
 /// Rows of workers that are inserted before the leader's own rows go on.
 const RECEIVED: usize = 64;
 
@@ -32,15 +32,14 @@ impl Process {
     pub(super) fn receive(&mut self) -> Result<Sent> {
         let shared = self.shared;
         for _ in 0..RECEIVED {
-            let (oid, message) = match self.wide.receive() {
-                Received::Row(oid, message) => (oid, message),
-                Received::Reject(reject) => {
-                    // SAFETY: the bytes were received last.
-                    self.rejects.keep_bytes(unsafe { &*reject });
+            let oid = match self.wide.receive() {
+                Received::Message(MessageKind::Row, oid) => oid,
+                Received::Message(MessageKind::Reject, _) => {
+                    self.rejects.keep_bytes(self.wide.content());
                     continue;
                 }
-                other @ (Received::Ranges(..) | Received::Anchors(_) | Received::EarlyEnds(_)) => {
-                    self.remember(other);
+                Received::Message(kind, oid) => {
+                    self.remember(kind, oid);
                     continue;
                 }
                 Received::Nothing => return Ok(Sent::All),
@@ -49,8 +48,7 @@ impl Process {
             pgrx::check_for_interrupts!();
             let index = self.heaps.open_locked(oid, &self.tracer)?;
             if let Some(heap) = self.heaps.list.get_mut(index) {
-                // SAFETY: the message was received last.
-                unsafe { self.wide.store_received(heap, message, &shared.append_lock) }?;
+                self.wide.store_received(heap, &shared.append_lock)?;
             }
         }
         Ok(Sent::More)
@@ -58,18 +56,15 @@ impl Process {
 
     /// Inserts rows of workers until all workers are done. Guarded, and interruptible.
     pub fn receive_all(&mut self) -> Result<()> {
-        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
         loop {
             match self.receive()? {
                 Sent::Closed => return Ok(()),
                 Sent::More => (),
-                // SAFETY: guarded calls on this process's latch. A queue sets it after a message, and when its sender
-                // is gone.
-                Sent::All => unsafe {
-                    pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), SHOW, pg_sys::PG_WAIT_EXTENSION);
-                    pg_sys::ResetLatch(pg_sys::MyLatch);
+                // A queue sets the latch after a message, and when its sender is gone.
+                Sent::All => {
+                    pause(SHOW);
                     self.show();
-                },
+                }
             }
             pgrx::check_for_interrupts!();
         }
@@ -78,13 +73,11 @@ impl Process {
     /// Puts a row of a result relation into its heap. Guarded.
     ///
     /// # Safety
-    /// `relinfo` is one of the executor's result relations, and the arrays are a row of it.
-    pub unsafe fn store(&mut self, relinfo: *mut pg_sys::ResultRelInfo, arrays: RowArrays) -> Result<()> {
-        // SAFETY: this function's contract covers both arguments.
-        unsafe {
-            let heap = self.heaps.of_leaf(relinfo, &self.tracer)?;
-            self.add(heap, arrays)
-        }
+    /// The arrays are a row of the result relation.
+    pub unsafe fn store(&mut self, leaf: ResultRelation, arrays: RowArrays) -> Result<()> {
+        let heap = self.heaps.of_leaf(leaf, &self.tracer)?;
+        // SAFETY: the heap is that of the result relation, of which the arrays are a row.
+        unsafe { self.add(heap, arrays) }
     }
 
     /// Puts a row into a heap. Guarded.
@@ -120,25 +113,14 @@ impl Process {
 
     /// Gives a row that is not stored its position, in the slot. Returns the table that checks its keys; null without a
     /// check. Guarded.
-    ///
-    /// # Safety
-    /// `relinfo` is one of the executor's result relations, and the slot contains a row of it.
-    pub unsafe fn take(
-        &mut self,
-        relinfo: *mut pg_sys::ResultRelInfo,
-        slot: *mut pg_sys::TupleTableSlot,
-    ) -> Result<*mut CheckedTable> {
+    pub fn take(&mut self, leaf: ResultRelation, slot: Slot<'_>) -> Result<*mut CheckedTable> {
         let Some(keys) = &mut self.keys else { return Ok(std::ptr::null_mut()) };
-        // SAFETY: the executor's result relation, and a slot with a row of it.
-        unsafe {
-            let relinfo = ResultRelation::from_raw(relinfo);
-            let table = keys.table_of(relinfo, || self.heaps.number_of(relinfo.relation()))?;
-            let origin = self.tracer.origin(&mut self.rows);
-            (*slot).tts_tid = table.next(origin, &mut self.tracer.origins);
-            let table = &raw mut *table;
-            self.count_row();
-            Ok(table)
-        }
+        let table = keys.table_of(leaf, || self.heaps.number_of(leaf.relation()))?;
+        let origin = self.tracer.origin(&mut self.rows);
+        slot.set_tid(table.next(origin, &mut self.tracer.origins));
+        let table = &raw mut *table;
+        self.count_row();
+        Ok(table)
     }
 
     #[inline]

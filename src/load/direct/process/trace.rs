@@ -1,13 +1,14 @@
 //! Tuple positions that a process notes for its rows.
 
 use pg_bulk_text::reader::RecordStart;
+use pgrx::pg_sys;
 
 use super::Process;
 use crate::error::Result;
 use crate::input::stream::Stream;
 use crate::load::direct::heap::Heap;
 use crate::load::direct::origin::{ANCHOR_EVERY, Origin, Origins, Traces, Trail, in_file};
-use crate::load::direct::wide::{MessageKind, Received, Wide};
+use crate::load::direct::wide::{MessageKind, Wide};
 use crate::rows::row::Rows;
 
 /// Traces the rows of a process to their records.
@@ -114,8 +115,7 @@ impl Tracer {
             }
             let ranges = trail.take();
             if wide.is_worker() {
-                // SAFETY: the relation is open.
-                wide.send_ranges(unsafe { (*heap.relation()).rd_id }, &ranges)?;
+                wide.send_ranges(heap.relation().oid(), &ranges)?;
             } else {
                 self.origins.add(heap.written.index, &ranges);
             }
@@ -139,20 +139,18 @@ fn pairs(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
 }
 
 impl Process {
-    /// In the leader: stores tuple positions that a worker has sent. Guarded.
-    pub(super) fn remember(&mut self, received: Received) {
-        match received {
-            Received::Ranges(relation, bytes) => {
+    /// In the leader: stores tuple positions that a worker has sent, which were received last. Guarded.
+    pub(super) fn remember(&mut self, kind: MessageKind, relation: pg_sys::Oid) {
+        let (origins, content) = (&mut self.tracer.origins, self.wide.content());
+        match kind {
+            MessageKind::Ranges => {
                 if let Some(index) = self.heaps.relations.iter().position(|(oid, _)| *oid == relation) {
-                    // SAFETY: the bytes were received last.
-                    self.tracer.origins.add_bytes(index, unsafe { &*bytes });
+                    origins.add_bytes(index, content);
                 }
             }
-            // SAFETY: the bytes were received last.
-            Received::Anchors(bytes) => self.tracer.origins.anchors.extend(pairs(unsafe { &*bytes })),
-            // SAFETY: as above.
-            Received::EarlyEnds(bytes) => self.tracer.origins.add_early_ends(pairs(unsafe { &*bytes })),
-            _ => (),
+            MessageKind::Anchors => origins.anchors.extend(pairs(content)),
+            MessageKind::EarlyEnds => origins.add_early_ends(pairs(content)),
+            MessageKind::Row | MessageKind::Reject => (),
         }
     }
 }

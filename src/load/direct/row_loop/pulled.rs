@@ -2,7 +2,6 @@
 
 use pgrx::pg_sys;
 
-use super::step;
 use crate::error::OrRaise;
 use crate::load::direct::join::{self, Join};
 use crate::load::direct::process::{Beginning, Process};
@@ -19,7 +18,7 @@ use crate::server::unguarded::{self, Opaque, guarded};
 /// # Safety
 /// A plain frame; a valid process that has this query, and the arrays of its slot.
 pub(super) unsafe fn next_of_query(process: *mut Process, query: *mut Query, arrays: RowArrays) -> bool {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
+    // SAFETY: a plain frame, and a valid process; nothing here has a destructor.
     unsafe {
         let rows = &raw mut (*process).rows;
         unguarded::check_for_interrupts();
@@ -50,7 +49,7 @@ pub(super) unsafe fn next_of_query(process: *mut Process, query: *mut Query, arr
 /// # Safety
 /// A plain frame; a valid process that has this join, and the arrays of its slot.
 pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arrays: RowArrays) -> bool {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
+    // SAFETY: a plain frame, and a valid process; nothing here has a destructor.
     unsafe {
         // Errors of the plan itself are not about a line of the file.
         (*process).rows.context.is_quiet = true;
@@ -82,7 +81,7 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
         loop {
             pg_sys::CurrentMemoryContext = memory;
             ((*rows).context.is_quiet, (*rows).context.is_converting) = (false, true);
-            let outcome = step(process);
+            let outcome = guarded(|| (*process).advance().or_raise());
             if outcome == RowOutcome::End {
                 (*rows).context.is_quiet = true;
                 if (*process).quota.records > 0 {

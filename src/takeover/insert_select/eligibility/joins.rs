@@ -230,7 +230,7 @@ pub fn plan<'a>(
     // SAFETY: a scan of the wrapper's table; the node above it is part of the copy, to which nothing else refers.
     unsafe {
         let [by_quals, besides] = (Wrapper::get().or_raise().wanted)(scan);
-        let leaf = direct::in_place_of(scan.as_ptr(), &Columns { by_quals, besides });
+        let leaf = direct::in_place_of(&scan, &Columns { by_quals, besides });
         match above {
             Some(above) => (*above.as_ptr()).lefttree = leaf,
             None => return Node::from_raw(leaf).map_or_else(unexpected, Ok),

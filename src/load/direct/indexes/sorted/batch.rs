@@ -8,6 +8,7 @@ use crate::error::OrRaise;
 use crate::index::index_keys::{Growth, KeyStream, Room, border};
 use crate::index::leaf::LeafWriter;
 use crate::load::direct::indexes::Index;
+use crate::server::index_tuple::IndexTuple;
 use crate::server::points::point_plain;
 use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, guarded};
@@ -69,7 +70,7 @@ impl Batch {
     ///
     /// # Safety
     /// A plain frame.
-    pub unsafe fn fill(&mut self, index: &mut Index) -> &[pg_sys::IndexTuple] {
+    pub unsafe fn fill(&mut self, index: &mut Index) -> &[IndexTuple<'_>] {
         let (mut count, mut used) = (0, 0);
         // SAFETY: a plain frame; a tuple's size field is its length, and the rest of the memory has room for it.
         // Allocated memory is aligned for tuples.
@@ -82,7 +83,7 @@ impl Batch {
                     if tuple.is_null() {
                         break;
                     }
-                    let len = usize::from((*tuple).t_info & SIZE_MASK);
+                    let len = IndexTuple::from_raw(tuple).size();
                     let copy = self.bytes.add(used);
                     std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), copy, len);
                     *self.tuples.add(count) = copy.cast();
@@ -91,12 +92,13 @@ impl Batch {
                 }
             }
         }
-        self.room().tuples.get(..count).unwrap_or_default()
+        // SAFETY: these tuples were made above.
+        unsafe { IndexTuple::list(self.room().tuples.get(..count).unwrap_or_default()) }
     }
 
     /// Appends keys to the index as leaves, after all its entries.
     ///
-    /// Returns the last tuple, in the batch's memory, or null if the next keys must be inserted.
+    /// Returns the last tuple, or None if the next keys must be inserted.
     ///
     /// # Safety
     /// A plain frame; the keys were collected for the index, and the writer is for it.
@@ -104,30 +106,30 @@ impl Batch {
         &mut self,
         keys: &mut dyn KeyStream,
         index: Relation<'_>,
-        writer: impl FnOnce(pg_sys::IndexTuple) -> *mut LeafWriter,
-    ) -> pg_sys::IndexTuple {
-        let none = std::ptr::null_mut();
+        writer: impl FnOnce(IndexTuple<'_>) -> *mut LeafWriter,
+    ) -> Option<IndexTuple<'_>> {
         // SAFETY: a plain frame; the writer is valid. The batch has room for the tuples of a page and two more, and the
         // stream has written the first and the last tuple, and `tuples` between them.
         unsafe {
             if !guarded(|| keys.peek(&mut self.room()).or_raise()) {
-                return none;
+                return None;
             }
-            let writer = &mut *writer(*self.tuples);
-            let Some(end) = writer.end(*self.tuples) else { return none };
+            let first = IndexTuple::from_raw(*self.tuples);
+            let writer = &mut *writer(first);
+            let end = writer.end(first)?;
             if !guarded(|| keys.grow(index, &end, &mut self.room()).or_raise()) {
-                return none;
+                return None;
             }
             point_plain!("leaf.looked");
             let Growth { leaves, shape, tuples: count, .. } = keys.growth();
             let count = *count;
-            let tuples = std::slice::from_raw_parts(self.tuples.add(1), count);
+            let tuples = IndexTuple::list(std::slice::from_raw_parts(self.tuples.add(1), count));
             let high_key = |leaves: &Extension, left: &[u8], to: &mut [u8]| border(shape, leaves, left, to);
-            if !writer.grow(&end, *self.tuples, tuples, leaves, &high_key) {
-                return none;
+            if !writer.grow(&end, first, tuples, leaves, &high_key) {
+                return None;
             }
             keys.take_growth();
-            *self.tuples.add(count + 1)
+            Some(IndexTuple::from_raw(*self.tuples.add(count + 1)))
         }
     }
 }
