@@ -159,6 +159,25 @@ impl Call<'_> {
         }
     }
 
+    /// Whether the caller has described the rows that it takes: a list of column definitions.
+    pub fn has_described_rows(&self) -> bool {
+        // SAFETY: a result info of a call, or null.
+        unsafe {
+            let result = self.fcinfo.as_ref().resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            result.as_ref().is_some_and(|result| !result.expectedDesc.is_null())
+        }
+    }
+
+    /// The result of a function whose caller has described the rows, and their descriptor. Guarded.
+    pub fn described_rows(&self) -> (*mut pg_sys::Tuplestorestate, TupleDesc<'static>) {
+        // SAFETY: a guarded call, which checks that the caller takes a set, and creates it with its descriptor.
+        unsafe {
+            let result = self.fcinfo.as_ref().resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            pg_sys::InitMaterializedSRF(self.fcinfo.as_ptr(), pg_sys::MAT_SRF_USE_EXPECTED_DESC);
+            ((*result).setResult, TupleDesc::from_raw((*result).setDesc))
+        }
+    }
+
     /// The result of a function that returns a set of rows. Guarded.
     pub fn rows(&self) -> ResultRows<'_> {
         // SAFETY: the node's tag names its struct. A guarded call checks that the caller takes a set, and creates it.
