@@ -198,7 +198,7 @@ fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, sho
     let is_sure = sniffed.records > 0
         && sniffed.rejects == 0
         && !sniffed.dialect.separator.is_long()
-        && sniffed.dialect.format != Format::Unquoted
+        && !matches!(sniffed.dialect.format, Format::Unquoted | Format::Lines)
         && sniffed.options.iter().all(is_regular)
         && fields.map_or(width > 1, |fields| fields == width);
     if !is_sure {

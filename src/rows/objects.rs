@@ -17,6 +17,7 @@ use pg_bulk_types::json_array::{self, Element};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::column::{Column, MemberKey, Taken};
+use super::ragged::Remark;
 use crate::error::{self, Error, Result};
 use crate::input::encoding::Encodings;
 use crate::server::attempt::complaint;
@@ -137,31 +138,14 @@ impl Objects {
     /// Parses a line. An error concerns this record. Guarded.
     #[inline]
     pub fn read(&mut self, line: &[u8]) -> Result<()> {
-        match self.object.read(line) {
-            Some(()) => Ok(()),
-            None => self.ask(line),
-        }
+        read(&mut self.object, line)
     }
 
-    #[cold]
-    fn ask(&mut self, line: &[u8]) -> Result<()> {
-        if self.object.lacks_memory() {
-            return Err(error::out_of_memory());
-        }
-        check(line)?;
-        let what = match line.trim_ascii_start().first() {
-            Some(b'{') => match self.object.read_known(line, &mut encode) {
-                Some(()) => return Ok(()),
-                None if self.object.lacks_memory() => return Err(error::out_of_memory()),
-                None => "an object that could not be read",
-            },
-            Some(b'[') => "an array",
-            Some(b'"') => "a string",
-            Some(b't' | b'f') => "a Boolean value",
-            Some(b'n') => "null",
-            _ => "a number",
-        };
-        Err(copy_errors::no_object().detail(format!("It is {what}.")))
+    /// What is to be reported about the line that was parsed last.
+    #[inline]
+    pub fn remark(&self) -> Option<Remark> {
+        let is_foreign = self.object.is_foreign().then_some(Remark::ForeignKeys);
+        if self.object.repeats_key() { Some(Remark::RepeatedKey) } else { is_foreign }
     }
 
     /// Returns the value of a column in the line that was parsed last.
@@ -208,8 +192,38 @@ impl Objects {
     }
 }
 
+/// Parses a line. An error concerns this record. Guarded.
+#[inline]
+pub fn read(object: &mut Object, line: &[u8]) -> Result<()> {
+    match object.read(line) {
+        Some(()) => Ok(()),
+        None => ask(object, line),
+    }
+}
+
+#[cold]
+fn ask(object: &mut Object, line: &[u8]) -> Result<()> {
+    if object.lacks_memory() {
+        return Err(error::out_of_memory());
+    }
+    check(line)?;
+    let what = match line.trim_ascii_start().first() {
+        Some(b'{') => match object.read_known(line, &mut encode) {
+            Some(()) => return Ok(()),
+            None if object.lacks_memory() => return Err(error::out_of_memory()),
+            None => "an object that could not be read",
+        },
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a Boolean value",
+        Some(b'n') => "null",
+        _ => "a number",
+    };
+    Err(copy_errors::no_object().detail(format!("It is {what}.")))
+}
+
 /// Appends a character in the server's encoding, which contains it. Guarded.
-fn encode(code: u32, out: &mut Vec<u8>) {
+pub fn encode(code: u32, out: &mut Vec<u8>) {
     // SAFETY: a guarded call without arguments.
     if code < 0x80 || unsafe { pg_sys::GetDatabaseEncoding() } == UTF8 {
         return json_object::encode_utf8(code, out);

@@ -7,6 +7,7 @@
 
 use std::ffi::CString;
 
+use pg_bulk_text::json_object::repeats_key;
 use pg_bulk_text::sniff::shape::{Day, Type, Types, ValueShape};
 use pg_bulk_text::sniff::style::{Choice, Style, StyleSet, Styles, is_null_word};
 use pg_bulk_types::arena::Arena;
@@ -37,6 +38,9 @@ pub struct RuledOut {
 
 /// The types whose values have a date.
 const DATES: &[Type] = &[Type::Date, Type::Timestamp, Type::Timestamptz];
+
+/// The types whose values are strings in JSON.
+const STRINGS: &[Type] = &[Type::Date, Type::Timestamp, Type::Timestamptz, Type::Time, Type::Uuid];
 
 /// The values of a column that were read so far.
 #[derive(Debug, Clone)]
@@ -193,6 +197,20 @@ impl Evidence {
         self.empty_quotes = true;
     }
 
+    /// Add a string of JSON: digits in quotes are no number. Guarded.
+    pub fn take_string(
+        &mut self,
+        validator: &mut Validator,
+        value: &[u8],
+        file: usize,
+        place: impl Fn() -> ValuePosition,
+    ) -> Result<()> {
+        if !is_null_word(value) {
+            (self.left, self.styles) = (self.left.and(Types::of(STRINGS)), StyleSet::NONE);
+        }
+        self.take(validator, value, file, place)
+    }
+
     /// Add a value that is not NULL. Guarded.
     pub fn take(
         &mut self,
@@ -333,9 +351,13 @@ impl Validator {
         }
     }
 
-    /// Does the server accept the value for this type?
+    /// Does the server accept the value for this type, and keep all of it?
     fn accepts(&mut self, one: Type, value: &[u8]) -> Result<bool> {
         let Some(known) = self.known.get_mut(one as usize) else { return Ok(false) };
+        // A value would be lost.
+        if one == Type::Jsonb && repeats_key(value) {
+            return Ok(false);
+        }
         self.arena.reset();
         if known.decoder.is_some_and(|decoder| decoder.decode(value, &mut self.arena).is_some()) {
             return Ok(true);

@@ -72,6 +72,13 @@ impl Reader {
         }
     }
 
+    /// Whether an end marker has ended the data, and text is behind it.
+    #[must_use]
+    pub fn ended_early(&self) -> bool {
+        let behind = self.window.bytes().get(self.pos..).unwrap_or_default();
+        self.finished && !behind.trim_ascii().is_empty()
+    }
+
     /// The current line without its end; `None` if its end was not found.
     #[must_use]
     pub fn raw_line(&self) -> Option<&[u8]> {
