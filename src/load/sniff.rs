@@ -127,6 +127,7 @@ impl<'a> Asked<'a> {
                 Eol::Nl => b"LF",
                 Eol::Cr => b"CR",
                 Eol::CrNl => b"CRLF",
+                Eol::Any => b"any",
             })
         });
         let notes: Vec<_> = sniffed

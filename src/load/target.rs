@@ -169,8 +169,7 @@ impl Target {
     /// Raises unless the current user may INSERT into the columns that the file has fields for, and SELECT those that
     /// `where` reads. Without a mapping: into any column. Guarded.
     pub fn check_insert(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<()> {
-        // SAFETY: the insertion is of an open relation.
-        unsafe { self.insertion(mapping, rights)?.check() };
+        self.insertion(mapping, rights)?.check();
         self.check_policies();
         Ok(())
     }
@@ -179,27 +178,18 @@ impl Target {
     /// location does. They see the text `by`. Guarded.
     pub fn check_copy(&self, mapping: Option<&Mapping>, rights: Rights, location: &Location, by: &CStr) -> Result<()> {
         let insertion = self.insertion(mapping, rights)?;
-        // SAFETY: the relation is open and locked.
-        unsafe {
-            match mapping {
-                Some(_) => copy_question::may_insert(location, insertion, by),
-                None => copy_question::may_insert_some(location, insertion),
-            }
+        match mapping {
+            Some(_) => copy_question::may_insert(location, insertion, by),
+            None => copy_question::may_insert_some(location, insertion),
         }
         self.check_policies();
         Ok(())
     }
 
     /// The range table entry that an INSERT would check. Guarded.
-    fn insertion(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<Insertion> {
-        let mut inserted: *mut pg_sys::Bitmapset = std::ptr::null_mut();
-        for attnum in mapping.into_iter().flat_map(Mapping::attributes) {
-            // SAFETY: a guarded call on a set made here.
-            inserted = unsafe {
-                pg_sys::bms_add_member(inserted, i32::from(attnum) - pg_sys::FirstLowInvalidHeapAttributeNumber)
-            };
-        }
-        Ok(Insertion { relation: self.relation()?.as_ptr(), columns: inserted, rights })
+    fn insertion(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<Insertion<'_>> {
+        let columns = mapping.into_iter().flat_map(Mapping::attributes).collect();
+        Ok(Insertion { relation: self.relation()?, columns, rights })
     }
 
     /// Raises if row_security is off and a policy applies. Guarded.

@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 
 use super::database::cluster;
+use super::lookup::CatalogRow;
 use super::server_text::{copied, from_server};
 
 /// Run `work` as `role`. Guarded; after an error, the end of the (sub)transaction restores the user and the search
@@ -83,23 +84,13 @@ pub fn applies_changes() -> bool {
 
 /// Returns the reason why a role cannot connect to this database; None if it can. Guarded.
 pub fn cannot_connect(role: pg_sys::Oid) -> Option<NoSession> {
-    // SAFETY: guarded catalog lookups in a transaction; the tuple is released after use.
-    unsafe {
-        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::AUTHOID as i32, pg_sys::Datum::from(role));
-        if tuple.is_null() {
-            return Some(NoSession::Role);
-        }
-        let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_authid>();
-        let can_login = (*form).rolcanlogin || super::compat::WORKERS_BYPASS_LOGIN;
-        pg_sys::ReleaseSysCache(tuple);
-        if !can_login {
-            return Some(NoSession::Login);
-        }
-        if !super::compat::may_connect(pg_sys::MyDatabaseId, role) {
-            return Some(NoSession::Connect);
-        }
-        None
+    let Some(row) = CatalogRow::<pg_sys::FormData_pg_authid>::find(role) else { return Some(NoSession::Role) };
+    if !row.rolcanlogin && !super::compat::WORKERS_BYPASS_LOGIN {
+        return Some(NoSession::Login);
     }
+    // SAFETY: a variable of this process.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    (!super::compat::may_connect(database, role)).then_some(NoSession::Connect)
 }
 
 /// Why a role cannot connect.

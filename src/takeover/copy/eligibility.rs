@@ -16,6 +16,7 @@ use crate::load::{direct, duplicate::Keep, obstacle, planned_insert};
 use crate::program::mapping::Mapping;
 use crate::program::volatile;
 use crate::rows::column::default_expression;
+use crate::server::expression::Expression;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
 use crate::server::role::has_privileges_of;
@@ -101,8 +102,7 @@ pub fn of_rows(
 ) -> Answer<Vec<pg_sys::Oid>> {
     // A field may request its column's default.
     let set = options.copy.dialect.default.is_none().then_some(mapping);
-    // SAFETY: a list of expressions.
-    let mut found = unsafe { volatile::obstacles(relation, set, conditions.as_ptr()) };
+    let mut found = volatile::obstacles(relation, set, conditions);
     if conditions.node().is_some_and(takes_ids) {
         found.push("The condition calls nextval.".into());
     }
@@ -124,9 +124,7 @@ fn share_sequence(relation: Relation<'_>, mapping: &Mapping) -> bool {
         if is_set || !has_default || attribute.attisdropped || attribute.attgenerated != 0 {
             continue;
         }
-        let default = default_expression(relation, index);
-        // SAFETY: the state of an expression, or null.
-        if let Some(expression) = unsafe { default.as_ref().and_then(|state| Node::from_raw(state.expr.cast())) } {
+        if let Some(expression) = default_expression(relation, index).and_then(Expression::node) {
             sequences.add(expression);
         }
     }

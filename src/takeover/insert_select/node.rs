@@ -122,7 +122,7 @@ fn set_conditions(
     }
     for (insertion, (_, quals)) in insertions.iter_mut().zip(found) {
         if let Some(nodes) = &mut insertion.own {
-            nodes.quals = quals.as_ptr();
+            nodes.quals = quals.copied();
         }
     }
     true

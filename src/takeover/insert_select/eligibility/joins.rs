@@ -62,7 +62,7 @@ pub fn of_expressions(root: Root<'_>, columns: &[i32]) -> Answer<Reach> {
         query.targetList = targets.as_ptr();
         let node = (&raw mut query).cast::<pg_sys::Node>();
         // Functions and subqueries of the FROM clause are in the range table.
-        if let Some(call) = volatile::call_in(node) {
+        if let Some(call) = Node::from_raw(node).and_then(volatile::call_in) {
             return Err(format!("An expression {call}."));
         }
         if pg_sys::contain_volatile_functions(node) {
