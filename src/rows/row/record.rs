@@ -148,7 +148,7 @@ impl Rows {
         };
         let trim = column.refinement.as_ref().map(|refinement| refinement.trim);
         let value = || trim.map_or_else(|| record.value(field), |trim| record.trimmed(field, trim));
-        if column.default.is_null() && !column.ignored && value() == Value::Default {
+        if column.default.is_none() && !column.ignored && value() == Value::Default {
             return Err(copy_errors::unexpected_default(&column.display_name()));
         }
         Ok(())
