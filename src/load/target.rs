@@ -18,6 +18,7 @@ use crate::program::mapping::Mapping;
 use crate::server::compat::{self, Rights};
 use crate::server::lookup::{qualified_name, relation_name};
 use crate::server::relation::{OpenRelation, Relation};
+use crate::server::role::{refuse_right, require};
 use crate::server::server_text::from_server;
 
 /// The kind of relation that a target is.
@@ -157,15 +158,7 @@ impl Target {
         if keep != Keep::New {
             return;
         }
-        // SAFETY: guarded calls; the relation exists, since it is locked.
-        unsafe {
-            let result =
-                pg_sys::pg_class_aclcheck(self.relid, pg_sys::GetUserId(), pg_sys::ACL_DELETE as pg_sys::AclMode);
-            if result != pg_sys::AclResult::ACLCHECK_OK {
-                let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(self.relid));
-                pg_sys::aclcheck_error(result, object, pg_sys::get_rel_name(self.relid));
-            }
-        }
+        require(self.relid, pg_sys::ACL_DELETE);
     }
 
     /// The name without the schema, for messages. Guarded.
@@ -206,27 +199,16 @@ impl Target {
     }
 }
 
-/// Raises unless the user may take a lock that blocks other sessions.
+/// Raises unless the user may take a lock that blocks other sessions. [`Target::open`] reports a missing relation.
 fn check_lock_rights(relid: pg_sys::Oid, options: &LoadOptions) {
-    // SAFETY: guarded catalog lookups. `open` reports a missing relation.
-    unsafe {
-        let name = pg_sys::get_rel_name(relid);
-        if name.is_null() {
-            return;
-        }
-        let complain = |result| {
-            let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relid));
-            pg_sys::aclcheck_error(result, object, name);
-        };
-        if options.table.truncate == Truncate::Yes {
-            let result = pg_sys::pg_class_aclcheck(relid, pg_sys::GetUserId(), pg_sys::ACL_TRUNCATE as pg_sys::AclMode);
-            if result != pg_sys::AclResult::ACLCHECK_OK {
-                complain(result);
-            }
-        }
-        if options.table.lock == LockOption::Share && !compat::owns_relation(relid) {
-            complain(pg_sys::AclResult::ACLCHECK_NOT_OWNER);
-        }
+    if relation_name(relid).is_none() {
+        return;
+    }
+    if options.table.truncate == Truncate::Yes {
+        require(relid, pg_sys::ACL_TRUNCATE);
+    }
+    if options.table.lock == LockOption::Share && !compat::owns_relation(relid) {
+        refuse_right(relid, pg_sys::AclResult::ACLCHECK_NOT_OWNER);
     }
 }
 

@@ -52,22 +52,23 @@ impl Parts {
         self.layout = Layout::new(columns.iter().map(slice).collect(), dialect.record_length);
     }
 
-    /// Find the characters of a line that is not plain.
+    /// Find the characters of a line that is not plain, as many as a record has. Returns the number of all.
     #[cold]
-    fn find_characters(&mut self, line: &[u8], encodings: &Encodings) -> Result<()> {
+    fn find_characters(&mut self, line: &[u8], encodings: &Encodings) -> Result<usize> {
+        let most = self.layout.length();
         self.starts.clear();
-        self.starts.try_reserve(line.len()).map_err(|_| error::out_of_memory())?;
+        self.starts.try_reserve(line.len().min(most)).map_err(|_| error::out_of_memory())?;
         if encodings.is_utf8() {
-            fixed::utf8_starts(line, &mut self.starts);
-            return Ok(());
+            return Ok(fixed::utf8_starts(line, most, &mut self.starts));
         }
-        let mut offset = 0;
+        let (mut offset, mut count) = (0, 0);
         while let Some(byte) = line.get(offset) {
-            self.starts.push(offset);
+            self.starts.extend((count < most).then_some(offset));
+            count += 1;
             let rest = line.get(offset..).unwrap_or_default();
             offset += if byte.is_ascii() { 1 } else { encodings.hopeless_len(rest) };
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Read the line of a record. An error is an error of this record. Guarded.
@@ -80,10 +81,7 @@ impl Parts {
     ) -> Result<()> {
         self.is_plain = fixed::is_plain(line);
         let by_character = self.characters && !self.is_plain;
-        if by_character {
-            self.find_characters(line, encodings)?;
-        }
-        let is = if by_character { self.starts.len() } else { line.len() };
+        let is = if by_character { self.find_characters(line, encodings)? } else { line.len() };
         if let Err(misfit) = self.layout.check(is) {
             let error = match misfit {
                 Misfit::Lacks(i) => copy_errors::missing_data(&columns.get(i).map_or("?".into(), Column::display_name)),

@@ -172,6 +172,17 @@ pub fn schema_name(schema: pg_sys::Oid) -> Option<CString> {
     unsafe { copied(pg_sys::get_namespace_name(schema)) }
 }
 
+pub fn is_temporary(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::get_rel_persistence(relation) }.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP
+}
+
+/// The extension with a name; InvalidOid if it is not installed.
+pub fn extension_named(name: &CStr) -> pg_sys::Oid {
+    // SAFETY: a guarded call with a string.
+    unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) }
+}
+
 /// The names of a relation's schema and of the relation, if it exists.
 pub fn relation_names(relation: pg_sys::Oid) -> Option<(CString, CString)> {
     Some((schema_name(schema_of(relation))?, relation_name(relation)?))

@@ -57,6 +57,24 @@ pub fn has_privileges_of(role: pg_sys::Oid) -> bool {
     unsafe { pg_sys::has_privs_of_role(current_user(), role) }
 }
 
+/// Raises unless the current user has a privilege on a relation. Guarded.
+pub fn require(relation: pg_sys::Oid, privilege: u32) {
+    // SAFETY: a guarded catalog lookup.
+    let answer = unsafe { pg_sys::pg_class_aclcheck(relation, current_user(), privilege as pg_sys::AclMode) };
+    if answer != pg_sys::AclResult::ACLCHECK_OK {
+        refuse_right(relation, answer);
+    }
+}
+
+/// Raises the server's error about a right on a relation that the current user lacks. Guarded.
+pub fn refuse_right(relation: pg_sys::Oid, answer: pg_sys::AclResult::Type) {
+    // SAFETY: guarded calls with the name of a relation, or null.
+    unsafe {
+        let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relation));
+        pg_sys::aclcheck_error(answer, object, pg_sys::get_rel_name(relation));
+    }
+}
+
 /// Does this session apply changes that were made elsewhere, so that ordinary triggers do not fire?
 pub fn applies_changes() -> bool {
     // SAFETY: a setting.

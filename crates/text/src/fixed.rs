@@ -147,17 +147,22 @@ pub fn is_plain(record: &[u8]) -> bool {
     record.is_ascii() && memchr::memchr(0, record).is_none()
 }
 
-/// Sets `starts` to the offsets at which the characters of a record in UTF-8 start. A byte that belongs to no character
-/// counts as one.
-pub fn utf8_starts(record: &[u8], starts: &mut Vec<usize>) {
+/// Sets `starts` to the offsets at which the first `most` characters of a record in UTF-8 start. A byte that belongs to no
+/// character counts as one. Returns the number of all.
+pub fn utf8_starts(record: &[u8], most: usize, starts: &mut Vec<usize>) -> usize {
     starts.clear();
-    let mut offset = 0;
+    let (mut offset, mut count) = (0, 0);
     for chunk in record.utf8_chunks() {
-        starts.extend(chunk.valid().char_indices().map(|(at, _)| offset + at));
-        offset += chunk.valid().len();
-        starts.extend(offset..offset + chunk.invalid().len());
-        offset += chunk.invalid().len();
+        let (valid, invalid) = (chunk.valid(), chunk.invalid().len());
+        let ends = offset + valid.len();
+        let all = valid.char_indices().map(|(at, _)| offset + at).chain(ends..ends + invalid);
+        all.for_each(|start| {
+            starts.extend((count < most).then_some(start));
+            count += 1;
+        });
+        offset = ends + invalid;
     }
+    count
 }
 
 #[cfg(test)]
@@ -215,13 +220,12 @@ mod tests {
     fn characters_of_utf8_are_counted() {
         let starts = |record: &[u8]| {
             let mut starts = vec![7];
-            utf8_starts(record, &mut starts);
-            starts
+            (utf8_starts(record, 6, &mut starts), starts)
         };
-        assert_eq!(starts(b""), []);
-        assert_eq!(starts("aé€😀b".as_bytes()), [0, 1, 3, 6, 10]);
+        assert_eq!(starts(b""), (0, vec![]));
+        assert_eq!(starts("aé€😀b".as_bytes()), (5, vec![0, 1, 3, 6, 10]));
         // A lone byte, the start of a character that is cut, and a surrogate.
-        assert_eq!(starts(b"\xe9a\xe2\x82b\xed\xa0\x80"), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(starts(b"\xe9a\xe2\x82b\xed\xa0\x80"), (8, vec![0, 1, 2, 3, 4, 5]));
         let of = |start, length| slice(start, length, Trim::Both).of_characters("é  €😀".as_bytes(), &[0, 2, 3, 4, 7]);
         assert_eq!(of(0, 2), "é".as_bytes());
         assert_eq!(of(2, 2), "€".as_bytes());

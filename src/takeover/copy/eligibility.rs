@@ -19,6 +19,7 @@ use crate::rows::column::default_expression;
 use crate::server::expression::Expression;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
+use crate::server::role::has_privileges_of;
 use crate::takeover::insert_select::eligibility::expression::takes_ids;
 use crate::takeover::insert_select::eligibility::{Answer, Sequences, no};
 
@@ -34,12 +35,11 @@ pub fn of_statement(statement: Node<'_, pg_sys::CopyStmt>, watched: bool) -> Ans
     let role =
         if statement.is_program { pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM } else { pg_sys::ROLE_PG_READ_SERVER_FILES };
     // SAFETY: guarded calls, and variables of this process.
-    let (is_read_only, is_upgrade, has_client, may_read) = unsafe {
+    let (is_read_only, is_upgrade, has_client) = unsafe {
         (
             pg_sys::XactReadOnly || pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress(),
             pg_sys::IsBinaryUpgrade,
             pg_sys::whereToSendOutput == pg_sys::CommandDest::DestRemote,
-            statement.file().is_none() || pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()),
         )
     };
     if is_read_only {
@@ -51,7 +51,7 @@ pub fn of_statement(statement: Node<'_, pg_sys::CopyStmt>, watched: bool) -> Ans
     let Some(file) = statement.file() else {
         return if has_client { Ok(()) } else { no("The session has no client.") };
     };
-    if !may_read {
+    if !has_privileges_of(role.into()) {
         return no("The current user lacks the privilege to read the file or to run the program.");
     }
     if statement.is_program {

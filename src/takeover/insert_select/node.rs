@@ -308,7 +308,7 @@ fn end(state: &mut State) -> Result<()> {
 }
 
 /// The executor never rescans an INSERT.
-unsafe extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {}
+extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {}
 
 /// Called by EXPLAIN, with a state that has begun.
 fn explain(state: &mut State, _ancestors: NodeList<'_>, es: Explain<'_>) -> Result<()> {
