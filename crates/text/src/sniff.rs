@@ -12,7 +12,7 @@
 mod cell;
 mod column;
 pub mod dialect;
-pub mod family;
+mod family;
 pub mod finding;
 pub mod header;
 pub mod place;

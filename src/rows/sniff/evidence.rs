@@ -8,7 +8,6 @@
 use std::ffi::CString;
 
 use pg_bulk_text::json_object::repeats_key;
-use pg_bulk_text::sniff::family::Family;
 use pg_bulk_text::sniff::shape::{Day, Type, Types, ValueShape};
 use pg_bulk_text::sniff::style::{Choice, Style, StyleSet, Styles, is_null_word};
 use pg_bulk_types::arena::Arena;
@@ -65,9 +64,6 @@ pub struct Evidence {
     /// Styles in which all values can be read, and what is known about them.
     styles: StyleSet,
     choice: Choice,
-    /// All values are numbers, or amounts with other characters. The first of these.
-    amounts: bool,
-    amount: Option<CString>,
     /// Words for a missing value: each with its first position, and their number.
     words: Vec<NullWord>,
 }
@@ -97,8 +93,6 @@ impl Default for Evidence {
             ruled_out: Vec::new(),
             styles: StyleSet::ALL,
             choice: Choice::None,
-            amounts: true,
-            amount: None,
             words: Vec::new(),
         }
     }
@@ -140,12 +134,6 @@ impl Evidence {
     /// Can the values be read as numbers, or as dates, in several ways?
     pub fn has_several_styles(&self) -> bool {
         self.choice == Choice::Several && self.column_type().is_none() && self.values > 0 && !self.is_ambiguous()
-    }
-
-    /// The first amount of a column of amounts, which is text.
-    pub fn amount(&self) -> Option<&CString> {
-        let is_text = self.amounts && self.column_type().is_none() && !self.has_several_styles();
-        self.amount.as_ref().filter(|_| is_text)
     }
 
     /// The words that are NULL, because the other values have a type.
@@ -245,14 +233,6 @@ impl Evidence {
             self.styles = validator.styles.keep(self.styles, value);
         }
         let shape = ValueShape::of(value);
-        if self.amounts && shape.types.is_empty() {
-            self.amounts = Family::of(value) == Family::Number;
-            let has_sign = !value.last().is_some_and(u8::is_ascii_digit)
-                || !matches!(value.first(), Some(b'0'..=b'9' | b'-' | b'+' | b'.' | b','));
-            if self.amount.is_none() && has_sign {
-                self.amount = Some(displayed(value));
-            }
-        }
         self.spoken_for = self.spoken_for.or(shape.types);
         self.proven = self.proven.or(shape.proves);
         match shape.day {

@@ -141,10 +141,7 @@ impl SniffedColumn {
             None if self.evidence.has_several_styles() => {
                 notes.push(format!("column \"{name}\": its values can be read in several ways, so it is text"));
             }
-            None => notes.extend(self.evidence.amount().map(|amount| {
-                let amount = from_server(amount);
-                format!("column \"{name}\": amounts such as \"{amount}\" are text; an expression reads them (expr)")
-            })),
+            None => (),
         }
         for word in self.evidence.null_words() {
             let (shown, count) = (from_server(&c_string(&word.word)), word.count);
