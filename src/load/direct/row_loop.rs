@@ -29,7 +29,7 @@ use crate::server::attempt::attempt;
 use crate::server::compat;
 use crate::server::result_relation::ResultRelation;
 use crate::server::row_violation::{RowViolation, set_checking};
-use crate::server::slot::Slot;
+use crate::server::slot::{Row, Slot};
 use crate::server::stages::Stage;
 use crate::server::unguarded::{self, guarded};
 
@@ -108,7 +108,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
         let rows = &raw mut (*process).rows;
         let defaults = &raw mut (*process).recipe.defaults;
         let (slot, econtext, estate) = (e.slot().as_ptr(), e.context().as_ptr(), e.estate());
-        let per_tuple = e.context().memory();
+        let (per_tuple, target) = (e.context().memory(), e.relation());
         let arrays = e.arrays();
         let projection = match (*process).recipe.projection.as_mut() {
             Some(projection) => &raw mut *projection,
@@ -190,7 +190,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                     }
                     projection::take_apart(projection, econtext, tuple, arrays);
                     made = Made::Row;
-                } else if at_once && matches!(made, Made::Row) && (*process).store_at_once(arrays) {
+                } else if at_once && matches!(made, Made::Row) && (*process).store_at_once(Row::new(arrays, target)) {
                     forget_row();
                     continue;
                 }
@@ -216,7 +216,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
             let mut row = slot;
             (*row).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
             (*row).tts_nvalid = (*(*row).tts_tupleDescriptor).natts as _;
-            (*row).tts_tableOid = e.relation().oid();
+            (*row).tts_tableOid = target.oid();
             pg_sys::CurrentMemoryContext = memory;
             if !e.condition().is_null() {
                 (*econtext).ecxt_scantuple = row;
@@ -260,8 +260,8 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
             }
             pg_sys::CurrentMemoryContext = memory;
             if (*process).keys.is_none() {
-                let arrays = Slot::from_raw(row).arrays();
-                guarded(|| (*process).store(leaf, arrays).or_raise());
+                let row = Row::new(Slot::from_raw(row).arrays(), leaf.relation());
+                guarded(|| (*process).store(leaf, row).or_raise());
             } else {
                 let table = guarded(|| (*process).take(leaf, Slot::from_raw(row)).or_raise());
                 (*table).add(row);

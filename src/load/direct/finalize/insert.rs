@@ -10,6 +10,7 @@ use crate::load::direct::removed_rows::Rivals;
 use crate::load::duplicate::Keep;
 use crate::server::holder;
 use crate::server::slot::ExprContext;
+use crate::server::statement::next_command;
 use crate::server::unguarded::{self as c, guard, guarded};
 
 impl WrittenTable {
@@ -17,8 +18,8 @@ impl WrittenTable {
     /// Guarded.
     pub(super) fn insert_checked(&mut self, leader: &mut Leader, context: ExprContext<'_>) -> Result<()> {
         let mut conflicts = &raw mut self.conflicts;
-        // SAFETY: a guarded call. Rows must be deleted by a later command than the one that inserted them.
-        unsafe { pg_sys::CommandCounterIncrement() };
+        // Rows must be deleted by a later command than the one that inserted them.
+        next_command();
         // Collected keys do not need the rows.
         if self.indexes.want_rows() && self.indexes.are_checked() {
             let mut order = leader.file_order(self.number, self.sort_memory)?;
