@@ -202,12 +202,7 @@ fn immediate_btree(index: Relation<'_>) -> Option<IndexForm> {
 /// The shape of an index's keys, if they are integers or strings of bytes here. Guarded.
 pub fn shape(relation: Relation<'_>, index: Relation<'_>) -> Option<IndexProperties> {
     let form = immediate_btree(index).filter(|form| form.keys == index.descriptor().len())?;
-    // SAFETY: guarded calls on an open index.
-    let is_plain = unsafe {
-        pg_sys::RelationGetIndexExpressions(index.as_ptr()).is_null()
-            && pg_sys::RelationGetIndexPredicate(index.as_ptr()).is_null()
-    };
-    if !is_plain {
+    if index.is_computed() {
         return None;
     }
     let mut attributes = Vec::with_capacity(form.keys);

@@ -191,6 +191,15 @@ impl<'a> Relation<'a> {
         })
     }
 
+    /// Has an index expressions or a predicate? Guarded.
+    pub fn is_computed(self) -> bool {
+        // SAFETY: guarded calls on an open relation, which return null for a relation that is no index.
+        unsafe {
+            !(pg_sys::RelationGetIndexExpressions(self.as_ptr()).is_null()
+                && pg_sys::RelationGetIndexPredicate(self.as_ptr()).is_null())
+        }
+    }
+
     /// Returns the numbers of the table's attributes in the keys of an index, 0 for an expression; empty if the relation
     /// is no index.
     pub fn key_columns(self) -> Vec<i16> {

@@ -194,13 +194,7 @@ impl Rebuild {
         let oid = index.oid();
         let is_valid = index.index().is_some_and(|form| form.is_valid);
         // Expressions that were evaluated for the rows are not evaluated again, even for few rows.
-        // SAFETY: guarded calls on an open index.
-        let is_evaluated = || unsafe {
-            self.empty
-                && self.held.contains(&oid)
-                && !(pg_sys::RelationGetIndexExpressions(index.as_ptr()).is_null()
-                    && pg_sys::RelationGetIndexPredicate(index.as_ptr()).is_null())
-        };
+        let is_evaluated = || self.empty && self.held.contains(&oid) && index.is_computed();
         if self.wanted || is_evaluated() {
             // Rebuilding would make an invalid index valid.
             let why = if self.option == IndexesOption::Rebuild { Why::Asked } else { Why::Empty };
