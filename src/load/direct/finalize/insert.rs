@@ -8,7 +8,7 @@ use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::RecordPosition;
 use crate::load::direct::removed_rows::Rivals;
 use crate::load::duplicate::Keep;
-use crate::server::holder;
+use crate::server::holder::{self, HeapRow};
 use crate::server::slot::ExprContext;
 use crate::server::statement::next_command;
 use crate::server::unguarded::{self as c, guard, guarded};
@@ -66,7 +66,7 @@ impl WrittenTable {
         // SAFETY: the slot has the row, and the relation and its indexes are open; the closure is plain.
         unsafe {
             new.visit(row, |slot| {
-                let row = (*slot).tts_tid;
+                let row = HeapRow::new(relation, (*slot).tts_tid);
                 loop {
                     let arbiter = indexes.arbiter().unwrap_or(usize::MAX);
                     let holder = indexes.holder(arbiter, slot);
@@ -76,16 +76,16 @@ impl WrittenTable {
                         guarded(|| holder::check_visible(relation, &holder).or_raise());
                     }
                     if is_taken && keep == Keep::Old {
-                        return guarded(|| leader.remove_row(relation, row, place, indexes, arbiter).or_raise());
+                        return guarded(|| leader.remove_row(row, place, indexes, arbiter).or_raise());
                     }
                     if leader.process.rejects.keeps()
                         && let Some(index) = indexes.in_the_way(slot, &holder)
                     {
-                        return guarded(|| leader.remove_row(relation, row, place, indexes, index).or_raise());
+                        return guarded(|| leader.remove_row(row, place, indexes, index).or_raise());
                     }
                     // The conflicting row may have been changed in the meantime.
-                    let rivals = Rivals { row, other: holder, is_own };
-                    if is_taken && !guarded(|| leader.replace(relation, rivals, conflicts).or_raise()) {
+                    let rivals = Rivals { row: row.tid(), other: HeapRow::new(relation, holder), is_own };
+                    if is_taken && !guarded(|| leader.replace(rivals, conflicts).or_raise()) {
                         continue;
                     }
                     c::list_free(indexes.add(slot, &raw mut leader.violating_row));
