@@ -89,7 +89,8 @@ pub unsafe fn run(process: *mut Process) {
             }
             // The record is rejected, and the error is freed with the row's memory.
             guarded(|| (*process).leave_out(Complaint::of_data(error)).or_raise());
-            clear(slot, per_tuple);
+            unguarded::clear_virtual(slot);
+            unguarded::MemoryContextReset(per_tuple);
         }
     }
 }
@@ -126,6 +127,10 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
         }
         let at_once = (*process).stores_at_once();
         let as_tuple = (*process).stores_tuples();
+        let clear = || {
+            unguarded::clear_virtual(slot);
+            unguarded::MemoryContextReset(per_tuple);
+        };
         let least = (*per_tuple).mem_allocated;
         let mut kept = 0;
         // Counts a row to be freed. Small rows are freed together, since one reset takes as long for many rows as for one.
@@ -201,7 +206,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                         (*process).progress.filtered += 1;
                     }
                     pg_sys::CurrentMemoryContext = memory;
-                    clear(slot, per_tuple);
+                    clear();
                     continue;
                 }
             }
@@ -222,7 +227,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                 (*econtext).ecxt_scantuple = row;
                 if !unguarded::exec_qual(e.condition(), econtext) {
                     (*process).progress.filtered += 1;
-                    clear(slot, per_tuple);
+                    clear();
                     continue;
                 }
             }
@@ -266,7 +271,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                 let table = guarded(|| (*process).take(leaf, Slot::from_raw(row)).or_raise());
                 (*table).add(row);
             }
-            clear(slot, per_tuple);
+            clear();
         }
         pg_sys::CurrentMemoryContext = memory;
         (*process).progress.stages.lap(&mut whole, Stage::Rest);
@@ -279,16 +284,4 @@ fn raise_malformed() {
     Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message)
         .detail("The returned row does not end where the columns of its type do.")
         .raise();
-}
-
-/// Frees a row.
-///
-/// # Safety
-/// A plain frame, a virtual slot, and the per-tuple context.
-unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryContext) {
-    // SAFETY: the slot's own tts_virtual_clear (execTuples.c) is called, with a valid slot.
-    unsafe {
-        unguarded::clear_virtual(slot);
-        unguarded::MemoryContextReset(per_tuple);
-    }
 }
