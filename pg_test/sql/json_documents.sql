@@ -59,7 +59,23 @@ SELECT rejects_of(E'[\n  {"id": 1,\n   "name": "a"},\n  {"id": 2\n  ,\n  {"id": 
 SELECT rejects_of(E'{\n"id": [1\n}\n{\n"id": 2\n}\n,,\n{"id": 3}}\n{"id": 4}');
 SELECT rejects_of('[{"id": 1}, {"id": null}, {"id": "x"}, {"id": 3}]');
 SELECT rejects_of(E'{"id": 1\n{"id": 2}\n{"id": 3}\n');
+-- A record that is cut off in an array, in a string or before a value, in all forms: only it is a reject.
+SELECT rejects_of(E'{"id": 1, "name": "a", "t": [1,\n{"id": 2, "t": [{"id": 7}]}\n{"id": 3}\n');
+SELECT rejects_of(E'{"id": 0}\n{"id": 1, "name": "a\n{"id": 2}\n{"id": 3}\n');
+SELECT rejects_of(E'[\n{"id": 1, "t": ["x", \n{"id": 2, "t": []},\n{"id": 3, "t":\n{"id": 4},\n{"id": 5}\n]\n');
+SELECT rejects_of(E'[\n  {\n    "id": 1,\n    "t": [\n      {\n        "id": 7\n      },\n  {\n    "id": 2,\n    "t": []\n  },\n  {\n    "id": 3,\n    "name": "x\n  {\n    "id": 4\n  }\n]\n');
+SELECT rejects_of('[' || string_agg(CASE i WHEN 5000 THEN '{"id": 5000, "t": [' ELSE format('{"id": %s, "t": [], "name": "%s"},', i, repeat('x', 20)) END, E'\n') || E'\n{"id": 0}]\n') ~ '^\(10000,1\)|^\(5000|loaded: ' FROM generate_series(1, 10000) i;
 RESET client_min_messages;
+-- Equal keys, and objects without a key of a column.
+CALL write_file('doc', E'{"id": 1, "id": 2}\n{"id": 3, "x": 1, "x": 2}\n{"ID": 4}\n{}\n{"id": 5, "name": 1, "\\u0069d": 6}\n');
+SELECT id, name FROM doc;
+SELECT * FROM bulk_read(data_path('doc'), '{"format": "json"}') AS t (id int);
+SELECT rows_loaded, notes FROM bulk_load(data_path('doc'), 'loaded', '{"format": "json"}');
+SELECT rows_loaded, notes FROM bulk_load(data_path('doc'), 'loaded', '{"format": "json", "writer": "buffered"}');
+CALL write_file('doc', E'j\n"{""a"": 1, ""b"": {""a"": 1.0}}"\n"{}"\n');
+SELECT details -> 'columns' -> 0 ->> 'type' FROM bulk_sniff(data_path('doc'));
+CALL write_file('doc', E'j\n"{""a"": 1, ""b"": {""c"": 1, ""c"": 2}}"\n"{}"\n');
+SELECT details -> 'columns' -> 0 ->> 'type' FROM bulk_sniff(data_path('doc'));
 
 -- Programs, compressed files, UTF-16, jobs of one process and of several.
 SELECT sum(id) FROM bulk_read($$printf '[{"id": 1},\n{"id": 2}]'$$, '{"program": true, "format": "json"}') AS t (id int);

@@ -83,6 +83,31 @@ SELECT mend(E'1,"bla"x\n2,b"c"\n', '{"writer": "buffered"}');
 RESET client_min_messages;
 SELECT count(*) FROM bulk_check(data_path('t'), 't', '{"format": "csv"}');
 SELECT * FROM bulk_read(data_path('t'), '{"format": "csv"}') AS t (a int, b text);
+-- Scans report them in a NOTICE: a record once, though its columns are decoded in two steps, in columns that are read.
+CALL make_table('f', 'a int, b text, c text', $$format 'csv'$$, E'1,"bla"x,"y"z\n2,"a ""b""",""\n3,a"b,c"d,\n4,e,f"g"\n');
+SELECT to_json(f) FROM f;
+SELECT c FROM f WHERE b <> 'x';
+SELECT a FROM f WHERE b = 'e';
+SELECT count(*) FROM f;
+SELECT count(b), max(c) FROM f;
+INSERT INTO t SELECT a, b FROM f;
+ALTER FOREIGN TABLE f OPTIONS (ADD log_verbosity 'silent');
+SELECT c FROM f;
+-- All processes of a scan; a rescan counts anew.
+SELECT string_agg(format(E'%s,%s\n', i, CASE WHEN i % 1000 = 7 THEN '"b"c' ELSE 'b' END), '') AS content FROM generate_series(1, 9000) i \gset
+CALL make_table('wide', 'a int, b text', $$format 'csv'$$, :'content');
+SET min_parallel_table_scan_size = 0;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET parallel_leader_participation = off;
+SET pg_bulk.chunk_size = 1000;
+SELECT l FROM plan_of($$SELECT a FROM wide WHERE b = 'bc'$$) l WHERE l ~ 'Workers';
+SELECT count(*), sum(a) FROM (SELECT a FROM wide WHERE b = 'bc' OFFSET 0) s;
+SELECT count(a), max(b) FROM wide;
+RESET parallel_leader_participation;
+SET max_parallel_workers_per_gather = 0;
+SET enable_material = off;
+SELECT count(*) FROM generate_series(1, 3) g LEFT JOIN (SELECT b FROM wide OFFSET 0) s ON b = 'bc';
 \set ECHO none
 SET client_min_messages = warning;
 DROP SCHEMA unpaired_quotes CASCADE;

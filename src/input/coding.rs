@@ -217,14 +217,15 @@ struct Rewritten<'a> {
     raw: Vec<u8>,
     ended: bool,
     text: Vec<u8>,
-    /// Bytes of the text that were returned.
+    /// Bytes of the text that are complete, and those of them that were returned.
+    complete: usize,
     given: usize,
 }
 
 impl<'a> Rewritten<'a> {
     fn new(inner: Box<dyn Read + 'a>, form: Form) -> Rewritten<'a> {
         let (raw, text) = (Vec::new(), Vec::new());
-        Rewritten { inner, state: State::New(form), raw, ended: false, text, given: 0 }
+        Rewritten { inner, state: State::New(form), raw, ended: false, text, complete: 0, given: 0 }
     }
 
     /// Read more bytes to be rewritten.
@@ -242,7 +243,7 @@ impl<'a> Rewritten<'a> {
 impl Read for Rewritten<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
-            let left = self.text.get(self.given..).unwrap_or_default();
+            let left = self.text.get(self.given..self.complete).unwrap_or_default();
             if !left.is_empty() {
                 let n = left.len().min(buffer.len());
                 if let (Some(to), Some(from)) = (buffer.get_mut(..n), left.get(..n)) {
@@ -251,8 +252,8 @@ impl Read for Rewritten<'_> {
                 self.given += n;
                 return Ok(n);
             }
-            self.text.clear();
-            self.given = 0;
+            self.text.drain(..self.complete.min(self.text.len()));
+            (self.complete, self.given) = (0, 0);
             match &mut self.state {
                 State::Plain => return self.inner.read(buffer),
                 State::Over => return Ok(0),
@@ -260,6 +261,7 @@ impl Read for Rewritten<'_> {
                     None => self.read_more()?,
                     Some(None) => {
                         self.text = std::mem::take(&mut self.raw);
+                        self.complete = self.text.len();
                         self.state = State::Plain;
                     }
                     Some(Some(rewriter)) => self.state = State::Rewriting(rewriter),
@@ -268,13 +270,16 @@ impl Read for Rewritten<'_> {
                     let used = match rewriter {
                         Rewriter::Utf16(order, mends) => {
                             reserve(&mut self.text, 2 * self.raw.len() + 4)?;
-                            order.append_utf8(&self.raw, self.ended, *mends, &mut self.text)
+                            let used = order.append_utf8(&self.raw, self.ended, *mends, &mut self.text);
+                            self.complete = self.text.len();
+                            used
                         }
                         Rewriter::Json(lines) => {
                             reserve(&mut self.text, lines.most_bytes(self.raw.len()))?;
-                            lines.append(&self.raw, &mut self.text);
+                            self.complete = lines.append(&self.raw, &mut self.text);
                             if self.ended {
                                 lines.end(&mut self.text);
+                                self.complete = self.text.len();
                             }
                             self.raw.len()
                         }
@@ -282,7 +287,7 @@ impl Read for Rewritten<'_> {
                     self.raw.drain(..used);
                     if self.ended {
                         self.state = State::Over;
-                    } else if self.text.is_empty() {
+                    } else if self.complete == 0 {
                         self.read_more()?;
                     }
                 }

@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::PgSqlErrorCode as Code;
 
+use super::column::{Column, Taken};
 use crate::error::Error;
 use crate::input::encoding::invalid_in_server_encoding;
 use crate::server::server_text::from_server;
@@ -14,8 +15,38 @@ use crate::server::server_text::from_server;
 /// The value for NULL.
 const NULL: &[u8] = b"__HIVE_DEFAULT_PARTITION__";
 
+/// The values of columns in the path of the open file.
+#[derive(Debug, Default)]
+pub struct Directories {
+    /// By column; None for NULL.
+    values: Vec<Option<Vec<u8>>>,
+    /// A column whose directory the path lacks.
+    pub missing: Option<usize>,
+}
+
+impl Directories {
+    pub fn of(path: &[u8], columns: &[Column]) -> Directories {
+        let mut directories = Directories::default();
+        for (number, column) in columns.iter().enumerate().filter(|(_, column)| column.taken == Taken::Hive) {
+            let value = value(path, column.name.as_bytes());
+            if value.is_none() {
+                directories.missing.get_or_insert(number);
+            }
+            directories.values.resize(number, None);
+            directories.values.push(value.flatten().map(Cow::into_owned));
+        }
+        directories
+    }
+
+    /// The value of a column; None for NULL.
+    #[inline]
+    pub fn value(&self, column: usize) -> Option<&[u8]> {
+        self.values.get(column)?.as_deref()
+    }
+}
+
 /// Returns the value of the innermost directory `column=value`. None if there is none, `Some(None)` if it means NULL.
-pub fn value<'a>(path: &'a [u8], column: &[u8]) -> Option<Option<Cow<'a, [u8]>>> {
+fn value<'a>(path: &'a [u8], column: &[u8]) -> Option<Option<Cow<'a, [u8]>>> {
     let of_column = |part: &'a [u8]| part.strip_prefix(column).and_then(|rest| rest.strip_prefix(b"="));
     let value = path.rsplit(|byte| *byte == b'/').skip(1).find_map(of_column)?;
     if value == NULL {

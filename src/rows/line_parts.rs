@@ -11,6 +11,7 @@ use pg_bulk_text::json_object;
 use super::column::Column;
 use super::objects::{Given, Objects};
 use super::parts::Parts;
+use super::ragged::Remark;
 use crate::error::Result;
 use crate::input::encoding::{EncodingErrors, Encodings};
 
@@ -57,6 +58,12 @@ impl LineParts {
             LineParts::Places(parts) => parts.read(line, encodings, columns, invalid),
             LineParts::Members(objects) => objects.read(line),
         }
+    }
+
+    /// What is to be reported about the line that was parsed last.
+    #[inline]
+    pub fn remark(&self) -> Option<Remark> {
+        if let LineParts::Members(objects) = self { objects.remark() } else { None }
     }
 
     /// Returns the value of a column in the line that was parsed last. Guarded.

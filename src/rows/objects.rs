@@ -17,6 +17,7 @@ use pg_bulk_types::json_array::{self, Element};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::column::{Column, MemberKey, Taken};
+use super::ragged::Remark;
 use crate::error::{self, Error, Result};
 use crate::input::encoding::Encodings;
 use crate::server::attempt::complaint;
@@ -162,6 +163,13 @@ impl Objects {
             _ => "a number",
         };
         Err(copy_errors::no_object().detail(format!("It is {what}.")))
+    }
+
+    /// What is to be reported about the line that was parsed last.
+    #[inline]
+    pub fn remark(&self) -> Option<Remark> {
+        let is_foreign = self.object.is_foreign().then_some(Remark::ForeignKeys);
+        if self.object.repeats_key() { Some(Remark::RepeatedKey) } else { is_foreign }
     }
 
     /// Returns the value of a column in the line that was parsed last.

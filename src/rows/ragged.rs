@@ -1,9 +1,8 @@
 //! Records that a load or scan reports: those with too few or too many fields that become rows, because `short_rows` or
-//! `long_rows` says so, and those with quotes that may be wrong.
+//! `long_rows` says so, and those with quotes or keys that may be wrong.
 //!
 //! Such a record is never changed silently. Each process counts its own in a [`Ragged`], and adds them to the
-//! [`SharedRagged`] of its load or scan. A note or notice has the number and the first line. Quotes are reported by loads
-//! only: a scan reads them as COPY does.
+//! [`SharedRagged`] of its load or scan. A note or notice has the number and the first line.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -83,6 +82,10 @@ pub enum Remark {
     Long,
     /// Quotes within a field were dropped.
     StrayQuote,
+    /// A key of an object was there twice, and its last value was taken.
+    RepeatedKey,
+    /// No member of an object was that of a column.
+    ForeignKeys,
     /// A reject ended at a line from which the file was in order again.
     EndedEarly,
     /// A line of a reject that has several because of quotes.
@@ -90,7 +93,7 @@ pub enum Remark {
 }
 
 /// Number of remarks.
-const REMARKS: usize = 5;
+const REMARKS: usize = 7;
 
 /// The records that are reported, by remark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,13 +118,6 @@ impl Ragged {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| own.add(other));
     }
 
-    /// Without the remarks about quotes.
-    #[must_use]
-    pub fn without_quotes(&self) -> Ragged {
-        let [short, long, ..] = self.0;
-        Ragged([short, long, Records::NONE, Records::NONE, Records::NONE])
-    }
-
     /// Notices about these records, read with `short_rows` from one file or from a list.
     pub fn notices(&self, short_rows: ShortRows, files: Option<&FileList>) -> Vec<Error> {
         let filled = match short_rows {
@@ -132,6 +128,8 @@ impl Ragged {
             (filled, "record"),
             ("surplus fields were not read", "record"),
             ("quotes within fields were dropped", "record"),
+            ("only the last value of equal keys was read", "record"),
+            ("no column had the key of a member", "record"),
             ("a quote is not closed, and reading went on at the next good line,", "record"),
             ("line ends in quotes are part of rejects,", "line"),
         ];

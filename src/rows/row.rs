@@ -36,6 +36,7 @@ pub use self::queue::{received, refined};
 use self::record::LARGE;
 use self::session::SessionMark;
 use super::column::{Column, Taken};
+use super::hive::Directories;
 use super::line_parts::LineParts;
 use super::ragged::{LongRows, Ragged, RaggedOptions, ShortRows};
 use crate::error::Result;
@@ -106,8 +107,8 @@ pub struct FieldLayout {
     /// Records are checked before values are made of them: for DEFAULT markers, the fields in their lines, or the
     /// directories of their file.
     is_checked: bool,
-    /// A column whose directory the path of the open file lacks.
-    lacks_directory: Option<usize>,
+    /// The values from the path of the open file.
+    directories: Directories,
     /// Texts of some columns are refined, or invalid bytes replaced, before conversion.
     is_refined: bool,
     /// The DEFAULT marker.
@@ -167,8 +168,10 @@ pub struct Rows {
     pub context: RowContext,
     /// Name of the file that is open, if a column needs it.
     pub file_name: Vec<u8>,
-    /// Records with another number of fields that became rows.
+    /// Records that are reported.
     pub ragged: Ragged,
+    /// The row that was reported last because of its values.
+    remarked: u64,
     /// Set when the columns or the file have changed.
     pub change: Option<RowsChange>,
     rows: u64,
@@ -188,7 +191,6 @@ impl Rows {
         let mut rows = Rows {
             layout: FieldLayout {
                 is_checked: default.is_some() || parts.is_some() || is_binary,
-                lacks_directory: None,
                 parts,
                 binary: is_binary.then(Fields::default),
                 default: default.map(|marker| CString::new(marker).unwrap_or_default()),
@@ -217,6 +219,7 @@ impl Rows {
             stream,
             file_name: Vec::new(),
             ragged: Ragged::default(),
+            remarked: 0,
             change: None,
             rows: 0,
         };
@@ -453,7 +456,7 @@ impl Rows {
             self.expect_fields();
         }
         self.rows = 0;
-        self.ragged = Ragged::default();
+        (self.ragged, self.remarked) = (Ragged::default(), 0);
         self.values.queue.clear();
         self.context.attention = Attention::NONE;
         if self.stream.files().is_some() {

@@ -119,10 +119,10 @@ impl Tolerance {
         is_survivable && error.is_about_record()
     }
 
-    /// Report records that became rows with another number of fields, in notices. Guarded.
+    /// Report records in notices. Guarded.
     pub fn report_ragged(&self, rows: &Rows, ragged: &Ragged) {
         if self.verbosity != Verbosity::Silent {
-            rows.ragged_notices(&ragged.without_quotes()).into_iter().for_each(Error::notice);
+            rows.ragged_notices(ragged).into_iter().for_each(Error::notice);
         }
     }
 

@@ -12,15 +12,23 @@
 //! Line ends within a record become blanks. They follow the record as empty lines, so that line numbers stay those of
 //! the file. A record that begins on the line of another one gets a line more, which later empty lines make up for.
 //!
-//! The tricky point is invalid text: an error must not swallow the records behind it. A line end ends a string. It
-//! becomes a control character, which the record's parser rejects. An object that cannot begin where it begins
+//! The tricky point is invalid text: an error must not swallow the records behind it. A line end ends a string, and a
+//! control character takes its place, which the record's parser rejects. An object that cannot begin where it begins
 //! begins a record. At the end of the text, an open array becomes a record that the parser rejects.
+//!
+//! If the rest of a record is missing, records behind it may look like its members. This shows when a record cannot
+//! go on, or has no end. It is then [split](JsonLines::split) before each line that begins as it does: behind as many
+//! blanks, with an object that has the same first key.
 
 use crate::json_object::is_blank;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 /// Containers whose kind is known.
 const MOST_KNOWN: usize = 64;
+/// Bytes of a record that cannot be valid: no value of the server is so long.
+const TOO_LONG: usize = 1 << 30;
+/// Records of several lines that are examined for lines that begin as they do.
+const EXAMINED: usize = 100;
 
 /// Whether records are not the lines of a text that begins with `first`; None if more bytes are needed. `last`: there
 /// are no more.
@@ -92,21 +100,41 @@ pub struct JsonLines {
     in_array: bool,
     /// The current line has a record, which has ended.
     has_record: bool,
+    /// Start of the record in the output.
+    start: usize,
     /// Line ends within the record.
     line_ends: usize,
     /// Lines that were added.
     added: usize,
+    /// Blanks outside of records on the current line, and in front of the record on its line.
+    blanks: usize,
+    lead: usize,
+    /// Records of several lines that were examined. Above [`EXAMINED`] if one has a line that begins as it does.
+    examined: usize,
 }
 
 impl JsonLines {
     /// The most bytes that `len` bytes become.
     #[must_use]
     pub fn most_bytes(&self, len: usize) -> usize {
-        2 * len + self.line_ends + 4
+        2 * len + self.line_ends + 5
     }
 
-    /// Appends the lines of some bytes. An incomplete record continues with the next ones.
-    pub fn append(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) {
+    /// Appends the lines of some bytes. An incomplete record continues with the next ones. Returns the number of bytes of
+    /// `out` that are complete. The caller removes them, and passes the others on to the next call.
+    pub fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        self.start = 0;
+        self.take(bytes, out);
+        if self.place == Place::Between {
+            return out.len();
+        }
+        if out.len() - self.start >= TOO_LONG {
+            self.split(out);
+        }
+        self.start
+    }
+
+    fn take(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) {
         if !self.has_begun && bytes.starts_with(BOM) {
             out.extend_from_slice(BOM);
             bytes = bytes.get(BOM.len()..).unwrap_or_default();
@@ -125,12 +153,16 @@ impl JsonLines {
         }
     }
 
-    /// Ends the text: an array that is still open becomes an invalid record.
+    /// Ends the text, whose last bytes have been appended to `out`: an array that is still open becomes an invalid record.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         if self.in_array && self.place == Place::Between {
             self.begin(Place::Bare, out);
             out.push(b'[');
         }
+        if self.place == Place::Container {
+            self.split(out);
+        }
+        self.end_record(out);
         out.push(b'\n');
     }
 
@@ -146,12 +178,13 @@ impl JsonLines {
             b'\n' => {
                 self.line_ends += 1;
                 self.in_string = false;
+                out.push(b'\t');
             }
             b'"' if !escaped => self.in_string = false,
             b'\\' if !escaped => self.escaped = true,
             _ => (),
         }
-        out.push(if matches!(byte, b'\n' | b'\r') { b'\t' } else { byte });
+        out.push(if byte == b'\r' { b'\t' } else { byte });
         rest
     }
 
@@ -164,11 +197,13 @@ impl JsonLines {
             }
             b'\n' => {
                 self.line_ends += 1;
-                out.push(b' ');
+                out.push(b'\n');
                 return true;
             }
             b'{' if !self.may_open() => {
-                self.end_record();
+                if !self.split(out) {
+                    self.end_record(out);
+                }
                 return false;
             }
             b'{' | b'[' => self.open(byte),
@@ -176,7 +211,13 @@ impl JsonLines {
                 self.depth -= 1;
                 self.kinds >>= 1;
                 if self.depth == 0 {
-                    self.end_record();
+                    out.push(byte);
+                    if self.line_ends > 0 && self.examined < EXAMINED {
+                        let has_similar = self.similar_line(out.get(self.start..).unwrap_or_default()).is_some();
+                        self.examined += if has_similar { EXAMINED + 1 } else { 1 };
+                    }
+                    self.end_record(out);
+                    return true;
                 }
             }
             b'"' => self.in_string = true,
@@ -191,11 +232,11 @@ impl JsonLines {
     fn take_bare(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
         match byte {
             b',' | b'\n' | b'{' => {
-                self.end_record();
+                self.end_record(out);
                 return false;
             }
             b']' if self.in_array => {
-                self.end_record();
+                self.end_record(out);
                 return false;
             }
             b'"' => self.in_string = true,
@@ -208,8 +249,10 @@ impl JsonLines {
     /// Takes a byte between records, or the first one of a record.
     fn take_between(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
         match byte {
-            b' ' | b'\t' | b'\r' | b',' => (),
+            b' ' | b'\t' => self.blanks += 1,
+            b'\r' | b',' => (),
             b'\n' => {
+                self.blanks = 0;
                 let line_ends = std::mem::take(&mut self.line_ends) + 1;
                 self.end_lines(line_ends, out);
             }
@@ -235,11 +278,59 @@ impl JsonLines {
             self.added += usize::from(line_ends == 0);
             self.end_lines(line_ends.max(1), out);
         }
-        self.place = place;
+        (self.place, self.start, self.lead) = (place, out.len(), self.blanks);
     }
 
-    fn end_record(&mut self) {
+    /// Ends the record, if there is one, and replaces its line ends.
+    fn end_record(&mut self, out: &mut [u8]) {
+        if self.place == Place::Between {
+            return;
+        }
+        if self.line_ends > 0 {
+            let text = out.get_mut(self.start..).unwrap_or_default();
+            self.blanks = blanks(text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default());
+            text.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+        }
+        (self.in_string, self.escaped) = (false, false);
         (self.place, self.depth, self.kinds, self.has_record) = (Place::Between, 0, 0, true);
+    }
+
+    /// Ends the broken record before the first line that begins as it does. What follows is records, each up to the next such
+    /// line. False if there is none, or if there is no memory.
+    fn split(&mut self, out: &mut Vec<u8>) -> bool {
+        let record = out.get(self.start..).unwrap_or_default();
+        let at = self.similar_line(record).filter(|_| self.examined <= EXAMINED);
+        let Some(behind) = at.and_then(|at| record.get(at..)) else { return false };
+        let mut rest = Vec::new();
+        if rest.try_reserve_exact(behind.len()).is_err() {
+            return false;
+        }
+        rest.extend_from_slice(behind);
+        if out.try_reserve(self.most_bytes(rest.len())).is_err() {
+            return false;
+        }
+        out.truncate(out.len() - rest.len());
+        self.line_ends = memchr::memchr_iter(b'\n', out.get(self.start..).unwrap_or_default()).count();
+        let mut rest = rest.as_slice();
+        while !rest.is_empty() {
+            self.end_record(out);
+            // The record that begins now is the first of the rest.
+            let (record, behind) = rest.split_at(self.similar_line(rest).unwrap_or(rest.len()));
+            self.take(record, out);
+            rest = behind;
+        }
+        true
+    }
+
+    /// The offset of an object in the record's text that begins a line, as the record does.
+    fn similar_line(&self, record: &[u8]) -> Option<usize> {
+        let key = first_key(record)?;
+        memchr::memchr_iter(b'\n', record).find_map(|end| {
+            let line = record.get(end + 1..)?;
+            let at = line.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b',' | b']' | b'}'))?;
+            let (lead, object) = line.split_at_checked(at)?;
+            (blanks(lead) == self.lead && first_key(object) == Some(key)).then_some(end + 1 + at)
+        })
     }
 
     /// Ends this many lines, except those that were added before.
@@ -266,6 +357,19 @@ impl JsonLines {
             _ => false,
         }
     }
+}
+
+/// Number of blanks in a text.
+fn blanks(lead: &[u8]) -> usize {
+    lead.iter().filter(|byte| matches!(byte, b' ' | b'\t')).count()
+}
+
+/// The first key of an object, with its quotes.
+fn first_key(object: &[u8]) -> Option<&[u8]> {
+    let key = object.strip_prefix(b"{")?.trim_ascii_start();
+    let len = memchr::memchr(b'"', key.strip_prefix(b"\"")?)? + 2;
+    let (key, rest) = key.split_at_checked(len)?;
+    rest.trim_ascii_start().starts_with(b":").then_some(key)
 }
 
 #[cfg(test)]
@@ -346,7 +450,7 @@ mod tests {
         let found = |text: &str| records(text).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
         assert_eq!(found("[{\"a\": 1\n,{\"a\": 2}]"), ["{\"a\": 1 ,", "{\"a\": 2}"]);
         assert_eq!(found("{\"a\": [1}\n{\"a\": 2}"), ["{\"a\": [1} ", "{\"a\": 2}"]);
-        assert_eq!(found("{\"a\": \"x\n\"b\": 1}\n{\"a\": 2}"), ["{\"a\": \"x\t\"b\": 1}", "{\"a\": 2}"]);
+        assert_eq!(found("{\"a\": \"x\n\"b\": 1}\n{\"a\": 2}"), ["{\"a\": \"x\t \"b\": 1}", "{\"a\": 2}"]);
         assert_eq!(found("{\"a\": \"x\ry\"}{}"), ["{\"a\": \"x\ty\"}", "{}"]);
         assert_eq!(found("{} x {}"), ["{}", "x ", "{}"]);
         assert_eq!(found("{}}{}"), ["{}", "}", "{}"]);
@@ -357,17 +461,65 @@ mod tests {
         assert_eq!(found(&deep), [&deep[1..deep.len() - 1]]);
     }
 
+    #[test]
+    fn broken_records_end_at_lines_that_begin_as_they_do() {
+        let found =
+            |text: &str| records(text).into_iter().map(|(line, text)| format!("{line} {text}")).collect::<Vec<_>>();
+        // Cut in an array, before a value, and in a string; each record has a line.
+        let good = "2 {\"a\": 2, \"b\": [{\"a\": 5}]}";
+        for (broken, rejected) in [
+            ("{\"a\": 1, \"b\": [7, ", "{\"a\": 1, \"b\": [7,  "),
+            ("{\"a\": 1, \"b\":", "{\"a\": 1, \"b\": "),
+            ("{\"a\": 1, \"b\": \"x", "{\"a\": 1, \"b\": \"x\t"),
+            ("{\"a\": 1, \"b\": {\"c\": [", "{\"a\": 1, \"b\": {\"c\": [ "),
+        ] {
+            let behind = "{\"a\": 2, \"b\": [{\"a\": 5}]}\n{\"a\": 3, \"b\": []}\n";
+            let wanted = [format!("1 {rejected}"), good.to_owned(), "3 {\"a\": 3, \"b\": []}".to_owned()];
+            let trimmed = |lines: &[String]| {
+                lines.iter().map(|line| line.trim_end_matches([' ', ',']).to_owned()).collect::<Vec<_>>()
+            };
+            assert_eq!(trimmed(&found(&format!("{broken}\n{behind}"))), trimmed(&wanted));
+            let array = format!("[{broken}\n{}]\n", behind.trim_end().replace("}\n", "},\n"));
+            assert_eq!(trimmed(&found(&array)), trimmed(&wanted));
+        }
+        // Two broken records, over several lines. Members that are objects stay, unless they begin as records do.
+        let text = "[\n  {\n    \"a\": 1,\n    \"b\": [\n    {\n      \"a\": 7\n    },\n  {\n    \"a\": 2,\n    \"b\": [\n  {\n    \"a\": 3\n  }\n]\n";
+        let wanted = [(2, "{ \"a\": 1, \"b\": [ { \"a\": 7 },"), (8, "{ \"a\": 2, \"b\": ["), (11, "{ \"a\": 3 }")];
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found: Vec<_> = records(text).into_iter().map(|(line, text)| (line, squeezed(&text))).collect();
+        assert_eq!(found, wanted.map(|(line, text)| (line, text.to_owned())));
+        // Objects that begin on the line on which the object before them ends.
+        let found: Vec<_> = records("[{\n \"a\": [\n}, {\n \"a\": 2\n}, {\n \"a\": 3\n}]")
+            .into_iter()
+            .map(|(line, text)| (line, squeezed(&text)))
+            .collect();
+        assert_eq!(
+            found,
+            [(1, "{ \"a\": [ },"), (3, "{ \"a\": 2 }"), (5, "{ \"a\": 3 }")]
+                .map(|(line, text)| (line, text.to_owned()))
+        );
+        // Where members of valid records begin as records do, a broken record is not split.
+        let text = "[\n{\n\"a\": [\n{\"a\": 5}\n]},\n{\"a\": [\n{\"a\": 6},\n";
+        let found: Vec<_> = records(text).into_iter().map(|(line, text)| (line, squeezed(&text))).collect();
+        assert_eq!(
+            found,
+            [(2, "{ \"a\": [ {\"a\": 5} ]}"), (6, "{\"a\": [ {\"a\": 6},")].map(|(line, text)| (line, text.to_owned()))
+        );
+    }
+
     proptest! {
         #[test]
-        fn cuts_change_nothing(text in "[\\[\\]{}:,\"\\\\ \r\na1]{0,60}", cut in 0..60usize) {
+        fn cuts_change_nothing(text in "([\\[\\]{}:,\"\\\\ \r\na1]|[{]\"a\":|\n[{]\"a\":){0,40}", cut in 0..60usize) {
             let bytes = text.as_bytes();
             let (before, behind) = bytes.split_at(cut.min(bytes.len()));
             let (mut cut, mut out) = (JsonLines::default(), Vec::new());
-            cut.append(before, &mut out);
-            let most = out.len() + cut.most_bytes(behind.len());
-            cut.append(behind, &mut out);
-            prop_assert!(out.len() <= most);
-            cut.end(&mut out);
+            let complete = cut.append(before, &mut out);
+            let mut rest = out.split_off(complete);
+            let most = rest.len() + cut.most_bytes(behind.len());
+            cut.append(behind, &mut rest);
+            prop_assert!(rest.len() <= most);
+            cut.end(&mut rest);
+            out.append(&mut rest);
             prop_assert_eq!(String::from_utf8(out).unwrap(), lines(&text));
             // No byte but blanks, commas and the brackets of arrays is lost.
             let kept = |text: &str| text.chars().filter(|c| !" \r\n\t,[]".contains(*c)).collect::<String>();

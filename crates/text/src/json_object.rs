@@ -14,11 +14,10 @@
 //! same keys in the same order. So each key is first compared with the key at the same position of the line before.
 //! This needs no search, and keys that were not requested need not be unescaped either.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::json_text::Charset;
-use crate::json_text::Check;
-use crate::json_text::{self, Scalar, Text, Token, Tokens, Unicode};
+use crate::json_text::{self, Charset, Check, Scalar, Sink, Text, Token, Tokens, Unicode};
 
 /// The most positions of a line whose keys are remembered.
 const MOST_PLACES: usize = 1024;
@@ -110,6 +109,10 @@ pub struct Object {
     others: Vec<Range<usize>>,
     /// Memory for the other members is exhausted.
     lacks_memory: bool,
+    /// A requested key is in the line twice.
+    repeats_key: bool,
+    /// The line has members, none of which is requested.
+    is_foreign: bool,
     unicode: Unicode,
     /// Buffer for a key without its escapes.
     unescaped: Vec<u8>,
@@ -150,10 +153,22 @@ impl Object {
         self.lacks_memory
     }
 
+    /// Whether a requested key is in the line twice: only its last value was kept.
+    #[must_use]
+    pub fn repeats_key(&self) -> bool {
+        self.repeats_key
+    }
+
+    /// Whether the line has members, none of which is requested.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.is_foreign
+    }
+
     fn walk(&mut self, line: &[u8], unicode: Unicode, known: bool, encode: Encode<'_>) -> Option<()> {
         self.found.iter_mut().for_each(|found| found.kind = ValueKind::Missing);
         self.others.clear();
-        self.lacks_memory = false;
+        (self.lacks_memory, self.repeats_key, self.is_foreign) = (false, false, false);
         let mut tokens = Tokens::new(line, unicode);
         let Token::OpenObject = tokens.token()? else { return None };
         tokens.skip_blanks();
@@ -163,6 +178,7 @@ impl Object {
         if matches!(token, Token::CloseObject) {
             return tokens.at_end().then_some(());
         }
+        self.is_foreign = !self.keeps_others;
         loop {
             let (Token::Scalar(Scalar::Text(key)), Token::Colon) = (token, tokens.token()?) else { return None };
             let key = self.which(place, &key, encode);
@@ -191,7 +207,11 @@ impl Object {
                 _ => return None,
             };
             match key.and_then(|key| self.found.get_mut(key)) {
-                Some(found) => *found = Found { kind, at: from..tokens.at },
+                Some(found) => {
+                    self.repeats_key |= found.kind != ValueKind::Missing;
+                    self.is_foreign = false;
+                    *found = Found { kind, at: from..tokens.at };
+                }
                 None if self.keeps_others => {
                     self.lacks_memory = self.others.try_reserve(1).is_err();
                     if self.lacks_memory {
@@ -279,6 +299,44 @@ pub fn pass(tokens: &mut Tokens<'_>) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// The keys of the open objects of a text.
+#[derive(Debug, Default)]
+struct Keys {
+    open: Vec<HashSet<Vec<u8>>>,
+    repeats_key: bool,
+}
+
+impl<'a> Sink<'a> for Keys {
+    fn open(&mut self, _: bool) -> Option<()> {
+        self.open.push(HashSet::new());
+        Some(())
+    }
+
+    fn close(&mut self) -> Option<()> {
+        self.open.pop().map(|_| ())
+    }
+
+    fn key(&mut self, key: Text<'a>) -> Option<()> {
+        let mut unescaped = Vec::new();
+        unescape(key.raw, &mut unescaped, &mut encode_utf8);
+        self.repeats_key |= !self.open.last_mut()?.insert(unescaped);
+        Some(())
+    }
+
+    fn scalar(&mut self, _: Scalar<'a>) -> Option<()> {
+        Some(())
+    }
+}
+
+/// Whether an object of a JSON text has a key twice: jsonb keeps only the last value.
+#[must_use]
+pub fn repeats_key(text: &[u8]) -> bool {
+    let (mut tokens, mut keys) = (Tokens::new(text, Unicode::Any), Keys::default());
+    let first = tokens.token();
+    first.and_then(|first| json_text::value(first, &mut tokens, &mut keys));
+    keys.repeats_key
 }
 
 /// Whether the line is empty or only white space.
@@ -405,6 +463,29 @@ mod tests {
         }
         assert_eq!(o.expected.len(), MOST_PLACES);
         assert!(o.expected.iter().all(|expected| expected.raw.len() <= LONGEST_KEY));
+    }
+
+    #[test]
+    fn equal_keys_are_seen() {
+        for (line, requested, any) in [
+            (r#"{"a":1,"a":2}"#, true, true),
+            (r#"{"a":1,"\u0061":{}}"#, true, true),
+            (r#"{"a":null,"b":1,"a":null}"#, true, true),
+            (r#"{"b":1,"b":2,"a":{"a":1}}"#, false, true),
+            (r#"{"a":[{"b":1,"b":2}]}"#, false, true),
+            (r#"{"a":[{"b":1},{"b":2}],"b":"b"}"#, false, false),
+            (r#"{"a":1}"#, false, false),
+        ] {
+            let mut o = Object::new(&[b"a"], true, Charset::Utf8);
+            assert_eq!(o.read(line.as_bytes()), Some(()));
+            assert_eq!((o.repeats_key(), repeats_key(line.as_bytes())), (requested, any), "{line}");
+            assert!(!o.is_foreign());
+        }
+        let mut o = Object::new(&[b"a"], false, Charset::Utf8);
+        for (line, is_foreign) in [(r#"{"A":1,"b":{"a":1}}"#, true), ("{}", false), (r#"{"b":1,"a":1}"#, false)] {
+            assert_eq!(o.read(line.as_bytes()), Some(()));
+            assert_eq!(o.is_foreign(), is_foreign, "{line}");
+        }
     }
 
     proptest! {

@@ -3,51 +3,10 @@
 
 mod dialects;
 
-use dialects::{levels, regular, settings};
+use dialects::{levels, pass, regular, settings};
 use pg_bulk_text::dialect::Dialect;
-use pg_bulk_text::naive::{self, Row};
-use pg_bulk_text::reader::{Event, ReadError, Reader, Settings};
+use pg_bulk_text::naive;
 use proptest::prelude::*;
-
-/// Reads a file and, after each record, skips the records with `fields` fields that can be skipped. Returns their
-/// number.
-fn pass(s: Settings, data: &[u8], fields: usize, expected: &[Row], error: Option<(u64, ReadError)>) -> usize {
-    let (size, csv) = (s.read_size, s.dialect.is_csv() || s.dialect.is_literal());
-    let mut reader = Reader::new(s);
-    let mut rest = data;
-    let (mut at, mut passed) = (0, 0);
-    loop {
-        match reader.advance() {
-            Event::NeedData => {
-                let space = reader.space();
-                let n = rest.len().min(size).min(space.len());
-                space[..n].copy_from_slice(&rest[..n]);
-                rest = &rest[n..];
-                reader.filled(n);
-            }
-            Event::Record => {
-                let row = &expected[at];
-                assert_eq!((reader.line_number(), reader.record_offset()), (row.number, row.offset));
-                assert_eq!((reader.raw_line(), reader.fields()), (Some(row.line.as_slice()), row.cells.len()));
-                at += 1;
-                let count = usize::try_from(reader.pass_by(fields)).unwrap();
-                for row in &expected[at..at + count] {
-                    assert_eq!(row.cells.len(), fields);
-                    assert!(csv || !row.line.contains(&b'\\'), "escapes are to be looked at");
-                }
-                (at, passed) = (at + count, passed + count);
-                assert_eq!(reader.line_number(), expected[at - 1].number);
-            }
-            Event::Header => (),
-            other => {
-                assert_eq!(at, expected.len());
-                let found = if let Event::Error(e) = other { Some((reader.line_number(), e)) } else { None };
-                assert_eq!(found, error);
-                return passed;
-            }
-        }
-    }
-}
 
 fn check(d: &Dialect, data: &[u8], sizes: &[usize]) -> usize {
     let (rows, error) = naive::rows(d, data);

@@ -48,7 +48,7 @@ impl Rows {
         if self.layout.parts.is_some()
             || self.layout.binary.is_some()
             // Its records are errors.
-            || self.layout.lacks_directory.is_some()
+            || self.layout.directories.missing.is_some()
             || (self.layout.is_refined && self.layout.default.is_some())
         {
             self.values.block = None;

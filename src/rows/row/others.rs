@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use super::queue::{Queued, What};
 use super::{RowArrays, Rows};
 use crate::rows::column::Taken;
-use crate::rows::hive;
+use crate::rows::line_parts::LineParts;
 use crate::rows::objects::Given;
 use crate::rows::ragged::ShortRows;
 
@@ -36,6 +36,9 @@ impl Rows {
     #[inline(never)]
     pub fn take_others(&mut self, wanted: &[usize], arrays: RowArrays<'_>) {
         let fields = self.layout.fields;
+        if let Some(remark) = self.layout.parts.as_ref().and_then(LineParts::remark) {
+            self.remark_once(remark);
+        }
         for &i in wanted.iter().filter(|&&i| i >= fields) {
             let Some(column) = self.layout.columns.get(i) else { break };
             let start = self.values.strings.len();
@@ -73,9 +76,9 @@ impl Rows {
                     continue;
                 }
                 Taken::FileName => self.values.strings.extend_from_slice(&self.file_name),
-                Taken::Hive => match hive::value(&self.file_name, column.name.as_bytes()) {
-                    Some(Some(value)) => self.values.strings.extend_from_slice(&value),
-                    _ => {
+                Taken::Hive => match self.layout.directories.value(i) {
+                    Some(value) => self.values.strings.extend_from_slice(value),
+                    None => {
                         self.set_null(i, arrays);
                         continue;
                     }

@@ -13,8 +13,7 @@ use super::{Attention, Rows};
 use crate::error::{self, Error, Result};
 use crate::input::encoding::{EncodingErrors, invalid_in_server_encoding, verify_in_server_encoding};
 use crate::input::stream::Advance;
-use crate::rows::column::{Column, Taken};
-use crate::rows::hive;
+use crate::rows::hive::{self, Directories};
 use crate::rows::ragged::{Ragged, Remark, ShortRows};
 use crate::server::copy_errors;
 use crate::server::server_text::is_valid_in_server_encoding;
@@ -109,17 +108,15 @@ impl Rows {
         Ok(())
     }
 
-    /// Finds out whether the path of the open file has the directories that columns need.
+    /// Takes the values of columns from the directories in the path of the open file.
     pub fn find_directories(&mut self) {
         // The words of a command are no path.
-        let is_program = self.stream.source().is_program();
-        let is_there = |column: &Column| !is_program && hive::value(&self.file_name, column.name.as_bytes()).is_some();
-        let lacks = |column: &Column| column.taken == Taken::Hive && !is_there(column);
-        self.layout.lacks_directory = self.layout.columns.iter().position(lacks);
+        let path = if self.stream.source().is_program() { &[] } else { self.file_name.as_slice() };
+        self.layout.directories = Directories::of(path, &self.layout.columns);
     }
 
     pub(super) fn check_record(&mut self, fields: usize) -> Result<()> {
-        if let Some(column) = self.layout.lacks_directory.and_then(|number| self.layout.columns.get(number)) {
+        if let Some(column) = self.layout.directories.missing.and_then(|number| self.layout.columns.get(number)) {
             return Err(hive::missing(&self.file_name, &column.name));
         }
         if self.layout.binary.is_some() {
@@ -179,7 +176,16 @@ impl Rows {
     #[inline]
     pub(super) fn remark_stray_quote(&mut self, has_one: bool) {
         if has_one && self.reader().dialect().is_csv() {
-            self.remark(Remark::StrayQuote, 1);
+            self.remark_once(Remark::StrayQuote);
+        }
+    }
+
+    /// Count the current record because of its values. Its columns may be decoded in two steps.
+    #[cold]
+    pub(super) fn remark_once(&mut self, remark: Remark) {
+        if self.remarked != self.rows {
+            self.remarked = self.rows;
+            self.remark(remark, 1);
         }
     }
 
@@ -190,7 +196,7 @@ impl Rows {
         self.ragged.count(remark, count, self.stream.file_number(), self.reader().line_number());
     }
 
-    /// Notices about records with another number of fields that became rows of the file.
+    /// Notices about reported records of the file.
     pub fn ragged_notices(&self, ragged: &Ragged) -> Vec<Error> {
         ragged.notices(self.layout.short_rows, self.stream.files().map(|list| &**list))
     }

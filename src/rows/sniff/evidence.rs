@@ -7,6 +7,7 @@
 
 use std::ffi::CString;
 
+use pg_bulk_text::json_object::repeats_key;
 use pg_bulk_text::sniff::shape::{Day, Type, Types, ValueShape};
 use pg_bulk_text::sniff::style::{Choice, Style, StyleSet, Styles, is_null_word};
 use pg_bulk_types::arena::Arena;
@@ -333,9 +334,13 @@ impl Validator {
         }
     }
 
-    /// Does the server accept the value for this type?
+    /// Does the server accept the value for this type, and keep all of it?
     fn accepts(&mut self, one: Type, value: &[u8]) -> Result<bool> {
         let Some(known) = self.known.get_mut(one as usize) else { return Ok(false) };
+        // A value would be lost.
+        if one == Type::Jsonb && repeats_key(value) {
+            return Ok(false);
+        }
         self.arena.reset();
         if known.decoder.is_some_and(|decoder| decoder.decode(value, &mut self.arena).is_some()) {
             return Ok(true);

@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, FormatOptions};
-use pg_bulk_text::reader::Settings;
+use pg_bulk_text::naive::Row;
+use pg_bulk_text::reader::{Event, ReadError, Reader, Settings};
 use pg_bulk_text::scan::Level;
 
 /// Settings of a reader that verifies UTF-8 and reads no header.
@@ -100,5 +101,48 @@ pub fn levels() -> Vec<Level> {
     match std::env::var("PG_BULK_SIMD").as_deref() {
         Ok("scalar") => vec![Level::Scalar],
         _ => Level::available(),
+    }
+}
+
+/// Reads a file and, after each record, skips the records with `fields` fields that can be skipped. Returns their
+/// number.
+pub fn pass(s: Settings, data: &[u8], fields: usize, expected: &[Row], error: Option<(u64, ReadError)>) -> usize {
+    let (size, csv) = (s.read_size, s.dialect.is_csv() || s.dialect.is_literal());
+    let mut reader = Reader::new(s);
+    let mut rest = data;
+    let (mut at, mut passed) = (0, 0);
+    loop {
+        match reader.advance() {
+            Event::NeedData => {
+                let space = reader.space();
+                let n = rest.len().min(size).min(space.len());
+                space[..n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                reader.filled(n);
+            }
+            Event::Record => {
+                let row = &expected[at];
+                if at.is_multiple_of(3) {
+                    reader.store_line_number();
+                }
+                assert_eq!((reader.line_number(), reader.record_offset()), (row.number, row.offset));
+                assert_eq!((reader.raw_line(), reader.fields()), (Some(row.line.as_slice()), row.cells.len()));
+                at += 1;
+                let count = usize::try_from(reader.pass_by(fields)).unwrap();
+                for row in &expected[at..at + count] {
+                    assert_eq!(row.cells.len(), fields);
+                    assert!(csv || !row.line.contains(&b'\\'), "escapes are to be looked at");
+                }
+                (at, passed) = (at + count, passed + count);
+                assert_eq!(reader.line_number(), expected[at - 1].number);
+            }
+            Event::Header => (),
+            other => {
+                assert_eq!(at, expected.len());
+                let found = if let Event::Error(e) = other { Some((reader.line_number(), e)) } else { None };
+                assert_eq!(found, error);
+                return passed;
+            }
+        }
     }
 }
